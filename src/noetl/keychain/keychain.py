@@ -30,13 +30,10 @@ Fields = dict[str, Any]
 Names = Mapping[str, str]
 Version = int | str | None
 
-OWN = "credential"
-"""The provider name of noetl's own store."""
+OWN = "credential"  # the provider name of noetl's own store
 OAUTH2 = "oauth2_client_credentials"
-NEARBY = (None, OWN, "env", "file")
-"""Providers that need no request to another server."""
-FIELD = "value"
-"""The field of a secret that is one text."""
+NEARBY = (None, OWN, "env", "file")  # providers that need no request to another server
+FIELD = "value"  # the field of a secret that is one text
 
 
 class Handle(NamedTuple):

@@ -16,20 +16,16 @@ from noetl.keychain.secret_forms import SHORTEST
 
 
 class CredentialShape(NamedTuple):
-    forms: tuple[tuple[str, ...], ...]
-    """Required: all the fields of one of these."""
+    forms: tuple[tuple[str, ...], ...]  # required: all the fields of one of these
     more: tuple[str, ...] = ()
-    text: str | None = None
-    """The field that a plain text of a provider sets."""
-    preset: Mapping[str, str] = {}
-    """Fields that are set with such a text."""
+    text: str | None = None  # the field that a plain text of a provider sets
+    preset: Mapping[str, str] = {}  # fields that are set with such a text
 
 
 SERVICE_ACCOUNT = ("type", "client_email", "private_key")
 CLIENT = ("token_url", "client_id", "client_secret")
 ACCOUNT = ("account", "user")
-WEBHOOK = "webhook"
-"""The shared secret of a webhook: only the server can read it, never a worker."""
+WEBHOOK = "webhook"  # the shared secret of a webhook: only the server can read it, never a worker
 
 SHAPES: dict[str, CredentialShape] = {
     "postgres_credential": CredentialShape(
@@ -67,8 +63,7 @@ SHAPES: dict[str, CredentialShape] = {
 }
 """The built-in kinds. `secret_manager` and the kinds of plug-ins accept any fields."""
 
-PLUGIN = r"[a-z][a-z0-9_-]*\.[A-Za-z0-9_.-]+"
-"""A kind of a plug-in: the name of the plug-in, a dot, and a name."""
+PLUGIN = r"[a-z][a-z0-9_-]*\.[A-Za-z0-9_.-]+"  # a kind of a plug-in: the name of the plug-in, a dot, and a name
 
 PUBLIC = frozenset(
     [

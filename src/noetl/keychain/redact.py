@@ -24,14 +24,10 @@ from noetl.keychain.secret_forms import SHORTEST, Base64Form, HexForm, SecretFor
 from noetl.model.outcome import Error, Outcome, failed
 
 HIDDEN = "***"
-LONGEST = 16_384
-"""Maximum characters of a secret. A longer one would slow down every search."""
-LARGE = 1 << 18
-"""Values of at least this many bytes are searched in a thread."""
-SHORTEST_LINE = 16
-"""Lines of a secret with several (a key in PEM) are also hidden on their own from this length on."""
-SEPARATOR = b"\xff"
-"""Not in any UTF-8 text, so in no encoding of a secret."""
+LONGEST = 16_384  # maximum characters of a secret. A longer one would slow down every search.
+LARGE = 1 << 18  # values of at least this many bytes are searched in a thread
+SHORTEST_LINE = 16  # lines of a secret with several (a key in PEM) are also hidden on their own from this length on
+SEPARATOR = b"\xff"  # not in any UTF-8 text, so in no encoding of a secret
 
 Value = TypeVar("Value")
 Gate = tuple[bytes, SecretForm]
@@ -41,8 +37,7 @@ _NUMBER = re.compile(r"[0-9.+eE-]+")
 
 class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self.names: set[str] = set()
-        """Handles and keychain entries that were resolved here, or cannot be."""
+        self.names: set[str] = set()  # handles and keychain entries that were resolved here, or cannot be
         self._gates: list[Gate] = []
         self._texts: set[str] = set()
         self._numeric = False
@@ -114,8 +109,7 @@ class _Pass:
 
     def __init__(self, gates: list[Gate], numbers: bool) -> None:
         self.gates, self.numbers = gates, numbers
-        self.hidden: dict[str, str] = {}
-        """The strings that contain secrets, and their replacements."""
+        self.hidden: dict[str, str] = {}  # the strings that contain secrets, and their replacements
 
     def over(self, value: Any) -> Any:
         if isinstance(value, bytes):

@@ -16,21 +16,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-SHORTEST = 6
-"""Shorter secrets are part of too many other words."""
-STRETCH = 1 << 16
-"""Bytes that one pattern search covers: it holds the GIL, so no other thread runs meanwhile."""
-LEVELS = 8
-"""Maximum backslashes before an escaped character: 1 in JSON, 3 in JSON inside JSON, 7 one level deeper."""
+SHORTEST = 6  # shorter secrets are part of too many other words
+STRETCH = 1 << 16  # bytes that one pattern search covers: it holds the GIL, so no other thread runs meanwhile
+LEVELS = 8  # maximum backslashes before an escaped character: 1 in JSON, 3 in JSON inside JSON, 7 one level deeper
 WIDEST = 7 * LEVELS + 5
 """Bytes of one byte of a secret in its longest encoding: an escape of four digits after eight backslashes, each of them
 quoted three times."""
-LINE = 60
-"""Minimum line length of encoders that break lines."""
-WIDEST_BREAK = 2 * (LEVELS + 1)
-"""Bytes of an end of line in its longest encoding."""
-LONG_CORE = 9
-"""Half of the base64 of a core of this length is long enough to be rare."""
+LINE = 60  # minimum line length of encoders that break lines
+WIDEST_BREAK = 2 * (LEVELS + 1)  # bytes of an end of line in its longest encoding
+LONG_CORE = 9  # half of the base64 of a core of this length is long enough to be rare
 
 Span = tuple[int, int]
 

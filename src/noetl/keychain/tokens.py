@@ -14,8 +14,7 @@ Result = TypeVar("Result")
 
 LEEWAY_SECONDS = 60.0
 """A token is not used in its last minute, or in the last tenth of a short lifetime: the request takes time too."""
-DEFAULT_LIFE_SECONDS = 300.0
-"""The lifetime of a token whose server does not state it."""
+DEFAULT_LIFE_SECONDS = 300.0  # the lifetime of a token whose server does not state it
 
 
 class AccessToken(NamedTuple):

@@ -23,10 +23,8 @@ MAX_HOLES = 1_000_000
 """Maximum items of a loop without a result, which have failed. The engine keeps the error of each in memory, so no loop
 has as many."""
 
-ReadBlob = Callable[[str], bytes | None]
-"""Reads stored bytes by key, such as `Store.blob`."""
-Admit = Callable[[bytes], None]
-"""Called with each content before it is decoded; raises to refuse it."""
+ReadBlob = Callable[[str], bytes | None]  # reads stored bytes by key, such as `Store.blob`
+Admit = Callable[[bytes], None]  # called with each content before it is decoded; raises to refuse it
 
 
 def admit_all(content: bytes) -> None:
@@ -42,8 +40,7 @@ class Manifest(msgspec.Struct):
 
     total: int
     chunks: list[str]
-    marked: list[str] = []
-    """Chunks whose content contains references."""
+    marked: list[str] = []  # chunks whose content contains references
 
 
 def read_content(read_blob: ReadBlob, kind: str, key: str, size: int | None = None) -> bytes | None:

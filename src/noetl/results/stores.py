@@ -12,8 +12,7 @@ from noetl.durable import replace_file
 from noetl.model.playbook import Playbook
 from noetl.reference import Reference
 
-BUCKET = "noetl-results"
-"""The default bucket of NATS."""
+BUCKET = "noetl-results"  # the default bucket of NATS
 NAME = r"[-_a-zA-Z0-9]+"
 
 Store = dict[str, Any]

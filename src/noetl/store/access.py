@@ -14,9 +14,8 @@ from noetl.store.database import Database
 
 Role = Literal["viewer", "operator", "author", "admin", "worker"]
 ROLES: tuple[Role, ...] = get_args(Role)
-IDLE_SECONDS = 24 * 3600.0
-MAX_SESSION_SECONDS = 7 * 24 * 3600.0
-"""Lifetime of a session: without use, and in total."""
+IDLE_SECONDS = 24 * 3600.0  # lifetime of a session without use
+MAX_SESSION_SECONDS = 7 * 24 * 3600.0  # and in total
 
 
 class ApiToken(msgspec.Struct, frozen=True):
@@ -38,8 +37,7 @@ class ApiToken(msgspec.Struct, frozen=True):
 class User(msgspec.Struct, frozen=True):
     name: str
     role: Role
-    password: str
-    """An argon2id hash."""
+    password: str  # an argon2id hash
     created: float
 
 
@@ -74,7 +72,6 @@ class Access:
         return self._db.get(ApiToken, "get_token", hash)
 
     def tokens(self) -> list[ApiToken]:
-        """Every token, the oldest first."""
         return self._db.all(ApiToken, "list_tokens")
 
     def revoke_token(self, id: str, now: float) -> bool:
@@ -90,7 +87,6 @@ class Access:
         return self._db.get(User, "get_user", name)
 
     def users(self) -> list[User]:
-        """Every user, by name."""
         return self._db.all(User, "list_users")
 
     def delete_user(self, name: str) -> bool:

@@ -1,11 +1,9 @@
 """Events to bytes and back, and the chain of hashes over them.
 
-Events are JSON, so that any tool can read a log; `noetl.model.marks` has the form of references.
-
-An event always reads back equal. JSON has no sets, bytes, NaN or numeric keys, and the encoder silently writes
-something similar for them; so `encode` decodes its bytes once and compares, which is cheaper than checking every value.
-Only events that differ, or contain a `$`, are encoded value by value, and the error names the path of a value that
-cannot be stored.
+Events are JSON, so that any tool can read a log, and always read back equal. JSON has no sets, bytes, NaN or numeric
+keys, and the encoder silently writes something similar for them; so `encode` decodes its bytes once and compares, which
+is cheaper than checking every value. Only events that differ, or contain a `$`, are encoded value by value, and the
+error names the path of a value that cannot be stored. `noetl.model.marks` has the form of references.
 """
 
 from __future__ import annotations
@@ -26,8 +24,7 @@ from noetl.model.marks import MARK, escaped, may_hold_references
 from noetl.reference import Reference, revived
 from noetl.store.store import Row
 
-OPTIONAL = {"schema_hint": "", "preview": None}
-"""Fields of a reference that events leave out if they have these values."""
+OPTIONAL = {"schema_hint": "", "preview": None}  # fields of a reference that events leave out if they have these values
 ZERO = b"\0" * 16
 SMALLEST, LARGEST = -(2**63), 2**64 - 1
 

@@ -16,8 +16,7 @@ from typing import Any, Literal, TypeVar
 from noetl.errors import NewerDatabase, StoreError
 
 Record = TypeVar("Record")
-Mode = Literal["create", "write", "read"]
-"""`create` makes a database that is missing, `write` and `read` need one."""
+Mode = Literal["create", "write", "read"]  # `create` makes a database that is missing, `write` and `read` need one
 Query = tuple[str, tuple[Any, ...]]
 
 QUERIES_FILE = "queries.sql"
@@ -84,8 +83,7 @@ class ExecutionKey(bytes):
     __slots__ = ()
 
 
-NO_KEY = ExecutionKey(16)
-"""Matches no execution, and comes before all."""
+NO_KEY = ExecutionKey(16)  # matches no execution, and comes before all
 
 
 @lru_cache(4096)

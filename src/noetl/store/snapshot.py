@@ -1,7 +1,4 @@
-"""The state of an execution as bytes, so that recovery reads a snapshot and the events after it, not the whole log.
-
-A snapshot is a cache of the fold and can be deleted at any time.
-"""
+"""The state of an execution as bytes: a cache of the fold, so that recovery does not read the whole log."""
 
 from __future__ import annotations
 

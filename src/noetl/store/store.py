@@ -38,8 +38,7 @@ class Summary(msgspec.Struct, frozen=True):
     ended: float | None = None
     digest: str = ""
     parent: str | None = None
-    local: bool = False
-    """Whether `noetl run` runs it in a process of its own; servers ignore such an execution."""
+    local: bool = False  # whether `noetl run` runs it in a process of its own; servers ignore such an execution
 
 
 class Leased(NamedTuple):
@@ -68,14 +67,10 @@ class Change(msgspec.Struct):
     rows: list[Row]
     summary: Summary | None = None
     blobs: list[tuple[str, bytes]] = []
-    snapshot: bytes | None = None
-    """The state after the last row."""
-    ready: dict[str, str | None] = {}
-    """The pool of each run that is ready; None removes it."""
-    leases: dict[int, Leased | None] = {}
-    """Leases by fence; None removes one."""
-    timers: dict[str, float | None] = {}
-    """When each timer is due; None removes it."""
+    snapshot: bytes | None = None  # the state after the last row
+    ready: dict[str, str | None] = {}  # the pool of each run that is ready; None removes it
+    leases: dict[int, Leased | None] = {}  # leases by fence; None removes one
+    timers: dict[str, float | None] = {}  # when each timer is due; None removes it
 
 
 class Derived(msgspec.Struct, frozen=True):
@@ -110,10 +105,8 @@ class WorkerSession(msgspec.Struct, frozen=True):
     slots: int
     host: str = ""
     started: float = 0.0
-    beat: float = 0.0
-    """When it was recorded, by the clock of the store; the store ignores what a caller sets."""
-    leases: dict[str, list[int]] = {}
-    """The fences of the leases that it reports, by execution."""
+    beat: float = 0.0  # when it was recorded, by the clock of the store; the store ignores what a caller sets
+    leases: dict[str, list[int]] = {}  # the fences of the leases that it reports, by execution
     version: str = ""
 
     @property
@@ -130,13 +123,10 @@ class CatalogVersion(msgspec.Struct, frozen=True):
     registered: float
 
 
-LogLine = tuple[str, str, float, str, str]
-"""Output of a task: execution, task, time, stream, line."""
-StoredLine = tuple[int, str, float, str, str]
-"""Output of a task as it is read: number, task, time, stream, line."""
+LogLine = tuple[str, str, float, str, str]  # output of a task: execution, task, time, stream, line
+StoredLine = tuple[int, str, float, str, str]  # output of a task as it is read: number, task, time, stream, line
 
-DAY = 86_400.0
-"""Minimum lifetime of content and saved responses, maximum of the sessions of silent workers."""
+DAY = 86_400.0  # minimum lifetime of content and saved responses, maximum of the sessions of silent workers
 NO_LIMIT = 2**62
 ROWS_PER_REMOVAL = 10_000
 BLOBS_PER_REMOVAL = 100
@@ -153,8 +143,7 @@ class Store(ABC):
 
     @abstractmethod
     def reopen(self) -> Store:
-        """Another connection to the same store, for long work; the caller closes it. A store without connections
-        returns itself."""
+        """Another connection to the same store, for long work; the caller closes it."""
 
     def close(self) -> None:
         self._db.close()
@@ -163,14 +152,11 @@ class Store(ABC):
 
     @abstractmethod
     def commit(self, changes: Sequence[Change]) -> list[bool]:
-        """Write all changes in one transaction and make them durable.
-
-        False for a change whose log was not at `expected`: nothing of it is written, the others are. After a
-        StoreError each change is either written completely or not at all; the caller reads again.
-        """
+        """Write all changes in one transaction and make them durable. False for a change whose log was not at
+        `expected`: nothing of it is written, the others are. After a StoreError each change is either written
+        completely or not at all; the caller reads again."""
 
     def read(self, execution: str, after: int = 0, limit: int | None = None) -> list[Row]:
-        """The events of an execution in order, without gaps."""
         return self._db.all(Row, "read_events", key_of(execution), after, _or_all(limit))
 
     def snapshot(self, execution: str) -> Snapshot | None:
@@ -203,7 +189,6 @@ class Store(ABC):
     def append_output(self, lines: Sequence[LogLine]) -> None: ...
 
     def output(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredLine]:
-        """The output of the tasks of an execution, after a number. No more is read than is returned."""
         return self._db.rows("read_output", key_of(execution), after, _or_all(limit))
 
     def changed_elsewhere(self) -> bool:
@@ -228,7 +213,7 @@ class Store(ABC):
         return [summary for summary in summaries if summary.execution_id != before][: limit - bool(before)]
 
     def children(self, parent: str) -> list[Summary]:
-        """The open executions that another one has started, by id."""
+        """The open executions that another one has started."""
         return self._summaries("list_children", key_of(parent))
 
     def backlog(self) -> Backlog:
@@ -246,11 +231,9 @@ class Store(ABC):
         ]
 
     def prune(self, before: float, limit: int, now: float | None = None) -> int:
-        """Remove up to `limit` of the prunable executions with all their data, in small transactions; how many.
-
-        Contents that nothing refers to any more are removed after a day; so are saved responses, and sessions of
-        workers that were silent for a day and hold no lease. If it is killed half-way, the next call continues.
-        """
+        """Remove up to `limit` of the prunable executions with all their data, in small transactions; how many. Also
+        remove contents that nothing refers to, saved responses, and sessions of workers without leases, all after a day
+        without use. If it is killed half-way, the next call continues."""
         database = self._db
         yesterday = (database.row("read_clock")[0] if now is None else now) - DAY
         removed, *_ = database.write_all(("mark_for_removal", (before, limit)), ("remove_executions", ()))
@@ -294,23 +277,22 @@ class Store(ABC):
         return [HeldLease(id_of(key), fence, since, bool(paused)) for key, fence, since, paused in rows]
 
     def open_digests(self) -> list[str]:
-        """The playbooks of running and waiting executions."""
         return self._db.all(str, "list_open_digests")
 
     def open_of(self, digests: Sequence[str]) -> list[tuple[str, int]]:
-        """Running and waiting executions of these playbooks, and how many events each has."""
+        """Open executions of these playbooks, and how many events each has."""
         return self._with_ids("list_open_of", msgspec.json.encode(list(digests)).decode())
 
     def open_children(self) -> list[str]:
         return self._db.all(id_of, "list_open_children")
 
     def may_read(self, suffix: str, key: str) -> bool:
-        """Whether a worker whose name has this suffix holds a lease of an execution that refers to the content, or that
-        runs the playbook with that digest."""
+        """Whether a worker whose name has this suffix holds a lease of an execution that refers to the content, or runs
+        the playbook with that digest."""
         return bool(self._db.row("may_read", suffix, key)[0])
 
     def orphans(self, limit: int) -> list[str]:
-        """Open executions whose parent has ended, by id."""
+        """Open executions whose parent has ended."""
         return self._db.all(id_of, "find_orphans", limit)
 
     def _with_ids(self, query: str, *parameters: Any) -> list[tuple[str, Any]]:
@@ -322,40 +304,34 @@ class Store(ABC):
         self._db.write("put_worker", *about, leases, session.version, now)
 
     def worker_session(self, name: str) -> WorkerSession | None:
-        """The worker as of its last heartbeat."""
         return self._db.get(_session, "find_worker", name)
 
     def workers(self) -> list[WorkerSession]:
-        """The workers that have sent a heartbeat, by name."""
         return self._db.all(_session, "list_workers")
 
     # -- playbooks: texts by digest, and digests by path and version --------------------------------------------------
 
     def put_playbook(self, digest: str, file: str, text: bytes) -> None:
-        """Store the text of a playbook, unless its digest is there."""
         self._db.write("put_playbook", digest, self._db.text(file), text)
 
     def playbook(self, digest: str) -> tuple[str, bytes] | None:
-        """File name and text."""
         return self._db.get(lambda file, text: (file, text), "get_playbook", digest)
 
     def register(self, path: str, digest: str, label: str = "", now: float | None = None) -> int:
-        """The version of this content under the path: the next number, or the one that it has. It becomes the latest
-        version in both cases."""
+        """The version of this content under the path: the next number, or the one it has. It becomes the latest."""
         ((version,),) = self._db.write("register_version", path, digest, self._db.text(label), now)
         return int(version)
 
     def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
-        """The versions under a path, the one registered last first."""
+        """Latest first."""
         return self._db.all(CatalogVersion, "list_versions", path, _or_all(limit))
 
     def find(self, path: str, version: int | None = None) -> str | None:
-        """The digest of a version, by default of the one registered last."""
+        """The digest of a version, by default the latest."""
         query = ("find_latest_digest", path) if version is None else ("find_digest", path, version)
         return self._db.get(str, *query)
 
     def paths(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
-        """Registered paths with a prefix, in order, after a path."""
         return self._db.all(str, "list_paths", prefix, after, limit)
 
     # -- responses to requests that clients may repeat ----------------------------------------------------------------

@@ -1,9 +1,8 @@
 """Schedules start executions at given times, hooks on signed requests.
 
-A schedule is one row that any server may change; each change names the revision that it is based on. A server writes
-its decision to the row before it acts: a firing is in `starting` until its execution has started, and the id of the
-execution follows from the firing. So a server that finds it there, after a crash or at the same time, starts the same
-execution.
+A server writes its decision to the row of a schedule before it acts, if the row still has the revision that it has
+read: a firing is in `starting` until its execution has started, and the id of the execution follows from the firing. So
+a server that finds it there, after a crash or at the same time, starts the same execution.
 """
 
 from __future__ import annotations
@@ -17,10 +16,8 @@ from msgspec.structs import astuple
 from noetl.model.identity import uuid7
 from noetl.store.database import Database
 
-Overlap = Literal["skip", "queue", "allow"]
-"""What happens at a firing while an execution of the schedule is open."""
-Missed = Literal["skip", "once", "all"]
-"""What happens to firings that were due while no server was running."""
+Overlap = Literal["skip", "queue", "allow"]  # what happens at a firing while an execution of the schedule is open
+Missed = Literal["skip", "once", "all"]  # what happens to firings that were due while no server was running
 Outcome = Literal["started", "skipped", "missed", "failed"]
 
 
@@ -50,8 +47,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     """Starts a playbook at the times that one of `cron`, `every` (seconds) and `at` gives."""
 
     name: str
-    id: str
-    """Random: a deleted and recreated schedule has another one."""
+    id: str  # random: a deleted and recreated schedule has another one
     path: str
     version: int | None = None
     payload: dict[str, Any] = {}
@@ -65,19 +61,13 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     paused: bool = False
     created: float = 0.0
     updated: float = 0.0
-    anchor: float = 0.0
-    """The time from which intervals are counted."""
+    anchor: float = 0.0  # the time from which intervals are counted
     next: float | None = None
-    starting: tuple[Firing, ...] = ()
-    """Firings whose executions are being started."""
-    queue: tuple[Firing, ...] = ()
-    """Firings that wait until an execution has ended."""
-    running: tuple[str, ...] = ()
-    """Executions that were open at the last check."""
-    recent: tuple[Fired, ...] = ()
-    """Outcomes of the latest firings, the last one last."""
-    look: float | None = None
-    """When a server has to check it again; None: never."""
+    starting: tuple[Firing, ...] = ()  # firings whose executions are being started
+    queue: tuple[Firing, ...] = ()  # firings that wait until an execution has ended
+    running: tuple[str, ...] = ()  # executions that were open at the last check
+    recent: tuple[Fired, ...] = ()  # outcomes of the latest firings, the last one last
+    look: float | None = None  # when a server has to check it again; None: never
     revision: int = 1
 
     @property
@@ -113,7 +103,6 @@ class Triggers:
         return self._db.get(_decode, "get_schedule", name)
 
     def schedules(self, after: str = "", limit: int = 1000) -> list[Schedule]:
-        """Schedules by name, after a name."""
         return self._db.all(_decode, "list_schedules", after, limit)
 
     def change_schedule(self, schedule: Schedule) -> bool:

@@ -23,10 +23,8 @@ from noetl.worker.server_client import base_url, error_of, headers
 from noetl.worker.terms import HEARTBEAT_SECONDS
 from noetl.worker.worker import Worker
 
-RETRY_SECONDS = 1.0
-"""Pause after a heartbeat that was not answered."""
-OUTPUT_SECONDS = 0.5
-"""Maximum time until output of tasks is sent to the server."""
+RETRY_SECONDS = 1.0  # pause after a heartbeat that was not answered
+OUTPUT_SECONDS = 0.5  # maximum time until output of tasks is sent to the server
 TIMEOUT = httpx2.Timeout(5.0)
 
 

@@ -37,8 +37,7 @@ from noetl.worker.work import Work
 if TYPE_CHECKING:
     from noetl.nats.objects import ObjectBuckets
 
-POLL_SECONDS = 10.0
-"""Maximum time for which the server waits for work before it answers a claim."""
+POLL_SECONDS = 10.0  # maximum time for which the server waits for work before it answers a claim
 POLL = httpx2.Timeout(POLL_SECONDS + 5.0, connect=5.0)
 SEPARATE_BYTES = 32 << 10
 """Content from this size on is sent in a request of its own, before the report that refers to it."""

@@ -28,8 +28,7 @@ class StoredContents(Protocol):
 class Link(Protocol):
     """The engine, in the same process or over HTTP."""
 
-    most_content: int | None
-    """Maximum size of one content of a report; None: no limit."""
+    most_content: int | None  # maximum size of one content of a report; None: no limit
 
     @property
     def contents(self) -> StoredContents: ...

@@ -9,12 +9,10 @@ from threading import Event, Lock
 from noetl.clock import Clock
 from noetl.store.store import LogLine
 
-MAX_LINES = 20_000
-"""Lines that wait while the server does not answer; further ones are counted and dropped."""
+MAX_LINES = 20_000  # lines that wait while the server does not answer; further ones are counted and dropped
 LINES_PER_MESSAGE = 5_000
 
-WriteOutput = Callable[[str, str, str], None]
-"""Takes a line of a task: `EXECUTION|TASK`, the stream and the line."""
+WriteOutput = Callable[[str, str, str], None]  # takes a line of a task: `EXECUTION|TASK`, the stream and the line
 
 
 class Output:

@@ -27,10 +27,8 @@ Compiled = TypeVar("Compiled", bound=Sized)
 class PlaybookCache(Generic[Compiled]):
     def __init__(self, playbooks: int = MAX_PLAYBOOKS, size: int = MAX_PLAYBOOK_BYTES) -> None:
         self.max_playbooks, self.max_bytes, self.bytes = playbooks, size, 0
-        self.in_memory: WeakValueDictionary[str, Compiled] = WeakValueDictionary()
-        """Cached playbooks, and those in use."""
-        self.evicted = False
-        """Set when a playbook is evicted; cleared by the code that unloads executions."""
+        self.in_memory: WeakValueDictionary[str, Compiled] = WeakValueDictionary()  # cached playbooks, and those in use
+        self.evicted = False  # set when a playbook is evicted; cleared by the code that unloads executions
         self._recent: OrderedDict[str, Compiled] = OrderedDict()
 
     def __len__(self) -> int:

@@ -16,16 +16,14 @@ from noetl.worker.server_client import ServerClient
 if TYPE_CHECKING:
     from noetl.nats.objects import ObjectBuckets
 
-CACHE_BYTES = 32 << 20
-"""Size of the cache of stored content, which is often read by many leases at once."""
+CACHE_BYTES = 32 << 20  # size of the cache of stored content, which is often read by many leases at once
 MAX_READ_BYTES = 64 << 20
 
 
 class RemoteContents:
     def __init__(self, server: ServerClient, object_buckets: ObjectBuckets | None) -> None:
         self.server, self.object_buckets = server, object_buckets
-        self.buckets: dict[str, str] = {}
-        """Bucket by key of content, for the server to copy it to."""
+        self.buckets: dict[str, str] = {}  # bucket by key of content, for the server to copy it to
         self._recent: OrderedDict[str, bytes] = OrderedDict()
         self._cached_bytes = 0
 

@@ -9,8 +9,7 @@ from noetl.engine.commands import Claim, Report
 from noetl.worker.link import Link
 from noetl.worker.work import Work
 
-MAX_FACTS = 200
-"""Facts after which a report is sent, even if the playbook commits only once per step."""
+MAX_FACTS = 200  # facts after which a report is sent, even if the playbook commits only once per step
 
 
 class Rejected(Exception):
@@ -21,10 +20,8 @@ class Reporter:
     def __init__(self, link: Link, work: Work) -> None:
         self.link, self.work = link, work
         self.facts: list[e.Event] = []
-        self.blobs: dict[str, bytes] = {}
-        """Content that the facts refer to, by key."""
-        self.more: list[Work] = []
-        """Work that reports were answered with."""
+        self.blobs: dict[str, bytes] = {}  # content that the facts refer to, by key
+        self.more: list[Work] = []  # work that reports were answered with
         self._reported = 0
         self._sending = asyncio.Lock()
         self._void = False

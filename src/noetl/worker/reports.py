@@ -10,10 +10,8 @@ from noetl.errors import NotFound
 from noetl.worker import wire
 from noetl.worker.server_client import RequestRejected
 
-MAX_REQUESTS = 2
-"""Requests in flight at the same time."""
-MAX_REPORTS, MAX_REPORT_BYTES = 200, 2 << 20
-"""Reports in one request, and their total size."""
+MAX_REQUESTS = 2  # requests in flight at the same time
+MAX_REPORTS, MAX_REPORT_BYTES = 200, 2 << 20  # reports in one request, and their total size
 
 
 class PendingReport(NamedTuple):

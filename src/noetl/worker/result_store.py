@@ -16,8 +16,7 @@ from noetl.store.codec import check_value
 from noetl.worker.link import Link
 from noetl.worker.work import Work
 
-SHAPES = {b"{": "map", b"[": "list", b'"': "text"}
-"""Hints about JSON by its first byte."""
+SHAPES = {b"{": "map", b"[": "list", b'"': "text"}  # hints about JSON by its first byte
 
 
 def is_small(result: object) -> bool:

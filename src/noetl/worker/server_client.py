@@ -12,12 +12,9 @@ from noetl.errors import AuthError, Conflict, NoetlError, NotFound
 
 CALL = httpx2.Timeout(15.0, connect=5.0)
 """Seconds without data after which a connection is dropped and the request is sent again on a new one."""
-FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.05, 2.0
-"""Pause before a request is repeated; doubled each time."""
-MAX_SERVER_ERRORS = 8
-"""Internal server errors after which a request is not repeated."""
-TRANSIENT = frozenset([408, 425, 429, 502, 503, 504])
-"""Status codes after which a request is repeated."""
+FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.05, 2.0  # pause before a request is repeated; doubled each time
+MAX_SERVER_ERRORS = 8  # internal server errors after which a request is not repeated
+TRANSIENT = frozenset([408, 425, 429, 502, 503, 504])  # status codes after which a request is repeated
 
 
 class RequestRejected(NoetlError):

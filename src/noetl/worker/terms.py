@@ -15,15 +15,11 @@ from contextlib import contextmanager
 from noetl.clock import uptime
 from noetl.engine.leases import LEASE_SECONDS
 
-HEARTBEAT_SECONDS = 5.0
-"""Interval between heartbeats of a worker."""
-GRANT_SECONDS = 15.0
-"""Time after the grant within which a heartbeat has to name a lease."""
-MARGIN_SECONDS = 5.0
-"""Safety margin: a worker stops relying on a lease this long before a server may expire it."""
+HEARTBEAT_SECONDS = 5.0  # interval between heartbeats of a worker
+GRANT_SECONDS = 15.0  # time after the grant within which a heartbeat has to name a lease
+MARGIN_SECONDS = 5.0  # safety margin: a worker stops relying on a lease this long before a server may expire it
 
-Key = tuple[str, int]
-"""A lease: its execution and its fence."""
+Key = tuple[str, int]  # a lease: its execution and its fence
 
 
 class LeaseTerms:
@@ -34,8 +30,7 @@ class LeaseTerms:
         self.until: dict[Key, float] = {}
         self.in_flight: dict[Key, int] = {}
         """Leases on their way to the worker or back, which it does not list itself; with a count."""
-        self.paused: frozenset[str] = frozenset()
-        """Executions that must start nothing new."""
+        self.paused: frozenset[str] = frozenset()  # executions that must start nothing new
         self.registered = asyncio.Event()
         """Set when the server has answered a heartbeat. Nothing is claimed before: the first heartbeat revokes the
         leases of an earlier process of that name."""

@@ -22,14 +22,10 @@ from noetl.store.snapshot import plain
 from noetl.store.store import LogLine
 from noetl.worker.work import Work
 
-CONTENT_BYTES = 64 << 20
-"""Maximum size of one content from a worker, and of one request."""
-MOST_FACTS = 30_000
-"""Maximum number of events, and of contents, in one report."""
-LONGEST_PATH = 2_000
-"""Maximum characters of a task path."""
-LARGEST = 2**53
-"""Exclusive upper limit of fences and counts."""
+CONTENT_BYTES = 64 << 20  # maximum size of one content from a worker, and of one request
+MOST_FACTS = 30_000  # maximum number of events, and of contents, in one report
+LONGEST_PATH = 2_000  # maximum characters of a task path
+LARGEST = 2**53  # exclusive upper limit of fences and counts
 PREVIEW_BYTES = 8_192
 
 Message = TypeVar("Message")
@@ -54,8 +50,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slots: int
     claim_id: str = ""
     wait: float = 0.0
-    again: bool = False
-    """Whether the claim was sent before without an answer."""
+    again: bool = False  # whether the claim was sent before without an answer
 
 
 class ReportRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,16 +61,14 @@ class ReportRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     claim: ClaimRequest | None = None
     hand_back: bool = False
     blobs: list[tuple[str, str]] = []
-    lines: list[LogLine] = []
-    """Output of tasks of the worker, stored before the facts."""
+    lines: list[LogLine] = []  # output of tasks of the worker, stored before the facts
 
 
 class Verdicts(msgspec.Struct, frozen=True):
     """The verdict on a report, and the work of its claim."""
 
     verdict: Verdict
-    held: bool = False
-    """Whether the worker still holds the lease."""
+    held: bool = False  # whether the worker still holds the lease
     works: list[msgspec.Raw] = []
 
 
@@ -87,10 +80,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: str = ""
     started: float = 0.0
     version: str = ""
-    lines: list[LogLine] = []
-    """Output of its tasks since the last heartbeat."""
-    number: int = 0
-    """Counts the heartbeats of the process."""
+    lines: list[LogLine] = []  # output of its tasks since the last heartbeat
+    number: int = 0  # counts the heartbeats of the process
 
 
 class SecretRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

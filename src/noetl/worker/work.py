@@ -33,19 +33,16 @@ class Work(msgspec.Struct):
     args_by: dict[str, Any]
     workload: dict[str, Any]
     ctx: dict[str, Any]
-    parallel: bool
-    """Whether each item sees only this `ctx` and its own writes."""
+    parallel: bool  # whether each item sees only this `ctx` and its own writes
     steps: dict[str, StepResult]
-    progress: dict[str, Progress] = {}
-    """Pipelines of the run, by prefix."""
+    progress: dict[str, Progress] = {}  # pipelines of the run, by prefix
     item_progress: dict[int, dict[str, Progress]] = {}
     """Pipelines of the items that were started before, by index and prefix."""
     first: int = 0
     iterator: str = ""
     items: list[Any] | None = None
     """The items of the lane, the first of which has the index `first`; None without a loop."""
-    kept: bool = False
-    """Whether this worker keeps the items (`exec: local`), however long they take."""
+    kept: bool = False  # whether this worker keeps the items (`exec: local`), however long they take
     pool: str = "default"
     durability: str = "task"
     inline_bytes: int = 65_536
@@ -54,8 +51,7 @@ class Work(msgspec.Struct):
     """Progress of a classic step after its call."""
     handles: list[str] = []
     """Keys of the handles that the execution has resolved, on any worker: their values are redacted here too."""
-    entries: list[str] = []
-    """Keychain entries of external providers that other workers may have resolved."""
+    entries: list[str] = []  # keychain entries of external providers that other workers may have resolved
 
 
 def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[Any] | None) -> Work:

@@ -27,10 +27,8 @@ class Worker:
     ) -> None:
         self.name, self.link, self.registry, self.clock = name, link, registry, clock
         self.slots, self.write_output = slots, write_output
-        self.claimed = 0
-        """Slots that a claim in flight is to fill."""
-        self.draining = False
-        """Whether nothing new may start: running tasks finish, the rest is handed back."""
+        self.claimed = 0  # slots that a claim in flight is to fill
+        self.draining = False  # whether nothing new may start: running tasks finish, the rest is handed back
         self.tasks: set[asyncio.Task[None]] = set()
         self.leases: dict[tuple[str, int], asyncio.Task[None]] = {}
         self.fault: BaseException | None = None

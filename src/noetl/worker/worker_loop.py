@@ -10,12 +10,9 @@ from noetl.engine.commands import Report
 from noetl.errors import AuthError, NoetlError
 from noetl.worker.worker import Worker
 
-GRACE_SECONDS = 30.0
-"""Time in which running tasks may finish after `stop`."""
-HAND_BACK_SECONDS = 5.0
-"""Maximum time for the server to confirm returned leases."""
-RETRY_SECONDS = 1.0
-"""Pause after a failed claim."""
+GRACE_SECONDS = 30.0  # time in which running tasks may finish after `stop`
+HAND_BACK_SECONDS = 5.0  # maximum time for the server to confirm returned leases
+RETRY_SECONDS = 1.0  # pause after a failed claim
 
 
 class WorkerLoop:

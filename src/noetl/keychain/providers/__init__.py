@@ -22,15 +22,12 @@ MAX_FILE_BYTES = 2**20
 
 
 class ProviderRequest(NamedTuple):
-    where: str
-    """What wants it, for messages."""
+    where: str  # what wants it, for messages
     key: str
     version: int | str | None
-    login: Mapping[str, Any]
-    """The fields of the credential to sign in with; empty without one."""
+    login: Mapping[str, Any]  # the fields of the credential to sign in with; empty without one
     environment: Mapping[str, str]
-    taint: Callable[[str, str], None]
-    """Adds a value to the redactor."""
+    taint: Callable[[str, str], None]  # adds a value to the redactor
 
     def login_field(self, field: str, *variables: str) -> str | None:
         """A field of the credential; without a credential, the first of these variables that is set."""

@@ -28,8 +28,7 @@ DEFAULTS: dict[str, str | int] = {
 class Address(NamedTuple):
     conninfo: str
     schema: str
-    redacted: str
-    """For messages: without the password."""
+    redacted: str  # for messages: without the password
     password: str
 
     @classmethod

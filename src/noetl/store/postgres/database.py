@@ -4,13 +4,9 @@
 not, and only the log can tell: it is a StoreError, and the caller reads again. A connection that the server closed
 while it was idle (it was restarted) is replaced before anything is sent.
 
-**Writes of others** are detected with LISTEN; `notifier.py` sends the notifications.
-
-**Versions.** Migrations are applied in one transaction under a lock, so of two servers that start at once one migrates
-and the other finds it done. A newer version, or a schema of another program, is refused.
-
 **Sessions.** Settings, prepared statements and LISTEN belong to a session: a connection pooler must give each client
-one of its own. Every method holds one lock, so any thread may call.
+one of its own. Every method holds one lock, so any thread may call. Migrations are applied under a lock of the server,
+so of two servers that start at once one migrates and the other finds it done.
 """
 
 from __future__ import annotations

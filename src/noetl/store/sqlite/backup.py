@@ -1,8 +1,7 @@
 """Copies a database in one state, also while others write to it.
 
-A plain file copy mixes pages from different moments, and misses the newest commits in the `-wal` file. SQLite copies
-from one read transaction instead. The copy is a single file, and gets its name only when it is complete, checked and on
-the disk.
+A plain file copy mixes pages from different moments, and misses the newest commits in the `-wal` file; SQLite copies
+from one read transaction. The copy gets its name only when it is complete, checked and on the disk.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from noetl.errors import Conflict, StoreError
 from noetl.store.sqlite.store import SqliteStore
 
 ALL_PAGES = -1
-SUFFIXES = ("-wal", "-shm", "-journal")
-"""Of files that SQLite reads as parts of a database."""
+SUFFIXES = ("-wal", "-shm", "-journal")  # of files that SQLite reads as parts of a database
 
 
 def copy_database(source: Path, target: Path) -> int:

@@ -2,19 +2,15 @@
 
 **Why apsw.** SQLite before 3.51.3 can lose committed pages when two connections write to one file and the write-ahead
 log is reset under one of them, and two writers are normal here (`noetl run` and `runs cancel`). The standard library
-uses the SQLite of the machine; apsw ships its own. It is also a thin layer: it caches statements, never commits or
-begins on its own, and keeps SQLite's error classes.
+uses the SQLite of the machine; apsw ships its own, begins no transaction by itself, and keeps SQLite's error classes.
 
 **Durability.** WAL with `synchronous=FULL`: a commit is on the disk before `transaction` returns. With `normal` a
 commit survives the death of the process but not of the machine; the file stays consistent either way.
 
-**Several processes.** Readers never wait and see one state of the database. A transaction begins with `BEGIN
-IMMEDIATE`: it takes the write lock before it reads, so what it reads cannot change. A writer that finds the lock taken
-tries again for half a minute, and goes before writers that come later (`locks.py`). None of this works on a network
-file system: keep the file on a local disk.
-
-**Versions.** Migrations are applied in one transaction under the write lock, so of two processes that open an old file
-one migrates and the other finds it done. A file of a newer version or of another program is refused.
+**Several processes.** Readers never wait and see one state of the database. `BEGIN IMMEDIATE` takes the write lock
+before a transaction reads, so what it reads cannot change. A writer that finds the lock taken tries again for half a
+minute, and goes before writers that come later (`locks.py`). None of this works on a network file system. Migrations
+are applied under the write lock, so of two processes that open an old file one migrates and the other finds it done.
 
 **Errors.** After a StoreError the transaction is rolled back, and the connection can be used again once the cause is
 gone. Every method holds one lock, so any thread may call, and `close` waits for running calls.

@@ -1,7 +1,5 @@
-"""The store in one SQLite file, shared by any number of processes.
-
-Changes that arrive together are written in one transaction, so they share the price of a disk sync. Each change says
-which seq its log must be at: one that comes late is refused while the rest of its batch is written.
+"""The store in one SQLite file, shared by any number of processes. Changes that arrive together are written in one
+transaction, so they share the price of a disk sync.
 """
 
 from __future__ import annotations
