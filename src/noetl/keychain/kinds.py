@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
@@ -17,49 +18,42 @@ from noetl.keychain.secret_forms import SHORTEST
 
 class CredentialShape(NamedTuple):
     forms: tuple[tuple[str, ...], ...]  # required: all the fields of one of these
-    more: tuple[str, ...] = ()
-    text: str | None = None  # the field that a plain text of a provider sets
-    preset: Mapping[str, str] = {}  # fields that are set with such a text
+    more: tuple[str, ...]
+    text: str | None  # the field that a plain text of a provider sets
+    preset: Mapping[str, str]  # fields that are set with such a text
 
 
-SERVICE_ACCOUNT = ("type", "client_email", "private_key")
-CLIENT = ("token_url", "client_id", "client_secret")
-ACCOUNT = ("account", "user")
+def _shape(forms: str, more: str = "", text: str | None = None, **preset: str) -> CredentialShape:
+    """`forms` are alternatives, separated by |; `more` are optional fields."""
+    return CredentialShape(tuple(tuple(form.split()) for form in forms.split("|")), tuple(more.split()), text, preset)
+
+
 WEBHOOK = "webhook"  # the shared secret of a webhook: only the server can read it, never a worker
 
 SHAPES: dict[str, CredentialShape] = {
-    "postgres_credential": CredentialShape(
-        (("dsn",), ("host", "user", "database")),
-        (
-            *("port", "password", "sslmode", "sslrootcert", "sslcert", "sslkey", "options", "application_name"),
-            *("connect_timeout", "target_session_attrs"),
-        ),
+    "postgres_credential": _shape(
+        "dsn | host user database",
+        "port password sslmode sslrootcert sslcert sslkey options application_name connect_timeout "
+        "target_session_attrs",
         "dsn",
     ),
-    "bearer": CredentialShape((("token",),), (), "token"),
-    "basic": CredentialShape((("username", "password"),)),
-    "api_key": CredentialShape((("value", "header"), ("value", "query")), (), "value", {"header": "X-API-Key"}),
-    "oauth2_client_credentials": CredentialShape((CLIENT,), ("scope", "audience", "client_auth")),
-    "snowflake_credential": CredentialShape(
-        ((*ACCOUNT, "password"), (*ACCOUNT, "private_key"), (*ACCOUNT, "token")),
-        (
-            *("private_key_passphrase", "warehouse", "database", "schema", "role", "authenticator"),
-            *("host", "port", "protocol", "region", "password"),
-        ),
+    "bearer": _shape("token", text="token"),
+    "basic": _shape("username password"),
+    "api_key": _shape("value header | value query", text="value", header="X-API-Key"),
+    "oauth2_client_credentials": _shape("token_url client_id client_secret", "scope audience client_auth"),
+    "snowflake_credential": _shape(
+        "account user password | account user private_key | account user token",
+        "private_key_passphrase warehouse database schema role authenticator host port protocol region password",
     ),
-    "gcs_credential": CredentialShape(
-        (("service_account",), ("token",), SERVICE_ACCOUNT, ("anonymous",)),
-        (
-            *("project", "endpoint", "project_id", "private_key_id", "client_id", "auth_uri", "token_uri"),
-            *("auth_provider_x509_cert_url", "client_x509_cert_url", "universe_domain"),
-        ),
+    "gcs_credential": _shape(
+        "service_account | token | type client_email private_key | anonymous",
+        "project endpoint project_id private_key_id client_id auth_uri token_uri auth_provider_x509_cert_url "
+        "client_x509_cert_url universe_domain",
         "token",
     ),
-    "s3_credential": CredentialShape(
-        (("access_key_id", "secret_access_key"),), ("session_token", "region", "endpoint")
-    ),
-    WEBHOOK: CredentialShape((("secret",),), (), "secret"),
-    "secret_manager": CredentialShape(((),), (), "value"),
+    "s3_credential": _shape("access_key_id secret_access_key", "session_token region endpoint"),
+    WEBHOOK: _shape("secret", text="secret"),
+    "secret_manager": _shape("", text="value"),
 }
 """The built-in kinds. `secret_manager` and the kinds of plug-ins accept any fields."""
 
@@ -91,22 +85,18 @@ def faults(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
         if not fields:
             yield "it has no fields"
     else:
-        yield from _misfits(shape, fields)
+        present = {name for name, value in fields.items() if value not in (None, "")}
+        if not any(present.issuperset(form) for form in shape.forms):
+            yield f"it needs {' or '.join('{' + ', '.join(form) + '}' for form in shape.forms)}"
+        allowed = {*shape.more, *(name for form in shape.forms for name in form)}
+        for name in fields:
+            if name not in allowed:
+                yield f"{name!r} is not a field of this kind, which has {', '.join(sorted(allowed))}"
     for name, value in fields.items():
         if any(len(secret.strip()) < SHORTEST for secret in _leaves(name, value)):
             yield f"{name} is shorter than {SHORTEST} characters: it cannot be hidden in results and logs"
         if any(len(secret) > LONGEST for secret in _leaves(name, value)):
             yield f"{name} is longer than {LONGEST:,} characters, the maximum that noetl can hide in results and logs"
-
-
-def _misfits(shape: CredentialShape, fields: Mapping[str, Any]) -> Iterator[str]:
-    present = {name for name, value in fields.items() if value not in (None, "")}
-    if not any(present.issuperset(form) for form in shape.forms):
-        yield f"it needs {' or '.join('{' + ', '.join(form) + '}' for form in shape.forms)}"
-    allowed = {*shape.more, *(name for form in shape.forms for name in form)}
-    for name in fields:
-        if name not in allowed:
-            yield f"{name!r} is not a field of this kind, which has {', '.join(sorted(allowed))}"
 
 
 def secrets_in(fields: Mapping[str, Any]) -> Iterator[str]:
@@ -149,8 +139,6 @@ def _json_map(text: str) -> dict[str, Any] | None:
 
 def password_of(dsn: str) -> str | None:
     """The password in a connection string of PostgreSQL, a URL or keywords."""
-    from urllib.parse import parse_qs, unquote, urlsplit
-
     if "://" not in dsn:
         match = re.search(r"\bpassword\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))", dsn)
         return None if match is None else re.sub(r"\\(.)", r"\1", match[1] or match[2] or "")

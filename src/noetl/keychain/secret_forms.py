@@ -15,13 +15,13 @@ from base64 import b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from json import dumps
+from urllib.parse import quote, quote_plus
 
 SHORTEST = 6  # shorter secrets are part of too many other words
 STRETCH = 1 << 16  # bytes that one pattern search covers: it holds the GIL, so no other thread runs meanwhile
 LEVELS = 8  # maximum backslashes before an escaped character: 1 in JSON, 3 in JSON inside JSON, 7 one level deeper
-WIDEST = 7 * LEVELS + 5
-"""Bytes of one byte of a secret in its longest encoding: an escape of four digits after eight backslashes, each of them
-quoted three times."""
+WIDEST = 7 * LEVELS + 5  # bytes of one byte of a secret in its longest encoding: `\u` after quoted backslashes
 LINE = 60  # minimum line length of encoders that break lines
 WIDEST_BREAK = 2 * (LEVELS + 1)  # bytes of an end of line in its longest encoding
 LONG_CORE = 9  # half of the base64 of a core of this length is long enough to be rare
@@ -66,7 +66,7 @@ class SecretForm:
         if not gate:
             yield 0, len(data)
             return
-        reach = self.width + len(gate)
+        reach = self.compiled[1] + len(gate)
         at = data.find(gate)
         while at >= 0:
             last = data.rfind(gate, at, at + 2 * reach)
@@ -75,20 +75,17 @@ class SecretForm:
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
         """The matches of the pattern, searched in chunks."""
-        high, stretch = min(high, len(data)), max(STRETCH, self.width)
+        pattern, width = self.compiled
+        high, stretch = min(high, len(data)), max(STRETCH, width)
         for start in range(low, high, stretch):
             end = start + stretch
-            for match in self.pattern.finditer(data, start, min(high, end + self.width)):
+            for match in pattern.finditer(data, start, min(high, end + width)):
                 if match.start() < end:
                     yield match.span()
 
     @cached_property
-    def pattern(self) -> re.Pattern[bytes]:
-        raise NotImplementedError
-
-    @cached_property
-    def width(self) -> int:
-        """An upper bound of the length of an encoding."""
+    def compiled(self) -> tuple[re.Pattern[bytes], int]:
+        """A pattern of all encodings, and an upper bound of their length."""
         raise NotImplementedError
 
 
@@ -137,14 +134,11 @@ class TextForm(SecretForm):
         self.pieces = [(len(match[1]), match[2]) for match in _PIECE.finditer(secret) if match[0]]
 
     @cached_property
-    def width(self) -> int:
-        widths = ((character, 1 if _ALPHANUMERIC.fullmatch(character) else WIDEST) for character in self.secret)
-        return sum(len(encoded(character)) * width for character, width in widths)
-
-    @cached_property
-    def pattern(self) -> re.Pattern[bytes]:
+    def compiled(self) -> tuple[re.Pattern[bytes], int]:
         first, *others = self.pieces
-        return re.compile(_first_piece(*first) + b"".join(_next_piece(*piece) for piece in others))
+        pattern = re.compile(_first_piece(*first) + b"".join(_next_piece(*piece) for piece in others))
+        widths = ((character, 1 if _ALPHANUMERIC.fullmatch(character) else WIDEST) for character in self.secret)
+        return pattern, sum(len(encoded(character)) * width for character, width in widths)
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
         count, rest = self.pieces[0]
@@ -155,7 +149,7 @@ class TextForm(SecretForm):
 
 
 def _before_backslashes(data: bytes, start: int, most: int) -> int:
-    """Where the backslashes before a place begin, plain or quoted, no more than so many."""
+    """Where the backslashes before `start` begin, plain or quoted; at most `most` of them."""
     at = start
     if data[at - 1 : at] == b"\\":
         while at > 0 and data[at - 1] == 0x5C and start - at < most:
@@ -252,14 +246,15 @@ class Base64Form(SecretForm):
         super().__init__(secret, map(_core, halves))
 
     @cached_property
-    def width(self) -> int:
-        longest = max(len(text) + LEVELS * (text.count("+") + text.count("/")) for text in self._texts)
-        return longest + (longest // LINE + 2) * WIDEST_BREAK
-
-    @cached_property
-    def pattern(self) -> re.Pattern[bytes]:
+    def compiled(self) -> tuple[re.Pattern[bytes], int]:
+        inner = {encoded(self.secret), *_escaped(self.secret)}
+        unique = {text for raw in inner for text in (*_encodings(raw), *_encodings(raw, at_end=True))}
+        # The longer ones first: the end of an encoded text has a few bits more than its middle.
+        texts = sorted(unique, key=lambda text: (-len(text), text))
+        longest = max(len(text) + LEVELS * (text.count("+") + text.count("/")) for text in texts)
         forms = {"+": rb"(?:[+-]|%2[bB])", "/": rb"(?:\\{0,7}/|_|%2[fF])"}
-        return re.compile(b"|".join(b"".join(forms.get(c) or c.encode() for c in text) for text in self._texts))
+        pattern = b"|".join(b"".join(forms.get(c) or c.encode() for c in text) for text in texts)
+        return re.compile(pattern), longest + (longest // LINE + 2) * WIDEST_BREAK
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
         """Ends of lines are removed first. `ends` and `offsets` lead back from the result to the text."""
@@ -268,16 +263,9 @@ class Base64Form(SecretForm):
             ends.append(line_end.start() - total)
             total += len(line_end[0])
             offsets.append(low + total)
-        for match in self.pattern.finditer(_BREAK.sub(b"", part) if total else part):
+        for match in self.compiled[0].finditer(_BREAK.sub(b"", part) if total else part):
             start, end = match.span()
             yield start + offsets[bisect_right(ends, start) - 1], end + offsets[bisect_left(ends, end, lo=1) - 1]
-
-    @cached_property
-    def _texts(self) -> list[str]:
-        """The longer ones first: the end of an encoded text has a few bits more than its middle."""
-        inner = {encoded(self.secret), *_escaped(self.secret)}
-        texts = {text for raw in inner for text in (*_encodings(raw), *_encodings(raw, at_end=True))}
-        return sorted(texts, key=lambda text: (-len(text), text))
 
 
 class HexForm(SecretForm):
@@ -288,12 +276,8 @@ class HexForm(SecretForm):
         super().__init__(secret, [digits, digits.upper()])
 
     @cached_property
-    def width(self) -> int:
-        return len(self.gates[0])
-
-    @cached_property
-    def pattern(self) -> re.Pattern[bytes]:
-        return re.compile(b"|".join(self.gates))
+    def compiled(self) -> tuple[re.Pattern[bytes], int]:
+        return re.compile(b"|".join(self.gates)), len(self.gates[0])
 
 
 def _encodings(raw: bytes, *, at_end: bool = False) -> Iterator[str]:
@@ -309,9 +293,6 @@ def _encodings(raw: bytes, *, at_end: bool = False) -> Iterator[str]:
 
 def _escaped(secret: str) -> Iterator[bytes]:
     """How the secret is written in documents that people encode whole: JSON and forms."""
-    from json import dumps
-    from urllib.parse import quote, quote_plus
-
     encodable = secret.encode("utf-8", "replace").decode()
     in_json = dumps(secret)[1:-1], dumps(secret, ensure_ascii=False)[1:-1]
     yield from map(encoded, (*in_json, quote(encodable, safe=""), quote_plus(encodable)))

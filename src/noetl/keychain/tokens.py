@@ -12,8 +12,8 @@ import msgspec
 
 Result = TypeVar("Result")
 
+# A token is not used in its last minute, or in the last tenth of a short lifetime: the request takes time too.
 LEEWAY_SECONDS = 60.0
-"""A token is not used in its last minute, or in the last tenth of a short lifetime: the request takes time too."""
 DEFAULT_LIFE_SECONDS = 300.0  # the lifetime of a token whose server does not state it
 
 

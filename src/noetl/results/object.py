@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -19,14 +20,10 @@ from noetl.reference import Reference
 from noetl.tools.object_store.run import driver_failure
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+    from obstore.store import ClientConfig, ObjectStore
 
 URL = r"(s3|gs|az)://[A-Za-z0-9][A-Za-z0-9._-]+(/[^\s?#]*)?|file:///[^\s?#]*"
 RETRIES = 3
-CONNECT_SECONDS = 5
-READ_SECONDS = 60
-MAX_OPEN_STORES = 64
-MISSING_DRIVER = "results in an object store need a driver that is not installed: pip install 'noetl-engine[object]'"
 
 
 def fault_of(url: str) -> str | None:
@@ -36,7 +33,7 @@ def fault_of(url: str) -> str | None:
     try:
         import obstore  # noqa: F401 - is the driver there?
     except ImportError:
-        return MISSING_DRIVER
+        return "results in an object store need a driver that is not installed: pip install 'noetl-engine[object]'"
     return None
 
 
@@ -73,25 +70,16 @@ def read_object(key: str) -> bytes | None:
         raise NoetlError(str(driver_failure("object", error, key))) from error
 
 
-@lru_cache(MAX_OPEN_STORES)
+@lru_cache(64)
 def _opened(folder: str) -> ObjectStore:
-    from datetime import timedelta
-
     from obstore.store import LocalStore, from_url
 
     if folder.startswith("file://"):
         return LocalStore(_path(folder), mkdir=True)
-    limit = timedelta(seconds=READ_SECONDS)
-    store: ObjectStore = from_url(
-        folder,
-        client_options={
-            "allow_http": True,  # used only if an endpoint in the environment does
-            "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
-            "timeout": limit,
-        },
-        retry_config={"max_retries": RETRIES, "retry_timeout": limit},
-    )
-    return store
+    minute = timedelta(seconds=60)
+    # `allow_http` has an effect only if an endpoint in the environment starts with http://.
+    options: ClientConfig = {"allow_http": True, "connect_timeout": timedelta(seconds=5), "timeout": minute}
+    return from_url(folder, client_options=options, retry_config={"max_retries": RETRIES, "retry_timeout": minute})
 
 
 def _path(folder: str) -> str:

@@ -45,23 +45,16 @@ class Manifest(msgspec.Struct):
 
 def read_content(read_blob: ReadBlob, kind: str, key: str, size: int | None = None) -> bytes | None:
     """The unverified bytes of a reference; None if there are none. A file of another size is not read."""
-    match kind:
-        case "file":
-            return _read_file(key, size)
-        case "object":
-            from noetl.results.object import read_object
+    if kind not in ("file", "object"):
+        return read_blob(key.rpartition("/")[2] if kind == "nats_object" else key)  # the database has a copy
+    if re.fullmatch(r"(/|[a-z0-9]+://).*/([0-9a-f]{2})/\2[0-9a-f]{62}", key, re.DOTALL) is None or "\0" in key:
+        raise NoetlError("the reference does not point to a stored result")
+    if kind == "object":
+        from noetl.results.object import read_object
 
-            _check_address(key)
-            return read_object(key)
-        case "nats_object":  # a copy of what is in the database
-            return read_blob(key.rpartition("/")[2])
-    return read_blob(key)
-
-
-def _read_file(name: str, size: int | None) -> bytes | None:
-    _check_address(name)
+        return read_object(key)
     try:
-        opened = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        opened = os.open(key, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     with os.fdopen(opened, "rb") as file:
@@ -73,18 +66,8 @@ def _read_file(name: str, size: int | None) -> bytes | None:
         return file.read(status.st_size)
 
 
-def _check_address(address: str) -> None:
-    """NoetlError unless the address is `PLACE/HH/HASH`, as results are written."""
-    if re.fullmatch(r"(/|[a-z0-9]+://).*/([0-9a-f]{2})/\2[0-9a-f]{62}", address, re.DOTALL) is None or "\0" in address:
-        raise NoetlError("the reference does not point to a stored result")
-
-
-def read_bytes(read_blob: ReadBlob, reference: Reference) -> bytes:
-    return _verified(read_blob, reference, reference.size)
-
-
-def _verified(read_blob: ReadBlob, reference: Reference, size: int | None) -> bytes:
-    name = f"the stored value {reference.digest[:12]}"
+def read_bytes(read_blob: ReadBlob, reference: Reference, *, any_size: bool = False) -> bytes:
+    name, size = f"the stored value {reference.digest[:12]}", None if any_size else reference.size
     try:
         content = read_content(read_blob, reference.store, reference.key, size)
     except (NoetlError, OSError) as error:
@@ -115,9 +98,8 @@ def _joined(read_blob: ReadBlob, manifest: Manifest, admit: Admit) -> list[Any]:
     pairs: dict[int, Any] = {}
     marked = set(manifest.marked)
     for key in dict.fromkeys(manifest.chunks):
-        hint = HOLDS_REFERENCES if key in marked else ""
-        chunk = Reference("db", key, 0, f"sha256:{key}", hint)
-        content = _verified(read_blob, chunk, None)
+        chunk = Reference("db", key, 0, f"sha256:{key}", HOLDS_REFERENCES if key in marked else "")
+        content = read_bytes(read_blob, chunk, any_size=True)
         admit(content)
         pairs.update(decoded(content, chunk))
     if not all(type(index) is int and 0 <= index < manifest.total for index in pairs):

@@ -42,22 +42,20 @@ def buckets(playbook: Playbook) -> set[str]:
 
 def is_named(playbook: Playbook, reference: Reference) -> bool:
     """Whether a reference points into a store that the playbook names."""
-    return any(
-        store.get("kind") == reference.store and _leads_into(store, reference) for _, store in named_stores(playbook)
-    )
-
-
-def _leads_into(store: Store, reference: Reference) -> bool:
     digest, key = reference.digest, reference.key
-    match reference.store:
-        case "file":  # a relative folder is relative to that of the worker
-            path = str(Path(str(store.get("path", ".noetl/results"))) / digest[:2] / digest)
-            return key == path if path.startswith("/") else key.startswith("/") and key.endswith(f"/{path}")
-        case "object":
-            return key == f"{str(store.get('url')).rstrip('/')}/{digest[:2]}/{digest}"
-        case "nats_object":
-            return key == f"{bucket_of(store)}/{digest}"
-    return False
+
+    def leads_into(store: Store) -> bool:
+        match reference.store:
+            case "file":  # a relative folder is relative to that of the worker
+                path = str(Path(str(store.get("path", ".noetl/results"))) / digest[:2] / digest)
+                return key == path if path.startswith("/") else key.startswith("/") and key.endswith(f"/{path}")
+            case "object":
+                return key == f"{str(store.get('url')).rstrip('/')}/{digest[:2]}/{digest}"
+            case "nats_object":
+                return key == f"{bucket_of(store)}/{digest}"
+        return False
+
+    return any(store.get("kind") == reference.store and leads_into(store) for _, store in named_stores(playbook))
 
 
 def write_file(folder: str, reference: Reference, content: bytes) -> Reference:
