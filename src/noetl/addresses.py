@@ -9,7 +9,7 @@ the check happens depends on the driver:
 
 - `http`, `container` and the providers of the keychain check the address of the open connection, before they send
   anything (`tools/http_client/network.py`);
-- `postgres` and `transfer` connect to exactly the addresses that were checked (`tools/postgres_client/conninfo.py`);
+- `postgres` and `transfer` connect to exactly the addresses that were checked (`tools/postgres_client/connections.py`);
 - `s3`, `gcs`, `object`, `nats` and `snowflake` resolve and check the host before each call. Their drivers resolve the
   name again, so only network policies can stop a DNS name that changes in between.
 
@@ -18,6 +18,7 @@ If the environment names a proxy, the proxy resolves names: then the guard check
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -28,21 +29,11 @@ from noetl.model.outcome import Failure
 Address = IPv4Address | IPv6Address
 
 LINK_LOCAL = ("169.254.0.0/16", "fe80::/10")
+# Metadata services that are not link-local: of Alibaba, Azure, Oracle, and of AWS and Google over IPv6.
 METADATA = ("100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::/32", "fd20:ce::/32")
-"""Metadata services that are not link-local: of Alibaba, Azure, Oracle, and of AWS and Google over IPv6."""
-
-LAST_32_BITS = tuple(
-    IPv6Network(network)
-    for network in (
-        "::/96",  # IPv4-compatible
-        "::ffff:0:0/96",  # IPv4-mapped
-        "::ffff:0:0:0/96",  # SIIT: IPv4-translated
-        "64:ff9b::/96",  # NAT64
-        "64:ff9b:1::/48",  # NAT64 with a prefix of one's own; of 96 bits, as nearly all have
-    )
-)
-"""IPv6 networks whose addresses end with an IPv4 address."""
-LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
+LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")  # NAT64 with a prefix of one's own; of 96 bits, as nearly all have
+# Networks whose addresses end with an IPv4 address: compatible, mapped, translated (SIIT), NAT64.
+IPV4_AT_END = (*map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")), LOCAL_NAT64)
 
 _forbidden: tuple[IPv4Network | IPv6Network, ...] = ()
 
@@ -78,17 +69,14 @@ def check_address(host: str, address: str) -> None:
 
 
 async def check_host(host: str) -> None:
-    """ForbiddenAddress if a host resolves to a forbidden address. An unknown host passes: the driver reports it with
-    a better error."""
-    import asyncio
-
-    if anything_is_forbidden():
+    if _forbidden:
         await asyncio.to_thread(check_host_blocking, host)
 
 
 def check_host_blocking(host: str) -> None:
-    """The same in a thread."""
-    if anything_is_forbidden():
+    """ForbiddenAddress if a host resolves to a forbidden address. An unknown host passes: the driver reports it with
+    a better error."""
+    if _forbidden:
         with suppress(OSError, UnicodeError):
             checked_addresses(host)
 
@@ -121,7 +109,7 @@ def _forms(address: Address) -> Iterator[Address]:
     yield address
     if not isinstance(address, IPv6Address):
         return
-    if any(address in network for network in LAST_32_BITS):
+    if any(address in network for network in IPV4_AT_END):
         yield IPv4Address(int(address) & 0xFFFFFFFF)
     if address in LOCAL_NAT64:
         data = address.packed  # RFC 6052: after a prefix of 48, 56 or 64 bits the address skips the eighth byte

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import BinaryIO, Literal
 
 from noetl.errors import NoetlError
@@ -25,6 +26,7 @@ BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".new", ".revisions")
 """Suffixes of the files that SQLite and the master key write next to a file."""
 
 Use = Literal["secret", "tool"]
+FilePath = str | os.PathLike[str]
 
 _databases: set[str] = set()
 
@@ -33,7 +35,7 @@ class FileRefused(NoetlError):
     """A playbook names a file that it may not use."""
 
 
-def protect(path: str | os.PathLike[str]) -> None:
+def protect(path: FilePath) -> None:
     """Protect this file from playbooks. The store calls this for every database file."""
     _databases.add(os.path.realpath(path))
 
@@ -43,7 +45,7 @@ def protected(environment: Mapping[str, str] = os.environ) -> list[str]:
     return sorted({*_databases, *map(os.path.realpath, own_files(environment))})
 
 
-def check(path: str | os.PathLike[str], use: Use = "tool", environment: Mapping[str, str] = os.environ) -> str:
+def check(path: FilePath, use: Use = "tool", environment: Mapping[str, str] = os.environ) -> str:
     """The real path of a file that a playbook may use; FileRefused otherwise. The file need not exist."""
     name = os.fspath(path)
     absolute = os.path.abspath(os.path.expanduser(name) if use == "secret" else name)
@@ -62,7 +64,7 @@ def check(path: str | os.PathLike[str], use: Use = "tool", environment: Mapping[
     return real
 
 
-def check_folder(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> str:
+def check_folder(path: FilePath, environment: Mapping[str, str] = os.environ) -> str:
     """The same for a folder, including everything in it."""
     real = check(path, "tool", environment)
     inside = OwnFiles(environment).inside(real)
@@ -89,9 +91,7 @@ class OwnFiles:
         return inside or (real if _identity(real) in self.identities.values() else None)
 
 
-def open_checked(
-    path: str | os.PathLike[str], use: Use = "tool", environment: Mapping[str, str] = os.environ
-) -> BinaryIO:
+def open_checked(path: FilePath, use: Use = "tool", environment: Mapping[str, str] = os.environ) -> BinaryIO:
     """Open a file for a playbook. FileRefused if it is protected or not a regular file; OSError otherwise."""
     real = check(path, use, environment)
     if os.path.exists(real) and not os.path.isfile(real):  # reading a pipe could block for ever
@@ -100,21 +100,17 @@ def open_checked(
 
 
 def _check_disk(name: str, path: str) -> None:
-    if any(_is_in(path, folder) for folder in KERNEL) or _on_kernel_device(path):
+    in_kernel = any(_is_in(path, folder) for folder in KERNEL)
+    if not in_kernel:
+        with suppress(OSError, ValueError):  # procfs and sysfs can be mounted at other paths too
+            devices = {os.stat(folder).st_dev for folder in ("/proc", "/sys") if os.path.ismount(folder)}
+            in_kernel = os.stat(path).st_dev in devices
+    if in_kernel:
         raise FileRefused(f"{name!r} is not a file on a disk: /proc, /sys and /dev are closed to playbooks")
 
 
 def _is_in(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
-
-
-def _on_kernel_device(real: str) -> bool:
-    """Whether the file is on procfs or sysfs: these can be mounted at other paths too."""
-    try:
-        device = os.stat(real).st_dev
-        return device in {os.stat(folder).st_dev for folder in ("/proc", "/sys") if os.path.ismount(folder)}
-    except (OSError, ValueError):
-        return False
 
 
 def _identity(path: str) -> tuple[int, int] | None:
