@@ -17,7 +17,7 @@ Work is linear in the number of items per sweep. `MAX_PASSES` bounds it: the lon
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from itertools import accumulate, pairwise
@@ -36,8 +36,8 @@ PULLS = (1.0, 2.0, 8.0)
 class Extent(NamedTuple):
     """Reach of an item to either side of the line through it."""
 
-    left: float
-    right: float
+    before: float
+    after: float
 
 
 @dataclass(slots=True)
@@ -76,12 +76,16 @@ def lay_out(
     level = levels(net, turned)
     items = [Item(2 * level[node], boxes[node], node=node) for node in range(len(net.nodes))]
     chains: list[list[int] | None] = [None] * len(net.edges)
-    for number in edges_with_room(net, [] if draw_turned else turned, level):
+    spans = [2 * abs(level[edge.target] - level[edge.source]) for edge in net.edges]
+    drawn = [number for number, span in enumerate(spans) if span and (draw_turned or not turned[number])]
+    drawn.sort(key=spans.__getitem__)
+    passes = accumulate(spans[number] for number in drawn)
+    for number in sorted(number for number, total in zip(drawn, passes, strict=True) if total <= MAX_PASSES):
         chains[number] = chain(items, number, net.edges[number], turned[number], labels[number])
     rows = ordered(items, rank, net)
     place(items, rows, gap)
     straighten(items, rows, chains, gap)
-    border = min((item.x - item.extent.left for item in items), default=0.0)
+    border = min((item.x - item.extent.before for item in items), default=0.0)
     for item in items:
         item.x -= border
     return Layout(items, rows, chains, turned)
@@ -92,29 +96,23 @@ def turned_edges(net: DrawnNet) -> tuple[list[bool], list[int]]:
     outgoing: list[list[int]] = [[] for _ in net.nodes]
     for number, edge in enumerate(net.edges):
         outgoing[edge.source].append(number)
-    reached = {edge.target for edge in net.edges if edge.source != edge.target}
+    nodes, reached = range(len(net.nodes)), {edge.target for edge in net.edges if edge.source != edge.target}
     entry = [] if net.entry is None else [net.entry]
-    turned = [False] * len(net.edges)
-    met = [-1] * len(net.nodes)
-    walking = [False] * len(net.nodes)
-    clock = 0
-    for root in (*entry, *(node for node in range(len(met)) if node not in reached), *range(len(met))):
-        if met[root] >= 0:
-            continue
-        met[root], walking[root], clock = clock, True, clock + 1
-        path = [(root, iter(outgoing[root]))]
-        while path:
-            node, edges = path[-1]
-            if (way := next(edges, None)) is None:
-                walking[node] = False
-                path.pop()
+    turned, met = [False] * len(net.edges), dict[int, int]()
+    walking: dict[int, Iterator[int]] = {}  # the path, with the edges to walk from each of its nodes
+    for root in (*entry, *(node for node in nodes if node not in reached), *nodes):
+        if root not in met:
+            met[root], walking[root] = len(met), iter(outgoing[root])
+        while walking:
+            way = next(walking[next(reversed(walking))], None)
+            if way is None:
+                walking.popitem()
                 continue
             target = net.edges[way].target
-            turned[way] = walking[target]
-            if met[target] < 0:
-                met[target], walking[target], clock = clock, True, clock + 1
-                path.append((target, iter(outgoing[target])))
-    return turned, met
+            turned[way] = target in walking
+            if target not in met:
+                met[target], walking[target] = len(met), iter(outgoing[target])
+    return turned, [met[node] for node in nodes]
 
 
 def ends(edge: Edge, turned: bool) -> tuple[int, int]:
@@ -137,15 +135,6 @@ def levels(net: DrawnNet, turned: Sequence[bool]) -> list[int]:
     alone = {place for place, node in enumerate(net.nodes) if node.final and place not in linked}
     bottom = max((row for node, row in enumerate(level) if node not in alone), default=-1) + 1
     return [bottom if node in alone else row for node, row in enumerate(level)]
-
-
-def edges_with_room(net: DrawnNet, excluded: Sequence[bool], level: Sequence[int]) -> list[int]:
-    """The edges that have passes, in their order: all but the longest beyond `MAX_PASSES`."""
-    spans = [2 * abs(level[edge.target] - level[edge.source]) for edge in net.edges]
-    wanted = [number for number, span in enumerate(spans) if span and not (excluded and excluded[number])]
-    wanted.sort(key=spans.__getitem__)
-    passes = accumulate(spans[number] for number in wanted)
-    return sorted(number for number, total in zip(wanted, passes, strict=True) if total <= MAX_PASSES)
 
 
 def chain(items: list[Item], number: int, edge: Edge, turned: bool, label: Extent | None) -> list[int]:
@@ -239,13 +228,13 @@ def straighten(
         run: list[int] = []
         low, high = -inf, inf
         for number in way[1:-1] if way is not None else ():
-            left, right = room(items, rows[items[number].row], slot[number], gap)
-            right = max(left, right)
-            if max(low, left) > min(high, right):
+            lowest, highest = room(items, rows[items[number].row], slot[number], gap)
+            highest = max(lowest, highest)
+            if max(low, lowest) > min(high, highest):
                 on_one_column(items, run, low, high)
                 run, low, high = [], -inf, inf
             run.append(number)
-            low, high = max(low, left), min(high, right)
+            low, high = max(low, lowest), min(high, highest)
         on_one_column(items, run, low, high)
 
 
@@ -254,10 +243,10 @@ def room(items: Sequence[Item], row: Sequence[int], slot: int, gap: float) -> tu
     item, low, high = items[row[slot]], -inf, inf
     if slot:
         before = items[row[slot - 1]]
-        low = before.x + before.extent.right + gap + item.extent.left
+        low = before.x + before.extent.after + gap + item.extent.before
     if slot + 1 < len(row):
         after = items[row[slot + 1]]
-        high = after.x - after.extent.left - gap - item.extent.right
+        high = after.x - after.extent.before - gap - item.extent.after
     return low, high
 
 
@@ -278,7 +267,7 @@ def align(items: Sequence[Item], row: Sequence[int], gap: float, near: Callable[
         weight = sum(force for _, force in pulls)
         wanted.append(sum(x * force for x, force in pulls) / weight if weight else item.x)
         weights.append(weight or 0.1)
-    distances = [items[a].extent.right + gap + items[b].extent.left for a, b in pairwise(row)]
+    distances = [items[a].extent.after + gap + items[b].extent.before for a, b in pairwise(row)]
     for number, x in zip(row, pushed_apart(wanted, weights, distances), strict=True):
         items[number].x = x
 

@@ -1,13 +1,12 @@
 """Nodes and edges of a playbook with their short texts, for every format.
 
-All text here is one printable line: line breaks, control characters and bidirectional controls are replaced, so a
-format only needs its own quoting.
+All text is one printable line, without control characters, so a format only needs its own quoting.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -19,8 +18,6 @@ BadgeKind: TypeAlias = Literal["loop", "gate", "join", "time", "event", "final",
 LABEL_LENGTH = 40
 MAX_TASKS = 12
 PARALLEL_DEFAULT = 10
-COMPUTED = "?"
-UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 FAILURE_EVENTS = ("step.failed", "call.error")
 SUCCESS = re.compile(r"==\s*['\"](ok|success|done|completed|step\.done)['\"]|is\s+none\b|\bnot\s+[\w.]+\.error\b")
@@ -61,9 +58,6 @@ class DrawnNode:
     entry: bool = False
     final: bool = False
     inclusive: bool = False
-
-
-COMPUTED_NODE = DrawnNode(COMPUTED, "computed", "a target computed when the step ends")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +106,14 @@ def net_of(playbook: Playbook) -> DrawnNet:
     edges: list[Edge] = []
     for source, step in enumerate(playbook.steps):
         for arc in arcs_of(step):
-            computed = "{{" in arc.to
-            key = f"{{{{{COMPUTED}" if computed else arc.to
+            target = DrawnNode(one_line(arc.to), "missing", "no step has this name")
+            key, guards = arc.to, arc.guards
+            if "{{" in arc.to:
+                target = DrawnNode("?", "computed", "a target computed when the step ends")
+                key, guards = "{{", (*guards, f"to {bare(arc.to)}")
             if key not in index:
                 index[key] = len(nodes)
-                nodes.append(
-                    COMPUTED_NODE if computed else DrawnNode(one_line(arc.to), "missing", "no step has this name")
-                )
-            guards = [*arc.guards, f"to {bare(arc.to)}" if computed else ""]
+                nodes.append(target)
             edges.append(Edge(source, index[key], ", ".join(filter(None, guards)), arc.delay, arc.failure))
     return DrawnNet(one_line(playbook.name), tuple(nodes), tuple(edges), index.get(playbook.entry))
 
@@ -139,16 +133,14 @@ class DrawnArc(NamedTuple):
 def arcs_of(step: Step) -> Iterator[DrawnArc]:
     """Gotos of classic branches, which are tried first, then the arcs of the router."""
     for branch in step.after_call.cases.branches if step.after_call and step.after_call.cases else ():
-        links = [(link, arc) for link in branch.chain if isinstance(link, Goto) for arc in link.to]
-        for goto, arc in links:
+        for goto, arc in [(link, arc) for link in branch.chain if isinstance(link, Goto) for arc in link.to]:
             delay = goto.delay if arc.delay is None else arc.delay
             failure = any(catches_failure(guard, step.name) for guard in (branch.when, arc.when))
             yield DrawnArc(arc.step, (bare(branch.when), bare(arc.when)), delay, failure)
     guarded = False
     for arc in step.router.arcs:
-        is_else = arc.when is True and guarded and step.router.mode == "exclusive"
+        guard = "else" if arc.when is True and guarded and step.router.mode == "exclusive" else bare(arc.when)
         guarded = guarded or arc.when is not True
-        guard = "else" if is_else else bare(arc.when)
         yield DrawnArc(arc.step, (guard,), arc.delay, catches_failure(arc.when, step.name))
 
 
@@ -168,7 +160,12 @@ def catches_failure(guard: Guard | None, step: str) -> bool:
 def node_of(step: Step, playbook: Playbook) -> DrawnNode:
     final = step.name == playbook.final
     inclusive = step.router.mode == "inclusive" and len(step.router.arcs) > 1
-    tasks = tuple(task_lines(step))
+    cases, sink = (step.after_call.cases, step.after_call.sink) if step.after_call else (None, None)
+    tasks = tuple(pipeline(step.tasks))
+    for number, branch in enumerate(cases.branches if cases else ()):
+        tasks += tuple(pipeline([link for link in branch.chain if isinstance(link, Task)], prefix=f"case_{number}/"))
+    if sink:
+        tasks += tuple(pipeline([sink]))
     if len(tasks) > MAX_TASKS:
         tasks = (*tasks[: MAX_TASKS - 1], TaskLine(f"… {len(tasks) - MAX_TASKS + 1} more"))
     return DrawnNode(
@@ -203,17 +200,7 @@ def badges(step: Step, *, final: bool, inclusive: bool) -> Iterator[Badge]:
         yield Badge("route", "fan-out all", "every arc whose guard holds fires")
 
 
-def task_lines(step: Step) -> Iterator[TaskLine]:
-    yield from pipeline(step.tasks)
-    if step.after_call and step.after_call.cases:
-        for number, branch in enumerate(step.after_call.cases.branches):
-            calls = tuple(link for link in branch.chain if isinstance(link, Task))
-            yield from pipeline(calls, prefix=f"case_{number}/")
-    if step.after_call and step.after_call.sink:
-        yield from pipeline((step.after_call.sink,))
-
-
-def pipeline(tasks: tuple[Task, ...], prefix: str = "", depth: int = 0) -> Iterator[TaskLine]:
+def pipeline(tasks: Sequence[Task], prefix: str = "", depth: int = 0) -> Iterator[TaskLine]:
     places = {task.label: place for place, task in enumerate(tasks)}
     for place, task in enumerate(tasks):
         targets = dict.fromkeys(rule.then.to for rule in task.policy or () if rule.then.do == "jump" and rule.then.to)
@@ -229,7 +216,9 @@ def one_line(text: str) -> str:
     """The text with blanks for white space and a replacement mark for every unprintable character."""
     if text.isprintable():
         return text
-    return "".join(" " if char.isspace() else char if char.isprintable() else UNPRINTABLE for char in text)
+    return "".join(
+        " " if char.isspace() else char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text
+    )
 
 
 def bare(guard: Guard | None) -> str:

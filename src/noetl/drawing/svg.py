@@ -105,7 +105,7 @@ class Picture:
     # --- writing --------------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[str]:
-        width = max((item.x + item.extent.right for item in self.layout.items), default=0.0) + 2 * MARGIN
+        width = max((item.x + item.extent.after for item in self.layout.items), default=0.0) + 2 * MARGIN
         height = (self.bottoms[-1] if self.bottoms else 0.0) + 2 * MARGIN
         name = self.net.name or "playbook"
         yield (

@@ -201,7 +201,7 @@ class Sheet:
         extents = [Extent(0, columns(label) + 1) if label else None for label in labels]
         self.layout = lay_out(net, reaches, extents, gap=GAP, draw_turned=False)
         on_whole_columns(self.layout)
-        self.wide = 1 + max((int(item.x + item.extent.right) for item in self.layout.items), default=0)
+        self.wide = 1 + max((int(item.x + item.extent.after) for item in self.layout.items), default=0)
         self.rows: list[list[str]] = []
 
     def drawn(self, width: int) -> list[str] | None:
@@ -240,7 +240,7 @@ class Sheet:
                 self.write(top - 1, x, "│" if item.node is None else "▼")
             if item.node is not None:
                 for line in self.boxes[item.node]:
-                    self.write(foot, int(item.x - item.extent.left), line)
+                    self.write(foot, int(item.x - item.extent.before), line)
                     foot += 1
                 if item.down:
                     self.write(foot - 1, x, "┬")
@@ -296,7 +296,7 @@ def on_whole_columns(layout: Layout) -> None:
 
 def stands_free(layout: Layout, row: Sequence[int], place: int, x: float) -> bool:
     low, high = room(layout.items, row, place, 2)
-    return max(low, layout.items[row[place]].extent.left) <= x <= high
+    return max(low, layout.items[row[place]].extent.before) <= x <= high
 
 
 def tracks(bundles: Sequence[Bundle]) -> int | None:
