@@ -47,6 +47,7 @@ MODULES = {
     **dict.fromkeys(["validate", "graph", "migrate"], "playbook"),
     **dict.fromkeys(["schedule", "hook"], "triggers"),
     **dict.fromkeys(["token", "user"], "access"),
+    "dev": "server",
     "exec": "run",
     "register": "catalog",
     "restore": "backup",

@@ -1,26 +1,51 @@
-"""noetl server: the engine and its API, for workers and clients."""
+"""noetl server, noetl dev: the engine and its API, for workers and clients; `dev` has a worker in the same process."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from typing import NamedTuple
 
 import click
 
+import noetl
+from noetl.access.tokens import new_token
+from noetl.addresses import forbid_addresses
 from noetl.cli.daemon import flags_of, harden, log_option, on_signal
 from noetl.cli.options import DB_HELP
 from noetl.cli.pool import WORKERS_USER_HELP, Member, Pool, WorkersUser
-from noetl.cli.serving import HostOptions, make_token, retention_option, revoke, running, served
 from noetl.cli.start import collect_garbage
+from noetl.client.database import opener, safe_of, server_of
 from noetl.clock import SystemClock
-from noetl.errors import UsageError
+from noetl.errors import Conflict, UsageError
+from noetl.host.background import described, keep_running
+from noetl.host.heartbeats import LocalHeartbeat
+from noetl.host.local_link import LocalLink
+from noetl.host.server_host import ServerHost
 from noetl.log import Log
-from noetl.server.listen import bound, check_address, url_of
-from noetl.settings import nats_settings, traces_endpoint, trusted_proxies
-from noetl.store.store import Store
-from noetl.worker.worker_loop import GRACE_SECONDS
+from noetl.server.api import Api, ServerSettings
+from noetl.server.app import create_app
+from noetl.server.listen import bound, check_address, listen, url_of
+from noetl.server.maintenance import Pruner
+from noetl.settings import NatsSettings, nats_settings, retention, settings, traces_endpoint, trusted_proxies
+from noetl.store.access import Role
+from noetl.store.open import open_store
+from noetl.store.sqlite import Owner, SqliteStore
+from noetl.store.store import Store, WorkerSession
+from noetl.tools.registry import KINDS
+from noetl.worker.output import Output
+from noetl.worker.worker import Worker
+from noetl.worker.worker_loop import GRACE_SECONDS, WorkerLoop
 
 PORT = 8082
+DEV_SLOTS, DEV_POOL, DEV_TOKEN, DEV_GRACE_SECONDS = 64, "default", "noetl dev", 5.0
+RETENTION_HELP = (
+    "Time after which ended runs are removed, such as 90d; off (or 0) removes none. Default NOETL_RETENTION, then 30d."
+)
 TRACES_HELP = (
     "OTLP/HTTP receiver for traces, such as http://collector:4318, or off; default NOETL_TRACES, then "
     "OTEL_EXPORTER_OTLP_ENDPOINT."
@@ -28,10 +53,37 @@ TRACES_HELP = (
 PROXY_HELP = "Address or network of a proxy whose X-Forwarded-For is trusted; default NOETL_TRUSTED_PROXIES."
 NATS_HELP = "NATS server, such as nats://HOST:4222, or several separated by commas; default NOETL_NATS."
 
+port_option = click.option(
+    "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0: any free port."
+)
+retention_option = click.option(
+    "--retention", metavar="DURATION", callback=lambda context, option, text: retention(text), help=RETENTION_HELP
+)
+
+
+class HostOptions(NamedTuple):
+    hosts: tuple[str, ...] = ()
+    retention: float | None = None
+    """Seconds after which ended executions are removed; None: never."""
+    log: Log = Log()
+    nats: NatsSettings | None = None
+    traces: str | None = None
+    """URL that receives spans over OTLP/HTTP."""
+    proxies: tuple[str, ...] = ()
+
+
+class RunningServer(NamedTuple):
+    engine: ServerHost
+    ended: asyncio.Event
+    """Set it to stop the server."""
+
+
+# -- noetl server ---------------------------------------------------------------------------------------------------
+
 
 @click.command("server")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0: any free port.")
+@port_option
 @click.option("--db", metavar="URL", help=DB_HELP)
 @click.option("--nats", metavar="URL", help=NATS_HELP)
 @click.option("--workers", type=click.IntRange(0, 64), default=0, show_default=True, help="Number of workers to start.")
@@ -85,7 +137,13 @@ async def _serve(
             arguments = ["--server", url, "--slots", str(slots), *flags_of(options.log)]
             members = [Member(secret) for _, secret in tokens]
             pool = Pool(arguments, members, GRACE_SECONDS, options.log, user=user)
-            working = asyncio.create_task(_work(pool, host.ended))
+
+            async def work() -> None:  # the server stops after the workers, so that they can report their last outcomes
+                await pool.run()
+                await pool.ended.wait()
+                host.ended.set()
+
+            working = asyncio.create_task(work())
             on_signal(pool.end if workers else host.ended.set)
             options.log.write("info", f"noetl server at {url}{f', {workers} workers' if workers else ''}")
             await host.ended.wait()
@@ -94,8 +152,137 @@ async def _serve(
         revoke(store, [name for name, _ in tokens])
 
 
-async def _work(pool: Pool, ended: asyncio.Event) -> None:
-    """Run the workers. The server stops after them, so that they can report their last outcomes."""
-    await pool.run()
-    await pool.ended.wait()
-    ended.set()
+# -- noetl dev ------------------------------------------------------------------------------------------------------
+
+
+@click.command("dev")
+@port_option
+@click.option("--db", metavar="PATH", help="Database file; default NOETL_DB, then ./.noetl/noetl.db.")
+@retention_option
+@log_option
+def dev_command(port: int, db: str | None, retention: float | None, log: Log) -> None:
+    """Run the API and a worker in one process, for this machine, until Ctrl-C.
+
+    It creates a token that is valid while it runs, and prints the address of the web page and the variables for other
+    verbs. Task code runs as your user: everyone who can write a playbook here can do everything that you can do.
+    """
+    harden()
+    collect_garbage()
+    options = HostOptions((), retention, log, nats_settings(), traces_endpoint())
+    with served(db) as store:
+        listener = bound("127.0.0.1", port)
+        revoke(store, [old.id for old in store.access.tokens() if old.name == DEV_TOKEN and old.revoked is None])
+        name, secret = make_token(store, "admin", DEV_TOKEN)
+        try:
+            asyncio.run(_develop(store, listener, secret, options))
+        finally:
+            revoke(store, [name])
+
+
+async def _develop(store: Store, listener: socket.socket, token: str, options: HostOptions) -> None:
+    url, clock, name = url_of(listener), SystemClock(), f"dev-{os.getpid()}"
+    forbid_addresses()
+    async with running(store, listener, options) as host:
+        output = Output(clock, max_lines=None)  # tools limit the output of a call, and every report stores it
+        link = LocalLink(host.engine.dispatcher, output, DEV_POOL)
+        worker = Worker(name, link, KINDS, clock, DEV_SLOTS, output.write)
+        session = WorkerSession(name, DEV_POOL, DEV_SLOTS, socket.gethostname(), clock.now(), version=noetl.__version__)
+        heartbeat = LocalHeartbeat(worker, link, session, host.engine.heartbeats, host.engine.on_error)
+        loop = WorkerLoop(worker, partial(options.log.write, "warning"), DEV_GRACE_SECONDS)
+        on_signal(lambda: loop.stop() if host.ended.is_set() else host.ended.set())
+        working, beating = asyncio.create_task(loop.run()), asyncio.create_task(heartbeat.run())
+        click.echo(f"noetl dev: {url}/#token={token}", err=True)
+        click.echo(f"export NOETL_SERVER={url} NOETL_TOKEN={token}")
+        await host.ended.wait()
+        loop.stop()
+        await asyncio.gather(working, return_exceptions=True)
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+        try:
+            await link.store_output()
+        finally:
+            await KINDS.close()
+
+
+# -- both -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def served(db: str | None) -> Iterator[Store]:
+    """The database of a server; Conflict if a file has another server already."""
+    chosen = settings(db)
+    store = open_store(chosen.db, synchronous=chosen.synchronous)
+    owner: Owner | None = None
+    try:
+        if isinstance(store, SqliteStore):
+            owner = Owner.acquire(store, server_of(store))
+            if owner is None:
+                raise Conflict(f"another server uses {chosen.db}: a file can have one, Postgres any number")
+        yield store
+    finally:
+        if owner is not None:
+            owner.release()
+        store.close()
+
+
+@asynccontextmanager
+async def running(store: Store, listener: socket.socket, options: HostOptions) -> AsyncIterator[RunningServer]:
+    """A server on a socket, until the block ends."""
+    bus = None
+    if options.nats is not None:
+        from noetl.nats.connection import NatsConnection
+
+        bus = NatsConnection(options.nats, options.log.write)
+    server_settings = ServerSettings(
+        hosts=options.hosts,
+        version=noetl.__version__,
+        open_credential=opener(store),
+        safe=safe_of(store),
+        log=options.log,
+        bus=bus,
+        traces=options.traces or "",
+    )
+    app, ended = create_app(store, SystemClock(), server_settings), asyncio.Event()
+    api: Api = app.api
+    loops = [api.scheduler.run, api.health.run]
+    if options.retention is not None:
+        loops.append(Pruner(api.maintenance, api.clock, options.retention, api.telemetry).run)
+    background = [asyncio.create_task(keep_running(0.0, loop, api.host.on_error)) for loop in loops]
+    background.append(asyncio.create_task(api.host.run()))
+    if bus is not None:
+        background.append(asyncio.create_task(bus.run()))
+
+    async def serve() -> None:
+        try:
+            await listen(app, listener, ended, proxies=options.proxies)
+        except Exception as error:
+            api.host.on_error(f"the HTTP server failed, shutting down: {described(error)}", None)
+        finally:
+            ended.set()
+
+    serving = asyncio.create_task(serve())
+    try:
+        yield RunningServer(api.host, ended)
+    finally:
+        api.stop()
+        ended.set()
+        await serving
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        if api.telemetry.traces is not None:
+            await api.telemetry.traces.close()
+        api.close()
+
+
+def make_token(store: Store, role: Role, name: str) -> tuple[str, str]:
+    """A new token: its id and its secret."""
+    secret, token = new_token(role, name, SystemClock().now())
+    store.access.add_token(token)
+    return token.id, secret
+
+
+def revoke(store: Store, ids: list[str]) -> None:
+    with suppress(Exception):  # they are only valid for a server that no longer runs
+        for id in ids:
+            store.access.revoke_token(id, SystemClock().now())

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from noetl.cli import dev
-from noetl.cli.serving import HostOptions
+from noetl.cli import server
 from noetl.errors import StoreError
 from noetl.host.local_link import LocalLink
 from noetl.server.listen import bound
@@ -33,10 +32,10 @@ def test_tools_are_closed_even_if_the_last_output_cannot_be_stored(
 
     monkeypatch.setattr(LocalLink, "store_output", fail)
     monkeypatch.setattr(Registry, "close", close)
-    monkeypatch.setattr(dev, "on_signal", stop_soon)
-    monkeypatch.setattr(dev, "forbid_addresses", lambda: None)
+    monkeypatch.setattr(server, "on_signal", stop_soon)
+    monkeypatch.setattr(server, "forbid_addresses", lambda: None)
     store = SqliteStore(tmp_path / "noetl.db")
     with pytest.raises(StoreError, match="the disk is full"):
-        asyncio.run(dev._serve(store, bound("127.0.0.1", 0), "noetl_token", HostOptions()))
+        asyncio.run(server._develop(store, bound("127.0.0.1", 0), "noetl_token", server.HostOptions()))
     store.close()
-    assert closed == [dev.KINDS]
+    assert closed == [server.KINDS]

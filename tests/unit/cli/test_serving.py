@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from noetl.cli import serving
-from noetl.cli.serving import HostOptions, running
+from noetl.cli import server
+from noetl.cli.server import HostOptions, running
 from noetl.host import background
 from noetl.log import Log
 from noetl.server.health import Health
@@ -23,7 +23,7 @@ def test_a_server_that_cannot_serve_says_why_and_ends(tmp_path: Path, monkeypatc
     async def failing(*arguments: object, **options: object) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(serving, "listen", failing)
+    monkeypatch.setattr(server, "listen", failing)
     stream = io.StringIO()
 
     async def story() -> None:
