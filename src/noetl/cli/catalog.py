@@ -7,8 +7,8 @@ import sys
 import click
 
 from noetl.cli.options import client_and_output, split_version
-from noetl.cli.output import emit, emit_or, pick, print_problems, print_rejected
-from noetl.client.ports import Client, Json
+from noetl.cli.output import emit, pick, print_problems, print_rejected
+from noetl.client.ports import Client
 from noetl.printable import printable
 from noetl.runtime.catalog import read
 
@@ -52,9 +52,9 @@ def list_command(prefix: str, client: Client, output: str | None) -> None:
 @client_and_output
 def show_command(path: str, client: Client, output: str | None) -> None:
     """Print the text of a playbook; `-o json` also lists its versions."""
-    emit_or(client.catalog.get(*split_version(path)), output, _print_text)
-
-
-def _print_text(playbook: Json) -> None:
+    playbook = client.catalog.get(*split_version(path))
+    if output is not None:
+        emit(playbook, output)
+        return
     text = printable(playbook["text"], lines=True) if sys.stdout.isatty() else playbook["text"]
     click.echo(text, nl=not text.endswith("\n"))

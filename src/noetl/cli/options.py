@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,6 @@ SCALAR_HELP = "Set a value in the payload; VALUE is a YAML scalar, dots in KEY l
 timeout_option = click.option(
     "--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Maximum time to wait; then exit 124."
 )
-
-
-# -- the target -----------------------------------------------------------------------------------------------------
 
 
 def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,11 +51,17 @@ def client_option(function: Callable[..., int | None]) -> Callable[..., None]:
     @target_options
     @wraps(function)
     def verb(*args: Any, db: str | None, address: ServerAddress | None, **kwargs: Any) -> None:
-        client = open_client(db, address)
-        try:
+        client: Client
+        if address is None:
+            from noetl.client.local import LocalClient
+
+            client = LocalClient(db, warn)
+        else:
+            from noetl.client.http import HttpClient
+
+            client = HttpClient(address, warn)
+        with closing(client):
             code = function(*args, client=client, **kwargs)
-        finally:
-            client.close()
         if code:
             click.get_current_context().exit(code)
 
@@ -67,16 +71,6 @@ def client_option(function: Callable[..., int | None]) -> Callable[..., None]:
 def client_and_output(function: Callable[..., int | None]) -> Callable[..., None]:
     """`--db`, `--server` and `-o`; the verb gets `client` and `output`."""
     return client_option(output_option()(function))
-
-
-def open_client(db: str | None, address: ServerAddress | None) -> Client:
-    if address is None:
-        from noetl.client.local import LocalClient
-
-        return LocalClient(db, warn)
-    from noetl.client.http import HttpClient
-
-    return HttpClient(address, warn)
 
 
 def warn(line: str) -> None:
@@ -107,9 +101,6 @@ def add_removal(
     def removal_command(name: str, client: Client) -> None:
         resource(client).delete(name)
         click.echo(f"{group.name} {name} is {verb}d", err=True)
-
-
-# -- values ---------------------------------------------------------------------------------------------------------
 
 
 def split_version(path: str) -> tuple[str, int | None]:

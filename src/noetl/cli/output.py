@@ -23,9 +23,6 @@ def output_option(*formats: str) -> Callable[..., Any]:
     return click.option("-o", "--output", type=click.Choice(formats or FORMATS), help="Print data in this format.")
 
 
-# -- data -----------------------------------------------------------------------------------------------------------
-
-
 def emit_or(data: Data, output: str | None, show: Callable[[Data], None]) -> None:
     """Print data in the format of `-o`; without it, `show` prints it for people."""
     if output is not None:
@@ -94,9 +91,6 @@ def format_duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-# -- problems of playbooks ------------------------------------------------------------------------------------------
-
-
 def print_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
     """Print each problem with its place, the line with a caret under the fault, and what to do."""
     for problem in problems:
@@ -132,9 +126,6 @@ def summary(problems: Iterable[Problem]) -> str:
     """`2 errors, 1 warning`."""
     severities = [problem.severity for problem in problems]
     return ", ".join(count(severities.count(severity), severity) for severity in ("error", "warning"))
-
-
-# -- results of runs ------------------------------------------------------------------------------------------------
 
 
 def print_result(run: dict[str, Any], output: str | None) -> int:

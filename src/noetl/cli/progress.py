@@ -58,9 +58,6 @@ def brief(text: str, limit: int = 200) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-# -- lines ----------------------------------------------------------------------------------------------------------
-
-
 class Lines(ProgressView):
     """One line on standard error for each event that matters to people."""
 
@@ -122,13 +119,11 @@ class Lines(ProgressView):
         return format_duration(at - self.started.pop(run, at))
 
 
-STEP_EVENTS = (e.StepStarted, e.StepRegranted, e.StepDone, e.StepFailed, e.StepPaused, e.StepResumed)
-TASK_EVENTS = (e.LoopDone, e.IterationFailed, e.TaskDone, e.TaskRetryScheduled)
-RUN_EVENTS = (e.MessageReceived, e.PlaybookCancelled, e.PlaybookPaused, e.PlaybookResumed)
-PRINTED = frozenset(kind.name for kind in STEP_EVENTS + TASK_EVENTS + RUN_EVENTS)
+STEP_EVENTS = (e.StepStarted, e.StepRegranted, e.StepDone, e.StepFailed, e.StepPaused, e.StepResumed, e.LoopDone)
+OTHER_EVENTS = (e.IterationFailed, e.TaskDone, e.TaskRetryScheduled, e.MessageReceived)
+RUN_EVENTS = (e.PlaybookCancelled, e.PlaybookPaused, e.PlaybookResumed)
+PRINTED = frozenset(kind.name for kind in STEP_EVENTS + OTHER_EVENTS + RUN_EVENTS)
 
-
-# -- a tree ---------------------------------------------------------------------------------------------------------
 
 MARKS = {
     "scheduled": ("·", "dim"),
@@ -181,14 +176,11 @@ class StepRow(msgspec.Struct):
         bar: Any = ""
         if self.total is not None:
             bar = ProgressBar(max(1, self.total), self.done if self.total else 1, width=BAR_WIDTH)
-        note = Text(brief(self._note(), 100), style)
-        return [Text(mark, style), Text(f"  {printable(self.run)}"), bar, took, note]
-
-    def _note(self) -> str:
-        count = f"{self.done:,} of {self.total:,}" if self.total is not None else ""
+        items = f"{self.done:,} of {self.total:,}" if self.total is not None else ""
         failed = f"{self.failed:,} failed" if self.failed else ""
         attempt = f"{self.task}, attempt {self.attempt}" if self.attempt > 1 and self.total is None else ""
-        return ", ".join(filter(None, [count, failed, attempt, self.note]))
+        note = ", ".join(filter(None, [items, failed, attempt, self.note]))
+        return [Text(mark, style), Text(f"  {printable(self.run)}"), bar, took, Text(brief(note, 100), style)]
 
 
 class Tree(ProgressView):

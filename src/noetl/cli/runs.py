@@ -56,9 +56,6 @@ def command() -> None:
     """List, follow and control runs. RUN is an id, the beginning of one, or `last`."""
 
 
-# -- reading --------------------------------------------------------------------------------------------------------
-
-
 @command.command("list")
 @click.option("--status", type=click.Choice(STATUSES), help="List only runs with this status.")
 @limit_option
@@ -145,9 +142,6 @@ def watch_command(run: str, timeout: float | None, client: Client, output: str |
     if output == "jsonl":
         return 0 if client.runs.watch(run, EventLines(), timeout)["status"] == "succeeded" else 1
     return print_result(client.runs.watch(run, new_view(output), timeout), output)
-
-
-# -- commands to a run ----------------------------------------------------------------------------------------------
 
 
 @command.command("cancel")
@@ -241,9 +235,6 @@ def prune_command(older_than: str, dry_run: bool, client: Client, output: str | 
         click.echo(f"{count(removed, 'run')} removed", err=True)
 
 
-# -- forks ----------------------------------------------------------------------------------------------------------
-
-
 @command.command("fork")
 @run_argument
 @click.option("--at", type=click.IntRange(min=1), metavar="SEQ", help="Last event that both runs share.")
@@ -313,9 +304,6 @@ def _print_forked(forked: Json) -> None:
         elif step["task"]:
             text += f" at task {step['task']}"
         click.echo(printable(f"  {text}"), err=True)
-
-
-# -- export ---------------------------------------------------------------------------------------------------------
 
 
 @command.command("export")

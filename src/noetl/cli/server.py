@@ -78,9 +78,6 @@ class RunningServer(NamedTuple):
     """Set it to stop the server."""
 
 
-# -- noetl server ---------------------------------------------------------------------------------------------------
-
-
 @click.command("server")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @port_option
@@ -152,9 +149,6 @@ async def _serve(
         revoke(store, [name for name, _ in tokens])
 
 
-# -- noetl dev ------------------------------------------------------------------------------------------------------
-
-
 @click.command("dev")
 @port_option
 @click.option("--db", metavar="PATH", help="Database file; default NOETL_DB, then ./.noetl/noetl.db.")
@@ -202,9 +196,6 @@ async def _develop(store: Store, listener: socket.socket, token: str, options: H
             await link.store_output()
         finally:
             await KINDS.close()
-
-
-# -- both -----------------------------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from noetl.cli.options import (
     split_version,
 )
 from noetl.cli.output import emit, emit_or
-from noetl.client.ports import Client, Items, Json
+from noetl.client.ports import Client, Json
 from noetl.errors import UsageError
 
 OVERLAP_HELP = "Firing while a run of the schedule is open: it is skipped, queued, or starts a second run."
@@ -72,7 +72,19 @@ def add_schedule(
 @client_and_output
 def list_schedules(client: Client, output: str | None) -> None:
     """List schedules with their last and next firing."""
-    emit_or(client.schedules.list(), output, _print_schedules)
+    schedules = client.schedules.list()
+    rows = [
+        {
+            "name": schedule["name"],
+            "path": schedule["path"] + (f"@{schedule['version']}" if schedule["version"] else ""),
+            "when": _when(schedule),
+            "status": schedule["status"],
+            "next": schedule["next"],
+            "last": (last := schedule["last"]) and f"{last['due']} {last['outcome']}",
+        }
+        for schedule in schedules
+    ]
+    emit(schedules if output else rows, output or "table")
 
 
 @schedule_command.command("show")
@@ -121,28 +133,10 @@ def _print_schedule(schedule: Json) -> None:
     click.echo(f"schedule {schedule['name']} ({_when(schedule)}): {following}", err=True)
 
 
-def _print_schedules(schedules: Items) -> None:
-    rows = [
-        {
-            "name": schedule["name"],
-            "path": schedule["path"] + (f"@{schedule['version']}" if schedule["version"] else ""),
-            "when": _when(schedule),
-            "status": schedule["status"],
-            "next": schedule["next"],
-            "last": (last := schedule["last"]) and f"{last['due']} {last['outcome']}",
-        }
-        for schedule in schedules
-    ]
-    emit(rows, "table")
-
-
 def _when(schedule: Json) -> str:
     if schedule["cron"]:
         return f"{schedule['cron']} {schedule['timezone']}"
     return f"every {schedule['every']:g}s" if schedule["every"] else f"at {schedule['at']}"
-
-
-# -- hooks ----------------------------------------------------------------------------------------------------------
 
 
 @click.group("hook")

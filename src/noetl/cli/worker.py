@@ -16,6 +16,7 @@ import noetl
 from noetl.addresses import forbid_addresses
 from noetl.cli.daemon import flags_of, harden, log_option, on_signal
 from noetl.cli.options import INSECURE_HELP
+from noetl.cli.pool import Member, Pool
 from noetl.cli.start import collect_garbage
 from noetl.client.embedded import object_buckets
 from noetl.clock import SystemClock
@@ -80,8 +81,14 @@ def command(
     It then claims no more tasks, gives running ones a grace time to finish, and returns the rest; a second signal stops
     it at once. It opens no port and needs no database.
     """
-    if until_eof:
-        take_over(handed_over())
+    if until_eof:  # the parent process writes NOETL_ variables to standard input, as one line of JSON
+        line = b""
+        while not line.endswith(b"\n"):
+            piece = os.read(0, 65536)
+            if not piece:
+                raise UsageError("--until-eof: no token on standard input; this option is for internal use")
+            line += piece
+        take_over(msgspec.json.decode(line, type=dict[str, str]))
     harden()
     address = server_address(server, token, insecure=insecure)
     if address is None:
@@ -95,13 +102,19 @@ def command(
     collect_garbage()
     forbid_addresses()
     if processes > 1:
-        arguments = ["--server", address.url, "--pool", pool, "--slots", str(slots)]
-        arguments += flags_of(log)
+        arguments = ["--server", address.url, "--pool", pool, "--slots", str(slots), *flags_of(log)]
         names = [None if name is None else f"{name}-{number}" for number in range(1, processes + 1)]
-        asyncio.run(_many(arguments, address.token, names, grace, log, nats_variables(nats)))
+        members = [Member(address.token, name) for name in names]
+        asyncio.run(_supervise(Pool(arguments, members, grace, log, handed=nats_variables(nats))))
         return
     name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
     asyncio.run(_work(address, name, pool, slots, grace, until_eof, log, nats_settings(nats)))
+
+
+async def _supervise(pool: Pool) -> None:
+    on_signal(pool.end)
+    if await pool.run():
+        raise AuthError("the server rejected all workers; see the errors above")
 
 
 async def _work(
@@ -141,28 +154,6 @@ async def _work(
             await asyncio.to_thread(heartbeat.join)
             await link.close()
             log.write("info", f"worker {name} stopped", worker=name)
-
-
-async def _many(
-    arguments: list[str], token: str, names: list[str | None], grace: float, log: Log, handed: dict[str, str]
-) -> None:
-    from noetl.cli.pool import Member, Pool
-
-    pool = Pool(arguments, [Member(token, name) for name in names], grace, log, handed=handed)
-    on_signal(pool.end)
-    if await pool.run():
-        raise AuthError("the server rejected all workers; see the errors above")
-
-
-def handed_over() -> dict[str, str]:
-    """NOETL_ variables that the parent process writes to standard input, as one line of JSON."""
-    line = b""
-    while not line.endswith(b"\n"):
-        piece = os.read(0, 65536)
-        if not piece:
-            raise UsageError("--until-eof: no token on standard input; this option is for internal use")
-        line += piece
-    return msgspec.json.decode(line, type=dict[str, str])
 
 
 def watch_stdin(act: Callable[[], None]) -> None:

@@ -84,9 +84,6 @@ def json_of(record: Any) -> Json:
     return view
 
 
-# -- owners ---------------------------------------------------------------------------------------------------------
-
-
 def owned(store: SqliteStore, execution: str) -> Owner:
     """The right to run an execution in this process; Conflict if another process has it."""
     owner = Owner.acquire(store, execution)
@@ -103,18 +100,20 @@ def is_owned(store: Store, summary: Summary) -> bool:
     """Whether a live process runs it. A child runs in the process of its parent."""
     if not isinstance(store, SqliteStore):
         return True  # servers share it, and cannot be seen from here
-    top = summary
-    while top.parent is not None:
-        top = find_run(store, top.parent)
+    top = top_of(store, summary)
     return Owner.is_owned(store, top.execution_id if top.local else server_of(store))
+
+
+def top_of(store: Store, summary: Summary) -> Summary:
+    """The run that a child descends from; a run without a parent is its own."""
+    while summary.parent is not None:
+        summary = find_run(store, summary.parent)
+    return summary
 
 
 def server_of(store: SqliteStore) -> str:
     """The owner of the executions of this file's server. Other files in the folder may have a server too."""
     return f"server-{sha256(store.path.name.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
-
-
-# -- credentials ----------------------------------------------------------------------------------------------------
 
 
 def opener(store: Store) -> OpenCredential:

@@ -132,9 +132,6 @@ def problem_of(fault: Json, **more: str) -> Problem:
     return msgspec.convert({name: fields[name] for name in Problem.__struct_fields__ if name in fields}, Problem)
 
 
-# -- the client -----------------------------------------------------------------------------------------------------
-
-
 class HttpClient:
     """Asks one server. `warn` gets lines for people."""
 

@@ -49,8 +49,6 @@ class HttpRuns:
     def __init__(self, http: Http) -> None:
         self.http = http
 
-    # -- reading ----------------------------------------------------------------------------------------------------
-
     def find(self, run: str) -> str:
         if len(run) == ID_LENGTH:
             return run.lower()
@@ -74,8 +72,7 @@ class HttpRuns:
         return self._get(self.find(run))
 
     def _get(self, execution: str) -> Json:
-        body: Json = self.http.get(f"/executions/{execution}")
-        return body | {"error_line": "", "cancel_reason": None}
+        return self.http.get(f"/executions/{execution}") | {"error_line": "", "cancel_reason": None}
 
     def events(self, run: str, after: int = 0) -> Iterator[Items]:
         path = f"/executions/{self.find(run)}/events"
@@ -134,16 +131,11 @@ class HttpRuns:
         """All runs are checked page by page, so that no request takes too long."""
         if run is not None:
             return self.http.get(f"/executions/{self.find(run)}/verify", timeout=LONG_CALL)
-        executions, violations, cursor = 0, [], None
-        while True:
-            page = self.http.get("/verify", timeout=LONG_CALL, cursor=cursor)
-            executions += page["executions"]
-            violations += page["violations"]
-            cursor = page["next"]
-            if cursor is None:
-                return {"executions": executions, "violations": violations}
-
-    # -- running ----------------------------------------------------------------------------------------------------
+        page = checked = self.http.get("/verify", timeout=LONG_CALL)
+        while page["next"] is not None:
+            page = self.http.get("/verify", timeout=LONG_CALL, cursor=page["next"])
+            checked = {key: checked[key] + page[key] for key in ("executions", "violations")}
+        return {key: checked[key] for key in ("executions", "violations")}
 
     def start(self, start: StartRequest) -> str:
         if start.source is not None:
@@ -229,8 +221,6 @@ class HttpRuns:
                     envelope = msgspec.json.decode(line[5:].strip())
                     if isinstance(envelope, dict) and "seq" in envelope:
                         yield envelope
-
-    # -- commands ---------------------------------------------------------------------------------------------------
 
     def cancel(self, run: str, reason: str) -> Json:
         return self._command(run, "cancel", {"reason": reason})

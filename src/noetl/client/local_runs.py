@@ -9,6 +9,7 @@ import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from noetl.client.database import (
     owned,
     registered,
     running_elsewhere,
+    top_of,
 )
 from noetl.client.embedded import Engine, Follower, engine, event_view, interruptible, run_to_end
 from noetl.client.ports import (
@@ -70,8 +72,6 @@ class LocalRuns:
 
     def __init__(self, db: str | None, warn: Warn) -> None:
         self.db, self.warn = db, warn
-
-    # -- reading ----------------------------------------------------------------------------------------------------
 
     def list(self, status: str | None, limit: int) -> Items:
         with opened(self.db) as store:
@@ -146,14 +146,13 @@ class LocalRuns:
             summaries = [find_run(store, run)] if run is not None else store.summaries(limit=ALL)
             audit, violations = Audit(store), []
             for number, summary in enumerate(summaries, start=1):
-                report = on_progress and _reports(on_progress, f"run {number:,} of {len(summaries):,}")
+                title = f"run {number:,} of {len(summaries):,}"
+                report = on_progress and partial(_report, on_progress, title)
                 if store.seq(summary.execution_id) < LARGE:
                     violations += audit.of(summary, report)
                 else:
                     violations += verify_large(settings(self.db).db, store, summary, report)
         return {"executions": len(summaries), "violations": msgspec.to_builtins(violations)}
-
-    # -- running ----------------------------------------------------------------------------------------------------
 
     def start(self, start: StartRequest) -> str:
         raise UsageError("a database does not execute runs by itself: use --server URL")
@@ -220,8 +219,6 @@ class LocalRuns:
 
         return self._with_engine(run, watch)
 
-    # -- commands ---------------------------------------------------------------------------------------------------
-
     def cancel(self, run: str, reason: str) -> Json:
         return self._command(run, Cancel(reason), "cancelled")
 
@@ -229,21 +226,32 @@ class LocalRuns:
         return self._command(run, Pause(), "paused")
 
     def _command(self, run: str, command: Command, wanted: str) -> Json:
-        with opened(self.db, "write") as store:
-            execution = find_run(store, run).execution_id
-            status = _decide(store, execution, command).state.status
-        if status != wanted:
-            raise Conflict(f"cannot {type(command).__name__.lower()} {execution}: the run {_outcome(status)}")
-        return {"execution_id": execution, "status": status}
+        state = self._decide(run, command).state
+        if state.status != wanted:
+            raise Conflict(f"cannot {type(command).__name__.lower()} {state.id}: the run {_outcome(state.status)}")
+        return {"execution_id": state.id, "status": state.status}
 
     def signal(self, run: str, name: str, id: str, payload: Any) -> Json:
+        answer = self._decide(run, Signal(name, id, payload))
+        word = "accepted" if answer.events else "duplicate" if id in answer.state.signal_ids else "late"
+        return {"execution_id": answer.state.id, "name": name, "id": id, "answer": word}
+
+    def _decide(self, run: str, command: Command) -> Answer:
+        """Decide a command on the log as it is, and append the events. A cancel reaches open children too."""
+
+        async def decide() -> Answer:
+            runtime = Runtime(LoadedPlaybooks(store), SystemClock())
+            try:
+                answer = await runtime.committer.handle(execution, command)
+                for child in open_below(store, execution) if isinstance(command, Cancel) else ():
+                    await runtime.committer.handle(child, Cancel("the run that started it was cancelled"))
+                return answer
+            finally:
+                runtime.thread.shutdown()
+
         with opened(self.db, "write") as store:
             execution = find_run(store, run).execution_id
-            answer = _decide(store, execution, Signal(name, id, payload))
-        word = "accepted" if answer.events else "duplicate" if id in answer.state.signal_ids else "late"
-        return {"execution_id": execution, "name": name, "id": id, "answer": word}
-
-    # -- resuming ---------------------------------------------------------------------------------------------------
+            return asyncio.run(decide())
 
     def resume(self, run: str, new_view: NewView) -> Json:
         with opened_file(self.db) as store:
@@ -299,8 +307,6 @@ class LocalRuns:
                     if state.over:
                         return local.run(state)
 
-    # -- pruning ----------------------------------------------------------------------------------------------------
-
     def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
         now = SystemClock().now()
         with opened(self.db, "read" if dry_run else "write") as store:
@@ -328,24 +334,8 @@ def _item(summary: Summary) -> Json:
     return json_of(execution_item(summary, SystemClock().now()))
 
 
-def _reports(on_progress: OnProgress, title: str) -> Callable[[Any], None]:
-    return lambda progress: on_progress(title, progress.events, progress.total)
-
-
-def _decide(store: Store, execution: str, command: Command) -> Answer:
-    """Decide a command on the log as it is, and append the events. A cancel reaches open children too."""
-
-    async def decide() -> Answer:
-        runtime = Runtime(LoadedPlaybooks(store), SystemClock())
-        try:
-            answer = await runtime.committer.handle(execution, command)
-            for child in open_below(store, execution) if isinstance(command, Cancel) else ():
-                await runtime.committer.handle(child, Cancel("the run that started it was cancelled"))
-            return answer
-        finally:
-            runtime.thread.shutdown()
-
-    return asyncio.run(decide())
+def _report(on_progress: OnProgress, title: str, progress: Any) -> None:
+    on_progress(title, progress.events, progress.total)
 
 
 def _outcome(status: str) -> str:
@@ -356,12 +346,8 @@ def _outcome(status: str) -> str:
 
 def _abandoned(store: SqliteStore) -> list[Summary]:
     """Runs that are paused, or that are open (or have open children) without a process."""
-    tops = {}
-    for status in OPEN:
-        for summary in store.summaries(status=status, limit=ALL):
-            while summary.parent is not None:
-                summary = find_run(store, summary.parent)
-            tops[summary.execution_id] = summary
+    summaries = (summary for status in OPEN for summary in store.summaries(status=status, limit=ALL))
+    tops = {top.execution_id: top for summary in summaries for top in [top_of(store, summary)]}
     return [top for top in tops.values() if top.local and (top.status == "paused" or not is_owned(store, top))]
 
 

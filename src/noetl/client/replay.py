@@ -99,9 +99,6 @@ class _RemoteContents(InMemoryStore):
         return self.contents([key]).get(key)
 
 
-# -- events of the API ----------------------------------------------------------------------------------------------
-
-
 def event_of(envelope: Json) -> Event:
     """The event of an envelope; Unreadable if this version does not know it."""
     kind, payload = EVENTS.get(envelope["event_type"]), dict(envelope["payload"])

@@ -154,9 +154,6 @@ def chain(items: list[Item], number: int, edge: Edge, turned: bool, label: Exten
     return way
 
 
-# --- order --------------------------------------------------------------------------------------------------
-
-
 def ordered(items: Sequence[Item], rank: Sequence[int], net: DrawnNet) -> list[list[int]]:
     """Rows of items in the order with the fewest crossings that a few sweeps find."""
     rows: list[list[int]] = [[] for _ in range(max((item.row for item in items), default=-1) + 1)]
@@ -202,9 +199,6 @@ def crossings(items: Sequence[Item], rows: Sequence[Sequence[int]]) -> int:
             for target in targets:
                 insort(passed, target)
     return total
-
-
-# --- place --------------------------------------------------------------------------------------------------
 
 
 def place(items: Sequence[Item], rows: Sequence[Sequence[int]], gap: float) -> None:

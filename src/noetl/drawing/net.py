@@ -118,9 +118,6 @@ def net_of(playbook: Playbook) -> DrawnNet:
     return DrawnNet(one_line(playbook.name), tuple(nodes), tuple(edges), index.get(playbook.entry))
 
 
-# --- edges --------------------------------------------------------------------------------------------------
-
-
 class DrawnArc(NamedTuple):
     """An arc out of a step, with the name of its target."""
 
@@ -152,9 +149,6 @@ def catches_failure(guard: Guard | None, step: str) -> bool:
         return "!=" not in guard
     owner = rf"(?<![\w.])(?:(?:steps\.)?{re.escape(step)}|this|event|steps\[['\"]{re.escape(step)}['\"]\])"
     return re.search(rf"{owner}\.(?:status|error)\b", guard) is not None
-
-
-# --- nodes --------------------------------------------------------------------------------------------------
 
 
 def node_of(step: Step, playbook: Playbook) -> DrawnNode:
@@ -207,9 +201,6 @@ def pipeline(tasks: Sequence[Task], prefix: str = "", depth: int = 0) -> Iterato
         jumps = "".join(f" {'↩' if places.get(to, 0) <= place else '↪'} {one_line(to)}" for to in targets)
         yield TaskLine(one_line(prefix + task.label), one_line(task.kind), jumps, depth)
         yield from pipeline(task.body, depth=depth + 1)
-
-
-# --- short texts --------------------------------------------------------------------------------------------
 
 
 def one_line(text: str) -> str:

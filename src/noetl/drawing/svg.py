@@ -102,8 +102,6 @@ class Picture:
         height = max(height, 26 + LABEL * len(loops))
         return Box(max(least, *widths) + 2 * PAD, height, rows, ENTRY_REACH if node.entry else 0.0, after)
 
-    # --- writing --------------------------------------------------------------------------------------------
-
     def lines(self) -> Iterator[str]:
         width = max((item.x + item.extent.after for item in self.layout.items), default=0.0) + 2 * MARGIN
         height = (self.bottoms[-1] if self.bottoms else 0.0) + 2 * MARGIN
@@ -224,9 +222,6 @@ class Picture:
         yield text_at(x, y + 4, edge.label, font, ink) + "</g>"
 
 
-# --- measures -----------------------------------------------------------------------------------------------
-
-
 def text_width(text: str, size: float, em: float = 0.61) -> float:
     """Upper bound of the width of a text; `em` is the width of a common letter."""
     return size * sum(1.05 if unicodedata.east_asian_width(char) in "WF" else em for char in text)
@@ -300,9 +295,6 @@ def curve(knots: Sequence[Knot]) -> str:
         first, second = f"{start.x + s * h:.1f},{start.y + h:.1f}", f"{end.x - t * h:.1f},{end.y - h:.1f}"
         path.append(f"C{first} {second} {end.x:.1f},{end.y:.1f}")
     return " ".join(path)
-
-
-# --- shapes -------------------------------------------------------------------------------------------------
 
 
 def head(name: str, colour: str) -> str:

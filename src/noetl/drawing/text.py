@@ -65,9 +65,6 @@ def is_too_wide(net: DrawnNet, turned: Sequence[bool], boxes: Sequence[Sequence[
     return any(boxed + lines > width + GAP for boxed, lines in zip(rows, accumulate(passing), strict=True))
 
 
-# --- texts --------------------------------------------------------------------------------------------------
-
-
 def box_lines(node: DrawnNode, returns: Sequence[str], width: int, limit: int) -> list[str]:
     """A node's box without its ports."""
     top = [fit(node_name(node), width - 4)]
@@ -129,9 +126,6 @@ def outline(net: DrawnNet, width: int) -> Iterator[str]:
             yield from wrapped(("└─▶ " if is_last else "├─▶ ") + text, width, "      " if is_last else "│     ")
 
 
-# --- columns ------------------------------------------------------------------------------------------------
-
-
 def cells(text: str) -> list[str]:
     """The text of each column: a wide character takes two columns, a combining one none."""
     row: list[str] = []
@@ -171,9 +165,6 @@ def wrapped(text: str, width: int, indent: str) -> Iterator[str]:
             start += 1
     if start < len(row):
         yield lead + "".join(row[start:])
-
-
-# --- the layered drawing ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

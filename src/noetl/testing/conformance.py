@@ -53,9 +53,6 @@ def check_kind(tool: Any, examples: Examples = ()) -> list[str]:
     return [f"{check.__name__}: {fault}" for check in CHECKS for fault in check(subject, examples)]
 
 
-# -- the description of the kind --------------------------------------------------------------------------------------
-
-
 def description(tool: Tool, examples: Examples) -> Iterator[str]:
     """The kind has a name, a summary and a model of inputs, and refers only to inputs that exist."""
     kind = tool.kind
@@ -129,9 +126,6 @@ def light_import(tool: Tool, examples: Examples) -> Iterator[str]:
     heavy = {top for top in tops if top in HEAVY or top not in {own, "noetl", "msgspec", *sys.stdlib_module_names}}
     for top in sorted(heavy):
         yield f"importing it imports {top}: import that inside the function that needs it"
-
-
-# -- calls ------------------------------------------------------------------------------------------------------------
 
 
 def expected(tool: Tool, examples: Examples) -> Iterator[str]:
@@ -215,9 +209,6 @@ CHECKS: tuple[Check, ...] = (description, functions, documentation, json_schema,
 CHECKS += (expected, outcomes, odd_inputs, secrecy, cancelling, leftovers, closing)
 
 
-# -- for pytest -------------------------------------------------------------------------------------------------------
-
-
 def _test(check: Check) -> Callable[[ToolSuite], None]:
     def test(suite: ToolSuite) -> None:
         faults = list(check(tool_of(suite.tool), suite.examples))
@@ -248,9 +239,6 @@ class ToolSuite:
     test_call_can_be_cancelled = _test(cancelling)
     test_nothing_is_left_behind = _test(leftovers)
     test_close_can_be_called_at_any_time = _test(closing)
-
-
-# -- outcomes ---------------------------------------------------------------------------------------------------------
 
 
 def _outcomes(tool: Tool, examples: Examples) -> Iterator[tuple[int, Outcome | Exception]]:

@@ -55,9 +55,6 @@ def odd_variants(example: Example) -> Iterator[tuple[str, Example]]:
         yield description, msgspec.structs.replace(example, inputs=variant)
 
 
-# -- making calls -----------------------------------------------------------------------------------------------------
-
-
 async def call_all(tool: Tool, examples: Sequence[Example]) -> list[Ended]:
     """How the calls end, made one after the other in one event loop."""
     try:
