@@ -24,11 +24,6 @@ class Settings(NamedTuple):
     synchronous: Synchronous
 
 
-class LogSettings(NamedTuple):
-    form: LogForm
-    level: LogLevel
-
-
 class MasterKeySettings(NamedTuple):
     key: str | None
     """The key itself; after commas, older ones that are still needed."""
@@ -76,13 +71,13 @@ def retention(flag: str | None = None, environment: Environment = os.environ) ->
 
 def log_settings(
     terminal: bool, form: str | None = None, level: str | None = None, environment: Environment = os.environ
-) -> LogSettings:
+) -> tuple[LogForm, LogLevel]:
     """`form` and `level` are the values of flags."""
     form = form or environment.get("NOETL_LOG_FORMAT") or ("text" if terminal else "json")
     level = level or environment.get("NOETL_LOG_LEVEL") or "info"
     _check_choice("NOETL_LOG_FORMAT", form, get_args(LogForm))
     _check_choice("NOETL_LOG_LEVEL", level, get_args(LogLevel))
-    return LogSettings(cast(LogForm, form), cast(LogLevel, level))
+    return cast(LogForm, form), cast(LogLevel, level)
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -106,7 +101,6 @@ def traces_endpoint(flag: str | None = None, environment: Environment = os.envir
 
 
 def trusted_proxies(flags: Sequence[str] = (), environment: Environment = os.environ) -> tuple[str, ...]:
-    """The addresses and networks of trusted proxies."""
     texts = list(flags) or environment.get("NOETL_TRUSTED_PROXIES", "").split(",")
     proxies = tuple(text.strip() for text in texts if text.strip())
     if proxies:
@@ -156,13 +150,8 @@ def is_this_machine(url: str) -> bool:
 
     try:
         host = urlsplit(url).hostname or ""
-    except ValueError:
-        return False
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
+        return host == "localhost" or host.endswith(".localhost") or ip_address(host).is_loopback
+    except ValueError:  # not a URL, or the name of another machine
         return False
 
 
@@ -203,9 +192,8 @@ def nats_variables(url: str | None = None, environment: Environment = os.environ
     nats = nats_settings(url, environment)
     if nats is None:
         return {}
-    fields = {"": ",".join(nats.servers), "_USER": nats.user, "_PASSWORD": nats.password}
-    fields |= {"_TOKEN": nats.token, "_CREDS": nats.creds}
-    return {f"NOETL_NATS{name}": value for name, value in fields.items() if value}
+    names = ("NOETL_NATS", "NOETL_NATS_USER", "NOETL_NATS_PASSWORD", "NOETL_NATS_TOKEN", "NOETL_NATS_CREDS")
+    return {name: value for name, value in zip(names, (",".join(nats.servers), *nats[1:]), strict=True) if value}
 
 
 def _secret(name: str, environment: Environment) -> str:

@@ -41,8 +41,7 @@ def log_option(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--log-level", type=click.Choice(get_args(LogLevel)), help=LEVEL_HELP)
     @wraps(function)
     def verb(*args: Any, log_format: str | None, log_level: str | None, **kwargs: Any) -> Any:
-        chosen = log_settings(sys.stderr.isatty(), log_format, log_level)
-        log = Log(chosen.form, chosen.level)
+        log = Log(*log_settings(sys.stderr.isatty(), log_format, log_level))
         capture_warnings(log)
         return function(*args, log=log, **kwargs)
 

@@ -122,5 +122,5 @@ def main() -> None:
         click.echo(f"noetl: {error.name} is not installed: pip install 'noetl-engine[server]'", err=True)
         sys.exit(2)
     except OSError as error:  # errors of reading files are reported where they are read
-        click.echo(f"noetl: can't write: {error.strerror or error}", err=True)
+        click.echo(f"noetl: cannot write: {error.strerror or error}", err=True)
         sys.exit(1)

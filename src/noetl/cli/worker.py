@@ -107,8 +107,10 @@ def command(
         members = [Member(address.token, name) for name in names]
         asyncio.run(_supervise(Pool(arguments, members, grace, log, handed=nats_variables(nats))))
         return
-    name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
-    asyncio.run(_work(address, name, pool, slots, grace, until_eof, log, nats_settings(nats)))
+    host = socket.gethostname()
+    name = name or f"{host}-{os.getpid()}-{os.urandom(3).hex()}"
+    session = HeartbeatRequest(name, pool, slots, {}, host, SystemClock().now(), noetl.__version__)
+    asyncio.run(_work(address, session, grace, until_eof, log, nats_settings(nats)))
 
 
 async def _supervise(pool: Pool) -> None:
@@ -119,21 +121,18 @@ async def _supervise(pool: Pool) -> None:
 
 async def _work(
     address: ServerAddress,
-    name: str,
-    pool: str,
-    slots: int,
+    session: HeartbeatRequest,
     grace: float,
     until_eof: bool,
     log: Log,
     nats: NatsSettings | None,
 ) -> None:
-    clock = SystemClock()
+    name, pool, slots, clock = session.worker, session.pool, session.slots, SystemClock()
     output = Output(clock)
     async with object_buckets(nats, log.write) as buckets:
         link = HttpLink(address.url, address.token, name, pool, output, buckets)
         worker = Worker(name, link, KINDS, clock, slots, output.write)
         loop = WorkerLoop(worker, partial(log.write, "warning"), grace)
-        session = HeartbeatRequest(name, pool, slots, {}, socket.gethostname(), clock.now(), noetl.__version__)
         heartbeat = Heartbeat(address.url, address.token, worker, link, session, loop.reject, log.write)
 
         def end() -> None:

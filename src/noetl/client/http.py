@@ -26,7 +26,7 @@ CALL = httpx2.Timeout(60.0, connect=5.0)
 LONG_CALL = httpx2.Timeout(None, connect=5.0)
 """For requests that may take the server long."""
 RETRY_SECONDS = 0.5
-START_ATTEMPTS = 3
+START_RETRIES = 2
 
 
 class Http:
@@ -68,14 +68,14 @@ class Http:
     def start(self, path: str, body: Json) -> Json:
         """Send a request that starts an execution. It is sent again if no response arrives, and starts only one."""
         key = secrets.token_hex(16)
-        for attempt in range(1, START_ATTEMPTS + 1):
+        for _ in range(START_RETRIES):
             try:
                 return self.post(path, body, key=key)
             except ServerUnreachable as error:
-                if attempt == START_ATTEMPTS or isinstance(error.__cause__, httpx2.ConnectError | httpx2.InvalidURL):
+                if isinstance(error.__cause__, httpx2.ConnectError | httpx2.InvalidURL):
                     raise
                 time.sleep(RETRY_SECONDS)
-        raise AssertionError
+        return self.post(path, body, key=key)
 
     def _json(self, method: str, path: str, query: Json, **options: Any) -> Json:
         params = {name: value for name, value in query.items() if value is not None}

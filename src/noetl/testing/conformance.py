@@ -54,7 +54,6 @@ def check_kind(tool: Any, examples: Examples = ()) -> list[str]:
 
 
 def description(tool: Tool, examples: Examples) -> Iterator[str]:
-    """The kind has a name, a summary and a model of inputs, and refers only to inputs that exist."""
     kind = tool.kind
     if not re.fullmatch(r"[a-z][a-z0-9_]*", kind.name):
         yield f"the name {kind.name!r} must consist of lower-case letters, digits and underscores"
@@ -74,7 +73,6 @@ def description(tool: Tool, examples: Examples) -> Iterator[str]:
 
 
 def functions(tool: Tool, examples: Examples) -> Iterator[str]:
-    """`run` and `close` can be called as the worker calls them."""
     for function, arguments in ((tool.run, ("inputs", "context")), (tool.close, ())):
         if function is None:
             continue
@@ -88,14 +86,12 @@ def functions(tool: Tool, examples: Examples) -> Iterator[str]:
 
 
 def documentation(tool: Tool, examples: Examples) -> Iterator[str]:
-    """Every input has one line of description."""
     for row in _rows(tool.kind):
         if not row.description or "\n" in row.description:
             yield f"input {row.name!r} has no description of one line"
 
 
 def json_schema(tool: Tool, examples: Examples) -> Iterator[str]:
-    """The inputs have a JSON Schema, for editors."""
     try:
         msgspec.json.encode(schema(tool.kind))
     except Exception as error:  # any error of the generator is a fault of the model
@@ -129,7 +125,6 @@ def light_import(tool: Tool, examples: Examples) -> Iterator[str]:
 
 
 def expected(tool: Tool, examples: Examples) -> Iterator[str]:
-    """Each example ends as its author says."""
     for number, outcome in _outcomes(tool, examples):
         wanted = examples[number].error or OK
         if isinstance(outcome, Exception):
@@ -177,7 +172,6 @@ def secrecy(tool: Tool, examples: Examples) -> Iterator[str]:
 
 
 def cancelling(tool: Tool, examples: Examples) -> Iterator[str]:
-    """A cancelled call ends with CancelledError."""
     for number, example in enumerate(examples):
         if example.lasts and (fault := asyncio.run(cancel_call(tool, example))) is not None:
             yield f"example {number} {fault}"
@@ -194,7 +188,6 @@ def leftovers(tool: Tool, examples: Examples) -> Iterator[str]:
 
 
 def closing(tool: Tool, examples: Examples) -> Iterator[str]:
-    """`close` can be called twice, and before any call."""
     if tool.close is None:
         return
     calls = {f"after example {number}": [example] for number, example in _short(examples)}

@@ -242,4 +242,4 @@ class TestStreamsThatBreak:
             check=False,
         )
         assert done.returncode == 1
-        assert done.stderr == b"noetl: can't write: No space left on device\n"
+        assert done.stderr == b"noetl: cannot write: No space left on device\n"
