@@ -182,10 +182,7 @@ def _tables(found: Shape) -> list[Fields]:
     match found:
         case part_shapes.TaskShape():
             return [_TASK]
-        case (
-            part_shapes.RuleShape(rule=rule, otherwise=otherwise)
-            | classic.BranchShape(branch=rule, otherwise=otherwise)
-        ):
+        case shape.WhenOrElse(rule=rule, otherwise=otherwise):
             return [rule, otherwise]
         case part_shapes.WorkbookShape(wrapped=wrapped):
             return [wrapped, classic.WORKBOOK_ENTRY]

@@ -56,8 +56,6 @@ AfterCallEnd: TypeAlias = Done | Failed | Waiting | FailureHandled | AwaitingEve
 
 
 class AfterCallPlan:
-    """The compiled part of a classic step after its call."""
-
     def __init__(self, step: Step, kind_of: KindOf) -> None:
         assert step.after_call is not None
         part, cases = step.after_call, step.after_call.cases
@@ -72,14 +70,11 @@ class AfterCallPlan:
 
 
 class AfterCallRun:
-    """A run of a classic step, or the rest of it."""
-
     def __init__(self, plan: AfterCallPlan, call: Pipeline, state: AfterCallProgress) -> None:
         self.plan, self.call, self.state = plan, call, state
         self.run_id, self.host = call.run_id, call.host
         self.scope = Scope(call.scope)
         self.ended: Done | Failed = Done(None)
-        """How the call ended."""
 
     async def run(self) -> AfterCallEnd:
         stop: Failed | Waiting | AwaitingEvent | None = await self._call()
@@ -96,7 +91,6 @@ class AfterCallRun:
     # -- the call ---------------------------------------------------------------------------------------------------
 
     async def _call(self) -> Waiting | None:
-        """Run the call, unless it has ended before, and extract variables."""
         state = self.state
         if state.failure is not None:
             error, task, attempt = state.failure
@@ -122,7 +116,6 @@ class AfterCallRun:
         return None
 
     def _outcome(self) -> dict[str, Any]:
-        """The outcome of the call, live or as the log has it."""
         tasks = self.call.progress.tasks
         if isinstance(self.ended, Failed):
             return self.call.last or tasks.get(self.ended.task) or failed_call(self._error())
@@ -135,7 +128,6 @@ class AfterCallRun:
         return error_data(self.ended.error, self.plan.step, self.ended.task or None, self.ended.attempt)
 
     def _show(self, outcome: dict[str, Any]) -> None:
-        """Add the outcome of the call to the scope."""
         self.scope.update(call_names(outcome, self.plan.view, self.plan.loop))
         if isinstance(self.ended, Done):
             own = StepResult("succeeded", result=self.ended.result)
@@ -146,7 +138,6 @@ class AfterCallRun:
     # -- branches ---------------------------------------------------------------------------------------------------
 
     async def _branches(self, cases: CasePlan) -> Failed | Waiting | None:
-        """Evaluate the branches after the call, then on exit; run the chosen chains."""
         for point in (self._point(), "step.exit"):
             if self.state.evaluated == "step.exit" != point:
                 continue  # evaluated before the run was granted again
@@ -160,7 +151,6 @@ class AfterCallRun:
         return None
 
     async def _observe(self, cases: CasePlan) -> Failed | Waiting | AwaitingEvent | None:
-        """Run the branches that the server has chosen for an event."""
         if not self.state.point and self.call.plan.first is not None:
             self.host.add_fact(self._started(self._point()))
             return AwaitingEvent("call")
@@ -209,7 +199,6 @@ class AfterCallRun:
         self.scope[NOW_KEY] = self.host.now()
 
     async def _batch(self) -> Failed | Waiting | None:
-        """Run the chains that were chosen together, one after the other, until one ends the step."""
         batch = self.state.batches[0] if self.state.batches else BranchBatch([])
         self._set_event(batch.event or self._event(self.state.point or self._point()))
         for place, name in enumerate(batch.order):

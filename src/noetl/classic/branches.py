@@ -15,8 +15,6 @@ FAILURE_FIELDS = (("error",), ("status",), ("status_code",))
 
 
 class BranchPlan:
-    """A branch of a classic case with its guard compiled."""
-
     __slots__ = ("name", "otherwise", "priority", "sees_failure", "test")
 
     def __init__(self, owner: str, name: str, branch: Branch) -> None:

@@ -19,8 +19,6 @@ SINK = "$sink"
 
 
 class ClassicBuilder(Builder):
-    """Builds a playbook from a tree that `prepare` has normalised."""
-
     def task(self, key: str, label: str, tree: Map, layers: Layers) -> model.Task:
         task = super().task(key, label, tree, layers)
         return replace(task, sink=True) if SINK in tree else task

@@ -12,7 +12,6 @@ from typing import Any
 from noetl.expression import View, unwrapped
 
 NO_CALL: dict[str, Any] = {"status": "ok", "result": None, "error": None, "meta": {}}
-"""The outcome of a step without a call."""
 
 
 def failed_call(error: dict[str, Any]) -> dict[str, Any]:
@@ -91,8 +90,6 @@ class Rows(View):
 
 
 class Envelope(View):
-    """`response` or `this`."""
-
     __slots__ = ("data", "fields", "outcome")
 
     def __init__(self, outcome: dict[str, Any], data: Any, fields: tuple[str, ...]) -> None:

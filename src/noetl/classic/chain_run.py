@@ -22,8 +22,6 @@ from noetl.scope import Scope
 
 
 class GotoPlan:
-    """A `next` in a chain."""
-
     def __init__(self, goto: Goto, policy: str) -> None:
         self.label, self.policy, self.priority = goto.label, goto.policy or policy, goto.priority
         self.arcs = [
@@ -51,8 +49,6 @@ class ChainPlan(PipelinePlan):
 
 
 class Chain(Pipeline):
-    """A running chain. Its prefix is its name: `case_0/`."""
-
     def __init__(
         self, plan: ChainPlan, call: Pipeline, scope: Scope, progress: Progress, name: str, step: AfterCallProgress
     ) -> None:

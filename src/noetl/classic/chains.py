@@ -35,15 +35,12 @@ def chain_items(branch: Map) -> Iterator[ChainItem]:
 
 
 class ClassicDocument(Document):
-    """A valid document of the classic dialect."""
-
     step_actions = Document.step_actions | {"case"}
     collections = ("in", "collection")
     iterators = ("iterator", "element")
     declares_credentials = False  # an undeclared name is looked up in the credential store
 
     def find_tasks(self, step: Map) -> Iterator[TaskSite]:
-        """Every task of a step: its pipeline, the chains of its case, its sink."""
         yield from super().find_tasks(step)
         for branch in step.get("case", []):
             items = [item for item in chain_items(branch) if item.name not in ("next", "set")]
@@ -83,7 +80,6 @@ class ClassicDocument(Document):
 
 
 def check(document: Document, problems: Problems) -> None:
-    """The labels of chains, and keys of branches that have no effect."""
     for step in document.steps:
         for branch in step.get("case", []):
             items = [item for item in chain_items(branch) if item.name not in ("next", "set")]

@@ -32,7 +32,6 @@ def tasks_of(tool: Any) -> list[Map]:
 
 
 def chain_calls(case: Any) -> Iterator[Map]:
-    """The bodies of the calls in the chains of a case."""
     for branch in _maps(case):
         for item in _maps(branch.get("then", branch.get("else"))):
             yield from (as_map(body) for name, body in item.items() if name not in ("sink", "set", "next"))

@@ -14,8 +14,6 @@ from noetl.pipeline.plan import KindOf, PipelinePlan
 
 
 class FailureHandled(NamedTuple):
-    """The call failed, and a branch has handled the failure."""
-
     error: Error
     task: str | None
     attempt: int
@@ -28,7 +26,6 @@ class AwaitingEvent(NamedTuple):
 
 
 def after_call_rules(step: Step) -> AfterCallRules:
-    """For a `Net`: the rules of a classic step."""
     from noetl.classic.rules import ClassicRules
 
     return ClassicRules(step)

@@ -20,7 +20,6 @@ from noetl.dsl.shape import (
     NAME,
     NUMBER,
     TEXT,
-    WRONG_VALUE,
     Choice,
     Field,
     Fields,
@@ -33,11 +32,7 @@ from noetl.dsl.shape import (
     Schema,
     Shape,
     Walk,
-    anything,
-    describe,
-    is_list,
-    is_map,
-    is_text,
+    WhenOrElse,
 )
 from noetl.dsl.tree import Span, is_template, key_span, span_in
 
@@ -81,14 +76,14 @@ class SinkShape(Fields):
     """A sink may name its table itself, beside the tool."""
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
-        tool = value.get("tool") if is_map(value) else None
+        tool = value.get("tool") if isinstance(value, dict) else None
         name = tool.get("kind") if isinstance(tool, dict) else None
         kind = walk.kinds.get(name) if isinstance(name, str) else None
         if kind is not None and "table" in value:
             check_table(value, tool, kind, walk)
             defaults = walk.defaults.get(kind.name, set()) | {"table"}
             walk = walk._replace(defaults={**walk.defaults, kind.name: defaults})
-        return super().check(value, span, walk) and "tool" in value
+        return super().check(value, span, walk)
 
 
 SINK = SinkShape(
@@ -100,24 +95,25 @@ SINK = SinkShape(
         "when": Field(GUARD, "whether it runs"),
         "retry": Field(RETRY, "how it is retried"),
     },
+    whole=True,
     definition="sink",
 )
 SET = MapOf(DATA, NAME)
-COMPUTED = OneOf("a step's name, or a template that gives one", Form(is_template, DATA), Form(anything, LABEL))
+COMPUTED = OneOf("a step's name, or a template that gives one", Form(is_template, DATA), Form(object, LABEL))
 CHAIN_TARGET = Fields(
     "a target",
     {"step": Field(COMPUTED, "the step", required=True), "args": Field(ARGS, "what the token carries")},
     retired=CONDITIONS,
 )
 CHAIN_TARGETS = ListOf(
-    OneOf("a step", Form(is_text, COMPUTED), Form(anything, CHAIN_TARGET)), least=1, words="the list of steps"
+    OneOf("a step", Form(str, COMPUTED), Form(object, CHAIN_TARGET)), least=1, words="the list of steps"
 )
 GOTO = OneOf(
     "a `next`",
-    Form(is_text, COMPUTED),
-    Form(is_list, CHAIN_TARGETS),
+    Form(str, COMPUTED),
+    Form(list, CHAIN_TARGETS),
     Form(
-        anything,
+        object,
         Fields(
             "next",
             {
@@ -144,6 +140,7 @@ CHAIN_TASK = Fields(
         "poll": Field(POLL, "repeats the call until a condition is true"),
     },
     retired=OLD,
+    whole=True,
     definition="chainTask",
 )
 
@@ -151,37 +148,31 @@ CHAIN_TASK = Fields(
 class ChainItemShape(Shape):
     """`- name: {tool: ...}`, `- next: ...`, `- sink: {...}` or `- set: {...}`."""
 
-    words = "a task, `next`, `sink` or `set`"
+    special: dict[str, Shape] = {"next": GOTO, "sink": SINK, "set": SET}
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
-        if not is_map(value) or len(value) != 1:
+        if not isinstance(value, dict) or len(value) != 1:
             hint = "write one per item: `- name: {tool: {kind: ...}}` or `- next: {to: [{step: ...}]}`"
-            walk.problems.add(WRONG_VALUE, span, f"expected {self.words}, found {describe(value)}", hint)
-            return False
+            return self.refuse(value, span, walk, hint=hint)
         (name,) = value
-        special: dict[str, Shape] = {"next": GOTO, "sink": SINK, "set": SET}
-        shape = special.get(name, CHAIN_TASK)
-        named = name in special or LABEL.check(name, key_span(value, name), walk)
-        usable = shape.check(value[name], span_in(value, name), walk)
-        needed = {"next": None, "set": None}.get(name, "tool")
-        return named and usable and (needed is None or needed in value[name])
+        named = name in self.special or LABEL.check(name, key_span(value, name), walk)
+        return self.special.get(name, CHAIN_TASK).check(value[name], span_in(value, name), walk) and named
 
     def schema(self) -> Schema:
-        special = {"next": GOTO.embed(), "sink": SINK.embed(), "set": SET.embed()}
         return {
             "type": "object",
             "minProperties": 1,
             "maxProperties": 1,
-            "properties": special,
+            "properties": {name: shape.embed() for name, shape in self.special.items()},
             "additionalProperties": CHAIN_TASK.embed(),
         }
 
 
 CHAIN = OneOf(
     "what a branch does",
-    Form(is_list, ListOf(ChainItemShape(), words="the list of tasks")),
+    Form(list, ListOf(ChainItemShape("a task, `next`, `sink` or `set`"), words="the list of tasks")),
     Form(
-        anything,
+        object,
         Fields(
             "then",
             {
@@ -196,38 +187,19 @@ CHAIN = OneOf(
 )
 
 
-class BranchShape(Shape):
-    """`{when, then}` or `{else: chain}`."""
-
-    words = "a branch (`when` and `then`, or `else`)"
-    common = {
-        "priority": Field(Integer(-1_000_000, 1_000_000), "rank for branch_order: priority"),
-        "spec": Field(Fields("case.spec", {"cache": Field(BOOLEAN, "accepted, without effect")}), "knobs"),
-        "retry": Field(RETRY, "default of the branch's tools"),
-    }
-    branch = Fields(
-        "a branch",
-        {
-            "when": Field(GUARD, "the condition", required=True),
-            "then": Field(CHAIN, "what happens", required=True),
-            **common,
-        },
-        retired=OLD,
-    )
-    otherwise = Fields("a branch", {"else": Field(CHAIN, "what happens if no branch matched", required=True), **common})
-
-    def check(self, value: Any, span: Span, walk: Walk) -> bool:
-        if not is_map(value):
-            return self.refuse(value, span, walk)
-        otherwise = "else" in value
-        shape = self.otherwise if otherwise else self.branch
-        return shape.check(value, span, walk) and ("else" in value or ("when" in value and "then" in value))
-
-    def schema(self) -> Schema:
-        return {"anyOf": [self.branch.schema(), self.otherwise.schema()]}
-
-
-CASE = ListOf(BranchShape(), least=1, words="the list of branches")
+_BRANCH = {
+    "priority": Field(Integer(-1_000_000, 1_000_000), "rank for branch_order: priority"),
+    "spec": Field(Fields("case.spec", {"cache": Field(BOOLEAN, "accepted, without effect")}), "knobs"),
+    "retry": Field(RETRY, "default of the branch's tools"),
+}
+_WHEN = {"when": Field(GUARD, "the condition", required=True), "then": Field(CHAIN, "what happens", required=True)}
+_ELSE = {"else": Field(CHAIN, "what happens if no branch matched", required=True)}
+BRANCH = WhenOrElse(
+    "a branch (`when` and `then`, or `else`)",
+    Fields("a branch", _WHEN | _BRANCH, retired=OLD, whole=True),
+    Fields("a branch", _ELSE | _BRANCH, whole=True),
+)
+CASE = ListOf(BRANCH, least=1, words="the list of branches")
 
 _CASE_REWRITE = "route with guards on `next.arcs`; put calls into steps of their own"
 _NEXT_REWRITE = "write `next: {arcs: [{step: NAME}]}`; for several steps at once add `spec: {mode: inclusive}`"
@@ -236,25 +208,32 @@ TARGET = Fields(
     {"step": Field(LABEL, "the step", required=True), "args": Field(ARGS, "what the token carries")},
     retired=CONDITIONS,
 )
-TARGETS = ListOf(OneOf("a step", Form(is_text, LABEL), Form(anything, TARGET)), least=1, words="the list of steps")
+TARGETS = ListOf(OneOf("a step", Form(str, LABEL), Form(object, TARGET)), least=1, words="the list of steps")
 
 
 def _has_conditions(value: Any) -> bool:
     """Whether the value is a list of conditions, as in version 1; the usual advice would lose them."""
-    return is_list(value) and any(is_map(item) and CONDITIONS.keys() & set(item) for item in value)
+    return isinstance(value, list) and any(isinstance(item, dict) and CONDITIONS.keys() & set(item) for item in value)
 
 
 NEXT = OneOf(
     "the router `next`",
-    Form(is_text, LABEL, _NEXT_REWRITE),
+    Form(str, LABEL, _NEXT_REWRITE),
     Form(_has_conditions, TARGETS),
-    Form(is_list, TARGETS, _NEXT_REWRITE),
-    Form(anything, ROUTER),
+    Form(list, TARGETS, _NEXT_REWRITE),
+    Form(object, ROUTER),
 )
 LOOP_SPEC = document.LOOP_SPEC.extended(
     batch_size=Field(Integer(1, 10_000), "the same as max_in_flight", rewrite="write `max_in_flight`")
 )
-LOOP = LoopShape(
+
+
+class ClassicLoopShape(LoopShape):
+    needed = (("in", "collection"), ("iterator", "element"))
+
+
+LOOP = ClassicLoopShape(
+    "a loop",
     {
         **document.LOOP.fields,
         "spec": Field(LOOP_SPEC, "how the items run"),
@@ -265,7 +244,6 @@ LOOP = LoopShape(
         "element": Field(NAME, "name of the current item", rewrite="write `iterator`"),
     },
     document.LOOP.retired,
-    (("in", "collection"), ("iterator", "element")),
 )
 STEP_SPEC = document.STEP_SPEC.extended(
     case_mode=Field(Choice("exclusive", "inclusive"), "first or all matching branches", rewrite=_CASE_REWRITE),

@@ -78,7 +78,6 @@ class YamlLayout:
         return comments
 
     def in_scalar(self, offset: int) -> bool:
-        """True if the offset lies in the text of a scalar."""
         place = bisect_right(self._scalars, (offset, len(self.text))) - 1
         return place >= 0 and self._scalars[place][0] <= offset < self._scalars[place][1]
 
@@ -103,7 +102,6 @@ class YamlLayout:
         return self.text[offset : self._starts[self.line(offset) + 1] - 1]
 
     def is_comment(self, line: int) -> bool:
-        """Whether the line has a comment and nothing else."""
         return line in self.comments and not self.before(self.comments[line]).strip()
 
     def has_no_content(self, line: int) -> bool:

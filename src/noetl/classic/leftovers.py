@@ -24,8 +24,6 @@ class Leftover(NamedTuple):
 
 
 class Leftovers(list[Leftover]):
-    """Collects the leftovers of a document, step by step."""
-
     def __init__(self, kinds: KindSource) -> None:
         super().__init__()
         self.kinds, self.step = kinds, ""

@@ -45,7 +45,6 @@ class CallNames:
         return sinks
 
     def in_rule(self, task: Map) -> Names:
-        """Names as they read in a rule of the task's policy."""
         result = f"outcome.result{self._view(task)}"
         return {
             **_envelope("outcome.result", result, "outcome.error", "outcome.http.status", "outcome.status"),
@@ -63,7 +62,6 @@ class CallNames:
         return _envelope(f"{own}.result", result, f"{own}.error", f"{own}.http.status", f"{own}.status")
 
     def after_step(self, step: Map) -> Names:
-        """Names as they read once the step has ended."""
         own, tasks = path_of("steps", step["step"]), tasks_of(step.get("tool"))
         view = self._view(tasks[-1]) if tasks else ""
         result = f"{own}.result{view}"
@@ -81,7 +79,6 @@ class CallNames:
 
 
 def _envelope(value: str, result: str, error: str, code: str, status: str) -> dict[str, str]:
-    """The names `result`, `response.*` and `this.*` in canonical terms."""
     names = {"result": result, "result.rows": result if result.endswith(".rows") else f"({result}).rows"}
     for envelope in ("response", "this"):
         names |= {
@@ -131,7 +128,6 @@ def _renamed_template(value: str, names: tuple[tuple[str, str], ...]) -> str:
 
 
 def expression_of(guard: Any, names: Names) -> str:
-    """The expression inside a guard's braces."""
     if isinstance(guard, bool):
         return str(guard).lower()
     text = str(renamed_text(guard, names)).strip()

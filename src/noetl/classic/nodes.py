@@ -26,14 +26,12 @@ def map_at(node: Any, values: Mapping[str, Any] | None = None, **more: Any) -> M
 
 
 def list_at(node: Any, items: Iterable[Any] = ()) -> Seq:
-    """A new list at the place of the node."""
     new = Seq(span_of(node))
     new.extend(items)
     return new
 
 
 def copy_spans(copy: Map | Seq, node: Map | Seq) -> None:
-    """Give a copy the spans of the original."""
     if isinstance(node, Seq) and isinstance(copy, Seq):
         copy.item_spans = list(node.item_spans)
     elif isinstance(node, Map) and isinstance(copy, Map):
@@ -48,7 +46,6 @@ def merged(below: Map, above: Map) -> Map:
 
 
 def part_of(node: Map, keys: Iterable[str]) -> Map:
-    """A copy of a map with some of its keys."""
     part = map_at(node)
     for key in keys:
         part[key] = node[key]
@@ -67,7 +64,6 @@ def rename_key(node: Map, old: str, new: str) -> None:
 
 
 def put_after(node: Map, before: str, key: str, value: Any) -> None:
-    """Add a key after another one."""
     pairs = list(node.items())
     node.clear()
     for name, old in pairs:
@@ -98,5 +94,4 @@ def free_label(label: str, labels: set[str], reserved: Iterable[str] = ()) -> st
 
 
 def pairs_of(node: Any) -> Iterator[tuple[Any, Any]]:
-    """Keys or indexes of a map or list, with their values."""
     yield from list(node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ())

@@ -51,7 +51,6 @@ def enter(decision: Decision, step: Step, run: str) -> None:
 
 
 def observe(decision: Decision, cases: CasePlan, run: Run, event: e.Event) -> None:
-    """Evaluate the branches of a run on an event, and choose those that fire."""
     observed = _observed(run, event)
     if observed is None or not _is_pending(decision, event):
         return
@@ -93,7 +92,6 @@ def _observed(run: Run, event: e.Event) -> dict[str, Any] | None:
 
 
 def call_event(run: Run, point: str) -> dict[str, Any]:
-    """The end of a step's own call, as its branches see it."""
     after = run.after_call
     if after is not None and after.failure is not None:
         error, task, attempt = after.failure
@@ -150,7 +148,6 @@ def branch_scope(decision: Decision, run: Run, observed: dict[str, Any]) -> Scop
 
 
 def last_outcome(run: Run) -> dict[str, Any]:
-    """The outcome of the call that ended last."""
     after, progress = run.after_call, run.progress.get("")
     if after is not None and after.failure is not None:
         error, task, attempt = after.failure

@@ -66,13 +66,11 @@ def set_policy(
 
 
 def set_task(at: Map, values: Map, names: Names) -> Map:
-    """A `noop` whose policy sets variables."""
     rules = list_at(at, [_otherwise(at, renamed(values, names))])
     return map_at(at, kind="noop", spec=map_at(at, policy=map_at(at, rules=rules)))
 
 
 def _otherwise(at: Map, variables: Map | None) -> Map:
-    """The rule that continues, and sets variables if there are any."""
     then = map_at(at, do="continue")
     if variables is not None:
         then["set_ctx"] = map_at(variables, vars=map_at(variables, {"$merge": variables}))
@@ -101,7 +99,6 @@ def retry_rule(at: Map, retry: Map, names: Names, ignore: bool) -> Map:
 
 
 def _backoff(retry: Map) -> dict[str, Any]:
-    """Delay and backoff of a retry rule."""
     backoff = as_map(retry.get("backoff"))
     if backoff:
         kind = backoff.get("type", "fixed")

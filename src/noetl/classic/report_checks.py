@@ -59,7 +59,6 @@ def _cases(facts: Facts) -> CasePlan:
 
 
 def _running(facts: Facts) -> list[str]:
-    """The branches that run now."""
     batches = _progress(facts).batches
     return batches[0].order if batches else []
 

@@ -73,7 +73,6 @@ class ClassicRoutes:
         return map_at(case, arcs=list_at(case, [*on_call, *on_exit, *otherwise]))
 
     def _guarded(self, branch: Map, guard: Any, arc: Map) -> Map:
-        """The arc of a branch with one of its guards."""
         if self.sink_label is not None and self._sees_failure(guard):  # branches do not see the failure of a sink
             failed = f"(event.data.task | default('')) != '{self.sink_label}'"
             guard = f"{{{{ ({expression_of(guard, {})}) and {failed} }}}}"

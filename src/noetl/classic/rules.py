@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 class ClassicRules:
-    """The rules of a step with `vars`, `case` or `sink`."""
-
     def __init__(self, step: Step) -> None:
         assert step.after_call is not None
         cases = step.after_call.cases
@@ -73,14 +71,12 @@ class ClassicRules:
             observe.observe(decision, self.cases, run, event)
 
     def take_failure(self, decision: Decision, run: Run, error: Error, task: str | None, attempt: int) -> bool:
-        """A branch that can handle the failure is evaluated first."""
         if run.after_call is None or run.after_call.point or self.cases is None or not self.cases.sees_failure:
             return False
         decision.emit(CaseStarted(run.id, "call.error", error, task, attempt, revoked=True))
         return True
 
     def route(self, ended: Ended) -> tuple[NextEvaluated, list[Target]] | None:
-        """The targets of the `next` that won."""
         winner = ended.after_call.winner if ended.after_call is not None else None
         if ended.after_call is None or winner is None or (ended.on == "step.failed" and not ended.failure_handled):
             return None

@@ -11,8 +11,6 @@ from noetl.model.playbook import Target
 
 
 class NextRequest(msgspec.Struct):
-    """A `next` that a chain has reached."""
-
     branch: str
     action: str
     to: list[Target]
@@ -37,9 +35,7 @@ class AfterCallProgress(msgspec.Struct):
     failure: tuple[Error, str | None, int] | None = None
     """How the call failed, at which task and attempt."""
     looped: bool = False
-    """Whether the loop is done."""
     result: Any = None
-    """The result of the loop."""
     fired: list[str] = []
     batches: list[BranchBatch] = msgspec.field(default_factory=list, name="epochs")
     """The first one runs; the others were chosen by events that arrived meanwhile."""

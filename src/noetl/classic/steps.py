@@ -22,7 +22,6 @@ _DSN = re.compile(r"^postgres(ql)?://|=")
 
 
 def convert_loop(step: Map) -> None:
-    """Write the loop with `in`, `iterator` and `spec`."""
     loop = step.get("loop")
     if not isinstance(loop, Map):
         return
@@ -73,7 +72,6 @@ def arcs_of(holder: Map, names: Names, leftovers: Leftovers) -> list[Map]:
 
 
 def router_at(at: Map | Seq, arcs: list[Map]) -> Map:
-    """A router that fires all of these arcs."""
     spec = map_at(at, mode="inclusive") if len(arcs) > 1 else None
     return map_at(at, spec=spec, arcs=list_at(at, arcs))
 

@@ -20,7 +20,6 @@ CLASSIC_ROOTS: dict[str, frozenset[str]] = {
     "vars": BASE | TOKEN | RESULT | {"event", "iter"},
     "retry": PIPELINE | RESULT | RETRY_NAMES | {"outcome", "error", "data"},
 }
-"""Roots by place, for the places that only the classic dialect has."""
 CLASSIC_PLACES = {
     "case": "in a case's condition",
     "chain": "in a chain",
@@ -43,8 +42,6 @@ VISIBILITY = Visibility(
 
 
 class ClassicSiteFinder(SiteFinder):
-    """Finds every template of a classic document."""
-
     task_keys = SiteFinder.task_keys | {"retry"}
 
     def step(self, step: Map) -> Iterator[Site]:

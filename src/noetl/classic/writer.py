@@ -203,7 +203,6 @@ class Writer:
         return [_moved(text.rstrip(), column - base) for text in layout.lines[first:line]]
 
     def _beside(self, at: Span | None) -> str:
-        """The comment at the end of a key's line."""
         if at is None:
             return ""
         layout, line = self.layout, self.layout.line(at.start)
@@ -214,7 +213,6 @@ class Writer:
 
 
 def _nodes(node: Any) -> Iterator[tuple[Any, Span]]:
-    """Every value of a tree with its place."""
     if isinstance(node, Map):
         for key, value in node.items():
             yield value, node.spans[key][1]
@@ -235,7 +233,6 @@ def _item_span(seq: Seq, index: int) -> Span | None:
 
 
 def _indentation(layout: YamlLayout, root: Map) -> tuple[int, int]:
-    """The indentation of maps, and of the dashes of lists."""
     indent, dash = 2, 2
     metadata, workflow = root["metadata"], root["workflow"]
     if _is_block(layout, metadata):

@@ -37,14 +37,12 @@ def layered(*layers: Any) -> dict[str, Any]:
 
 
 def timeout(value: Any) -> Any:
-    """A time limit in seconds; for http possibly a map of them."""
     if isinstance(value, dict):
         return {key: seconds(part) for key, part in value.items()}
     return seconds(value)
 
 
 def delay(value: Any) -> float | str | None:
-    """A delay in seconds, or the template that gives it."""
     return str(value) if is_template(value) else seconds(value)
 
 
@@ -228,7 +226,6 @@ def _store(store: Any) -> dict[str, Any]:
 
 
 def _rules(rules: Seq) -> Iterable[tuple[Map, Map]]:
-    """Each rule with its `then`."""
     for rule in rules:
         yield rule, rule.get("else", rule)["then"]
 

@@ -17,8 +17,6 @@ DialectName = Literal["canonical", "classic"]
 
 
 class Dialect(NamedTuple):
-    """A dialect: its parts, checks and model."""
-
     name: DialectName
     document: type[Document]
     task_keys: Mapping[str, Shape]

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from noetl.dsl.part_shapes import (
     POLICY_SHAPE,
-    CredentialKind,
     Exactly,
     LoopShape,
     PipelineShape,
-    PolicyShape,
-    RuleShape,
     RuntimeVersion,
     TaskShape,
     WorkbookShape,
+    rule_shape,
 )
 from noetl.dsl.problem import Check
 from noetl.dsl.shape import (
@@ -39,10 +37,6 @@ from noetl.dsl.shape import (
     MapOf,
     OneOf,
     Retired,
-    anything,
-    is_list,
-    is_map,
-    is_text,
 )
 from noetl.dsl.tree import is_template
 
@@ -73,6 +67,7 @@ OLD = {
 NO_DIRECTIVE = {"do": Retired(DO_OUTSIDE, "'do' is not allowed outside task rules", RULES_HINT)}
 NO_RULES = {**NO_DIRECTIVE, "rules": Retired(DO_OUTSIDE, "'rules' is not allowed outside a task's policy", RULES_HINT)}
 
+PLUGIN_KIND = r"[a-z][a-z0-9_-]*\.[A-Za-z0-9_.-]+"  # a credential kind of a plug-in has a dot in its name
 STORES = ("db", "file", "nats_object", "object")
 
 
@@ -80,14 +75,14 @@ def _kept_in(kind: str, **more: Field) -> Form:
     """A store written as a map, with the keys that mean something to its kind."""
     name = Field(Choice(kind), "where large results go", required=True)
     fields = Fields(f"a result store of kind {kind}", {"kind": name, **more})
-    return Form(lambda value: is_map(value) and value.get("kind") == kind, fields)
+    return Form(lambda value: isinstance(value, dict) and value.get("kind") == kind, fields)
 
 
 STORE = OneOf(
     "a result store",
-    Form(is_text, Choice(*STORES[:3])),
+    Form(str, Choice(*STORES[:3])),
     Form(
-        lambda value: not is_map(value) or value.get("kind") not in STORES[1:],
+        lambda value: not isinstance(value, dict) or value.get("kind") not in STORES[1:],
         Fields("a result store", {"kind": Field(Choice(*STORES), "where large results go", required=True)}),
     ),
     _kept_in("file", path=Field(TEXT, "of `file`: the folder")),
@@ -104,9 +99,9 @@ RESULTS = Fields(
 )
 SANDBOX = OneOf(
     "a sandbox",
-    Form(is_text, Choice("none", "bubblewrap", "landlock")),
+    Form(str, Choice("none", "bubblewrap", "landlock")),
     Form(
-        anything,
+        object,
         Fields(
             "a sandbox",
             {
@@ -135,7 +130,7 @@ METADATA = Fields(
     {
         "name": Field(TEXT, "name of the playbook", required=True),
         "path": Field(TEXT, "its path in the catalog; the name where it is missing"),
-        "version": Field(OneOf("a version", Form(is_text, TEXT), Form(anything, NUMBER)), "a label for people"),
+        "version": Field(OneOf("a version", Form(str, TEXT), Form(object, NUMBER)), "a label for people"),
         "description": Field(DESCRIPTION, "what it is for"),
     },
     rest=DATA,
@@ -147,7 +142,7 @@ CREDENTIAL = Fields(
     {
         "name": Field(NAME, "name that templates and `auth` use", required=True),
         "kind": Field(
-            CredentialKind(
+            Choice(
                 "postgres_credential",
                 "secret_manager",
                 "bearer",
@@ -157,6 +152,7 @@ CREDENTIAL = Fields(
                 "snowflake_credential",
                 "gcs_credential",
                 "s3_credential",
+                pattern=PLUGIN_KIND,
             ),
             "kind of the credential, or `PLUGIN.KIND` of a plug-in",
             required=True,
@@ -238,25 +234,27 @@ TASK_THEN = Fields(
 ADMIT_THEN = Fields(
     "then", {"allow": Field(BOOLEAN, "whether the token may enter", required=True)}, retired=NO_DIRECTIVE
 )
-TASK_RULE = RuleShape(TASK_THEN, OLD)
-ADMIT_RULE = RuleShape(ADMIT_THEN, OLD)
-TASK_POLICY = PolicyShape(
+TASK_RULE = rule_shape(TASK_THEN, OLD)
+ADMIT_RULE = rule_shape(ADMIT_THEN, OLD)
+TASK_POLICY = Fields(
     "a task policy",
     {"rules": Field(ListOf(TASK_RULE, least=1, words="the list of rules"), "rules, tried in order", required=True)},
     retired={**OLD, **NO_DIRECTIVE},
     missing=POLICY_SHAPE,
+    wrong=(POLICY_SHAPE, "write `policy: {rules: [...]}`"),
+    whole=True,
     definition="taskPolicy",
 )
 TIMEOUT = OneOf(
     "a time limit",
     Form(
-        is_map,
+        dict,
         Fields(
             "a time limit",
             {"connect": Field(DURATION, "time to connect"), "read": Field(DURATION, "time between two reads")},
         ),
     ),
-    Form(anything, DURATION),
+    Form(object, DURATION),
 )
 TASK_SPEC = Fields(
     "task.spec",
@@ -303,8 +301,9 @@ LOOP_SPEC = Fields(
     retired=NO_DIRECTIVE,
     kinds=True,
 )
-COLLECTION = OneOf("a list, or a template that gives one", Form(is_list, DATA), Form(is_template, DATA))
+COLLECTION = OneOf("a list, or a template that gives one", Form(list, DATA), Form(is_template, DATA))
 LOOP = LoopShape(
+    "a loop",
     {
         "in": Field(COLLECTION, "the collection"),
         "iterator": Field(NAME, "name of the current item in `iter`"),
@@ -325,12 +324,15 @@ ARC = Fields(
 )
 
 
-def next_when(word: str) -> Retired:
-    hint = "write `next: {arcs: [{step: ..., when: ...}]}`, or in the classic dialect a `case`"
-    return Retired(NEXT_WHEN, f"{word!r} is not allowed in `next`", hint, ("step", "to", "arcs"))
-
-
-CONDITIONS = {word: next_when(word) for word in ("when", "then", "else")}
+CONDITIONS = {
+    word: Retired(
+        NEXT_WHEN,
+        f"{word!r} is not allowed in `next`",
+        "write `next: {arcs: [{step: ..., when: ...}]}`, or in the classic dialect a `case`",
+        ("step", "to", "arcs"),
+    )
+    for word in ("when", "then", "else")
+}
 """Keys of `next` in version 1 of the language."""
 ROUTER_SPEC = Fields(
     "next.spec",

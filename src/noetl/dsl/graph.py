@@ -33,7 +33,6 @@ class Graph:
             bits ^= lowest
 
     def union(self, names: Iterable[str]) -> int:
-        """The set of these names."""
         bits = 0
         for name in names:
             bits |= self.bit[name]
@@ -106,7 +105,6 @@ class Graph:
 
 
 def way_back(came: Mapping[str, str], start: str, goal: str) -> list[str]:
-    """The path from `start` to `goal`, where `came` has the node before each."""
     path = [goal]
     while path[-1] != start:
         path.append(came[path[-1]])

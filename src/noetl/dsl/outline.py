@@ -50,13 +50,10 @@ class OutlineTarget(NamedTuple):
 
     @property
     def args(self) -> Iterable[str]:
-        """The names of the args that the token carries."""
         return self.container.get("args", ()) if isinstance(self.container, dict) and self.key == "step" else ()
 
 
 class Document:
-    """A document of the canonical dialect whose shapes are sound."""
-
     step_actions: ClassVar = frozenset(["tool", "next"])
     """Keys of which a step needs one to do anything."""
     collections: ClassVar[tuple[str, ...]] = ("in",)
@@ -91,7 +88,6 @@ class Document:
 
     @cached_property
     def all_tasks(self) -> list[TaskSite]:
-        """The tasks of all steps."""
         return [site for step in self.steps for site in self.tasks(step)]
 
     @cached_property
@@ -142,7 +138,6 @@ class Document:
             yield from next_targets(step)
 
     def is_parallel(self, step: Map) -> bool:
-        """True if the items of the step's loop run concurrently."""
         return bool(step.get("loop", {}).get("spec", {}).get("mode") == "parallel")
 
     def repeated_size(self, step: Map, tasks: int) -> int:
@@ -196,7 +191,6 @@ def callee(task: Map) -> str | None:
 
 
 def workbook_tasks(workbook: Any) -> dict[str, Map]:
-    """Named tasks from any form of the workbook."""
     if isinstance(workbook, list):
         return {entry["name"]: entry["tool"] for entry in workbook if "name" in entry and "tool" in entry}
     if isinstance(workbook, dict):
@@ -212,7 +206,6 @@ def rules(task: Map) -> Iterator[tuple[Map, Map, bool]]:
 
 
 def next_targets(container: Map) -> Iterator[OutlineTarget]:
-    """The targets of a `next` in any of its forms."""
     following = container["next"]
     if isinstance(following, str):
         yield OutlineTarget(following, container, "next")

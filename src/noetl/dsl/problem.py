@@ -28,8 +28,6 @@ CHECKS: dict[str, Check] = {}
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One finding of one check, at one place."""
-
     file: str
     line: int
     column: int
@@ -64,11 +62,9 @@ class Problems:
         self._guesses = MAX_GUESSES
 
     def add(self, check: Check, where: Span | int, message: str, hint: str | None = None) -> None:
-        """Record a finding of `check` at a span or an offset."""
         self.add_at(check, self.text.mark(where if isinstance(where, int) else where.start), message, hint)
 
     def add_at(self, check: Check, mark: Mark, message: str, hint: str | None = None) -> None:
-        """Record a finding of `check` at a line and column."""
         message = message if len(message) <= 1000 else f"{message[:1000]}…"
         key = (mark, check.code, message)
         if key in self._found or self._counts[check.severity] >= MAX_PROBLEMS:
@@ -88,7 +84,6 @@ class Problems:
         return self._counts[severity]
 
     def sorted(self) -> list[Problem]:
-        """In the order of the text."""
         return sorted(self._found.values(), key=lambda p: (p.line, p.column, p.code, p.message))
 
 
@@ -107,7 +102,6 @@ def closest(name: object, names: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str | None:
-    """A hint naming the closest known name, or None."""
     guess = closest(name, names)
     return f"did you mean {guess!r}?" if guess else None
 

@@ -126,16 +126,12 @@ class _Open:
 
 
 class _Anchored(NamedTuple):
-    """The target of an alias."""
-
     node: Any
     weight: int = 1
     height: int = 1
 
 
 class _Composer:
-    """Builds the tree from parser events, counting as it goes."""
-
     def __init__(self, text: str, problems: Problems) -> None:
         self.text = text
         self.problems = problems

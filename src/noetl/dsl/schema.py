@@ -44,7 +44,6 @@ _LABELLED: Schema = {
 
 
 def _task(kind: Kind) -> Schema:
-    """A task of one kind: its inputs and the keys every task has."""
     schema = inputs_schema(kind)
     properties: dict[str, Any] = {
         "kind": {"const": kind.name, "description": kind.summary},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any, Literal, NamedTuple, Protocol
 
 from noetl.dsl.inputs import check_defaults
@@ -17,6 +18,8 @@ from noetl.model.duration import seconds
 from noetl.model.kind import Kind
 
 Schema = dict[str, Any]
+Test = type | Callable[[Any], bool]
+"""What a value must be: an instance of a type, or one that a function accepts."""
 
 UNKNOWN_KEY = Check("NTL101", "error", "a key is unknown here")
 MISSING_KEY = Check("NTL102", "error", "a required key is missing")
@@ -26,16 +29,12 @@ MIXED = Check("NTL113", "error", "the classic dialect is mixed with the canonica
 
 
 class KindSource(Protocol):
-    """The tool kinds that a playbook may use."""
-
     def get(self, name: str) -> Kind | None: ...
 
     def names(self) -> list[str]: ...
 
 
 class Walk(NamedTuple):
-    """What a check of one document carries along."""
-
     problems: Problems
     classic: bool
     kinds: KindSource
@@ -63,15 +62,24 @@ def describe(value: object) -> str:
             return f"the text {text[:40]!r}{'…' * (len(text) > 40)}"
 
 
-class Shape:
-    """Checks one node. Subclasses say what fits, in words and as JSON Schema."""
+def _matches(test: Test, value: Any) -> bool:
+    return isinstance(value, test) if isinstance(test, type) else test(value)
 
-    words = "a value"
-    templates = False  # whether a template may stand for the value
+
+class Shape:
+    """Checks one node: what fits, in words and as JSON Schema. `templates`: a template may stand for the value."""
+
     definition: str | None = None  # name under `$defs`, for shapes that are used in many places
 
-    def fits(self, value: Any) -> bool:
-        return True
+    def __init__(
+        self,
+        words: str,
+        fits: Test = object,
+        schema: Schema | None = None,
+        hint: Callable[[Any], str | None] | None = None,
+        templates: bool = False,
+    ) -> None:
+        self.words, self.templates, self._fits, self._schema, self._hint = words, templates, fits, schema or {}, hint
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         """Report what is wrong with the node; False if it is unusable as a whole."""
@@ -79,66 +87,28 @@ class Shape:
             if not self.templates:
                 walk.problems.add(TEMPLATE_HERE, span, "a template is not allowed here", f"write {self.words}")
             return self.templates
-        return self.fits(value) or self.refuse(value, span, walk, hint=self.hint(value))
+        if _matches(self._fits, value):
+            return True
+        if self._hint is not None:
+            return self.refuse(value, span, walk, hint=self._hint(value))
+        quotable = isinstance(value, int | float) and _matches(self._fits, str(value))
+        return self.refuse(value, span, walk, hint="put it in quotes" if quotable else None)
 
     def refuse(
         self, value: Any, span: Span, walk: Walk, check: Check = WRONG_VALUE, hint: str | None = None
     ) -> Literal[False]:
-        """Report that the node is of another shape."""
         walk.problems.add(check, span, f"expected {self.words}, found {describe(value)}", hint)
         return False
 
-    def hint(self, value: Any) -> str | None:
-        return "put it in quotes" if isinstance(value, int | float) and self.fits(str(value)) else None
-
     def schema(self) -> Schema:
-        return {}
+        return dict(self._schema)
 
     def embed(self) -> Schema:
         """The schema where the shape is used: a reference if it is defined apart."""
         return {"$ref": f"#/$defs/{self.definition}"} if self.definition else self.schema()
 
 
-class Scalar(Shape):
-    """A value without parts."""
-
-    def __init__(
-        self,
-        words: str,
-        fits: Callable[[Any], bool],
-        schema: Schema,
-        hint: Callable[[Any], str | None] | None = None,
-        templates: bool = False,
-    ) -> None:
-        self.words, self.templates, self._fits, self._schema, self._hint = words, templates, fits, schema, hint
-
-    def fits(self, value: Any) -> bool:
-        return self._fits(value)
-
-    def hint(self, value: Any) -> str | None:
-        return self._hint(value) if self._hint else super().hint(value)
-
-    def schema(self) -> Schema:
-        return dict(self._schema)
-
-
-def is_map(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
-def is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def anything(value: Any) -> bool:
-    return True
-
-
-def _name(words: str, characters: str) -> Scalar:
+def _name(words: str, characters: str) -> Shape:
     pattern = re.compile(f"[A-Za-z_][{characters}]{{0,99}}")
 
     def fits(value: Any) -> bool:
@@ -148,18 +118,18 @@ def _name(words: str, characters: str) -> Scalar:
         candidate = re.sub(r"\W+", "_", str(value)).strip("_")
         return f"for instance {candidate!r}" if fits(candidate) and len(candidate) < 60 else None
 
-    return Scalar(words, fits, {"type": "string", "pattern": f"^{pattern.pattern}$"}, hint)
+    return Shape(words, fits, {"type": "string", "pattern": f"^{pattern.pattern}$"}, hint)
 
 
 def _boolean_hint(value: Any) -> str | None:
-    if is_text(value) and value.lower() in ("yes", "on", "no", "off"):
+    if isinstance(value, str) and value.lower() in ("yes", "on", "no", "off"):
         return f"in YAML 1.2 {value!r} is text: write {'true' if value.lower() in ('yes', 'on') else 'false'}"
     return None
 
 
-def _duration(*templates: Schema) -> Scalar:
+def _duration(*templates: Schema) -> Shape:
     text: Schema = {"type": "string", "pattern": r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d))+\s*$"}
-    return Scalar(
+    return Shape(
         "a duration",
         lambda value: seconds(value) is not None,
         {"anyOf": [{"type": "number", "minimum": 0}, text, *templates]},
@@ -169,19 +139,19 @@ def _duration(*templates: Schema) -> Scalar:
 
 
 _TEMPLATE: Schema = {"type": "string", "pattern": r"\{\{[\s\S]*\}\}"}
-DATA = Scalar("any value", anything, {}, templates=True)  # free-form, its strings are templates
-TEXT = Scalar("text", lambda value: is_text(value) and value != "", {"type": "string", "minLength": 1})
-DESCRIPTION = Scalar("text", is_text, {"type": "string"}, templates=True)  # for people: nothing in it is special
+DATA = Shape("any value", templates=True)  # free-form, its strings are templates
+TEXT = Shape("text", lambda value: isinstance(value, str) and value != "", {"type": "string", "minLength": 1})
+DESCRIPTION = Shape("text", str, {"type": "string"}, templates=True)  # for people: nothing in it is special
 NAME = _name("a name (letters, digits and `_`, not starting with a digit)", "A-Za-z0-9_")  # templates can refer to it
 LABEL = _name("a name (letters, digits, `_`, `-`, `.`)", r"A-Za-z0-9_.\-")  # of a step or task
-NUMBER = Scalar(
+NUMBER = Shape(
     "a number that is not negative",
     lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value >= 0,
     {"type": "number", "minimum": 0},
 )
-BOOLEAN = Scalar("true or false", lambda value: isinstance(value, bool), {"type": "boolean"}, _boolean_hint)
+BOOLEAN = Shape("true or false", bool, {"type": "boolean"}, _boolean_hint)
 DURATION, DELAY = _duration(), _duration(_TEMPLATE)
-GUARD = Scalar(  # a boolean or one expression in braces, which the template checks look at
+GUARD = Shape(  # a boolean or one expression in braces, which the template checks look at
     'a condition such as "{{ ctx.ready }}", or true or false',
     lambda value: isinstance(value, bool | str),
     {"anyOf": [{"type": "boolean"}, _TEMPLATE]},
@@ -190,43 +160,36 @@ GUARD = Scalar(  # a boolean or one expression in braces, which the template che
 
 
 class Choice(Shape):
-    """One of a few words."""
+    """One of some words, or another text that matches a pattern."""
 
-    def __init__(self, *words: str) -> None:
-        self.choices = words
-        self.words = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    def __init__(self, *choices: str, pattern: str | None = None) -> None:
+        def fits(value: Any) -> bool:
+            other = pattern is not None and isinstance(value, str) and re.fullmatch(pattern, value) is not None
+            return value in choices or other
 
-    def fits(self, value: Any) -> bool:
-        return value in self.choices
+        def hint(value: Any) -> str:
+            return did_you_mean(value, choices) or f"write one of: {', '.join(choices)}"
 
-    def hint(self, value: Any) -> str | None:
-        return did_you_mean(value, self.choices) or f"write one of: {', '.join(self.choices)}"
-
-    def schema(self) -> Schema:
-        return {"enum": list(self.choices)}
+        words = " or ".join([", ".join(choices[:-1]), choices[-1]] if len(choices) > 1 else choices)
+        schema: Schema = {"enum": list(choices)}
+        if pattern is not None:
+            schema = {"anyOf": [schema, {"type": "string", "pattern": f"^{pattern}$"}]}
+        super().__init__(words, fits, schema, hint)
+        self.choices = choices
 
 
 class Integer(Shape):
-    """A whole number within bounds."""
-
     def __init__(self, least: int = 0, most: int = 1 << 40) -> None:
+        words = f"a whole number of at least {least}" + (f" and at most {most:,}" if most < 1 << 40 else "")
+        schema = {"type": "integer", "minimum": least, "maximum": most}
+        super().__init__(words, lambda value: type(value) is int and least <= value <= most, schema)
         self.least, self.most = least, most
-        self.words = f"a whole number of at least {least}" + (f" and at most {most:,}" if most < 1 << 40 else "")
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most
-
-    def schema(self) -> Schema:
-        return {"type": "integer", "minimum": self.least, "maximum": self.most}
 
 
 class ListOf(Shape):
-    """A list whose items all have one shape."""
-
     def __init__(self, item: Shape, least: int = 0, words: str = "a list") -> None:
-        self.item, self.least, self.words = item, least, words
-
-    fits = staticmethod(is_list)
+        super().__init__(words, list)
+        self.item, self.least = item, least
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if not super().check(value, span, walk):
@@ -234,8 +197,7 @@ class ListOf(Shape):
         if len(value) < self.least:
             walk.problems.add(WRONG_VALUE, span, f"{self.words} is empty", "add an item")
             return False
-        usable = [self.item.check(item, span_in(value, i), walk) for i, item in enumerate(value)]
-        drop_items(value, usable)
+        drop_items(value, [self.item.check(item, span_in(value, i), walk) for i, item in enumerate(value)])
         return True
 
     def schema(self) -> Schema:
@@ -243,7 +205,6 @@ class ListOf(Shape):
 
 
 def drop_items(seq: Any, usable: Sequence[bool]) -> None:
-    """Remove the items of a list that are unusable."""
     if all(usable):
         return
     spans = [span_in(seq, i) for i in range(len(seq))]
@@ -255,14 +216,9 @@ def drop_items(seq: Any, usable: Sequence[bool]) -> None:
 
 
 class MapOf(Shape):
-    """A map with free keys whose values all have one shape."""
-
-    words = "a map"
-
     def __init__(self, value: Shape, key: Shape | None = None) -> None:
+        super().__init__("a map", dict)
         self.value, self.key = value, key
-
-    fits = staticmethod(is_map)
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if not super().check(value, span, walk):
@@ -298,32 +254,34 @@ class Retired(NamedTuple):
 
 
 class Fields(Shape):
-    """A map with known keys."""
+    """A map with fixed keys. `whole`: without a required key it is unusable; `kinds`: names of tool kinds are keys
+    too, with default inputs; `rest` is the shape of all other keys; `wrong` reports a value that is not a map."""
 
     def __init__(
         self,
         part: str,
         fields: Mapping[str, Field],
         retired: Mapping[str, Retired] | None = None,
+        *,
         missing: Check = MISSING_KEY,
+        wrong: tuple[Check, str] | None = None,
+        whole: bool = False,
         kinds: bool = False,
         rest: Shape | None = None,
         definition: str | None = None,
     ) -> None:
+        super().__init__(f"a map ({part})", dict)
         self.part, self.fields, self.retired, self.missing = part, dict(fields), dict(retired or {}), missing
-        self.kinds = kinds  # whether the name of a tool kind is a key too, holding default inputs
-        self.definition = definition
-        self.rest = rest  # the shape of all other keys, where the map is free-form
-        self.words = f"a map ({part})"
+        self.wrong, self.whole, self.kinds, self.rest, self.definition = wrong, whole, kinds, rest, definition
 
     def extended(self, **fields: Field) -> Fields:
-        """The same map with these fields added or replaced."""
-        more = {**self.fields, **fields}
-        return Fields(self.part, more, self.retired, self.missing, self.kinds, self.rest, self.definition)
-
-    fits = staticmethod(is_map)
+        shape = copy(self)
+        shape.fields = {**self.fields, **fields}
+        return shape
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
+        if self.wrong is not None and not isinstance(value, dict):
+            return self.refuse(value, span, walk, *self.wrong)
         if not super().check(value, span, walk):
             return False
         written = set(value)
@@ -333,10 +291,12 @@ class Fields(Shape):
         if isinstance(value, Map):
             value.lost |= written - set(value)
         written |= {name for key in written & set(self.retired) for name in self.retired[key].stands_for}
-        for key, field in self.fields.items():
-            if field.required and key not in written:
-                walk.problems.add(self.missing, span, f"{self.part} has no {key!r}", f"add `{key}:`, {field.doc}")
-        return True
+        required = [key for key, field in self.fields.items() if field.required]
+        for key in required:
+            if key not in written:
+                hint = f"add `{key}:`, {self.fields[key].doc}"
+                walk.problems.add(self.missing, span, f"{self.part} has no {key!r}", hint)
+        return not self.whole or all(key in value for key in required)
 
     def _check_key(self, value: Any, key: str, walk: Walk) -> bool:
         field = self.fields.get(key)
@@ -347,11 +307,11 @@ class Fields(Shape):
             return field.shape.check(value[key], span_in(value, key), walk)
         if self.kinds and (kind := walk.kinds.get(key)) is not None:
             return MapOf(DATA).check(value[key], span_in(value, key), walk) and check_defaults(value[key], kind, walk)
-        if self.rest is not None and key not in self.retired:
-            return self.rest.check(value[key], span_in(value, key), walk)
         if retired := self.retired.get(key):
             walk.problems.add(retired.check, key_span(value, key), retired.message, retired.hint)
             return False
+        if self.rest is not None:
+            return self.rest.check(value[key], span_in(value, key), walk)
         keys = [name for name, field in self.fields.items() if walk.classic or field.rewrite is None]
         hint = walk.problems.did_you_mean(key, keys) or f"known keys: {', '.join(keys)}"
         walk.problems.add(UNKNOWN_KEY, key_span(value, key), f"{key!r} is not a key of {self.part}", hint)
@@ -371,26 +331,43 @@ class Fields(Shape):
 class Form(NamedTuple):
     """One way to write a value; classic ones say how to rewrite them."""
 
-    applies: Callable[[Any], bool]
+    applies: Test
     shape: Shape
     rewrite: str | None = None
 
 
 class OneOf(Shape):
-    """A value that may be written in several ways, told apart by how it looks."""
+    """A value that may be written in several ways: the first form that applies is checked."""
 
     def __init__(self, words: str, *forms: Form) -> None:
-        self.words, self.forms = words, forms
+        super().__init__(words)
+        self.forms = forms
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
-        for form in self.forms:
-            if form.applies(value):
-                if form.rewrite is not None and not walk.classic:
-                    message = f"this way to write {self.words} belongs to the classic dialect"
-                    walk.problems.add(MIXED, span, message, form.rewrite)
-                    return False
-                return form.shape.check(value, span, walk)
-        return self.refuse(value, span, walk)
+        form = next((form for form in self.forms if _matches(form.applies, value)), None)
+        if form is None:
+            return self.refuse(value, span, walk)
+        if form.rewrite is not None and not walk.classic:
+            message = f"this way to write {self.words} belongs to the classic dialect"
+            walk.problems.add(MIXED, span, message, form.rewrite)
+            return False
+        return form.shape.check(value, span, walk)
 
     def schema(self) -> Schema:
         return {"anyOf": [form.shape.embed() for form in self.forms]}
+
+
+class WhenOrElse(Shape):
+    """A rule or branch: a map with `when`, or one with `else`."""
+
+    def __init__(self, words: str, rule: Fields, otherwise: Fields, wrong: Check = WRONG_VALUE) -> None:
+        super().__init__(words)
+        self.rule, self.otherwise, self.wrong = rule, otherwise, wrong
+
+    def check(self, value: Any, span: Span, walk: Walk) -> bool:
+        if not isinstance(value, dict):
+            return self.refuse(value, span, walk, self.wrong)
+        return (self.otherwise if "else" in value else self.rule).check(value, span, walk)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [self.rule.schema(), self.otherwise.schema()]}

@@ -66,7 +66,6 @@ class Seq(list[Any]):
 
 
 def span_of(node: Any) -> Span:
-    """The place of a map or list itself."""
     if isinstance(node, Map):
         return node.span
     return node.span if isinstance(node, Seq) else NOWHERE
@@ -82,14 +81,12 @@ def span_in(container: Any, key: str | int) -> Span:
 
 
 def key_span(container: Any, key: str) -> Span:
-    """The place of the key itself."""
     if isinstance(container, Map) and key in container.spans:
         return container.spans[key][0]
     return span_of(container)
 
 
 def is_template(value: object) -> bool:
-    """True if a text holds template syntax."""
     return isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value)
 
 

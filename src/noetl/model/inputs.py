@@ -31,7 +31,6 @@ SCALARS: dict[type, tuple[type, ...]] = {
 """Types of the values that each scalar type takes."""
 FOUND = ((bool, "yes/no"), (int | float, "a number"), (str, "text"), (list | tuple, "a list"), (Mapping, "a map"))
 TEMPLATE = {"type": "string", "pattern": r"\{[{%]"}
-"""Schema of a string that holds a template."""
 
 
 class InputField(NamedTuple):
@@ -59,8 +58,6 @@ class InputField(NamedTuple):
 
 
 class InputRow(NamedTuple):
-    """A line of the reference."""
-
     name: str
     type: str
     required: bool
@@ -82,7 +79,6 @@ def fields(model: type[msgspec.Struct]) -> Mapping[str, InputField]:
 
 
 def rows(kind: Kind) -> list[InputRow]:
-    """The reference table of a kind, keys of known maps included."""
     return [
         InputRow(field.name, field.words, field.required, field.default_text, field.description)
         for field in _with_nested(fields(kind.inputs).values())

@@ -41,7 +41,6 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 def failed(
     kind: str, message: str, *, retryable: bool = False, extra: dict[str, Any] | None = None, **details: Any
 ) -> Outcome:
-    """An error outcome."""
     return Outcome("error", error=Error(kind, message, retryable, details), extra=extra or {})
 
 

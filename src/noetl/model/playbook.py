@@ -89,8 +89,6 @@ class AdmitRule(Part, frozen=True):
 
 
 class Admit(Part, frozen=True):
-    """The gate a token passes before its step is scheduled."""
-
     rules: tuple[AdmitRule, ...]
     mode: RouteMode = "exclusive"
 
@@ -210,8 +208,6 @@ def _every_task(place: str, links: tuple[Task | Goto, ...]) -> Iterator[tuple[st
 
 
 class Credential(Part, frozen=True):
-    """A keychain entry: what the playbook needs, and where it comes from."""
-
     name: str
     kind: str
     credential: str | None = None
@@ -221,8 +217,6 @@ class Credential(Part, frozen=True):
 
 
 class Executor(Part, frozen=True):
-    """Runtime choices for the whole playbook."""
-
     profile: Literal["local", "distributed"] = "local"
     pool: str = "default"
     timeout: float | None = None

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from noetl.dsl.document import CREDENTIAL
-from noetl.dsl.part_shapes import PLUGIN_KIND, CredentialKind
+from noetl.dsl.document import CREDENTIAL, PLUGIN_KIND
+from noetl.dsl.shape import Choice
 from noetl.keychain.kinds import PLUGIN, SHAPES, faults, fields_of, is_known, password_of, secrets_in
 
 ACCOUNT = {
@@ -59,7 +59,7 @@ def test_fields_that_do_not_fit(kind: str, fields: dict[str, Any], message: str)
 
 def test_the_document_knows_the_same_kinds() -> None:
     shape = CREDENTIAL.fields["kind"].shape
-    assert isinstance(shape, CredentialKind)
+    assert isinstance(shape, Choice)
     assert set(shape.choices) | {"webhook"} == set(SHAPES)  # hooks of a server sign with that one, and no playbook does
     assert PLUGIN_KIND == PLUGIN
 

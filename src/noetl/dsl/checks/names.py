@@ -29,7 +29,6 @@ ITERATOR_RESERVED = NAMESPACES | {"index", "parent", "execution_id", "vars"}
 
 
 def check(document: Document, problems: Problems) -> None:
-    """All checks of names, on a document whose shapes are sound."""
     _check_steps(document, problems)
     _check_targets(document, problems)
     _check_labels(document, problems)
@@ -55,7 +54,6 @@ def _check_steps(document: Document, problems: Problems) -> None:
 
 
 def check_unique(named: Iterable[tuple[str, Span]], check: Check, kind: str, problems: Problems) -> None:
-    """Report every name that was defined before."""
     first: dict[str, Span] = {}
     for name, span in named:
         if name in first:

@@ -35,7 +35,6 @@ class Way(NamedTuple):
 
 
 def check(playbook: Playbook, declared_joins: set[str], report: Report) -> None:
-    """All checks of the net."""
     ways = {step.name: list(_ways(step)) for step in playbook.steps}
     graph = Graph({name: [way.target for way in out] for name, out in ways.items()})
     if not any(is_template(way.target) for out in ways.values() for way in out):  # a computed target may be any step
@@ -159,7 +158,6 @@ class _Fork:
         return [name for name in graph.among(self.shared) if name in starts or graph.sources[name] & own]
 
     def path(self, branch: str, name: str) -> list[str]:
-        """A shortest way from the fork to a step, by one branch."""
         if branch not in self.ways:
             self.ways[branch] = self.graph.ways(branch, self.reach[branch] & self.apart)
         return [self.step, *way_back(self.ways[branch], branch, name)]
@@ -193,8 +191,6 @@ def _side_by_side(step: Step) -> Iterator[list[str]]:
 
 
 class _Races:
-    """Steps of different branches that write the same key of ctx."""
-
     def __init__(self, playbook: Playbook, graph: Graph, report: Report) -> None:
         self.graph, self.report = graph, report
         self.places = {step.name: _writes(step) for step in playbook.steps}

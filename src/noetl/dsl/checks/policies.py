@@ -34,7 +34,6 @@ KIND_OPTIONS = {"mode": "iterator", "max_in_flight": "iterator", "exactly_once":
 
 
 def check(document: Document, problems: Problems) -> None:
-    """All checks of policies, on a document whose shapes are sound."""
     for step in document.steps:
         parallel = document.is_parallel(step)
         for site in document.tasks(step):
@@ -134,7 +133,6 @@ def _check_end(tool: Map | Seq, problems: Problems) -> None:
 
 
 def _ways(task: Map, labels: list[str], place: int) -> Iterator[str]:
-    """Where the pipeline may go from a task."""
     after = labels[place + 1] if place + 1 < len(labels) else END
     policy = list(rules(task))
     if not policy and (task.get("kind") != "noop" or "result" in task):

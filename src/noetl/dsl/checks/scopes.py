@@ -27,7 +27,6 @@ ROOTS: dict[str, frozenset[str]] = {
     "rule": PIPELINE | {"outcome"},
     "arc": BASE | TOKEN | {"event"},
 }
-"""Roots by place."""
 
 PLACES = {
     "workload": "in `workload`",
@@ -39,7 +38,6 @@ PLACES = {
     "rule": "in a rule of a task",
     "arc": "on an arc",
 }
-"""Places in words."""
 
 HOME = {
     "outcome": ("it exists in the rules of a task's policy", "read `steps.NAME.result`, `.status` or `.error`"),
@@ -69,7 +67,6 @@ class Visibility(NamedTuple):
 
     roots: Mapping[str, frozenset[str]]
     places: Mapping[str, str]
-    """Places in words."""
     bare: Mapping[str, frozenset[str]] = {}
     """Bare names that the engine provides."""
     homes: Mapping[str, Home] = {}
@@ -112,8 +109,6 @@ class Arriving:
 
 
 class Names(NamedTuple):
-    """The bare names of a document."""
-
     workload: frozenset[str]
     ctx: frozenset[str]
     vars: frozenset[str]
@@ -135,7 +130,6 @@ class LocalName(NamedTuple):
 
 
 def names_of(document: Document) -> Names:
-    """Everything that some part of the document provides under a name."""
     root, final = document.root, document.executor_spec.get("final_step")
     args = {name for step in document.steps for target in document.all_targets(step) for name in target.args}
     then = (then for site in document.all_tasks for _, then, _ in rules(site.tree))
@@ -158,7 +152,6 @@ class Locals:
         self._steps: dict[int, LocalName] = {}
 
     def of(self, site: TaskSite) -> LocalName:
-        """The names that one task can see."""
         (iteration, _, args), labels = self.of_step(site.step), site.visible
         if site.outer:
             iteration |= {outer.tree.get("iterator", "") for outer in site.outer}

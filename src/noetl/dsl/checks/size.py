@@ -20,8 +20,6 @@ MAX_WRITTEN_OUT = 8 << 20
 
 
 class _Written(NamedTuple):
-    """How much text a part becomes, and how many tasks of each kind."""
-
     size: int
     kinds: Counter[str]
 
@@ -44,8 +42,6 @@ def check(document: Document, problems: Problems) -> None:
 
 
 class _Layer:
-    """A `spec` that gives defaults to the tasks inside it."""
-
     def __init__(self, spec: Map) -> None:
         self.spec = spec
         self.shared = sum(text_size(spec.get(key)) for key in INHERITED)

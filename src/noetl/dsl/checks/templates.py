@@ -50,8 +50,6 @@ BOUNDARY = ("step.done", "step.failed", "loop.done")
 
 
 class Site(NamedTuple):
-    """A template, its place, and the names visible there."""
-
     value: str
     container: Map | Seq
     key: Any
@@ -67,7 +65,6 @@ class Site(NamedTuple):
 
 
 def check(sites: SiteFinder, visibility: Visibility) -> None:
-    """All checks of templates, on a document whose shapes are sound."""
     checker = _Checker(names_of(sites.document), sites.problems, sites.kinds, visibility)
     for site in sites.find():
         checker.check(site)
@@ -259,8 +256,6 @@ class _Checker:
 
 
 class SiteFinder:
-    """Finds every template of a document, and gives each its place."""
-
     task_keys: ClassVar = frozenset(["kind", "name", "spec"])
     """Keys of a task that are neither inputs nor args."""
 
@@ -296,7 +291,6 @@ class SiteFinder:
         return {name: LocalName(*map(frozenset, unions)) for name, unions in united.items()}
 
     def data(self, container: Any, key: Any, place: str, **more: Any) -> Iterator[Site]:
-        """Templates in a value, at any depth."""
         if isinstance(container, dict) and key not in container:
             return
         value = container[key]
@@ -318,7 +312,6 @@ class SiteFinder:
             yield Site(container[key], container, key, place, guard=True, **more)
 
     def defaults(self, layer: Map, **more: Any) -> Iterator[Site]:
-        """Templates in the default inputs of kinds."""
         for name, value in layer.items():
             if isinstance(value, dict) and self.kinds.get(name) is not None:
                 yield from self.data(layer, name, "input", **more)
@@ -342,7 +335,6 @@ class SiteFinder:
                 yield from self.data(arc, "args", "arc", step=step)
 
     def input_place(self, site: TaskSite) -> str:
-        """The place of templates in the inputs of a task."""
         return "input"
 
     def task(self, site: TaskSite, local: LocalName) -> Iterator[Site]:
