@@ -43,6 +43,7 @@ VISIBILITY = Visibility(
 
 class ClassicSiteFinder(SiteFinder):
     task_keys = SiteFinder.task_keys | {"retry"}
+    input_places = {"chain": "chain", "sink": "chain"}
 
     def step(self, step: Map) -> Iterator[Site]:
         yield from super().step(step)
@@ -61,9 +62,6 @@ class ClassicSiteFinder(SiteFinder):
         for target in following if isinstance(following, list) else ():
             if isinstance(target, dict):
                 yield from self.data(target, "args", "case", step=step)
-
-    def input_place(self, site: TaskSite) -> str:
-        return "chain" if site.place in ("chain", "sink") else "input"
 
     def task(self, site: TaskSite, local: LocalName) -> Iterator[Site]:
         yield from super().task(site, local)

@@ -6,7 +6,7 @@ its effective options and inputs, so nothing has to look outwards when it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from noetl.dsl.inputs import LAYERED
@@ -18,7 +18,7 @@ from noetl.model.duration import seconds
 from noetl.model.inputs import fields
 
 INHERITED = ("results", "sandbox", "on_lost", "max_visits", "retry")
-OWN_TASK_SPEC = ("pool", "exactly_once", "mode", "max_in_flight")
+OWN_TASK_SPEC = ("pool", "exactly_once", "mode", "max_in_flight", "timeout")
 
 Layers = tuple[Map, ...]
 """The `spec` of the executor, the step and the loop, from the outside in."""
@@ -34,16 +34,6 @@ def layered(*layers: Any) -> dict[str, Any]:
             else:
                 merged[key] = plain(value)
     return merged
-
-
-def timeout(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: seconds(part) for key, part in value.items()}
-    return seconds(value)
-
-
-def delay(value: Any) -> float | str | None:
-    return str(value) if is_template(value) else seconds(value)
 
 
 class Builder:
@@ -92,22 +82,29 @@ class Builder:
             **values,
         )
 
-    # -- steps ------------------------------------------------------------------------------------------------------
-
     def step(self, tree: Map) -> model.Step:
-        name, spec = tree["step"], tree.get("spec", {})
-        loop_spec = tree.get("loop", {}).get("spec", {})
+        name, spec, loop = tree["step"], tree.get("spec", {}), tree.get("loop")
         self._place(name, span_of(tree))
-        layers = (self.executor_spec, spec, loop_spec)
+        layers = (self.executor_spec, spec, (loop or {}).get("spec", {}))
+        options: dict[str, Any] = {"pool": spec["pool"]} if "pool" in spec else {}
+        if "timeout" in spec:
+            options["timeout"] = seconds(spec["timeout"])
+        if "timers" in spec:
+            options["timers"] = {timer: seconds(value) for timer, value in spec["timers"].items()}
+        router, following = model.Router(), tree.get("next")
+        if following is not None:
+            self._place_items(f"{name}/next", following["arcs"])
+            arcs = tuple(map(arc_of, following["arcs"]))
+            router = model.Router(arcs, following.get("spec", {}).get("mode", "exclusive"))
         return model.Step(
             name=name,
             desc=tree.get("desc"),
-            spec=_step_spec(spec),
+            spec=options,
             join=spec.get("join", self.executor_spec.get("join", "any")),
             admit=self._admit(name, spec.get("policy", {}).get("admit")),
-            loop=self._loop(tree.get("loop")),
-            tasks=tuple(self.pipeline(name, tree["tool"], layers)) if "tool" in tree else (),
-            router=self._router(name, tree.get("next")),
+            loop=_loop(loop) if loop is not None else None,
+            tasks=self.pipeline(name, tree["tool"], layers) if "tool" in tree else (),
+            router=router,
             after_call=self.after_call(name, tree, layers),
         )
 
@@ -118,31 +115,13 @@ class Builder:
     def _admit(self, step: str, tree: Map | None) -> model.Admit | None:
         if tree is None:
             return None
-        rules = [model.AdmitRule(_guard(rule), body["allow"]) for rule, body in _rules(tree["rules"])]
-        for i in range(len(rules)):
-            self._place(f"{step}/admit/{i}", span_in(tree["rules"], i))
+        self._place_items(f"{step}/admit", tree["rules"])
+        rules = [model.AdmitRule(when, body["allow"]) for when, body in _rules(tree["rules"])]
         return model.Admit(tuple(rules), tree.get("mode", "exclusive"))
 
-    def _loop(self, tree: Map | None) -> model.Loop | None:
-        if tree is None:
-            return None
-        spec = tree.get("spec", {})
-        options = {key: spec[key] for key in ("mode", "max_in_flight", "on_error", "collect") if key in spec}
-        where = spec.get("policy", {}).get("exec", "distributed")
-        return model.Loop(plain(tree["in"]), tree["iterator"], exec=where, **options)
-
-    def _router(self, step: str, tree: Map | None) -> model.Router:
-        if tree is None:
-            return model.Router()
-        for i in range(len(tree["arcs"])):
-            self._place(f"{step}/next/{i}", span_in(tree["arcs"], i))
-        return model.Router(tuple(map(arc_of, tree["arcs"])), tree.get("spec", {}).get("mode", "exclusive"))
-
-    # -- tasks ------------------------------------------------------------------------------------------------------
-
-    def pipeline(self, owner: str, tree: Map | Seq, layers: Layers) -> Iterable[model.Task]:
-        for label, task, *_ in labelled_items(tree):
-            yield self.task(f"{owner}/{label}", label, task, layers)
+    def pipeline(self, owner: str, tree: Map | Seq, layers: Layers) -> tuple[model.Task, ...]:
+        items = labelled_items(tree)
+        return tuple(self.task(f"{owner}/{label}", label, task, layers) for label, task, *_ in items)
 
     def task(self, key: str, label: str, tree: Map, layers: Layers) -> model.Task:
         self._place(key, span_of(tree))
@@ -158,7 +137,9 @@ class Builder:
         own = {name: value for name, value in tree.items() if name in declared}
         for name in kind.verbatim:
             if name in own:
-                self._place_text(f"{key}/{name}", span_in(tree, name))
+                self._place(f"{key}/{name}", span_in(tree, name))
+                if span_in(tree, name).style in ("|", ">"):  # the text begins on the line below its mark
+                    self.places[f"{key}/{name}"] = Mark(self.places[f"{key}/{name}"].line + 1, 1)
         inputs = layered({name: value for name, value in defaults.items() if name in declared}, own)
         for group in kind.one_of:  # a default must not join the task's own choice
             if chosen := set(group) & set(own):
@@ -166,7 +147,7 @@ class Builder:
         body: tuple[model.Task, ...] = ()
         if kind.name == "iterator":
             inputs.pop("tool")
-            body = tuple(self.pipeline(key, tree["tool"], layers))
+            body = self.pipeline(key, tree["tool"], layers)
         return model.Task(
             label=label,
             kind=kind.name,
@@ -182,28 +163,25 @@ class Builder:
         if not policies:
             return None
         rules = policies[-1]["rules"]
+        self._place_items(f"{key}/rules", rules)
         for i, (_, then) in enumerate(_rules(rules)):
-            self._place(f"{key}/rules/{i}", span_in(rules, i))
             for name in then.get("set_ctx", ()):
                 self._place(f"{key}/rules/{i}/{name}", key_span(then["set_ctx"], name))
-        return tuple(model.Rule(_guard(rule), then_of(body)) for rule, body in _rules(rules))
+        return tuple(model.Rule(when, then_of(then)) for when, then in _rules(rules))
 
     def _place(self, key: str, span: Span) -> None:
         self.places[key] = self.mark(span.start)
 
-    def _place_text(self, key: str, span: Span) -> None:
-        """The place of the first line of a text: in a block, the line below its mark."""
-        mark = self.mark(span.start)
-        self.places[key] = Mark(mark.line + 1, 1) if span.style in ("|", ">") else mark
+    def _place_items(self, key: str, items: Seq) -> None:
+        for i in range(len(items)):
+            self._place(f"{key}/{i}", span_in(items, i))
 
 
-def _step_spec(spec: Map) -> dict[str, Any]:
-    options: dict[str, Any] = {"pool": spec["pool"]} if "pool" in spec else {}
-    if "timeout" in spec:
-        options["timeout"] = seconds(spec["timeout"])
-    if "timers" in spec:
-        options["timers"] = {name: seconds(value) for name, value in spec["timers"].items()}
-    return options
+def _loop(tree: Map) -> model.Loop:
+    spec = tree.get("spec", {})
+    options = {key: spec[key] for key in ("mode", "max_in_flight", "on_error", "collect") if key in spec}
+    where = spec.get("policy", {}).get("exec", "distributed")
+    return model.Loop(plain(tree["in"]), tree["iterator"], exec=where, **options)
 
 
 def _task_spec(layers: Layers, kind: str, specs: list[Map]) -> dict[str, Any]:
@@ -212,11 +190,14 @@ def _task_spec(layers: Layers, kind: str, specs: list[Map]) -> dict[str, Any]:
     for layer in layers:
         inherited.append({key: layer[key] for key in INHERITED if key in layer})
         inherited.append({key: value for key, value in layer.get(kind, {}).items() if key in LAYERED})
-    own = [{key: spec[key] for key in (*INHERITED, *OWN_TASK_SPEC, "timeout") if key in spec} for spec in specs]
+    own = [{key: spec[key] for key in (*INHERITED, *OWN_TASK_SPEC) if key in spec} for spec in specs]
     merged = layered(*inherited, *own)
-    if "timeout" in merged:
-        merged["timeout"] = timeout(merged["timeout"])
-    if "results" in merged and "store" in merged["results"]:
+    limit = merged.get("timeout")
+    if isinstance(limit, dict):  # of http: to connect, and between reads
+        merged["timeout"] = {key: seconds(part) for key, part in limit.items()}
+    elif "timeout" in merged:
+        merged["timeout"] = seconds(limit)
+    if "store" in merged.get("results", {}):
         merged["results"]["store"] = _store(merged["results"]["store"])
     return merged
 
@@ -225,21 +206,17 @@ def _store(store: Any) -> dict[str, Any]:
     return {"kind": store} if isinstance(store, str) else dict(store or {})
 
 
-def _rules(rules: Seq) -> Iterable[tuple[Map, Map]]:
+def _rules(rules: Seq) -> Iterator[tuple[model.Guard | None, Map]]:
+    """The guard of each rule, None for `else`, with its `then`."""
     for rule in rules:
-        yield rule, rule.get("else", rule)["then"]
-
-
-def _guard(rule: Map) -> model.Guard | None:
-    return None if "else" in rule else rule["when"]
+        yield None if "else" in rule else rule["when"], rule.get("else", rule)["then"]
 
 
 def then_of(tree: Map) -> model.Then:
     values = plain(tree)
-    if "delay" in values:
-        values["delay"] = delay(values["delay"])
-    if "max_delay" in values:
-        values["max_delay"] = seconds(values["max_delay"])
+    for key in ("delay", "max_delay"):
+        if key in values and not is_template(values[key]):
+            values[key] = seconds(values[key])
     return model.Then(**values)
 
 

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 from noetl.classic.detect import first_construct, is_classic
 from noetl.classic.language import ROOT
 from noetl.dsl.checks import names, net, policies, size, templates
-from noetl.dsl.dialect import CANONICAL, Dialect, DialectName
-from noetl.dsl.outline import Document
+from noetl.dsl.dialect import CANONICAL, DialectName
 from noetl.dsl.problem import Check, Problem, Problems
 from noetl.dsl.reader import read
 from noetl.dsl.shape import KindSource, Walk
@@ -58,8 +57,18 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
         size.check(document, problems)
     if problems.count("error"):
         return Loaded(None, problems.sorted(), dialect.name, {})
-    playbook, places = _build(document, dialect, problems, kinds)
-    return Loaded(playbook, problems.sorted(), dialect.name, places)
+    declared = {step["step"] for step in document.steps if "join" in step.get("spec", {})}
+    if "join" in document.executor_spec:
+        declared = set(document.step_names)
+    dialect.prepare(root, kinds)
+    builder = dialect.builder(root, kinds, problems.text.mark)
+    playbook = builder.playbook()
+
+    def report(check: Check, place: str, message: str, hint: str | None) -> None:
+        problems.add_at(check, builder.places[place], message, hint)
+
+    net.check(playbook, declared, report)
+    return Loaded(playbook, problems.sorted(), dialect.name, builder.places)
 
 
 def too_expensive(file: str, data: bytes, why: str) -> Loaded:
@@ -85,20 +94,3 @@ def _defaults(root: Map, kinds: KindSource) -> dict[str, set[str]]:
             if isinstance(value, dict) and kinds.get(name) is not None:
                 defaults.setdefault(name, set()).update(value)
     return defaults
-
-
-def _build(
-    document: Document, dialect: Dialect, problems: Problems, kinds: KindSource
-) -> tuple[Playbook, dict[str, Mark]]:
-    declared = {step["step"] for step in document.steps if "join" in step.get("spec", {})}
-    if "join" in document.executor_spec:
-        declared = set(document.step_names)
-    dialect.prepare(document.root, kinds)
-    builder = dialect.builder(document.root, kinds, problems.text.mark)
-    playbook = builder.playbook()
-
-    def report(check: Check, place: str, message: str, hint: str | None) -> None:
-        problems.add_at(check, builder.places[place], message, hint)
-
-    net.check(playbook, declared, report)
-    return playbook, builder.places

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
 from noetl.dsl.problem import Check
@@ -23,35 +24,31 @@ COMMON = frozenset(["kind", "name", "args", "spec"])
 
 def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
     """Report unknown, missing and ill-typed inputs, and remove those that are of no use."""
-    declared = fields(kind.inputs)
     supplied = set(task) | walk.defaults.get(kind.name, set())
-    for key in list(task):
-        if key in declared:
-            if not _check_value(task, key, kind, walk):
-                del task[key]
-        elif key not in COMMON and key not in walk.task_keys:
-            _refuse(task, key, kind, walk)
-            del task[key]
-    for name, field in declared.items():
+    _check_keys(task, kind, COMMON | walk.task_keys.keys(), walk)
+    for name, field in fields(kind.inputs).items():
         if field.required and name not in supplied:
-            walk.problems.add(
-                MISSING_INPUT, span, f"{kind.name} needs {name!r}", f"add `{name}:`, {field.description.lower()}"
-            )
+            hint = f"add `{name}:`, {field.description.lower()}"
+            walk.problems.add(MISSING_INPUT, span, f"{kind.name} needs {name!r}", hint)
     for group in kind.one_of:
         _check_one_of(group, set(task) if set(task) & set(group) else supplied, kind, span, walk)
 
 
 def check_defaults(values: Any, kind: Kind, walk: Walk) -> bool:
     """The default inputs of a kind, as an outer `spec` gives them; its time limit and retries are allowed there too."""
+    _check_keys(values, kind, LAYERED, walk)
+    return True
+
+
+def _check_keys(values: Any, kind: Kind, others: Set[str], walk: Walk) -> None:
     declared = fields(kind.inputs)
     for key in list(values):
         if key in declared:
             if not _check_value(values, key, kind, walk):
                 del values[key]
-        elif key not in LAYERED:
+        elif key not in others:
             _refuse(values, key, kind, walk)
             del values[key]
-    return True
 
 
 def check_table(sink: Any, tool: Any, kind: Kind, walk: Walk) -> None:

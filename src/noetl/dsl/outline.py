@@ -115,9 +115,6 @@ class Document:
         """The `spec` of a step and of its loop, which may hold defaults of kinds."""
         return step.get("spec", Map()), step.get("loop", {}).get("spec", Map())
 
-    def iterator_key(self, loop: Map) -> str:
-        return next((key for key in self.iterators if key in loop), self.iterators[-1])
-
     def step_args(self, step: Map) -> Iterable[str]:
         """Names of args that all tasks of the step have."""
         return ()
@@ -159,19 +156,12 @@ def labelled_items(tool: Any) -> Iterator[LabelledTask]:
             yield LabelledTask(f"task_{place}", item, item, "kind")
 
 
-def _refused_labels(tool: Any) -> Iterator[str]:
-    """Labels of tasks that were refused: still names that others may refer to."""
-    for item in getattr(tool, "lost", ()):
-        if isinstance(item, dict):
-            label = item.get("name") if "kind" in item else next(iter(item), None)
-            if isinstance(label, str):
-                yield label
-
-
 def pipeline(step: Map, tool: Any, outer: tuple[TaskSite, ...] = (), place: str = "pipeline") -> Iterator[TaskSite]:
     """The tasks of a `tool`, and those inside iterators."""
     items = list(labelled_items(tool))
-    labels = (*(item.label for item in items), *_refused_labels(tool))
+    refused = [item for item in getattr(tool, "lost", ()) if isinstance(item, dict)]
+    names = [item.get("name") if "kind" in item else next(iter(item), None) for item in refused]
+    labels = (*(item.label for item in items), *(name for name in names if isinstance(name, str)))
     visible = frozenset(labels)
     for label, task, *_ in items:
         site = TaskSite(step, label, task, labels, outer, place, visible)

@@ -30,8 +30,7 @@ RECURSIVE = Check("NTL005", "error", "an alias contains itself or does not exist
 UNQUOTED = Check("NTL006", "error", "a template is not quoted")
 NOT_A_MAP = Check("NTL007", "error", "the document is not one map")
 BAD_KEY = Check("NTL008", "error", "a key is not plain text")
-BAD_VALUE = Check("NTL009", "error", "a value can't be represented")
-
+BAD_VALUE = Check("NTL009", "error", "a value cannot be represented")
 BIDI = Check("NTL011", "warning", "a bidirectional control character reorders the text")
 
 _CONSTANTS = {
@@ -53,34 +52,28 @@ _MOVE_OUT = "move data out of the playbook: into a file, a table, or the request
 
 
 class _Stop(Exception):
-    """Reading can't go on; the problem is recorded."""
+    """Reading cannot go on; the problem is recorded."""
 
 
 def read(file: str, data: bytes | str) -> tuple[Map | None, Problems]:
-    """The document's root, or None where it can't be read, and what was found on the way."""
+    """The document's root, or None where it cannot be read, and what was found on the way."""
     text, problem = _decode(data)
     problems = Problems(Text(file, text))
     if problem is not None:
         problems.add(*problem)
         return None, problems
-    _check_bidi(text, problems)
+    if not text.isascii():
+        from unicodedata import name  # rarely needed and not free to import
+
+        for match in _BIDI.finditer(text):
+            character = match[0][0]
+            code = f"{ord(character):04x}"
+            message = f"U+{code.upper()} ({name(character).lower()}) changes the order in which this line is shown"
+            problems.add(BIDI, match.start(), message, f'remove it, or write "\\u{code}" in a double-quoted string')
     try:
-        root = _Composer(text, problems).compose()
+        return _Composer(text, problems).compose(), problems
     except _Stop:
         return None, problems
-    return root, problems
-
-
-def _check_bidi(text: str, problems: Problems) -> None:
-    if text.isascii():
-        return
-    from unicodedata import name  # rarely needed and not free to import
-
-    for match in _BIDI.finditer(text):
-        character = match[0][0]
-        code = f"{ord(character):04x}"
-        message = f"U+{code.upper()} ({name(character).lower()}) changes the order in which this line is shown"
-        problems.add(BIDI, match.start(), message, f'remove it, or write "\\u{code}" in a double-quoted string')
 
 
 def _decode(data: bytes | str) -> tuple[str, tuple[Check, int, str, str | None] | None]:
@@ -137,7 +130,6 @@ class _Composer:
         self.problems = problems
         self.stack: list[_Open] = []
         self.anchors: dict[str, _Anchored | None] = {}  # None while it is still open
-        self.documents = 0
         self.nodes = 0
         self.root: Any = None
 
@@ -149,28 +141,28 @@ class _Composer:
             yaml.MappingEndEvent: self._close,
             yaml.SequenceEndEvent: self._close,
             yaml.AliasEvent: self._alias,
-            yaml.DocumentStartEvent: self._document,
         }
+        documents = 0
         try:
             next_event = yaml.CSafeLoader(self.text).get_event
             while (event := next_event()) is not None:
                 handler = handlers.get(type(event))
                 if handler is not None:
                     handler(event)
+                elif isinstance(event, yaml.DocumentStartEvent):
+                    documents += 1
+                    if documents > 1:
+                        where = event.start_mark.index
+                        self._fail(NOT_A_MAP, where, "a second document starts here", "keep one per file")
         except yaml.MarkedYAMLError as error:
             self._syntax(error)
         except yaml.YAMLError as error:
             where = getattr(error, "position", 0)
-            self._fail(ENCODING, where if isinstance(where, int) else 0, "the text can't be read as YAML")
+            self._fail(ENCODING, where if isinstance(where, int) else 0, "the text cannot be read as YAML")
         if not isinstance(self.root, Map):
             content = "empty" if self.root is None else f"{kind_of(self.root)}, not a map"
             self._fail(NOT_A_MAP, 0, f"the document is {content}", "start with `apiVersion: noetl.io/v2`")
         return self.root
-
-    def _document(self, event: Any) -> None:
-        self.documents += 1
-        if self.documents > 1:
-            self._fail(NOT_A_MAP, event.start_mark.index, "a second document starts here", "keep one per file")
 
     def _fail(self, check: Check, where: Span | int, message: str, hint: str | None = None) -> NoReturn:
         self.problems.add(check, where, message, hint)
@@ -180,11 +172,16 @@ class _Composer:
         mark: Any = error.problem_mark or error.context_mark
         at = mark.index if mark is not None else 0
         if self.text[at : at + 1] == "\t":
-            self._fail(SYNTAX, at, "a tab can't indent YAML", "indent with spaces")
+            self._fail(SYNTAX, at, "a tab cannot indent YAML", "indent with spaces")
         line = self.problems.text.mark(at).line
-        for number in (line, max(line - 1, 1)):
-            self._refuse_bare_template(number)
-        message, hint = _explain(error.problem or "the YAML does not parse")
+        for number in (line, max(line - 1, 1)):  # `url: {{ host }}/path` is the commonest YAML error in playbooks
+            text = self.problems.text.line(number)
+            if match := _BARE_TEMPLATE.search(text):
+                start = sum(len(before) + 1 for before in self.text.split("\n")[: number - 1]) + match.start(1)
+                self._fail(UNQUOTED, start, "a template must be quoted", self._quoted(start))
+        problem = error.problem or "the YAML does not parse"
+        _, words, hint = next((advice for advice in _ADVICE if advice[0] in problem), ("", "", None))
+        message = words or problem
         if error.context and error.context_mark is not None:
             opened: Any = error.context_mark
             if "quoted scalar" in error.context:  # the text ran on to some later place: show where it began
@@ -194,19 +191,11 @@ class _Composer:
             message = f"{message}, {error.context} that starts at line {started.line}"
         self._fail(SYNTAX, at, message, hint)
 
-    def _refuse_bare_template(self, number: int) -> None:
-        """`url: {{ host }}/path` is the commonest YAML error in playbooks: name it, not its consequence."""
-        line = self.problems.text.line(number)
-        if match := _BARE_TEMPLATE.search(line):
-            start = sum(len(text) + 1 for text in self.text.split("\n")[: number - 1]) + match.start(1)
-            self._fail(UNQUOTED, start, "a template must be quoted", _quoted(line[match.start(1) :]))
-
     def _count(self, weight: int, height: int, at: int) -> None:
         self.nodes += weight
         if self.nodes > MAX_NODES:
-            self._fail(
-                TOO_LARGE, at, f"more than {MAX_NODES:,} nodes (aliases count as what they expand to)", _MOVE_OUT
-            )
+            message = f"more than {MAX_NODES:,} nodes (aliases count as what they expand to)"
+            self._fail(TOO_LARGE, at, message, _MOVE_OUT)
         if len(self.stack) + height > MAX_DEPTH:
             self._fail(TOO_LARGE, at, f"nested more than {MAX_DEPTH} levels deep", "make it flatter")
 
@@ -239,12 +228,8 @@ class _Composer:
             self._fail(RECURSIVE, start, f"unknown anchor {event.anchor!r}", f"anchors before this line: {anchors}")
         anchored = self.anchors[event.anchor]
         if anchored is None:
-            self._fail(
-                RECURSIVE,
-                start,
-                f"the alias {event.anchor!r} is inside its own anchor",
-                "refer to an anchor that ends before it",
-            )
+            hint = "refer to an anchor that ends before it"
+            self._fail(RECURSIVE, start, f"the alias {event.anchor!r} is inside its own anchor", hint)
         self._count(anchored.weight, anchored.height, start)
         self._add(anchored.node, Span(start, event.end_mark.index), anchored.weight, anchored.height)
 
@@ -254,23 +239,18 @@ class _Composer:
         span = Span(start, event.end_mark.index, event.style or "")
         value: Any = event.value
         is_key = bool(self.stack) and self.stack[-1].wants_key  # keys are text as it was written
-        if event.tag and event.tag != "!" and not is_key:
-            value = self._tagged(event, span)
-        elif event.implicit[0] and not event.tag and not is_key:
+        tag = event.tag.removeprefix(_TAG) if event.tag and event.tag != "!" and not is_key else None
+        if tag is None and event.implicit[0] and not event.tag and not is_key:
             value = self._resolved(value, span)
+        elif tag is not None and tag != "str":
+            value = self._resolved(value, span) if tag in _TAGGED else None
+            if type(value) not in _TAGGED.get(tag, ()):
+                hint = "remove the tag, or quote the value"
+                self._fail(BAD_VALUE, span, f"the tag {event.tag!r} is not allowed here", hint)
+            value = float(value) if tag == "float" else value
         if event.anchor:
             self.anchors[event.anchor] = _Anchored(value)
         self._add(value, span, 1, 1)
-
-    def _tagged(self, event: Any, span: Span) -> Any:
-        tag = event.tag.removeprefix(_TAG)
-        if tag == "str":
-            return event.value
-        value: Any = self._resolved(event.value, span) if tag in _TAGGED else None
-        if type(value) not in _TAGGED.get(tag, ()):
-            hint = "remove the tag, or quote the value"
-            self._fail(BAD_VALUE, span, f"the tag {event.tag!r} is not allowed here", hint)
-        return float(value) if tag == "float" else value
 
     def _add(self, value: Any, span: Span, weight: int, height: int) -> None:
         if not self.stack:
@@ -294,13 +274,15 @@ class _Composer:
     def _key(self, top: _Open, key: Any, span: Span) -> None:
         if isinstance(key, Map | Seq):
             if not self.text.startswith("{{", span.start - 1):
-                self._refuse_map_in_template()
-                self._fail(BAD_KEY, span, f"{kind_of(key)} can't be a key", "write a key of plain text, or quote it")
-            rest = self.text[span.start - 1 : span.start + 200]
-            self.problems.add(UNQUOTED, span.start - 1, "a template must be quoted", _quoted(rest))
+                for start in (container.node.span.start for container in self.stack):
+                    if self.text.startswith("{{", start):  # `{{ {'a': 1} }}` without quotes: a map inside two others
+                        self._fail(UNQUOTED, start, "a template must be quoted", self._quoted(start))
+                self._fail(BAD_KEY, span, f"{kind_of(key)} cannot be a key", "write a key of plain text, or quote it")
+            start = span.start - 1
+            self.problems.add(UNQUOTED, start, "a template must be quoted", self._quoted(start))
             key, top.bare_template = "{{", True
         elif not isinstance(key, str):  # an alias of one
-            self._fail(BAD_KEY, span, f"{kind_of(key)} can't be a key", "write a key of plain text, or quote it")
+            self._fail(BAD_KEY, span, f"{kind_of(key)} cannot be a key", "write a key of plain text, or quote it")
         if key in top.own:
             first = self.problems.text.mark(top.own[key].start).line
             hint = "merge a list: `<<: [*one, *two]`" if key == "<<" else "remove one of them"
@@ -308,11 +290,10 @@ class _Composer:
         top.own.setdefault(key, span)
         top.key, top.key_span, top.wants_key = key, span, False
 
-    def _refuse_map_in_template(self) -> None:
-        """`{{ {'a': 1} }}` without quotes is a map inside two others."""
-        for container in self.stack:
-            if self.text.startswith("{{", start := container.node.span.start):
-                self._fail(UNQUOTED, start, "a template must be quoted", _quoted(self.text[start : start + 200]))
+    def _quoted(self, start: int) -> str:
+        value = self.text[start : start + 200].partition("\n")[0].partition(" #")[0].strip().rstrip(",]")
+        quote = "'" if '"' in value and "'" not in value else '"'
+        return f"write {quote}{value[:80]}{quote}"
 
     def _merge(self, top: _Open, source: Any, where: Span) -> None:
         """Put in the keys of other maps, at `<<`. The map's own keys win, then the first of several maps."""
@@ -353,30 +334,13 @@ def resolve(text: str) -> Any:
     return text
 
 
-def _quoted(rest: str) -> str:
-    value = rest.partition("\n")[0].partition(" #")[0].strip().rstrip(",]")
-    quote = "'" if '"' in value and "'" not in value else '"'
-    return f"write {quote}{value[:80]}{quote}"
-
-
 _INDENTATION = "check the indentation and the quotes of this line and the one before"
+_COLON = "quote the text if the `:` belongs to it, or check the indentation"
 _ADVICE = (
     ("could not find expected ':'", "a `:` is missing", "write `key: value`; quote text that spans lines"),
-    (
-        "mapping values are not allowed",
-        "unexpected `:`",
-        "quote the text if the `:` belongs to it, or check the indentation",
-    ),
+    ("mapping values are not allowed", "unexpected `:`", _COLON),
     ("did not find expected", "", _INDENTATION),
     ("expected <block end>", "", _INDENTATION),
     ("unexpected end of stream", "", "a quote or bracket is not closed"),
     ("while scanning a quoted scalar", "", "a quote or bracket is not closed"),
 )
-
-
-def _explain(problem: str) -> tuple[str, str | None]:
-    """libyaml's words, with advice where the cause is a common one."""
-    for part, message, hint in _ADVICE:
-        if part in problem:
-            return message or problem, hint
-    return problem, None

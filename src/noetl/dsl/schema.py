@@ -11,47 +11,44 @@ from noetl.dsl.shape import Schema
 from noetl.model.inputs import schema as inputs_schema
 from noetl.model.kind import Kind
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-
-def playbook_schema(kinds: Mapping[str, Kind]) -> Schema:
-    """The schema of both dialects; keys of the classic one are marked as deprecated."""
-    return {
-        "$schema": DIALECT,
-        "title": "noetl playbook",
-        "description": "A playbook of noetl, apiVersion noetl.io/v2",
-        **_with_kind_defaults(ROOT.schema(), kinds),
-        "$defs": {
-            "task": {"anyOf": [_task(kind) for kind in kinds.values()]},
-            "pipeline": {
-                "anyOf": [
-                    {"$ref": "#/$defs/task"},
-                    {"type": "array", "minItems": 1, "items": {"anyOf": [{"$ref": "#/$defs/task"}, _LABELLED]}},
-                ]
-            },
-            **{str(shape.definition): shape.schema() for shape in DEFINITIONS},
-        },
-    }
-
-
+_TASK = {"$ref": "#/$defs/task"}
 _LABELLED: Schema = {
     "type": "object",
     "minProperties": 1,
     "maxProperties": 1,
     "not": {"required": ["kind"]},
-    "additionalProperties": {"$ref": "#/$defs/task"},
+    "additionalProperties": _TASK,
 }
+_PIPELINE = {"anyOf": [_TASK, {"type": "array", "minItems": 1, "items": {"anyOf": [_TASK, _LABELLED]}}]}
+
+
+def playbook_schema(kinds: Mapping[str, Kind]) -> Schema:
+    """The schema of both dialects; keys of the classic one are marked as deprecated."""
+    root = ROOT.schema()
+    for spec in _open_specs(root):
+        spec["properties"] |= {name: {"type": "object", "description": f"default inputs of {name}"} for name in kinds}
+        spec["additionalProperties"] = False
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "noetl playbook",
+        "description": "A playbook of noetl, apiVersion noetl.io/v2",
+        **root,
+        "$defs": {
+            "task": {"anyOf": [_task(kind) for kind in kinds.values()]},
+            "pipeline": _PIPELINE,
+            **{str(shape.definition): shape.schema() for shape in DEFINITIONS},
+        },
+    }
 
 
 def _task(kind: Kind) -> Schema:
-    schema = inputs_schema(kind)
     properties: dict[str, Any] = {
         "kind": {"const": kind.name, "description": kind.summary},
         "name": {"type": "string", "description": "label of the task"},
         "args": {**ARGS.schema(), "description": "arguments; they overlay the token's"},
         "spec": {**TASK_SPEC.embed(), "description": "options and the policy"},
         "retry": {**RETRY.embed(), "description": "classic: how it is retried", "deprecated": True},
-        **schema.get("properties", {}),
+        **inputs_schema(kind).get("properties", {}),
     }
     if kind.name == "iterator":
         properties["tool"] = {"$ref": "#/$defs/pipeline"}
@@ -59,16 +56,8 @@ def _task(kind: Kind) -> Schema:
     return {"type": "object", "properties": properties, "required": ["kind"], "additionalProperties": False}
 
 
-def _with_kind_defaults(schema: Any, kinds: Mapping[str, Kind]) -> Any:
-    """Close the `spec` maps that also hold defaults of kinds."""
-    for spec in _open_specs(schema):
-        spec["properties"] |= {name: {"type": "object", "description": f"default inputs of {name}"} for name in kinds}
-        spec["additionalProperties"] = False
-    return schema
-
-
 def _open_specs(schema: Any) -> list[Any]:
-    """Every object schema that has the keys a layered spec has."""
+    """Every object schema that has the keys of a layered spec, which may also hold defaults of kinds."""
     if isinstance(schema, list):
         return [spec for item in schema for spec in _open_specs(item)]
     if not isinstance(schema, dict):

@@ -66,9 +66,7 @@ class Seq(list[Any]):
 
 
 def span_of(node: Any) -> Span:
-    if isinstance(node, Map):
-        return node.span
-    return node.span if isinstance(node, Seq) else NOWHERE
+    return node.span if isinstance(node, Map | Seq) else NOWHERE
 
 
 def span_in(container: Any, key: str | int) -> Span:
@@ -126,11 +124,7 @@ class Text:
     def __init__(self, file: str, text: str) -> None:
         self.file, self.text = file, text
         self._walked: tuple[Span | None, list[int]] = (None, [])  # the last scalar that was asked about
-        self._starts = [0]
-        at = text.find("\n")
-        while at >= 0:
-            self._starts.append(at + 1)
-            at = text.find("\n", at + 1)
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def mark(self, offset: int) -> Mark:
         """Line and column of an offset; one outside the text is moved to its nearer end."""
@@ -159,8 +153,15 @@ class Text:
         """
         if span.style == "" and self.text.startswith("*", span.start):
             return [span.start]  # an alias: the value is elsewhere
-        at, end = self._content(span)
-        escapes = span.style == '"'
+        start, end, style = span
+        if properties := _PROPERTIES.match(self.text, start, end):  # anchor and tag
+            start = properties.end()
+        if style in ("|", ">"):
+            newline = self.text.find("\n", start, end)
+            start = newline + 1 if newline >= 0 else end
+        elif style:
+            start, end = start + 1, max(end - 1, start + 1)
+        at, escapes = start, style == '"'
         places = []
         for char in value:
             skipped = False
@@ -174,25 +175,12 @@ class Text:
             places.append(min(at, end))
             visible = at < end and not self.text[at].isspace()
             folded = char.isspace() and visible and (skipped or not escapes or self.text[at] != "\\")
-            if at < end and not folded:
-                at += self._width(at, span.style)
+            if at >= end or folded:
+                continue
+            if style == "'" and self.text.startswith("''", at):
+                at += 2
+            elif escapes and self.text[at] == "\\":
+                at += {"x": 4, "u": 6, "U": 10}.get(self.text[at + 1 : at + 2], 2)
+            else:
+                at += 1
         return [*places, min(at, end)]
-
-    def _content(self, span: Span) -> tuple[int, int]:
-        """The slice of a scalar without anchor and tag, and without its quotes or block header."""
-        properties = _PROPERTIES.match(self.text, span.start, span.end)
-        span = span._replace(start=properties.end() if properties else span.start)
-        if span.style in ("|", ">"):
-            newline = self.text.find("\n", span.start, span.end)
-            return (newline + 1 if newline >= 0 else span.end), span.end
-        if span.style:
-            return span.start + 1, max(span.end - 1, span.start + 1)
-        return span.start, span.end
-
-    def _width(self, at: int, style: str) -> int:
-        """How many characters of the text represent the one character of the value at `at`."""
-        if style == "'" and self.text.startswith("''", at):
-            return 2
-        if style == '"' and self.text[at] == "\\":
-            return {"x": 4, "u": 6, "U": 10}.get(self.text[at + 1 : at + 2], 2)
-        return 1

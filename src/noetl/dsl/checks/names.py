@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from noetl.dsl.graph import Graph, arrows
 from noetl.dsl.outline import Document, callee, labelled_items, rules, workbook_tasks
 from noetl.dsl.problem import Check, Problems, few
-from noetl.dsl.tree import Map, Span, is_template, key_span, span_in, span_of
+from noetl.dsl.tree import Span, is_template, key_span, span_in, span_of
 
 CLASSIC_REFUSED = Check("NTL114", "error", "the playbook uses the classic dialect")
 PATH_MISSING = Check("NTL115", "warning", "`metadata.path` is missing")
@@ -29,28 +29,24 @@ ITERATOR_RESERVED = NAMESPACES | {"index", "parent", "execution_id", "vars"}
 
 
 def check(document: Document, problems: Problems) -> None:
-    _check_steps(document, problems)
-    _check_targets(document, problems)
-    _check_labels(document, problems)
-    _check_iterators(document, problems)
-    _check_patches(document, problems)
-    _check_workbook(document, problems)
-    _check_keychain(document, problems)
-    _check_idle_keys(document, problems)
-
-
-def _check_steps(document: Document, problems: Problems) -> None:
+    """All checks of names, on a document whose shapes are valid."""
     metadata = document.root.get("metadata", {})
     if "name" in metadata and "path" not in metadata:
         problems.add(PATH_MISSING, span_of(metadata), "metadata has no 'path'", f"add `path: {metadata['name']}`")
-    check_unique(((step["step"], span_in(step, "step")) for step in document.steps), DUPLICATE_STEP, "step", problems)
-    for step in document.steps:
-        name, span = step["step"], span_in(step, "step")
-        if name in NAMESPACES:
-            problems.add(RESERVED, span, f"{name!r} is reserved and can't name a step", "choose another name")
-        if document.step_actions.isdisjoint(step) and document.step_actions.isdisjoint(step.lost):
-            message = f"step {name!r} has neither 'tool' nor 'next'"
-            problems.add(DEAD_STEP, span, message, "add one, or remove it and the arcs to it")
+    for site in document.all_tasks:
+        spec = site.tree.get("spec", {})
+        if "async" in spec:
+            message = "'async' has no effect: a call never blocks a worker"
+            problems.add(NO_EFFECT, key_span(spec, "async"), message, "remove it")
+    results = document.executor_spec.get("policy", {}).get("results", {})
+    if results.get("reference_first") is False:
+        message = "'reference_first: false' has no effect: large results always become references"
+        problems.add(NO_EFFECT, key_span(results, "reference_first"), message, "remove it")
+    _check_steps(document, problems)
+    _check_targets(document, problems)
+    _check_iterators(document, problems)
+    _check_workbook(document, problems)
+    _check_keychain(document, problems)
 
 
 def check_unique(named: Iterable[tuple[str, Span]], check: Check, kind: str, problems: Problems) -> None:
@@ -62,56 +58,55 @@ def check_unique(named: Iterable[tuple[str, Span]], check: Check, kind: str, pro
         first.setdefault(name, span)
 
 
+def _check_steps(document: Document, problems: Problems) -> None:
+    check_unique(((step["step"], span_in(step, "step")) for step in document.steps), DUPLICATE_STEP, "step", problems)
+    for step in document.steps:
+        name, span = step["step"], span_in(step, "step")
+        if name in NAMESPACES:
+            problems.add(RESERVED, span, f"{name!r} is reserved and cannot name a step", "choose another name")
+        if document.step_actions.isdisjoint(step) and document.step_actions.isdisjoint(step.lost):
+            message = f"step {name!r} has neither 'tool' nor 'next'"
+            problems.add(DEAD_STEP, span, message, "add one, or remove it and the arcs to it")
+        for tool in document.pipelines(step):
+            labels = ((item.label, item.span) for item in labelled_items(tool))
+            check_unique(labels, DUPLICATE_LABEL, "task", problems)
+
+
 def _check_targets(document: Document, problems: Problems) -> None:
     names = document.step_names
     for step in document.steps:
         for target in document.targets(step):
             if target.name not in names:
-                hint = _suggest(target.name, names, "steps", problems)
+                hint = problems.did_you_mean(target.name, names) or f"steps: {few(names)}"
                 where = span_in(target.container, target.key)
                 problems.add(UNKNOWN_TARGET, where, f"unknown step {target.name!r}", hint)
     spec = document.executor_spec
     for key in ("entry_step", "final_step"):
         if key in spec and spec[key] not in names:
-            message = f"{key}: unknown step {spec[key]!r}"
-            problems.add(UNKNOWN_ENTRY, span_in(spec, key), message, _suggest(spec[key], names, "steps", problems))
-
-
-def _suggest(name: str, names: frozenset[str], kind: str, problems: Problems) -> str:
-    return problems.did_you_mean(name, names) or f"{kind}: {few(names)}"
-
-
-def _check_labels(document: Document, problems: Problems) -> None:
-    for step in document.steps:
-        for tool in document.pipelines(step):
-            spans = ((item.label, item.span) for item in labelled_items(tool))
-            check_unique(spans, DUPLICATE_LABEL, "task", problems)
+            hint = problems.did_you_mean(spec[key], names) or f"steps: {few(names)}"
+            problems.add(UNKNOWN_ENTRY, span_in(spec, key), f"{key}: unknown step {spec[key]!r}", hint)
 
 
 def _check_iterators(document: Document, problems: Problems) -> None:
-    provided = {
-        key for site in document.all_tasks for _, then, _ in rules(site.tree) for key in then.get("set_ctx", {})
-    }
+    provided: set[str] = set()
+    for site in document.all_tasks:
+        for _, then, _ in rules(site.tree):
+            provided.update(then.get("set_ctx", ()))
+            for key in ("index", "parent"):
+                if key in then.get("set_iter", {}):
+                    message = f"`set_iter` cannot write {key!r}: the engine sets it"
+                    problems.add(RESERVED, key_span(then["set_iter"], key), message, "choose another name")
     for step in document.steps:
         provided.update(name for target in document.targets(step) for name in target.args)
     for step in document.steps:
         for loop in document.loops(step):
-            key = document.iterator_key(loop)
+            key = next((key for key in document.iterators if key in loop), document.iterators[-1])
             name, span = loop.get(key), span_in(loop, key)
             if name in ITERATOR_RESERVED:
-                problems.add(RESERVED, span, f"{name!r} is reserved and can't name an iterator", "choose another name")
+                problems.add(RESERVED, span, f"{name!r} is reserved and cannot name an iterator", "choose another name")
             elif name in provided:
                 message = f"the iterator {name!r} is named like a ctx key or an arc's arg, which would hide it"
                 problems.add(ITERATOR_HIDES, span, message, "choose another name for one of them")
-
-
-def _check_patches(document: Document, problems: Problems) -> None:
-    for site in document.all_tasks:
-        for _, then, _ in rules(site.tree):
-            for key in ("index", "parent"):
-                if key in then.get("set_iter", {}):
-                    message = f"`set_iter` can't write {key!r}: the engine sets it"
-                    problems.add(RESERVED, key_span(then["set_iter"], key), message, "choose another name")
 
 
 def _check_workbook(document: Document, problems: Problems) -> None:
@@ -122,19 +117,16 @@ def _check_workbook(document: Document, problems: Problems) -> None:
     for caller, site in [*(("", site) for site in document.all_tasks), *document.workbook]:
         name = callee(site.tree)
         if name is not None and name not in tasks:
-            hint = _suggest(name, names, "tasks", problems)
+            hint = problems.did_you_mean(name, names) or f"tasks: {few(names)}"
             problems.add(UNKNOWN_WORKBOOK, span_in(site.tree, "name"), f"the workbook has no task {name!r}", hint)
         elif name is not None and caller:
             calls[caller].append(name)
-    _check_cycles(Graph(calls), tasks, problems)
-
-
-def _check_cycles(calls: Graph, tasks: dict[str, Map], problems: Problems) -> None:
-    for group in calls.cycles():
-        name = min(group, key=calls.bit.__getitem__)  # the first of them in the text
-        following = next((to for to in calls.after[name] if to in group), None)
+    graph = Graph(calls)
+    for group in graph.cycles():
+        name = min(group, key=graph.bit.__getitem__)  # the first of them in the text
+        following = next((to for to in graph.after[name] if to in group), None)
         if following is not None:
-            path = [name, *calls.path(following, name, calls.union(group))]
+            path = [name, *graph.path(following, name, graph.union(group))]
             message = f"workbook tasks call each other in a cycle: {arrows(path)}"
             problems.add(WORKBOOK_CYCLE, span_of(tasks[name]), message, "remove one of these calls")
 
@@ -155,15 +147,3 @@ def _check_keychain(document: Document, problems: Problems) -> None:
         if isinstance(name, str) and not is_template(name) and name not in names:
             hint = problems.did_you_mean(name, names) or f"add `keychain: [{{name: {name[:40]}, kind: ...}}]`"
             problems.add(UNKNOWN_CREDENTIAL, span_in(holder, "auth"), f"the keychain has no entry {name[:60]!r}", hint)
-
-
-def _check_idle_keys(document: Document, problems: Problems) -> None:
-    for site in document.all_tasks:
-        spec = site.tree.get("spec", {})
-        if "async" in spec:
-            message = "'async' has no effect: a call never blocks a worker"
-            problems.add(NO_EFFECT, key_span(spec, "async"), message, "remove it")
-    results = document.executor_spec.get("policy", {}).get("results", {})
-    if results.get("reference_first") is False:
-        message = "'reference_first: false' has no effect: large results always become references"
-        problems.add(NO_EFFECT, key_span(results, "reference_first"), message, "remove it")

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from noetl.dsl.graph import MAX_PATH_NAMES, Graph, arrows, way_back
 from noetl.dsl.problem import Check
 from noetl.dsl.tree import is_template
-from noetl.model.playbook import Arc, Goto, Playbook, Step, Task
+from noetl.model.playbook import Goto, Playbook, Step, Task
 
-UNREACHABLE = Check("NTL402", "warning", "a step can't be reached")
+UNREACHABLE = Check("NTL402", "warning", "a step cannot be reached")
 SHADOWED = Check("NTL403", "warning", "an arc is never tried")
 MEETING = Check("NTL405", "warning", "tokens may meet without a declared join")
 RACE = Check("NTL407", "warning", "parallel branches write the same ctx key")
@@ -61,51 +61,38 @@ def _gotos(step: Step) -> Iterator[tuple[Goto, str]]:
             yield from ((item, f"{step.name}/case_{i}") for item in branch.chain if isinstance(item, Goto))
 
 
-# -- reachability ---------------------------------------------------------------------------------------------------
-
-
 def _check_reachable(playbook: Playbook, graph: Graph, report: Report) -> None:
     reached: set[str] = set()
     for start in (playbook.entry, playbook.final):
         if start is not None:
             reached |= {start, *graph.ways(start, graph.union(graph.names))}
     for step in playbook.steps:
-        if step.name not in reached:
-            path = _way_back(step.name, graph)
-            because = f"nothing leads to {path[0]!r} in {arrows(path)}" if path[1:] else "no arc leads to it"
-            hint = f"the entry step is {playbook.entry!r}; add an arc to it, or remove it"
-            report(UNREACHABLE, step.name, f"step {step.name!r} can't be reached: {because}", hint)
-
-
-def _way_back(name: str, graph: Graph) -> list[str]:
-    """A path to a step that can't be reached, from as far back as it goes, or as is of use to a reader."""
-    path = [name]
-    while len(path) < MAX_PATH_NAMES:
-        before = next((source for source in graph.before[path[0]] if source not in path), None)
-        if before is None:
-            return path
-        path.insert(0, before)
-    return path
+        if step.name in reached:
+            continue
+        path = [step.name]  # from as far back as it goes, or as is of use to a reader
+        while len(path) < MAX_PATH_NAMES:
+            before = next((source for source in graph.before[path[0]] if source not in path), None)
+            if before is None:
+                break
+            path.insert(0, before)
+        because = f"nothing leads to {path[0]!r} in {arrows(path)}" if path[1:] else "no arc leads to it"
+        hint = f"the entry step is {playbook.entry!r}; add an arc to it, or remove it"
+        report(UNREACHABLE, step.name, f"step {step.name!r} cannot be reached: {because}", hint)
 
 
 def _check_shadowed(playbook: Playbook, report: Report) -> None:
+    """Arcs behind an unguarded one; after a failure that one does not match (S3), so arcs that see failures may."""
     for step in playbook.steps:
-        if step.router.mode != "exclusive":
-            continue
         open_arc = next((i for i, arc in enumerate(step.router.arcs) if arc.when is True), None)
+        if step.router.mode != "exclusive" or open_arc is None:
+            continue
+        first = step.router.arcs[open_arc].step
+        failure = ("event", f"{step.name}.status", f"{step.name}.error")
         for i, arc in enumerate(step.router.arcs):
-            if open_arc is None or i <= open_arc or _catches_failure(step, arc):
-                continue
-            first = step.router.arcs[open_arc].step
-            message = f"{step.name} → {arc.step} is never tried: {step.name} → {first} before it always matches"
-            hint = "move it before, give the other a guard, or set `next.spec.mode: inclusive`"
-            report(SHADOWED, f"{step.name}/next/{i}", message, hint)
-
-
-def _catches_failure(step: Step, arc: Arc) -> bool:
-    """After a failure the unguarded arc does not match (S3), so an arc behind it that looks at failures may."""
-    guard = arc.when if isinstance(arc.when, str) else ""
-    return "event" in guard or any(f"{step.name}.{part}" in guard for part in ("status", "error"))
+            if i > open_arc and not (isinstance(arc.when, str) and any(part in arc.when for part in failure)):
+                message = f"{step.name} → {arc.step} is never tried: {step.name} → {first} before it always matches"
+                hint = "move it before, give the other a guard, or set `next.spec.mode: inclusive`"
+                report(SHADOWED, f"{step.name}/next/{i}", message, hint)
 
 
 # -- parallel branches ---------------------------------------------------------------------------------
@@ -144,8 +131,8 @@ class _Fork:
             arriving = {owner[source] for source in graph.among(graph.sources[name] & self.apart)}
             arriving.update(rank[branch] for branch in graph.among((graph.sources[name] | graph.bit[name]) & starts))
             if len(arriving) > 1:
-                left, right = sorted(arriving)[:2]
-                yield name, self.branches[left], self.branches[right]
+                one, other, *_ = sorted(arriving)
+                yield name, self.branches[one], self.branches[other]
 
     def _border(self) -> list[str]:
         """The shared steps that a branch may come to from steps of its own; looked for from the smaller side."""
@@ -170,69 +157,59 @@ def _check_forks(playbook: Playbook, graph: Graph, declared: set[str], report: R
     reported = declared | joins
     races = _Races(playbook, behind, report)
     for step in playbook.steps:
-        for targets in _side_by_side(step):
+        arcs = [arc.step for arc in step.router.arcs if arc.when is not False and step.router.mode == "inclusive"]
+        for targets in (arcs, *([arc.step for arc in goto.to] for goto, _ in _gotos(step))):
             times = Counter(target for target in targets if target in reach)
             fork = _Fork(step.name, list(times), behind, reach)
             twice = [(name, name, name) for name in times if times[name] > 1 and name not in reported]
             reported.update(name for name, _, _ in twice)  # reported once per step
-            for name, left, right in [*twice, *fork.meetings(reported)]:
+            for name, one, other in [*twice, *fork.meetings(reported)]:
                 reported.add(name)
-                paths = f"{arrows(fork.path(left, name))} and {arrows(fork.path(right, name))}"
+                paths = f"{arrows(fork.path(one, name))} and {arrows(fork.path(other, name))}"
                 report(MEETING, name, f"two tokens may meet at {name!r}: {paths}", JOIN_HINT)
             races.check(fork)
 
 
-def _side_by_side(step: Step) -> Iterator[list[str]]:
-    """Steps that may get a token at the same time."""
-    if step.router.mode == "inclusive":
-        yield [arc.step for arc in step.router.arcs if arc.when is not False]
-    for goto, _ in _gotos(step):
-        yield [arc.step for arc in goto.to]
-
-
 class _Races:
+    """Steps of different branches that write the same key of ctx."""
+
     def __init__(self, playbook: Playbook, graph: Graph, report: Report) -> None:
         self.graph, self.report = graph, report
         self.places = {step.name: _writes(step) for step in playbook.steps}
         self.writers: dict[str, int] = {}
+        self.all_writers = 0
         for name, places in self.places.items():
             for key in places:
                 self.writers[key] = self.writers.get(key, 0) | graph.bit[name]
-        self.all_writers = 0
-        for bits in self.writers.values():
-            self.all_writers |= bits
+                self.all_writers |= graph.bit[name]
         self.reported: set[tuple[str, str, str]] = set()
-        self.seen: set[frozenset[int]] = set()
+        self.checked: set[frozenset[int]] = set()
 
     def check(self, fork: _Fork) -> None:
         writing = fork.apart & self.all_writers
         groups = frozenset(writing & fork.reach[branch] for branch in fork.branches)
-        if writing.bit_count() < 2 or groups in self.seen:
+        if writing.bit_count() < 2 or groups in self.checked:
             return
-        self.seen.add(groups)
-        rank = {
-            name: place
-            for place, branch in enumerate(fork.branches)
-            for name in self.graph.among(writing & fork.reach[branch])
+        self.checked.add(groups)
+        branch_of = {
+            name: branch for branch in fork.branches for name in self.graph.among(writing & fork.reach[branch])
         }
+        rank = {branch: place for place, branch in enumerate(fork.branches)}
         for key in sorted(self.writers):
             together = self.writers[key] & writing
-            if together & (together - 1):
-                first: dict[str, str] = {}  # a writer of each branch
-                for name in sorted(self.graph.among(together), key=rank.__getitem__):
-                    first.setdefault(fork.branches[rank[name]], name)
-                self._report(fork, key, first)
-
-    def _report(self, fork: _Fork, key: str, first: dict[str, str]) -> None:
-        (branch, left), *others = first.items()
-        for other, right in others:
-            if (left, right, key) in self.reported:
+            if not together & (together - 1):
                 continue
-            self.reported.add((left, right, key))
-            paths = f"{arrows(fork.path(branch, left))} and {arrows(fork.path(other, right))}"
-            message = f"both {left!r} and {right!r} write the ctx key {key!r} in parallel: {paths}"
-            hint = f"use two keys, or a reducer such as `{key}: {{$append: ...}}`"
-            self.report(RACE, self.places[right][key], message, hint)
+            first: dict[str, str] = {}  # a writer of each branch
+            for name in sorted(self.graph.among(together), key=lambda name: rank[branch_of[name]]):
+                first.setdefault(branch_of[name], name)
+            (branch, writer), *others = first.items()
+            for other, rival in others:
+                if (writer, rival, key) not in self.reported:
+                    self.reported.add((writer, rival, key))
+                    paths = f"{arrows(fork.path(branch, writer))} and {arrows(fork.path(other, rival))}"
+                    message = f"both {writer!r} and {rival!r} write the ctx key {key!r} in parallel: {paths}"
+                    hint = f"use two keys, or a reducer such as `{key}: {{$append: ...}}`"
+                    self.report(RACE, self.places[rival][key], message, hint)
 
 
 def _writes(step: Step) -> dict[str, str]:

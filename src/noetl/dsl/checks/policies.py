@@ -17,7 +17,7 @@ NO_ELSE = Check("NTL308", "warning", "rules without `else`")
 SKIP_RULE = Check("NTL309", "error", "a skip rule looks at the outcome, or is `else`")
 BAD_REDUCER = Check("NTL310", "error", "a patch uses an unknown reducer")
 PARALLEL_CTX = Check("NTL311", "warning", "`set_ctx` in a parallel loop")
-NO_WAY_OUT = Check("NTL312", "error", "a pipeline can't end")
+NO_WAY_OUT = Check("NTL312", "error", "a pipeline cannot end")
 ENDS_BY_FAILURE = Check("NTL313", "warning", "a pipeline ends only by failing")
 IDLE_OPTION = Check("NTL314", "error", "an option does not apply to this kind")
 
@@ -34,6 +34,7 @@ KIND_OPTIONS = {"mode": "iterator", "max_in_flight": "iterator", "exactly_once":
 
 
 def check(document: Document, problems: Problems) -> None:
+    """All checks of policies, on a document whose shapes are valid."""
     for step in document.steps:
         parallel = document.is_parallel(step)
         for site in document.tasks(step):
@@ -45,15 +46,24 @@ def check(document: Document, problems: Problems) -> None:
 
 
 def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
-    _check_kind_options(site, problems)
+    spec, kind = site.tree.get("spec", {}), site.tree.get("kind")
+    for key, owner in KIND_OPTIONS.items():
+        if key in spec and kind not in (owner, "workbook"):
+            message = f"{key!r} does not apply to {kind}"
+            problems.add(IDLE_OPTION, key_span(spec, key), message, f"it belongs to {owner}")
+    if isinstance(spec.get("timeout"), dict) and kind not in ("http", "workbook"):
+        hint = "give one duration, such as 30s"
+        problems.add(IDLE_OPTION, span_in(spec, "timeout"), f"{kind} has one time limit, not connect and read", hint)
     parallel = parallel or any(outer.tree.get("spec", {}).get("mode") == "parallel" for outer in site.outer)
     policy = list(rules(site.tree))
     for i, (rule, then, otherwise) in enumerate(policy):
         if otherwise and i < len(policy) - 1:
             problems.add(ELSE_PLACE, span_of(rule), "`else` is not the last rule", "move it to the end")
-        _check_then(site, rule, then, otherwise, problems)
+        if otherwise and then.get("do") == "skip":  # the template checks see whether its guard reads the outcome
+            problems.add(SKIP_RULE, span_of(rule), "`do: skip` is not allowed in `else`", "give it a `when`")
+        _check_directive(site, then, problems)
         _check_patches(then, parallel and site.place == "pipeline", problems)
-    written = site.tree.get("spec", {}).get("policy", {}).get("rules", [])
+    written = spec.get("policy", {}).get("rules", [])
     if policy and not any(otherwise for *_, otherwise in policy) and not getattr(written, "lost", ()):
         hint = (
             "add `- else: {then: {do: continue}}`, and a rule for errors: `when: \"{{ outcome.status == 'error' }}\"`"
@@ -61,21 +71,7 @@ def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
         problems.add(NO_ELSE, span_of(written), f"the rules of {site.label!r} have no `else`", hint)
 
 
-def _check_kind_options(site: TaskSite, problems: Problems) -> None:
-    spec, kind = site.tree.get("spec", {}), site.tree.get("kind")
-    if kind == "workbook":
-        return
-    for key, owner in KIND_OPTIONS.items():
-        if key in spec and kind != owner:
-            problems.add(
-                IDLE_OPTION, key_span(spec, key), f"{key!r} does not apply to {kind}", f"it belongs to {owner}"
-            )
-    if isinstance(spec.get("timeout"), dict) and kind != "http":
-        hint = "give one duration, such as 30s"
-        problems.add(IDLE_OPTION, span_in(spec, "timeout"), f"{kind} has one time limit, not connect and read", hint)
-
-
-def _check_then(site: TaskSite, rule: Map, then: Map, otherwise: bool, problems: Problems) -> None:
+def _check_directive(site: TaskSite, then: Map, problems: Problems) -> None:
     do = then.get("do")
     for option, owners in OPTIONS.items():
         if option in then and do is not None and do not in owners:
@@ -86,8 +82,6 @@ def _check_then(site: TaskSite, rule: Map, then: Map, otherwise: bool, problems:
     elif do == "jump" and then["to"] not in site.labels:
         hint = problems.did_you_mean(then["to"], site.labels) or f"labels here: {few(site.labels)}"
         problems.add(UNKNOWN_LABEL, span_in(then, "to"), f"unknown task {then['to']!r}", hint)
-    if do == "skip" and otherwise:  # that its guard can't look at the outcome is seen by the template checks
-        problems.add(SKIP_RULE, span_of(rule), "`do: skip` is not allowed in `else`", "give it a `when`")
 
 
 def _check_patches(then: Map, parallel: bool, problems: Problems) -> None:
@@ -126,7 +120,7 @@ def _check_end(tool: Map | Seq, problems: Problems) -> None:
     where = next(item.span for item in reversed(items) if item.label == cycle[0])
     path = arrows(cycle)
     if endless:
-        problems.add(NO_WAY_OUT, where, f"the pipeline can't end: {path}", "add a rule with `do: break` or `do: fail`")
+        problems.add(NO_WAY_OUT, where, f"the pipeline cannot end: {path}", "add a rule with `do: break` or `do: fail`")
     elif cycle[0] == cycle[-1] and len(cycle) > 1:  # without a cycle, failing is what its author meant
         hint = "add a rule with `do: break` for when the work is done"
         problems.add(ENDS_BY_FAILURE, where, f"the pipeline ends only when a call fails: {path}", hint)

@@ -117,9 +117,6 @@ class Names(NamedTuple):
     keychain: frozenset[str]
     arriving: Arriving
 
-    def everywhere(self) -> frozenset[str]:
-        return self.workload | self.ctx | self.args | self.steps
-
 
 class LocalName(NamedTuple):
     """The bare names inside one pipeline."""

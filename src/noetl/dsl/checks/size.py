@@ -20,49 +20,36 @@ MAX_WRITTEN_OUT = 8 << 20
 
 
 class _Written(NamedTuple):
+    """The text that a part becomes, in characters, and its tasks by kind."""
+
     size: int
     kinds: Counter[str]
 
 
 def check(document: Document, problems: Problems) -> None:
-    """Refuse a playbook that grows beyond a limit. Its names are sound: every call leads somewhere, and none back."""
-    called = _workbook(document)
-    outer = _Layer(document.executor_spec)
+    """Refuse a playbook that grows beyond a limit. Its names are valid: every call leads somewhere, and none back."""
+    trees: dict[str, list[Map]] = {name: [] for name in workbook_tasks(document.root.get("workbook"))}
+    for name, site in document.workbook:
+        trees[name].append(site.tree)
+    calls = {name: [called for tree in inside if (called := callee(tree))] for name, inside in trees.items()}
+    workbook: dict[str, _Written] = {}
+    for (name,) in Graph(calls).cycles():  # tasks that a task calls come first
+        workbook[name] = _written(trees[name], workbook)
+    defaults: dict[tuple[int, str], int] = {}  # by the identity of a spec: all steps share that of the executor
     total = 0
     for step in document.steps:
-        layers = [outer, *map(_Layer, document.layers(step))]
-        written = _written([site.tree for site in document.tasks(step)], called)
+        written = _written([site.tree for site in document.tasks(step)], workbook)
         total += text_size(step) + written.size + document.repeated_size(step, written.kinds.total())
-        total += sum(layer.size(kind) * count for layer in layers for kind, count in written.kinds.items())
+        for spec in (document.executor_spec, *document.layers(step)):
+            for kind, count in written.kinds.items():
+                if (id(spec), kind) not in defaults:
+                    defaults[id(spec), kind] = sum(text_size(spec.get(key)) for key in (*INHERITED, kind))
+                total += defaults[id(spec), kind] * count
         if total > MAX_WRITTEN_OUT:
             message = f"with all defaults and calls written out, the playbook has more than {MAX_WRITTEN_OUT >> 20} MiB"
             hint = "share less: call large workbook tasks, and give large defaults, in fewer places"
             problems.add(TOO_LARGE, span_in(step, "step"), message, hint)
             return
-
-
-class _Layer:
-    def __init__(self, spec: Map) -> None:
-        self.spec = spec
-        self.shared = sum(text_size(spec.get(key)) for key in INHERITED)
-        self.by_kind: dict[str, int] = {}
-
-    def size(self, kind: str) -> int:
-        if kind not in self.by_kind:
-            self.by_kind[kind] = self.shared + text_size(self.spec.get(kind))
-        return self.by_kind[kind]
-
-
-def _workbook(document: Document) -> dict[str, _Written]:
-    """Each task of the workbook, written out; those that it calls come first."""
-    trees: dict[str, list[Map]] = {name: [] for name in workbook_tasks(document.root.get("workbook"))}
-    for name, site in document.workbook:
-        trees[name].append(site.tree)
-    calls = {name: [called for tree in inside if (called := callee(tree))] for name, inside in trees.items()}
-    sizes: dict[str, _Written] = {}
-    for (name,) in Graph(calls).cycles():
-        sizes[name] = _written(trees[name], sizes)
-    return sizes
 
 
 def _written(trees: list[Map], called: dict[str, _Written]) -> _Written:

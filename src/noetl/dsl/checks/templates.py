@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from noetl.dsl.checks.names import UNKNOWN_CREDENTIAL
 from noetl.dsl.checks.policies import SKIP_RULE
-from noetl.dsl.checks.scopes import HOME, Home, LocalName, Locals, Names, Visibility, names_of
+from noetl.dsl.checks.scopes import HOME, LocalName, Locals, Names, Visibility, names_of
 from noetl.dsl.outline import Document, TaskSite, callee, rules
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource
@@ -44,10 +44,6 @@ WRITERS = {
 }
 """For a key that nothing writes, by namespace: the check, its message and advice."""
 
-VARS: frozenset[str] = frozenset(["vars"])
-NONE: frozenset[str] = frozenset()
-BOUNDARY = ("step.done", "step.failed", "loop.done")
-
 
 class Site(NamedTuple):
     value: str
@@ -73,18 +69,28 @@ def check(sites: SiteFinder, visibility: Visibility) -> None:
 class _Checker:
     def __init__(self, names: Names, problems: Problems, kinds: KindSource, visibility: Visibility) -> None:
         self.names, self.problems, self.kinds, self.visibility = names, problems, kinds, visibility
-        self.everywhere = names.everywhere()
+        self.everywhere = names.workload | names.ctx | names.args | names.steps
 
     def check(self, site: Site) -> None:
+        text, sql = site.value, site.bound in ("sql", "snowflake")
+        if sql and any(mark in text for mark in ("--", "/*", "//")):
+            from noetl.sql.lexing import hide_comments
+
+            text = hide_comments(text, _dialect(site))[0]  # blanked out, since a comment is never rendered
         try:
-            template = parse(_rendered_part(site))
+            template = parse(text)
         except TemplateSyntax as error:
             self._add(SYNTAX, site, error.offset, error.message, error.hint)
             return
         if site.bound and not template.is_constant:
             self._check_bound(site)
         if site.guard and not template.is_expression:
-            self._bad_guard(site)
+            guard = site.value.strip()[:60]
+            message, hint = f"{guard!r} is text, not a condition", f'write "{{{{ {guard} }}}}"'
+            if is_template(site.value):
+                message = "a condition is exactly one `{{ expression }}`"
+                hint = "put the whole condition into one pair of braces"
+            self._add(BAD_GUARD, site, 0, message, hint)
             return
         self._check_filters(site, template)
         for read in template.reads:
@@ -109,17 +115,6 @@ class _Checker:
         except TemplateError as error:
             self._add(UNBOUND, site, error.offset, error.message, error.hint)
 
-    def _bad_guard(self, site: Site) -> None:
-        text = site.value.strip()
-        if is_template(text):
-            message, hint = (
-                "a condition is exactly one `{{ expression }}`",
-                "put the whole condition into one pair of braces",
-            )
-        else:
-            message, hint = f"{text[:60]!r} is text, not a condition", f'write "{{{{ {text[:60]} }}}}"'
-        self._add(BAD_GUARD, site, 0, message, hint)
-
     def _check_filters(self, site: Site, template: Template) -> None:
         for unknown in template.unknown:
             candidates = {"filter": FILTERS, "test": TESTS, "function": FUNCTIONS}.get(unknown.kind, {})
@@ -137,36 +132,31 @@ class _Checker:
     # -- names ------------------------------------------------------------------------------------------------------
 
     def _check_read(self, site: Site, read: Read) -> None:
-        root = read.path[0]
-        if root in self.visibility.roots[site.place]:
+        root, place = str(read.path[0]), self.visibility.places[site.place]
+        roots, bare = self.visibility.roots[site.place], self._bare(site)
+        if root in roots:
             self._check_path(site, read)
         elif root == "keychain":
-            message = f"a secret can't be read {self.visibility.places[site.place]}"
+            message = f"a secret cannot be read {place}"
             self._add(SECRET_HERE, site, read.offset, message, "give the tool the credential by `auth`")
         elif root == "outcome" and site.place == "skip":
-            message = "a rule with `do: skip` can't look at `outcome`: it is decided before the tool runs"
-            self._add(SKIP_RULE, site, read.offset, message, "look at `ctx`, `iter`, `args` or `_prev`")
-        elif any(root in names for names in self._bare(site)):
+            message = "a rule with `do: skip` cannot read `outcome`: it is decided before the tool runs"
+            self._add(SKIP_RULE, site, read.offset, message, "read `ctx`, `iter`, `args` or `_prev`")
+        elif any(root in names for names in bare):
             self._check_hidden(site, read)
-        elif not read.guarded or root in HOME:
-            self._unknown(site, read)
+        elif root in HOME or (root in self.visibility.homes and not read.guarded):
+            where, advice = HOME.get(root) or self.visibility.homes[root]
+            self._add(WRONG_PLACE, site, read.offset, f"{root!r} is not visible {place}: {where}", advice)
+        elif not read.guarded:
+            hint = self.problems.did_you_mean(root, *bare, roots)
+            hint = hint or f"give it a default in `workload`, or write `workload.{root}`"
+            self._add(UNKNOWN_NAME, site, read.offset, f"unknown name {root!r} {place}", hint)
 
     def _bare(self, site: Site) -> tuple[frozenset[str], ...]:
         """Where bare names come from; sets that are not united, since a document may have very many names."""
         if site.place == "workload":
             return (self.names.workload,)
-        return (self.everywhere, *site.local, self.visibility.bare.get(site.place, NONE))
-
-    def _unknown(self, site: Site, read: Read) -> None:
-        root, place = str(read.path[0]), self.visibility.places[site.place]
-        home: Home | None = HOME.get(root) or self.visibility.homes.get(root)
-        if home is not None:
-            where, advice = home
-            self._add(WRONG_PLACE, site, read.offset, f"{root!r} is not visible {place}: {where}", advice)
-            return
-        guess = self.problems.did_you_mean(root, *self._bare(site), self.visibility.roots[site.place])
-        hint = guess or f"give it a default in `workload`, or write `workload.{root}`"
-        self._add(UNKNOWN_NAME, site, read.offset, f"unknown name {root!r} {place}", hint)
+        return (self.everywhere, *site.local, self.visibility.bare.get(site.place, frozenset()))
 
     def _check_hidden(self, site: Site, read: Read) -> None:
         root = str(read.path[0])
@@ -192,15 +182,20 @@ class _Checker:
             return
         root, name = read.path[0], read.path[1]
         match root:
-            case "steps" if name not in self.names.steps:
-                self._part(site, read, f"unknown step {name!r}", self.names.steps)
-            case "tasks" if name not in site.local.labels:
-                self._part(site, read, f"unknown task {name!r}", site.local.labels)
+            case "steps" | "tasks":
+                candidates = self.names.steps if root == "steps" else site.local.labels
+                if name not in candidates:
+                    hint = self.problems.did_you_mean(name, candidates) or f"there are: {few(candidates)}"
+                    self._add(UNKNOWN_PART, site, read.offset, f"unknown {root[:-1]} {name!r}", hint)
             case "keychain" if name not in self.names.keychain:
                 hint = self.problems.did_you_mean(name, self.names.keychain) or "declare it in the root `keychain`"
                 self._add(UNKNOWN_CREDENTIAL, site, read.offset, f"the keychain has no entry {name!r}", hint)
-            case "outcome":
-                self._check_outcome(site, read, name)
+            case "outcome" if site.task and (kind := self.kinds.get(site.task.tree["kind"])):
+                fields = {"status", "result", "error", "meta"} | ({kind.outcome} if kind.outcome else set())
+                if kind.name != "workbook" and name not in fields:
+                    message = f"the outcome of {kind.name} has no field {name!r}"
+                    hint = self.problems.did_you_mean(name, fields) or f"fields: {', '.join(sorted(fields))}"
+                    self._add(FOREIGN_OUTCOME, site, read.offset, message, hint)
             case "ctx" | "vars" | "args" | "iter" | "workload" if not read.guarded:
                 self._check_written(site, read, root, name)
             case _:
@@ -209,7 +204,7 @@ class _Checker:
     def _check_written(self, site: Site, read: Read, root: str, name: str) -> None:
         """A key of a namespace that something should have written before it is read."""
         candidates: tuple[frozenset[str], ...] = {
-            "ctx": (self.names.ctx, VARS),
+            "ctx": (self.names.ctx, frozenset(["vars"])),
             "vars": (self.names.vars,),
             "args": (self.names.args, site.local.args),
             "iter": (site.local.iter,),
@@ -223,23 +218,9 @@ class _Checker:
         check, message, advice = WRITERS[root]
         self._add(check, site, read.offset, message.format(name), guess or advice)
 
-    def _part(self, site: Site, read: Read, message: str, candidates: frozenset[str]) -> None:
-        hint = self.problems.did_you_mean(read.path[1], candidates) or f"there are: {few(candidates)}"
-        self._add(UNKNOWN_PART, site, read.offset, message, hint)
-
-    def _check_outcome(self, site: Site, read: Read, name: str) -> None:
-        kind = self.kinds.get(site.task.tree["kind"]) if site.task else None
-        if kind is None or kind.name == "workbook":
-            return
-        candidates = {"status", "result", "error", "meta", *([kind.outcome] if kind.outcome else [])}
-        if name not in candidates:
-            message = f"the outcome of {kind.name} has no field {name!r}"
-            hint = self.problems.did_you_mean(name, candidates) or f"fields: {', '.join(sorted(candidates))}"
-            self._add(FOREIGN_OUTCOME, site, read.offset, message, hint)
-
     def _check_events(self, site: Site, template: Template) -> None:
         if site.place == "admit":
-            possible = set(BOUNDARY)
+            possible = {"step.done", "step.failed", "loop.done"}
         else:
             possible = {"loop.done" if "loop" in (site.step or {}) else "step.done", "step.failed"}
         for comparison in template.string_comparisons:
@@ -258,6 +239,8 @@ class _Checker:
 class SiteFinder:
     task_keys: ClassVar = frozenset(["kind", "name", "spec"])
     """Keys of a task that are neither inputs nor args."""
+    input_places: ClassVar[dict[str, str]] = {}
+    """Where the inputs of a task are, by where the task is: `input`, unless given here."""
 
     def __init__(self, document: Document, problems: Problems, kinds: KindSource) -> None:
         self.document, self.problems, self.kinds = document, problems, kinds
@@ -334,12 +317,9 @@ class SiteFinder:
                 yield from self.guard(arc, "when", "arc", step=step)
                 yield from self.data(arc, "args", "arc", step=step)
 
-    def input_place(self, site: TaskSite) -> str:
-        return "input"
-
     def task(self, site: TaskSite, local: LocalName) -> Iterator[Site]:
         kind = self.kinds.get(site.tree["kind"])
-        place = self.input_place(site)
+        place = self.input_places.get(site.place, "input")
         more = {"local": local, "task": site, "step": site.step}
         for key in site.tree:
             if key in self.task_keys or (kind and key in kind.verbatim):
@@ -370,15 +350,6 @@ def _parts(task: Map, key: str, kind: Kind | None) -> Iterator[tuple[tuple[Any, 
         yield from (((value, i), "shell" if isinstance(command, str) else "words") for i, command in enumerate(value))
     else:
         yield (task, key), sql if key in kind.sql else "shell" if key in kind.shell else ""
-
-
-def _rendered_part(site: Site) -> str:
-    """The text without what is never rendered: comments of SQL, blanked out so that places stay."""
-    if site.bound not in ("sql", "snowflake") or not any(mark in site.value for mark in ("--", "/*", "//")):
-        return site.value
-    from noetl.sql.lexing import hide_comments
-
-    return hide_comments(site.value, _dialect(site))[0]
 
 
 def _dialect(site: Site) -> Any:
