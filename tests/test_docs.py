@@ -19,7 +19,7 @@ from tools.docs.templates import NAMES
 from tools.docs.tools import EXAMPLES as KIND_EXAMPLES
 
 from noetl.classic.language import ROOT
-from noetl.classic.templates import VISIBILITY
+from noetl.classic.outline import VISIBILITY
 from noetl.cli.main import EXIT_CODES, VERBS
 from noetl.dsl.compile import load
 from noetl.dsl.problem import CHECKS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from noetl.classic.templates import CLASSIC_PLACES, CLASSIC_ROOTS
+from noetl.classic.outline import CLASSIC_PLACES, CLASSIC_ROOTS
 from noetl.dsl.checks.scopes import PLACES, ROOTS
 from noetl.expression import FILTERS, FUNCTIONS, METHODS, SQL_FILTERS, TESTS, Entry, budget
 from tools.docs.markdown import code, codes, page, sentence, table

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from noetl.classic.chains import chain_items
 from noetl.classic.nodes import free_label
+from noetl.classic.outline import chain_items
 from noetl.dsl.canonical import Builder, Layers, arc_of, layered, then_of
 from noetl.dsl.outline import labelled_items
 from noetl.dsl.tree import Map, Seq, plain, span_in

@@ -15,7 +15,15 @@ CASE_SPEC = ("case_mode", "eval_mode", "branch_order", "next_policy", "on_error"
 
 def is_classic(root: Map) -> bool:
     """True if the document uses classic constructs and none that only the canonical dialect has."""
-    return not any(map(_is_canonical, _maps(root.get("workflow")))) and next(_constructs(root), None) is not None
+    for step in _maps(root.get("workflow")):
+        tool = step.get("tool")
+        labelled = any(len(task) == 1 and "kind" not in task for task in _maps(tool))
+        if labelled or "arcs" in as_map(step.get("next")):
+            return False
+        chained = [as_map(body.get("tool")) for body in chain_calls(step.get("case"))]
+        if any("policy" in as_map(part.get("spec")) for part in (step, *tasks_of(tool), *chained)):
+            return False
+    return next(_constructs(root), None) is not None
 
 
 def first_construct(root: Map) -> tuple[Map, str]:
@@ -43,27 +51,12 @@ def _maps(node: Any) -> list[Map]:
 
 def _constructs(root: Map) -> Iterator[tuple[Map, str]]:
     for step in _maps(root.get("workflow")):
-        yield from _classic_keys(step)
+        yield from ((step, key) for key in step if key in STEP_KEYS)
+        if isinstance(step.get("next"), str | list):
+            yield step, "next"
+        loop, spec = as_map(step.get("loop")), as_map(step.get("spec"))
+        for part, keys in ((loop, LOOP_KEYS), (as_map(loop.get("spec")), ("batch_size",)), (spec, CASE_SPEC)):
+            yield from ((part, key) for key in part if key in keys)
     for entry in _maps(root.get("workbook")):
         if "sink" in entry:
             yield entry, "sink"
-
-
-def _is_canonical(step: Map) -> bool:
-    tool = step.get("tool")
-    if "arcs" in as_map(step.get("next")):
-        return True
-    if any(len(task) == 1 and "kind" not in task for task in _maps(tool)):  # a labelled task
-        return True
-    chained = [as_map(body.get("tool")) for body in chain_calls(step.get("case"))]
-    return any("policy" in as_map(part.get("spec")) for part in (step, *tasks_of(tool), *chained))
-
-
-def _classic_keys(step: Map) -> Iterator[tuple[Map, str]]:
-    loop = as_map(step.get("loop"))
-    yield from ((step, key) for key in step if key in STEP_KEYS)
-    if isinstance(step.get("next"), str | list):
-        yield step, "next"
-    spec, loop_spec = as_map(step.get("spec")), as_map(loop.get("spec"))
-    for part, keys in ((loop, LOOP_KEYS), (loop_spec, ("batch_size",)), (spec, CASE_SPEC)):
-        yield from ((part, key) for key in part if key in keys)

@@ -1,4 +1,4 @@
-"""Classic `retry`, `on_error` and `vars` as rules of a task's policy."""
+"""Classic `retry`, `on_error`, `vars` and `sink` as tasks and rules of their policies."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 from noetl.classic.detect import tasks_of
 from noetl.classic.names import CallNames, Names, expression_of, renamed
-from noetl.classic.nodes import as_map, list_at, map_at
+from noetl.classic.nodes import as_map, list_at, map_at, merged
 from noetl.dsl.tree import Map
 
+SQL_KINDS = ("postgres", "duckdb", "snowflake")
 IS_ERROR = "outcome.status == 'error'"
 
 
@@ -112,3 +113,32 @@ def _backoff(retry: Map) -> dict[str, Any]:
     if growth in (1, 2):
         return {"backoff": "exponential" if growth == 2 else None, "delay": delay}
     return {"delay": f"{{{{ {1 if delay is None else delay} * {growth} ** (_attempt - 1) }}}}"}
+
+
+def sink_task(sink: Map, call_names: CallNames, names: Names, retry: Map | None) -> Map:
+    """The task that stores: `names` are those that the sink's templates read."""
+    task: Map = renamed(sink["tool"], names)
+    content, own = renamed(sink.get("args"), names), task.pop("args", None)
+    if own and isinstance(content, Map):
+        content = merged(content, own)
+    elif own and content is None:
+        content = own
+    if not content:
+        content = f"{{{{ {names['result']} }}}}"
+    if "table" in sink:
+        task["table"] = sink["table"]
+    if task.get("kind") in SQL_KINDS and "table" in task:
+        task["rows"] = list_at(content, [content]) if isinstance(content, Map) else content
+    elif task.get("kind") == "http" and not any(key in task for key in ("body", "json", "form", "files")):
+        task["body"] = content
+    elif isinstance(content, Map):
+        task["args"] = content
+    if "retry" in sink:
+        task["retry"] = sink["retry"]
+    skip = "{{ not (" + expression_of(sink["when"], names) + ") }}" if "when" in sink else None
+    set_policy(task, call_names, retry, skip=skip)
+    return task
+
+
+def labelled(at: Map, label: str, task: Map) -> Map:
+    return map_at(at, {label: task})

@@ -2,48 +2,69 @@
 
 from __future__ import annotations
 
-from noetl.classic.chains import ClassicDocument, chain_items
+import re
+from collections.abc import Iterator
+from typing import Any
+
 from noetl.classic.detect import CASE_SPEC, tasks_of
-from noetl.classic.leftovers import Leftover, Leftovers
-from noetl.classic.names import CallNames, path_of, rename_everywhere
-from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at
-from noetl.classic.policies import set_step_policies
-from noetl.classic.prepare import drop_entry_keys
-from noetl.classic.routes import EVENT, ClassicRoutes
-from noetl.classic.sinks import labelled, sink_task
-from noetl.classic.steps import Credentials, convert_loop, give_args
+from noetl.classic.names import CallNames, expression_of, path_of, rename_everywhere, renamed, renamed_text
+from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at, merged, part_of
+from noetl.classic.outline import ClassicDocument, chain_items
+from noetl.classic.policies import (
+    labelled,
+    on_error_of,
+    set_policy,
+    set_step_policies,
+    set_task,
+    sink_task,
+    step_retry,
+)
+from noetl.classic.steps import (
+    Leftover,
+    Leftovers,
+    arcs_of,
+    convert_loop,
+    declare_credentials,
+    drop_entry_keys,
+    give_args,
+    router_at,
+)
 from noetl.dsl.outline import labelled_items
 from noetl.dsl.shape import KindSource
-from noetl.dsl.tree import Map, unshare
+from noetl.dsl.tree import Map, Seq, unshare
+from noetl.errors import TemplateSyntax
+from noetl.expression import parse
+
+EVENT = frozenset(["event"])
+OWN_SPEC = (*CASE_SPEC, "timeout", "timers", "join", "policy")
+"""Keys of a step's `spec` that are not for its calls."""
+_EVENT_NAME = re.compile(r"""event\.name\s*==\s*(['"])(call\.done|call\.error|step\.exit)\1""")
 
 
 def rewrite(root: Map, kinds: KindSource) -> list[Leftover]:
     """Rewrite the document in place; returns the constructs that were not rewritten."""
-    return _Rewriter(root, kinds).run()
+    unshare(root)
+    leftovers = Leftovers(kinds)
+    declare_credentials(ClassicDocument(root), kinds, leftovers)
+    rewriter = _Rewriter(root, CallNames(root, kinds), leftovers)
+    steps, position = root["workflow"], 0
+    while position < len(steps):
+        for step in rewriter.step(steps[position]):
+            position += 1
+            insert_item(steps, position, step)
+        position += 1
+    drop_entry_keys(root)
+    rename_everywhere(root, kinds)
+    return leftovers
 
 
 class _Rewriter:
-    def __init__(self, root: Map, kinds: KindSource) -> None:
-        self.root, self.kinds = root, kinds
-        self.steps = root["workflow"]
-        self.step_names: set[str] = {step["step"] for step in self.steps}
-        self.leftovers = Leftovers(kinds)
+    def __init__(self, root: Map, names: CallNames, leftovers: Leftovers) -> None:
+        self.names, self.leftovers = names, leftovers
+        self.step_names: set[str] = {step["step"] for step in root["workflow"]}
+        self.inputs = set(as_map(root.get("workload")))
 
-    def run(self) -> Leftovers:
-        unshare(self.root)
-        Credentials(ClassicDocument(self.root), self.kinds, self.leftovers).declare()
-        self.names = CallNames(self.root, self.kinds)
-        position = 0
-        while position < len(self.steps):
-            for step in self._step(self.steps[position]):
-                position += 1
-                insert_item(self.steps, position, step)
-            position += 1
-        drop_entry_keys(self.root)
-        rename_everywhere(self.root, self.kinds)
-        return self.leftovers
-
-    def _step(self, step: Map) -> list[Map]:
+    def step(self, step: Map) -> list[Map]:
         """Rewrite a step; returns the steps that its branches became."""
         self.leftovers.step = step["step"]
         local = self._local_names(step)
@@ -52,8 +73,11 @@ class _Rewriter:
         convert_loop(step)
         give_args(step)
         sinks = [sink for task in tasks_of(step.get("tool")) for sink in self.names.sinks_of(task)]
-        before = len(self.leftovers)
-        stored = self._sink_label(step, len(sinks)) if "sink" in step else None
+        before, stored = len(self.leftovers), None
+        if "sink" in step:
+            sinks.append(step["sink"])
+            labels = self._labels(step)
+            *_, stored = [free_label("sink", labels, self.step_names) for _ in sinks]
         routes = ClassicRoutes(step, self.names, self.leftovers, local, self.step_names, stored)
         router = routes.router()
         self._refuse_outside(step)
@@ -61,7 +85,8 @@ class _Rewriter:
             self.step_names -= {extra["step"] for extra in routes.added}
             return []
         set_step_policies(step, self.names, with_vars=True)
-        self._append_sinks(step, [*sinks, *([step["sink"]] if "sink" in step else [])])
+        if sinks:
+            self._append_sinks(step, sinks)
         for key in ("case", "vars", "sink"):
             step.pop(key, None)
         spec = as_map(step.get("spec"))
@@ -77,11 +102,10 @@ class _Rewriter:
         """Bare names that are visible only inside the step."""
         loop = as_map(step.get("loop"))
         names = {loop[key] for key in ("iterator", "element") if key in loop}
-        names |= {"index", "parent", "loop_index", "iter"}
-        names |= {"tasks", "_prev", "_task", "_attempt"}
-        names |= {item.label for item in labelled_items(step["tool"])} if "tool" in step else set()
+        names |= {"index", "parent", "loop_index", "iter", "tasks", "_prev", "_task", "_attempt"}
+        names |= {item.label for item in labelled_items(step.get("tool"))}
         names |= {name for key in as_map(step.get("args")) for name in (key, f"args.{key}")}
-        return frozenset(names - set(as_map(self.root.get("workload"))))
+        return frozenset(names - self.inputs)
 
     def _refuse_outside(self, step: Map) -> None:
         """Refuse `vars` and `sink` that read the whole loop or the event, which tasks of a pipeline cannot see."""
@@ -99,13 +123,6 @@ class _Rewriter:
             if key in step:
                 self.leftovers.refuse_reads(step, key, EVENT, f"in `{key}`")
 
-    def _sink_label(self, step: Map, before: int) -> str:
-        """The label that the step's own sink will have in its pipeline, after that many others."""
-        labels = self._labels(step)
-        for _ in range(before):
-            free_label("sink", labels, self.step_names)
-        return free_label("sink", labels, self.step_names)
-
     def _labels(self, step: Map) -> set[str]:
         """The labels of the pipeline; a single task will be called `call`."""
         if isinstance(step["tool"], Map):
@@ -114,8 +131,6 @@ class _Rewriter:
 
     def _append_sinks(self, step: Map, sinks: list[Map]) -> None:
         """Append the sinks to the pipeline, and restore the result of the call after them."""
-        if not sinks:
-            return
         tool, labels = step["tool"], self._labels(step)
         if isinstance(tool, Map):
             (label,), call = labels, tool
@@ -130,3 +145,213 @@ class _Rewriter:
         result = map_at(tool, kind="noop", result=f"{{{{ {path_of('tasks', label)}.result }}}}")
         pipeline.append(labelled(tool, free_label("result", labels, self.step_names), result))
         step["tool"] = pipeline
+
+
+class ClassicRoutes:
+    """The routing of one step. `added` are the steps that its branches become."""
+
+    def __init__(
+        self,
+        step: Map,
+        calls: CallNames,
+        leftovers: Leftovers,
+        local: frozenset[str],
+        step_names: set[str],
+        sink_label: str | None,
+    ) -> None:
+        self.step, self.calls, self.leftovers, self.local = step, calls, leftovers, local
+        self.step_names, self.sink_label = step_names, sink_label
+        self.name = step["step"]
+        self.names = calls.after_step(step)
+        self.added: list[Map] = []
+
+    def router(self) -> Map | None:
+        """The canonical `next`; None if no step follows."""
+        case = self.step.get("case")
+        if case is None:
+            return self._plain_router() if "next" in self.step else None
+        spec = as_map(self.step.get("spec"))
+        if spec.get("eval_mode") == "on_event":
+            construct = "`eval_mode: on_event` (the step listens to events)"
+            self.leftovers.refuse(spec, "eval_mode", construct, "wait for one signal with `kind: wait`")
+        if spec.get("case_mode") == "inclusive":
+            construct = "`case_mode: inclusive` (all matching chains run in one step)"
+            hint = "give each chain a step, and lead to them by an inclusive `next`"
+            self.leftovers.refuse(spec, "case_mode", construct, hint)
+        branches = list(enumerate(case))
+        if spec.get("branch_order") == "priority":
+            branches.sort(key=lambda pair: -pair[1].get("priority", 0))
+        on_call: list[Map] = []
+        on_exit: list[Map] = []
+        otherwise: list[Map] = []
+        for number, branch in branches:
+            arc = self._branch_arc(number, branch)
+            if "else" in branch:
+                otherwise.append(arc)
+                continue
+            for guard, exits in self._guards(branch):
+                (on_exit if exits else on_call).append(self._guarded(branch, guard, arc))
+        if "next" in self.step and not otherwise:
+            arcs = self._next_arcs()
+            if len(arcs) > 1:
+                arcs = [self._add_step(f"{self.name}_next", self.step["next"], None, self._plain_router())]
+            otherwise += arcs
+        return map_at(case, arcs=list_at(case, [*on_call, *on_exit, *otherwise]))
+
+    def _guarded(self, branch: Map, guard: Any, arc: Map) -> Map:
+        if self.sink_label is not None and self._sees_failure(guard):  # branches do not see the failure of a sink
+            failed = f"(event.data.task | default('')) != '{self.sink_label}'"
+            guard = f"{{{{ ({expression_of(guard, {})}) and {failed} }}}}"
+        copy = part_of(branch, ["when"])
+        copy.clear()
+        copy["step"] = arc["step"]
+        if guard is not True:
+            copy["when"] = guard
+        copy.update({key: value for key, value in arc.items() if key != "step"})
+        return copy
+
+    def _sees_failure(self, guard: Any) -> bool:
+        """Whether a guard, as arcs see it, can match after a failure (S3)."""
+        try:
+            reads = parse(guard).reads if isinstance(guard, str) else ()
+        except TemplateSyntax:
+            return False
+        ends = [(*path, key) for path in (("steps", self.name), (self.name,)) for key in ("status", "error")]
+        return any(read.path[0] == "event" or read.path[:3] in ends or read.path[:2] in ends for read in reads)
+
+    def _guards(self, branch: Map) -> Iterator[tuple[Any, bool]]:
+        """The guard of a branch as arcs see it, for the call and for the exit."""
+        when = branch["when"]
+        if not isinstance(when, str):
+            yield when, False
+            return
+        events = [match.group(2) for match in _EVENT_NAME.finditer(when)]
+        try:
+            reads = parse(when).reads
+        except TemplateSyntax:
+            yield when, False
+            return
+        self.leftovers.refuse_reads(branch, "when", self.local, "in a condition")
+        if any(read.path[:2] == ("this", "meta") for read in reads):
+            self.leftovers.refuse(branch, "when", "`this.meta` in a condition", "read `this.data` or `this.error`")
+        if sum(read.path[0] == "event" for read in reads) != len(events):
+            construct = "a condition on events other than `event.name == 'call.done'`"
+            hint = "compare `event.name` with call.done, call.error or step.exit"
+            self.leftovers.refuse(branch, "when", construct, hint)
+        done = "'loop.done'" if "loop" in self.step else "'step.done'"
+        on_call = {"call.done": f"event.name == {done}", "call.error": "event.name == 'step.failed'"}
+        on_exit = {"step.exit": f"event.name in [{done}, 'step.failed']"}
+
+        def substituted(tests: dict[str, str]) -> Any:
+            text = _EVENT_NAME.sub(lambda match: tests.get(match.group(2), "false"), when)
+            return renamed_text(text, self.names)
+
+        if not events or on_call.keys() & set(events):
+            yield substituted(on_call), False
+        if "step.exit" in events:
+            yield substituted(on_exit), True
+
+    def _plain_router(self) -> Map:
+        following = self.step["next"]
+        if isinstance(following, Map):
+            return following
+        return router_at(following if isinstance(following, Seq) else self.step, self._next_arcs())
+
+    def _next_arcs(self) -> list[Map]:
+        self.leftovers.refuse_reads(self.step, "next", {"loop_index"}, "in `args` of `next`")
+        return arcs_of(self.step, self.names, self.leftovers)
+
+    def _add_step(self, name: str, at: Any, tasks: Seq | None, router: Map | None) -> Map:
+        """Add a step, for a fork after an exclusive choice or for calls. Returns the arc that leads to it."""
+        while name in self.step_names:
+            name += "_"
+        self.step_names.add(name)
+        extra = map_at(at, step=name)
+        if tasks:
+            spec = as_map(self.step.get("spec"))
+            if inherited := renamed(part_of(spec, [key for key in spec if key not in OWN_SPEC]), {}):
+                extra["spec"] = inherited
+            extra["tool"] = tasks
+        if router is not None:
+            extra["next"] = router
+        self.added.append(extra)
+        return map_at(at, step=name)
+
+    def _branch_arc(self, number: int, branch: Map) -> Map:
+        """The arc of a branch: to its target, or to a separate step if it calls tools."""
+        written = branch.get("then", branch.get("else"))
+        retry = as_map(written).get("retry", branch.get("retry"))
+        if retry is not None and retry.get("scope") == "chain":
+            hint = "retry each call, or `jump` back to the first from a rule of the last"
+            self.leftovers.refuse(retry, "scope", "`retry.scope: chain` (the chain is retried as a whole)", hint)
+        chain = [part_of(item.container, [item.name]) for item in chain_items(branch)]
+        goto = chain.pop() if chain and "next" in chain[-1] else None
+        for item in chain:
+            if "next" in item:
+                self.leftovers.refuse(item, "next", "`next` before the end of a chain", "move it to the end")
+        arcs = arcs_of(goto, self.names, self.leftovers) if goto is not None else []
+        if goto is not None:
+            hidden = self.local | {name for item in chain for name in item}
+            hidden |= EVENT if chain or len(arcs) > 1 else set()
+            self.leftovers.refuse_reads(goto, "next", hidden, "in `args` of a chain's `next`")
+        if not chain and len(arcs) == 1:
+            return arcs[0]
+        if goto is None and "next" in self.step:
+            where = "in `args` of the `next` that follows a chain"
+            self.leftovers.refuse_reads(self.step, "next", EVENT, where)
+            arcs = self._next_arcs()
+            if self._sees_failure(renamed_text(branch.get("when"), self.names)):
+                for arc in arcs:  # a branch may handle a failure, and `next` does not follow one
+                    arc["when"] = f"{{{{ {path_of('steps', self.name)}.status == 'succeeded' }}}}"
+        tasks = self._chain_tasks(branch, chain, retry if retry is not None else step_retry(self.step))
+        router = router_at(branch, arcs) if arcs else None
+        return self._add_step(f"{self.name}_case_{number}", branch, tasks, router)
+
+    def _chain_tasks(self, branch: Map, chain: list[Map], retry: Map | None) -> Seq:
+        tasks = list_at(branch)
+        labels: set[str] = set()
+        ignore = "continue" if on_error_of(self.step) == "ignore" else None
+
+        def append(at: Map, label: str, task: Map) -> None:
+            tasks.append(labelled(at, label, task))
+
+        for item in chain:
+            ((name, body),) = item.items()
+            self._refuse_moved(item, name, labels)
+            if name == "set":
+                append(item, free_label("set", labels, self.step_names), set_task(item, body, self.names))
+            if name in ("set", "next"):
+                continue
+            if "poll" in body:
+                construct = "`poll` (a call repeated until its result is ready)"
+                hint = "`jump` back to the call, with a `delay`, from a rule of its policy"
+                self.leftovers.refuse(body, "poll", construct, hint)
+            if name == "sink":
+                task = sink_task(body, self.calls, self.names, retry)
+                append(item, free_label("sink", labels, self.step_names), task)
+                continue
+            task = renamed(body["tool"], self.names)
+            if "args" in body:
+                task["args"] = merged(renamed(body["args"], self.names), as_map(task.get("args")))
+            if "retry" in body:
+                task["retry"] = body["retry"]
+            set_policy(task, self.calls, retry, ignore=ignore)
+            labels.add(name)
+            append(item, name, task)
+            for sink in self.calls.sinks_of(task):
+                stored = sink_task(sink, self.calls, self.calls.in_pipeline(name, task), retry)
+                append(item, free_label("sink", labels, self.step_names), stored)
+        return tasks
+
+    def _refuse_moved(self, item: Map, name: str, labels: set[str]) -> None:
+        """Refuse templates of a chain that read names of its step: the chain becomes a separate step."""
+        foreign = (self.local | EVENT) - {"tasks", *labels}
+        if name == "set":
+            self.leftovers.refuse_reads(item, name, foreign, "in `set`")
+            return
+        body = as_map(item[name])
+        for key in ("tool", "args", "when", "table"):
+            if key in body:
+                own = set(as_map(body.get("args"))) if name != "sink" and key == "tool" else set()
+                visible = own | {f"args.{arg}" for arg in own}
+                self.leftovers.refuse_reads(body, key, foreign - visible, "in a chain")

@@ -1,24 +1,51 @@
-"""Conversions that `prepare` and `rewrite` share: loops, args, credentials and plain routing."""
+"""Conversions that `dialect` and `rewrite` share: loops, args, credentials and plain routing."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Set
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from noetl.classic.chains import ClassicDocument
 from noetl.classic.detect import chain_calls, tasks_of
-from noetl.classic.leftovers import Leftovers
-from noetl.classic.names import Names, renamed
+from noetl.classic.names import Names, renamed, templates_in
 from noetl.classic.nodes import as_list, as_map, list_at, map_at, merged, put_after, rename_key
+from noetl.classic.outline import ClassicDocument
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, is_template
+from noetl.errors import TemplateSyntax
+from noetl.expression import parse
 
-CREDENTIALS = {
-    "postgres": "postgres_credential",
-    "snowflake": "snowflake_credential",
-    "gcs": "gcs_credential",
-}
+CREDENTIALS = {"postgres": "postgres_credential", "snowflake": "snowflake_credential", "gcs": "gcs_credential"}
 _DSN = re.compile(r"^postgres(ql)?://|=")
+
+
+class Leftover(NamedTuple):
+    """A construct that remains classic: its place, and a hint."""
+
+    step: str
+    container: Map | Seq
+    key: Any
+    construct: str
+    hint: str
+
+
+class Leftovers(list[Leftover]):
+    def __init__(self, kinds: KindSource) -> None:
+        super().__init__()
+        self.kinds, self.step = kinds, ""
+
+    def refuse(self, container: Map | Seq, key: Any, construct: str, hint: str) -> None:
+        self.append(Leftover(self.step, container, key, construct, hint))
+
+    def refuse_reads(self, container: Map | Seq, key: Any, names: Set[str], where: str) -> None:
+        """Refuse templates that read names which do not exist at their new place."""
+        for holder, at, text in templates_in(container, self.kinds, key):
+            with suppress(TemplateSyntax):
+                for read in parse(text).reads:
+                    if read.path[0] in names or ".".join(map(str, read.path[:2])) in names:
+                        hint = "store the value in `vars`, or read `steps.NAME.result`"
+                        self.refuse(holder, at, f"`{read.path[0]}` {where}", hint)
 
 
 def convert_loop(step: Map) -> None:
@@ -43,6 +70,13 @@ def give_args(step: Map) -> None:
     if args:
         for call in [*tasks_of(step.get("tool")), *chain_calls(step.get("case"))]:
             call["args"] = merged(renamed(args, {}), as_map(call.get("args")))
+
+
+def drop_entry_keys(root: Map) -> None:
+    """Remove the keys of workbook entries that were copied to their callers."""
+    for entry in as_list(root.get("workbook")):
+        entry.pop("sink", None)
+        as_map(entry.get("tool")).pop("retry", None)
 
 
 def arcs_of(holder: Map, names: Names, leftovers: Leftovers) -> list[Map]:
@@ -72,39 +106,16 @@ def arcs_of(holder: Map, names: Names, leftovers: Leftovers) -> list[Map]:
 
 
 def router_at(at: Map | Seq, arcs: list[Map]) -> Map:
+    """A router that fires all of these arcs."""
     spec = map_at(at, mode="inclusive") if len(arcs) > 1 else None
     return map_at(at, spec=spec, arcs=list_at(at, arcs))
 
 
-class Credentials:
-    """Declares the credentials that classic calls name without a keychain entry; postgres may even leave them out."""
+def declare_credentials(document: ClassicDocument, kinds: KindSource, leftovers: Leftovers) -> None:
+    """Add keychain entries for credentials that calls name without one; calls of postgres may even name none."""
+    root, executor = document.root, document.executor_spec
 
-    def __init__(self, document: ClassicDocument, kinds: KindSource, leftovers: Leftovers) -> None:
-        self.document, self.root = document, document.root
-        self.kinds, self.leftovers = kinds, leftovers
-
-    def declare(self) -> None:
-        spec = self.document.executor_spec
-        for kind, defaults in spec.items():
-            if isinstance(defaults, Map) and self.kinds.get(kind):
-                self._declare(kind, defaults)
-        for step in self.document.steps:
-            self.leftovers.step = step["step"]
-            layers = (spec, *self.document.layers(step))
-            for site in self.document.tasks(step):
-                self._declare_task(site.tree, layers)
-        for _, site in self.document.workbook:
-            self._declare_task(site.tree, (spec,))
-        for entry in as_list(self.root.get("workbook")):
-            self._declare_task(as_map(as_map(entry.get("sink")).get("tool")), (spec,))
-
-    def _declare_task(self, task: Map, layers: tuple[Map, ...]) -> None:
-        holders = [task, *(as_map(layer.get("postgres")) for layer in layers)]
-        if task.get("kind") == "postgres" and not any("auth" in holder or "dsn" in holder for holder in holders):
-            task["auth"] = "postgres"
-        self._declare(task.get("kind"), task)
-
-    def _declare(self, kind: Any, holder: Map) -> None:
+    def declare(kind: Any, holder: Map) -> None:
         credential = holder.get("auth")
         if not isinstance(credential, str) or is_template(credential):
             return
@@ -112,14 +123,31 @@ class Credentials:
             rename_key(holder, "auth", "dsn")
             return
         name = re.sub(r"\W", "_", credential)
-        declared = {entry.get("name") for entry in as_list(self.root.get("keychain"))}
-        if name not in declared and kind not in CREDENTIALS:
-            construct = f"`auth: {credential}` without a keychain entry (its kind is unknown)"
-            self.leftovers.refuse(holder, "auth", construct, f"add `keychain: [{{name: {name}, kind: ...}}]`")
-            return
-        if name not in declared:
-            if not isinstance(self.root.get("keychain"), Seq):
-                put_after(self.root, "metadata", "keychain", list_at(self.root))
+        if name not in {entry.get("name") for entry in as_list(root.get("keychain"))}:
+            if kind not in CREDENTIALS:
+                construct = f"`auth: {credential}` without a keychain entry (its kind is unknown)"
+                leftovers.refuse(holder, "auth", construct, f"add `keychain: [{{name: {name}, kind: ...}}]`")
+                return
+            if not isinstance(root.get("keychain"), Seq):
+                put_after(root, "metadata", "keychain", list_at(root))
             stored = credential if name != credential else None
-            self.root["keychain"].append(map_at(self.root, name=name, kind=CREDENTIALS[kind], credential=stored))
+            root["keychain"].append(map_at(root, name=name, kind=CREDENTIALS[kind], credential=stored))
         holder["auth"] = name
+
+    def declare_task(task: Map, *layers: Map) -> None:
+        holders = [task, *(as_map(layer.get("postgres")) for layer in layers)]
+        if task.get("kind") == "postgres" and not any("auth" in holder or "dsn" in holder for holder in holders):
+            task["auth"] = "postgres"
+        declare(task.get("kind"), task)
+
+    for kind, defaults in executor.items():
+        if isinstance(defaults, Map) and kinds.get(kind):
+            declare(kind, defaults)
+    for step in document.steps:
+        leftovers.step = step["step"]
+        for site in document.tasks(step):
+            declare_task(site.tree, executor, *document.layers(step))
+    for _, site in document.workbook:
+        declare_task(site.tree, executor)
+    for entry in as_list(root.get("workbook")):
+        declare_task(as_map(as_map(entry.get("sink")).get("tool")), executor)

@@ -7,27 +7,119 @@ the key before it on its line; if that is gone, the comment is moved above its s
 
 from __future__ import annotations
 
+import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from noetl.classic.layout import YamlLayout
+import yaml
+
 from noetl.dsl.tree import NOWHERE, Map, Seq, Span, is_template, span_of
 
 _PLAIN = re.compile(r"[A-Za-z_/$][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*|[0-9]+(?:ms|s|m|h|d)")
 _WORDS = frozenset(["null", "true", "false"])
 _COLON = re.compile(r"[ \t]*:(?=\s|\Z)")
 _COMMENT = re.compile(r"[ \t]+#.*")
+_HASH = re.compile(r"(?:^|(?<=[ \t]))#", re.MULTILINE)
+_BLANK_END = re.compile(r"(?:\n[ \t]*)+\Z")
+_KEEPS_BREAKS = re.compile(r"[|>][0-9]?\+")
 
 
-class _Unit:
+class YamlLayout:
+    """What the parser of a valid YAML text discards: comments, blank lines, ends of nodes, aliases and anchors.
+
+    Lines count from 0, offsets are those of the tree's spans.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines = text.split("\n")
+        self._starts = [0]
+        for line in self.lines:
+            self._starts.append(self._starts[-1] + len(line) + 1)
+        self._scalars: list[tuple[int, int]] = []  # where a `#` is text
+        self._ends: list[int] = []  # of scalars, aliases and flow collections
+        self.anchors: list[int] = []
+        self.aliases: list[tuple[int, int]] = []  # offsets of each alias and of its node
+        self._read()
+        self.comments: dict[int, int] = {}
+        """By line, the offset of its comment."""
+        for match in _HASH.finditer(text):
+            if not self.in_scalar(match.start()):
+                self.comments.setdefault(self.line(match.start()), match.start())
+
+    def _read(self) -> None:
+        named: dict[str, int] = {}
+        flow: list[bool] = []
+        event: Any
+        for event in yaml.parse(self.text, Loader=yaml.CSafeLoader):
+            start, end = event.start_mark.index, event.end_mark.index
+            match event:
+                case yaml.ScalarEvent():
+                    self._scalar(start, end, event.style)
+                case yaml.AliasEvent():
+                    self.aliases.append((start, named[str(event.anchor)]))
+                    self._ends.append(end)
+                    continue
+                case yaml.CollectionStartEvent():
+                    flow.append(bool(event.flow_style))
+                case yaml.CollectionEndEvent():
+                    if flow.pop():
+                        self._ends.append(end)
+                case _:
+                    pass
+            if getattr(event, "anchor", None):
+                named[event.anchor] = start
+                self.anchors.append(start)
+
+    def _scalar(self, start: int, end: int, style: str | None) -> None:
+        if style not in ("|", ">"):
+            self._scalars.append((start, end))
+        else:  # its header may be followed by a comment, its text by blank lines that are not part of it
+            header = self.text.find("\n", start, end)
+            if not _KEEPS_BREAKS.search(self.text, start, header):
+                end = start + len(_BLANK_END.sub("", self.text[start:end]))
+            self._scalars.append((min(header + 1, end) if header >= 0 else end, end))
+        self._ends.append(end)
+
+    def in_scalar(self, offset: int) -> bool:
+        place = bisect_right(self._scalars, (offset, len(self.text))) - 1
+        return place >= 0 and self._scalars[place][0] <= offset < self._scalars[place][1]
+
+    def line(self, offset: int) -> int:
+        return bisect_right(self._starts, offset) - 1
+
+    def column(self, offset: int) -> int:
+        return offset - self._starts[self.line(offset)]
+
+    def end(self, span: Span) -> int:
+        """The end of a node's content: the span of a block collection extends to the next node."""
+        return max(span.start, self._ends[bisect_right(self._ends, span.end) - 1])
+
+    def before(self, offset: int) -> str:
+        """The text before the offset on its line."""
+        return self.text[self._starts[self.line(offset)] : offset]
+
+    def behind(self, offset: int) -> str:
+        """The text after the offset on its line."""
+        return self.text[offset : self._starts[self.line(offset) + 1] - 1]
+
+    def has_no_content(self, line: int) -> bool:
+        """Whether the line is blank or has only a comment."""
+        if line in self.comments and not self.before(self.comments[line]).strip():
+            return True
+        return not self.lines[line].strip() and not self.in_scalar(self._starts[line])
+
+
+class _Unit(NamedTuple):
     """A root section or a step. Comments that lost their place are moved above it."""
 
-    def __init__(
-        self, origin: int | None, column: int, above: list[str], lines: list[str], is_step: bool = False
-    ) -> None:
-        self.origin, self.column, self.above, self.lines = origin, column, above, lines
-        self.is_step = is_step
+    origin: int | None
+    column: int
+    above: list[str]
+    lines: list[str]
+    is_step: bool = False
 
 
 class Writer:
@@ -36,7 +128,9 @@ class Writer:
     def __init__(self, text: str, old: Map) -> None:
         self.layout, self.old = YamlLayout(text), old
         self.values = {(span.start, span.end): value for value, span in _nodes(old)}
-        self.indent, self.dash = _indentation(self.layout, old)
+        metadata, workflow = old["metadata"].span, old["workflow"].span
+        self.indent = (_is_block(self.layout, metadata) and self.layout.column(metadata.start)) or 2
+        self.dash = self.layout.column(workflow.start) if _is_block(self.layout, workflow) else 2
         self.written_lines: set[int] = set()  # lines whose comment is written
         self.anchored: set[int] = set()  # anchors that are written
 
@@ -45,43 +139,37 @@ class Writer:
         first, last = layout.line(start), layout.line(layout.end(self.old.span))
         head = layout.lines[:first]
         self.written_lines.update(range(first))
-        if not _is_block(layout, self.old) and layout.before(start).strip():
+        if not _is_block(layout, self.old.span) and layout.before(start).strip():
             head.append(layout.before(start).rstrip())
         units = [unit for key in root for unit in self._units(root, key)]
-        self._place_lost(units, first, last)
-        _space(units)
+        for line, offset in sorted(layout.comments.items()):
+            if first <= line <= last and line not in self.written_lines:  # it lost its place
+                home = [unit for unit in units if unit.origin is not None and unit.origin <= line]
+                unit = max(home, key=lambda unit: unit.origin or 0)
+                unit.above.append(" " * unit.column + layout.behind(offset).rstrip())
+        for is_step in (False, True):  # new units are set apart by a blank line where most of their like are
+            level = [unit for unit in units if unit.is_step is is_step]
+            apart = [unit.above[:1] == [""] for unit in level[1:] if unit.origin is not None]
+            for unit in level:
+                if unit.origin is None and 2 * sum(apart) > len(apart):
+                    unit.above.insert(0, "")
         body = [line for unit in units for line in (*unit.above, *unit.lines)]
         return "\n".join([*head, *body, *layout.lines[last + 1 :]])
 
-    # -- sections, steps and lost comments --------------------------------------------------------------------------
-
     def _units(self, root: Map, key: str) -> Iterator[_Unit]:
         at = _key_at(root, key)
-        above = self._above(at, 0)
+        above, origin = self._above(at, 0), None if at is None else self.layout.line(at.start)
         if key != "workflow":
-            yield _Unit(self._origin(at), 0, above, self._pair(root, key, 0))
+            yield _Unit(origin, 0, above, self._pair(root, key, 0))
             return
-        yield _Unit(self._origin(at), 0, above, [f"{self._key(root, key)}:{self._beside(at)}"])
+        yield _Unit(origin, 0, above, [f"{self._key(root, key)}:{self._beside(at)}"])
         steps: Seq = root[key]
         old_spans = set(self.old[key].item_spans)
         for i in range(len(steps)):
             span = _item_span(steps, i)
             above = self._above(span, self.dash)
-            origin = self._origin(span) if span in old_spans else None
+            origin = self.layout.line(span.start) if span is not None and span in old_spans else None
             yield _Unit(origin, self.dash, above, self._item(steps, i, self.dash), is_step=True)
-
-    def _origin(self, span: Span | None) -> int | None:
-        return None if span is None else self.layout.line(span.start)
-
-    def _place_lost(self, units: list[_Unit], first: int, last: int) -> None:
-        for line, offset in sorted(self.layout.comments.items()):
-            if line in self.written_lines or not first <= line <= last:
-                continue
-            home = [unit for unit in units if unit.origin is not None and unit.origin <= line]
-            unit = max(home, key=lambda unit: unit.origin or 0)
-            unit.above.append(" " * unit.column + self.layout.behind(offset).rstrip())
-
-    # -- maps and lists ---------------------------------------------------------------------------------------------
 
     def _pairs(self, node: Map, column: int) -> tuple[list[str], list[str]]:
         """The comments above the first key of a map, and its lines."""
@@ -97,28 +185,20 @@ class Writer:
         return first, lines
 
     def _pair(self, node: Map, key: str, column: int) -> list[str]:
-        (at, span), value = node.spans.get(key, (None, None)), node[key]
-        if at is not None and span is not None and self._is_line(at, key) and self._is_unchanged(value, span, at):
-            return self._copy(at.start, self.layout.end(span), self.layout.column(at.start), column)
+        (at, span), value, layout = node.spans.get(key, (None, None)), node[key], self.layout
+        line = at is not None and not layout.before(at.start).strip(" -") and _COLON.match(layout.text, at.end)
+        if line and at and span and self._is_key(at, key) and self._is_unchanged(value, span, at):
+            return self._copy(at.start, layout.end(span), layout.column(at.start), column)
         first, *rest = self._value(value, span, column)
         beside = "" if rest and first and first[0] in "'\"" else self._beside(at)
         return [f"{' ' * column}{self._key(node, key)}:{' ' * bool(first)}{first}{beside}", *rest]
 
     def _key(self, node: Map, key: str) -> str:
         at = _key_at(node, key)
-        return self._written(at) if at is not None and self._is_key(at, key) else _scalar(key)
-
-    def _written(self, at: Span) -> str:
-        return self.layout.text[at.start : at.end]
+        return self.layout.text[at.start : at.end] if at is not None and self._is_key(at, key) else _scalar(key, "")
 
     def _is_key(self, at: Span, key: str) -> bool:
-        return self._written(at).strip("'\"") == key
-
-    def _is_line(self, at: Span, key: str) -> bool:
-        """Whether the key is the first text on its line, except dashes, and a colon follows."""
-        if self.layout.before(at.start).strip(" -") or not self._is_key(at, key):
-            return False
-        return _COLON.match(self.layout.text, at.end) is not None
+        return self.layout.text[at.start : at.end].strip("'\"") == key
 
     def _item(self, seq: Seq, index: int, column: int) -> list[str]:
         value, span = seq[index], _item_span(seq, index)
@@ -135,7 +215,8 @@ class Writer:
 
     def _value(self, value: Any, span: Span | None, column: int) -> list[str]:
         """The lines of a value after a key at `column`; the first one continues the line of the key."""
-        if span is not None and self._is_unchanged(value, span) and not self._is_block(span, value):
+        block = isinstance(value, Map | Seq) and value and span is not None and _is_block(self.layout, span)
+        if span is not None and self._is_unchanged(value, span) and not block:
             source = self.layout.before(span.start)
             base = len(source) - len(source.lstrip(" -"))
             first, *rest = self._copy(span.start, self.layout.end(span), base, column)
@@ -145,21 +226,13 @@ class Writer:
                 above, lines = self._pairs(value, column + self.indent)
                 return ["", *above, *lines] if value else ["{}"]
             case Seq():
-                return ["", *self._items(value, column + self.dash)] if value else ["[]"]
+                lines = [""]
+                for i in range(len(value)):
+                    lines += self._above(_item_span(value, i), column + self.dash)
+                    lines += self._item(value, i, column + self.dash)
+                return lines if value else ["[]"]
             case _:
                 return _scalar_lines(value, "" if span is None else span.style, column + self.indent)
-
-    def _items(self, seq: Seq, column: int) -> list[str]:
-        lines = []
-        for i in range(len(seq)):
-            lines += self._above(_item_span(seq, i), column)
-            lines += self._item(seq, i, column)
-        return lines
-
-    # -- copies -----------------------------------------------------------------------------------------------------
-
-    def _is_block(self, span: Span, value: Any) -> bool:
-        return isinstance(value, Map | Seq) and bool(value) and _is_block_at(self.layout, span)
 
     def _is_unchanged(self, value: Any, span: Span, key: Span | None = None) -> bool:
         """True if the source has this value at this place, and it can be copied together with its key.
@@ -232,21 +305,7 @@ def _item_span(seq: Seq, index: int) -> Span | None:
     return None if span == NOWHERE else span
 
 
-def _indentation(layout: YamlLayout, root: Map) -> tuple[int, int]:
-    indent, dash = 2, 2
-    metadata, workflow = root["metadata"], root["workflow"]
-    if _is_block(layout, metadata):
-        indent = layout.column(metadata.span.start) or 2
-    if _is_block(layout, workflow):
-        dash = layout.column(workflow.span.start)
-    return indent, dash
-
-
-def _is_block(layout: YamlLayout, node: Map | Seq) -> bool:
-    return _is_block_at(layout, node.span)
-
-
-def _is_block_at(layout: YamlLayout, span: Span) -> bool:
+def _is_block(layout: YamlLayout, span: Span) -> bool:
     return layout.text[span.start] not in "[{*&!"
 
 
@@ -265,49 +324,20 @@ def _moved(line: str, by: int) -> str:
     return line[min(-by, len(line) - len(line.lstrip(" "))) :]
 
 
-def _space(units: list[_Unit]) -> None:
-    """Set new units apart by a blank line where most of their like are."""
-    for is_step in (False, True):
-        level = [unit for unit in units if unit.is_step is is_step]
-        behind = [unit.above[:1] == [""] for unit in level[1:] if unit.origin is not None]
-        if 2 * sum(behind) > len(behind):
-            for unit in level:
-                if unit.origin is None:
-                    unit.above.insert(0, "")
-
-
-# -- new scalars ----------------------------------------------------------------------------------------------------
-
-
 def _scalar_lines(value: Any, style: str, column: int) -> list[str]:
     if isinstance(value, str) and ("\n" in value.rstrip("\n") or style in ("|", ">")):
         chomp = "" if value.endswith("\n") and not value.endswith("\n\n") else "+" if value.endswith("\n") else "-"
         lines = value.removesuffix("\n").split("\n")
-        if _is_literal(lines):
+        printable = all(line.replace("\t", "").isprintable() for line in lines)
+        if printable and lines[0].lstrip() == lines[0] != "" and all(line.strip() for line in lines if line):
             folded = style == ">" and len(lines) == 1
             return [(">" if folded else "|") + chomp, *(" " * column + line if line else "" for line in lines)]
     return [_scalar(value, style)]
 
 
-def _is_literal(lines: list[str]) -> bool:
-    """True if a block scalar can hold the lines as they are."""
-    printable = all(line.replace("\t", "").isprintable() for line in lines)
-    return printable and lines[0].lstrip() == lines[0] != "" and all(line.strip() for line in lines if line)
-
-
-def _scalar(value: Any, style: str = "") -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return str(value).lower()
-        case str():
-            return _text(value, style)
-        case _:
-            return repr(value)
-
-
-def _text(value: str, style: str) -> str:
+def _scalar(value: Any, style: str) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
     if style not in ("'", '"') and not is_template(value) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     plain = value.isprintable() and "\\" not in value

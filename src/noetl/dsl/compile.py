@@ -42,7 +42,7 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
         return Loaded(None, problems.sorted(), "canonical", {})
     dialect, classic = CANONICAL, is_classic(root)
     if classic:
-        from noetl.classic.dialect import CLASSIC as dialect  # ten modules that a canonical playbook does not need
+        from noetl.classic.dialect import CLASSIC as dialect  # several modules that a canonical playbook does not need
     if strict and classic:
         where, construct = first_construct(root)
         message = f"{construct!r} makes this playbook a classic one, which `--strict` refuses"

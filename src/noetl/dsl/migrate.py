@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from noetl.classic.leftovers import Leftover
 from noetl.classic.rewrite import rewrite
+from noetl.classic.steps import Leftover
 from noetl.classic.writer import Writer
 from noetl.dsl.canonical import Builder
 from noetl.dsl.compile import load

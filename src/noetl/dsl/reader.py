@@ -152,8 +152,8 @@ class _Composer:
                 elif isinstance(event, yaml.DocumentStartEvent):
                     documents += 1
                     if documents > 1:
-                        where = event.start_mark.index
-                        self._fail(NOT_A_MAP, where, "a second document starts here", "keep one per file")
+                        mark: Any = event.start_mark
+                        self._fail(NOT_A_MAP, mark.index, "a second document starts here", "keep one per file")
         except yaml.MarkedYAMLError as error:
             self._syntax(error)
         except yaml.YAMLError as error:

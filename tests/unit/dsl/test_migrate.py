@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from noetl.classic.layout import YamlLayout
+from noetl.classic.writer import YamlLayout
 from noetl.cli import playbook as verb
 from noetl.dsl.compile import load
 from noetl.dsl.migrate import Migration, migrate
