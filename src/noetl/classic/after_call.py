@@ -37,22 +37,85 @@ from typing import Any, TypeAlias
 
 from noetl.classic.branches import CasePlan, branch_number
 from noetl.classic.call_names import NO_CALL, call_names, failed_call
-from noetl.classic.chain_run import Chain, ChainPlan
-from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted
+from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
 from noetl.classic.hooks import AwaitingEvent, FailureHandled
+from noetl.classic.rules import add_request
 from noetl.classic.state import AfterCallProgress, BranchBatch
 from noetl.engine.state import Progress, StepResult
 from noetl.engine.step_runs import error_data
-from noetl.errors import TemplateError
-from noetl.expression import NOW_KEY
-from noetl.model.playbook import Step
-from noetl.pipeline.host import Done, Failed, Waiting
-from noetl.pipeline.plan import KindOf
+from noetl.errors import TemplateError, TemplateFailed
+from noetl.expression import NOW_KEY, prepare
+from noetl.model.identity import TaskId
+from noetl.model.outcome import Outcome
+from noetl.model.playbook import DEFAULT_ATTEMPTS, Goto, Rule, Step, Target, Task
+from noetl.pipeline.host import Done, End, Failed, Waiting
+from noetl.pipeline.plan import KindOf, PipelinePlan, RulePlan, first_match
 from noetl.pipeline.run import Pipeline
-from noetl.pipeline.templates import template_error
+from noetl.pipeline.templates import is_of_keychain, template_error
 from noetl.scope import Scope, StepsView
 
 AfterCallEnd: TypeAlias = Done | Failed | Waiting | FailureHandled | AwaitingEvent
+
+
+class GotoPlan:
+    def __init__(self, goto: Goto, policy: str) -> None:
+        self.label, self.policy, self.priority = goto.label, goto.policy or policy, goto.priority
+        self.arcs = [
+            (prepare(arc.step), prepare(arc.args), goto.delay if arc.delay is None else arc.delay) for arc in goto.to
+        ]
+
+    def targets(self, scope: Scope) -> tuple[Target, ...]:
+        targets = tuple(Target(step(scope), args(scope), delay) for step, args, delay in self.arcs)
+        for target in targets:
+            if not isinstance(target.step, str):
+                raise TemplateFailed(f"a computed target must be the name of a step, not {str(target.step)[:60]!r}")
+        return targets
+
+
+class ChainPlan(PipelinePlan):
+    """The links of a chain, compiled. `again` is the rule that retries it as a whole."""
+
+    def __init__(self, links: tuple[Task | Goto, ...], kind_of: KindOf, policy: str, again: Rule | None) -> None:
+        tasks = [link for link in links if isinstance(link, Task)]
+        super().__init__(tasks, kind_of, [link.label for link in links])
+        self.gotos = {link.label: GotoPlan(link, policy) for link in links if isinstance(link, Goto)}
+        self.again = RulePlan(again, 0) if again is not None else None
+
+
+class Chain(Pipeline):
+    def __init__(
+        self, plan: ChainPlan, call: Pipeline, scope: Scope, progress: Progress, name: str, step: AfterCallProgress
+    ) -> None:
+        super().__init__(plan, call.run_id, scope, progress, call.host, None, f"{name}/", call.inner)
+        self.chain, self.name, self.step = plan, name, step
+
+    async def visit_other(self, label: str) -> str | End | None:
+        """Request the targets of a `next`. The chain continues after it only if its policy is `defer`."""
+        goto, host, scope = self.chain.gotos[label], self.host, self.scope
+        scope[NOW_KEY] = host.now()
+        try:
+            to = host.redact(await self.templates.evaluate(lambda: goto.targets(scope)))
+            if any(is_of_keychain(target.args) for target in to):
+                raise TemplateFailed("a secret cannot be an arg of a token: use it in the inputs of a tool")
+        except TemplateError as error:
+            return Failed(host.redact(template_error(error)), label, 1)
+        then = self.plan.after[label] if goto.policy == "defer" else None
+        pending = goto.policy != "end_step"
+        request = NextRequested(self.run_id, self.name, label, to, goto.policy, goto.priority, pending, then)
+        host.add_fact(request)
+        add_request(self.step, request)
+        return then
+
+    def restart_wait(self, task: TaskId, outcome: Outcome) -> float | None:
+        rule, scope = self.chain.again, self.scope
+        if rule is None:
+            return None
+        attempt = self.progress.visits.get(next(iter(self.plan.tasks)), 1)
+        scope["outcome"] = outcome.as_data({"attempt": attempt})
+        scope["_attempt"] = attempt
+        if attempt >= (rule.then.attempts or DEFAULT_ATTEMPTS) or first_match([rule], scope) is None:
+            return None
+        return rule.wait_after(attempt, outcome, scope, f"{scope['execution_id']}|{task}|{attempt}")
 
 
 class AfterCallPlan:
@@ -81,14 +144,12 @@ class AfterCallRun:
         if stop is None and self.plan.cases is not None:
             stop = await (self._observe if self.plan.cases.observes else self._branches)(self.plan.cases)
         if stop is None and "sink" in self.plan.chains and isinstance(self.ended, Done):
-            stop = _unfinished(await self._chain("sink"))
+            stop = await self._chain("sink")
         if stop is not None:
             return stop
         if isinstance(self.ended, Failed) and self.state.fired:
             return FailureHandled(*self.ended)
         return self.ended
-
-    # -- the call ---------------------------------------------------------------------------------------------------
 
     async def _call(self) -> Waiting | None:
         state = self.state
@@ -102,26 +163,24 @@ class AfterCallRun:
             if isinstance(end, Waiting):
                 return end
             self.ended = end
-        outcome = self._outcome()
+        tasks = self.call.progress.tasks
+        if isinstance(self.ended, Failed):
+            outcome = self.call.last or tasks.get(self.ended.task) or failed_call(self._error())
+        elif state.looped:
+            outcome = {**NO_CALL, "result": self.ended.result}
+        else:
+            outcome = self.call.last or (list(tasks.values())[-1] if tasks else NO_CALL)
         ignored = isinstance(self.ended, Done) and outcome["status"] != "ok"
         self._show({**NO_CALL, "meta": outcome["meta"]} if ignored else outcome)
         self._set_event(self._event(self._point()))
         if "vars" in self.plan.chains and outcome["status"] == "ok" and isinstance(self.ended, Done):
-            end = await self._chain("vars")
-            if isinstance(end, Waiting):
-                return end
-            if isinstance(end, Failed):
-                self.ended = end
+            stop = await self._chain("vars")
+            if isinstance(stop, Waiting):
+                return stop
+            if stop is not None:
+                self.ended = stop
                 self._show(failed_call(self._error()))
         return None
-
-    def _outcome(self) -> dict[str, Any]:
-        tasks = self.call.progress.tasks
-        if isinstance(self.ended, Failed):
-            return self.call.last or tasks.get(self.ended.task) or failed_call(self._error())
-        if self.state.looped:
-            return {**NO_CALL, "result": self.ended.result}
-        return self.call.last or (list(tasks.values())[-1] if tasks else NO_CALL)
 
     def _error(self) -> dict[str, Any]:
         assert isinstance(self.ended, Failed)
@@ -134,8 +193,6 @@ class AfterCallRun:
         else:
             own = StepResult("failed", error=self._error())
         self.scope["steps"] = StepsView({**self.call.scope["steps"].steps, self.plan.step: own})
-
-    # -- branches ---------------------------------------------------------------------------------------------------
 
     async def _branches(self, cases: CasePlan) -> Failed | Waiting | None:
         for point in (self._point(), "step.exit"):
@@ -204,24 +261,19 @@ class AfterCallRun:
         for place, name in enumerate(batch.order):
             if name in self.state.suppressed:
                 continue
-            stop = _unfinished(await self._chain(name))
+            stop = await self._chain(name)
             if stop is not None:
                 return stop
             if any(request.branch == name and request.policy == "end_step" for request in self.state.requests):
-                self._suppress(batch.order[place + 1 :], name)
+                for loser in batch.order[place + 1 :]:
+                    if loser not in self.state.suppressed:
+                        self.host.add_fact(BranchSuppressed(self.run_id, loser, name))
+                        self.state.suppressed.append(loser)
                 return None
         return None
 
-    def _suppress(self, branches: list[str], winner: str) -> None:
-        for name in branches:
-            if name not in self.state.suppressed:
-                self.host.add_fact(BranchSuppressed(self.run_id, name, winner))
-                self.state.suppressed.append(name)
-
-    # -- chains -----------------------------------------------------------------------------------------------------
-
-    async def _chain(self, name: str) -> Done | Failed | Waiting:
-        """Run the rest of a chain; does nothing if it has ended before."""
+    async def _chain(self, name: str) -> Failed | Waiting | None:
+        """Run the rest of a chain; does nothing if it has ended before. None: it has ended."""
         plan, prefix = self.plan.chains[name], f"{name}/"
         progress = self.call.inner.setdefault(prefix, Progress())
         if plan.acts and not progress.ended:
@@ -232,13 +284,10 @@ class AfterCallRun:
             progress.prev = self.ended.result if isinstance(self.ended, Done) else None
         scope = Scope(self.scope)
         scope["tasks"] = dict(self.call.scope["tasks"])
-        chain = Chain(plan, self.call, scope, progress, name, self.state)
-        end = await chain.run()
+        end = await Chain(plan, self.call, scope, progress, name, self.state).run()
         progress.ended = isinstance(end, Done)
+        if isinstance(end, Done):
+            return None
         if isinstance(end, Failed):
             return Failed(end.error, prefix + end.task, end.attempt)
-        return end._replace(chain=prefix) if isinstance(end, Waiting) and end.until != "resume" else end
-
-
-def _unfinished(end: Done | Failed | Waiting) -> Failed | Waiting | None:
-    return None if isinstance(end, Done) else end
+        return end if end.until == "resume" else end._replace(chain=prefix)

@@ -8,20 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from noetl.classic import observe, report_checks
+from noetl.classic import observe
 from noetl.classic.branches import POINTS, CasePlan
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
 from noetl.classic.state import AfterCallProgress, BranchBatch, NextRequest
+from noetl.engine.admissible import Facts, Link, known_values, label_after, refuse, require
 from noetl.engine.events import Event, NextEvaluated, StepPaused
+from noetl.engine.known_values import fits
 from noetl.engine.state import Ended, Execution, Run
 from noetl.engine.step_runs import refresh_ready
 from noetl.engine.timer_keys import WaitLimit
 from noetl.engine.waits import consume_signal
 from noetl.model.outcome import Error
-from noetl.model.playbook import Goto, Step, Target, Task
+from noetl.model.playbook import Goto, Step, Target
 
 if TYPE_CHECKING:
-    from noetl.engine.admissible import Facts
     from noetl.engine.decision import Decision
 
 
@@ -37,7 +38,12 @@ class ClassicRules:
         self.templates: list[Any] = [branch.when for branch in branches]
         self.templates += [template for rule in retries for template in (rule.when, rule.then.delay)]
         self.retried_chains = frozenset(f"case_{i}/" for i, branch in enumerate(branches) if branch.again is not None)
-        self.checks: Mapping[type[Event], Callable[[Facts, Any], None]] = report_checks.CHECKS
+        self.checks: Mapping[type[Event], Callable[[Facts, Any], None]] = {
+            CaseStarted: self._check_started,
+            CaseEvaluated: self._check_evaluated,
+            BranchSuppressed: self._check_suppressed,
+            NextRequested: self._check_requested,
+        }
 
     # -- events -----------------------------------------------------------------------------------------------------
 
@@ -107,11 +113,89 @@ class ClassicRules:
     def is_incomplete(self, state: Execution, event: Event) -> bool:
         return isinstance(event, CaseStarted) and event.run in state.observers
 
-    def chain(self, facts: Facts, name: str) -> Sequence[Task | Goto]:
-        return report_checks.check_chain(facts, name)
+    # -- reports of workers; see `noetl.engine.admissible` ------------------------------------------------------------
+
+    def chain(self, facts: Facts, name: str) -> Sequence[Link]:
+        step, after = self.step, facts.run.after_call
+        chains = step.after_call.chains if step.after_call is not None and after is not None else {}
+        require(name in chains, f"the step has no chain {name[:200]!r}")
+        called = not step.tasks or _progress(facts.run).begun or facts.progress(None, "").ended
+        require(called, f"chain {name!r} runs only after the call of the step")
+        if name.startswith("case_"):
+            require(name in _progress(facts.run).running, f"branch {name!r} was not chosen")
+        return chains[name]
 
     def check_wait(self, facts: Facts, fact: StepPaused) -> None:
-        report_checks.check_wait(facts, fact)
+        facts.holds(None)
+        rest = (fact.index, fact.due, fact.request, fact.chain)
+        observes = self._require_cases(facts)[0].observes
+        require(observes and rest == (None, None, None, ""), "the step does not wait for an event")
+        if fact.key == "call":
+            require(isinstance(facts.previous, CaseStarted), "the call of the step has not just ended")
+            return
+        after = _progress(facts.run)
+        ended = all(
+            name in after.suppressed or not self.chain(facts, name) or facts.progress(None, f"{name}/").ended
+            for name in after.running
+        )
+        require(fact.key == "case" and bool(after.running) and ended, "chains of the case have not ended")
+
+    def _require_cases(self, facts: Facts) -> tuple[CasePlan, AfterCallProgress]:
+        if self.cases is None or facts.run.after_call is None:
+            refuse("the step has no case")
+        return self.cases, facts.run.after_call
+
+    def _check_started(self, facts: Facts, fact: CaseStarted) -> None:
+        facts.holds(None)
+        plan, after = self._require_cases(facts)
+        point = fact.trigger_event
+        require(point in POINTS and not fact.revoked, "workers must not report this")
+        require(point != "step.exit" or not plan.observes, "a step that observes events has no exit of its own")
+        require((point == "step.exit") == bool(after.point), f"the case is at {after.point!r}")
+        require(after.point != "step.exit", "the exit of the step was already evaluated")
+        if point != "step.exit":
+            require((point == "call.error") == (fact.error is not None), "an error belongs to call.error")
+        facts.failed_at(None, fact.task, fact.attempt)
+
+    def _check_evaluated(self, facts: Facts, fact: CaseEvaluated) -> None:
+        facts.holds(None)
+        plan, after = self._require_cases(facts)
+        require(not plan.observes, "the server evaluates the branches of a step that observes events")
+        require((fact.event, fact.message) == (None, None), "workers do not receive signals")
+        require(fact.trigger_event == after.point != after.evaluated, f"the case is at {after.point!r}")
+        names = [branch.name for branch in plan.branches]
+        order = [name for name in names if name in fact.order and name not in after.fired]
+        require(list(fact.order) == order and sorted(fact.matched) == sorted(order), "these branches cannot be chosen")
+        require(plan.mode != "exclusive" or len(after.fired) + len(order) <= 1, "only one branch can be chosen")
+        require((fact.case_mode, fact.eval_mode) == (plan.mode, plan.evaluate), "the mode does not match the case")
+
+    def _check_requested(self, facts: Facts, fact: NextRequested) -> None:
+        facts.holds(None)
+        (plan, _), prefix = self._require_cases(facts), f"{fact.branch}/"
+        is_branch = fact.branch.startswith("case_") and "/" not in fact.branch
+        require(is_branch, f"{fact.branch[:200]!r} is not a branch of the case")
+        links, link, _ = facts.next_link(None, prefix)
+        if not isinstance(link, Goto) or link.label != fact.action:
+            refuse(f"the chain is at {link.label!r}, not at {fact.action[:200]!r}")
+        policy = link.policy or plan.policy
+        planned = (policy, link.priority, policy != "end_step", label_after(links, link) if policy == "defer" else None)
+        reported = (fact.policy, fact.priority, fact.pending, fact.then)
+        require(reported == planned, "policy or priority differs from the playbook")
+        require(len(fact.to) == len(link.to), "the targets differ from the playbook")
+        values = known_values(facts, None, prefix)
+        for target, arc in zip(fact.to, link.to, strict=True):
+            delay = arc.delay if arc.delay is not None else link.delay
+            matches = fits(arc.step, target.step, values) and fits(arc.args, target.args, values)
+            require(matches and target.delay == delay, "the targets differ from the playbook")
+
+    def _check_suppressed(self, facts: Facts, fact: BranchSuppressed) -> None:
+        facts.holds(None)
+        _, after = self._require_cases(facts)
+        order = after.running
+        ends = [request.branch for request in after.requests if request.policy == "end_step"]
+        require(fact.winner_branch in order and fact.winner_branch in ends, "the winner has not ended the step")
+        later = fact.branch in order[order.index(fact.winner_branch) + 1 :]
+        require(later and fact.branch not in after.suppressed, "the branch does not come after the winner")
 
 
 def _progress(run: Run) -> AfterCallProgress:
@@ -130,26 +214,21 @@ def _case_started(state: Execution, event: CaseStarted) -> None:
     rules = state.net.steps[run.step].after_call
     if rules is not None and not rules.observes:
         after.batches.clear()
-    if event.revoked:
-        _revoke(state, run)
+    if event.revoked:  # leases, waits and progress of the call are released; its chains remain
+        for fence in [run.fence, *(run.loop.lanes if run.loop else ())]:
+            if fence is not None:
+                state.leases.pop(fence, None)
+        run.fence = None
+        if run.loop is not None:
+            run.loop.lanes.clear()
+        for index in run.parked:
+            state.timers.pop(WaitLimit(run.id, index).name, None)
+        run.parked.clear()
+        run.losses.clear()
+        run.progress = {prefix: progress for prefix, progress in run.progress.items() if not prefix}
+        run.item_progress.clear()
+        run.ctx = dict(state.ctx)
     refresh_ready(state, run)
-
-
-def _revoke(state: Execution, run: Run) -> None:
-    """Release leases, waits and progress of the call of a run; its chains remain."""
-    for fence in [run.fence, *(run.loop.lanes if run.loop else ())]:
-        if fence is not None:
-            state.leases.pop(fence, None)
-    run.fence = None
-    if run.loop is not None:
-        run.loop.lanes.clear()
-    for index in run.parked:
-        state.timers.pop(WaitLimit(run.id, index).name, None)
-    run.parked.clear()
-    run.losses.clear()
-    run.progress = {prefix: progress for prefix, progress in run.progress.items() if not prefix}
-    run.item_progress.clear()
-    run.ctx = dict(state.ctx)
 
 
 def _case_evaluated(state: Execution, event: CaseEvaluated) -> None:

@@ -52,6 +52,10 @@ class AfterCallProgress(msgspec.Struct):
         return bool(self.fired)
 
     @property
+    def running(self) -> list[str]:
+        return self.batches[0].order if self.batches else []
+
+    @property
     def winner(self) -> NextRequest | None:
         """The `next` that routes the step: the highest priority, then the one that was reached first."""
         return max(self.requests, key=lambda request: request.priority, default=None)
