@@ -191,7 +191,7 @@ def _tables(found: Shape) -> list[Fields]:
         case shape.OneOf(forms=forms):
             return [form.shape for form in forms if isinstance(form.shape, Fields)]
         case _:
-            raise TypeError(f"the page of the language can't show {found!r}")
+            raise TypeError(f"the page of the language cannot show {found!r}")
 
 
 _TASK = Fields(
@@ -267,7 +267,7 @@ def _words(found: Shape) -> str:
         case shape.OneOf():
             return _alternatives(found)
         case _:
-            raise TypeError(f"the page of the language can't describe {found!r}")
+            raise TypeError(f"the page of the language cannot describe {found!r}")
 
 
 def _alternatives(found: shape.OneOf) -> str:

@@ -2,12 +2,11 @@
 
     detect        distinguishes it from the canonical dialect
     language      its keys, added to those of the canonical dialect
-    chains        its parts, for checks;  templates  positions of its templates
-    prepare       normalises a document;  build  builds the model
-    rewrite       rewrites it for `noetl migrate`;  routes  its routing;  writer, layout  text with comments
-    dialect       the interface for the compiler
+    outline       its parts and templates, for checks
+    dialect       normalises a document for `build`, which builds the model
+    rewrite       rewrites it for `noetl migrate`;  writer  text with comments
 
-`prepare` and `rewrite` share the conversions of keys that both dialects have:
+`dialect` and `rewrite` share the conversions of keys that both dialects have:
 
     args              args of every task of the step, below the task's own
     retry, on_error   rules of the task's policy
@@ -15,11 +14,11 @@
     loop              `in`, `iterator`, `spec`
     vars.x            reads `ctx.vars.x`
 
-`prepare` leaves `vars`, `case` and `sink` in their step; they become its `AfterCall`, which is run by
+`dialect` leaves `vars`, `case` and `sink` in their step; they become its `AfterCall`, which is run by
 
     events, state     events after a call, and the progress folded from them
-    rules             the rules of the engine;  observe, report_checks  parts of them
-    after_call        on a worker;  chain_run  its chains;  hooks  the two seams to engine and worker
+    rules, observe    the rules of the engine
+    after_call        on a worker;  hooks  the two seams to engine and worker
 
 `rewrite` converts them to:
 

@@ -111,7 +111,7 @@ def graph_command(ctx: click.Context, file: str, form: Any) -> None:
 def migrate_command(ctx: click.Context, file: str, write: bool) -> None:
     """Rewrite a classic playbook in the canonical dialect; comments stay. `-` reads standard input.
 
-    The new text goes to standard output. A playbook with a construct that has no canonical spelling stays as it is:
+    The new text goes to standard output. A playbook with a construct that has no canonical form stays as it is:
     every such construct is listed, and the exit code is 3, as for an invalid playbook.
     """
     from noetl.dsl.migrate import migrate

@@ -47,7 +47,7 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
         where, construct = first_construct(root)
         message = f"{construct!r} makes this playbook a classic one, which `--strict` refuses"
         problems.add(names.CLASSIC_REFUSED, key_span(where, construct), message, "rewrite it with `noetl migrate`")
-    ROOT.check(root, root.span, Walk(problems, classic, kinds, _defaults(root, kinds), dialect.task_keys))
+    ROOT.check(root, root.span, Walk(problems, classic, kinds, _defaults(root, kinds), dialect.task_keys, []))
     document = dialect.document(root)
     names.check(document, problems)
     policies.check(document, problems)

@@ -385,7 +385,7 @@ STEP = Fields(
         "tool": Field(PIPELINE, "the pipeline: tasks in order"),
         "next": Field(ROUTER, "the router: arcs to other steps"),
     },
-    retired={"when": Retired(STEP_WHEN, "a step can't have 'when'", ADMIT_HINT), **OLD, **NO_DIRECTIVE},
+    retired={"when": Retired(STEP_WHEN, "a step cannot have 'when'", ADMIT_HINT), **OLD, **NO_DIRECTIVE},
 )
 
 WORKBOOK_ENTRY = Fields(

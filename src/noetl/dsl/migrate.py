@@ -2,7 +2,7 @@
 
 `classic.rewrite` rewrites the tree and `classic.writer` writes it back. The new text compiles to the same playbook as
 the tree, which behaves as the classic one did. It is all or nothing: a playbook that mixes the dialects would be
-refused, so where one construct has no canonical spelling the text stays as it is and every such construct is listed.
+refused, so where one construct has no canonical form the text stays as it is and every such construct is listed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Mark, key_span, span_in
 from noetl.errors import NoetlError
 
-NOT_CANONICAL = Check("NTL601", "warning", "a construct has no canonical spelling")
+NOT_CANONICAL = Check("NTL601", "warning", "a construct has no canonical form")
 
 STEP_ORDER = ("step", "desc", "spec", "loop", "tool", "next")
 LOOP_ORDER = ("in", "iterator", "spec")
@@ -38,7 +38,7 @@ class Migration(NamedTuple):
     problems: list[Problem]
     """What is wrong with the playbook; errors among it mean that it was not looked at further."""
     leftovers: list[Problem]
-    """Constructs without a canonical spelling."""
+    """Constructs without a canonical form."""
 
     @property
     def failed(self) -> bool:
@@ -78,7 +78,7 @@ def _listed(file: str, text: str, leftovers: list[Leftover]) -> list[Problem]:
     for leftover in leftovers:
         where = leftover.container
         span = key_span(where, leftover.key) if isinstance(where, Map) else span_in(where, leftover.key)
-        message = f"{leftover.construct} has no canonical spelling (step {leftover.step!r})"
+        message = f"{leftover.construct} has no canonical form (step {leftover.step!r})"
         problems.add(NOT_CANONICAL, span, message, leftover.hint)
     return [problem for problem in problems.sorted() if problem.code == NOT_CANONICAL.code]
 

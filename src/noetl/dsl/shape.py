@@ -42,6 +42,12 @@ class Walk(NamedTuple):
     """Inputs by kind that an outer scope may supply, so that no task has to."""
     task_keys: Mapping[str, Shape]
     """Keys of a task that only the dialect of the document has."""
+    keys: list[str]
+    """The keys that lead to the node, innermost last, as messages name them: `'timeout' of task.spec: `."""
+
+    def add(self, check: Check, span: Span, message: str, hint: str | None = None) -> None:
+        """Report a problem of the node; the message begins with its key."""
+        self.problems.add(check, span, (self.keys[-1] if self.keys else "") + message, hint)
 
 
 def describe(value: object) -> str:
@@ -85,7 +91,7 @@ class Shape:
         """Report what is wrong with the node; False if it is unusable as a whole."""
         if is_template(value):
             if not self.templates:
-                walk.problems.add(TEMPLATE_HERE, span, "a template is not allowed here", f"write {self.words}")
+                walk.add(TEMPLATE_HERE, span, "a template is not allowed here", f"write {self.words}")
             return self.templates
         if _matches(self._fits, value):
             return True
@@ -97,7 +103,7 @@ class Shape:
     def refuse(
         self, value: Any, span: Span, walk: Walk, check: Check = WRONG_VALUE, hint: str | None = None
     ) -> Literal[False]:
-        walk.problems.add(check, span, f"expected {self.words}, found {describe(value)}", hint)
+        walk.add(check, span, f"expected {self.words}, found {describe(value)}", hint)
         return False
 
     def schema(self) -> Schema:
@@ -304,7 +310,10 @@ class Fields(Shape):
             if field.rewrite is not None and not walk.classic:
                 walk.problems.add(MIXED, key_span(value, key), f"{key!r} belongs to the classic dialect", field.rewrite)
                 return False
-            return field.shape.check(value[key], span_in(value, key), walk)
+            walk.keys.append(f"{key!r} of {self.part}: ")
+            usable = field.shape.check(value[key], span_in(value, key), walk)
+            walk.keys.pop()
+            return usable
         if self.kinds and (kind := walk.kinds.get(key)) is not None:
             return MapOf(DATA).check(value[key], span_in(value, key), walk) and check_defaults(value[key], kind, walk)
         if retired := self.retired.get(key):
@@ -348,8 +357,7 @@ class OneOf(Shape):
         if form is None:
             return self.refuse(value, span, walk)
         if form.rewrite is not None and not walk.classic:
-            message = f"this way to write {self.words} belongs to the classic dialect"
-            walk.problems.add(MIXED, span, message, form.rewrite)
+            walk.add(MIXED, span, "this form belongs to the classic dialect", form.rewrite)
             return False
         return form.shape.check(value, span, walk)
 

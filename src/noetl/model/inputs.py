@@ -66,7 +66,7 @@ class InputRow(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """A literal that its input can't take; `path` leads to it from the input's value."""
+    """A literal that its input cannot take; `path` leads to it from the input's value."""
 
     path: Path
     message: str
@@ -106,7 +106,7 @@ def check_value(field: InputField, value: object) -> str | None:
 
 
 def misfit(field: InputField, value: object) -> Misfit | None:
-    """The first part of a literal that this input can't take, or None."""
+    """The first part of a literal that this input cannot take, or None."""
     return _misfit(field.type, value, ())
 
 
@@ -279,7 +279,7 @@ def _keys(struct: inspect.StructType, value: Mapping[Any, object], path: Path) -
         if key in declared:
             yield _misfit(declared[key].type, part, (*path, key))
         elif struct.forbid_unknown_fields and key != struct.tag_field:
-            yield Misfit((*path, str(key)), f"unknown key; there are {', '.join(declared)}")
+            yield Misfit((*path, str(key)), f"unknown key; the keys are {', '.join(declared)}")
     for name, field in declared.items():
         if field.required and name not in value:
             yield Misfit(path, f"{name!r} is missing")

@@ -877,7 +877,7 @@ def test_what_has_no_spelling_is_listed_with_its_place(name: str) -> None:
     assert any(lines[line - 1][column - 1 :].startswith(mark) for line, column in places), found.leftovers
     for problem in found.leftovers:
         assert (problem.code, problem.severity) == ("NTL601", "warning")
-        assert "has no canonical spelling" in problem.message
+        assert "has no canonical form" in problem.message
         assert problem.hint
         assert problem.source == lines[problem.line - 1]
 

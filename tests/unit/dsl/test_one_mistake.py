@@ -153,4 +153,4 @@ class TestPlaces:
             - spin: {kind: noop, spec: {policy: {rules: [{else: {then: {do: jump, to: spin}}}]}}}
             """
         )
-        assert [problem.message for problem in found] == ["the pipeline can't end: spin → spin"]
+        assert [problem.message for problem in found] == ["the pipeline cannot end: spin → spin"]

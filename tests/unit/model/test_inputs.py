@@ -124,7 +124,7 @@ def test_rows_tell_what_is_required_and_the_defaults() -> None:
         ("size", {"width": "{{ w }}", "unit": "{{ u }}"}, None),
         ("size", {"width": 0}, "width: expected more than 0, found 0"),
         ("size", {"width": 1, "unit": "mm"}, "unit: expected one of cm, in, found 'mm'"),
-        ("size", {"width": 1, "depth": 2}, "depth: unknown key; there are width, unit"),
+        ("size", {"width": 1, "depth": 2}, "depth: unknown key; the keys are width, unit"),
         ("size", {}, "'width' is missing"),
         ("boxes", ["big", {"width": 2}], None),
         ("boxes", [{"width": "wide"}], "[0].width: expected a number, found text"),

@@ -50,7 +50,7 @@ def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
     for key, owner in KIND_OPTIONS.items():
         if key in spec and kind not in (owner, "workbook"):
             message = f"{key!r} does not apply to {kind}"
-            problems.add(IDLE_OPTION, key_span(spec, key), message, f"it belongs to {owner}")
+            problems.add(IDLE_OPTION, key_span(spec, key), message, f"it is an option of {owner}")
     if isinstance(spec.get("timeout"), dict) and kind not in ("http", "workbook"):
         hint = "give one duration, such as 30s"
         problems.add(IDLE_OPTION, span_in(spec, "timeout"), f"{kind} has one time limit, not connect and read", hint)
@@ -76,7 +76,7 @@ def _check_directive(site: TaskSite, then: Map, problems: Problems) -> None:
     for option, owners in OPTIONS.items():
         if option in then and do is not None and do not in owners:
             message = f"{option!r} has no effect with `do: {do}`"
-            problems.add(STRAY_OPTION, key_span(then, option), message, f"it belongs to {' and '.join(owners)}")
+            problems.add(STRAY_OPTION, key_span(then, option), message, f"it is an option of {' and '.join(owners)}")
     if do == "jump" and "to" not in then:
         problems.add(JUMP_WITHOUT_TO, span_in(then, "do"), "the jump has no 'to'", f"labels here: {few(site.labels)}")
     elif do == "jump" and then["to"] not in site.labels:
@@ -93,9 +93,9 @@ def _check_patches(then: Map, parallel: bool, problems: Problems) -> None:
                     hint = f"use `set_iter`, or a reducer: `{key}: {{$append: ...}}`"
                     problems.add(PARALLEL_CTX, key_span(then[patch], key), message, hint)
             elif len(value) != 1 or next(iter(value)) not in REDUCERS:
-                names = ", ".join(value)
+                message = f"{patch}.{key}: {', '.join(value)[:60]!r} is not a reducer"
                 hint = problems.did_you_mean(next(iter(value)), REDUCERS) or f"reducers: {', '.join(REDUCERS)}"
-                problems.add(BAD_REDUCER, span_in(then[patch], key), f"{names[:60]!r} is not a reducer", hint)
+                problems.add(BAD_REDUCER, span_in(then[patch], key), message, hint)
 
 
 # -- can the pipeline end? ------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What a playbook becomes when everything that it shares is written out.
 
-In the model each task stands for itself: calls of the workbook are resolved, defaults of its kind and the args of its
-step are laid under its own. A few lines can so become gigabytes, which has to be seen before it is done.
+In the model each task is complete: calls of the workbook are resolved, and defaults of its kind and the args of its
+step are merged into its own. A few lines can become gigabytes, so the size is computed first.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def check(document: Document, problems: Problems) -> None:
                     defaults[id(spec), kind] = sum(text_size(spec.get(key)) for key in (*INHERITED, kind))
                 total += defaults[id(spec), kind] * count
         if total > MAX_WRITTEN_OUT:
-            message = f"with all defaults and calls written out, the playbook has more than {MAX_WRITTEN_OUT >> 20} MiB"
-            hint = "share less: call large workbook tasks, and give large defaults, in fewer places"
+            message = f"the playbook expands to more than {MAX_WRITTEN_OUT >> 20} MiB of calls and defaults"
+            hint = "call large workbook tasks, and set large defaults, in fewer places"
             problems.add(TOO_LARGE, span_in(step, "step"), message, hint)
             return
 

@@ -137,7 +137,8 @@ class _Checker:
         if root in roots:
             self._check_path(site, read)
         elif root == "keychain":
-            message = f"a secret cannot be read {place}"
+            secret = ".".join(map(str, read.path[:3]))
+            message = f"{secret!r} is a secret and cannot be read {place}"
             self._add(SECRET_HERE, site, read.offset, message, "give the tool the credential by `auth`")
         elif root == "outcome" and site.place == "skip":
             message = "a rule with `do: skip` cannot read `outcome`: it is decided before the tool runs"
@@ -185,7 +186,7 @@ class _Checker:
             case "steps" | "tasks":
                 candidates = self.names.steps if root == "steps" else site.local.labels
                 if name not in candidates:
-                    hint = self.problems.did_you_mean(name, candidates) or f"there are: {few(candidates)}"
+                    hint = self.problems.did_you_mean(name, candidates) or f"{root}: {few(candidates)}"
                     self._add(UNKNOWN_PART, site, read.offset, f"unknown {root[:-1]} {name!r}", hint)
             case "keychain" if name not in self.names.keychain:
                 hint = self.problems.did_you_mean(name, self.names.keychain) or "declare it in the root `keychain`"
@@ -283,8 +284,9 @@ class SiteFinder:
         elif isinstance(value, dict):
             for inner in value:
                 if is_template(inner):
+                    message = f"the key {inner[:60]!r} is a template, and keys are not rendered"
                     hint = "build the map in a template as a whole"
-                    self.problems.add(TEMPLATE_HERE, key_span(value, inner), "keys of a map are not rendered", hint)
+                    self.problems.add(TEMPLATE_HERE, key_span(value, inner), message, hint)
                 yield from self.data(value, inner, place, **more)
         elif isinstance(value, list):
             for i in range(len(value)):
