@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from tests.servers.tool_call import SECONDS, context
 
-from noetl.model.outcome import Error, Outcome
+from noetl.model.outcome import Error, Failure, Outcome
 from noetl.sql import SNOWFLAKE, STANDARD, prepare_sql
 
 
@@ -29,7 +29,10 @@ class Calls:
         inputs = {**self.given, **inputs}
         bound = {path: prepare_sql(text, self._dialect())(scope or {}) for path, text in _texts(inputs)}
         called = context(log=lambda *line: self.lines.append(line), bound=bound, **fields)
-        outcome: Outcome = await self.kind.run(msgspec.convert(inputs, self.kind.Inputs, strict=False), called)
+        try:
+            outcome: Outcome = await self.kind.run(msgspec.convert(inputs, self.kind.Inputs, strict=False), called)
+        except Failure as failure:
+            return failure.outcome
         return outcome
 
     def _dialect(self) -> Any:

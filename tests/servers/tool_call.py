@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from noetl.model.outcome import Outcome
+from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context
 
 T = TypeVar("T")
@@ -43,7 +43,10 @@ class Caller:
     async def ask(self, given: Context | None = None, **inputs: Any) -> Outcome:
         """One call inside a running loop, its inputs converted as the worker does it."""
         converted = msgspec.convert({**self.defaults, **inputs}, self.tool.Inputs, strict=False)
-        outcome: Outcome = await self.tool.run(converted, given or context())
+        try:
+            outcome: Outcome = await self.tool.run(converted, given or context())
+        except Failure as failure:
+            return failure.outcome
         return outcome
 
     def whole(self, work: Coroutine[Any, Any, T]) -> T:

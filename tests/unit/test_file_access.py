@@ -201,6 +201,8 @@ def call(kind: str, given: dict[str, Any]) -> Outcome:
             async with asyncio.timeout(120):
                 found: Outcome = await module.run(msgspec.convert(given, module.Inputs), context)
                 return found
+        except Failure as failure:
+            return failure.outcome
         finally:
             if hasattr(module, "close"):
                 await module.close()

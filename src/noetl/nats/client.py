@@ -10,16 +10,16 @@ import re
 from asyncio import AbstractEventLoop, Future, Task
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
+
+from nats.aio.client import Client, RawCredentials
+from nats.errors import AuthorizationError, Error, InvalidUserCredentialsError
 
 from noetl.addresses import check_host
 from noetl.model.outcome import Failure
 from noetl.settings import NatsSettings
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
 
 T = TypeVar("T")
 
@@ -27,8 +27,6 @@ CONNECT_SECONDS = 5.0
 POOL_SIZE = 32
 """Connections kept open for an event loop."""
 MAX_BACKOFF_SECONDS = 2.0
-MISSING_SIGNER = "`creds` need a package that is not installed: pip install nkeys"
-INVALID_SERVER = "a server must be an address such as nats://host:4222"
 PERMISSION_ERROR = r"(?i)permissions violation for .*?\"(.*?)\""
 
 
@@ -42,10 +40,8 @@ class ClientConnection:
     def __init__(
         self, login: NatsSettings, options: dict[str, Any] | None = None, on_denied: Callable[[str], None] | None = None
     ) -> None:
-        from nats.aio.client import Client
-
         self.login, self.options, self.on_denied = login, options or {}, on_denied
-        self.client: Client = Client()
+        self.client = Client()
         self.ended = asyncio.Event()
         self.waiting: dict[Future[None], str] = {}
         """A future that fails with the connection, and the subject or bucket, of each waiting operation."""
@@ -54,8 +50,6 @@ class ClientConnection:
 
     async def connect(self) -> None:
         """Try each server once; Failure with the error of the last one."""
-        from nats.errors import Error
-
         for number, server in enumerate(self.login.servers, 1):
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
@@ -65,19 +59,16 @@ class ClientConnection:
                 if number == len(self.login.servers):
                     raise _connect_failure(self.login, self._last_error or error) from None
             except ImportError:
-                raise Failure("not_found", MISSING_SIGNER) from None
+                raise Failure("not_found", "`creds` need a package that is not installed: pip install nkeys") from None
             else:
                 return
 
     async def _connect(self, server: str) -> None:
-        from nats.aio.client import Client, RawCredentials
-
-        try:
+        host = None
+        with suppress(ValueError):
             host = urlsplit(server).hostname
-        except ValueError:
-            host = None
         if not host:
-            raise Failure("input", INVALID_SERVER)
+            raise Failure("input", "a server must be an address such as nats://host:4222")
         await check_host(host)
         login, self._last_error = self.login, None
         self.client = Client()
@@ -148,8 +139,6 @@ class ClientConnection:
 
     async def close(self) -> None:
         """Close it. The driver may fail to close the transport of a broken connection."""
-        from nats.errors import Error
-
         with suppress(OSError, Error):
             await self.client.close()
         if (transport := self.client._transport) is not None:
@@ -174,8 +163,6 @@ def error_text(error: Exception) -> str:
 
 
 def _connect_failure(login: NatsSettings, error: Exception) -> Failure:
-    from nats.errors import AuthorizationError, InvalidUserCredentialsError
-
     text = error_text(error)
     if isinstance(error, AuthorizationError | InvalidUserCredentialsError) or "authorization violation" in text.lower():
         return Failure("auth", f"NATS at {addresses(login)} refuses the login: is the credential right?")

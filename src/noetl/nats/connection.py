@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from noetl.errors import NatsUnavailable, UsageError
 from noetl.log import Level
 from noetl.model.outcome import Failure
-from noetl.nats.client import ClientConnection, addresses, error_text
 from noetl.settings import NatsSettings
 
-if TYPE_CHECKING:
+try:
     from nats.aio.client import Client
+    from nats.errors import Error
     from nats.js import JetStreamContext
+
+    from noetl.nats.client import ClientConnection, addresses, error_text
+except ImportError:
+    raise UsageError("NATS needs a driver that is not installed: pip install 'noetl-engine[nats]'") from None
 
 T = TypeVar("T")
 
@@ -37,10 +41,6 @@ WriteLog = Callable[[Level, str], None]
 
 class NatsConnection:
     def __init__(self, settings: NatsSettings, log: WriteLog) -> None:
-        try:
-            import nats.js.errors  # noqa: F401 - is the driver installed?
-        except ImportError:
-            raise UsageError("NATS needs a driver that is not installed: pip install 'noetl-engine[nats]'") from None
         self.settings, self._log = settings, log
         self.on_connect: list[Callable[[], Awaitable[None]]] = []
         self.attempted = asyncio.Event()
@@ -61,8 +61,6 @@ class NatsConnection:
 
     async def jetstream(self, name: str, operation: Callable[[JetStreamContext], Coroutine[Any, Any, T]]) -> T:
         """The result of an operation on a bucket or stream; NatsUnavailable if JetStream does not respond."""
-        from nats.errors import Error
-
         client, connection = self.client, self._connection
         assert connection is not None
         if asyncio.get_running_loop().time() < self._cooldown_until:

@@ -11,19 +11,22 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
+
+from nats.aio.subscription import Subscription
+from nats.errors import Error
 
 from noetl.errors import NatsUnavailable
 from noetl.nats.connection import NatsConnection
-
-if TYPE_CHECKING:
-    from nats.aio.subscription import Subscription
 
 SUBJECT = "noetl.ready."
 GROUP = "noetl"
 PUBLISH_INTERVAL_SECONDS = 0.02
 """At most one hint for a pool in this time, however much of its work becomes ready."""
+
+UNAVAILABLE = (NatsUnavailable, Error, OSError)
+"""The connection logs these errors; `_resubscribe` and the scans of the servers make up for them."""
 
 OnHint = Callable[[str], Awaitable[bool]]
 """Looks for work of a pool; False if no worker waits for it."""
@@ -54,7 +57,7 @@ class ReadyHints:
     async def _publish(self) -> None:
         while self._unpublished:
             pools, self._unpublished = self._unpublished, set()
-            with _unavailable_ignored():
+            with suppress(*UNAVAILABLE):
                 for pool in pools:
                     await self.connection.client.publish(subject(pool))
             await asyncio.sleep(PUBLISH_INTERVAL_SECONDS)
@@ -65,11 +68,11 @@ class ReadyHints:
             if on_hint is None or not await on_hint(pool):  # no worker waits here: let the broker choose another server
                 self._handlers.pop(pool, None)
                 if (subscription := self._subscriptions.pop(pool, None)) is not None:
-                    with _unavailable_ignored():
+                    with suppress(*UNAVAILABLE):
                         await subscription.unsubscribe()
                 self.publish(pool)
 
-        with _unavailable_ignored():
+        with suppress(*UNAVAILABLE):
             self._subscriptions[pool] = await self.connection.client.subscribe(subject(pool), GROUP, receive)
 
     async def _resubscribe(self) -> None:
@@ -81,13 +84,6 @@ class ReadyHints:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _unavailable_ignored() -> suppress:
-    """The connection logs the error; `_resubscribe` and the scans of the servers make up for it."""
-    from nats.errors import Error
-
-    return suppress(NatsUnavailable, Error, OSError)
 
 
 def subject(pool: str) -> str:

@@ -10,12 +10,11 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING
+
+from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
 
 from noetl.nats.connection import NatsConnection
-
-if TYPE_CHECKING:
-    from nats.js import JetStreamContext
 
 TTL_SECONDS = 30 * 24 * 3600.0
 
@@ -27,8 +26,6 @@ class ObjectBuckets:
         self.connection = connection
 
     async def put(self, bucket: str, key: str, content: bytes) -> None:
-        from nats.js.errors import NotFoundError
-
         async def operation(jetstream: JetStreamContext) -> None:
             try:
                 objects = await jetstream.object_store(bucket)
@@ -49,7 +46,6 @@ class ObjectBuckets:
 
         Reads chunk by chunk: the driver's own method leaves a consumer behind if it is cancelled.
         """
-        from nats.js.errors import NotFoundError
 
         async def operation(jetstream: JetStreamContext) -> bytes | None:
             stream = f"OBJ_{bucket}"

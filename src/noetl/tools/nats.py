@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct
@@ -80,18 +81,14 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
         from noetl.tools.nats_operations import perform
     except ImportError:
         return missing_driver(KIND.name, "nats")
-    try:
-        _check(inputs)
-        fields = {} if inputs.auth is None else await context.credential(inputs.auth)
-        return await perform(inputs, _login(inputs, fields), context)
-    except Failure as failure:
-        return failure.outcome
+    _check(inputs)
+    fields = {} if inputs.auth is None else await context.credential(inputs.auth)
+    return await perform(inputs, _login(inputs, fields), context)
 
 
 async def close() -> None:
-    from noetl.nats.client import close_pool
-
-    await close_pool()
+    if (client := sys.modules.get("noetl.nats.client")) is not None:
+        await client.close_pool()
 
 
 def _check(inputs: Inputs) -> None:

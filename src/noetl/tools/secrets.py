@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
-from noetl.model.outcome import Failure, Outcome, failed
+from noetl.model.outcome import Outcome, failed
 from noetl.tools.base import Context
 
 
@@ -40,8 +40,5 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
         return failed("auth", "secrets: this worker has no keychain")
     if inputs.version is not None and inputs.provider not in ("google", "aws", "vault"):
         return failed("input", f"secrets: {inputs.provider} has no versions; leave `version` out")
-    try:
-        handles = await context.keychain.handles(inputs.provider, inputs.key, inputs.version, inputs.map, inputs.auth)
-    except Failure as failure:
-        return failure.outcome
-    return Outcome(result=handles)
+    names = inputs.provider, inputs.key, inputs.version, inputs.map, inputs.auth
+    return Outcome(result=await context.keychain.handles(*names))

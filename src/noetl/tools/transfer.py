@@ -102,12 +102,9 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
             return missing_driver("transfer", kind)
     from noetl.tools.rows.blocking import in_thread
 
-    try:
-        _check(inputs)
-        transfer = await _transfer(inputs, context)
-        return Outcome(result=await in_thread(transfer.run))
-    except Failure as failure:
-        return failure.outcome
+    _check(inputs)
+    transfer = await _transfer(inputs, context)
+    return Outcome(result=await in_thread(transfer.run))
 
 
 def _check(inputs: Inputs) -> None:

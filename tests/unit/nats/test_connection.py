@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +138,11 @@ def test_a_refused_login_is_told_without_the_secret(tmp_path: Path) -> None:
 
 
 def test_without_the_driver_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "nats.js.errors", None)
+    monkeypatch.setitem(sys.modules, "nats.errors", None)
+    for name in ("noetl.nats.connection", "noetl.nats.client"):
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(UsageError, match=r"pip install 'noetl-engine\[nats\]'"):
-        NatsConnection(NatsSettings(("nats://127.0.0.1:9",)), Told())
+        import_module("noetl.nats.connection")
 
 
 def test_a_password_in_the_address_is_never_shown() -> None:

@@ -18,6 +18,7 @@ from tests.servers.listening import listening
 from tests.servers.nats import LIMITED, TOKEN, USER, NatsServer, nats_server
 from tests.servers.tool_call import ACTION, Caller, context
 
+from noetl.model.outcome import Failure
 from noetl.nats import client
 from noetl.tools import nats, nats_operations
 
@@ -504,4 +505,5 @@ def test_inputs_that_make_no_sense(caller: Caller, inputs: dict[str, Any], says:
 def test_a_value_that_json_has_not(caller: Caller) -> None:
     inputs = msgspec.convert({"operation": "publish", "url": "nats://x", "subject": "x"}, nats.Inputs)
     inputs.data = {1: object()}
-    assert caller.whole(nats.run(inputs, context())).error is not None
+    with pytest.raises(Failure, match="cannot be written as JSON"):
+        caller.whole(nats.run(inputs, context()))

@@ -10,7 +10,7 @@ import pytest
 
 from noetl.errors import NotFound
 from noetl.keychain.keychain import Keychain, StoredCredential, open_handle
-from noetl.model.outcome import Outcome
+from noetl.model.outcome import Failure, Outcome
 from noetl.reference import Reference
 from noetl.tools import secrets
 from noetl.tools.base import Context
@@ -31,7 +31,10 @@ def keychain() -> Keychain:
 
 def run(chain: Keychain | None, **inputs: Any) -> Outcome:
     context = Context("e", "a", 1, "step", "task", 60, {}, None, lambda stream, line: None, keychain=chain)
-    return asyncio.run(secrets.run(msgspec.convert(inputs, secrets.Inputs), context))
+    try:
+        return asyncio.run(secrets.run(msgspec.convert(inputs, secrets.Inputs), context))
+    except Failure as failure:
+        return failure.outcome
 
 
 def test_a_handle_for_the_value() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from base64 import b64decode
 from collections.abc import Iterable
@@ -25,11 +26,8 @@ MAX_ERROR_BYTES = 4 * 2**10
 """The most that an outcome has of the body of a 4xx or 5xx."""
 DISCARD_BYTES = 64 * 2**10
 """The most that is read of a body that is not the result: of an error, of a redirect."""
-MIN_SECRET_LENGTH = 6
-MAX_PATH = 500
 HIDDEN = "***"
 SECRET_NAME = re.compile(r"(?i)auth|cookie|token|secret|api.?key|passw|credential|session|signature")
-BOM = b"\xef\xbb\xbf"
 REQUEST_IDS = ("x-request-id", "request-id", "x-correlation-id", "x-amzn-requestid", "x-ms-request-id")
 TEXT_TYPE = re.compile(
     r"text/.+|.+\+xml|application/((x-)?(javascript|ndjson|yaml)|graphql|jsonl|sql|toml|x-www-form-urlencoded|xml)"
@@ -46,7 +44,7 @@ class Redaction:
     def redact(self, text: str, request: Request) -> str:
         """The text without the secrets of the request. Redact before truncating: half a secret is not recognised."""
         text = self._redact(text)
-        secrets = {secret for secret in (*self._secrets, *_secrets_of(request)) if len(secret) >= MIN_SECRET_LENGTH}
+        secrets = {secret for secret in (*self._secrets, *_secrets_of(request)) if len(secret) >= 6}
         encodings = [(secret, dumps(secret)[1:-1], quote(secret, safe=""), quote_plus(secret)) for secret in secrets]
         for encoded in sorted(chain.from_iterable(encodings), key=len, reverse=True):
             text = text.replace(encoded, HIDDEN)
@@ -55,7 +53,7 @@ class Redaction:
     def url(self, url: URL) -> str:
         """The URL without user, password and query string."""
         path, mark, _ = self._redact(url.raw_path.decode("ascii")).partition("?")
-        return f"{url.scheme}://{self._redact(url.netloc.decode('ascii'))}{path[:MAX_PATH]}{'?...' * bool(mark)}"
+        return f"{url.scheme}://{self._redact(url.netloc.decode('ascii'))}{path[:500]}{'?...' * bool(mark)}"
 
     def reveals_secret(self, url: str) -> bool:
         """Whether a URL contains a secret of the call, in any encoding."""
@@ -130,7 +128,7 @@ def _data(body: bytes, content_type: str) -> tuple[Any, str | None]:
     encoding = _encoding(body, content_type)
     if encoding == "json":
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return msgspec.json.decode(body.removeprefix(BOM)), "json"
+            return msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8)), "json"
     return (body, "binary") if encoding == "binary" else (_decode_text(body, content_type), "text")
 
 

@@ -33,8 +33,6 @@ EXTRA_TYPES = {
     ".yml": "application/yaml",
 }
 COMPRESSED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
-UNSPECIFIC = frozenset(["", "application/octet-stream", "binary/octet-stream"])
-"""Media types that say nothing about the content."""
 TEXT_TYPE = r"text/.+|.+\+xml|application/((x-)?(javascript|ndjson|yaml)|graphql|jsonl|sql|toml|xml)"
 CHARSET = r"(?i)charset\s*=\s*[\"']?([^\s;\"']+)"
 
@@ -54,7 +52,7 @@ def encode(value: Any) -> tuple[bytes, str]:
 def decode(content: bytes, content_type: str, key: str, encoding: str | None = None) -> Any:
     """A value of JSON, text, or the bytes themselves, by the media type."""
     media = content_type.partition(";")[0].strip().lower()
-    if media in UNSPECIFIC:
+    if media in ("", "application/octet-stream", "binary/octet-stream"):  # it says nothing about the content
         media = guess_type(key)
     if encoding and encoding != "identity":
         return content

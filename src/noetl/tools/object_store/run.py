@@ -31,7 +31,6 @@ USES: dict[str, frozenset[str]] = {
     "copy": frozenset(["key", "destination", "destination_auth"]),
 }
 """The inputs of each operation that not every operation has."""
-MESSAGE_LENGTH = 400
 NO_IDENTITY = (
     r"(?i)credential|token request|Missing *(Account|\w*AccessKey)|Invalid Access Key|Account must be specified"
 )
@@ -126,27 +125,24 @@ async def run_operation(
         from noetl.tools.object_store.stores import open_store
     except ImportError:
         return missing_driver(kind.name, "object")
+    _check(inputs)
+    address = StoreAddress.parse(store, "url") if isinstance(store, str) else store.checked()
     try:
-        _check(inputs)
-        address = StoreAddress.parse(store, "url") if isinstance(store, str) else store.checked()
-        try:
-            credential = None if inputs.auth is None else await context.credential(inputs.auth)
-            own = {"endpoint": inputs.endpoint, "region": region}
-            location = await open_store(address, credential, own, context, create=inputs.operation == "put")
-            if inputs.operation == "copy":
-                target, key = _destination(kind, inputs, address)
-                if destination_auth is not None and target is not address:
-                    credential, own["endpoint"] = await context.credential(destination_auth), None
-                elif target.scheme != address.scheme:
-                    credential, own["endpoint"] = None, None
-                target_location = await open_store(target, credential, own, context, create=True)
-                result = await copy_object(inputs, location, target_location, key)
-            else:
-                result = await OPERATIONS[inputs.operation](inputs, location)
-        except (BaseError, OSError, ValueError, NotImplementedError) as error:
-            raise driver_failure(kind.name, error, address.url(inputs.key), context.redact) from None
-    except Failure as failure:
-        return failure.outcome
+        credential = None if inputs.auth is None else await context.credential(inputs.auth)
+        own = {"endpoint": inputs.endpoint, "region": region}
+        location = await open_store(address, credential, own, context, create=inputs.operation == "put")
+        if inputs.operation == "copy":
+            target, key = _destination(kind, inputs, address)
+            if destination_auth is not None and target is not address:
+                credential, own["endpoint"] = await context.credential(destination_auth), None
+            elif target.scheme != address.scheme:
+                credential, own["endpoint"] = None, None
+            target_location = await open_store(target, credential, own, context, create=True)
+            result = await copy_object(inputs, location, target_location, key)
+        else:
+            result = await OPERATIONS[inputs.operation](inputs, location)
+    except (BaseError, OSError, ValueError, NotImplementedError) as error:
+        raise driver_failure(kind.name, error, address.url(inputs.key), context.redact) from None
     return Outcome(result=result, extra={kind.name: {"status": None, "code": None}})
 
 
@@ -179,7 +175,7 @@ def driver_failure(kind: str, error: Exception, location: str, redact: Callable[
     line = re.sub(r"\?\S*", "?...", line)
     if match := re.search(r"<Message>([^<]*)</Message>", text):
         line += f": {match[1]}"
-    message = f"{location}: {line[:MESSAGE_LENGTH]}"
+    message = f"{location}: {line[:400]}"
     generic = isinstance(error, exceptions.GenericError)
     if generic and (re.search(METADATA_PATH, text) or re.search(NO_IDENTITY, re.sub(r"https?://\S+", "", text))):
         return Failure("auth", f"{message}: give `auth`, or sign the worker in", extra=extra)

@@ -11,6 +11,7 @@ import re
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,6 @@ CONNECT_SECONDS = 5
 READ_SECONDS = 300
 """How long a server may send nothing."""
 RETRY_SECONDS = 180
-ACCOUNT_ADDRESSES = ("token_uri", "gcs_base_url")
-"""Fields of a service account's key that a driver sends requests to."""
 ENDPOINT = r"https?://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?(/[^\s\\]*)?"
 AZURE_KEYS = [{"account_key"}, {"sas_key"}, {"token"}, {"client_id", "client_secret", "tenant_id"}]
 """A credential for Azure needs one of these."""
@@ -67,12 +66,14 @@ def _open_folder(folder: Path, create: bool) -> Location:
 
 
 async def _cloud_store(address: StoreAddress, fields: Fields, own: OwnInputs, context: Context) -> ObjectStore:
-    """Failure if requests to the endpoint are not allowed."""
     store_class, names, settings_of = STORES[address.scheme]
     values = (fields or {}) | {name: value for name, value in own.items() if value}
     texts = {name: str(values[name]) for name in names if values.get(name) not in (None, "")}
     if "endpoint" in texts:
         texts["endpoint"] = await _checked_endpoint(texts["endpoint"])
+    for name in ("region", "account_name"):  # they become a part of the host name
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", texts.get(name, "x")):
+            raise Failure("input", f"`{name}` must contain only letters, digits and hyphens")
     anonymous = fields is not None and fields.get("anonymous") is True
     config, credential = await settings_of(fields, texts, anonymous)
     # The worker limits how long a whole request takes.
@@ -82,19 +83,16 @@ async def _cloud_store(address: StoreAddress, fields: Fields, own: OwnInputs, co
         "read_timeout": timedelta(seconds=READ_SECONDS),
         "timeout": timedelta(days=30),
     }
-
-    def open_store() -> ObjectStore:
-        store: ObjectStore = store_class(
-            address.bucket,
-            config=config,
-            client_options=client_options,
-            retry_config={"max_retries": context.retries, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
-            credential_provider=None if credential is None else lambda: credential,
-        )
-        return store
-
+    new_store = partial(
+        store_class,
+        address.bucket,
+        config=config,
+        client_options=client_options,
+        retry_config={"max_retries": context.retries, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+        credential_provider=None if credential is None else lambda: credential,
+    )
     try:
-        return _pooled([store_class.__name__, address.bucket, config, credential, context.retries], open_store)
+        return _pooled([store_class.__name__, address.bucket, config, credential, context.retries], new_store)
     except BaseError:
         if "service_account_key" not in config:
             raise
@@ -108,7 +106,7 @@ async def _s3_settings(fields: Fields, texts: dict[str, str], anonymous: bool) -
         raise Failure("auth", f"a credential for S3 must have {expected}")
     config: dict[str, Any] = {"skip_signature": anonymous}
     if "region" in texts:
-        config["region"] = _checked_label(texts["region"], "region")
+        config["region"] = texts["region"]
     if "endpoint" in texts:
         # A variable of the environment would set the second one, which takes precedence.
         config |= {"endpoint": texts["endpoint"], "aws_endpoint_url_s3": texts["endpoint"]}
@@ -148,15 +146,13 @@ async def _service_account(fields: dict[str, Any]) -> str:
     if not {"client_email", "private_key"} <= key.keys():
         expected = "`service_account` (a key file), `client_email` and `private_key`, `token`, or `anonymous: true`"
         raise Failure("auth", f"a credential for Google Cloud Storage must have {expected}")
-    for name in ACCOUNT_ADDRESSES:
+    for name in ("token_uri", "gcs_base_url"):  # the driver sends requests to them
         if key.get(name) is not None:
             await _checked_endpoint(str(key[name]), name)
     return msgspec.json.encode({"private_key_id": ""} | key).decode()
 
 
 async def _azure_settings(fields: Fields, texts: dict[str, str], anonymous: bool) -> Settings:
-    if "account_name" in texts:
-        _checked_label(texts["account_name"], "account_name")
     if fields is not None and not anonymous and not any(keys <= texts.keys() for keys in AZURE_KEYS):
         expected = "`account_key`, `sas_key`, `token`, or `client_id`, `client_secret` and `tenant_id`"
         raise Failure("auth", f"a credential for Azure must have `account_name` and one of {expected}")
@@ -183,13 +179,6 @@ async def _checked_endpoint(endpoint: str, field: str = "endpoint") -> str:
         raise Failure("input", f"`{field}` must start with http:// or https://")
     await check_host(address["host"].strip("[]"))
     return endpoint.rstrip("/")
-
-
-def _checked_label(text: str, field: str) -> str:
-    """A region or an account, which becomes a part of the host name; Failure if it is invalid."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", text):
-        raise Failure("input", f"`{field}` must contain only letters, digits and hyphens")
-    return text
 
 
 _STORES: WeakKeyDictionary[AbstractEventLoop, dict[bytes, ObjectStore]] = WeakKeyDictionary()

@@ -22,19 +22,18 @@ from noetl.addresses import anything_is_forbidden, check_address, checked_addres
 from noetl.model.outcome import Failure
 from noetl.tools.base import Context
 from noetl.tools.postgres import Inputs
-from noetl.tools.postgres_client.errors import connect_failure
+from noetl.tools.postgres_client.session import connect_failure
 from noetl.tools.postgres_client.values import ADAPTERS
 
 SIZE = 16
 IDLE_SECONDS = 60
 CLEAN_SECONDS = 5
-CONNECT_SECONDS = 10
 RETRY_SECONDS = 0.2
 """Before a second attempt to connect; doubled each time."""
 DEFAULT_PORT = "5432"
 NAMES = {"database": "dbname", "username": "user"}
 """Fields of a credential with another name in libpq."""
-DEFAULTS = {"connect_timeout": CONNECT_SECONDS, "application_name": "noetl", "password": "", "passfile": ""}
+DEFAULTS = {"connect_timeout": 10, "application_name": "noetl", "password": "", "passfile": ""}
 """Empty passwords keep libpq from sending those of the worker's own environment and files to a server."""
 
 Connection = AsyncConnection[Any]

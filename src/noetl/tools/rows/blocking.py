@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from asyncio import Future
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -45,13 +46,40 @@ async def in_thread(work: Callable[[Cancellation], T]) -> T:
     A cancelled call interrupts the thread repeatedly and waits a few seconds for its end. The thread belongs to no
     pool: one that hangs on a dead server blocks no other call, and does not keep the process alive.
     """
-    loop, cancellation = asyncio.get_running_loop(), Cancellation()
-    done: asyncio.Future[T] = loop.create_future()
+    cancellation, ended = Cancellation(), threading.Event()
+    thread, done = _start(lambda: work(cancellation))
+
+    def interrupt() -> None:
+        while not ended.is_set():
+            cancellation.request()
+            ended.wait(REPEAT_SECONDS)
+
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        done.add_done_callback(lambda future: future.cancelled() or future.exception())
+        interrupter, interrupter_done = _start(interrupt)  # since an interrupt may be a request to a server
+        try:
+            await asyncio.wait([done], timeout=MAX_CANCEL_SECONDS)
+        finally:
+            ended.set()
+        if done.done():
+            await interrupter_done
+            interrupter.join()
+        raise
+    finally:
+        if done.done():
+            thread.join()  # it is about to end; a driver warns of threads that live when the process ends
+
+
+def _start(work: Callable[[], T]) -> tuple[threading.Thread, Future[T]]:
+    loop = asyncio.get_running_loop()
+    done: Future[T] = loop.create_future()
 
     def body() -> None:
         settle: Callable[[Any], object] = done.set_result
         try:
-            result: Any = work(cancellation)
+            result: Any = work()
         except BaseException as error:
             settle, result = done.set_exception, error
         with suppress(RuntimeError):  # the loop was closed meanwhile
@@ -59,35 +87,4 @@ async def in_thread(work: Callable[[Cancellation], T]) -> T:
 
     thread = threading.Thread(target=body, daemon=True, name="noetl-rows")
     thread.start()
-    try:
-        return await asyncio.shield(done)
-    except asyncio.CancelledError:
-        await _cancel(done, cancellation)
-        raise
-    finally:
-        if done.done():
-            thread.join()  # it is about to end; a driver warns of threads that live when the process ends
-
-
-async def _cancel(done: asyncio.Future[Any], cancellation: Cancellation) -> None:
-    """Interrupt until the thread has ended or the time is over, in another thread, since an interrupt may be a request
-    to a server."""
-    loop, ended, interrupter_ended = asyncio.get_running_loop(), threading.Event(), asyncio.Event()
-
-    def interrupt() -> None:
-        while not ended.is_set():
-            cancellation.request()
-            ended.wait(REPEAT_SECONDS)
-        with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(interrupter_ended.set)
-
-    done.add_done_callback(lambda future: future.cancelled() or future.exception())
-    interrupter = threading.Thread(target=interrupt, daemon=True, name="noetl-cancel")
-    interrupter.start()
-    try:
-        await asyncio.wait([done], timeout=MAX_CANCEL_SECONDS)
-    finally:
-        ended.set()
-    if done.done():
-        await interrupter_ended.wait()
-        interrupter.join()
+    return thread, done

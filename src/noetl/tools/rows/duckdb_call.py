@@ -38,10 +38,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
                 return changed(len(rows))
             return _run(connection, context.bound[inputs.sql_field], inputs.params, cancellation)
 
-    try:
-        return Outcome(result=await in_thread(work), extra={"duckdb": {"code": None}})
-    except Failure as failure:
-        return failure.outcome
+    return Outcome(result=await in_thread(work), extra={"duckdb": {"code": None}})
 
 
 class PreparedStatement(NamedTuple):

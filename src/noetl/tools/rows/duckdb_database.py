@@ -28,7 +28,6 @@ from noetl.sql import WrittenSql, quoted, simple_literal
 from noetl.tools.files import task_file, task_folder
 from noetl.tools.rows.blocking import Cancellation
 
-SPILL_LIMIT = "20GB"
 WAL_SUFFIXES = (".wal", ".wal.checkpoint", ".wal.recovery")
 """Files beside a database file while it is open."""
 LOCKED_OPTIONS = {
@@ -122,7 +121,7 @@ def open_instance(path: str, options: OpenOptions, *, locked: bool = True) -> Du
         "memory_limit": options.memory,
         "threads": str(options.threads),
         "temp_directory": spill,
-        "max_temp_directory_size": SPILL_LIMIT,
+        "max_temp_directory_size": "20GB",
     }
     try:
         instance = duckdb.connect(path, options.read_only, config)

@@ -21,7 +21,7 @@ from psycopg.pq.abc import PGconn
 from noetl.model.outcome import Failure
 from noetl.sql import Sql, write
 from noetl.tools.postgres_client.connections import with_addresses
-from noetl.tools.postgres_client.errors import connect_failure, statement_failure
+from noetl.tools.postgres_client.session import connect_failure, statement_failure
 from noetl.tools.postgres_client.values import EMPTY_LIST, literals
 from noetl.tools.rows import endpoints
 from noetl.tools.rows.blocking import Cancellation

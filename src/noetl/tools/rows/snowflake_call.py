@@ -10,58 +10,43 @@ from snowflake.connector.cursor import SnowflakeCursor
 from noetl.model.outcome import Failure, Outcome
 from noetl.sql import Sql, statements
 from noetl.tools.base import Context
+from noetl.tools.rows import snowflake_database as database
 from noetl.tools.rows.blocking import Cancellation, in_thread
-from noetl.tools.rows.snowflake_database import (
-    SnowflakeSession,
-    first_word,
-    insert,
-    pool_of_loop,
-    quoted_name,
-    snowflake_extra,
-)
 from noetl.tools.rows.values import changed, combined, distinct_names, from_json, plain, read_rows, row_values
 from noetl.tools.snowflake import Inputs
 
-DEFAULT_ENTRY = "snowflake"
-FILE_COMMANDS = frozenset(["PUT", "GET"])
-SEMI_STRUCTURED = ("VARIANT", "OBJECT", "ARRAY")
 CHANGES = frozenset(["INSERT", "UPDATE", "DELETE", "MERGE"])
 READS = frozenset(["SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "LIST", "LS", "CALL", "VALUES"])
 STATELESS = (CHANGES | READS) - {"CALL"}
 """Statements that leave the state of a session unchanged."""
 
-Params = list[Any] | dict[str, Any] | None
-
 
 async def call(inputs: Inputs, context: Context) -> Outcome:
-    try:
-        fields = await context.credential(inputs.auth or DEFAULT_ENTRY)
-        own = {name: getattr(inputs, name) for name in ("warehouse", "database", "schema", "role")}
-        fields = {**fields, **{name: value for name, value in own.items() if value is not None}}
-        pool = pool_of_loop()
+    fields = await context.credential(inputs.auth or "snowflake")
+    own = {name: getattr(inputs, name) for name in ("warehouse", "database", "schema", "role")}
+    fields = {**fields, **{name: value for name, value in own.items() if value is not None}}
+    pool = database.pool_of_loop()
 
-        def work(cancellation: Cancellation) -> Outcome:
-            with pool.session(fields, cancellation) as session:
-                if inputs.table is None:
-                    return _run(session, context.bound[inputs.sql_field], inputs.params)
-                columns, rows = row_values(inputs.rows, inputs.columns, context.own_args)
-                query_id = None
-                if rows:
-                    session.execute("BEGIN")
-                    query_id = insert(session, quoted_name(inputs.table), columns, rows)
-                    session.execute("COMMIT")
-                return Outcome(result=changed(len(rows)), extra=snowflake_extra(None, None, query_id))
+    def work(cancellation: Cancellation) -> Outcome:
+        with pool.session(fields, cancellation) as session:
+            if inputs.table is None:
+                return _run(session, context.bound[inputs.sql_field], inputs.params)
+            columns, rows = row_values(inputs.rows, inputs.columns, context.own_args)
+            query_id = None
+            if rows:
+                session.execute("BEGIN")
+                query_id = database.insert(session, database.quoted_name(inputs.table), columns, rows)
+                session.execute("COMMIT")
+            return Outcome(result=changed(len(rows)), extra=database.snowflake_extra(None, None, query_id))
 
-        return await in_thread(work)
-    except Failure as failure:
-        return failure.outcome
+    return await in_thread(work)
 
 
-def _run(session: SnowflakeSession, sql: Sql, params: Params) -> Outcome:
-    commands = [(first_word(statement), statement) for statement in statements(sql)]
+def _run(session: database.SnowflakeSession, sql: Sql, params: list[Any] | dict[str, Any] | None) -> Outcome:
+    commands = [(database.first_word(statement), statement) for statement in statements(sql)]
     if not commands:
         raise Failure("input", "the SQL has no statement")
-    if any(word in FILE_COMMANDS for word, _ in commands):
+    if any(word in ("PUT", "GET") for word, _ in commands):
         raise Failure("input", "PUT and GET access files of the worker: copy rows with `transfer`")
     if params is not None and len(commands) > 1:
         raise Failure("input", "`params` are for one statement: use templates")
@@ -79,17 +64,15 @@ def _run(session: SnowflakeSession, sql: Sql, params: Params) -> Outcome:
         results.append(_result(cursor, word, session.cancellation))
     if transaction:
         session.execute("COMMIT")
-    return Outcome(result=combined(results), extra=snowflake_extra(None, None, query_id))
+    return Outcome(result=combined(results), extra=database.snowflake_extra(None, None, query_id))
 
 
 def _result(cursor: SnowflakeCursor, word: str, cancellation: Cancellation) -> dict[str, Any]:
     if word not in READS:
         return changed(cursor.rowcount or 0 if word in CHANGES else 0)
     names = distinct_names(column.name for column in cursor.description)
-    readers = [
-        _semi_structured if FIELD_ID_TO_NAME[column.type_code] in SEMI_STRUCTURED else plain
-        for column in cursor.description
-    ]
+    kinds = [FIELD_ID_TO_NAME[column.type_code] for column in cursor.description]
+    readers = [_semi_structured if kind in ("VARIANT", "OBJECT", "ARRAY") else plain for kind in kinds]
     rows = read_rows(cursor.fetchmany, names, readers, cancellation)
     return {"rows": rows, "row_count": len(rows), "columns": names}
 

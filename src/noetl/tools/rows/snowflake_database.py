@@ -10,7 +10,7 @@ import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -148,17 +148,13 @@ class SnowflakeSession:
         return self.execute(*(_bind(sql) if params is None else (write(sql, literal), params)))
 
 
-class IdleConnection(NamedTuple):
-    connection: SnowflakeConnection
-    since: float
-
-
 class SnowflakePool:
     """The sessions of one event loop. One call uses a session at a time; a session that it changed is closed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: dict[str, list[IdleConnection]] = {}
+        self._idle: dict[str, list[tuple[SnowflakeConnection, float]]] = {}
+        """Unused connections, each with when it was returned."""
 
     @contextmanager
     def session(self, fields: Mapping[str, Any], cancellation: Cancellation) -> Iterator[SnowflakeSession]:
@@ -184,27 +180,23 @@ class SnowflakePool:
                 if not idle:
                     return None
                 connection, since = idle.pop()
-            age = now - since
-            if age < UNCHECKED_SECONDS or (age < IDLE_SECONDS and connection.is_valid()):
+            if now - since < UNCHECKED_SECONDS or (now - since < IDLE_SECONDS and connection.is_valid()):
                 return connection
             logout(connection)
 
     def _put(self, key: str, connection: SnowflakeConnection) -> None:
         now = time.monotonic()
         with self._lock:
-            entries = [*self._idle.get(key, []), IdleConnection(connection, now)]
-            fresh = [entry for entry in entries if now - entry.since <= IDLE_SECONDS][:MAX_IDLE]
-            self._idle[key] = fresh
+            entries = [*self._idle.get(key, []), (connection, now)]
+            self._idle[key] = fresh = [entry for entry in entries if now - entry[1] <= IDLE_SECONDS][:MAX_IDLE]
         for entry in entries:
             if entry not in fresh:
-                logout(entry.connection)
+                logout(entry[0])
 
     def close(self) -> None:
-        with self._lock:
-            entries = [entry for idle in self._idle.values() for entry in idle]
-            self._idle.clear()
-        for entry in entries:
-            logout(entry.connection)
+        for idle in self._idle.values():
+            for connection, _ in idle:
+                logout(connection)
 
 
 _POOLS: WeakKeyDictionary[AbstractEventLoop, SnowflakePool] = WeakKeyDictionary()

@@ -11,21 +11,12 @@ from typing import Any
 from snowflake.connector.constants import FIELD_ID_TO_NAME
 
 from noetl.sql import Sql
+from noetl.tools.rows import endpoints
 from noetl.tools.rows.columns import Column, from_snowflake, to_snowflake
-from noetl.tools.rows.endpoints import (
-    NULL,
-    Pipe,
-    PipedSource,
-    StagedRows,
-    Staging,
-    TargetEndpoint,
-    TransferProgress,
-    duplicate_key,
-)
+from noetl.tools.rows.endpoints import NULL, Pipe, PipedSource, StagedRows, Staging, TargetEndpoint, TransferProgress
 from noetl.tools.rows.snowflake_database import SnowflakeSession, folded, insert, literal, quoted_name
 
 FETCH_ROWS = 2_000
-STAGING_TABLE = "NOETL_TRANSFER"
 UNCHANGED = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "BOOLEAN", "BLOB", "DOUBLE", "FLOAT")
 """Types whose values are passed as they are; all others are text."""
 
@@ -94,7 +85,7 @@ class SnowflakeTarget(TargetEndpoint):
             self.session.execute(f"CREATE TABLE {self.name} ({parts})")
         if self.mode == "upsert":
             names = ", ".join(quoted_name(column.name) for column in columns)
-            self.into = quoted_name(STAGING_TABLE)
+            self.into = quoted_name("NOETL_TRANSFER")
             self.session.execute(f"CREATE TEMPORARY TABLE {self.into} AS SELECT {names} FROM {self.name} WHERE FALSE")
         self.session.execute("BEGIN")
         if self.mode == "replace":
@@ -109,16 +100,15 @@ class SnowflakeTarget(TargetEndpoint):
             count += len(batch)
             progress.reach(count)
         if self.mode == "upsert":
-            self._merge(rows.columns)
+            self._merge([quoted_name(name) for name in names])
         return count
 
-    def _merge(self, columns: list[Column]) -> None:
-        names = [quoted_name(column.name) for column in columns]
+    def _merge(self, names: list[str]) -> None:
         keys = [quoted_name(column) for column in self.key]
         key_list = ", ".join(keys)
         duplicates = f"SELECT {key_list} FROM {self.into} GROUP BY {key_list} HAVING COUNT(*) > 1 LIMIT 1"
         if (values := self.session.execute(duplicates).fetchone()) is not None:
-            raise duplicate_key(self.key, values)
+            raise endpoints.duplicate_key(self.key, values)
         same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
         changes = ", ".join(f"{column} = s.{column}" for column in names if column not in keys)
         if changes:

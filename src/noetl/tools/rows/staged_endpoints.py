@@ -27,7 +27,6 @@ from noetl.tools.rows.duckdb_database import literal, sql_errors, table_name
 from noetl.tools.rows.endpoints import SourceEndpoint, StagedRows, Staging, TargetEndpoint, TransferProgress
 
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-MAX_OBJECT_BYTES = 16 << 20
 COPY_OPTIONS = {
     "csv": "format csv, header",
     "json": "format json, array true",
@@ -119,7 +118,7 @@ def _first_fit(tests: tuple[Any, ...]) -> str:
 def _json_source(staging: Staging, path: str, form: str) -> SourceEndpoint:
     """The rows of JSON. Columns of maps or lists, and of several types, stay JSON."""
     layout = "array" if form == "json" else "newline_delimited"
-    reading = f"format = '{layout}', maximum_object_size = {MAX_OBJECT_BYTES}"
+    reading = f"format = '{layout}', maximum_object_size = {16 << 20}"
     first = staging.rows(f"SELECT json FROM read_json_objects({literal(path)}, {reading}) LIMIT 1")
     if not first:
         return SourceEndpoint("", [])

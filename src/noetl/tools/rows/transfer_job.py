@@ -50,11 +50,19 @@ class Transfer:
         return result | {"source": source.kind, "target": target.kind}
 
     def _copy_staged(self) -> int:
-        file = self._file_target()
-        source_input = self.inputs.source
-        paths = [source_input.path] if source_input.kind == "file" and source_input.path else []
-        paths += [file.path, file.temporary, file.part] if file else []
-        staging = self.stack.enter_context(endpoints.open_staging(self._databases(), paths, self.cancellation))
+        inputs, source_input, target_input = self.inputs, self.inputs.source, self.inputs.target
+        paths, file = [source_input.path] if source_input.kind == "file" and source_input.path else [], None
+        if target_input.kind == "file" and target_input.path:
+            form = staged.file_format(target_input.path, target_input.format)
+            file = staged.FileTarget(target_input.path, form, inputs.mode)
+            self.stack.callback(file.discard)
+            paths += [file.path, file.temporary, file.part]
+        databases: dict[str, tuple[str, bool]] = {}
+        if target_input.kind == "duckdb" and target_input.database:
+            databases[staged.TARGET] = (target_input.database, False)
+        if source_input.kind == "duckdb" and source_input.database and self._source_alias() == staged.SOURCE:
+            databases[staged.SOURCE] = (source_input.database, True)
+        staging = self.stack.enter_context(endpoints.open_staging(databases, paths, self.cancellation))
         target = file or self._target(staging)
         accepted = target.accepts()
         source = self._source(staging, typed=accepted is None)
@@ -67,7 +75,7 @@ class Transfer:
             self.cancellation.check()
         elif file:  # the source has no rows, and so no known columns
             file.write_none()
-        elif accepted is not None and self.inputs.mode == "replace":
+        elif accepted is not None and inputs.mode == "replace":
             target.prepare([])
         else:
             return 0
@@ -120,30 +128,12 @@ class Transfer:
                 raise Failure("input", f"`key` has {name!r}, which is not a column that is written")
         return chosen, ", ".join(values)
 
-    def _databases(self) -> dict[str, tuple[str, bool]]:
-        """Database files by alias, and whether they are only read. A file is attached once."""
-        source, target = self.inputs.source, self.inputs.target
-        databases: dict[str, tuple[str, bool]] = {}
-        if target.kind == "duckdb" and target.database:
-            databases[staged.TARGET] = (target.database, False)
-        if source.kind == "duckdb" and source.database and self._source_alias() == staged.SOURCE:
-            databases[staged.SOURCE] = (source.database, True)
-        return databases
-
     def _source_alias(self) -> str:
+        """That of the target if both are the same DuckDB file, which is attached once."""
         source, target = self.inputs.source, self.inputs.target
         both = target.kind == source.kind == "duckdb" and source.database and target.database
         same = both and os.path.realpath(source.database or "") == os.path.realpath(target.database or "")
         return staged.TARGET if same else staged.SOURCE
-
-    def _file_target(self) -> staged.FileTarget | None:
-        target = self.inputs.target
-        if target.kind != "file" or target.path is None:
-            return None
-        form = staged.file_format(target.path, target.format)
-        file = staged.FileTarget(target.path, form, self.inputs.mode)
-        self.stack.callback(file.discard)
-        return file
 
     def _target(self, staging: endpoints.Staging) -> endpoints.TargetEndpoint:
         inputs, target = self.inputs, self.inputs.target

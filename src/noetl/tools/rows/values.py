@@ -20,12 +20,8 @@ from noetl.tools.base import MAX_RESULT_BYTES
 from noetl.tools.rows.blocking import Cancellation
 
 FETCH_ROWS = 1_000
-LOWEST, HIGHEST = -(2**63), 2**63 - 1
 MANY_DIGITS = re.compile(r"\d{19}|[eE][+-]?\d{3}")
 UNCHANGED = frozenset([str, bool, type(None), bytes])
-
-
-# -- results ----------------------------------------------------------------------------------------------------------
 
 
 def changed(row_count: int) -> dict[str, Any]:
@@ -70,7 +66,7 @@ def plain(value: Any) -> Any:
     if kind in UNCHANGED:
         return value
     if kind is int:
-        return value if LOWEST <= value <= HIGHEST else str(value)
+        return value if -(2**63) <= value < 2**63 else str(value)
     if kind is float:
         return value if isfinite(value) else "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
@@ -110,9 +106,6 @@ def distinct_names(names: Iterable[str]) -> list[str]:
     return list(keys)
 
 
-# -- rows to insert ---------------------------------------------------------------------------------------------------
-
-
 def row_values(
     rows: list[dict[str, Any] | list[Any]] | None, columns: list[str] | None, args: dict[str, Any]
 ) -> tuple[list[str], list[list[Any]]]:
@@ -126,15 +119,15 @@ def row_values(
         raise Failure("input", "rows that are lists need `columns`" if is_list else "row 1 is empty")
     if len(set(names)) != len(names):
         raise Failure("input", "`columns` names a column twice")
-    return names, [_values(row, names, number) for number, row in enumerate(records, start=1)]
-
-
-def _values(row: dict[str, Any] | list[Any], names: list[str], number: int) -> list[Any]:
-    if isinstance(row, list):
-        if len(row) != len(names):
-            raise Failure("input", f"row {number} has {len(row)} values and there are {len(names)} columns")
-        return row
-    if len(row) > len(names) or not row.keys() <= set(names):
-        unknown = next(name for name in row if name not in names)
-        raise Failure("input", f"row {number} has {unknown!r}, which is not one of the columns {', '.join(names)}")
-    return [row.get(name) for name in names]
+    table = []
+    for number, row in enumerate(records, start=1):
+        if isinstance(row, list):
+            if len(row) != len(names):
+                raise Failure("input", f"row {number} has {len(row)} values and there are {len(names)} columns")
+            table.append(row)
+            continue
+        if len(row) > len(names) or not row.keys() <= set(names):
+            unknown = next(name for name in row if name not in names)
+            raise Failure("input", f"row {number} has {unknown!r}, which is not one of the columns {', '.join(names)}")
+        table.append([row.get(name) for name in names])
+    return names, table
