@@ -53,7 +53,6 @@ class Zygote:
         self.poll.register(channel, select.POLLIN)
 
     def run(self) -> None:
-        """Serve the engine until it ends."""
         parent = os.getppid()
         ending = False
 
@@ -75,7 +74,12 @@ class Zygote:
         except (BrokenPipeError, ConnectionResetError):
             pass
         finally:
-            self.kill_all()
+            for child in self.children.values():
+                self.kill(child.pid)
+            for child in self.children.values():
+                os.waitpid(child.pid, 0)
+            self.children.clear()
+            self.kill_orphans()
 
     def loop(self) -> None:
         while True:
@@ -85,7 +89,11 @@ class Zygote:
                     self.reap(fd)
                 elif not self.handle_message():
                     return
-            self.check_limits()
+            for child in self.children.values():
+                limit = child.max_processes
+                if limit is not None and not child.broken and sum(1 for _ in self.descent.below(child.pid)) > limit:
+                    child.broken = f"was ended: it had more than {limit:,} processes"
+                    self.kill(child.pid)
 
     def handle_message(self) -> bool:
         """Handle one message; False at the end."""
@@ -158,14 +166,6 @@ class Zygote:
             os.execv(settings["exec"][0], settings["exec"])
         self.serve(CONTROL)
 
-    def check_limits(self) -> None:
-        for child in self.children.values():
-            limit = child.max_processes
-            if limit is None or child.broken or sum(1 for _ in self.descent.below(child.pid)) <= limit:
-                continue
-            child.broken = f"was ended: it had more than {limit:,} processes"
-            self.kill(child.pid)
-
     def kill(self, pid: int) -> None:
         """Kill a child that has not been reaped, and all its descendants."""
         self.descent.end(pid)
@@ -173,7 +173,6 @@ class Zygote:
             os.killpg(pid, signal.SIGKILL)
 
     def reap(self, watch: int) -> None:
-        """A child has ended: end its descendants, then report it."""
         child = self.children.pop(watch)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)  # until it is reaped, the id of its group is not reused
@@ -197,14 +196,6 @@ class Zygote:
                     time.sleep(0.001)
             if orphans:
                 return  # stuck in the kernel; the next call tries again
-
-    def kill_all(self) -> None:
-        for child in self.children.values():
-            self.kill(child.pid)
-        for child in self.children.values():
-            os.waitpid(child.pid, 0)
-        self.children.clear()
-        self.kill_orphans()
 
 
 def main(serve: Callable[[int], None], confine: Any, descent: Any) -> None:
