@@ -34,7 +34,7 @@ MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 """More than a child ever sends."""
 HEAD_BYTES = 10
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")
-SERVE = "program.serve(control, lambda: confine.LIBC.fflush(None), plain)"
+SERVE = "program.Runner(control, lambda: confine.LIBC.fflush(None), plain).run()"
 STANDALONE = program_of(
     ("program", "plain", "confine"), f"sys.argv = ['']\nsys.path.insert(0, '')\ncontrol = 3\n{SERVE}"
 )

@@ -42,7 +42,7 @@ encode_small = JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=F
 
 
 class Process:
-    """The state of the process that calls may change, and how to restore it."""
+    """The state of the process that calls may change."""
 
     def __init__(self, flush_c: Callable[[], None]) -> None:
         self.flush_c = flush_c
@@ -63,8 +63,7 @@ class Process:
         vars(os)["environ"] = self.original_environ
         os.environ.pop("NOETL_ACTION_ID", None)
         if self.live_environ != self.raw_environ:
-            for name in os.environ.keys() - self.environ.keys():
-                del os.environ[name]
+            os.environ.clear()
             os.environ.update(self.environ)
         os.fchdir(self.folder)
         if sys.path != self.path:
@@ -117,8 +116,14 @@ class Runner:
         while (frame := self.read()) is not None:
             serial = bytes(frame[4:8])
             del frame[:8]
-            self.write(serial, *self.respond(loads(frame)))
+            ok, worn_out, response = self.respond(loads(frame))
             del frame
+            head = len(response).to_bytes(4, "little") + serial + bytes((ok, worn_out))
+            written = os.writev(self.control, (head, response)) - len(head)
+            view = memoryview(response)
+            while written < len(response):
+                written += os.write(self.control, view[written:])
+            del response, view
 
     def read(self) -> bytearray | None:
         """The frame of the next call; None if the engine has closed the channel."""
@@ -129,13 +134,6 @@ class Runner:
                 return None
             frame += chunk
         return frame
-
-    def write(self, serial: bytes, ok: bool, worn_out: bool, response: bytes) -> None:
-        head = len(response).to_bytes(4, "little") + serial + bytes((ok, worn_out))
-        written = os.writev(self.control, (head, response)) - len(head)
-        view = memoryview(response)
-        while written < len(response):
-            written += os.write(self.control, view[written:])
 
     def respond(self, call: dict[str, Any]) -> tuple[bool, bool, bytes]:
         """Run a call; return whether it succeeded, whether the child is worn out, and the result or error as JSON."""
@@ -213,10 +211,6 @@ class Runner:
             return encode_small(value).encode()
         except UnicodeEncodeError:
             raise self.plain.find_surrogate(value) from None
-
-
-def serve(control: int, flush_c: Callable[[], None], plain: Any) -> None:
-    Runner(control, flush_c, plain).run()
 
 
 def open_text(fd: int) -> TextIO:
