@@ -21,22 +21,20 @@ command inside `$(( ))`. A template there is refused when it is prepared. Variab
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
-from noetl.errors import TemplateError, TemplateSyntax
-from noetl.expression import Budget, parse, revealed
+from noetl.errors import TemplateSyntax
+from noetl.expression import Budget, revealed
+from noetl.expression.budget import budget_in
 from noetl.expression.fault import Fault, located
-from noetl.expression.lexer import Lexeme, lex
+from noetl.expression.lexer import has_syntax, lex
+from noetl.expression.pieces import TemplatePosition, TemplateValue, compile_pieces
 from noetl.expression.text import to_json
 from noetl.shell_text.code import TEMPLATE, by_programs
-from noetl.shell_text.scan import Context, Part, Plan, Scanner
+from noetl.shell_text.scan import Context, Part, Plan, Scanner, TemplateUse
 
-BEGIN, END = "\1", "\2"
-"""Around a value that was printed as JSON, which itself has no control characters."""
 REFERENCES: dict[Context, str] = {
     "alone": '"${%s}"',
     "outside": '"${%s}"',
@@ -57,26 +55,38 @@ class ShellText(NamedTuple):
 
 def prepare_shell(source: str) -> Callable[[Scope], ShellText]:
     """A function that binds values. TemplateSyntax for what does not parse or cannot be safe."""
-    template = parse(source)
-    if template.is_constant:
+    if not has_syntax(source):
         return lambda scope: ShellText(source, {})
-    lexemes = lex(source)
-    if any(lexeme.type == "block_begin" for lexeme in lexemes):
-        return _with_statements(source, lexemes)
+    evaluate, printed = compile_pieces(source, "a command")
+    fixed = None  # the plan, unless the text depends on values
+    in_comments: set[int] = set()
+    if printed is not None:
+        fixed = _plan(printed, source)
+        used = {use.number for use in fixed[0] if isinstance(use, TemplateUse)}
+        places = [piece for piece in printed if isinstance(piece, TemplatePosition)]
+        in_comments = {place.offset for number, place in enumerate(places) if number not in used}
+
+    def bind(scope: Scope) -> ShellText:
+        pieces = evaluate(scope, budget_in(scope), in_comments).pieces
+        plan, offsets = fixed or _plan(pieces, source)
+        values = [piece.value for piece in pieces if isinstance(piece, TemplateValue)]
+        return _assemble(plan, values, source, offsets)
+
+    return bind
+
+
+def _plan(pieces: Sequence[str | TemplatePosition | TemplateValue], source: str) -> tuple[Plan, list[int]]:
+    """The text with the context of each template, and the offsets of the templates."""
     parts: list[Part] = []
     offsets: list[int] = []
-    values: list[Callable[[Scope], Any]] = []
-    for lexeme in lexemes:
-        if lexeme.type == "data":
-            parts.append(lexeme.text)
-        elif lexeme.type == "variable_begin":
+    for piece in pieces:
+        if isinstance(piece, str):
+            parts.append(piece)
+        else:
+            place = piece.place if isinstance(piece, TemplateValue) else piece
             parts.append(len(offsets))
-            offsets.append(lexeme.offset)
-        elif lexeme.type == "variable_end":
-            start = offsets[-1]
-            values.append(_evaluator(source[start : lexeme.end].rstrip(), source, partial(int.__add__, start)))
-    plan = Scanner(parts, offsets, source).plan()
-    return lambda scope: _assemble(plan, lambda number: values[number](scope), source, offsets)
+            offsets.append(source.rindex("{{", 0, place.offset))
+    return Scanner(parts, offsets, source).plan(), offsets
 
 
 def check_words(words: Sequence[Any]) -> None:
@@ -95,75 +105,7 @@ def check_words(words: Sequence[Any]) -> None:
         raise TemplateSyntax(rejection.message, *first, rejection.hint)
 
 
-def _evaluator(template: str, source: str, original: Callable[[int], int]) -> Callable[[Scope], Any]:
-    """Evaluates a template; errors name the place in the source from which it was made."""
-    evaluate = parse(template).evaluate
-
-    def value(scope: Scope) -> Any:
-        try:
-            return evaluate(scope)
-        except TemplateError as error:
-            error.source, error.offset = source, original(error.offset)
-            raise
-
-    return value
-
-
-def _with_statements(source: str, lexemes: list[Lexeme]) -> Callable[[Scope], ShellText]:
-    """A command with statements. Its text depends on the values, so it is scanned each time.
-
-    Every value is printed as JSON between two characters that JSON never contains, and extracted again.
-    """
-    _check_statements(source, lexemes)
-    template, end = "", 0
-    insertions: list[tuple[int, int]] = []  # the start and size of each
-    for lexeme in lexemes:
-        if lexeme.type == "variable_begin":
-            position, mark = lexeme.end, f"'{BEGIN}' ~ (("
-        elif lexeme.type == "variable_end":
-            position, mark = lexeme.offset, f") | tojson) ~ '{END}'"
-        else:
-            continue
-        template += source[end:position]
-        insertions.append((len(template), len(mark)))
-        template += mark
-        end = position
-
-    def original(offset: int) -> int:
-        return offset - sum(size for start, size in insertions if start <= offset)
-
-    evaluate = _evaluator(template + source[end:], source, original)
-
-    def prepared(scope: Scope) -> ShellText:
-        before, *pieces = str(revealed(evaluate(scope))).split(BEGIN)
-        parts: list[Part] = [before]
-        values: list[Any] = []
-        for piece in pieces:
-            value, _, text = piece.partition(END)
-            parts += [len(values), text]
-            values.append(json.loads(value))
-        offsets = [0] * len(values)
-        return _assemble(Scanner(parts, offsets, source).plan(), values.__getitem__, source, offsets)
-
-    return prepared
-
-
-def _check_statements(source: str, lexemes: list[Lexeme]) -> None:
-    """Statements that take text as a value would capture our marks."""
-    if BEGIN in source or END in source:
-        raise TemplateSyntax("a command cannot have control characters", source, 0)
-    words = [lexeme for lexeme in lexemes if lexeme.type != "whitespace"]
-    for number, lexeme in enumerate(words):
-        if lexeme.type != "block_begin":
-            continue
-        tag = words[number + 1]
-        rest = words[number : next(i for i in range(number, len(words)) if words[i].type == "block_end")]
-        if tag.text == "filter" or (tag.text == "set" and not any(word.text == "=" for word in rest)):
-            hint = "set a value, `{% set x = ... %}`, or use `if` and `for`"
-            raise TemplateSyntax(f"a block of '{tag.text}' cannot be used in a command", source, tag.offset, hint)
-
-
-def _assemble(plan: Plan, value_of: Callable[[int], Any], source: str, offsets: list[int]) -> ShellText:
+def _assemble(plan: Plan, values: list[Any], source: str, offsets: list[int]) -> ShellText:
     """The text with references in place of the templates, and the variables they refer to."""
     out: list[str] = []
     env: dict[str, str] = {}
@@ -177,7 +119,7 @@ def _assemble(plan: Plan, value_of: Callable[[int], Any], source: str, offsets: 
         if isinstance(part, str):
             out.append(part)
             continue
-        value = revealed(value_of(part.number))
+        value = values[part.number]
         try:
             if part.context == "alone" and isinstance(value, list | tuple):
                 out.append(" ".join(reference(_text(revealed(item)), "outside") for item in value))

@@ -15,9 +15,12 @@ from typing import Any, NoReturn, TypeAlias
 from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax
 from noetl.expression import kind_of
 from noetl.expression.budget import Budget
+from noetl.expression.data import storable
+from noetl.expression.fault import located
+from noetl.expression.filters import SQL_FILTERS
+from noetl.expression.pieces import TemplatePosition, TemplateValue, compile_pieces
 from noetl.expression.text import to_json, to_text
 from noetl.sql.lexing import STANDARD, Dialect, hide_comments, literal_text, tokens, unused_character
-from noetl.sql.pieces import TemplatePosition, TemplateValue, compile_pieces
 from noetl.sql.statements import Identifier, InList, Part, Sql, Value
 
 Content: TypeAlias = tuple[str | int, ...]
@@ -37,7 +40,7 @@ def prepare_sql(source: str, dialect: Dialect = STANDARD) -> Callable[[Mapping[s
     hidden, mark = hide_comments(source, dialect)
     fixed_slots: list[Slot] | None = None  # where every evaluation has the same
     try:
-        evaluate, printed = compile_pieces(hidden)
+        evaluate, printed = compile_pieces(hidden, "SQL", SQL_FILTERS)
         if printed is not None and not any(not isinstance(p, str) and p.filter == "raw_sql" for p in printed):
             restored = [piece.replace(mark, "{") if isinstance(piece, str) else piece for piece in printed]
             fixed_slots = _SlotReader(restored, source, dialect).slots()
@@ -47,18 +50,20 @@ def prepare_sql(source: str, dialect: Dialect = STANDARD) -> Callable[[Mapping[s
 
     def bind(scope: Mapping[str, Any]) -> Sql:
         try:
-            run = evaluate(scope)
+            run = evaluate(scope, Budget(), ())
             pieces: list[str | TemplateValue] = []
             for piece in run.pieces:
                 if isinstance(piece, str):
                     pieces.append(piece.replace(mark, "{"))
-                elif piece.place.filter != "raw_sql":
-                    pieces.append(piece)
-                elif isinstance(piece.value, str):
+                elif piece.place.filter == "raw_sql":
+                    if not isinstance(piece.value, str):
+                        message = f"`raw_sql` splices text, not {kind_of(piece.value)}"
+                        raise TemplateFailed(message, source, piece.place.offset)
                     pieces.append(piece.value)
+                elif isinstance(piece.value, int | float | str):  # the driver knows what its database can hold
+                    pieces.append(piece)
                 else:
-                    message = f"`raw_sql` splices text, not {kind_of(piece.value)}"
-                    raise TemplateFailed(message, source, piece.place.offset)
+                    pieces.append(_stored(piece, run.budget, source))
             slots = _SlotReader(pieces, source, dialect).slots() if fixed_slots is None else fixed_slots
             binding = Binding([piece for piece in pieces if isinstance(piece, TemplateValue)], run.budget, source)
             return Sql(tuple(slot if isinstance(slot, str) else slot(binding) for slot in slots), dialect)
@@ -67,6 +72,13 @@ def prepare_sql(source: str, dialect: Dialect = STANDARD) -> Callable[[Mapping[s
             raise
 
     return bind
+
+
+def _stored(template: TemplateValue, budget: Budget, source: str) -> TemplateValue:
+    try:
+        return template._replace(value=storable(template.value, budget))
+    except Exception as error:
+        raise located(error, source, template.place.offset) from None
 
 
 class Binding:

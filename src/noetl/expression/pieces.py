@@ -1,8 +1,11 @@
-"""A template as a sequence of texts and values: evaluated like any other, but a value is not turned into text."""
+"""A template as a sequence of texts and values: evaluated like any other, but a value is not turned into text.
+
+SQL and shell commands are made of such pieces, so that a value can be bound and is never spliced.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from noetl.errors import TemplateError, TemplateSyntax
@@ -11,17 +14,15 @@ from noetl.expression.analysis import Scope, start
 from noetl.expression.budget import Budget
 from noetl.expression.compile import Compiler, Statement
 from noetl.expression.fault import located, undefined
-from noetl.expression.filters import SQL_FILTERS
 from noetl.expression.missing import Missing
 from noetl.expression.operators import has_missing
 from noetl.expression.run import Evaluation
 from noetl.expression.sealed import revealed
 from noetl.expression.statements import syntax_tree
-from noetl.expression.template import as_data
 
 
 class TemplatePosition(NamedTuple):
-    """The offset of a `{{ }}`, and the filter `ident` or `raw_sql` if it ends with one."""
+    """The offset of the expression of a `{{ }}`, and the filter it ends with if that is a special one."""
 
     offset: int
     filter: str
@@ -36,26 +37,34 @@ Piece: TypeAlias = str | TemplateValue
 
 
 class PieceRun(Evaluation):
-    __slots__ = ("pieces",)
+    __slots__ = ("pieces", "unused")
 
-    def __init__(self) -> None:
-        super().__init__(Budget())
+    def __init__(self, budget: Budget, unused: Container[int]) -> None:
+        super().__init__(budget)
+        self.unused = unused
+        """Offsets of templates that are not evaluated."""
         self.pieces: list[Piece] = []
 
 
+Evaluate: TypeAlias = Callable[[Mapping[str, Any], Budget, Container[int]], PieceRun]
+
+
 def compile_pieces(
-    source: str,
-) -> tuple[Callable[[Mapping[str, Any]], PieceRun], list[str | TemplatePosition] | None]:
-    """The function that evaluates a template, and what every evaluation prints, or None where control flow decides."""
-    compiler = _PieceCompiler(source)
+    source: str, language: str, special_filters: Container[str] = ()
+) -> tuple[Evaluate, list[str | TemplatePosition] | None]:
+    """The function that evaluates a template, and what every evaluation prints, or None where control flow decides.
+
+    `special_filters` are not applied but left to the caller, and must be the last ones. TemplateSyntax.
+    """
+    compiler = _PieceCompiler(source, language, special_filters)
     try:
         tree = syntax_tree(source)
         body = compiler.body(tree.body)
     except RecursionError:
         raise TemplateSyntax("the template is nested too deeply", source, 0) from None
 
-    def evaluate(scope: Mapping[str, Any]) -> PieceRun:
-        run = PieceRun()
+    def evaluate(scope: Mapping[str, Any], budget: Budget, unused: Container[int]) -> PieceRun:
+        run = PieceRun(budget, unused)
         try:
             body(scope, run)
         except TemplateError:
@@ -68,8 +77,9 @@ def compile_pieces(
 
 
 class _PieceCompiler(Compiler):
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, language: str, special_filters: Container[str]) -> None:
         super().__init__(source)
+        self.language, self.special_filters = language, special_filters
         self.printed: list[str | TemplatePosition] = []
 
     def _printed(self, node: nodes.Expr) -> Statement:
@@ -82,11 +92,11 @@ class _PieceCompiler(Compiler):
                 run.pieces.append(text)
 
             return emit
-        subject, name = node, ""
-        if isinstance(node, nodes.Filter) and node.name in SQL_FILTERS and node.node and not (node.args or node.kwargs):
+        subject, name, special = node, "", self.special_filters
+        if isinstance(node, nodes.Filter) and node.name in special and node.node and not (node.args or node.kwargs):
             subject, name = node.node, node.name
         for inner in (subject, *subject.find_all(nodes.Filter)):
-            if isinstance(inner, nodes.Filter) and inner.name in SQL_FILTERS:
+            if isinstance(inner, nodes.Filter) and inner.name in special:
                 hint = "it takes no arguments; put the expression before it in brackets: {{ (a ~ b) | ident }}"
                 self.refuse(inner, f"the filter '{inner.name}' must be the last one, for the whole expression", hint)
         place = TemplatePosition(start(node), name)
@@ -98,22 +108,20 @@ class _PieceCompiler(Compiler):
 
         def emit(scope: Scope, run: Evaluation) -> None:
             assert isinstance(run, PieceRun)
-            value = evaluate(scope, run)
+            value = evaluate(scope, run) if place.offset not in run.unused else None
             missing = value if isinstance(value, Missing) else has_missing(value, run.budget) if run.holes else None
             if missing is not None:
                 raise undefined(missing, source, place.offset)
             try:
-                value = revealed(value)
                 run.budget.charge(32)
-                bound = isinstance(value, int | float | str)  # the driver knows what its database can hold
-                run.pieces.append(TemplateValue(place, value if bound else as_data(value, source, run.budget)))
+                run.pieces.append(TemplateValue(place, revealed(value)))
             except Exception as error:
                 raise fail(error) from None
 
         return emit
 
     def _stmt_AssignBlock(self, node: nodes.AssignBlock) -> Statement:
-        self.refuse(node, "a block of `set` is not available in SQL", "write {% set name = value %}")
+        self.refuse(node, f"a block of `set` cannot be used in {self.language}", "write {% set name = value %}")
 
     def _stmt_FilterBlock(self, node: nodes.FilterBlock) -> Statement:
-        self.refuse(node, "filter blocks are not available in SQL", "write the filter inside {{ }}")
+        self.refuse(node, f"a block of `filter` cannot be used in {self.language}", "write the filter inside {{ }}")
