@@ -63,7 +63,6 @@ def is_forbidden(address: str) -> bool:
 
 
 def check_address(host: str, address: str) -> None:
-    """ForbiddenAddress if an address of a host is forbidden."""
     if is_forbidden(address):
         raise ForbiddenAddress(host, address)
 
@@ -105,7 +104,6 @@ def _parse(text: str) -> Address | None:
 
 
 def _forms(address: Address) -> Iterator[Address]:
-    """The address, and every IPv4 address embedded in an IPv6 address."""
     yield address
     if not isinstance(address, IPv6Address):
         return

@@ -41,7 +41,6 @@ def protect(path: FilePath) -> None:
 
 
 def protected(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """noetl's own files on this machine, as real paths."""
     return sorted({*_databases, *map(os.path.realpath, own_files(environment))})
 
 
@@ -76,8 +75,6 @@ def check_folder(path: FilePath, environment: Mapping[str, str] = os.environ) ->
 
 
 class OwnFiles:
-    """A snapshot of noetl's own files, for repeated lookups."""
-
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         identities = {file: _identity(file) for file in protected(environment)}
         self.identities = {file: identity for file, identity in identities.items() if identity is not None}

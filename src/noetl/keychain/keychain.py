@@ -7,7 +7,7 @@ only expiring tokens are checked again. Every run makes one and few use it, so H
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
@@ -17,14 +17,16 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from noetl.errors import NoetlError
-from noetl.keychain.kinds import faults, fields_of, secrets_in
+from noetl.keychain.kinds import WEBHOOK, faults, fields_of, is_known, secrets_in
+from noetl.keychain.providers import PROVIDERS, ProviderRequest, read
 from noetl.keychain.redact import Redactor
+from noetl.keychain.rest import SharedTasks, access_token
 from noetl.keychain.secret_forms import SHORTEST
-from noetl.keychain.tokens import SharedTasks
 from noetl.model.outcome import Failure
-from noetl.model.playbook import Credential
+from noetl.model.playbook import Credential, Playbook
 from noetl.reference import KEYCHAIN, SECRET, Reference
 from noetl.settings import variables
+from noetl.store.credentials import SealedCredential
 
 Fields = dict[str, Any]
 Names = Mapping[str, str]
@@ -79,7 +81,6 @@ class StoredCredential(msgspec.Struct, frozen=True):
     pools: tuple[str, ...] = ()
 
     def refusal(self, path: str, pool: str) -> str | None:
-        """Why a playbook in a pool may not use the credential; None if it may."""
         if not allowed(self.paths, path):
             return f"may not be used by playbook {path!r}, only by {', '.join(self.paths)}"
         if not allowed(self.pools, pool):
@@ -130,8 +131,6 @@ class Keychain:
         self.redactor.names.add(_entry_key(name))
         if entry.kind != OAUTH2:
             return dict(fields)
-        from noetl.keychain.rest import access_token
-
         token = await access_token(f"keychain entry {name!r}", fields, self._taint)
         # The token replaces the client secret, which no tool needs.
         return {field: value for field, value in fields.items() if field != "client_secret"} | {"token": token}
@@ -224,8 +223,6 @@ class Keychain:
         return fields_of("secret_manager", text) or {}
 
     async def _text(self, where: str, provider: str, key: str, version: Version, login: Fields) -> str:
-        from noetl.keychain.providers import ProviderRequest, read
-
         text = await read(provider, ProviderRequest(where, key, version, login, self._environment, self._taint))
         if not text:
             raise Failure("auth", f"{where}: {key!r} is empty at {provider}")
@@ -255,7 +252,6 @@ class Keychain:
         return mapped
 
     def _taint(self, secret: str, where: str) -> None:
-        """Hide a secret from now on. Failure if it cannot be hidden."""
         try:
             self.redactor.add(secret)
         except ValueError as error:
@@ -268,7 +264,6 @@ def _entry_key(name: str) -> str:
 
 
 async def open_handle(keychain: Keychain, reference: Reference) -> Any:
-    """The value of a handle, which the redactor hides from then on."""
     handle = handle_of(reference)
     fields = await keychain.secret(handle.provider, handle.key, handle.version, {FIELD: handle.field}, handle.auth)
     return fields[FIELD]
@@ -280,3 +275,41 @@ def _mapped(where: str, fields: Mapping[str, Any], names: Names) -> Mapping[str,
     if missing:
         raise Failure("not_found", f"{where} has no field {', '.join(map(repr, missing))}")
     return {ours: fields[theirs] for ours, theirs in names.items()} if names else fields
+
+
+# -- before an execution starts ---------------------------------------------------------------------------------------
+
+
+def missing_entries(playbook: Playbook, stored: Mapping[str, SealedCredential]) -> list[str]:
+    """Faults of the keychain entries of a playbook; `stored` has the credentials by name. Only these are checked: only
+    workers can reach other providers."""
+    pools = {playbook.executor.pool, *(str(step.spec["pool"]) for step in playbook.steps if "pool" in step.spec)}
+    return [
+        f"keychain entry {entry.name!r}: {fault}"
+        for entry in playbook.keychain
+        for fault in _faults(entry, stored, playbook.path, pools)
+    ]
+
+
+def _faults(entry: Credential, stored: Mapping[str, SealedCredential], path: str, pools: set[str]) -> Iterator[str]:
+    if not is_known(entry.kind):
+        yield f"unknown credential kind {entry.kind!r}"
+    if entry.provider not in (None, OWN, *PROVIDERS):
+        yield f"unknown provider {entry.provider!r}; the providers are {', '.join((OWN, *PROVIDERS))}"
+    is_own = entry.provider in (None, OWN)
+    name = entry.credential or ((entry.key or entry.name) if is_own else None)  # or that to sign in with at a provider
+    if name is None:
+        return
+    credential = stored.get(name)
+    if credential is None:
+        yield f"there is no credential {name!r}: create it with `noetl credential set {name}`"
+        return
+    if credential.kind == WEBHOOK:
+        yield f"credential {name!r} is the secret of a webhook: playbooks cannot use it"
+        return
+    if is_own and entry.kind not in (credential.kind, "secret_manager"):
+        yield f"it is a {entry.kind}, but credential {name!r} is a {credential.kind}"
+    if not allowed(credential.paths, path):
+        yield f"credential {name!r} may not be used by playbook {path!r}, only by {', '.join(credential.paths)}"
+    if not any(allowed(credential.pools, pool) for pool in pools):
+        yield f"credential {name!r} may only be used in pool {', '.join(credential.pools)}"

@@ -74,7 +74,6 @@ PUBLIC = frozenset(
 
 
 def is_known(kind: str) -> bool:
-    """Whether it is a built-in kind, or can be one of a plug-in."""
     return kind in SHAPES or re.fullmatch(PLUGIN, kind) is not None
 
 
@@ -138,7 +137,6 @@ def _json_map(text: str) -> dict[str, Any] | None:
 
 
 def password_of(dsn: str) -> str | None:
-    """The password in a connection string of PostgreSQL, a URL or keywords."""
     if "://" not in dsn:
         match = re.search(r"\bpassword\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))", dsn)
         return None if match is None else re.sub(r"\\(.)", r"\1", match[1] or match[2] or "")

@@ -54,7 +54,6 @@ class MasterKeySource:
             raise AuthError(f"cannot read the master key {self.file}: {error.strerror}") from None
 
     def read_or_create(self) -> MasterKeys:
-        """The keys; a new one if there is none yet."""
         if self.variable is None and not self.file.exists():
             self._check_place()
             with self.locked():
@@ -63,14 +62,12 @@ class MasterKeySource:
         return self.read()
 
     def add(self) -> MasterKeys:
-        """Add a new current key; the others stay to open what they have sealed."""
         with self.locked():
             before = self.read()
             self._write([new_key(), before.current, *before.older])
         return self.read()
 
     def forget_older(self) -> int:
-        """Remove all keys but the current one; how many."""
         with self.locked():
             keys = self.read()
             self._write([keys.current])

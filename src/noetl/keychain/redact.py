@@ -77,7 +77,6 @@ class Redactor:
             return cast(Value, hidden)
 
     async def redact_apart(self, value: Value, /) -> Value:
-        """The same, in a thread where the value is large."""
         import asyncio
 
         if not _is_large(value):

@@ -1,21 +1,89 @@
-"""Requests to a server that stores or grants secrets. No message contains anything of its response."""
+"""Requests to servers that store or grant secrets, and tokens of theirs, cached until shortly before their end.
+
+No message contains anything of a response.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine, Hashable, Mapping
+from hashlib import sha256
+from time import monotonic
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote_plus
 
 import msgspec
 
-from noetl.keychain.tokens import TOKENS, AccessToken, lifetime
 from noetl.model.outcome import Failure
 from noetl.tools.base import RETRYABLE_STATUSES
 
 TIMEOUT_SECONDS = 15.0
 MAX_BYTES = 2**20
+# A token is not used in its last minute, or in the last tenth of a short lifetime: the request takes time too.
+LEEWAY_SECONDS = 60.0
+DEFAULT_LIFE_SECONDS = 300.0  # the lifetime of a token whose server does not state it
+
+Result = TypeVar("Result")
+
+
+class SharedTasks(Generic[Result]):
+    """Concurrent callers with one key share a task, which is cancelled when no caller waits any more."""
+
+    def __init__(self) -> None:
+        self._running: dict[Hashable, asyncio.Task[Result]] = {}
+        self._callers: dict[asyncio.Task[Result], int] = {}
+
+    async def do(self, name: Hashable, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        key = (asyncio.get_running_loop(), name)
+        task = self._running.get(key)
+        if task is None or task.done():
+            task = self._running[key] = asyncio.create_task(make())
+        self._callers[task] = self._callers.get(task, 0) + 1
+        try:
+            return await asyncio.shield(task)
+        finally:
+            self._callers[task] -= 1
+            if not self._callers[task]:
+                del self._callers[task]
+                task.cancel()  # does nothing to a task that is done
+                if self._running.get(key) is task:
+                    del self._running[key]
+
+
+class AccessToken(NamedTuple):
+    value: str
+    seconds: float = DEFAULT_LIFE_SECONDS
+
+
+class TokenCache:
+    """Tokens by everything that they were requested with. Concurrent callers share one request."""
+
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        self.now = now
+        self._tokens: dict[str, tuple[str, float]] = {}
+        self._requests: SharedTasks[str] = SharedTasks()
+
+    async def get(self, identity: Any, request: Callable[[], Coroutine[Any, Any, AccessToken]]) -> str:
+        """A valid token. `identity` is everything that decides which one, secrets included."""
+        key = sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()
+        token, until = self._tokens.get(key, ("", 0.0))
+        if self.now() < until:
+            return token
+
+        async def renew() -> str:
+            started = self.now()
+            token = await request()
+            now = self.now()
+            self._tokens = {other: entry for other, entry in self._tokens.items() if now < entry[1]}
+            self._tokens[key] = (token.value, started + token.seconds - min(LEEWAY_SECONDS, token.seconds / 10))
+            return token.value
+
+        return await self._requests.do(key, renew)
+
+
+TOKENS = TokenCache()
 
 
 class SecretResponse(NamedTuple):
@@ -41,8 +109,6 @@ class SecretResponse(NamedTuple):
 
 
 class SecretServer(NamedTuple):
-    """A server, and what wants a secret from it, for messages."""
-
     where: str
     name: str
 
@@ -95,12 +161,15 @@ class SecretServer(NamedTuple):
         seconds: tuple[str, ...] = ("expires_in",),
         **request: Any,
     ) -> AccessToken:
-        """The token in a response, at a path, with its lifetime at another."""
         response = await self.send(method, url, **request)
         token = response.at(*path)
         if not response.ok or not isinstance(token, str) or not token:
             raise self.refusal(response, response.word("error"))
-        return AccessToken(token, lifetime(response.at(*seconds)))
+        try:
+            life = float(response.at(*seconds))  # some servers send it as text
+        except (TypeError, ValueError):
+            life = 0.0
+        return AccessToken(token, life if life > 0 else DEFAULT_LIFE_SECONDS)
 
     def refusal(self, response: SecretResponse, word: str = "") -> Failure:
         """The failure for a response without a secret; retryable if the server is the cause."""

@@ -23,8 +23,6 @@ Newest = dict[str, int]
 
 
 class Rotated(NamedTuple):
-    """The number of credentials that were wrapped again, and of old master keys that were removed."""
-
     credentials: int
     forgotten: int
 
@@ -51,7 +49,6 @@ class Revisions:
         self.recorded: Newest = {}
 
     def newest(self, name: str) -> int:
-        """The newest known revision of a credential; 0 if there is none."""
         return max(self.recorded.get(name, 0), self._listed().get(self.database, {}).get(name, 0))
 
     def check(self, name: str, revision: int) -> None:

@@ -35,7 +35,6 @@ class MasterKey(NamedTuple):
 
     @property
     def id(self) -> bytes:
-        """Identifies the key without revealing anything about it."""
         return sha256(b"noetl master key\0" + self.secret).digest()[:ID_BYTES]
 
     def __repr__(self) -> str:
@@ -43,8 +42,6 @@ class MasterKey(NamedTuple):
 
 
 class MasterKeys(NamedTuple):
-    """The key to seal with, and older ones that can still open."""
-
     current: MasterKey
     older: tuple[MasterKey, ...] = ()
 
@@ -53,8 +50,6 @@ class MasterKeys(NamedTuple):
 
 
 class Label(NamedTuple):
-    """The authenticated properties of a credential."""
-
     name: str
     kind: str
     paths: tuple[str, ...] = ()
@@ -67,7 +62,6 @@ class Label(NamedTuple):
 
 
 def seal(fields: dict[str, Any], label: Label, key: MasterKey) -> bytes:
-    """The fields, readable only with the master key and this label."""
     data_key, nonce = os.urandom(KEY_BYTES), os.urandom(NONCE_BYTES)
     content = _cipher(data_key).encrypt(nonce, msgspec.json.encode(fields), label.authenticated())
     return _wrap(data_key, label, key) + nonce + content
@@ -106,7 +100,6 @@ def _wrap(data_key: bytes, label: Label, key: MasterKey) -> bytes:
 
 
 def _unwrap(sealed: bytes, label: Label, keys: MasterKeys) -> tuple[bytes, bytes]:
-    """The data key, and the bytes after it."""
     size = 1 + ID_BYTES + (REVISION_BYTES if label.revision else 0)
     end = size + NONCE_BYTES + WRAPPED_BYTES
     if len(sealed) < end + NONCE_BYTES:

@@ -74,7 +74,6 @@ class SecretForm:
             at = data.find(gate, last + len(gate))
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
-        """The matches of the pattern, searched in chunks."""
         pattern, width = self.compiled
         high, stretch = min(high, len(data)), max(STRETCH, width)
         for start in range(low, high, stretch):
@@ -85,8 +84,7 @@ class SecretForm:
 
     @cached_property
     def compiled(self) -> tuple[re.Pattern[bytes], int]:
-        """A pattern of all encodings, and an upper bound of their length."""
-        raise NotImplementedError
+        raise NotImplementedError  # a pattern of all encodings, and an upper bound of their length
 
 
 def notations(secret: str) -> Iterator[str]:
@@ -182,7 +180,6 @@ def _behind(pattern: bytes, count: int) -> bytes:
 
 
 def _next_piece(count: int, rest: str) -> bytes:
-    """A pattern for every form of a piece with its backslashes."""
     if not rest or _ALPHANUMERIC.fullmatch(rest):
         return (_run(count, LEVELS * count) if count else b"") + rest.encode()
     plain = b"|".join(_plain(rest))
@@ -197,7 +194,6 @@ def _run(least: int, most: int) -> bytes:
 
 
 def _plain(character: str) -> list[bytes]:
-    """The forms of a character that need no backslash."""
     raw = encoded(character)
     return [re.escape(raw), _quoted(raw)] + ([rb"\+", _quoted(b"+")] if character == " " else [])
 
@@ -257,7 +253,7 @@ class Base64Form(SecretForm):
         return re.compile(pattern), longest + (longest // LINE + 2) * WIDEST_BREAK
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
-        """Ends of lines are removed first. `ends` and `offsets` lead back from the result to the text."""
+        # Ends of lines are removed first. `ends` and `offsets` lead back from the result to the text.
         ends, offsets, total, part = [0], [low], 0, data[low:high]
         for line_end in _BREAK.finditer(part):
             ends.append(line_end.start() - total)

@@ -36,8 +36,6 @@ class Damaged(NoetlError):
 
 
 class Manifest(msgspec.Struct):
-    """The stored list of the chunks of a loop's results."""
-
     total: int
     chunks: list[str]
     marked: list[str] = []  # chunks whose content contains references
@@ -94,7 +92,6 @@ def read_value(read_blob: ReadBlob, reference: Reference, admit: Admit = admit_a
 
 
 def _joined(read_blob: ReadBlob, manifest: Manifest, admit: Admit) -> list[Any]:
-    """Results by index; None for items without one."""
     pairs: dict[int, Any] = {}
     marked = set(manifest.marked)
     for key in dict.fromkeys(manifest.chunks):

@@ -41,7 +41,6 @@ def buckets(playbook: Playbook) -> set[str]:
 
 
 def is_named(playbook: Playbook, reference: Reference) -> bool:
-    """Whether a reference points into a store that the playbook names."""
     digest, key = reference.digest, reference.key
 
     def leads_into(store: Store) -> bool:

@@ -87,7 +87,7 @@ class Catalog:
         """AuthError if a credential of the playbook is missing, before anything of it has run."""
         playbook = source.loaded.require()
         if playbook.keychain:
-            from noetl.keychain.check import missing_entries
+            from noetl.keychain.keychain import missing_entries
 
             stored = self._ask(self.store.credentials.all)
             if faults := missing_entries(playbook, {credential.name: credential for credential in stored}):

@@ -103,7 +103,7 @@ class Playbooks:
     async def check_keychain(self, playbook: Playbook) -> None:
         """AuthError if a credential of the playbook is missing, before anything has run."""
         if playbook.keychain:
-            from noetl.keychain.check import missing_entries
+            from noetl.keychain.keychain import missing_entries
 
             stored = await self.thread.ask(self.store.credentials.all)
             if faults := missing_entries(playbook, {credential.name: credential for credential in stored}):

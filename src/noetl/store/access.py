@@ -68,7 +68,6 @@ class Access:
         self._db.write("add_token", *astuple(token))
 
     def token(self, hash: bytes) -> ApiToken | None:
-        """The token with the hash of this secret, also one that has ended."""
         return self._db.get(ApiToken, "get_token", hash)
 
     def tokens(self) -> list[ApiToken]:
@@ -90,7 +89,6 @@ class Access:
         return self._db.all(User, "list_users")
 
     def delete_user(self, name: str) -> bool:
-        """Delete a user and end all sessions."""
         deleted, _ = self._db.write_all(("delete_user", (name,)), ("delete_sessions", (name,)))
         return bool(deleted)
 

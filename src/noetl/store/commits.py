@@ -39,7 +39,6 @@ def accepted(changes: Sequence[Change], heads: Mapping[str, int]) -> list[bool]:
 
 
 def summary_rows(changes: Iterable[Change]) -> dict[ExecutionKey, tuple[Any, ...]]:
-    """The last summary of each execution."""
     rows = {}
     for summary in (change.summary for change in changes if change.summary is not None):
         key, parent = valid_key(summary.execution_id), summary.parent
@@ -49,7 +48,6 @@ def summary_rows(changes: Iterable[Change]) -> dict[ExecutionKey, tuple[Any, ...
 
 
 def snapshot_rows(changes: Iterable[Change]) -> dict[ExecutionKey, tuple[Any, ...]]:
-    """The last snapshot of each execution."""
     rows = {}
     for change in changes:
         if change.snapshot is not None and change.rows:

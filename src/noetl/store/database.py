@@ -29,11 +29,9 @@ class Database(ABC):
         """Run a query that only reads."""
 
     def row(self, name: str, *parameters: Any) -> Any:
-        """The first row of a query that only reads; None if there is none."""
         return next(iter(self.rows(name, *parameters)), None)
 
     def get(self, kind: Callable[..., Record], name: str, *parameters: Any) -> Record | None:
-        """The first row of a query as a record; None if there is none."""
         row = self.row(name, *parameters)
         return None if row is None else kind(*row)
 
@@ -53,12 +51,10 @@ class Database(ABC):
         """Run a query in a transaction; the number of rows that it deletes."""
 
     @abstractmethod
-    def read_snapshot(self) -> AbstractContextManager[None]:
-        """Queries inside read one state of the database."""
+    def read_snapshot(self) -> AbstractContextManager[None]: ...
 
     @abstractmethod
-    def changed_elsewhere(self) -> bool:
-        """Whether another connection has written since the last call."""
+    def changed_elsewhere(self) -> bool: ...
 
     @abstractmethod
     def close(self) -> None: ...
@@ -88,7 +84,6 @@ NO_KEY = ExecutionKey(16)  # matches no execution, and comes before all
 
 @lru_cache(4096)
 def key_of(execution: str) -> ExecutionKey:
-    """The key of an id; NO_KEY if it is not one."""
     try:
         key = ExecutionKey.fromhex(execution.replace("-", ""))
     except ValueError:

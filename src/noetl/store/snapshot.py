@@ -52,5 +52,4 @@ def plain(value: Any) -> Any:
 
 
 def _names(value: msgspec.Struct) -> Iterable[tuple[str, str]]:
-    """The attributes of a struct, with their stored names."""
     return zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)

@@ -83,8 +83,6 @@ class Derived(msgspec.Struct, frozen=True):
 
 
 class Backlog(NamedTuple):
-    """The number of open executions by status, and of rows of ready work, leases and timers."""
-
     executions: dict[str, int]
     ready: int
     leases: int
@@ -213,7 +211,6 @@ class Store(ABC):
         return [summary for summary in summaries if summary.execution_id != before][: limit - bool(before)]
 
     def children(self, parent: str) -> list[Summary]:
-        """The open executions that another one has started."""
         return self._summaries("list_children", key_of(parent))
 
     def backlog(self) -> Backlog:
@@ -280,7 +277,6 @@ class Store(ABC):
         return self._db.all(str, "list_open_digests")
 
     def open_of(self, digests: Sequence[str]) -> list[tuple[str, int]]:
-        """Open executions of these playbooks, and how many events each has."""
         return self._with_ids("list_open_of", msgspec.json.encode(list(digests)).decode())
 
     def open_children(self) -> list[str]:
@@ -292,7 +288,6 @@ class Store(ABC):
         return bool(self._db.row("may_read", suffix, key)[0])
 
     def orphans(self, limit: int) -> list[str]:
-        """Open executions whose parent has ended."""
         return self._db.all(id_of, "find_orphans", limit)
 
     def _with_ids(self, query: str, *parameters: Any) -> list[tuple[str, Any]]:
@@ -323,11 +318,9 @@ class Store(ABC):
         return int(version)
 
     def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
-        """Latest first."""
         return self._db.all(CatalogVersion, "list_versions", path, _or_all(limit))
 
     def find(self, path: str, version: int | None = None) -> str | None:
-        """The digest of a version, by default the latest."""
         query = ("find_latest_digest", path) if version is None else ("find_digest", path, version)
         return self._db.get(str, *query)
 

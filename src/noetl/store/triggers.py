@@ -111,7 +111,6 @@ class Triggers:
         return bool(self._db.write("change_schedule", *new, schedule.name, schedule.id, schedule.revision - 1))
 
     def due_schedules(self, now: float, limit: int) -> list[Schedule]:
-        """The schedules that a server has to check by now, the earliest first."""
         return self._db.all(_decode, "find_due_schedules", now, limit)
 
     def delete_schedule(self, name: str) -> bool:

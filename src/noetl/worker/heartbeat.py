@@ -62,12 +62,10 @@ class Heartbeat(Thread):
                 pass
 
     def stop(self) -> None:
-        """Send a last heartbeat and stop."""
         self.stopped.set()
         self.output.send_now()
 
     def _send(self) -> bool:
-        """Whether the server has answered."""
         self.output.urgent.clear()
         lines = self.output.take()
         leases: dict[str, list[int]] = {}

@@ -44,15 +44,12 @@ SEPARATE_BYTES = 32 << 10
 
 
 class CompiledPlaybook:
-    """A compiled playbook and the pipelines of its steps."""
-
     def __init__(self, loaded: Loaded, size: int) -> None:
         self.playbook, self.places, self.size = loaded.require(), loaded.places, size
         self.digest = self.playbook.digest
         self.plans: dict[str, PipelinePlan] = {}
 
     def plan(self, step: str) -> PipelinePlan:
-        """The compiled pipeline of a step, created on first use."""
         if step not in self.plans:
             self.plans[step] = step_plan(next(s for s in self.playbook.steps if s.name == step), KINDS.require)
         return self.plans[step]
@@ -83,7 +80,6 @@ class HttpLink:
         await self.server.http.aclose()
 
     async def claim(self, command: Claim) -> list[Work]:
-        """Leases on ready work; the server waits for some."""
         await self.terms.registered.wait()
         request = wire.ClaimRequest(command.worker, self.pool, command.slots, next(self.claim_ids), POLL_SECONDS)
         repeated = wire.encode(msgspec.structs.replace(request, again=True))

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 
 class LeaseRun:
-    """The host of the pipelines of a lease."""
-
     def __init__(self, worker: Worker, work: Work) -> None:
         self.worker, self.work = worker, work
         self.plan = worker.link.plan(work.digest, work.step)

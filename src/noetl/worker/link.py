@@ -13,8 +13,6 @@ from noetl.worker.work import Work
 
 
 class StoredContents(Protocol):
-    """The content behind references."""
-
     async def read(self, reference: Reference) -> Any:
         """The value, its checksum verified, or TooLarge."""
 
@@ -33,8 +31,7 @@ class Link(Protocol):
     @property
     def contents(self) -> StoredContents: ...
 
-    async def claim(self, command: Claim) -> list[Work]:
-        """Leases on ready work, at most `slots`."""
+    async def claim(self, command: Claim) -> list[Work]: ...
 
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
         """Whether the worker still holds the lease, and the work of its claim."""
@@ -42,14 +39,12 @@ class Link(Protocol):
     async def holds(self, execution: str, fence: int) -> bool:
         """Whether the worker still holds the lease. Waits for a heartbeat if necessary."""
 
-    def plan(self, digest: str, step: str) -> PipelinePlan:
-        """The compiled pipeline of a step."""
+    def plan(self, digest: str, step: str) -> PipelinePlan: ...
 
     def paused(self, execution: str) -> bool:
         """Whether an execution must start nothing new, according to the latest heartbeat."""
 
-    def playbook(self, digest: str) -> Playbook:
-        """The playbook that a lease belongs to."""
+    def playbook(self, digest: str) -> Playbook: ...
 
     def folder(self, digest: str) -> str:
         """The folder of a playbook's file on this machine; empty if it has none."""

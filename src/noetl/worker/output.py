@@ -55,14 +55,12 @@ class Output:
             return lines
 
     def _add_gap_lines(self) -> None:
-        """Add a line with the number of dropped lines of each task."""
         for (execution, name, stream), count in self._dropped.items():
             gap = f"[{count:,} lines dropped: the task wrote faster than the worker could send]"
             self._lines.append((execution, name, self.clock.now(), stream, gap))
         self._dropped.clear()
 
     def put_back(self, lines: list[LogLine]) -> None:
-        """Return lines that could not be sent."""
         with self._lock:
             self._lines[:0] = lines
             if self._lines:

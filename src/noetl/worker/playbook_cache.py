@@ -38,7 +38,6 @@ class PlaybookCache(Generic[Compiled]):
         return digest in self._recent
 
     def get(self, digest: str) -> Compiled | None:
-        """A playbook in memory; marks it as most recently used."""
         playbook = self.in_memory.get(digest)
         if playbook is not None:
             self.add(playbook)

@@ -20,7 +20,6 @@ SHAPES = {b"{": "map", b"[": "list", b'"': "text"}  # hints about JSON by its fi
 
 
 def is_small(result: object) -> bool:
-    """Whether a result is part of an event as it is."""
     return result is None or type(result) is bool or (type(result) is int and -(2**63) <= result < 2**63)
 
 

@@ -55,7 +55,6 @@ class ServerClient:
 
 
 def base_url(url: str) -> str:
-    """The URL of the worker protocol."""
     return f"{url.rstrip('/')}/api/v1/worker"
 
 

@@ -25,8 +25,6 @@ from noetl.worker.reporter import Rejected, Reporter
 
 
 class ToolCaller:
-    """Calls tools for one lease."""
-
     def __init__(
         self, registry: Registry, clock: Clock, write_output: WriteOutput, reporter: Reporter, keychain: Keychain
     ) -> None:
@@ -121,7 +119,6 @@ class ToolCaller:
         return [await self._opened(item) for item in value]
 
     async def content(self, reference: Reference) -> Any:
-        """The value behind a reference; TemplateFailed if it cannot be read."""
         try:
             if reference.digest in self.reporter.blobs:
                 return read_value(self.reporter.blobs.get, reference)
@@ -130,7 +127,6 @@ class ToolCaller:
             raise TemplateFailed(str(error)) from error
 
     async def secret(self, reference: Reference) -> Any:
-        """The secret of a reference; TemplateFailed if there is none."""
         try:
             if reference.store != KEYCHAIN:
                 return await open_handle(self.keychain, reference)

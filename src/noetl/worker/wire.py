@@ -43,8 +43,6 @@ class BadMessage(NoetlError):
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A claim for work. The server waits for some up to `wait` seconds."""
-
     worker: str
     pool: str
     slots: int
@@ -65,8 +63,6 @@ class ReportRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Verdicts(msgspec.Struct, frozen=True):
-    """The verdict on a report, and the work of its claim."""
-
     verdict: Verdict
     held: bool = False  # whether the worker still holds the lease
     works: list[msgspec.Raw] = []
@@ -123,7 +119,6 @@ def report_request(execution: str, report: Report, lines: Sequence[LogLine] = ()
 
 
 def report_of(request: ReportRequest) -> Report:
-    """The command of a request; BadMessage if it is invalid."""
     claim = request.claim
     if not (0 <= request.fence <= LARGEST and 0 <= request.first <= LARGEST):
         raise BadMessage("`fence` or `first` is out of range")

@@ -22,8 +22,6 @@ Copied = TypeVar("Copied", Progress, AfterCallProgress)
 
 
 class Work(msgspec.Struct):
-    """A run, or some items of a loop, under one lease."""
-
     execution: str
     digest: str
     run: str

@@ -52,7 +52,6 @@ class Worker:
         return None if self.draining else Claim(self.name, 1 + max(0, self.free))
 
     async def claim(self) -> None:
-        """Fill the free slots with ready work."""
         if self.free > 0:
             self.claimed = self.free
             try:
@@ -62,8 +61,6 @@ class Worker:
             self.take(works)
 
     def take(self, works: list[Work]) -> None:
-        """Run each piece of work in a slot of its own."""
-
         def free_slot(task: asyncio.Task[None]) -> None:
             self.tasks.discard(task)
             if not task.cancelled() and task.exception() is not None:
@@ -75,12 +72,10 @@ class Worker:
             task.add_done_callback(free_slot)
 
     def revoke(self, execution: str, fence: int) -> None:
-        """Stop working on a void lease."""
         if (task := self.leases.get((execution, fence))) is not None:
             task.cancel()
 
     async def stop(self) -> None:
-        """Cancel all work and wait until it has stopped."""
         for task in list(self.tasks):
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

@@ -31,7 +31,6 @@ class WorkerLoop:
         self.stopped.set()
 
     def reject(self, error: AuthError) -> None:
-        """The server rejected the token: stop at once."""
         self.rejection = self.rejection or error
         self.stop_now.set()
         self.stopped.set()
@@ -70,7 +69,6 @@ class WorkerLoop:
             self.on_error(f"a lease was dropped: {type(fault).__name__}: {fault}")
 
     async def _drain(self) -> None:
-        """Let tasks finish for a while; then stop them, and return their leases."""
         self.worker.draining = True
         stop_now = asyncio.create_task(self.stop_now.wait())
         with suppress(TimeoutError):

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from noetl.errors import AuthError, NotFound
-from noetl.keychain.check import missing_entries
-from noetl.keychain.keychain import Handle, Keychain, StoredCredential, handle_of, open_handle
+from noetl.keychain.keychain import Handle, Keychain, StoredCredential, handle_of, missing_entries, open_handle
 from noetl.model.outcome import Failure
 from noetl.model.playbook import Credential, Executor, Playbook, Step
 from noetl.reference import Reference

@@ -14,7 +14,7 @@ from werkzeug import Request, Response
 
 from noetl.keychain import rest
 from noetl.keychain.keychain import Keychain, StoredCredential
-from noetl.keychain.tokens import AccessToken, TokenCache
+from noetl.keychain.rest import AccessToken, TokenCache
 from noetl.model.outcome import Failure
 from noetl.model.playbook import Credential
 

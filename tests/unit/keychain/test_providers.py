@@ -30,7 +30,7 @@ from werkzeug import Request, Response
 
 from noetl.keychain.keychain import Keychain, StoredCredential
 from noetl.keychain.providers import aws, google, vault
-from noetl.keychain.tokens import TokenCache
+from noetl.keychain.rest import TokenCache
 from noetl.model.outcome import Error, Failure
 from noetl.model.playbook import Credential
 

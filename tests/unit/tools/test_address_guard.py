@@ -22,7 +22,7 @@ from noetl.addresses import ForbiddenAddress, check_host, forbid_addresses
 from noetl.keychain import rest
 from noetl.keychain.keychain import Keychain, StoredCredential
 from noetl.keychain.providers import PROVIDERS, google, vault
-from noetl.keychain.tokens import TokenCache
+from noetl.keychain.rest import TokenCache
 from noetl.model.outcome import Failure, Outcome
 from noetl.model.playbook import Credential
 from noetl.tools.postgres_client.connections import with_addresses

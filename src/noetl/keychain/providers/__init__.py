@@ -38,7 +38,6 @@ class ProviderRequest(NamedTuple):
 
     @property
     def version_suffix(self) -> str:
-        """For messages: which version was requested."""
         return "" if self.version is None else f" in version {self.version}"
 
     def path(self) -> str:

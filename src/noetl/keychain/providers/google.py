@@ -19,8 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from noetl.keychain.providers import ProviderRequest
-from noetl.keychain.rest import SecretServer
-from noetl.keychain.tokens import TOKENS, AccessToken
+from noetl.keychain.rest import TOKENS, AccessToken, SecretServer
 
 ENDPOINT = "https://secretmanager.googleapis.com"
 TOKEN_URI = "https://oauth2.googleapis.com/token"

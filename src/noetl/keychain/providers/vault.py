@@ -12,8 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from noetl.keychain.providers import ProviderRequest
-from noetl.keychain.rest import SecretServer
-from noetl.keychain.tokens import TOKENS
+from noetl.keychain.rest import TOKENS, SecretServer
 
 
 async def read(request: ProviderRequest) -> str:

@@ -51,7 +51,6 @@ class KeyDumper(Dumper):
 
 
 def storable(value: str) -> str:
-    """The text with zeros and lone surrogates escaped, which Postgres cannot store."""
     return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
@@ -120,7 +119,6 @@ def _columns(kinds: tuple[Column, ...], rows: Collection[tuple[Any, ...]]) -> li
 
 @cache
 def _no_rows(kinds: tuple[Column, ...]) -> list[Packed]:
-    """Cached: most changes touch few tables."""
     return [kind(()) for kind in kinds]
 
 

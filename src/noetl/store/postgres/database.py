@@ -49,8 +49,6 @@ Result = TypeVar("Result")
 
 
 class PostgresDatabase(Database):
-    """A schema of a database, which is made if it is missing and the mode is `create`."""
-
     text = staticmethod(storable)
 
     def __init__(self, address: Address, synchronous: Synchronous, mode: Mode) -> None:
@@ -124,7 +122,6 @@ class PostgresDatabase(Database):
     # -- the connection ---------------------------------------------------------------------------------------------
 
     def _live(self) -> Connection:
-        """The connection; a new one if it was lost."""
         if self._closed:
             raise StoreError(f"{self.address.redacted}: the store is closed")
         if self._connection is not None and not self._in_snapshot:

@@ -40,7 +40,6 @@ class Notifier:
                 return
 
     def close(self) -> None:
-        """Send what is pending and stop."""
         if self._thread is not None:
             self._closed.set()
             self._pending.set()

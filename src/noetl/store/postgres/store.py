@@ -33,8 +33,6 @@ MAX_BATCH_BYTES = 128 << 20
 
 
 class PostgresStore(Store):
-    """A store in a schema of a database, which is made if it is missing and the mode is `create`."""
-
     _db: PostgresDatabase
 
     def __init__(self, url: str, *, synchronous: Synchronous = "full", mode: Mode = "create") -> None:

@@ -59,8 +59,6 @@ Result = TypeVar("Result")
 
 
 class SqliteDatabase(Database):
-    """An open file, which is made if it is missing and the mode is `create`."""
-
     text = staticmethod(readable)
 
     def __init__(self, path: Path, synchronous: Synchronous, mode: Mode, lock_file: Path | None) -> None:

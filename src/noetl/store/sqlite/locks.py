@@ -84,7 +84,6 @@ class Owner:
         return self._descriptor is not None
 
     def release(self) -> None:
-        """Give up the execution. A second call does nothing."""
         if self.held:
             self.path.unlink(missing_ok=True)
         self.forget()

@@ -71,8 +71,6 @@ class SqliteCommits(Store):
 
 
 class SqliteStore(SqliteCommits):
-    """A store in a file, which is made if it is missing and the mode is `create`."""
-
     def __init__(self, path: str | Path, *, synchronous: Synchronous = "full", mode: Mode = "create") -> None:
         self.path = Path(path).absolute()
         protect(self.path)
@@ -81,7 +79,6 @@ class SqliteStore(SqliteCommits):
 
     @classmethod
     def open_existing(cls, path: str | Path, *, mode: Literal["write", "read"] = "read") -> SqliteStore:
-        """A store that exists, read-only by default. Other processes may be using it."""
         if not Path(path).is_file():
             raise FileMissing(f"there is no database {path}: nothing has been run here yet")
         return cls(path, mode=mode)
@@ -95,8 +92,6 @@ class SqliteStore(SqliteCommits):
 
 
 class InMemoryStore(SqliteCommits):
-    """A store that lives as long as this object."""
-
     def __init__(self) -> None:
         super().__init__(SqliteDatabase(IN_MEMORY, "normal", "write", None))
 
