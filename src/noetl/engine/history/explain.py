@@ -40,41 +40,32 @@ class Explainer:
 
     def see(self, state: Execution, event: e.Event, seq: int, at: float) -> None:
         """Take an event that is not in the state yet. May stop with Need like any evaluation; then call it again."""
-        decision = self._decision(state, event, seq, at)
+        decision = None
+        match event:
+            case e.NextEvaluated(run=run) if run in state.ended:
+                if self._is_mine(run):
+                    decision = arcs_of(state, event, seq, at)
+                elif not self.entered and any(arc.step == self.step for arc in state.net.steps[step_of(run)].arcs):
+                    self.before[step_of(run)] = arcs_of(state, event, seq, at)
+            case e.TaskDone(task=task) if self._is_mine(task.run) and task.run in state.runs:
+                decision = rules_of(state, event, seq, at)
+            case e.TokenEnqueued(step=step) if step == self.step:
+                self.arrived = True
+            case CaseEvaluated(run=run) if self._is_mine(run) and run in state.runs:
+                decision = case_of(state, event, seq, at)
+            case e.StepScheduled(run=run) if step_of(run) == self.step:
+                self.entered = True
+                if self._is_mine(run):
+                    decision = self._entry(state, event, seq, at)
+            case e.TokenHeld(token=number) | e.TokenDenied(token=number) if self.run is None:
+                if number in state.tokens and state.tokens[number].step == self.step:
+                    decision = self._refusal(state, event, number, seq, at)
         if decision is not None:
             self.count += 1
             self.decisions.append(decision)
 
-    def _decision(self, state: Execution, event: e.Event, seq: int, at: float) -> ExplainedDecision | None:
-        match event:
-            case e.NextEvaluated(run=run) if run in state.ended:
-                if self._is_mine(run):
-                    return arcs_of(state, event, seq, at)
-                if not self.entered and any(arc.step == self.step for arc in state.net.steps[step_of(run)].arcs):
-                    self.before[step_of(run)] = arcs_of(state, event, seq, at)
-            case e.TaskDone(task=task) if self._is_mine(task.run) and task.run in state.runs:
-                return rules_of(state, event, seq, at)
-            case e.TokenEnqueued(step=step) if step == self.step:
-                self.arrived = True
-            case CaseEvaluated(run=run) if self._is_mine(run) and run in state.runs:
-                return case_of(state, event, seq, at)
-            case e.StepScheduled(run=run) if step_of(run) == self.step:
-                self.entered = True
-                if self._is_mine(run):
-                    return self._entry(state, event, seq, at)
-            case e.TokenHeld(token=number) if self._is_at_step(state, number):
-                tokens = self._together(state, number)
-                says = f"{_name(state.tokens[number])} is held: {self.step} does not admit it"
-                return admission_of(state, tokens, seq, at, says, admitted=False)
-            case e.TokenDenied(token=number) if self._is_at_step(state, number):
-                return self._denial(state, event, seq, at)
-        return None
-
     def _is_mine(self, run: str) -> bool:
         return run == self.run if self.run is not None else step_of(run) == self.step
-
-    def _is_at_step(self, state: Execution, token: int) -> bool:
-        return self.run is None and token in state.tokens and state.tokens[token].step == self.step
 
     def _together(self, state: Execution, number: int) -> list[Token]:
         """Tokens at a join enter together."""
@@ -92,13 +83,18 @@ class Explainer:
                 says += "; no other token could still come"
         return admission_of(state, tokens, seq, at, says, admitted=True)
 
-    def _denial(self, state: Execution, event: e.TokenDenied, seq: int, at: float) -> ExplainedDecision:
-        says = f"token {event.token} is denied: nothing else could run any more, so nothing would ever admit it"
-        if event.error is not None:
-            says = f"token {event.token} is denied, and the execution failed here: {event.error.get('message')}"
+    def _refusal(
+        self, state: Execution, event: e.TokenHeld | e.TokenDenied, number: int, seq: int, at: float
+    ) -> ExplainedDecision:
+        if isinstance(event, e.TokenHeld):
+            says = f"{_name(state.tokens[number])} is held: {self.step} does not admit it"
+        elif event.error is None:
+            says = f"token {number} is denied: nothing else could run any more, so nothing would ever admit it"
+        else:
+            says = f"token {number} is denied, and the execution failed here: {event.error.get('message')}"
             if event.error.get("kind") != "template":
                 return ExplainedDecision(seq, at, "admission", self.step, says, [])
-        return admission_of(state, self._together(state, event.token), seq, at, says, admitted=False)
+        return admission_of(state, self._together(state, number), seq, at, says, admitted=False)
 
     def conclude(self, state: Execution, at: float) -> Explanation:
         """The explanation, once the whole log is in the state."""
@@ -149,20 +145,17 @@ class Explainer:
         elif self.arrived:
             ended = "" if self.count else f": the execution was {state.status} before it could enter"
             yield f"it has not run: a token arrived, and was not admitted{ended}"
-        elif not sources:
-            yield "it has not run: no arc leads to it"
         else:
-            yield "it has not run: no token arrived"
-            yield from (f"{name} {self._source_state(state, name)}" for name in sources)
-
-    def _source_state(self, state: Execution, name: str) -> str:
-        if name in self.before:
-            return f"did not lead here, see event {self.before[name].seq}"
-        if state.occupancy.get(name):
-            return "is running, and may still lead here"
-        if name in state.steps:
-            return f"was {state.steps[name].status}, and its arcs were not evaluated"
-        return "has not run either"
+            yield f"it has not run: {'no token arrived' if sources else 'no arc leads to it'}"
+            for name in sources:
+                if name in self.before:
+                    yield f"{name} did not lead here, see event {self.before[name].seq}"
+                elif state.occupancy.get(name):
+                    yield f"{name} is running, and may still lead here"
+                elif name in state.steps:
+                    yield f"{name} was {state.steps[name].status}, and its arcs were not evaluated"
+                else:
+                    yield f"{name} has not run either"
 
 
 def _name(token: Token) -> str:

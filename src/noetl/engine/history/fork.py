@@ -7,7 +7,7 @@ failed execution is resumed: a retry is a fork just before that.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from noetl.classic.state import AfterCallProgress
 from noetl.engine import events as e
@@ -15,7 +15,7 @@ from noetl.engine.commands import Fork
 from noetl.engine.ctx import MAX_CTX_BYTES, patch_ctx
 from noetl.engine.limits import encoded_size
 from noetl.engine.loops import return_items, return_lane
-from noetl.engine.net import Net, StepPlan
+from noetl.engine.net import Net
 from noetl.engine.patch import apply_patch, plain_patch
 from noetl.engine.start import materialised
 from noetl.engine.state import Execution, Handlers, Run
@@ -28,24 +28,26 @@ from noetl.model.playbook import Goto, Step, Task
 if TYPE_CHECKING:
     from noetl.engine.decision import Decision
 
-# -- the decision ---------------------------------------------------------------------------------------------------
-
 
 def fork(decision: Decision, command: Fork) -> None:
     """Make the execution a fork of its source. A repeated command changes nothing."""
-    state = decision.state
+    state, net, workload = decision.state, command.net, None
     if state.forked is not None and state.forked[0] == command.source_id:
         return
-    workload = None
-    if command.net is not None:
-        if faults := list(hindrances(state, command.net)):
+    if net is not None:
+        if faults := list(hindrances(state, net)):
             raise Conflict("the run cannot continue with this playbook: " + "; ".join(faults))
-        workload = _workload(decision, command, command.net)
+        if net.playbook.workload != state.net.playbook.workload:  # else the rendered one stays
+            try:
+                workload = materialised(decision, net.playbook.workload, command.payload)
+            except TemplateError as error:
+                message = f"the workload of this playbook: {error.message} in {error.source[:200]!r}"
+                raise Conflict(message) from None
     rest = sum(size for key, size in state.ctx_sizes.items() if key not in command.ctx)
     if command.ctx and rest + encoded_size(command.ctx, MAX_CTX_BYTES) > MAX_CTX_BYTES:
         raise UsageError(f"ctx would take more than {MAX_CTX_BYTES:,} bytes")
-    if command.net is not None:
-        state.net = command.net
+    if net is not None:
+        state.net = net
     decision.emit(
         e.ExecutionForked(
             command.source_id,
@@ -60,36 +62,10 @@ def fork(decision: Decision, command: Fork) -> None:
     )
 
 
-def _workload(decision: Decision, command: Fork, net: Net) -> dict[str, Any] | None:
-    """The payload merged over the edited workload; None if it was not edited: then the rendered one stays."""
-    defaults = net.playbook.workload
-    if defaults == decision.state.net.playbook.workload:
-        return None
-    try:
-        return materialised(decision, defaults, command.payload)
-    except TemplateError as error:
-        raise Conflict(f"the workload of this playbook: {error.message} in {error.source[:200]!r}") from None
-
-
 # -- the event ------------------------------------------------------------------------------------------------------
 
 
 def _forked(state: Execution, event: e.ExecutionForked, at: float) -> None:
-    for run in state.runs.values():
-        if run.loop is not None:
-            for rest in run.loop.lanes.values():
-                return_lane(run, run.loop, *rest)
-            run.loop.lanes.clear()
-    fork_reset(state, event, at)
-    patch_ctx(state, event.set_ctx)
-    for run in state.runs.values():
-        if run.started is not None or run.loop is not None:
-            apply_patch(run.ctx, event.set_ctx)
-        state.ready.pop(run.id)
-        refresh_ready(state, run)
-
-
-def fork_reset(state: Execution, event: e.ExecutionForked, at: float) -> None:
     """Reset what belongs to the source.
 
     Leases are dropped. A run that waits for a child starts one of its own, because the id of a child comes from the
@@ -110,30 +86,35 @@ def fork_reset(state: Execution, event: e.ExecutionForked, at: float) -> None:
         _change_playbook(state, event)
     if event.reason == "retry":
         _retry(state, event, at)
+    patch_ctx(state, event.set_ctx)
+    for run in state.runs.values():
+        if run.started is not None or run.loop is not None:
+            apply_patch(run.ctx, event.set_ctx)
+        state.ready.pop(run.id)
+        refresh_ready(state, run)
 
 
 def _return_run(state: Execution, run: Run, moved: float) -> None:
+    if run.loop is not None:
+        for rest in run.loop.lanes.values():
+            return_lane(run, run.loop, *rest)
+        run.loop.lanes.clear()
     run.fence = None
     run.losses.clear()
     for _, progress in run.all_progress():
         progress.due = _later(progress.due, moved)
     for key, parked in list(run.parked.items()):
-        if parked.until == "child":
-            _restart_child(state, run, key)
-        else:
+        if parked.until != "child":
             parked.due = _later(parked.due, moved)
-
-
-def _restart_child(state: Execution, run: Run, key: int) -> None:
-    """The child belongs to the source: the task that started it runs once more, and starts another one."""
-    chain = run.parked.pop(key).chain
-    state.timers.pop(WaitLimit(run.id, key).name, None)
-    whole = run.loop is None or bool(chain)
-    progress = run.progress.get(chain) if whole else run.pipelines(key).get("")
-    if progress is not None:
-        progress.started = False
-    if run.loop is not None and not whole:
-        return_items(run, run.loop, (key, key + 1))
+            continue
+        del run.parked[key]  # the child belongs to the source: its task runs once more, and starts another one
+        state.timers.pop(WaitLimit(run.id, key).name, None)
+        in_item = run.loop is not None and not parked.chain
+        waiting = run.pipelines(key).get("") if in_item else run.progress.get(parked.chain)
+        if waiting is not None:
+            waiting.started = False
+        if run.loop is not None and in_item:
+            return_items(run, run.loop, (key, key + 1))
 
 
 def _later(due: float | None, moved: float) -> float | None:
@@ -187,23 +168,21 @@ def hindrances(state: Execution, net: Net) -> Iterator[str]:
         if step not in net.steps:
             yield f"{name} is at the step {step!r}, which it does not have"
     for run in state.runs.values():
-        if run.step in net.steps:
-            yield from _hindrances(run, net.steps[run.step])
-
-
-def _hindrances(run: Run, plan: StepPlan) -> Iterator[str]:
-    if (run.loop is None) != (plan.step.loop is None):
-        before, after = ("no loop", "a loop") if run.loop is None else ("a loop", "no loop")
-        yield f"{run.id} is running as {before}, and the step {run.step!r} is {after} there"
-    elif (run.after_call is None) != (plan.after_call is None):
-        yield f"{run.id} is running, and the step {run.step!r} belongs to another dialect there"
-    elif not plan.step.tasks and run.after_call is None:
-        yield f"{run.id} is running, and the step {run.step!r} has no task there"
-    for path, progress in run.all_progress():
-        labels = [progress.at if not progress.ended else None, progress.failure[1] if progress.failure else None]
-        for label in filter(None, labels):
-            if not _has(plan.step, path, label):
-                yield f"{run.id} is at the task {label!r}, which the step {run.step!r} does not have there"
+        if run.step not in net.steps:
+            continue
+        plan = net.steps[run.step]
+        if (run.loop is None) != (plan.step.loop is None):
+            before, after = ("no loop", "a loop") if run.loop is None else ("a loop", "no loop")
+            yield f"{run.id} is running as {before}, and the step {run.step!r} is {after} there"
+        elif (run.after_call is None) != (plan.after_call is None):
+            yield f"{run.id} is running, and the step {run.step!r} belongs to another dialect there"
+        elif not plan.step.tasks and run.after_call is None:
+            yield f"{run.id} is running, and the step {run.step!r} has no task there"
+        for path, progress in run.all_progress():
+            labels = [progress.at if not progress.ended else None, progress.failure[1] if progress.failure else None]
+            for label in filter(None, labels):
+                if not _has(plan.step, path, label):
+                    yield f"{run.id} is at the task {label!r}, which the step {run.step!r} does not have there"
 
 
 def _has(step: Step, prefix: str, label: str) -> bool:
@@ -233,22 +212,18 @@ def is_incomplete(state: Execution, event: e.Event) -> bool:
     run = state.runs.get(_run_of(event))
     if run is None:
         return False
-    rules = state.net.steps[run.step].after_call
-    if rules is not None and rules.is_incomplete(state, event):
+    plan, loop = state.net.steps[run.step], run.loop
+    if plan.after_call is not None and plan.after_call.is_incomplete(state, event):
         return True
     timer = timer_of(event.timer) if isinstance(event, e.TimerFired) else None
-    timed_out = isinstance(timer, RunTimeout) or (isinstance(timer, WaitLimit) and timer.item in run.parked)
-    return timed_out or _engine_continues(state, run)
-
-
-def _engine_continues(state: Execution, run: Run) -> bool:
-    """Whether the run is at a point where the engine itself decides what comes next."""
-    plan, loop = state.net.steps[run.step].step, run.loop
-    if not plan.tasks and plan.after_call is None:
+    if isinstance(timer, RunTimeout) or (isinstance(timer, WaitLimit) and timer.item in run.parked):
         return True
-    if plan.loop is None or (run.after_call is not None and run.after_call.begun):
+    # whether the run is at a point where the engine itself decides what comes next
+    if not plan.step.tasks and plan.step.after_call is None:
+        return True
+    if plan.step.loop is None or (run.after_call is not None and run.after_call.begun):
         return False
-    return loop is None or loop.finished == loop.total or (loop.failed > 0 and plan.loop.on_error == "fail")
+    return loop is None or loop.finished == loop.total or (loop.failed > 0 and plan.step.loop.on_error == "fail")
 
 
 def _run_of(event: Any) -> str:
@@ -259,13 +234,6 @@ def _run_of(event: Any) -> str:
     return task.run if isinstance(task, TaskId) else getattr(event, "run", "")
 
 
-class FailurePoint(NamedTuple):
-    """Where to resume an execution that has failed or was cancelled: after which event, and which run failed."""
-
-    seq: int
-    run: str
-
-
 class Retrace:
     """Watches a fold for the last point before the failure."""
 
@@ -274,7 +242,7 @@ class Retrace:
         """The last event after which the log could be cut."""
         self.before: dict[str, int] = {}
         """Where it could be cut before a run failed."""
-        self.failure: FailurePoint | None = None
+        self.failure: tuple[int, str] | None = None
         self.ending = 0
 
     def see(self, state: Execution, event: e.Event) -> None:
@@ -285,26 +253,26 @@ class Retrace:
             self.ending = self.settled
         if self.failure is None and (state.failure is not None or isinstance(event, e.PlaybookCancelled)):
             run = event.run if isinstance(event, e.NextEvaluated) and event.run in self.before else ""
-            self.failure = FailurePoint(self.before[run] if run else self.settled, run)
+            self.failure = self.before.get(run, self.settled), run
         if isinstance(event, e.NextEvaluated):
             self.before.pop(event.run, None)
         if not is_incomplete(state, event):
             self.settled = state.seq
 
-    def point(self) -> FailurePoint:
-        """Where it failed; if only its end failed, the end is evaluated again."""
-        return self.failure or FailurePoint(self.ending, "")
+    def point(self) -> tuple[int, str]:
+        """After which event a failed or cancelled execution is resumed, and which run failed. If only its end failed,
+        the end is evaluated again."""
+        return self.failure or (self.ending, "")
 
 
 def under_way(state: Execution, failed: str = "") -> list[dict[str, Any]]:
     """What a fork of this state does first: runs that continue, and the task with which each continues."""
     runs = []
     for run in state.runs.values():
-        progress = run.progress.get("")
-        task = None
-        if run.loop is None and state.net.steps[run.step].labels:
+        progress, labels, task = run.progress.get(""), state.net.steps[run.step].labels, None
+        if run.loop is None and labels:
             at = progress.failure[1] if progress and progress.failure else progress.at if progress else None
-            task = at or state.net.steps[run.step].labels[0]
+            task = at or labels[0]
         items = None if run.loop is None else run.loop.total - run.loop.ok
         runs.append({"run": run.id, "step": run.step, "task": task, "items": items, "failed": run.id == failed})
     return runs

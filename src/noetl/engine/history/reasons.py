@@ -8,7 +8,7 @@ what its worker saw a little earlier; then the explanation says so, and the log 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -23,14 +23,14 @@ from noetl.engine.tokens import merged_args
 from noetl.errors import TemplateError
 from noetl.expression import Missing, lookup, parse
 from noetl.model.identity import step_of
-from noetl.model.playbook import DEFAULT_ATTEMPTS, Guard, Task
+from noetl.model.playbook import DEFAULT_ATTEMPTS, Guard, Rule
 from noetl.reference import Need, Reference, encode_reference, preview_of, shape_of
 from noetl.scope import Bare, Scope, StepNamespace
 
 MAX_VALUE_BYTES = 2_000
 """Of a larger value only its shape and a preview are reported."""
 AFTER_RULES = ("template", "ctx_conflict", "too_large")
-"""Errors that can occur after a rule has matched: what it writes can't be evaluated or stored, or is written twice."""
+"""Errors that can occur after a rule has matched: what it writes cannot be evaluated or stored, or is written twice."""
 BLIND = "after a failure only an arc is evaluated whose guard reads `event`, or this step's status or error"
 
 Verdict = Literal["matched", "not matched", "not reached", "error"]
@@ -90,28 +90,20 @@ def _values(source: str, scope: Scope) -> tuple[dict[str, Any], list[str]]:
     missing: dict[str, None] = {}
     for read in parse(source).reads:
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in read.path).lstrip(".")
-        value = _value(scope, read.path)
+        value: Any = Missing("")
+        try:
+            value = scope[str(read.path[0])]
+            for key in read.path[1:]:
+                value = lookup(value, key, Missing(""))
+        except (KeyError, Need):  # there is no such name, or the rest of the path is in a stored value
+            pass
+        except TemplateError as error:
+            value = {"left_out": error.message}
         if isinstance(value, Missing):
             missing[name] = None
         else:
             values[name] = _short(value)
     return values, list(missing)
-
-
-def _value(scope: Scope, path: Sequence[str | int]) -> Any:
-    nothing = Missing("")
-    try:
-        value = scope[str(path[0])]
-    except KeyError:
-        return nothing
-    for key in path[1:]:
-        try:
-            value = lookup(value, key, nothing)
-        except Need:
-            return value
-        except TemplateError as error:
-            return {"left_out": error.message}
-    return value
 
 
 def _short(value: Any) -> Any:
@@ -126,7 +118,7 @@ def _short(value: Any) -> Any:
     try:
         size = len(msgspec.json.encode(value, enc_hook=encode_reference))
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
-        return {"left_out": "a value that can't be shown"}
+        return {"left_out": "a value that cannot be encoded"}
     if size <= MAX_VALUE_BYTES:
         return value
     return {"left_out": f"{shape_of(value)} of {size:,} bytes", "preview": preview_of(value)}
@@ -200,29 +192,30 @@ def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float) -> Explai
     if task is None or (task.policy is None and event.outcome.ok and event.do == "continue"):
         return None
     outcome = "ok" if error is None else f"error {error.kind}"
-    about = str(event.task)
-    head = f"{about}, {'skipped' if event.skipped else f'attempt {event.attempt}: {outcome}'}; "
+    head = f"{event.task}, {'skipped' if event.skipped else f'attempt {event.attempt}: {outcome}'}; "
     directive = f"jump to {event.to}" if event.do == "jump" else event.do
     reasons: list[Reason] = []
-    differs = ""
+    differs = note = ""
     if task.poll is not None:  # a call that is repeated until something holds (classic)
         until = Guarded(_owner(event), "ready", task.poll.until, guard_test(task.poll.until))
         reasons = [until.evaluated(task_scope(state, event, at))]
     elif task.policy is None:
         directive = "it has no policy, and an error fails" if event.do == "fail" else directive
     else:
-        reasons = list(_rule_reasons(event, task, task_scope(state, event, at)))
-        matched = next((i for i, reason in enumerate(reasons) if reason.verdict == "matched"), None)
-        do, note = ("continue", "") if matched is None else _directive(event, task, matched)
+        reasons = list(_rule_reasons(event, task.policy, task_scope(state, event, at)))
+        rule = next((task.policy[i] for i, reason in enumerate(reasons) if reason.verdict == "matched"), None)
+        do, limit = (rule.then.do, rule.then.attempts or DEFAULT_ATTEMPTS) if rule is not None else ("continue", 0)
+        if do == "retry" and event.attempt >= limit:  # after the last attempt a retry is a failure
+            do, note = "fail", f", since attempt {event.attempt} of {limit} was the last"
         if do != event.do and not any(reason.verdict == "error" for reason in reasons):
             differs = do
         problem = event.error or error
         if differs and event.do == "fail" and problem is not None and problem.kind in AFTER_RULES:
             differs, note = "", f": {problem.message}"  # what the rule was to write failed
         directive += note
-        if matched is None and not differs and event.do == "continue":
+        if rule is None and not differs and event.do == "continue":
             directive = "no rule matches, so it continues"
-    return ExplainedDecision(seq, at, "rules", about, head + directive, reasons, differs)
+    return ExplainedDecision(seq, at, "rules", str(event.task), head + directive, reasons, differs)
 
 
 def _owner(event: e.TaskDone) -> str:
@@ -230,21 +223,11 @@ def _owner(event: e.TaskDone) -> str:
     return f"{step_of(event.task.run)}/{labels}"
 
 
-def _directive(event: e.TaskDone, task: Task, matched: int) -> tuple[str, str]:
-    """The directive of the matching rule, and a note: after the last attempt a retry is a failure."""
-    assert task.policy is not None
-    then = task.policy[matched].then
-    limit = then.attempts or DEFAULT_ATTEMPTS
-    if then.do == "retry" and event.attempt >= limit:
-        return "fail", f", since attempt {event.attempt} of {limit} was the last"
-    return then.do, ""
-
-
-def _rule_reasons(event: e.TaskDone, task: Task, scope: Scope) -> Iterator[Reason]:
+def _rule_reasons(event: e.TaskDone, policy: Iterable[Rule], scope: Scope) -> Iterator[Reason]:
     """Rules that skip are evaluated before the first attempt, the others after each."""
     over = False
     early = Scope({name: value for name, value in scope.items() if name != "outcome"})
-    for i, rule in enumerate(task.policy or ()):
+    for i, rule in enumerate(policy):
         then, skips = rule.then, rule.then.do == "skip"
         leads_to = f"jump to {then.to}" if then.do == "jump" else then.do
         guarded = Guarded(f"{_owner(event)}/rules/{i}", leads_to, rule.when, guard_test(rule.when))
@@ -266,8 +249,8 @@ def case_of(state: Execution, event: CaseEvaluated, seq: int, at: float) -> Expl
     reasons = list(_branch_reasons(state, event, at))
     fired = f"{', '.join(event.order)} fire{'s' * (len(event.order) == 1)}" if event.order else "no branch fires"
     says = f"{event.run}, at {event.trigger_event}: {fired} ({event.case_mode})"
-    matched = [reason.leads_to for reason in reasons if reason.verdict == "not matched"]
-    differs = ", ".join(branch for branch in matched if branch in event.matched)
+    unmatched = [reason.leads_to for reason in reasons if reason.verdict == "not matched"]
+    differs = ", ".join(branch for branch in unmatched if branch in event.matched)
     return ExplainedDecision(seq, at, "case", event.run, says, reasons, differs and f"{differs} would not")
 
 
@@ -316,7 +299,7 @@ def admission_of(
 
 
 def admission(state: Execution, tokens: Sequence[Token], at: float) -> tuple[list[Reason], bool | None]:
-    """Each rule of the gate, and whether it admits the tokens; None if a rule can't be evaluated."""
+    """Each rule of the gate, and whether it admits the tokens; None if a rule cannot be evaluated."""
     plan = state.net.steps[tokens[0].step] if tokens else None
     admit = plan.step.admit if plan is not None else None
     if plan is None or admit is None:

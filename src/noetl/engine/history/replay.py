@@ -51,20 +51,17 @@ class Replay:
     def take(self, event: e.Event, seq: int, at: float) -> Difference | None:
         """Take the next event of the log. May stop with Need; then call it again."""
         try:
-            return self._take(event, seq, at)
+            if not self.due and isinstance(event, DECIDED):
+                self._settle(at)
+                if not self.due:
+                    return _difference(seq, event, None, "it decides nothing here")
+            if not self.due:
+                if isinstance(event, e.TaskDone) and (do := self._directive(event, seq, at)) != event.do:
+                    return _difference(seq, event, None, f"the policy of the task says {do}")
+                self._input(event, at)
+            expected = self.due.popleft()
         except (KeyError, AssertionError, IndexError, StopIteration):  # the net has no place for it
             return _difference(seq, event, None, "the playbook has no step or task for it")
-
-    def _take(self, event: e.Event, seq: int, at: float) -> Difference | None:
-        if not self.due and isinstance(event, DECIDED):
-            self._settle(at)
-        if not self.due:
-            if isinstance(event, DECIDED):
-                return _difference(seq, event, None, "it decides nothing here")
-            if isinstance(event, e.TaskDone) and (other := self._directive(event, seq, at)) is not None:
-                return other
-            self._input(event, at)
-        expected = self.due.popleft()
         return None if _same(expected, event) else _difference(seq, event, expected, "it decides otherwise")
 
     def end(self, seq: int, at: float) -> Difference | None:
@@ -100,19 +97,17 @@ class Replay:
         if not self.due:  # a timer that is not there
             raise KeyError(event.name)
 
-    def _directive(self, event: e.TaskDone, seq: int, at: float) -> Difference | None:
-        """Whether the policy of the task leads somewhere else."""
+    def _directive(self, event: e.TaskDone, seq: int, at: float) -> str:
+        """What the policy of the task says."""
         task = task_at(self.state, event.task)
         if task is None:
             raise KeyError(event.task.label)
         if task.poll is not None or event.task.chain:  # what follows is not up to its policy alone
-            return None
+            return event.do
         if task.policy is None:
-            do = "continue" if event.outcome.ok else "fail"
-        else:
-            decision = rules_of(self.state, event, seq, at)
-            do = (decision.differs if decision is not None else "") or event.do
-        return None if do == event.do else _difference(seq, event, None, f"the policy of the task says {do}")
+            return "continue" if event.outcome.ok else "fail"
+        decision = rules_of(self.state, event, seq, at)
+        return (decision.differs if decision is not None else "") or event.do
 
 
 def _same(expected: e.Event, event: e.Event) -> bool:
@@ -127,8 +122,7 @@ def _same(expected: e.Event, event: e.Event) -> bool:
 
 
 def _difference(seq: int, logged: e.Event | None, decided: e.Event | None, message: str) -> Difference:
-    event = logged or decided
-    return Difference(seq, event.name if event is not None else "", _data(logged), _data(decided), message)
+    return Difference(seq, (logged or decided or e.Event).name, _data(logged), _data(decided), message)
 
 
 def _data(event: e.Event | None) -> dict[str, Any] | None:

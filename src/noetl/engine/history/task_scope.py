@@ -13,7 +13,7 @@ from noetl.engine.tasks import item_of, split_path
 from noetl.errors import TemplateError
 from noetl.expression import NOW_KEY, Missing, View, lookup, render
 from noetl.model.identity import TaskId, step_of
-from noetl.model.playbook import Step, Task
+from noetl.model.playbook import Goto, Task
 from noetl.reference import KeychainView, Reference
 from noetl.scope import Scope, StepsView
 
@@ -38,31 +38,36 @@ class ItemView(View):
 
 def task_at(state: Execution, task: TaskId) -> Task | None:
     """The task in the playbook that a visit belongs to; None if the playbook has none there."""
-    plan = state.net.steps.get(step_of(task.run))
-    labels = [part.partition("#")[0] for part in task.path.split("/")]
-    return _find(tasks_of(plan.step, task.chain), labels[bool(task.chain) :]) if plan is not None else None
-
-
-def tasks_of(step: Step, chain: str) -> tuple[Task, ...]:
-    links = step.tasks if not chain else step.after_call.chains.get(chain, ()) if step.after_call else ()
-    return tuple(link for link in links if isinstance(link, Task))
-
-
-def _find(tasks: Sequence[Task], labels: Sequence[str]) -> Task | None:
-    task = next((task for task in tasks if task.label == labels[0]), None)
-    return task if task is None or len(labels) == 1 else _find(task.body, labels[1:])
+    plan, declared = state.net.steps.get(step_of(task.run)), None
+    if plan is None:
+        return None
+    chains = plan.step.after_call.chains if plan.step.after_call else {}
+    links: Sequence[Task | Goto] = chains.get(task.chain, ()) if task.chain else plan.step.tasks
+    for part in task.path.split("/")[bool(task.chain) :]:
+        label = part.partition("#")[0]
+        declared = next((link for link in links if isinstance(link, Task) and link.label == label), None)
+        if declared is None:
+            return None
+        links = declared.body
+    return declared
 
 
 def task_scope(state: Execution, event: e.TaskDone, at: float) -> Scope:
     """The names that rules could read, `outcome` among them."""
     run, task = state.runs[event.task.run], event.task
     prefix, label, _ = split_path(task.path)
+    loop = state.net.steps[run.step].step.loop
+    names: dict[str, Any] = {"index": 0}
+    if task.index is not None and run.loop is not None and loop is not None:
+        items, index = run.loop.items, task.index
+        item = ItemView(items, index) if isinstance(items, Reference) else items[index]
+        names = {loop.iterator: item, "index": index}
     scope = Scope(
         workload=state.workload,
         ctx=_ctx(state, run, task),
         args=run.args,
         args_by=run.args_by,
-        iter=_iter(state, run, task.index),
+        iter=names,
         steps=StepsView(state.steps),
         tasks={},
         keychain=KeychainView(),
@@ -98,15 +103,6 @@ def _ctx(state: Execution, run: Run, task: TaskId) -> dict[str, Any]:
         with suppress(BadPatch):  # a reducer that read a stored value: the value before it stays
             apply_patch(ctx, progress.writes if progress is not None else ())
     return ctx
-
-
-def _iter(state: Execution, run: Run, index: int | None) -> dict[str, Any]:
-    loop = state.net.steps[run.step].step.loop
-    if index is None or run.loop is None or loop is None:
-        return {"index": 0}
-    items = run.loop.items
-    item = ItemView(items, index) if isinstance(items, Reference) else items[index]
-    return {loop.iterator: item, "index": index}
 
 
 def _add_progress(scope: Scope, progress: Progress | None) -> None:

@@ -2,7 +2,7 @@
 
 `log.py` reads the rows in one pass and passes each event to the checks of its type. A check is a class with a name, a
 docstring that states the invariant, and one handler per event type; there is one file per family. A handler runs before
-its event is folded, so `self.log.state` is the state when the event was written. If a damaged log can't be folded any
+its event is folded, so `self.log.state` is the state when the event was written. If a damaged log cannot be folded any
 further, checks that need no fold continue.
 
 Memory is bounded by live state: a check drops its data of an item when the item ends, and of a step run when that ends.

@@ -11,10 +11,9 @@ from noetl.engine import events as e
 from noetl.engine.evolve import evolve
 from noetl.engine.history.verify import rows as of_rows
 from noetl.engine.history.verify.check import Handler, Handlers, Intervals, LogCheck
-from noetl.engine.history.verify.loops import InFlight, Loops
 from noetl.engine.history.verify.rows import Codec, Load, Rows, StoredRow
 from noetl.engine.history.verify.steps import Branches, Runs, Tokens
-from noetl.engine.history.verify.tasks import Fences, Outcomes
+from noetl.engine.history.verify.tasks import Fences, InFlight, Loops, Outcomes
 from noetl.engine.history.verify.whole import Cancelled, Ctx, Forks, OneEnd
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
@@ -117,7 +116,8 @@ class Log:
     def take(self, rows: Iterable[StoredRow]) -> None:
         check = self.rows.check if self.rows is not None else None
         decode, handlers, state = self.codec.decode, self.handlers, self.state
-        frozen_at = self.snapshot.seq if self.snapshot is not None else None
+        snapshot = self.snapshot
+        frozen_at = snapshot.seq if snapshot is not None else None
         for seq, name, at, data, hashed in rows:
             self.seq = seq
             if check is not None:
@@ -136,8 +136,12 @@ class Log:
                     evolve(state, event, at)
                 except Exception as error:  # a damaged log can raise any exception
                     self._break_off(event, error)
-            if seq == frozen_at:
-                self._compare_snapshot(hashed)
+            if snapshot is not None and seq == frozen_at:
+                if snapshot.hash != hashed:
+                    self.note("snapshot", "was taken of another log: the hash of its row differs")
+                for field in Execution.__struct_fields__ if self.foldable else ():
+                    if field not in LIVE_ONLY and getattr(snapshot.state, field) != getattr(state, field):
+                        self.note("snapshot", f"its {field} is not what the log gives")
         state.drain()
 
     def _change_net(self, event: e.ExecutionForked) -> None:
@@ -151,15 +155,6 @@ class Log:
         if self.foldable:
             self.note("replay", f"{event.name} does not follow from what came before ({type(error).__name__}: {error})")
         self.foldable = False
-
-    def _compare_snapshot(self, hashed: bytes) -> None:
-        snapshot = self.snapshot
-        assert snapshot is not None
-        if snapshot.hash != hashed:
-            self.note("snapshot", "was taken of another log: the hash of its row differs")
-        for name in Execution.__struct_fields__ if self.foldable else ():
-            if name not in LIVE_ONLY and getattr(snapshot.state, name) != getattr(self.state, name):
-                self.note("snapshot", f"its {name} is not what the log gives")
 
     def end(self, status: str | None = None, derived: Derived | None = None) -> list[Violation]:
         """All violations, after the last row."""

@@ -116,7 +116,7 @@ class Ctx(LogCheck):
         try:
             apply_patch(self.ctx, patch, self.contents)
         except BadPatch as error:
-            self.fail(f"a patch was accepted that can't be applied: {error}")
+            self.fail(f"a patch was accepted that cannot be applied: {error}")
 
     def _write_once(self, event: e.TaskDone) -> None:
         run, index = event.task.run, event.task.index
