@@ -12,14 +12,11 @@ from noetl.tools.fields import SqlInputs, sql_kind
 
 
 class Inputs(SqlInputs, forbid_unknown_fields=True, kw_only=True):
-    database: Annotated[
-        str | None, Meta(description="File of the database; by default in memory, for this call only")
-    ] = None
+    database: Annotated[str | None, Meta(description="File of the database; in memory by default")] = None
     read_only: Annotated[bool, Meta(description="Open the file for reading only")] = False
     paths: Annotated[list[str], Meta(description="Folders and files that the statements may read and write")] = []
     memory: Annotated[
-        str,
-        Meta(pattern=r"^[1-9]\d*(KB|MB|GB|KiB|MiB|GiB)$", description="Memory that DuckDB may use, such as `512MB`"),
+        str, Meta(pattern=r"^[1-9]\d*(KB|MB|GB|KiB|MiB|GiB)$", description="Memory limit, such as `512MB`")
     ] = "1GB"
     threads: Annotated[int, Meta(ge=1, le=64, description="Threads that DuckDB may use")] = 2
 

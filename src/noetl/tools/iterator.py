@@ -13,8 +13,7 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     in_: Annotated[list[Any], Meta(description="Items to loop over")] = field(name="in")
     iterator: Annotated[str, Meta(description="Name of the current item in `iter`")]
     tool: Annotated[
-        dict[str, Any] | list[dict[str, Any]],
-        Meta(description="Pipeline to run for each item: a list of tasks, or one"),
+        dict[str, Any] | list[dict[str, Any]], Meta(description="Pipeline for each item: one task or a list")
     ]
 
 

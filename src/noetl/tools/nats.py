@@ -41,23 +41,16 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
         ],
         Meta(description="What to do"),
     ]  # fmt: skip
-    url: Annotated[
-        str | list[str] | None, Meta(description="Servers, if `auth` does not name them: `nats://host:4222`")
-    ] = None
+    url: Annotated[str | list[str] | None, Meta(description="Servers, if `auth` names none: `nats://host:4222`")] = None
     subject: Annotated[str | None, Meta(description="Subject to publish or send a request to")] = None
     stream: Annotated[str | None, Meta(description="JetStream stream that must confirm what is published")] = None
     bucket: Annotated[str | None, Meta(description="Bucket of keys or of objects")] = None
     key: Annotated[str | None, Meta(description="Key, or name of the object")] = None
-    data: Annotated[
-        Any, Meta(description="Content to send or store: text as it is, a result reference as its bytes, else JSON")
-    ] = UNSET
-    file: Annotated[
-        str | None, Meta(description="File on the worker that `object_put` reads, or that `object_get` writes")
-    ] = None
+    data: Annotated[Any, Meta(description="Content: text as it is, a result reference as its bytes, else JSON")] = UNSET
+    file: Annotated[str | None, Meta(description="File that `object_put` reads or `object_get` writes")] = None
     headers: Annotated[dict[str, str], Meta(description="Headers of the message")] = {}
     revision: Annotated[
-        Annotated[int, Meta(ge=0)] | None,
-        Meta(description="Revision the key must still have for `kv_put` and `kv_delete`; 0 means no such key yet"),
+        Annotated[int, Meta(ge=0)] | None, Meta(description="Revision that the key must still have; 0: no such key yet")
     ] = None
     format: Annotated[
         Literal["auto", "json", "text", "bytes"],

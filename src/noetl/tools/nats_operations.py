@@ -258,7 +258,6 @@ FAILURES: list[tuple[type[Exception], str, str, bool]] = [
 
 
 def _failure(error: Exception, subject: str) -> Failure:
-    """The failure of an operation on a subject, bucket or key, which the message names."""
     code = getattr(error, "err_code", None)
     kind, reason, retryable = next(row[1:] for row in FAILURES if isinstance(error, row[0]))
     if code == WRONG_STREAM:

@@ -14,11 +14,9 @@ __all__ = ["KIND", "Inputs", "close", "run"]
 
 
 class Inputs(ObjectInputs, forbid_unknown_fields=True, kw_only=True):
-    url: Annotated[
-        str, Meta(description="Store to work in: `s3://bucket`, `gs://bucket`, `az://container`, `file:///folder`")
-    ]
+    url: Annotated[str, Meta(description="Store: `s3://bucket`, `gs://bucket`, `az://container`, `file:///folder`")]
     destination_auth: Annotated[
-        str | dict[str, Any] | None, Meta(description="The same as `auth`, for a copy into a store of another kind")
+        str | dict[str, Any] | None, Meta(description="As `auth`, for a copy into another store")
     ] = None
 
 
@@ -26,4 +24,4 @@ KIND = object_kind("object", "Lists, gets, puts, deletes and copies objects in t
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    return await run_operation(KIND, inputs, inputs.url, context, destination_auth=inputs.destination_auth)
+    return await run_operation(KIND, inputs, inputs.url, context, inputs.destination_auth)

@@ -14,9 +14,7 @@ from noetl.tools.fields import Auth, SqlInputs, sql_kind
 
 class Inputs(SqlInputs, forbid_unknown_fields=True, kw_only=True):
     auth: Auth = None
-    dsn: Annotated[
-        str | None, Meta(description="Connection string, for classic playbooks; `auth` keeps it out of the text")
-    ] = None
+    dsn: Annotated[str | None, Meta(description="Connection string, for classic playbooks; prefer `auth`")] = None
 
 
 KIND = sql_kind("postgres", "PostgreSQL", Inputs, outcome="pg")

@@ -23,4 +23,4 @@ KIND = object_kind("s3", "Lists, gets, puts, deletes and copies objects in S3 an
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    return await run_operation(KIND, inputs, StoreAddress("s3", inputs.bucket), context, region=inputs.region)
+    return await run_operation(KIND, inputs, StoreAddress("s3", inputs.bucket, region=inputs.region), context)

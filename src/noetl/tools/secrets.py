@@ -14,16 +14,13 @@ from noetl.tools.base import Context
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     provider: Annotated[
         Literal["env", "file", "credential", "google", "aws", "vault"],
-        Meta(description="Where the secret lives; `credential` is noetl's own store"),
+        Meta(description="Where the secret is; `credential` is noetl's own store"),
     ] = "credential"
     key: Annotated[str, Meta(description="Name or path of the secret, as the provider spells it")]
     version: Annotated[
-        int | str | None,
-        Meta(description="Version of the secret at `google`, `aws` or `vault`; the newest if not given"),
+        int | str | None, Meta(description="Version at `google`, `aws` or `vault`; the newest by default")
     ] = None
-    map: Annotated[
-        dict[str, str], Meta(description="Fields of the handle, each with the field of the secret that it stands for")
-    ] = {}
+    map: Annotated[dict[str, str], Meta(description="Fields of the handle, each with its field in the secret")] = {}
     auth: Annotated[str | None, Meta(description="Name of the keychain entry to sign in with at the provider")] = None
 
 

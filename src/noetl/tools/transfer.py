@@ -27,9 +27,7 @@ class Source(Struct, forbid_unknown_fields=True, kw_only=True):
     kind: Annotated[EndpointKind, Meta(description="Where the rows come from")]
     auth: Auth = None
     query: Annotated[str | None, Meta(description="SQL that returns the rows")] = None
-    params: Annotated[list[Any] | dict[str, Any] | None, Meta(description="Values for the placeholders of the SQL")] = (
-        None
-    )
+    params: Annotated[list[Any] | dict[str, Any] | None, Meta(description="Values for placeholders of the SQL")] = None
     table: Annotated[str | None, Meta(description="Table to read whole, in place of a query")] = None
     database: Annotated[str | None, Meta(description="File of a DuckDB database, or a database")] = None
     url: Annotated[str | None, Meta(description="URL that responds with the rows")] = None
@@ -55,12 +53,11 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     source: Annotated[Source, Meta(description="Where the rows come from")]
     target: Annotated[Target, Meta(description="Where the rows go")]
     columns: Annotated[
-        dict[str, str] | None,
-        Meta(description="Columns to write, each with the column of the source that fills it; all by default"),
+        dict[str, str] | None, Meta(description="Columns to write, each with its column in the source; all by default")
     ] = None
     mode: Annotated[
         Literal["append", "replace", "upsert"],
-        Meta(description="Append to the existing rows, replace them, or update those with the same `key`"),
+        Meta(description="Append, replace all rows, or update rows with the same `key`"),
     ] = "append"
     key: Annotated[list[str], Meta(description="Columns that identify a row, for `upsert`")] = []
     batch_size: Annotated[int, Meta(ge=1, description="Number of rows in a batch")] = 10_000
@@ -108,7 +105,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 
 def _check(inputs: Inputs) -> None:
-    """Failure for inputs that would be ignored or have no meaning."""
     source, target = inputs.source, inputs.target
     for side, endpoint in (("source", source), ("target", target)):
         fields = (*FIELDS[endpoint.kind], "kind", "method")

@@ -70,7 +70,6 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
 
 
 def _transport_failure(error: httpx2.RequestError, first: Request, redaction: Redaction) -> Outcome:
-    """The outcome of an error, which names the failed request: the first, or one that it was redirected to."""
     request = error.request if error._request is not None else first
     limits = request.extensions.get("timeout", {})
     kind, retryable = "connect", True
@@ -105,8 +104,6 @@ def _tls_failure(error: BaseException) -> ssl.SSLError | None:
 
 
 class RedirectError(Exception):
-    """A redirect that is not followed."""
-
     def __init__(self, message: str, response: Response) -> None:
         super().__init__(message)
         self.response = response

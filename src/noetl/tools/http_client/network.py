@@ -119,7 +119,6 @@ def is_forbidden_address(error: BaseException | None) -> bool:
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and its causes, the outermost first."""
     while error is not None:
         yield error
         inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None

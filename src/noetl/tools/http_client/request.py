@@ -32,15 +32,11 @@ FORM_OF_FIELD = {"token": "bearer", "access_token": "bearer", "username": "basic
 
 
 class InputError(Failure):
-    """The inputs cannot be made into a request."""
-
     def __init__(self, message: str, kind: str = "input") -> None:
         super().__init__(kind, f"http: {message}")
 
 
 class HttpAuth(NamedTuple):
-    """The headers and query parameters of a credential, and the secrets in them."""
-
     headers: dict[str, str] = {}
     params: dict[str, str] = {}
     secrets: tuple[str, ...] = ()
@@ -191,7 +187,6 @@ def _body(inputs: Inputs) -> tuple[bytes | None, str | None]:
 
 
 def _content(value: Any, field: str) -> tuple[bytes, str]:
-    """A value as bytes, and their media type: bytes and text as they are, everything else as JSON."""
     if isinstance(value, bytes):
         return value, "application/octet-stream"
     if isinstance(value, str):
@@ -209,7 +204,6 @@ def _json(value: Any, field: str) -> bytes:
 
 
 def _part(name: str, source: str | Upload, files: ExitStack) -> tuple[str, Any, str | None]:
-    """One file of a multipart form, open until the call ends."""
     upload = Upload(path=source) if isinstance(source, str) else source
     content_type = None if upload.content_type is None else _clean(upload.content_type, f"`files.{name}.content_type`")
     if (upload.path is None) == (upload.content is None):

@@ -62,7 +62,6 @@ class Redaction:
 
 
 def _secrets_of(request: Request) -> list[str]:
-    """The secrets of a request by the names of its parameters and headers."""
     secrets = [request.url.password]
     secrets += [value for name, value in request.url.params.multi_items() if SECRET_NAME.search(name)]
     for name, value in request.headers.items():
@@ -76,7 +75,6 @@ def _secrets_of(request: Request) -> list[str]:
 
 
 async def outcome_of(response: Response, redaction: Redaction, now: float) -> Outcome:
-    """The outcome of a response whose body is not read yet."""
     status, extra, sent = response.status_code, http_extra(response, redaction), response.request
     if status >= 400:
         return await _status_error(response, extra, redaction, now)
@@ -146,7 +144,6 @@ def _encoding(body: bytes, content_type: str) -> str:
 
 
 def _decode_text(body: bytes, content_type: str) -> str:
-    """The text by its charset; without one UTF-8, or else Latin-1."""
     charset = CHARSET.search(content_type)
     try:
         return body.decode(charset[1] if charset else "utf-8-sig")
@@ -155,7 +152,6 @@ def _decode_text(body: bytes, content_type: str) -> str:
 
 
 async def _status_error(response: Response, extra: dict[str, Any], redaction: Redaction, now: float) -> Outcome:
-    """The outcome of a 4xx or 5xx, also if its body breaks off."""
     status, sent = response.status_code, response.request
     try:
         body, whole = await read(response, DISCARD_BYTES)
@@ -187,7 +183,6 @@ def _excerpt(response: Response, body: bytes, whole: bool, redaction: Redaction)
 
 
 def _retry_after(value: str, now: float) -> int | None:
-    """Seconds to wait, from a number of them or a date."""
     if value.isdecimal():
         return int(value) if len(value) < 10 else None
     try:

@@ -38,7 +38,6 @@ CHARSET = r"(?i)charset\s*=\s*[\"']?([^\s;\"']+)"
 
 
 def encode(value: Any) -> tuple[bytes, str]:
-    """A value as bytes, and their media type."""
     if isinstance(value, bytes):
         return value, "application/octet-stream"
     if isinstance(value, str):
@@ -50,7 +49,6 @@ def encode(value: Any) -> tuple[bytes, str]:
 
 
 def decode(content: bytes, content_type: str, key: str, encoding: str | None = None) -> Any:
-    """A value of JSON, text, or the bytes themselves, by the media type."""
     media = content_type.partition(";")[0].strip().lower()
     if media in ("", "application/octet-stream", "binary/octet-stream"):  # it says nothing about the content
         media = guess_type(key)

@@ -43,16 +43,10 @@ class ObjectInputs(Struct, forbid_unknown_fields=True, kw_only=True):
     key: Annotated[str | None, Meta(description="Object to get, put or delete, or to copy from")] = None
     prefix: Annotated[str | None, Meta(description="Lists only the objects whose key starts with this")] = None
     limit: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Maximum number of objects to list")] = 1000
-    data: Annotated[
-        Any, Meta(description="Content to put: text as it is, a result reference as its bytes, any other value as JSON")
-    ] = UNSET
+    data: Annotated[Any, Meta(description="Content: text as it is, a result reference as its bytes, else JSON")] = UNSET
     file: Annotated[str | None, Meta(description="File on the worker that `put` reads, or that `get` writes")] = None
-    destination: Annotated[
-        str | None, Meta(description="Where to copy to: a key in the same bucket, or a whole URL")
-    ] = None
-    content_type: Annotated[
-        str | None, Meta(description="Media type to store with the object; guessed from the key by default")
-    ] = None
+    destination: Annotated[str | None, Meta(description="Target of a copy: a key in the same bucket, or a URL")] = None
+    content_type: Annotated[str | None, Meta(description="Media type; guessed from the key by default")] = None
     metadata: Annotated[dict[str, str], Meta(description="Custom metadata to store with the object")] = {}
     endpoint: Annotated[str | None, Meta(description="Address of the store, if it is not the vendor's own")] = None
     auth: Auth = None
@@ -63,7 +57,6 @@ def object_kind(name: str, summary: str, inputs: type[ObjectInputs]) -> Kind:
 
 
 def _check(inputs: ObjectInputs) -> None:
-    """Failure if the operation lacks an input, or would ignore one."""
     operation = inputs.operation
     unused = frozenset().union(*USES.values()) - USES[operation]
     for field in fields(inputs):
@@ -85,6 +78,7 @@ class StoreAddress(NamedTuple):
     bucket: str
     folder: str = ""
     """Without slashes at its ends; of files, the absolute path."""
+    region: str | None = None
 
     @staticmethod
     def parse(url: str, field: str) -> StoreAddress:
@@ -110,13 +104,7 @@ class StoreAddress(NamedTuple):
 
 
 async def run_operation(
-    kind: Kind,
-    inputs: ObjectInputs,
-    store: StoreAddress | str,
-    context: Context,
-    *,
-    region: str | None = None,
-    destination_auth: str | dict[str, Any] | None = None,
+    kind: Kind, inputs: ObjectInputs, store: StoreAddress | str, context: Context, destination_auth: Auth = None
 ) -> Outcome:
     try:
         from obstore.exceptions import BaseError
@@ -129,7 +117,7 @@ async def run_operation(
     address = StoreAddress.parse(store, "url") if isinstance(store, str) else store.checked()
     try:
         credential = None if inputs.auth is None else await context.credential(inputs.auth)
-        own = {"endpoint": inputs.endpoint, "region": region}
+        own = {"endpoint": inputs.endpoint, "region": address.region}
         location = await open_store(address, credential, own, context, create=inputs.operation == "put")
         if inputs.operation == "copy":
             target, key = _destination(kind, inputs, address)
@@ -147,7 +135,6 @@ async def run_operation(
 
 
 def _destination(kind: Kind, inputs: ObjectInputs, source: StoreAddress) -> tuple[StoreAddress, str]:
-    """The store and the key that a copy goes to."""
     assert inputs.destination is not None
     if "://" not in inputs.destination:
         return source, inputs.destination
@@ -190,6 +177,5 @@ def driver_failure(kind: str, error: Exception, location: str, redact: Callable[
 
 
 async def close() -> None:
-    """Drop the stores of the running event loop."""
     if (stores := sys.modules.get("noetl.tools.object_store.stores")) is not None:
         stores.drop_stores()

@@ -226,7 +226,6 @@ async def _open(target: str) -> Connection:
 
 
 async def _set_formats(connection: Connection) -> None:
-    """Set how strings and dates are written, if the defaults of the server differ from ours."""
     status = connection.info.parameter_status
     if status("standard_conforming_strings") == "off":
         await connection.execute("SET standard_conforming_strings = on")
@@ -235,7 +234,6 @@ async def _set_formats(connection: Connection) -> None:
 
 
 async def _drop(connection: Connection) -> None:
-    """Close a connection, and cancel the statement that still runs on it."""
     try:
         if not connection.closed and connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
             with suppress(psycopg.Error):

@@ -75,8 +75,6 @@ class PostgresSession:
 
     @contextmanager
     def logged_notices(self) -> Iterator[None]:
-        """Log warnings and the notices that functions raise."""
-
         def log(diag: psycopg.errors.Diagnostic) -> None:
             severity = diag.severity_nonlocalized or ""
             if severity == "WARNING" or diag.source_function == "exec_stmt_raise":

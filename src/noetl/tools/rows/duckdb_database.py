@@ -30,14 +30,6 @@ from noetl.tools.rows.blocking import Cancellation
 
 WAL_SUFFIXES = (".wal", ".wal.checkpoint", ".wal.recovery")
 """Files beside a database file while it is open."""
-LOCKED_OPTIONS = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "allow_community_extensions": "false",
-    "allow_persistent_secrets": "false",
-    "python_enable_replacements": "false",
-    "errors_as_json": "true",
-}
 
 
 class OpenOptions(NamedTuple):
@@ -56,7 +48,6 @@ class OpenOptions(NamedTuple):
 def open_database(
     database: str | None, options: OpenOptions, cancellation: Cancellation
 ) -> Iterator[DuckDBPyConnection]:
-    """A connection to a file, or to a database in memory that ends with the connection."""
     for declared in options.paths:
         task_folder(declared, "paths")
     with ExitStack() as stack:
@@ -117,7 +108,12 @@ def hold_file(path: str, options: OpenOptions | None, cancellation: Cancellation
 def open_instance(path: str, options: OpenOptions, *, locked: bool = True) -> DuckDBPyConnection:
     spill = os.path.join(tempfile.gettempdir(), f"noetl-duckdb-{os.getpid()}-{os.urandom(6).hex()}")
     config: dict[str, Any] = {
-        **LOCKED_OPTIONS,
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "allow_community_extensions": "false",
+        "allow_persistent_secrets": "false",
+        "python_enable_replacements": "false",
+        "errors_as_json": "true",
         "memory_limit": options.memory,
         "threads": str(options.threads),
         "temp_directory": spill,
@@ -217,7 +213,6 @@ def sql_errors() -> Iterator[None]:
 
 
 def sql_failure(error: Error, sql: WrittenSql | None = None) -> Failure:
-    """The failure of a statement, with its line if it is the author's `sql`."""
     code, text, position = _parse_error(error)
     kind, message, retryable = "sql", f"{code}: {text}" if code else text, False
     match error:

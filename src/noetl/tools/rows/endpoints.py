@@ -142,7 +142,6 @@ class Pipe:
         return f"COPY ({query}) TO {literal(self.path)} ({form})"
 
     def writer(self) -> BinaryIO:
-        """The end to write to; Aborted if DuckDB does not read."""
         while not self.over.is_set():
             with suppress(OSError):  # no reader yet
                 descriptor = self._open(os.O_WRONLY)
@@ -214,7 +213,6 @@ class StagedRows(NamedTuple):
     columns: list[Column]
 
     def select(self, expression: Callable[[Column], str]) -> str:
-        """The query with an expression in place of each column."""
         values = ", ".join(f"{expression(column)} AS {column.quoted}" for column in self.columns)
         return f"SELECT {values} FROM ({self.query})"
 
@@ -286,7 +284,6 @@ def create_table(name: str, types: dict[str, str], key: list[str]) -> str:
 
 
 def insert_or_update(name: str, origin: str, columns: list[Column], key: list[str]) -> str:
-    """The statement that moves the rows of an upsert from the table `origin`."""
     names = ", ".join(column.quoted for column in columns)
     others = [column.quoted for column in columns if column.name not in key]
     changes = ", ".join(f"{other} = excluded.{other}" for other in others)

@@ -101,7 +101,6 @@ def logout(connection: SnowflakeConnection) -> None:
 
 
 def _private_key(text: str | bytes, passphrase: str | None) -> bytes:
-    """The key in DER, from PEM."""
     raw = text.encode() if isinstance(text, str) else text
     try:
         key = serialization.load_pem_private_key(raw, passphrase.encode() if passphrase else None)
@@ -123,7 +122,6 @@ class SnowflakeSession:
         cancellation.on_cancel(self.abort)
 
     def abort(self) -> None:
-        """Cancel the running statement on the server, from another thread."""
         self.interrupted = True
         if self.running is not None:
             text, request = self.running

@@ -41,7 +41,6 @@ class SnowflakeSource(PipedSource):
 
 
 def _cell(value: Any) -> str:
-    """A value in CSV. Text is quoted, which distinguishes it from a null."""
     if value is None:
         return NULL
     if isinstance(value, (bytes, bytearray)):
@@ -67,7 +66,6 @@ class SnowflakeTarget(TargetEndpoint):
         self.name = self.into = quoted_name(table)
 
     def accepts(self) -> dict[str, str] | None:
-        """The columns by their names at the other endpoint."""
         *schema, table = (folded(part) for part in self.table.split("."))
         within = f"table_schema = {literal(schema[-1])}" if schema else "table_schema = CURRENT_SCHEMA()"
         view = f"{quoted_name(schema[0])}.information_schema" if len(schema) > 1 else "information_schema"

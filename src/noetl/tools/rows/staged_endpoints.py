@@ -88,7 +88,6 @@ def _converted(relation: str, columns: list[Column], kinds: list[str], *, access
 
 
 def _csv_kinds(staging: Staging, relation: str, columns: list[Column]) -> list[str]:
-    """The types of all columns, by one query over all values."""
     tests = []
     for name in (column.quoted for column in columns):
         for kind, pattern in PATTERNS.items():
@@ -100,19 +99,14 @@ def _csv_kinds(staging: Staging, relation: str, columns: list[Column]) -> list[s
         number = f"CASE WHEN {decimal} THEN ltrim({name}, '-') END"
         tests += [f"max(length(split_part({number}, '.', {part})))" for part in (1, 2)]
     (row,) = staging.rows(f"SELECT {', '.join(tests)} FROM {relation}")
-    width = len(PATTERNS) + 2
-    return [_first_fit(row[start : start + width]) for start in range(0, len(row), width)]
-
-
-def _first_fit(tests: tuple[Any, ...]) -> str:
-    """The first type that fits all values. The last two results are the most digits before and after the point."""
-    *fitting, whole, scale = (value or 0 for value in tests)
-    for kind, fits in zip(PATTERNS, fitting, strict=True):
-        if fits and kind != "DECIMAL":
-            return kind
-        if fits and whole + scale <= DECIMAL_DIGITS:
-            return f"DECIMAL({whole + scale},{scale})"
-    return "VARCHAR"
+    kinds, width = [], len(PATTERNS) + 2
+    for start in range(0, len(row), width):
+        *fitting, whole, scale = (value or 0 for value in row[start : start + width])
+        digits = whole + scale
+        matching = (kind for kind, matches in zip(PATTERNS, fitting, strict=True) if matches)
+        kind = next((kind for kind in matching if kind != "DECIMAL" or digits <= DECIMAL_DIGITS), "VARCHAR")
+        kinds.append(f"DECIMAL({digits},{scale})" if kind == "DECIMAL" else kind)
+    return kinds
 
 
 def _json_source(staging: Staging, path: str, form: str) -> SourceEndpoint:
@@ -188,7 +182,6 @@ class FileTarget(TargetEndpoint):
         return count
 
     def write_none(self) -> None:
-        """Write a file without rows, whose columns are unknown."""
         if self.appends:
             shutil.copyfile(self.path, self.temporary)
         elif self.form == "parquet":
@@ -292,8 +285,6 @@ def duckdb_source(staging: Staging, sql: Sql, params: Any, alias: str | None) ->
 
 
 class DuckdbTarget(TargetEndpoint):
-    """A table of the attached file, written in one transaction."""
-
     def __init__(self, staging: Staging, table: str, mode: str, key: list[str]) -> None:
         self.staging, self.mode, self.key, self.exists = staging, mode, key, False
         self.name = f"{TARGET}.{'' if '.' in table else 'main.'}{table_name(table)}"

@@ -35,7 +35,6 @@ def read_rows(
     readers: Sequence[Callable[[Any], Any]],
     cancellation: Cancellation,
 ) -> list[dict[str, Any]]:
-    """All rows of a cursor as maps; Failure above the limit."""
     rows: list[dict[str, Any]] = []
     size = 0
     while batch := fetch_many(FETCH_ROWS):
@@ -54,7 +53,6 @@ def check_size(size: int) -> None:
 
 
 def combined(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """The result of several statements: that of the last one, and a summary of each."""
     if len(results) == 1:
         return results[0]
     summaries = [{key: value for key, value in result.items() if key != "rows"} for result in results]
