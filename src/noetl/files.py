@@ -29,10 +29,14 @@ def read_file(name: str) -> bytes:
         raise FileMissing(f"cannot read {name}: {error.strerror or error}") from None
 
 
+def display_name(name: str) -> str:
+    """The name of a file for messages: it may be any bytes."""
+    return "<stdin>" if name == STDIN else name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def load_file(name: str, *, strict: bool = False) -> Loaded:
     """Read, check and compile a file; `-` is standard input."""
-    shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # a name may be any bytes
-    return load("<stdin>" if name == STDIN else shown, read_file(name), KINDS, strict=strict)
+    return load(display_name(name), read_file(name), KINDS, strict=strict)
 
 
 def load_playbook(path: str | os.PathLike[str]) -> Playbook:

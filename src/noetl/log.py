@@ -56,8 +56,6 @@ class Log:
 
 
 class _Window(msgspec.Struct):
-    """Lines that a library has written in the current minute, and the number of suppressed lines."""
-
     started: float
     written: int = 1
     suppressed: int = 0
@@ -99,7 +97,6 @@ class _Libraries(logging.Handler):
 
 
 def capture_warnings(log: Log) -> None:
-    """Write the warnings of all libraries to this log."""
     logging.getLogger().handlers = [_Libraries(log)]
 
 

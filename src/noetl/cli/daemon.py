@@ -54,7 +54,6 @@ def flags_of(log: Log) -> list[str]:
 
 
 def on_signal(act: Callable[[], object]) -> None:
-    """Call a function on Ctrl-C and SIGTERM."""
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, act)
 

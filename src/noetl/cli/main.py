@@ -110,7 +110,6 @@ def noetl_command(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """Run the command line. An error is printed in one line and sets the exit code."""
     try:
         noetl_command(prog_name="noetl")
     except errors.NoetlError as error:

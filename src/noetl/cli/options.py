@@ -104,7 +104,6 @@ def add_removal(
 
 
 def split_version(path: str) -> tuple[str, int | None]:
-    """Path and version of `PATH[@VERSION]`."""
     name, at, version = path.rpartition("@")
     if not at:
         return path, None
@@ -180,24 +179,18 @@ def payload_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def scalar(text: str) -> Any:
-    """The value of a YAML scalar, read as in a playbook."""
+    """The value of a YAML scalar, read as in a playbook. Text that only begins with a quote is itself."""
+    if text[:1] in ("'", '"'):
+        import yaml
+
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            return text
+        return value if isinstance(value, str) else text
     from noetl.dsl.reader import resolve
 
-    if text[:1] in ("'", '"'):
-        return _quoted(text)
     try:
         return resolve(text)
     except ValueError as error:
         raise UsageError(f"--set: {error}; use --set-string for text") from None
-
-
-def _quoted(text: str) -> Any:
-    """The text between quotes; text that only begins with a quote is itself."""
-    import yaml
-
-    try:
-        events = list(yaml.parse(text, Loader=yaml.SafeLoader))
-    except yaml.YAMLError:
-        return text
-    scalars = [event for event in events if isinstance(event, yaml.ScalarEvent)]
-    return scalars[0].value if len(events) == 5 and len(scalars) == 1 else text

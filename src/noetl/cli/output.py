@@ -53,8 +53,6 @@ def emit(data: Any, output: str) -> None:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows of equal keys in aligned columns."""
-
     def cell(value: Any) -> str:
         text = "-" if value is None else value if isinstance(value, str) else compact(value)
         return printable(" ".join(text.split()))
@@ -106,7 +104,6 @@ def print_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
 
 
 def print_rejected(file: str, problems: Iterable[Problem], consequence: str = "") -> None:
-    """Print the problems of a playbook that cannot run."""
     print_problems(problems, err=True)
     click.echo(f"{file}: {summary(problems)}{consequence}", err=True)
 
@@ -123,7 +120,6 @@ def excerpt(line: int, column: int, source: str, colour: str) -> list[str]:
 
 
 def summary(problems: Iterable[Problem]) -> str:
-    """`2 errors, 1 warning`."""
     severities = [problem.severity for problem in problems]
     return ", ".join(count(severities.count(severity), severity) for severity in ("error", "warning"))
 

@@ -15,7 +15,7 @@ from noetl.cli.output import count, emit, output_option, print_problems, print_r
 from noetl.dsl.problem import Problem
 from noetl.durable import replace_file
 from noetl.errors import FileMissing, UsageError
-from noetl.files import STDIN, load_file, read_file
+from noetl.files import STDIN, display_name, load_file, read_file
 from noetl.printable import printable
 from noetl.settings import ServerAddress, server_address
 from noetl.tools.registry import KINDS
@@ -71,7 +71,7 @@ def _check(name: str, strict: bool, address: ServerAddress | None) -> tuple[list
     with closing(HttpClient(address, warn)) as client:
         answer = client.catalog.validate(text, strict)
     problems = []
-    lines, file = text.decode("utf-8", "replace").splitlines(), "<stdin>" if name == STDIN else name
+    lines, file = text.decode("utf-8", "replace").splitlines(), display_name(name)
     for fault in answer["problems"]:  # the server knows neither the name of the file nor its lines
         source = "".join(lines[fault["line"] - 1 : fault["line"]])[:500]
         problems.append(problem_of(fault, file=file, source=source))
@@ -118,7 +118,7 @@ def migrate_command(ctx: click.Context, file: str, write: bool) -> None:
 
     if write and file == STDIN:
         raise UsageError("--write needs a file (got `-`, which is standard input)")
-    migrated = migrate("<stdin>" if file == STDIN else file, read_file(file), KINDS)
+    migrated = migrate(display_name(file), read_file(file), KINDS)
     if migrated.failed:
         print_problems(migrated.leftovers or migrated.problems, err=True)
         click.echo(f"{file}: nothing was rewritten", err=True)

@@ -80,8 +80,6 @@ class WorkersUser(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A process of a pool."""
-
     token: str
     name: str | None = None
     """Its name, also after a restart; None: it generates one."""

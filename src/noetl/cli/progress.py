@@ -33,23 +33,14 @@ def new_view(output: str | None) -> ProgressView | None:
 
 
 class EventLines(ProgressView):
-    """Prints each event as a line of JSON."""
-
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
         emit(envelopes(), "jsonl")
 
 
 def waits_for(event: e.StepPaused) -> str:
-    match event.until:
-        case "signal":
-            return f"waits for the signal {event.key!r}"
-        case "child":
-            return f"waits for the child {event.key}"
-        case "retry":
-            return "waits for its next attempt"
-        case "event":
-            return "listens"
-    return "was lost" if event.reason == "lost" else "was given back"
+    texts = {"signal": f"waits for the signal {event.key!r}", "child": f"waits for the child {event.key}"}
+    texts |= {"retry": "waits for its next attempt", "event": "listens"}
+    return texts.get(event.until or "", "was lost" if event.reason == "lost" else "was given back")
 
 
 def brief(text: str, limit: int = 200) -> str:
@@ -103,9 +94,8 @@ class Lines(ProgressView):
                 self.problems[task] = brief(f"{why.kind}: {why.message}") if why else "a rule asks for it"
             case e.TaskRetryScheduled(task=task, attempt=attempt, due=due):
                 yield f"{task} attempt {attempt} in {format_duration(due - at)} ({self.problems.pop(task, 'again')})"
-            case e.StepPaused(run=run, index=index):
-                if event.reason != "returned":
-                    yield f"{run if index is None else f'{run}[{index}]'} {waits_for(event)}"
+            case e.StepPaused(run=run, index=index) if event.reason != "returned":
+                yield f"{run if index is None else f'{run}[{index}]'} {waits_for(event)}"
             case e.StepResumed(run=run, index=index):
                 yield f"{run if index is None else f'{run}[{index}]'} goes on"
             case e.MessageReceived(type=kind):
@@ -137,8 +127,6 @@ MARKS = {
 
 
 class StepRow(msgspec.Struct):
-    """A step run in the tree."""
-
     run: str
     status: str = "scheduled"
     started: float | None = None

@@ -293,7 +293,6 @@ def _fork(run: str, playbook: str | None, fork: ForkRequest, client: Client, out
 
 
 def _print_forked(forked: Json) -> None:
-    """Print what comes from the other run, and what runs now."""
     click.echo(f"from {forked['source_id']}, up to its event {forked['source_seq']}", err=True)
     if forked["done"]:
         click.echo(printable(f"  kept: {', '.join(forked['done'])}"), err=True)

@@ -218,7 +218,6 @@ def served(db: str | None) -> Iterator[Store]:
 
 @asynccontextmanager
 async def running(store: Store, listener: socket.socket, options: HostOptions) -> AsyncIterator[RunningServer]:
-    """A server on a socket, until the block ends."""
     bus = None
     if options.nats is not None:
         from noetl.nats.connection import NatsConnection

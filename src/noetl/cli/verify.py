@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import zip_longest
 from time import monotonic
 
@@ -14,7 +15,7 @@ from noetl.cli.options import client_and_output
 from noetl.cli.output import compact, count, emit_or, format_duration
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
-from noetl.client.ports import Client, Json
+from noetl.client.ports import Client, Json, OnProgress
 from noetl.printable import printable
 from noetl.runtime.catalog import read
 
@@ -35,8 +36,8 @@ def command(run: str | None, client: Client, output: str | None) -> int:
     events per second and the time left. A large log is checked by two processes.
     """
     collect_garbage()
-    with ProgressLine() as line:
-        checked = client.runs.verify(run, line.show if sys.stderr.isatty() else None)
+    with progress_line() as show:
+        checked = client.runs.verify(run, show if sys.stderr.isatty() else None)
     emit_or({key: checked[key] for key in ("executions", "violations")}, output, _print_checked)
     return 1 if checked["violations"] else 0
 
@@ -58,30 +59,26 @@ def verdict(violations: list[Json]) -> str:
     return count(len(violations), "violation") if violations else click.style("sound", fg="green")
 
 
-class ProgressLine:
+@contextmanager
+def progress_line() -> Iterator[OnProgress]:
     """A line on a terminal: `run 1 of 2: 1,250,000 of 4,000,000 events, 100,000/s, 27.5 s left`."""
+    current, visible = "", False
+    started = updated = monotonic()
 
-    def __init__(self) -> None:
-        self.title, self.visible = "", False
-        self.started = self.updated = monotonic()
-
-    def __enter__(self) -> ProgressLine:
-        return self
-
-    def show(self, title: str, events: int, total: int) -> None:
-        """Update the line, at most a few times per second."""
+    def show(title: str, events: int, total: int) -> None:
+        nonlocal current, visible, started, updated
         now = monotonic()
-        if title != self.title:
-            self.title, self.started, self.updated = title, now, now
-        if now - self.updated >= REFRESH_SECONDS:
-            self.updated, self.visible = now, True
-            rate = events / (now - self.started)
-            remaining = format_duration((total - events) / rate)
-            text = f"{events:,} of {total:,} events, {rate:,.0f}/s, {remaining} left"
+        if title != current:
+            current, started, updated = title, now, now
+        if now - updated >= REFRESH_SECONDS:
+            updated, visible, rate = now, True, events / (now - started)
+            text = f"{events:,} of {total:,} events, {rate:,.0f}/s, {format_duration((total - events) / rate)} left"
             click.echo(f"{CLEAR_LINE}{title}: {text}", nl=False, err=True)
 
-    def __exit__(self, *error: object) -> None:
-        if self.visible:
+    try:
+        yield show
+    finally:
+        if visible:
             click.echo(CLEAR_LINE, nl=False, err=True)
 
 

@@ -37,8 +37,6 @@ IDLE_FRAME_SECONDS = 0.25
 
 
 class Engine(NamedTuple):
-    """The engine on a database, and the playbooks it has loaded."""
-
     embedded: Embedded
     catalog: Catalog
 

@@ -45,7 +45,6 @@ class Http:
         return self._json("POST", path, {}, content=content, headers=headers, timeout=timeout)
 
     def post_text(self, path: str, text: bytes, **query: Any) -> Json:
-        """Send the text of a playbook."""
         return self._json("POST", path, query, content=text, headers={"Content-Type": "application/yaml"})
 
     def put(self, path: str, body: Json) -> Json:
@@ -55,7 +54,6 @@ class Http:
         self.send("DELETE", path)
 
     def items(self, path: str, limit: int = ALL, **query: Any) -> Iterator[Json]:
-        """The items of a list, fetched page by page."""
         cursor = None
         while limit > 0:
             page = self.get(path, cursor=cursor, limit=min(limit, PAGE), **query)
@@ -133,8 +131,6 @@ def problem_of(fault: Json, **more: str) -> Problem:
 
 
 class HttpClient:
-    """Asks one server. `warn` gets lines for people."""
-
     def __init__(self, address: ServerAddress, warn: Warn) -> None:
         self.http = Http(address)
         if address.url.startswith("http://") and not is_this_machine(address.url):

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from math import inf
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 ID_LENGTH = 36
 KEY = re.compile("[0-9a-f]{64}")
 """Key of a value in the database; other stores are not reachable through the API."""
-STREAM = httpx2.Timeout(None, connect=5.0, read=60.0)
+SILENCE_SECONDS = 60.0
 """A stream sends a sign of life more often than that."""
 MAX_OUTAGE_SECONDS = 60.0
 """How long a server may be unreachable while a run is followed."""
@@ -69,10 +70,7 @@ class HttpRuns:
         return sorted(items, key=lambda item: (item["started"], item["execution_id"]), reverse=True)
 
     def get(self, run: str) -> Json:
-        return self._get(self.find(run))
-
-    def _get(self, execution: str) -> Json:
-        return self.http.get(f"/executions/{execution}") | {"error_line": "", "cancel_reason": None}
+        return self.http.get(f"/executions/{self.find(run)}") | {"error_line": "", "cancel_reason": None}
 
     def events(self, run: str, after: int = 0) -> Iterator[Items]:
         path = f"/executions/{self.find(run)}/events"
@@ -112,7 +110,7 @@ class HttpRuns:
 
         execution = self.find(run)
         state = self.http.get(f"/executions/{execution}/state")
-        path = self._get(execution)["path"]
+        path = self.get(execution)["path"]
         events = [event for page in self.events(execution) for event in page if event["seq"] <= state["seq"]]
 
         def text_of(digest: str) -> bytes:
@@ -145,10 +143,7 @@ class HttpRuns:
         return str(self.http.start("/executions", body)["execution_id"])
 
     def run(self, start: StartRequest, view: ProgressView | None, timeout: float | None = None) -> Json:
-        return _located(self._watch(self.start(start), view, timeout), start.source)
-
-    def watch(self, run: str, view: ProgressView | None, timeout: float | None) -> Json:
-        return self._watch(self.find(run), view, timeout)
+        return _located(self.watch(self.start(start), view, timeout), start.source)
 
     def fork(self, run: str, fork: ForkRequest, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
         body: Json = {"ctx": fork.ctx} if fork.retry else {"ctx": fork.ctx, "at": fork.at}
@@ -156,12 +151,12 @@ class HttpRuns:
             body["playbook"] = fork.source.text.decode("utf-8-sig")
         forked = self.http.start(f"/executions/{self.find(run)}/{'retry' if fork.retry else 'fork'}", body)
         on_forked(forked)
-        return _located(self._watch(forked["execution_id"], view), fork.source)
+        return _located(self.watch(forked["execution_id"], view), fork.source)
 
     def resume(self, run: str, new_view: NewView) -> Json:
         execution = self.find(run)
         self.http.post(f"/executions/{execution}/resume")
-        return self._watch(execution, new_view())
+        return self.watch(execution, new_view())
 
     def resume_all(self, new_view: NewView, on_end: Callable[[Json], None]) -> int:
         """Only paused runs wait for a command: those that lost their worker continue by themselves."""
@@ -169,25 +164,25 @@ class HttpRuns:
         for execution in paused:
             self.http.post(f"/executions/{execution}/resume")
         for execution in paused:
-            on_end(self._watch(execution, new_view()))
+            on_end(self.watch(execution, new_view()))
         return len(paused)
 
-    def _watch(self, execution: str, view: ProgressView | None, timeout: float | None = None) -> Json:
-        deadline = None if timeout is None else time.monotonic() + timeout
+    def watch(self, run: str, view: ProgressView | None, timeout: float | None = None) -> Json:
+        execution, deadline = self.find(run), inf if timeout is None else time.monotonic() + timeout
         with interruptible(f"stopped watching; {execution} goes on at the server"):
             if view is None:
                 deque(self._follow(execution, deadline), maxlen=0)
-                return self._get(execution)
+                return self.get(execution)
             from noetl.client.replay import row_of
 
-            view.begin(str(self._get(execution)["name"]), execution, 0)
+            view.begin(str(self.get(execution)["name"]), execution, 0)
             with closing(view):
                 for envelope in self._follow(execution, deadline):
                     row = row_of(envelope)
                     view.show([row] if row is not None else [], [envelope].copy)
-        return self._get(execution)
+        return self.get(execution)
 
-    def _follow(self, execution: str, deadline: float | None) -> Iterator[Json]:
+    def _follow(self, execution: str, deadline: float) -> Iterator[Json]:
         """Events as they arrive, up to the last one. The server may be unreachable for a while. TimedOut after the
         deadline."""
         seq, last_heard = 0, time.monotonic()
@@ -204,11 +199,10 @@ class HttpRuns:
             _check_deadline(execution, deadline)
             time.sleep(RETRY_SECONDS)
 
-    def _stream(self, execution: str, after: int, deadline: float | None) -> Iterator[Json]:
+    def _stream(self, execution: str, after: int, deadline: float) -> Iterator[Json]:
         path, headers = f"/executions/{execution}/events", {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
-        timeout = STREAM
-        if deadline is not None:
-            timeout = httpx2.Timeout(None, connect=5.0, read=max(0.1, min(60.0, deadline - time.monotonic())))
+        read = max(0.1, min(SILENCE_SECONDS, deadline - time.monotonic()))
+        timeout = httpx2.Timeout(None, connect=5.0, read=read)
         with self.http.reaching(), self.http.client.stream("GET", path, headers=headers, timeout=timeout) as response:
             if response.status_code == 429:  # too many streams of this token: retry until one of them ends
                 return
@@ -230,7 +224,7 @@ class HttpRuns:
 
     def _command(self, run: str, verb: str, body: Json | None = None) -> Json:
         execution = self.find(run)
-        status = (self.http.post(f"/executions/{execution}/{verb}", body) or self._get(execution))["status"]
+        status = (self.http.post(f"/executions/{execution}/{verb}", body) or self.get(execution))["status"]
         return {"execution_id": execution, "status": status}
 
     def signal(self, run: str, name: str, id: str, payload: Any) -> Json:
@@ -239,9 +233,8 @@ class HttpRuns:
         return {key: body[key] for key in ("execution_id", "name", "id", "answer")}
 
     def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
-        removed = 0
+        removed, body = 0, {"older_than": age, "dry_run": dry_run}
         while True:
-            body = {"older_than": age, "dry_run": dry_run}
             batch = self.http.post("/executions/prune", body, timeout=LONG_CALL)
             removed += batch["removed"]
             if dry_run or not batch["more"]:
@@ -257,8 +250,8 @@ def _located(run: Json, source: PlaybookSource | None) -> Json:
     return run | {"error": error | {"file": source.shown}, "error_line": line}
 
 
-def _check_deadline(execution: str, deadline: float | None) -> None:
-    if deadline is not None and time.monotonic() > deadline:
+def _check_deadline(execution: str, deadline: float) -> None:
+    if time.monotonic() > deadline:
         raise TimedOut(f"{execution} did not end in time; it goes on")
 
 

@@ -204,7 +204,7 @@ class LocalRuns:
     def _resume_command(self, execution: str) -> str:
         return shlex.join(["noetl", "runs", "resume", execution, *(["--db", self.db] if self.db else [])])
 
-    def watch(self, run: str, view: ProgressView | None, timeout: float | None) -> Json:
+    def watch(self, run: str, view: ProgressView | None, timeout: float | None = None) -> Json:
         async def watch(local: Engine, summary: Summary) -> Json:
             execution = summary.execution_id
             state = (await local.runtime.executions.load(execution)).state

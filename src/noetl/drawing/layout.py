@@ -34,8 +34,6 @@ PULLS = (1.0, 2.0, 8.0)
 
 
 class Extent(NamedTuple):
-    """Reach of an item to either side of the line through it."""
-
     before: float
     after: float
 
@@ -71,7 +69,6 @@ class Layout:
 def lay_out(
     net: DrawnNet, boxes: Sequence[Extent], labels: Sequence[Extent | None], *, gap: float, draw_turned: bool = True
 ) -> Layout:
-    """The layout of a net whose boxes and labels have these extents."""
     turned, rank = turned_edges(net)
     level = levels(net, turned)
     items = [Item(2 * level[node], boxes[node], node=node) for node in range(len(net.nodes))]

@@ -72,7 +72,6 @@ class Edge:
 
     @property
     def label(self) -> str:
-        """The short text beside the line."""
         return " · ".join(part for part in (shorten(self.guard, LABEL_LENGTH), self.wait) if part)
 
     @property
@@ -98,7 +97,6 @@ class DrawnNet:
 
 
 def net_of(playbook: Playbook) -> DrawnNet:
-    """The net of a playbook: its steps in order, then the other targets of its arcs."""
     nodes = [node_of(step, playbook) for step in playbook.steps]
     index: dict[str, int] = {}
     for place, step in enumerate(playbook.steps):
@@ -119,8 +117,6 @@ def net_of(playbook: Playbook) -> DrawnNet:
 
 
 class DrawnArc(NamedTuple):
-    """An arc out of a step, with the name of its target."""
-
     to: str
     guards: tuple[str, ...]
     delay: float | None

@@ -164,7 +164,6 @@ class Picture:
         return f'<path class="arc" d="{shape}" fill="none" stroke-width="1.6" {paint}>{title}</path>'
 
     def own_loop(self, number: int) -> str:
-        """A loop from the upper right side of the box to the lower."""
         node = self.net.edges[number].source
         (x, y), box = self.corner(node), self.boxes[node]
         nth = self.loops[node].index(number)
@@ -276,7 +275,6 @@ def ports(layout: Layout, boxes: Sequence[Box], net: DrawnNet) -> list[tuple[flo
 
 
 def curve(knots: Sequence[Knot]) -> str:
-    """A smooth path through the knots, without overshoot."""
     knots = [knot for knot, after in pairwise(knots) if (knot.x, knot.y) != (after.x, after.y)] + [knots[-1]]
     secants = [(b.x - a.x) / (b.y - a.y) if b.y != a.y else 0.0 for a, b in pairwise(knots)]
     slopes = []

@@ -66,7 +66,6 @@ def is_too_wide(net: DrawnNet, turned: Sequence[bool], boxes: Sequence[Sequence[
 
 
 def box_lines(node: DrawnNode, returns: Sequence[str], width: int, limit: int) -> list[str]:
-    """A node's box without its ports."""
     top = [fit(node_name(node), width - 4)]
     for number, badge in enumerate(node.badges):
         text = f"[{fit(badge.text, limit - 2)}]"
@@ -108,7 +107,6 @@ def listing(net: DrawnNet, turned: Sequence[bool], labels: Sequence[str], width:
 
 
 def outline(net: DrawnNet, width: int) -> Iterator[str]:
-    """Every step with its tasks and its outgoing edges, one below the other."""
     outgoing: list[list[Edge]] = [[] for _ in net.nodes]
     for edge in net.edges:
         outgoing[edge.source].append(edge)

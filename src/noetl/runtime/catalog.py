@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from noetl.dsl.compile import Loaded, load
 from noetl.engine.state import Execution
 from noetl.errors import AuthError, FileMissing, NoetlError, NotFound
-from noetl.files import STDIN, read_file
+from noetl.files import display_name, read_file
 from noetl.model.playbook import Playbook
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks, obstacles
 from noetl.tools.registry import KINDS
@@ -119,7 +119,7 @@ class Catalog:
 def read(file: str) -> PlaybookSource:
     """Read, check and compile a file; PlaybookInvalid is raised when the playbook is used."""
     text = read_file(file)
-    name = "<stdin>" if file == STDIN else file.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    name = display_name(file)
     return PlaybookSource(name, text, load(name, text, KINDS))
 
 

@@ -235,7 +235,6 @@ class ToolSuite:
 
 
 def _outcomes(tool: Tool, examples: Examples) -> Iterator[tuple[int, Outcome | Exception]]:
-    """How the examples end, by their numbers."""
     short = dict(_short(examples))
     return zip(short, asyncio.run(call_all(tool, list(short.values()))), strict=True)
 
@@ -281,7 +280,6 @@ def _is_storable(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether the value survives JSON unchanged."""
     try:
         return bool(msgspec.json.decode(msgspec.json.encode(value)) == value)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):

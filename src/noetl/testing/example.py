@@ -56,7 +56,6 @@ def odd_variants(example: Example) -> Iterator[tuple[str, Example]]:
 
 
 async def call_all(tool: Tool, examples: Sequence[Example]) -> list[Ended]:
-    """How the calls end, made one after the other in one event loop."""
     try:
         return [await _ended(tool, example) for example in examples]
     finally:

@@ -144,7 +144,6 @@ class _Trial:
             await self.engine.close()
 
     async def _skip_waits(self) -> None:
-        """Whenever nothing runs, set the clock to the next timer."""
         while self.clock.skips:
             await asyncio.sleep(0.002)
             if (due := self._next_timer()) is not None:
@@ -171,7 +170,6 @@ class _Trial:
         return Finished(run["status"], result, ctx, steps, run["error"], events, lines)
 
     def _resolved(self, value: Any) -> Any:
-        """The value, with contents in place of references."""
         match value:
             case Reference():
                 return self._resolved(read_value(self.store.blob, value))

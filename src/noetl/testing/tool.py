@@ -27,8 +27,6 @@ Credentials = Mapping[str, Mapping[str, Any]]
 
 
 class Tool(NamedTuple):
-    """A tool kind, and the functions and the name of its module."""
-
     kind: Kind
     run: Run
     close: Callable[[], Awaitable[None]] | None
@@ -72,7 +70,6 @@ def call_tool(
 
 
 async def calling(tool: Tool, inputs: Mapping[str, Any], context: Context) -> Outcome:
-    """The call itself, within the running event loop."""
     for group in tool.kind.one_of:  # `noetl validate` checks this before a run
         if sum(inputs.get(name) is not None for name in group) != 1:
             return failed("input", f"{tool.kind.name}: exactly one of {', '.join(group)} is needed")
@@ -125,7 +122,6 @@ def tool_context(kind: Kind | None = None, credentials: Credentials | None = Non
 
 
 def secrets_of(credentials: Credentials) -> list[str]:
-    """The texts of credentials that must not be shown."""
     fields = [field for fields in credentials.values() for field in fields.items()]
     return [text for name, value in fields if name not in PLAIN_FIELDS for text in _texts(value)]
 
