@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noetl.classic.hooks import AwaitingEvent, FailureHandled
 from noetl.engine import events as e
 from noetl.engine.loops import FAST_LANE_SECONDS
 from noetl.engine.state import Progress
-from noetl.keychain.keychain import Keychain, StoredCredential
+from noetl.keychain.keychain import Keychain
 from noetl.model.outcome import Outcome
 from noetl.pipeline.host import Done, Failed, ToolCall, Waiting
 from noetl.pipeline.run import Pipeline
 from noetl.reference import KeychainView
 from noetl.scope import Scope, StepsView
-from noetl.worker.reporter import Reporter
+from noetl.worker.link import Reporter
 from noetl.worker.result_store import ResultStore, is_small
 from noetl.worker.tool_call import ToolCaller
 from noetl.worker.work import Work
@@ -30,7 +31,7 @@ class LeaseRun:
         playbook = worker.link.playbook(work.digest)
         self.keychain = Keychain(
             {entry.name: entry for entry in playbook.keychain},
-            self._credential,
+            partial(worker.link.credential, work.execution),
             playbook.path,
             work.pool,
             redactor=worker.redactor(work.execution),
@@ -53,9 +54,6 @@ class LeaseRun:
             execution_id=work.execution,
         )
         """What the templates of all its pipelines see."""
-
-    async def _credential(self, name: str) -> StoredCredential:
-        return await self.worker.link.credential(self.work.execution, name)
 
     async def run(self) -> list[Work]:
         """Run the work; returns the work that the last report was answered with."""

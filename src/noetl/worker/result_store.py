@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 
@@ -32,40 +33,32 @@ class ResultStore:
     async def store(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
         """The outcome with a result that can be part of an event; an error if it cannot be stored."""
         try:
-            if isinstance(outcome.result, msgspec.Raw):
-                return await self._store_result(plan, outcome)
-            outcome = await self._store_bytes(plan, outcome)
-            limit = plan.task.spec.get("results", {}).get("inline_bytes", self.work.inline_bytes)
-            if encoded_size(outcome.result, limit) > limit:
-                return await self._store_result(plan, outcome)
-            check_value(outcome.result)
+            result = await self._stored(plan, outcome.result)
         except Failure as failure:
             return failure.outcome
         except RecursionError:
             return failed("input", f"the result of {plan.kind.name} is nested too deeply to be stored")
         except (NoetlError, TypeError, ValueError, msgspec.MsgspecError) as error:
             return failed("input", f"the result of {plan.kind.name} cannot be stored: {str(error).lstrip(': ')}")
-        return outcome
+        return outcome if result is outcome.result else msgspec.structs.replace(outcome, result=result)
 
-    async def _store_bytes(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
-        """Store bytes whatever their size: JSON has none."""
-        result = outcome.result
-        parts = result if isinstance(result, dict) else {"": result}
-        if not any(isinstance(value, bytes) for value in parts.values()):
-            return outcome
-        stored = {
-            key: await self._put(plan, reference_to(value, hint=BINARY), value) if isinstance(value, bytes) else value
-            for key, value in parts.items()
-        }
-        return msgspec.structs.replace(outcome, result=stored if isinstance(result, dict) else stored[""])
-
-    async def _store_result(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
-        if isinstance(outcome.result, msgspec.Raw):
-            content = bytes(outcome.result)
-            reference = reference_to(content, hint=SHAPES.get(content[:1], "number"))
-        else:
-            reference, content = refer(outcome.result)
-        return msgspec.structs.replace(outcome, result=await self._put(plan, reference, content))
+    async def _stored(self, plan: TaskPlan, result: Any) -> Any:
+        """The result, or a reference to it. Bytes are stored whatever their size: JSON has none."""
+        if isinstance(result, bytes):
+            return await self._put(plan, reference_to(result, hint=BINARY), result)
+        if isinstance(result, msgspec.Raw):
+            content = bytes(result)
+            return await self._put(plan, reference_to(content, hint=SHAPES.get(content[:1], "number")), content)
+        if isinstance(result, dict) and any(isinstance(value, bytes) for value in result.values()):
+            result = {
+                key: await self._stored(plan, value) if isinstance(value, bytes) else value
+                for key, value in result.items()
+            }
+        limit = plan.task.spec.get("results", {}).get("inline_bytes", self.work.inline_bytes)
+        if encoded_size(result, limit) > limit:
+            return await self._put(plan, *refer(result))
+        check_value(result)
+        return result
 
     async def _put(self, plan: TaskPlan, reference: Reference, content: bytes) -> Reference:
         """Write to a file or an object store; or with the next report to the database, and perhaps NATS."""

@@ -20,8 +20,8 @@ from noetl.reference import BINARY, KEYCHAIN, Reference, TooLarge
 from noetl.results.read import read_json, read_value
 from noetl.tools.base import Context
 from noetl.tools.registry import Registry
+from noetl.worker.link import Rejected, Reporter
 from noetl.worker.output import WriteOutput
-from noetl.worker.reporter import Rejected, Reporter
 
 
 class ToolCaller:

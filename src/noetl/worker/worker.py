@@ -13,9 +13,8 @@ from noetl.engine.commands import Claim
 from noetl.keychain.redact import Redactor
 from noetl.tools.registry import Registry
 from noetl.worker.lease_run import LeaseRun
-from noetl.worker.link import Link
+from noetl.worker.link import Link, Rejected
 from noetl.worker.output import WriteOutput
-from noetl.worker.reporter import Rejected
 from noetl.worker.work import Work
 
 MAX_REDACTORS = 1_000

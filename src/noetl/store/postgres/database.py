@@ -15,17 +15,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import SQL, Identifier
 from psycopg.types.string import ByteaBinaryLoader
 
-from noetl.errors import DiskFull, NotFound, StoreError
+from noetl.errors import DiskFull, NotFound, StoreError, UsageError
 from noetl.settings import Synchronous
 from noetl.store.database import Database, ExecutionKey, Mode, Query, load_queries, migrations_in, pending
-from noetl.store.postgres.address import Address
 from noetl.store.postgres.batch import KeyDumper, Packed, PackedDumper, storable
 
 HERE = Path(__file__).parent
@@ -46,6 +47,48 @@ BROKEN = "{database}: the connection was lost ({reason}); the last change may be
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Result = TypeVar("Result")
+
+DEFAULTS: dict[str, str | int] = {
+    "application_name": "noetl",
+    "client_encoding": "utf-8",
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A server that does not respond is detected within half a minute."""
+
+
+class Address(NamedTuple):
+    """`postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME`, or anything else that libpq accepts after
+    `postgresql://`. The default schema is `noetl`."""
+
+    conninfo: str
+    schema: str
+    redacted: str  # for messages: without the password
+    password: str
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        parts = urlsplit(url)
+        options = parse_qsl(parts.query, keep_blank_values=True)
+        schema = dict(options).get("schema") or "noetl"
+        query = urlencode([(name, value) for name, value in options if name != "schema"])
+        try:
+            parameters = conninfo_to_dict(urlunsplit(parts._replace(query=query)))
+        except psycopg.ProgrammingError:  # its message contains the password
+            raise UsageError(
+                "the address of the database is invalid: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
+                "with special characters of the password as %XX"
+            ) from None
+        host, port, database = (parameters.get(name) or "" for name in ("host", "port", "dbname"))
+        redacted = f"postgresql://{host}{f':{port}' if port else ''}/{database}"
+        password = str(parameters.get("password") or "")
+        return cls(make_conninfo("", **{**DEFAULTS, **parameters}), schema, redacted, password)
+
+    def without_password(self, text: str) -> str:
+        return text.replace(self.password, "***") if self.password else text
 
 
 class PostgresDatabase(Database):
@@ -117,7 +160,8 @@ class PostgresDatabase(Database):
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            self._drop()
+            if self._connection is not None:
+                self._connection.close()
 
     # -- the connection ---------------------------------------------------------------------------------------------
 
@@ -125,18 +169,22 @@ class PostgresDatabase(Database):
         if self._closed:
             raise StoreError(f"{self.address.redacted}: the store is closed")
         if self._connection is not None and not self._in_snapshot:
-            _receive(self._connection)
+            # Read what the server has sent on its own: notifications, or the end of the session, which takes two calls
+            # to notice after a farewell message.
+            with suppress(psycopg.Error):
+                pgconn = self._connection.pgconn
+                pgconn.consume_input()
+                pgconn.consume_input()
+                while (notice := pgconn.notifies()) is not None:
+                    assert pgconn.notify_handler is not None
+                    pgconn.notify_handler(notice)
             if _is_broken(self._connection):
-                self._drop()
+                self._connection.close()
+                self._connection = None
                 self._notified = True  # notifications may have been missed
         if self._connection is None:
             self._connection = self._connect()
         return self._connection
-
-    def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
 
     def _connect(self) -> Connection:
         try:
@@ -221,17 +269,6 @@ class PostgresDatabase(Database):
 def _rows(connection: Connection, name: str, parameters: Sequence[Any]) -> list[Any]:
     cursor = connection.execute(QUERIES[name], parameters, prepare=True, binary=True)
     return cursor.fetchall() if cursor.description else []
-
-
-def _receive(connection: Connection) -> None:
-    """Read what the server has sent on its own: notifications, or the end of the session, which takes two calls to
-    notice after a farewell message."""
-    with suppress(psycopg.Error):
-        connection.pgconn.consume_input()
-        connection.pgconn.consume_input()
-        while (notice := connection.pgconn.notifies()) is not None:
-            assert connection.pgconn.notify_handler is not None
-            connection.pgconn.notify_handler(notice)
 
 
 def _is_broken(connection: Connection) -> bool:

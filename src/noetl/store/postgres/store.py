@@ -15,21 +15,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from threading import Event, Thread
 from typing import Any
 
 from noetl.errors import StoreError
 from noetl.settings import Synchronous
 from noetl.store.commits import accepted, check_gapless
-from noetl.store.database import Mode, valid_key
-from noetl.store.postgres.address import Address
+from noetl.store.database import Database, Mode, valid_key
 from noetl.store.postgres.batch import arguments, byteas, floats, storable, texts, uuids
-from noetl.store.postgres.database import PostgresDatabase
-from noetl.store.postgres.notifier import Notifier
+from noetl.store.postgres.database import Address, PostgresDatabase
 from noetl.store.store import Change, LogLine, Store, StoredLine
 
 MAX_BATCH_CHANGES = 1_000
 MAX_BATCH_BYTES = 128 << 20
 """Larger batches are written in several transactions: the server's lock table is limited, and a message to 1 GB."""
+MIN_INTERVAL_SECONDS = 0.02  # between notifications
+CLOSE_SECONDS = 5.0
 
 
 class PostgresStore(Store):
@@ -99,6 +100,40 @@ class PostgresStore(Store):
         queries = ("lock_blobs", (self._removal_lock,)), ("remove_blobs", (before, limit))
         _, ((count,),) = self._db.write_all(*queries)
         return int(count)
+
+
+class Notifier:
+    """Notifies other processes of commits, in a thread soon after `notify`, once for all calls in the meantime.
+
+    NOTIFY takes a lock on the whole database when its transaction commits, so commits that contain one would wait for
+    each other's disk sync. It is sent after them instead, at most every 20 ms. A process that is killed in between
+    notifies nobody: a notification is a hint, and listeners also poll.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._pending, self._closed = Event(), Event()
+        self._thread: Thread | None = None
+
+    def notify(self) -> None:
+        self._pending.set()
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name="noetl-notifier", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while self._pending.wait():
+            self._pending.clear()
+            with suppress(StoreError):
+                self._db.rows("notify")
+            if self._closed.wait(MIN_INTERVAL_SECONDS) and not self._pending.is_set():
+                return
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._closed.set()
+            self._pending.set()
+            self._thread.join(CLOSE_SECONDS)
 
 
 def _lock_number(name: str) -> int:
