@@ -1,21 +1,19 @@
 """References to stored values, by the hash of their content, and their form in JSON.
 
 A `Reference` replaces a large value in events, `ctx` and results. It is recognised by its type, never by its shape. A
-template that looks into one needs its content: the evaluation stops with `Need`, the shell loads the content and
-evaluates again inside `loaded`. A template that only passes a reference on never loads it.
+template that looks into one needs its content: the evaluation stops with `Need`, the shell loads the content
+and evaluates again with it in the scope (`CONTENTS_KEY`). A template that only passes a reference on never loads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from noetl.errors import TemplateFailed
-from noetl.expression import Interruption, Sealed, View
+from noetl.expression import Contents, Interruption, Sealed, View
 from noetl.model.marks import MARK, escaped, unescaped
 
 CHUNKS = "chunks"
@@ -51,20 +49,6 @@ class Gone:
         self.message = message
 
 
-_contents: Mapping[str, Any] = {}
-
-
-@contextmanager
-def loaded(contents: Mapping[str, Any]) -> Iterator[None]:
-    """Templates evaluated inside can look into these contents, by key."""
-    global _contents
-    before, _contents = _contents, contents
-    try:
-        yield
-    finally:
-        _contents = before
-
-
 class Reference(View):
     """A value by its address. Equal content has an equal key."""
 
@@ -82,11 +66,11 @@ class Reference(View):
     def moved(self, store: str, key: str) -> Reference:
         return Reference(store, key, self.size, self.checksum, self.schema_hint, self.preview)
 
-    def content(self) -> Any:
+    def content(self, contents: Contents) -> Any:
         """The value; Need if it is not loaded."""
-        if self.key not in _contents:
+        if contents is None or self.key not in contents:
             raise Need(self)
-        content = _contents[self.key]
+        content = contents[self.key]
         if isinstance(content, Gone):
             raise TemplateFailed(content.message)
         if isinstance(content, TooLarge):
@@ -98,20 +82,21 @@ class Reference(View):
             raise TemplateFailed("binary content can't be looked into: hand it to a tool as a whole")
         return content
 
-    def lookup(self, name: str | int) -> Any:
-        content = self.content()
+    def lookup(self, name: str | int, contents: Contents) -> Any:
+        content = self.content(contents)
         if self.is_secret:
-            return Sealed(content).lookup(name)
+            return Sealed(content).lookup(name, contents)
         if isinstance(content, dict):
             return content[name]
         if isinstance(content, list) and isinstance(name, int) and -len(content) <= name < len(content):
             return content[name]
         raise KeyError(name)
 
-    def value(self) -> Any:
-        return Sealed(self.content()) if self.is_secret else self.content()
+    def value(self, contents: Contents) -> Any:
+        content = self.content(contents)
+        return Sealed(content) if self.is_secret else content
 
-    def passed(self) -> Reference:
+    def passed(self, contents: Contents) -> Reference:
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -136,7 +121,7 @@ class KeychainView(View):
 
     __slots__ = ()
 
-    def lookup(self, name: str | int) -> Any:
+    def lookup(self, name: str | int, contents: Contents) -> Any:
         return _KeychainEntry(str(name))
 
 
@@ -146,10 +131,10 @@ class _KeychainEntry(View):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def lookup(self, name: str | int) -> Any:
+    def lookup(self, name: str | int, contents: Contents) -> Any:
         return Reference(KEYCHAIN, f"{self.name}.{name}", 0, "", SECRET)
 
-    def value(self) -> Any:
+    def value(self, contents: Contents) -> Any:
         raise TemplateFailed(f"keychain.{self.name} is an entry, not a value: name one of its fields")
 
 

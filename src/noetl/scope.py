@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-from noetl.expression import View, unwrapped
+from noetl.expression import Contents, View, unwrapped
 
 
 class FinishedStep(Protocol):
@@ -25,7 +25,7 @@ class StepNamespace(View):
     def __init__(self, step: FinishedStep) -> None:
         self.step = step
 
-    def lookup(self, name: str | int) -> Any:
+    def lookup(self, name: str | int, contents: Contents) -> Any:
         match name:
             case "result" | "data":
                 return self.step.result
@@ -44,32 +44,32 @@ class StepsView(View):
     def __init__(self, steps: Mapping[str, FinishedStep]) -> None:
         self.steps = steps
 
-    def lookup(self, name: str | int) -> Any:
+    def lookup(self, name: str | int, contents: Contents) -> Any:
         return StepNamespace(self.steps[str(name)])
 
 
 class Bare(View):
     """A step or task by its bare name: as a value it is its result, and a field is looked up there first."""
 
-    __slots__ = ("field", "result")
+    __slots__ = ("fields", "result")
 
-    def __init__(self, result: Any, field: Callable[[Any], Any]) -> None:
-        self.result, self.field = result, field
+    def __init__(self, result: Any, fields: View | Mapping[Any, Any]) -> None:
+        self.result, self.fields = result, fields
 
-    def lookup(self, name: str | int) -> Any:
+    def lookup(self, name: str | int, contents: Contents) -> Any:
         if isinstance(self.result, dict) and name in self.result:
             return self.result[name]
         if isinstance(self.result, View):
             try:
-                return self.result.lookup(name)
+                return self.result.lookup(name, contents)
             except KeyError:
                 pass
-        return self.field(name)
+        return self.fields.lookup(name, contents) if isinstance(self.fields, View) else self.fields[name]
 
-    def value(self) -> Any:
-        return unwrapped(self.result)
+    def value(self, contents: Contents) -> Any:
+        return unwrapped(self.result, contents)
 
-    def passed(self) -> Any:
+    def passed(self, contents: Contents) -> Any:
         return self.result
 
 
@@ -86,9 +86,9 @@ class Scope(dict[str, Any]):
         tasks = self.get("tasks")
         if tasks is not None and name in tasks:
             outcome = tasks[name]
-            return Bare(outcome["result"], {**outcome, "data": outcome["result"]}.__getitem__)
+            return Bare(outcome["result"], {**outcome, "data": outcome["result"]})
         steps: StepsView | None = self.get("steps")
         if steps is not None and name in steps.steps:
             step = steps.steps[name]
-            return Bare(step.result, StepNamespace(step).lookup)
+            return Bare(step.result, StepNamespace(step))
         raise KeyError(name)

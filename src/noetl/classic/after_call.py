@@ -94,7 +94,7 @@ class Chain(Pipeline):
         goto, host, scope = self.chain.gotos[label], self.host, self.scope
         scope[NOW_KEY] = host.now()
         try:
-            to = host.redact(await self.templates.evaluate(lambda: goto.targets(scope)))
+            to = host.redact(await self.templates.evaluate(goto.targets, scope))
             if any(is_of_keychain(target.args) for target in to):
                 raise TemplateFailed("a secret cannot be an arg of a token: use it in the inputs of a tool")
         except TemplateError as error:
@@ -106,8 +106,8 @@ class Chain(Pipeline):
         add_request(self.step, request)
         return then
 
-    def restart_wait(self, task: TaskId, outcome: Outcome) -> float | None:
-        rule, scope = self.chain.again, self.scope
+    def restart_wait(self, task: TaskId, outcome: Outcome, scope: Scope) -> float | None:
+        rule = self.chain.again
         if rule is None:
             return None
         attempt = self.progress.visits.get(next(iter(self.plan.tasks)), 1)
@@ -231,7 +231,7 @@ class AfterCallRun:
         self._set_event(self._event(point))
         try:
             chosen = await self.call.templates.evaluate(
-                lambda: cases.chosen(self.scope, state.fired, failed, last=point == "step.exit")
+                lambda scope: cases.chosen(scope, state.fired, failed, last=point == "step.exit"), self.scope
             )
         except TemplateError as error:
             return Failed(self.host.redact(template_error(error)), "", 0)

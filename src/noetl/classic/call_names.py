@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.expression import View, unwrapped
+from noetl.expression import Contents, View, unwrapped
 
 NO_CALL: dict[str, Any] = {"status": "ok", "result": None, "error": None, "meta": {}}
 
@@ -41,7 +41,9 @@ def _items(results: Any, view: str) -> Any:
     if view == "value" or results is None:
         return results
     if isinstance(results, list):
-        return [unwrapped(_part(result, view)) for result in results]
+        parts = [_part(result, view) for result in results]
+        if not any(isinstance(part, View) for part in parts):
+            return parts
     return Items(results, view)
 
 
@@ -50,14 +52,14 @@ class Part(View):
 
     __slots__ = ("field", "whole")
 
-    def __init__(self, whole: View, field: str) -> None:
+    def __init__(self, whole: Any, field: str) -> None:
         self.whole, self.field = whole, field
 
-    def value(self) -> Any:
+    def value(self, contents: Contents) -> Any:
         try:
-            return unwrapped(self.whole.lookup(self.field))
+            return unwrapped(self.whole.lookup(self.field, contents), contents)
         except KeyError:
-            return unwrapped(self.whole)
+            return unwrapped(self.whole, contents)
 
 
 class Items(Part):
@@ -65,8 +67,11 @@ class Items(Part):
 
     __slots__ = ()
 
-    def value(self) -> Any:
-        return _items(unwrapped(self.whole), self.field)
+    def value(self, contents: Contents) -> Any:
+        results = unwrapped(self.whole, contents)
+        if not isinstance(results, list):
+            return results
+        return [unwrapped(_part(result, self.field), contents) for result in results]
 
 
 class Rows(View):
@@ -77,15 +82,15 @@ class Rows(View):
     def __init__(self, rows: Any) -> None:
         self.rows = rows
 
-    def lookup(self, name: str | int) -> Any:
+    def lookup(self, name: str | int, contents: Contents) -> Any:
         if name == "rows":
             return self.rows
         raise KeyError(name)
 
-    def value(self) -> Any:
-        return unwrapped(self.rows)
+    def value(self, contents: Contents) -> Any:
+        return unwrapped(self.rows, contents)
 
-    def passed(self) -> Any:
+    def passed(self, contents: Contents) -> Any:
         return self.rows
 
 
@@ -95,23 +100,23 @@ class Envelope(View):
     def __init__(self, outcome: dict[str, Any], data: Any, fields: tuple[str, ...]) -> None:
         self.outcome, self.data, self.fields = outcome, data, fields
 
-    def lookup(self, name: str | int) -> Any:
+    def lookup(self, name: str | int, contents: Contents) -> Any:
         if name not in self.fields:
             raise KeyError(name)
         match name:
             case "data":
                 return self.data
             case "status_code":
-                return _of_http(self.outcome, "status")
+                return _of_http(self.outcome, "status", contents)
             case "headers":
-                return _of_http(self.outcome, "headers")
+                return _of_http(self.outcome, "headers", contents)
         return self.outcome.get(str(name))
 
-    def value(self) -> Any:
-        return {field: unwrapped(self.lookup(field)) for field in self.fields}
+    def value(self, contents: Contents) -> Any:
+        return {field: unwrapped(self.lookup(field, contents), contents) for field in self.fields}
 
 
-def _of_http(outcome: dict[str, Any], field: str) -> Any:
+def _of_http(outcome: dict[str, Any], field: str, contents: Contents) -> Any:
     """A field of HTTP calls: from the error of the call, or from its result."""
     http = outcome.get("http")
     if isinstance(http, dict) and field in http:
@@ -120,6 +125,6 @@ def _of_http(outcome: dict[str, Any], field: str) -> Any:
     if http is None or not isinstance(result, dict | View):
         return None
     try:
-        return result.lookup(field) if isinstance(result, View) else result.get(field)
+        return result.lookup(field, contents) if isinstance(result, View) else result.get(field)
     except KeyError:
         return None

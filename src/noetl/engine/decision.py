@@ -9,7 +9,7 @@ from noetl.engine.evolve import evolve
 from noetl.engine.limits import encoded_size, shrink
 from noetl.engine.state import Execution
 from noetl.errors import TemplateFailed
-from noetl.expression import BUDGET_KEY, NOW_KEY, decision_budget
+from noetl.expression import BUDGET_KEY, CONTENTS_KEY, NOW_KEY, Contents, decision_budget
 from noetl.model.outcome import Error
 from noetl.reference import CHUNKS, Reference, decoded
 from noetl.scope import Scope, StepsView
@@ -21,8 +21,8 @@ MAX_INLINED_BYTES = 1 << 20
 class Decision:
     """Collects the events that follow from a command, and evolves each into the state at once."""
 
-    def __init__(self, state: Execution, now: float) -> None:
-        self.state, self.now = state, now
+    def __init__(self, state: Execution, now: float, contents: Contents = None) -> None:
+        self.state, self.now, self.contents = state, now, contents
         self.budget = decision_budget()
         """The limits of all its templates together."""
         self.allowance = self.budget.allowance
@@ -57,7 +57,7 @@ class Decision:
         if reference.size > MAX_INLINED_BYTES:
             raise TemplateFailed(f"a stored value of {reference.size:,} bytes (limit {MAX_INLINED_BYTES:,})")
         if reported is None or reference.schema_hint == CHUNKS:
-            value = reference.content()
+            value = reference.content(self.contents)
         else:
             value = decoded(reported, reference)
         if encoded_size(value, MAX_INLINED_BYTES) > MAX_INLINED_BYTES:
@@ -77,6 +77,7 @@ class Decision:
         )
         scope[NOW_KEY] = self.now
         scope[BUDGET_KEY] = self.budget
+        scope[CONTENTS_KEY] = self.contents
         if event is not None:
             scope["event"] = event
         return scope

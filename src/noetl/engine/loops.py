@@ -49,20 +49,20 @@ def loop_items(decision: Decision, plan: StepPlan, args: dict[str, Any], args_by
     try:
         with decision.allowance:
             items = plan.collection(decision.scope(args, args_by))
-        if length_of(items) is not None:
+        if length_of(decision, items) is not None:
             return items
-        return Error("loop_input", f"loop.in must give a list, not {kind_of(unwrapped(items))}")
+        return Error("loop_input", f"loop.in must give a list, not {kind_of(unwrapped(items, decision.contents))}")
     except TemplateError as error:
         return Error("template", f"loop.in: {error.message} in {error.source[:200]!r}")
 
 
-def length_of(items: Any) -> int | None:
+def length_of(decision: Decision, items: Any) -> int | None:
     """The number of items of a collection; None if it is not a list. A stored list is not loaded if it is known."""
     if isinstance(items, Reference):
         count = items.preview.get("count") if isinstance(items.preview, dict) else None
         if type(count) is int and 0 <= count <= _max_items(items):
             return count
-        items = items.content()
+        items = items.content(decision.contents)
     return len(items) if isinstance(items, list | tuple) else None
 
 
@@ -78,7 +78,7 @@ def start_loop(decision: Decision, plan: StepPlan, run: str, items: Any) -> None
     if isinstance(items, Error):
         decision.fail(run, items)
         return
-    total = length_of(items) or 0
+    total = length_of(decision, items) or 0
     if not plan.step.tasks and total > MAX_IDLE_ITEMS:
         limit = f"a loop over {total:,} items without tasks (limit {MAX_IDLE_ITEMS:,})"
         decision.fail(run, Error("limit", limit))

@@ -13,7 +13,7 @@ from noetl.engine.patch import plain_patch
 from noetl.engine.state import Execution, Handlers, unchanged
 from noetl.engine.timer_keys import ExecutionTimeout
 from noetl.errors import TemplateError
-from noetl.expression import BUDGET_KEY, NOW_KEY, parse, render
+from noetl.expression import BUDGET_KEY, CONTENTS_KEY, NOW_KEY, parse, render
 from noetl.scope import Scope
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def materialised(decision: Decision, defaults: dict[str, Any], payload: dict[str
     scope = Scope(workload=_overlaid(_ready(defaults), payload), execution_id=decision.state.id)
     scope[NOW_KEY] = decision.now
     scope[BUDGET_KEY] = decision.budget
+    scope[CONTENTS_KEY] = decision.contents
     with decision.allowance:
         for key, value in defaults.items():
             workload[key] = _rendered(value, payload[key], scope) if key in payload else render(value, scope)

@@ -108,7 +108,7 @@ def load_for_reducers(decision: Decision, facts: Sequence[e.Event], blobs: Seque
         for reference in (*_wanted(decision.state, fact), *(assigned[key] for key in reduced if key in assigned)):
             if reference.key not in reported and reference.size <= MAX_CTX_BYTES:
                 with suppress(TemplateFailed):  # the task fails when it is accepted
-                    reference.content()
+                    reference.content(decision.contents)
 
 
 def _patch_problem(state: Execution, fact: e.TaskDone, contents: dict[str, Any]) -> Error | None:

@@ -40,7 +40,7 @@ from noetl.expression.budget import BUDGET_KEY, Budget, decision_budget
 from noetl.expression.entries import Entry
 from noetl.expression.filters import FILTERS, SQL_FILTERS
 from noetl.expression.functions import FUNCTIONS, METHODS, NOW_KEY
-from noetl.expression.missing import Interruption, Missing, View, kind_of, lookup, unwrapped
+from noetl.expression.missing import CONTENTS_KEY, Contents, Interruption, Missing, View, kind_of, lookup, unwrapped
 from noetl.expression.predicates import TESTS
 from noetl.expression.rename import rename
 from noetl.expression.sealed import Sealed, revealed
@@ -49,6 +49,7 @@ from noetl.expression.template import Template, parse, prepare, render
 
 __all__ = [
     "BUDGET_KEY",
+    "CONTENTS_KEY",
     "FILTERS",
     "FUNCTIONS",
     "METHODS",
@@ -57,6 +58,7 @@ __all__ = [
     "TESTS",
     "Budget",
     "Comparison",
+    "Contents",
     "Entry",
     "Interruption",
     "Missing",

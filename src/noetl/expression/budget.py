@@ -15,6 +15,7 @@ from time import perf_counter, thread_time
 from typing import Any
 
 from noetl.expression.fault import Fault, OutOfBudget
+from noetl.expression.missing import CONTENTS_KEY, Contents
 
 SECONDS = 0.1  # of CPU time
 CHARACTERS = 1 << 20  # in any one string that an evaluation makes, and in its output
@@ -103,14 +104,20 @@ class Allowance:
 
 
 class Budget:
-    """What an evaluation may still use. Pass one to several evaluations to bound them together."""
+    """What an evaluation may still use, and the stored values that it can look into. Pass one to several evaluations
+    to bound them together."""
 
-    __slots__ = ("_allowance", "_seconds", "memory", "steps")
+    __slots__ = ("_allowance", "_seconds", "contents", "memory", "steps")
 
     def __init__(
-        self, seconds: float = SECONDS, steps: int = STEPS, memory: int = MEMORY, allowance: Allowance | None = None
+        self,
+        seconds: float = SECONDS,
+        steps: int = STEPS,
+        memory: int = MEMORY,
+        allowance: Allowance | None = None,
+        contents: Contents = None,
     ) -> None:
-        self._seconds, self._allowance = seconds, allowance
+        self._seconds, self._allowance, self.contents = seconds, allowance, contents
         self.steps = steps
         self.memory = memory
 
@@ -183,7 +190,7 @@ def decision_budget() -> Budget:
 def budget_in(scope: Mapping[str, Any]) -> Budget:
     """A new budget for one evaluation in this scope."""
     shared: Budget | None = scope.get(BUDGET_KEY)
-    return Budget() if shared is None else Budget(allowance=shared.allowance)
+    return Budget(allowance=None if shared is None else shared.allowance, contents=scope.get(CONTENTS_KEY))
 
 
 def bounded_int(value: int) -> int:

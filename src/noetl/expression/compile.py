@@ -233,7 +233,7 @@ class Compiler:
         parts = [self._target(child) for child in node.items]
 
         def unpack(value: Any, scope: Scope, run: Evaluation) -> None:
-            value = unwrapped(value)
+            value = unwrapped(value, run.budget.contents)
             if not isinstance(value, list | tuple) or len(value) != len(parts):
                 raise fail(Fault(f"a list of {len(parts)} elements is needed to fill {len(parts)} names"))
             for part, element in zip(parts, value, strict=True):

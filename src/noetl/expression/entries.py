@@ -66,7 +66,7 @@ def entries_of(module: ModuleType) -> dict[str, Entry]:
 
 def sequence(budget: Budget, value: Any) -> Sequence[Any]:
     """The elements of a list, the keys of a map, the characters of a string."""
-    value = unwrapped(value)
+    value = unwrapped(value, budget.contents)
     if isinstance(value, list | tuple):
         return value
     if isinstance(value, Mapping | str):
@@ -77,10 +77,11 @@ def sequence(budget: Budget, value: Any) -> Sequence[Any]:
     raise Fault(f"a list is needed here, not {kind_of(value)}")
 
 
-def getter(attribute: str | int | None) -> Callable[[Any], Any]:
+def getter(budget: Budget, attribute: str | int | None) -> Callable[[Any], Any]:
     """How to get `a.b.0` out of an element."""
+    contents = budget.contents
     if attribute is None:
-        return unwrapped
+        return lambda element: unwrapped(element, contents)
     if not isinstance(attribute, str | int):
         raise Fault(f"attribute is a name, not {kind_of(attribute)}")
     if isinstance(attribute, str) and (len(attribute) > _PATH_CHARACTERS or attribute.count(".") >= _PATH_PARTS):
@@ -90,8 +91,8 @@ def getter(attribute: str | int | None) -> Callable[[Any], Any]:
 
     def get(element: Any) -> Any:
         for step in steps:
-            element = lookup(element, step, missing)
-        return unwrapped(element)
+            element = lookup(element, step, missing, contents)
+        return unwrapped(element, contents)
 
     return get
 

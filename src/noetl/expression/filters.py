@@ -23,7 +23,7 @@ def _map(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> list[Any]:
     if "attribute" in kwargs:
         if args or not set(kwargs) <= {"attribute", "default"}:
             raise Fault("map takes attribute and default, or the name of a filter and its arguments")
-        get, fallback = getter(kwargs["attribute"]), kwargs.get("default", NOTHING)
+        get, fallback = getter(budget, kwargs["attribute"]), kwargs.get("default", NOTHING)
         picked = [get(element) for element in budget.each(values)]
         return [fallback if isinstance(e, Missing) and fallback is not NOTHING else e for e in picked]
     if not args:
@@ -38,7 +38,7 @@ def _apply(budget: Budget, name: Any, value: Any, args: Sequence[Any], kwargs: M
     if entry.refuses(len(args), list(kwargs)):
         raise Fault(f"filter '{name}' takes {entry.signature}")
     budget.check()
-    value = unwrapped(value)
+    value = unwrapped(value, budget.contents)
     if isinstance(value, Missing) and name not in TOLERANT:
         return value
     return entry.call(budget, value, *args, **kwargs)
@@ -52,7 +52,7 @@ def _selection(by_field: bool, wanted: bool, doc: str) -> Entry:
         budget.elements(len(values))
         if by_field and not args:
             raise Fault("the name of a field is needed")
-        get, test = (getter(args[0]), args[1:]) if by_field else (unwrapped, args)
+        get, test = (getter(budget, args[0]), args[1:]) if by_field else (getter(budget, None), args)
         return [
             element
             for element in budget.each(values)

@@ -15,6 +15,10 @@ from collections.abc import Mapping
 from typing import Any
 
 SCALARS = frozenset({str, int, float, bool, type(None)})
+Contents = Mapping[str, Any] | None
+"""Stored values that were loaded for an evaluation, by key."""
+CONTENTS_KEY = "contents of references"
+"""The scope's key for the Contents that its templates can look into. No template can spell it."""
 
 
 class Missing:
@@ -48,17 +52,17 @@ class View:
 
     __slots__ = ()
 
-    def lookup(self, name: str | int) -> Any:
+    def lookup(self, name: str | int, contents: Contents) -> Any:
         """The field, or KeyError."""
         raise KeyError(name)
 
-    def value(self) -> Any:
+    def value(self, contents: Contents) -> Any:
         """What the object is where a whole value is needed; itself, if it only has fields."""
         return self
 
-    def passed(self) -> Any:
+    def passed(self, contents: Contents) -> Any:
         """What the object is where a template only passes it on; a reference need not be opened for that."""
-        return self.value()
+        return self.value(contents)
 
 
 class Interruption(BaseException):
@@ -74,7 +78,7 @@ class Group(tuple[Any, list[Any]]):
     __slots__ = ()
 
 
-def lookup(value: Any, key: str | int, missing: Missing) -> Any:
+def lookup(value: Any, key: str | int, missing: Missing, contents: Contents) -> Any:
     """value.key or value[key], or `missing`."""
     kind = type(value)
     if kind is dict:
@@ -83,9 +87,9 @@ def lookup(value: Any, key: str | int, missing: Missing) -> Any:
         return _at(value, key, missing)
     if isinstance(value, View | Mapping):
         try:
-            return value.lookup(key) if isinstance(value, View) else value[key]
+            return value.lookup(key, contents) if isinstance(value, View) else value[key]
         except KeyError:
-            return _inside(value, key, missing)
+            return _inside(value, key, missing, contents)
     if kind is Group and key in ("grouper", "list"):
         return value[key == "list"]
     if isinstance(value, list | tuple | str):
@@ -102,21 +106,21 @@ def _at(value: Any, key: str | int, missing: Missing) -> Any:
         return missing
 
 
-def _inside(value: Any, key: str | int, missing: Missing) -> Any:
+def _inside(value: Any, key: str | int, missing: Missing, contents: Contents) -> Any:
     """A View without such a field may still be a list with such an index."""
-    inner = unwrapped(value)
-    return missing if inner is value or isinstance(inner, View) else lookup(inner, key, missing)
+    inner = unwrapped(value, contents)
+    return missing if inner is value or isinstance(inner, View) else lookup(inner, key, missing, contents)
 
 
-def item(value: Any, key: Any, missing: Missing) -> Any:
+def item(value: Any, key: Any, missing: Missing, contents: Contents) -> Any:
     """value[key] for a computed key. Only scalars are keys: hashing a nested tuple can take forever."""
-    key = unwrapped(key)
-    return lookup(value, key, missing) if type(key) in SCALARS else missing
+    key = unwrapped(key, contents)
+    return lookup(value, key, missing, contents) if type(key) in SCALARS else missing
 
 
-def unwrapped(value: Any) -> Any:
+def unwrapped(value: Any, contents: Contents) -> Any:
     """The plain value of a View, any other value as it is."""
-    return value.value() if isinstance(value, View) else value
+    return value.value(contents) if isinstance(value, View) else value
 
 
 def kind_of(value: Any) -> str:

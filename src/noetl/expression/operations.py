@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from noetl.expression import nodes, operators
 from noetl.expression.analysis import Closure, Comparison, Scope, constant_values, start, static_path, string_values
-from noetl.expression.budget import BUDGET_KEY, Budget
+from noetl.expression.budget import BUDGET_KEY, Budget, budget_in
 from noetl.expression.data import is_storable
 from noetl.expression.fault import Fault
-from noetl.expression.missing import SCALARS, Missing
+from noetl.expression.missing import CONTENTS_KEY, SCALARS, Missing
 from noetl.expression.run import Evaluation
 from noetl.expression.sealed import refuse_sealed
 
@@ -161,8 +161,9 @@ def _compare(compiler: Compiler, node: nodes.Compare, tolerant: bool) -> Closure
         a = left(scope, run)
         for compare, right in links:
             b = right(scope, run)
+            budget = run.budget if run else budget_in(scope) if scope.get(CONTENTS_KEY) else scope.get(BUDGET_KEY)
             try:
-                if not compare(a, b, scope.get(BUDGET_KEY) if run is None else run.budget):
+                if not compare(a, b, budget):
                     return False
             except Exception as error:
                 raise fail(error) from None

@@ -116,7 +116,8 @@ def equal(a: Any, b: Any, budget: Budget | None = None, depth: int = 0) -> bool:
         if type(a) is str and len(a) > LONG:
             (budget or Budget()).check()
         return bool(a == b)
-    a, b = unwrapped(a), unwrapped(b)
+    contents = None if budget is None else budget.contents
+    a, b = unwrapped(a, contents), unwrapped(b, contents)
     if isinstance(a, Missing) or isinstance(b, Missing):
         return False
     if a is b:
@@ -139,7 +140,8 @@ def equal(a: Any, b: Any, budget: Budget | None = None, depth: int = 0) -> bool:
 
 def contains(needle: Any, haystack: Any, budget: Budget | None = None) -> bool:
     """needle in haystack; false when either is missing."""
-    needle, haystack = unwrapped(needle), unwrapped(haystack)
+    contents = None if budget is None else budget.contents
+    needle, haystack = unwrapped(needle, contents), unwrapped(haystack, contents)
     if isinstance(needle, Missing) or isinstance(haystack, Missing):
         return False
     if isinstance(haystack, str):
@@ -162,7 +164,8 @@ def contains(needle: Any, haystack: Any, budget: Budget | None = None) -> bool:
 
 def ordered(a: Any, b: Any, symbol: str, budget: Budget | None = None) -> bool:
     """a < b and its like; false when either is missing, an error between kinds that have no order."""
-    a, b = unwrapped(a), unwrapped(b)
+    contents = None if budget is None else budget.contents
+    a, b = unwrapped(a, contents), unwrapped(b, contents)
     if isinstance(a, Missing) or isinstance(b, Missing):
         return False
     if _numbers(a, b) or (isinstance(a, str) and isinstance(b, str)):

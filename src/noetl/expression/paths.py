@@ -12,7 +12,7 @@ from noetl.expression import nodes
 from noetl.expression.analysis import Closure, Path, Read, Scope, constant_key, path_texts, static_path
 from noetl.expression.budget import Budget
 from noetl.expression.fault import Fault
-from noetl.expression.missing import Missing, View, item, lookup
+from noetl.expression.missing import CONTENTS_KEY, Missing, View, item, lookup
 from noetl.expression.run import Evaluation
 from noetl.expression.sealed import Sealed, refuse_sealed
 
@@ -29,7 +29,8 @@ def path(compiler: Compiler, node: nodes.Expr, tolerant: bool, passed: bool = Fa
         value = raw(scope, run)
         if isinstance(value, View) and type(value) is not Sealed:
             try:
-                return value.passed() if passed else value.value()
+                contents = scope.get(CONTENTS_KEY)
+                return value.passed(contents) if passed else value.value(contents)
             except Exception as error:
                 raise fail(error) from None
         return value
@@ -82,13 +83,13 @@ def _from_scope(compiler: Compiler, path: Path, node: nodes.Node) -> Closure:
     return (_three_keys if len(keys) == 2 else _many_keys)(name, absent, pairs, step)
 
 
-Lookup = Callable[[Any, str | int, Missing], Any]
+Lookup = Callable[[Scope, Any, str | int, Missing], Any]
 
 
 def _located_lookup(fail: Callable[[Exception], Exception]) -> Lookup:
-    def step(value: Any, key: str | int, gap: Missing) -> Any:
+    def step(scope: Scope, value: Any, key: str | int, gap: Missing) -> Any:
         try:
-            return lookup(value, key, gap)
+            return lookup(value, key, gap, scope.get(CONTENTS_KEY))
         except Exception as error:
             raise fail(error) from None
 
@@ -111,7 +112,7 @@ def _two_keys(name: str, absent: Missing, first: str | int, gap: Missing, step: 
             value = scope[name]
         except KeyError:
             return absent
-        return value.get(first, gap) if type(value) is dict else step(value, first, gap)
+        return value.get(first, gap) if type(value) is dict else step(scope, value, first, gap)
 
     return two
 
@@ -129,8 +130,8 @@ def _three_keys(name: str, absent: Missing, pairs: list[tuple[str | int, Missing
             if type(value) is dict:
                 return value.get(second, gap2)
         else:
-            value = step(value, first, gap1)
-        return value if type(value) is Missing else step(value, second, gap2)
+            value = step(scope, value, first, gap1)
+        return value if type(value) is Missing else step(scope, value, second, gap2)
 
     return three
 
@@ -142,7 +143,7 @@ def _many_keys(name: str, absent: Missing, pairs: list[tuple[str | int, Missing]
         except KeyError:
             return absent
         for key, gap in pairs:
-            value = value.get(key, gap) if type(value) is dict else step(value, key, gap)
+            value = value.get(key, gap) if type(value) is dict else step(scope, value, key, gap)
             if type(value) is Missing:
                 return value
         return value
@@ -161,7 +162,7 @@ def _from_locals(compiler: Compiler, path: Path, node: nodes.Node) -> Closure:
         value = run.locals[name]
         try:
             for key in keys:
-                value = lookup(value, key, gap)
+                value = lookup(value, key, gap, run.budget.contents)
         except Exception as error:
             raise fail(error) from None
         return value
@@ -171,7 +172,7 @@ def _from_locals(compiler: Compiler, path: Path, node: nodes.Node) -> Closure:
 
 def _step(compiler: Compiler, node: nodes.Expr, base: nodes.Expr, key: str | int, tolerant: bool) -> Closure:
     inner, gap, step = _raw(compiler, base, tolerant), compiler.missing(node), _located_lookup(compiler.failing(node))
-    return lambda scope, run: step(inner(scope, run), key, gap)
+    return lambda scope, run: step(scope, inner(scope, run), key, gap)
 
 
 def _item(compiler: Compiler, node: nodes.Getitem, tolerant: bool) -> Closure:
@@ -181,7 +182,7 @@ def _item(compiler: Compiler, node: nodes.Getitem, tolerant: bool) -> Closure:
     def get(scope: Scope, run: Any) -> Any:
         value, wanted = inner(scope, run), key(scope, run)
         try:
-            return item(value, wanted, gap)
+            return item(value, wanted, gap, scope.get(CONTENTS_KEY))
         except Exception as error:
             raise fail(error) from None
 

@@ -114,7 +114,7 @@ class _PieceCompiler(Compiler):
                 raise undefined(missing, source, place.offset)
             try:
                 run.budget.charge(32)
-                run.pieces.append(TemplateValue(place, revealed(value)))
+                run.pieces.append(TemplateValue(place, revealed(value, run.budget.contents)))
             except Exception as error:
                 raise fail(error) from None
 

@@ -94,7 +94,7 @@ def check(budget: Budget, name: Any, value: Any, args: Sequence[Any]) -> bool:
     if test.refuses(len(args), ()):
         raise Fault(f"test '{name}' takes {test.signature}")
     budget.check()
-    return holds(test, budget, unwrapped(value), args)
+    return holds(test, budget, unwrapped(value, budget.contents), args)
 
 
 def holds(test: Entry, budget: Budget, value: Any, args: Sequence[Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from noetl.expression.budget import CHARACTERS, Budget
 from noetl.expression.fault import Fault, OutOfBudget
-from noetl.expression.missing import View
+from noetl.expression.missing import Contents, View
 from noetl.expression.sealed import Sealed
 from noetl.expression.text import to_text
 
@@ -44,10 +44,10 @@ class Namespace(View):
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
 
-    def lookup(self, name: str | int) -> Any:
+    def lookup(self, name: str | int, contents: Contents) -> Any:
         return self.fields[name]  # type: ignore[index]
 
-    def value(self) -> Any:
+    def value(self, contents: Contents) -> Any:
         return dict(self.fields)
 
 
@@ -59,7 +59,7 @@ class LoopVariable(View):
     def __init__(self, items: Sequence[Any]) -> None:
         self.items, self.index0 = items, 0
 
-    def lookup(self, name: str | int) -> Any:
+    def lookup(self, name: str | int, contents: Contents) -> Any:
         place, count = self.index0, len(self.items)
         match name:
             case "index":
@@ -82,5 +82,5 @@ class LoopVariable(View):
                 return self.items[place + 1]
         raise KeyError(name)
 
-    def value(self) -> Any:
+    def value(self, contents: Contents) -> Any:
         raise Fault("'loop' is not a value", "use loop.index, loop.first, loop.last, loop.length ...")

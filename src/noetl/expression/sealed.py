@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from noetl.expression.budget import Budget
 from noetl.expression.fault import Fault
-from noetl.expression.missing import View
+from noetl.expression.missing import Contents, View
 
 ENCODINGS = ("b64encode", "tojson", "urlencode")
 """Filters whose result redaction recognises."""
@@ -29,15 +29,15 @@ class Sealed(View):
     def __init__(self, content: Any) -> None:
         self.content = content
 
-    def lookup(self, name: str | int) -> Any:
+    def lookup(self, name: str | int, contents: Contents) -> Any:
         if isinstance(self.content, Mapping) and name in self.content:
             return Sealed(self.content[name])
         raise Fault(MESSAGE, HINT)
 
-    def value(self) -> NoReturn:
+    def value(self, contents: Contents) -> NoReturn:
         raise Fault(MESSAGE, HINT)
 
-    def passed(self) -> Sealed:
+    def passed(self, contents: Contents) -> Sealed:
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -54,10 +54,10 @@ def refuse_sealed(*values: Any) -> None:
             raise Fault(MESSAGE, HINT)
 
 
-def revealed(value: Any) -> Any:
+def revealed(value: Any, contents: Contents) -> Any:
     """The value for a tool: unwraps a view or a secret. Does not descend into lists and maps."""
     if isinstance(value, View) and not isinstance(value, Sealed):
-        value = value.value()
+        value = value.value(contents)
     return value.content if isinstance(value, Sealed) else value
 
 
@@ -70,7 +70,7 @@ def encoding(call: Callable[..., Any]) -> Callable[..., Any]:
         budget.memory = before  # nothing was made
         if not is_secret:
             return call(budget, value, *args, **more)
-        return Sealed(call(budget, _revealed_inside(value), *args, **more))
+        return Sealed(call(budget, _revealed_inside(value, budget.contents), *args, **more))
 
     return encode
 
@@ -78,7 +78,7 @@ def encoding(call: Callable[..., Any]) -> Callable[..., Any]:
 def _holds_secret(value: Any, budget: Budget) -> bool:
     """Whether a value is or contains a secret. Each element counts toward the budget: values may share parts."""
     if isinstance(value, View) and not isinstance(value, Sealed):
-        plain = value.value()
+        plain = value.value(budget.contents)
         if plain is value:
             return False
         value = plain
@@ -90,8 +90,8 @@ def _holds_secret(value: Any, budget: Budget) -> bool:
     return isinstance(value, Sealed)
 
 
-def _revealed_inside(value: Any) -> Any:
-    value = revealed(value)
+def _revealed_inside(value: Any, contents: Contents) -> Any:
+    value = revealed(value, contents)
     if isinstance(value, Mapping):
-        return {key: _revealed_inside(item) for key, item in value.items()}
-    return [_revealed_inside(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _revealed_inside(item, contents) for key, item in value.items()}
+    return [_revealed_inside(item, contents) for item in value] if isinstance(value, list | tuple) else value

@@ -23,7 +23,7 @@ def to_text(value: Any, budget: Budget) -> str:
     """The text that a template prints for a value: Python's str, as in Jinja."""
     if type(value) is str:
         return value
-    value = unwrapped(value)
+    value = unwrapped(value, budget.contents)
     if isinstance(value, str):
         return str(value)
     if isinstance(value, int | float) or value is None:
@@ -42,7 +42,7 @@ def _scalar(value: Any) -> str:
 
 def _write(value: Any, parts: list[str], budget: Budget, depth: int) -> None:
     """Appends Python's repr of a nested value, a piece at a time."""
-    value = unwrapped(value)
+    value = unwrapped(value, budget.contents)
     budget.charge(32)
     if isinstance(value, str):
         budget.string(len(value))
@@ -80,11 +80,17 @@ def to_json(value: Any, budget: Budget, indent: int | None = None) -> str:
     """Plain JSON with sorted keys, so that equal values give equal text."""
     import json  # `noetl validate` starts without it
 
-    value = unwrapped(value)
+    value = unwrapped(value, budget.contents)
     _measure(value, budget, 0, indent or 0)
     separators = (",", ": ") if indent else (", ", ": ")
+
+    def plain(value: Any) -> Any:
+        """What json does not know: views, and mappings that are not dicts."""
+        value = unwrapped(value, budget.contents)
+        return dict(value) if isinstance(value, Mapping) else value
+
     text = json.dumps(
-        value, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=indent, separators=separators, default=_plain
+        value, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=indent, separators=separators, default=plain
     )
     return budget.made(text)
 
@@ -98,21 +104,15 @@ def _measure(value: Any, budget: Budget, depth: int, indent: int) -> None:
         budget.string(len(value))
     elif isinstance(value, list | tuple):
         for element in budget.each(value):
-            _measure(unwrapped(element), budget, depth + 1, indent)
+            _measure(unwrapped(element, budget.contents), budget, depth + 1, indent)
     elif isinstance(value, Mapping):
         for key, element in budget.each(list(value.items())):
             _measure(key, budget, depth + 1, indent)
-            _measure(unwrapped(element), budget, depth + 1, indent)
+            _measure(unwrapped(element, budget.contents), budget, depth + 1, indent)
     elif isinstance(value, Missing):
         raise Undefined(value)
     elif not isinstance(value, int | float) and value is not None:
         raise Fault(f"{kind_of(value)} can't be written as JSON")
-
-
-def _plain(value: Any) -> Any:
-    """json's hook for what it does not know: views and mappings that are not dicts."""
-    value = unwrapped(value)
-    return dict(value) if isinstance(value, Mapping) else value
 
 
 _PRINTF = re.compile(
@@ -122,7 +122,7 @@ _PRINTF = re.compile(
 
 def printf(template: str, arguments: Any, budget: Budget) -> str:
     """template % arguments, with bounded fields and no `*`."""
-    arguments = unwrapped(arguments)
+    arguments = unwrapped(arguments, budget.contents)
     by_name = isinstance(arguments, Mapping)
     queue = list(arguments) if isinstance(arguments, tuple) else [arguments]
     parts: list[str] = []
@@ -162,7 +162,7 @@ def _printf_field(match: re.Match[str], value: Any, budget: Budget) -> str:
     if kind not in "diufFeEgGsrxXoc":
         raise Fault(f"the format string has an unknown field type {kind!r}")
     _bound_width(match["width"], match["precision"])
-    value = unwrapped(value)
+    value = unwrapped(value, budget.contents)
     if isinstance(value, Missing):
         raise Undefined(value)
     if kind in "sr":
@@ -224,7 +224,7 @@ def _format_field(value: Any, spec: str, conversion: str | None, budget: Budget)
     if match is None:
         raise Fault("the format string has a field that is not understood")
     _bound_width(match["width"], match["precision"])
-    value = unwrapped(value)
+    value = unwrapped(value, budget.contents)
     if isinstance(value, Missing):
         raise Undefined(value)
     if conversion is not None and conversion != "s":

@@ -156,7 +156,7 @@ def truncate(
 
 def urlencode(budget: Budget, value: Any) -> str:
     """Quoted for a URL; a map or a list of pairs becomes a query string."""
-    value = unwrapped(value)
+    value = unwrapped(value, budget.contents)
     if isinstance(value, Mapping):
         value = list(value.items())
     if not isinstance(value, list | tuple):
@@ -224,7 +224,7 @@ def wordwrap(
 
 def b64decode(budget: Budget, value: Any) -> str:
     """The text (UTF-8) that was encoded as base64."""
-    text = string_of(unwrapped(value), "base64")
+    text = string_of(unwrapped(value, budget.contents), "base64")
     budget.charge(8 * len(text))
     try:
         data = "".join(text.split()).encode("ascii")  # mail wraps its lines
@@ -245,7 +245,7 @@ def fromjson(budget: Budget, value: Any) -> Any:
     """The value of a JSON text."""
     import json  # `noetl validate` starts without it
 
-    text = string_of(unwrapped(value), "JSON")
+    text = string_of(unwrapped(value, budget.contents), "JSON")
     budget.string(len(text))
     budget.charge(64 * sum(map(text.count, "[{,:")))  # about what each becomes in memory
     try:

@@ -61,7 +61,7 @@ def _number(value: Any) -> Any:
 
 def _end(place: int, doc: str) -> Entry:
     def call(budget: Budget, value: Any) -> Any:
-        value = unwrapped(value)
+        value = unwrapped(value, budget.contents)
         values = value if isinstance(value, str) else sequence(budget, value)  # no copy of a long string
         return values[place] if len(values) else NOTHING
 
@@ -70,7 +70,7 @@ def _end(place: int, doc: str) -> Entry:
 
 def _extreme(place: int, doc: str) -> Entry:
     def call(budget: Budget, value: Any, case_sensitive: Any = False, attribute: Any = None) -> Any:
-        get, values = getter(attribute), sequence(budget, value)
+        get, values = getter(budget, attribute), sequence(budget, value)
         if not values:
             return NOTHING
         keys = [_folded(budget, get(element), case_sensitive) for element in budget.each(values)]
@@ -179,7 +179,7 @@ def groupby(
     budget: Budget, value: Any, attribute: Any, default: Any = None, case_sensitive: Any = False
 ) -> list[Group]:
     """Pairs of a value of `attribute` and the elements that have it."""
-    get = getter(attribute)
+    get = getter(budget, attribute)
 
     def key_of(element: Any) -> Any:
         key = get(element)
@@ -195,16 +195,16 @@ def groupby(
 
 def items(budget: Budget, value: Any) -> list[Any]:
     """The key and value pairs of a map."""
-    value = unwrapped(value)
+    value = unwrapped(value, budget.contents)
     if not isinstance(value, Mapping):
         raise Fault(f"a map is needed here, not {kind_of(value)}")
     budget.elements(2 * len(value))
-    return [(key, unwrapped(element)) for key, element in value.items()]
+    return [(key, unwrapped(element, budget.contents)) for key, element in value.items()]
 
 
 def join(budget: Budget, value: Any, d: Any = "", attribute: Any = None) -> str:
     """The elements as one text, with `d` between them."""
-    get, between = getter(attribute), to_text(d, budget)
+    get, between = getter(budget, attribute), to_text(d, budget)
     values = sequence(budget, value)
     budget.string(len(between) * max(len(values) - 1, 0))
     budget.charge(8 * len(values))
@@ -219,7 +219,7 @@ def join(budget: Budget, value: Any, d: Any = "", attribute: Any = None) -> str:
 
 def length(budget: Budget, value: Any) -> int:
     """How many elements, keys or characters."""
-    value = unwrapped(value)
+    value = unwrapped(value, budget.contents)
     if not isinstance(value, Mapping | list | tuple | str):
         raise Fault(f"{kind_of(value)} has no length")
     return len(value)
@@ -234,7 +234,7 @@ def list_(budget: Budget, value: Any) -> list[Any]:
 
 def reverse(budget: Budget, value: Any) -> Any:
     """A text or list from its end."""
-    value = unwrapped(value)
+    value = unwrapped(value, budget.contents)
     if isinstance(value, str):
         return budget.made(value[::-1])
     return list_(budget, value)[::-1]
@@ -260,7 +260,8 @@ def sort(
     """Sorted; attribute='a,b.c' sorts by fields."""
     if isinstance(attribute, str) and attribute.count(",") >= _SORT_KEYS:
         raise Fault(f"attribute may name at most {_SORT_KEYS} fields")
-    gets = [getter(a) for a in attribute.split(",")] if isinstance(attribute, str) else [getter(attribute)]
+    fields = attribute.split(",") if isinstance(attribute, str) else [attribute]
+    gets = [getter(budget, field) for field in fields]
 
     def key(element: Any) -> Any:
         keys = [_folded(budget, _sort_key(get(element)), case_sensitive) for get in gets]
@@ -271,7 +272,7 @@ def sort(
 
 def sum_(budget: Budget, value: Any, attribute: Any = None, start: Any = 0) -> Any:
     """The sum of the elements, or of one field of each."""
-    get, total = getter(attribute), start
+    get, total = getter(budget, attribute), start
     for element in budget.each(sequence(budget, value)):
         number = get(element)
         if isinstance(number, Missing):
@@ -282,7 +283,7 @@ def sum_(budget: Budget, value: Any, attribute: Any = None, start: Any = 0) -> A
 
 def unique(budget: Budget, value: Any, case_sensitive: Any = False, attribute: Any = None) -> list[Any]:
     """Each different element once, in order."""
-    get, values = getter(attribute), sequence(budget, value)
+    get, values = getter(budget, attribute), sequence(budget, value)
     budget.elements(2 * len(values) if len(values) <= ELEMENTS // 2 else len(values))
     marks: set[Any] = set()
     distinct = []

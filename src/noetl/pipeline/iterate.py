@@ -23,7 +23,7 @@ async def iterate(pipeline: Pipeline, plan: TaskPlan, task: TaskId) -> Outcome:
     templates, collection = pipeline.templates, plan.items
     assert collection is not None
     try:
-        items = await templates.opened(await templates.evaluate(lambda: collection(pipeline.scope)))
+        items = await templates.opened(await templates.evaluate(collection, pipeline.scope))
     except TemplateError as error:
         return template_outcome(error)
     if not isinstance(items, list | tuple):

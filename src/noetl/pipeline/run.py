@@ -139,6 +139,6 @@ class Pipeline:
         """Visit a link that is not a task; only chains have such links."""
         raise KeyError(label)
 
-    def restart_wait(self, task: TaskId, outcome: Outcome) -> float | None:
+    def restart_wait(self, task: TaskId, outcome: Outcome, scope: Scope) -> float | None:
         """Seconds until a failed chain is retried; None if it is not."""
         return None

@@ -7,10 +7,11 @@ from typing import Any
 
 from noetl.engine.patch import BadPatch
 from noetl.errors import TemplateError, TemplateFailed
-from noetl.expression import Sealed, revealed
+from noetl.expression import CONTENTS_KEY, Sealed
 from noetl.model.outcome import Error, Outcome
 from noetl.pipeline.host import Host, Value
-from noetl.reference import KEYCHAIN, Need, Reference, TooLarge, loaded
+from noetl.reference import KEYCHAIN, Need, Reference, TooLarge
+from noetl.scope import Scope
 
 OPENED = (Reference, Sealed)
 
@@ -27,15 +28,12 @@ class Templates:
         self.secrets: dict[str, Any] = {}
         """Secrets that inputs have opened; no other template can read them."""
 
-    async def evaluate(self, evaluate: Callable[[], Value], *, inputs: bool = False) -> Value:
+    async def evaluate(self, evaluate: Callable[[Scope], Value], scope: Scope, *, inputs: bool = False) -> Value:
         """Evaluate templates, and load the stored values that they read. Only inputs can read secrets."""
         while True:
             contents = {**self.contents, **self.secrets} if inputs and self.secrets else self.contents
             try:
-                if not contents:
-                    return evaluate()
-                with loaded(contents):
-                    return evaluate()
+                return evaluate(Scope(scope, **{CONTENTS_KEY: contents}) if contents else scope)
             except Need as need:
                 reference = need.reference
                 if not reference.is_secret:
@@ -50,7 +48,7 @@ class Templates:
         if isinstance(value, Reference):
             return await (self.host.secret(value) if value.is_secret else self.content(value))
         if isinstance(value, Sealed):
-            return revealed(value)
+            return value.content
         if isinstance(value, dict):
             return {key: await self.opened(item) for key, item in value.items()}
         return [await self.opened(item) for item in value] if isinstance(value, list) else value

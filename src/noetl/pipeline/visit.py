@@ -61,12 +61,12 @@ class Visit:
         while True:
             late = False
             try:
-                if plan.args is None:
-                    self._enter()
-                else:
-                    await templates.evaluate(self._enter, inputs=True)
+                self._enter()
+                if plan.args is not None:
+                    args = await templates.evaluate(plan.args, scope, inputs=True)
+                    scope["args"] = {**scope["args"], **args}
                 if first and plan.skips:
-                    skip = await templates.evaluate(lambda: first_match(plan.skips, scope))
+                    skip = await templates.evaluate(lambda scope: first_match(plan.skips, scope), scope)
                     if skip is not None:
                         return await self._close("skip", skip)
                 started = self.host.now()
@@ -87,7 +87,7 @@ class Visit:
             if late or (plan.until is not None and self._is_late()):
                 return await self._fail_poll("deadline")
             try:
-                rule = await templates.evaluate(lambda: first_match(rules, scope)) if rules else None
+                rule = await templates.evaluate(lambda scope: first_match(rules, scope), scope) if rules else None
             except TemplateError as error:
                 return await self.fail(None, self._rule_error(error))
             ok = self.outcome.ok
@@ -111,13 +111,11 @@ class Visit:
     # -- the call ---------------------------------------------------------------------------------------------------
 
     def _enter(self) -> None:
-        scope, args = self.scope, self.pipeline.args
+        scope = self.scope
         scope["_attempt"], scope["_prev"] = self.attempt, self.progress.prev
-        scope["args"] = args
+        scope["args"] = self.pipeline.args
         scope[NOW_KEY] = self.host.now()
         scope.pop("outcome", None)
-        if self.plan.args is not None:
-            scope["args"] = {**args, **self.plan.args(scope)}
 
     async def _call(self) -> Outcome:
         plan, progress, host, templates = self.plan, self.progress, self.host, self.pipeline.templates
@@ -140,13 +138,15 @@ class Visit:
             if plan.on_lost == "error":
                 await host.stored()
             scope = self.scope
-            inputs = await templates.evaluate(lambda: plan.inputs(scope), inputs=True)
+            inputs = await templates.evaluate(plan.inputs, scope, inputs=True)
             if has_references(inputs):
                 inputs = await templates.opened(inputs)
             bound: dict[str, Any] = {}
             if plan.bound:
                 binds = plan.bound.items()
-                bound = await templates.evaluate(lambda: {path: bind(scope) for path, bind in binds}, inputs=True)
+                bound = await templates.evaluate(
+                    lambda scope: {path: bind(scope) for path, bind in binds}, scope, inputs=True
+                )
             call = ToolCall(plan, self.task, self.attempt, progress.repeats, inputs, bound, scope)
             return await host.call(call) if plan.until is None else await self._call_in_time(call)
         except TemplateError as error:
@@ -163,7 +163,9 @@ class Visit:
         pipeline, host, outcome, attempt = self.pipeline, self.host, self.outcome, self.attempt
         seed = f"{self.scope['execution_id']}|{self.task}|{attempt}"
         try:
-            wait = await pipeline.templates.evaluate(lambda: rule.wait_after(attempt, outcome, self.scope, seed))
+            wait = await pipeline.templates.evaluate(
+                lambda scope: rule.wait_after(attempt, outcome, scope, seed), self.scope
+            )
             patches = await pipeline.writes.patch(rule)
         except (TemplateError, BadPatch) as error:
             return await self.fail(None, self._rule_error(error, rule))
@@ -205,7 +207,7 @@ class Visit:
 
     async def _delayed_jump(self, rule: RulePlan) -> str | End | None:
         try:
-            wait = await self.pipeline.templates.evaluate(lambda: rule.delay_seconds(self.scope))
+            wait = await self.pipeline.templates.evaluate(rule.delay_seconds, self.scope)
         except TemplateError as error:
             return await self.fail(None, self._rule_error(error, rule))
         target = await self._close("jump", rule)
@@ -233,7 +235,9 @@ class Visit:
             error = self._rule_error(problem, rule)
         self._end_poll("failed")
         try:
-            wait = await self.pipeline.templates.evaluate(lambda: self.pipeline.restart_wait(self.task, outcome))
+            wait = await self.pipeline.templates.evaluate(
+                lambda scope: self.pipeline.restart_wait(self.task, outcome, scope), self.scope
+            )
         except TemplateError as problem:
             error = template_error(problem)
         own = None if error == outcome.error else error
@@ -268,7 +272,7 @@ class Visit:
         assert until is not None
         started = self.progress.polls[plan.label]
         try:
-            ready = await self.pipeline.templates.evaluate(lambda: until(self.scope))
+            ready = await self.pipeline.templates.evaluate(until, self.scope)
         except TemplateError as error:
             return await self.fail(None, self._rule_error(error))
         count = self.progress.visits[plan.label] - started.first + 1

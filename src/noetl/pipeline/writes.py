@@ -27,7 +27,7 @@ class Writes:
     async def patch(self, rule: RulePlan) -> tuple[Patch, Patch]:
         """Render all values of both patches of a rule, then write them."""
         scope, templates = self.scope, self.templates
-        rendered = await templates.evaluate(lambda: (rule.set_iter(scope), rule.set_ctx(scope)))
+        rendered = await templates.evaluate(lambda scope: (rule.set_iter(scope), rule.set_ctx(scope)), scope)
         set_iter, set_ctx = templates.host.redact(rendered)
         if any(is_of_keychain(value) for _, _, value in (*set_iter, *set_ctx)):
             raise TemplateFailed("a secret cannot be stored in ctx or iter: use it in the inputs of a tool")

@@ -21,7 +21,7 @@ from noetl.engine.decide import carry_on, decide
 from noetl.engine.decision import Decision
 from noetl.engine.lifecycle import remedy_for
 from noetl.engine.state import Execution
-from noetl.reference import Need, Reference, loaded
+from noetl.reference import Need, Reference
 from noetl.runtime.contents import Contents, DecisionContents
 from noetl.runtime.loaded_executions import LoadedExecution, LoadedExecutions, summary_of
 from noetl.store.codec import rows_of
@@ -286,12 +286,12 @@ class Committer:
         self, state: Execution, command: Command, now: float, head: bytes
     ) -> tuple[Decision, list[Row]]:
         """Decide a command, and load the content that templates read."""
-        decision, first, contents = Decision(state, now), state.seq + 1, DecisionContents()
+        contents = DecisionContents()
+        decision, first = Decision(state, now, contents), state.seq + 1
         step = decide
         while True:
             try:
-                with loaded(contents):
-                    step(decision, command)
+                step(decision, command)
                 return decision, rows_of(decision.events, first, now, head)
             except Need as need:
                 self.contents.pending_blobs.update(decision.blobs)

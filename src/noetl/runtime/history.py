@@ -21,7 +21,7 @@ from noetl.engine.history.verify import LIVE_ONLY
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.identity import step_of
-from noetl.reference import Need, loaded
+from noetl.reference import Need
 from noetl.runtime.contents import DecisionContents
 from noetl.runtime.loaded_executions import LoadedExecution
 from noetl.runtime.runtime import Runtime
@@ -117,13 +117,12 @@ async def state_at(runtime: Runtime, execution: str, seq: int) -> tuple[Executio
     return state, at
 
 
-async def _evaluated(runtime: Runtime, evaluate: Callable[[], Value]) -> Value:
+async def _evaluated(runtime: Runtime, evaluate: Callable[[DecisionContents], Value]) -> Value:
     """Evaluate guards again, and load the stored values that they read."""
     contents = DecisionContents()
     while True:
         try:
-            with loaded(contents):
-                return evaluate()
+            return evaluate(contents)
         except Need as need:
             await runtime.contents.load_for_template(need.reference, contents)
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from noetl.errors import TemplateSyntax
-from noetl.expression import Budget, revealed
+from noetl.expression import Budget, Contents, revealed
 from noetl.expression.budget import budget_in
 from noetl.expression.fault import Fault, located
 from noetl.expression.lexer import has_syntax, lex
@@ -67,10 +67,11 @@ def prepare_shell(source: str) -> Callable[[Scope], ShellText]:
         in_comments = {place.offset for number, place in enumerate(places) if number not in used}
 
     def bind(scope: Scope) -> ShellText:
-        pieces = evaluate(scope, budget_in(scope), in_comments).pieces
+        budget = budget_in(scope)
+        pieces = evaluate(scope, budget, in_comments).pieces
         plan, offsets = fixed or _plan(pieces, source)
         values = [piece.value for piece in pieces if isinstance(piece, TemplateValue)]
-        return _assemble(plan, values, source, offsets)
+        return _assemble(plan, values, source, offsets, budget.contents)
 
     return bind
 
@@ -105,7 +106,7 @@ def check_words(words: Sequence[Any]) -> None:
         raise TemplateSyntax(rejection.message, *first, rejection.hint)
 
 
-def _assemble(plan: Plan, values: list[Any], source: str, offsets: list[int]) -> ShellText:
+def _assemble(plan: Plan, values: list[Any], source: str, offsets: list[int], contents: Contents) -> ShellText:
     """The text with references in place of the templates, and the variables they refer to."""
     out: list[str] = []
     env: dict[str, str] = {}
@@ -122,15 +123,16 @@ def _assemble(plan: Plan, values: list[Any], source: str, offsets: list[int]) ->
         value = values[part.number]
         try:
             if part.context == "alone" and isinstance(value, list | tuple):
-                out.append(" ".join(reference(_text(revealed(item)), "outside") for item in value))
+                out.append(" ".join(reference(_text(revealed(item, contents), contents), "outside") for item in value))
             else:
-                out.append(reference(_number(value) if part.context == "number" else _text(value), part.context))
+                text = _number(value) if part.context == "number" else _text(value, contents)
+                out.append(reference(text, part.context))
         except Exception as error:
             raise located(error, source, offsets[part.number]) from None
     return ShellText("".join(out), env)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, contents: Contents) -> str:
     if isinstance(value, bytes):
         try:
             value = value.decode()
@@ -145,7 +147,7 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value) if isinstance(value, int | float) else to_json(value, Budget())
+    return str(value) if isinstance(value, int | float) else to_json(value, Budget(contents=contents))
 
 
 def _number(value: Any) -> str:

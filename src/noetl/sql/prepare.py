@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax
 from noetl.expression import kind_of
-from noetl.expression.budget import Budget
+from noetl.expression.budget import Budget, budget_in
 from noetl.expression.data import storable
 from noetl.expression.fault import located
 from noetl.expression.filters import SQL_FILTERS
@@ -50,7 +50,7 @@ def prepare_sql(source: str, dialect: Dialect = STANDARD) -> Callable[[Mapping[s
 
     def bind(scope: Mapping[str, Any]) -> Sql:
         try:
-            run = evaluate(scope, Budget(), ())
+            run = evaluate(scope, budget_in(scope), ())
             pieces: list[str | TemplateValue] = []
             for piece in run.pieces:
                 if isinstance(piece, str):

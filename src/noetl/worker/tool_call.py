@@ -10,7 +10,7 @@ import msgspec
 
 from noetl.clock import Clock
 from noetl.errors import NoetlError, TemplateFailed
-from noetl.expression import Sealed, revealed
+from noetl.expression import Sealed
 from noetl.keychain.keychain import Keychain, open_handle
 from noetl.model.identity import action_id
 from noetl.model.outcome import Failure, Outcome, failed
@@ -111,7 +111,7 @@ class ToolCaller:
             content = read_json(self.reporter.blobs.get, value) if local else await self.link.contents.read_json(value)
             return value if isinstance(content, TooLarge) else msgspec.Raw(content)
         if isinstance(value, Sealed):
-            return revealed(value)
+            return value.content
         if not has_references(value):
             return value
         if isinstance(value, dict):

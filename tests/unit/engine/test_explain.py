@@ -121,7 +121,7 @@ def test_what_comes_out_otherwise_is_said() -> None:
     state = stage.state
     state.finished = None
     state.ended["a#1"] = Ended("a#1", "step.done", {}, {}, {"name": "step.done", "data": {}})
-    found = arcs_of(state, e.NextEvaluated("a#1", "step.done", (2,)), 9, stage.clock.time)
+    found = arcs_of(state, e.NextEvaluated("a#1", "step.done", (2,)), 9, stage.clock.time, None)
     assert (found.says, found.differs) == (
         "a#1 ended with step.done; continues with rest (exclusive: the first that matches)",
         "continues with small",

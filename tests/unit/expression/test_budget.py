@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from noetl.errors import BudgetExceeded, TemplateFailed
-from noetl.expression import BUDGET_KEY, View, decision_budget, parse, prepare, render
+from noetl.expression import BUDGET_KEY, Contents, View, decision_budget, parse, prepare, render
 from noetl.expression.budget import DECISION_BYTES, DEPTH
 
 TOGETHER = "the templates of this decision used up the 200 ms"
@@ -52,7 +52,7 @@ def test_values_of_a_decision_use_the_same_allowance() -> None:
 class Slow(View):
     """A value that takes time to get, and no work."""
 
-    def value(self) -> Any:
+    def value(self, contents: Contents) -> Any:
         time.sleep(0.15)
         return 1
 

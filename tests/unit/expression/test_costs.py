@@ -98,7 +98,7 @@ def table() -> Iterator[tuple[str, Callable[..., Any]]]:
     yield "operator in", lambda budget, a, b: operators.contains(b, a, budget)
     yield "stored", lambda budget, a: storable(a, budget)
     yield "missing inside", lambda budget, a: operators.has_missing(a, budget)
-    yield "item", lambda budget, a, b: lookup(a, b, Missing("a")) if isinstance(b, str | int) else None
+    yield "item", lambda budget, a, b: lookup(a, b, Missing("a"), budget.contents) if isinstance(b, str | int) else None
 
 
 def copied(value: Any) -> Any:

@@ -9,9 +9,9 @@ import pytest
 from tests.table import for_each
 
 from noetl.errors import TemplateError, TemplateFailed
-from noetl.expression import FILTERS, METHODS, TESTS, Sealed, changed_secrets, parse, revealed
+from noetl.expression import CONTENTS_KEY, FILTERS, METHODS, TESTS, Sealed, changed_secrets, parse, revealed
 from noetl.expression.sealed import ENCODINGS
-from noetl.reference import Reference, loaded
+from noetl.reference import Reference
 
 SECRET = "s3cret/Value+1"
 PIN = 4815162342
@@ -30,8 +30,7 @@ SCOPE: dict[str, Any] = {
 
 
 def evaluated(source: str) -> Any:
-    with loaded(CONTENTS):
-        return parse(source).evaluate(SCOPE)
+    return parse(source).evaluate({**SCOPE, CONTENTS_KEY: CONTENTS})
 
 
 @pytest.mark.parametrize(
@@ -63,8 +62,7 @@ def evaluated(source: str) -> Any:
     ],
 )
 def test_what_may_be_done_with_a_secret(source: str, value: Any) -> None:
-    with loaded(CONTENTS):
-        assert revealed(evaluated(source)) == value
+    assert revealed(evaluated(source), CONTENTS) == value
     assert changed_secrets(source) == []
 
 

@@ -18,6 +18,7 @@ from noetl.expression import (
     SQL_FILTERS,
     TESTS,
     Comparison,
+    Contents,
     Interruption,
     Read,
     Unknown,
@@ -89,15 +90,15 @@ def test_any_mapping_is_a_scope_or_a_value(scope: Any) -> None:
 class Step(View):
     """As a value the result; its fields first, then its own."""
 
-    def lookup(self, name: str | int) -> Any:
+    def lookup(self, name: str | int, contents: Contents) -> Any:
         return {"status": "succeeded", "result": [{"id": 7}]}[str(name)]
 
-    def value(self) -> Any:
+    def value(self, contents: Contents) -> Any:
         return [{"id": 7}]
 
 
 class Steps(View):
-    def lookup(self, name: str | int) -> Any:
+    def lookup(self, name: str | int, contents: Contents) -> Any:
         if name == "broken":
             raise RuntimeError("boom")
         if name == "stored":

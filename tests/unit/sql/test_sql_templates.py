@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax, TemplateUndefined
-from noetl.expression import View
+from noetl.expression import Contents, View
 from noetl.sql import SNOWFLAKE, Empty, Identifier, InList, Part, Sql, Value, prepare_sql, quoted, write
 
 SCOPE: dict[str, Any] = {
@@ -60,7 +60,7 @@ def test_a_whole_number_may_be_of_any_size() -> None:
 
 def test_a_view_is_opened() -> None:
     class Stored(View):
-        def value(self) -> Any:
+        def value(self, contents: Contents) -> Any:
             return {"deep": [1]}
 
     assert only("SELECT {{ x }}", x=Stored()) == Value({"deep": [1]})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.table import for_each
 
 from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax, TemplateUndefined
-from noetl.expression import View
+from noetl.expression import Contents, View
 from noetl.shell_text import ShellText, check_words, prepare_shell
 
 SHELLS = [name for name in ("dash", "bash", "zsh", "ksh") if shutil.which(name)]
@@ -297,7 +297,7 @@ class TestFaults:
 
     def test_a_view_is_what_it_stands_for(self) -> None:
         class Stored(View):
-            def value(self) -> Any:
+            def value(self, contents: Contents) -> Any:
                 return ["a", "b"]
 
         assert output(made("printf '<%s>' {{ x }}", x=Stored())) == "<a><b>"

@@ -11,6 +11,7 @@ from noetl.classic.events import CaseEvaluated
 from noetl.engine import events as e
 from noetl.engine.history.reasons import ExplainedDecision, Reason, admission, admission_of, arcs_of, case_of, rules_of
 from noetl.engine.state import Execution, Run, Token
+from noetl.expression import Contents
 from noetl.model.identity import step_of
 
 MAX_DECISIONS = 200
@@ -38,28 +39,28 @@ class Explainer:
         """The latest decision about the arcs of each step that leads here."""
         self.arrived = self.entered = False
 
-    def see(self, state: Execution, event: e.Event, seq: int, at: float) -> None:
+    def see(self, state: Execution, event: e.Event, seq: int, at: float, contents: Contents) -> None:
         """Take an event that is not in the state yet. May stop with Need like any evaluation; then call it again."""
         decision = None
         match event:
             case e.NextEvaluated(run=run) if run in state.ended:
                 if self._is_mine(run):
-                    decision = arcs_of(state, event, seq, at)
+                    decision = arcs_of(state, event, seq, at, contents)
                 elif not self.entered and any(arc.step == self.step for arc in state.net.steps[step_of(run)].arcs):
-                    self.before[step_of(run)] = arcs_of(state, event, seq, at)
+                    self.before[step_of(run)] = arcs_of(state, event, seq, at, contents)
             case e.TaskDone(task=task) if self._is_mine(task.run) and task.run in state.runs:
-                decision = rules_of(state, event, seq, at)
+                decision = rules_of(state, event, seq, at, contents)
             case e.TokenEnqueued(step=step) if step == self.step:
                 self.arrived = True
             case CaseEvaluated(run=run) if self._is_mine(run) and run in state.runs:
-                decision = case_of(state, event, seq, at)
+                decision = case_of(state, event, seq, at, contents)
             case e.StepScheduled(run=run) if step_of(run) == self.step:
                 self.entered = True
                 if self._is_mine(run):
-                    decision = self._entry(state, event, seq, at)
+                    decision = self._entry(state, event, seq, at, contents)
             case e.TokenHeld(token=number) | e.TokenDenied(token=number) if self.run is None:
                 if number in state.tokens and state.tokens[number].step == self.step:
-                    decision = self._refusal(state, event, number, seq, at)
+                    decision = self._refusal(state, event, number, seq, at, contents)
         if decision is not None:
             self.count += 1
             self.decisions.append(decision)
@@ -73,7 +74,9 @@ class Explainer:
             return [state.tokens[token] for token in state.waiting.get(self.step, [number])]
         return [state.tokens[number]]
 
-    def _entry(self, state: Execution, event: e.StepScheduled, seq: int, at: float) -> ExplainedDecision:
+    def _entry(
+        self, state: Execution, event: e.StepScheduled, seq: int, at: float, contents: Contents
+    ) -> ExplainedDecision:
         tokens = [state.tokens[number] for number in event.tokens]
         if not tokens:
             says = f"{event.run} begins: the workflow has ended, and this is its final step"
@@ -81,10 +84,10 @@ class Explainer:
             says = f"{event.run} begins with {', '.join(map(_name, tokens))}"
             if state.net.steps[self.step].joins:
                 says += "; no other token could still come"
-        return admission_of(state, tokens, seq, at, says, admitted=True)
+        return admission_of(state, tokens, seq, at, contents, says, admitted=True)
 
     def _refusal(
-        self, state: Execution, event: e.TokenHeld | e.TokenDenied, number: int, seq: int, at: float
+        self, state: Execution, event: e.TokenHeld | e.TokenDenied, number: int, seq: int, at: float, contents: Contents
     ) -> ExplainedDecision:
         if isinstance(event, e.TokenHeld):
             says = f"{_name(state.tokens[number])} is held: {self.step} does not admit it"
@@ -94,11 +97,11 @@ class Explainer:
             says = f"token {number} is denied, and the execution failed here: {event.error.get('message')}"
             if event.error.get("kind") != "template":
                 return ExplainedDecision(seq, at, "admission", self.step, says, [])
-        return admission_of(state, self._together(state, number), seq, at, says, admitted=False)
+        return admission_of(state, self._together(state, number), seq, at, contents, says, admitted=False)
 
-    def conclude(self, state: Execution, at: float) -> Explanation:
+    def conclude(self, state: Execution, at: float, contents: Contents) -> Explanation:
         """The explanation, once the whole log is in the state."""
-        stands = list(self._alive(state, at))
+        stands = list(self._alive(state, at, contents))
         if not self.entered and not stands:
             stands = list(self._never(state))
             if not self.arrived:
@@ -107,26 +110,26 @@ class Explainer:
 
     # -- its state now ----------------------------------------------------------------------------------------------
 
-    def _alive(self, state: Execution, at: float) -> Iterator[str]:
+    def _alive(self, state: Execution, at: float, contents: Contents) -> Iterator[str]:
         for run in state.runs.values():
             if self._is_mine(run.id):
                 yield _activity(state, run)
         if self.run is not None or self.step not in state.net.steps:
             return
-        yield from self._tokens(state, at)
+        yield from self._tokens(state, at, contents)
         waiting = state.waiting.get(self.step, ())
         others = "; ".join(_competitors(state, self.step)) if waiting else ""
         if others:
             names = ", ".join(_name(state.tokens[number]) for number in waiting)
             yield f"{names} wait{'s' * (len(waiting) == 1)} here for others: {others} may still come"
 
-    def _tokens(self, state: Execution, at: float) -> Iterator[str]:
+    def _tokens(self, state: Execution, at: float, contents: Contents) -> Iterator[str]:
         paused = "; the execution is paused" if state.status == "paused" else ""
         for token in state.tokens.values():
             if token.step != self.step:
                 continue
             if token.id in state.held:
-                reasons, allowed = admission(state, self._together(state, token.id), at)
+                reasons, allowed = admission(state, self._together(state, token.id), at, contents)
                 why = "; ".join(f"{_source(reason)} is {reason.verdict}" for reason in reasons)
                 soon = "would be admitted now" if allowed else "is held until ctx changes or a signal comes"
                 yield f"{_name(token)} {soon}: {why}{paused}"

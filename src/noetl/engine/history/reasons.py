@@ -21,7 +21,7 @@ from noetl.engine.net import guard_test
 from noetl.engine.state import Ended, Execution, Token
 from noetl.engine.tokens import merged_args
 from noetl.errors import TemplateError
-from noetl.expression import Missing, lookup, parse
+from noetl.expression import CONTENTS_KEY, Contents, Missing, lookup, parse
 from noetl.model.identity import step_of
 from noetl.model.playbook import DEFAULT_ATTEMPTS, Guard, Rule
 from noetl.reference import Need, Reference, encode_reference, preview_of, shape_of
@@ -94,7 +94,7 @@ def _values(source: str, scope: Scope) -> tuple[dict[str, Any], list[str]]:
         try:
             value = scope[str(read.path[0])]
             for key in read.path[1:]:
-                value = lookup(value, key, Missing(""))
+                value = lookup(value, key, Missing(""), scope.get(CONTENTS_KEY))
         except (KeyError, Need):  # there is no such name, or the rest of the path is in a stored value
             pass
         except TemplateError as error:
@@ -127,7 +127,7 @@ def _short(value: Any) -> Any:
 # -- arcs -----------------------------------------------------------------------------------------------------------
 
 
-def arcs_of(state: Execution, event: e.NextEvaluated, seq: int, at: float) -> ExplainedDecision:
+def arcs_of(state: Execution, event: e.NextEvaluated, seq: int, at: float, contents: Contents) -> ExplainedDecision:
     """Why arcs of an ended run fired or did not."""
     plan = state.net.steps[step_of(event.run)]
     reasons: list[Reason] = []
@@ -139,7 +139,7 @@ def arcs_of(state: Execution, event: e.NextEvaluated, seq: int, at: float) -> Ex
     elif event.taken:
         routed = "a branch of its case has handled that"
     else:
-        reasons = list(_arc_reasons(state, state.ended[event.run], at))
+        reasons = list(_arc_reasons(state, state.ended[event.run], at, contents))
         selected = tuple(i for i, reason in enumerate(reasons) if reason.verdict == "matched")
         logged = "error" if event.error is not None else event.selected
         evaluated = "error" if any(reason.verdict == "error" for reason in reasons) else selected
@@ -161,9 +161,9 @@ def _targets(steps: Sequence[str]) -> str:
     return f"continues with {', '.join(steps)}" if steps else "no arc matches"
 
 
-def _arc_reasons(state: Execution, ended: Ended, at: float) -> Iterator[Reason]:
+def _arc_reasons(state: Execution, ended: Ended, at: float, contents: Contents) -> Iterator[Reason]:
     plan = state.net.steps[step_of(ended.run)]
-    scope = Decision(state, at).scope(ended.args, ended.args_by, ended.event)
+    scope = Decision(state, at, contents).scope(ended.args, ended.args_by, ended.event)
     over = False
     for i, arc in enumerate(plan.arcs):
         guarded = Guarded(f"{plan.name}/next/{i}", arc.step, plan.step.router.arcs[i].when, arc.test)
@@ -186,7 +186,7 @@ def _arc_reasons(state: Execution, ended: Ended, at: float) -> Iterator[Reason]:
 # -- rules ----------------------------------------------------------------------------------------------------------
 
 
-def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float) -> ExplainedDecision | None:
+def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float, contents: Contents) -> ExplainedDecision | None:
     """Why a rule of a task's policy decided what came after an outcome; None if there was nothing to decide."""
     task, error = task_at(state, event.task), event.outcome.error
     if task is None or (task.policy is None and event.outcome.ok and event.do == "continue"):
@@ -198,11 +198,11 @@ def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float) -> Explai
     differs = note = ""
     if task.poll is not None:  # a call that is repeated until something holds (classic)
         until = Guarded(_owner(event), "ready", task.poll.until, guard_test(task.poll.until))
-        reasons = [until.evaluated(task_scope(state, event, at))]
+        reasons = [until.evaluated(task_scope(state, event, at, contents))]
     elif task.policy is None:
         directive = "it has no policy, and an error fails" if event.do == "fail" else directive
     else:
-        reasons = list(_rule_reasons(event, task.policy, task_scope(state, event, at)))
+        reasons = list(_rule_reasons(event, task.policy, task_scope(state, event, at, contents)))
         rule = next((task.policy[i] for i, reason in enumerate(reasons) if reason.verdict == "matched"), None)
         do, limit = (rule.then.do, rule.then.attempts or DEFAULT_ATTEMPTS) if rule is not None else ("continue", 0)
         if do == "retry" and event.attempt >= limit:  # after the last attempt a retry is a failure
@@ -244,9 +244,9 @@ def _rule_reasons(event: e.TaskDone, policy: Iterable[Rule], scope: Scope) -> It
 # -- branches of a classic step -------------------------------------------------------------------------------------
 
 
-def case_of(state: Execution, event: CaseEvaluated, seq: int, at: float) -> ExplainedDecision:
+def case_of(state: Execution, event: CaseEvaluated, seq: int, at: float, contents: Contents) -> ExplainedDecision:
     """Why branches of a case fired or did not."""
-    reasons = list(_branch_reasons(state, event, at))
+    reasons = list(_branch_reasons(state, event, at, contents))
     fired = f"{', '.join(event.order)} fire{'s' * (len(event.order) == 1)}" if event.order else "no branch fires"
     says = f"{event.run}, at {event.trigger_event}: {fired} ({event.case_mode})"
     unmatched = [reason.leads_to for reason in reasons if reason.verdict == "not matched"]
@@ -254,7 +254,7 @@ def case_of(state: Execution, event: CaseEvaluated, seq: int, at: float) -> Expl
     return ExplainedDecision(seq, at, "case", event.run, says, reasons, differs and f"{differs} would not")
 
 
-def _branch_reasons(state: Execution, event: CaseEvaluated, at: float) -> Iterator[Reason]:
+def _branch_reasons(state: Execution, event: CaseEvaluated, at: float, contents: Contents) -> Iterator[Reason]:
     from noetl.classic.branches import branch_number  # not at the top: a canonical run starts faster
     from noetl.classic.observe import branch_scope, call_event
     from noetl.classic.rules import ClassicRules
@@ -267,7 +267,7 @@ def _branch_reasons(state: Execution, event: CaseEvaluated, at: float) -> Iterat
     assert plan.step.after_call.cases is not None
     cases = plan.after_call.cases
     assert cases is not None
-    scope = branch_scope(Decision(state, at), run, event.event or call_event(run, event.trigger_event))
+    scope = branch_scope(Decision(state, at, contents), run, event.event or call_event(run, event.trigger_event))
     if not cases.observes:  # its worker sees ctx as of the first grant
         scope["ctx"] = run.ctx
     for branch in cases.branches:
@@ -290,21 +290,23 @@ def _branch_reasons(state: Execution, event: CaseEvaluated, at: float) -> Iterat
 
 
 def admission_of(
-    state: Execution, tokens: Sequence[Token], seq: int, at: float, says: str, admitted: bool
+    state: Execution, tokens: Sequence[Token], seq: int, at: float, contents: Contents, says: str, admitted: bool
 ) -> ExplainedDecision:
     """Why tokens may enter their step or not."""
-    reasons, allowed = admission(state, tokens, at)
+    reasons, allowed = admission(state, tokens, at, contents)
     differs = "" if allowed is None or allowed == admitted else "would be admitted" if allowed else "would be held"
     return ExplainedDecision(seq, at, "admission", tokens[0].step if tokens else "", says, reasons, differs)
 
 
-def admission(state: Execution, tokens: Sequence[Token], at: float) -> tuple[list[Reason], bool | None]:
+def admission(
+    state: Execution, tokens: Sequence[Token], at: float, contents: Contents
+) -> tuple[list[Reason], bool | None]:
     """Each rule of the gate, and whether it admits the tokens; None if a rule cannot be evaluated."""
     plan = state.net.steps[tokens[0].step] if tokens else None
     admit = plan.step.admit if plan is not None else None
     if plan is None or admit is None:
         return [], True
-    scope = Decision(state, at).scope(*merged_args(state, tokens), tokens[0].event)
+    scope = Decision(state, at, contents).scope(*merged_args(state, tokens), tokens[0].event)
     reasons: list[Reason] = []
     allows: list[bool] = []
     for i, (rule, (test, allow)) in enumerate(zip(admit.rules, plan.admit, strict=True)):

@@ -21,6 +21,7 @@ from noetl.engine.history.reasons import rules_of
 from noetl.engine.history.task_scope import task_at
 from noetl.engine.settle import settle
 from noetl.engine.state import Execution
+from noetl.expression import Contents
 
 DECIDED = (
     *(e.RequestEvaluated, e.PlaybookStarted, e.WorkflowStarted, e.WorkflowFinished, e.PlaybookProcessed),
@@ -48,40 +49,40 @@ class Replay:
         self.due: deque[e.Event] = deque()
         """Events that were decided, and are not in the log yet."""
 
-    def take(self, event: e.Event, seq: int, at: float) -> Difference | None:
+    def take(self, event: e.Event, seq: int, at: float, contents: Contents) -> Difference | None:
         """Take the next event of the log. May stop with Need; then call it again."""
         try:
             if not self.due and isinstance(event, DECIDED):
-                self._settle(at)
+                self._settle(at, contents)
                 if not self.due:
                     return _difference(seq, event, None, "it decides nothing here")
             if not self.due:
-                if isinstance(event, e.TaskDone) and (do := self._directive(event, seq, at)) != event.do:
+                if isinstance(event, e.TaskDone) and (do := self._directive(event, seq, at, contents)) != event.do:
                     return _difference(seq, event, None, f"the policy of the task says {do}")
-                self._input(event, at)
+                self._input(event, at, contents)
             expected = self.due.popleft()
         except (KeyError, AssertionError, IndexError, StopIteration):  # the net has no place for it
             return _difference(seq, event, None, "the playbook has no step or task for it")
         return None if _same(expected, event) else _difference(seq, event, expected, "it decides otherwise")
 
-    def end(self, seq: int, at: float) -> Difference | None:
+    def end(self, seq: int, at: float, contents: Contents) -> Difference | None:
         """Call it after the last event: there must be nothing more to decide."""
         if not self.due and not self.state.over:
-            self._settle(at)
+            self._settle(at, contents)
         if not self.due:
             return None
         return _difference(seq + 1, None, self.due[0], "the log ends here, and it continues")
 
-    def _settle(self, at: float) -> None:
-        decision = Decision(self.state, at)
+    def _settle(self, at: float, contents: Contents) -> None:
+        decision = Decision(self.state, at, contents)
         try:
             settle(decision)
         finally:
             self.due += decision.events
 
-    def _input(self, event: e.Event, at: float) -> None:
+    def _input(self, event: e.Event, at: float, contents: Contents) -> None:
         """Apply an event that was not decided, and what follows from it at once."""
-        decision = Decision(self.state, at)
+        decision = Decision(self.state, at, contents)
         try:
             match event:
                 case e.ExecutionRequested(payload=payload, parent=parent):
@@ -97,7 +98,7 @@ class Replay:
         if not self.due:  # a timer that is not there
             raise KeyError(event.name)
 
-    def _directive(self, event: e.TaskDone, seq: int, at: float) -> str:
+    def _directive(self, event: e.TaskDone, seq: int, at: float, contents: Contents) -> str:
         """What the policy of the task says."""
         task = task_at(self.state, event.task)
         if task is None:
@@ -106,7 +107,7 @@ class Replay:
             return event.do
         if task.policy is None:
             return "continue" if event.outcome.ok else "fail"
-        decision = rules_of(self.state, event, seq, at)
+        decision = rules_of(self.state, event, seq, at, contents)
         return (decision.differs if decision is not None else "") or event.do
 
 

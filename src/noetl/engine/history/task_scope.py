@@ -11,7 +11,7 @@ from noetl.engine.patch import BadPatch, apply_patch
 from noetl.engine.state import Execution, Progress, Run
 from noetl.engine.tasks import item_of, split_path
 from noetl.errors import TemplateError
-from noetl.expression import NOW_KEY, Missing, View, lookup, render
+from noetl.expression import CONTENTS_KEY, NOW_KEY, Contents, Missing, View, lookup, render
 from noetl.model.identity import TaskId, step_of
 from noetl.model.playbook import Goto, Task
 from noetl.reference import KeychainView, Reference
@@ -26,14 +26,14 @@ class ItemView(View):
     def __init__(self, items: Reference, index: int) -> None:
         self.items, self.index = items, index
 
-    def lookup(self, name: str | int) -> Any:
-        value = lookup(self.value(), name, Missing(""))
+    def lookup(self, name: str | int, contents: Contents) -> Any:
+        value = lookup(self.value(contents), name, Missing(""), contents)
         if isinstance(value, Missing):
             raise KeyError(name)
         return value
 
-    def value(self) -> Any:
-        return self.items.content()[self.index]
+    def value(self, contents: Contents) -> Any:
+        return self.items.content(contents)[self.index]
 
 
 def task_at(state: Execution, task: TaskId) -> Task | None:
@@ -52,7 +52,7 @@ def task_at(state: Execution, task: TaskId) -> Task | None:
     return declared
 
 
-def task_scope(state: Execution, event: e.TaskDone, at: float) -> Scope:
+def task_scope(state: Execution, event: e.TaskDone, at: float, contents: Contents) -> Scope:
     """The names that rules could read, `outcome` among them."""
     run, task = state.runs[event.task.run], event.task
     prefix, label, _ = split_path(task.path)
@@ -74,6 +74,7 @@ def task_scope(state: Execution, event: e.TaskDone, at: float) -> Scope:
         execution_id=state.id,
     )
     scope[NOW_KEY] = at
+    scope[CONTENTS_KEY] = contents
     _add_progress(scope, run.pipelines(task.index).get(""))
     parts = prefix.split("/")[:-1]
     if task.chain:
