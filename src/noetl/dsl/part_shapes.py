@@ -13,6 +13,7 @@ from noetl.dsl.inputs import check_inputs
 from noetl.dsl.problem import Check
 from noetl.dsl.shape import GUARD, LABEL, NAME, Field, Fields, ListOf, MapOf, Retired, Schema, Shape, Walk, WhenOrElse
 from noetl.dsl.tree import Span, is_template, key_span, span_in
+from noetl.model.inputs import describe
 
 EXECUTOR_VERSION = Check("NTL116", "error", "the runtime version is not supported")
 UNKNOWN_KIND = Check("NTL202", "error", "the tool kind is unknown")
@@ -87,7 +88,7 @@ class TaskShape(Shape):
             if not is_template(name):
                 names = sorted(walk.kinds.names())
                 hint = walk.problems.did_you_mean(name, names) or f"known kinds: {', '.join(names)}"
-                message = f"unknown tool kind {shape.describe(name).removeprefix('the text ')}"
+                message = f"unknown tool kind {describe(name).removeprefix('the text ')}"
             walk.problems.add(UNKNOWN_KIND, span_in(value, "kind"), message, hint)
             return False
         for key, part in {**self.keys, **walk.task_keys}.items():

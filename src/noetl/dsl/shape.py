@@ -15,6 +15,7 @@ from noetl.dsl.inputs import check_defaults
 from noetl.dsl.problem import Check, Problems, did_you_mean
 from noetl.dsl.tree import Map, Seq, Span, is_template, key_span, span_in
 from noetl.model.duration import seconds
+from noetl.model.inputs import describe
 from noetl.model.kind import Kind
 
 Schema = dict[str, Any]
@@ -48,24 +49,6 @@ class Walk(NamedTuple):
     def add(self, check: Check, span: Span, message: str, hint: str | None = None) -> None:
         """Report a problem of the node; the message begins with its key."""
         self.problems.add(check, span, (self.keys[-1] if self.keys else "") + message, hint)
-
-
-def describe(value: object) -> str:
-    """What a value is, in YAML's words."""
-    match value:
-        case dict():
-            return "a map"
-        case list():
-            return "a list"
-        case bool():
-            return f"`{str(value).lower()}`"
-        case int() | float():
-            return f"the number {value}"
-        case None:
-            return "nothing"
-        case _:
-            text = str(value)
-            return f"the text {text[:40]!r}{'…' * (len(text) > 40)}"
 
 
 def _matches(test: Test, value: Any) -> bool:

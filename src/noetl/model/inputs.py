@@ -29,7 +29,6 @@ SCALARS: dict[type, tuple[type, ...]] = {
     inspect.NoneType: (type(None),),
 }
 """Types of the values that each scalar type takes."""
-FOUND = ((bool, "yes/no"), (int | float, "a number"), (str, "text"), (list | tuple, "a list"), (Mapping, "a map"))
 TEMPLATE = {"type": "string", "pattern": r"\{[{%]"}
 
 
@@ -43,25 +42,13 @@ class InputField(NamedTuple):
     """`msgspec.UNSET` where leaving the input out is not the same as any value of it."""
     description: str
 
-    @property
-    def words(self) -> str:
-        """The type in words; that an optional input may also be null goes unsaid."""
-        words = [_words(option) for option in _telling(self.type)]
-        return _joined(words, comma="," if any(" of " in word for word in words) else "")
-
-    @property
-    def default_text(self) -> str:
-        """The default as one would write it in YAML; empty if there is none worth telling."""
-        if self.default is msgspec.UNSET or self.default in (None, {}, []):
-            return ""
-        return self.default if isinstance(self.default, str) else msgspec.json.encode(self.default).decode()
-
 
 class InputRow(NamedTuple):
     name: str
     type: str
     required: bool
     default: str
+    """As one would write it in YAML; empty if there is none worth telling."""
     description: str
 
 
@@ -72,6 +59,24 @@ class Misfit(NamedTuple):
     message: str
 
 
+def describe(value: object) -> str:
+    """A value in the words of YAML."""
+    match value:
+        case Mapping():
+            return "a map"
+        case list() | tuple():
+            return "a list"
+        case bool():
+            return f"`{str(value).lower()}`"
+        case int() | float():
+            return f"the number {value}"
+        case None:
+            return "nothing"
+        case _:
+            text = str(value)
+            return f"the text {text[:40]!r}{'…' * (len(text) > 40)}"
+
+
 @cache
 def fields(model: type[msgspec.Struct]) -> Mapping[str, InputField]:
     """The inputs of a model by the name an author writes, in the order they are declared."""
@@ -79,10 +84,23 @@ def fields(model: type[msgspec.Struct]) -> Mapping[str, InputField]:
 
 
 def rows(kind: Kind) -> list[InputRow]:
-    return [
-        InputRow(field.name, field.words, field.required, field.default_text, field.description)
-        for field in _with_nested(fields(kind.inputs).values())
-    ]
+    """The reference table of a kind, keys of nested maps included."""
+    table = []
+    for field in fields(kind.inputs).values():
+        nested = [
+            part._replace(name=f"{field.name}{suffix}.{part.name}")
+            for suffix, struct in _structs(field.type)
+            for part in _fields(struct)
+        ]
+        for name, type_, required, default, description in (field, *nested):
+            words = [_words(option) for option in _telling(type_)]
+            comma = "," if any(" of " in word for word in words) else ""
+            if default is msgspec.UNSET or default in (None, {}, []):
+                text = ""
+            else:
+                text = default if isinstance(default, str) else msgspec.json.encode(default).decode()
+            table.append(InputRow(name, _joined(words, comma), required, text, description))
+    return table
 
 
 def schema(kind: Kind) -> dict[str, Any]:
@@ -91,52 +109,28 @@ def schema(kind: Kind) -> dict[str, Any]:
     It has no references, so it can be put into a larger schema. Keys that every task has are not in it.
     """
     whole = msgspec.json.schema(kind.inputs)
-    definitions, ref = whole["$defs"], whole["$ref"]
-    body = _inner({"$ref": ref}, definitions, ())
+    body = _inner({"$ref": whole["$ref"]}, whole["$defs"], ())
     if kind.one_of:
         body["allOf"] = [{"oneOf": [{"required": [name]} for name in group]} for group in kind.one_of]
     return body
 
 
-def check_value(field: InputField, value: object) -> str | None:
-    """What is wrong with a literal for this input, or None. Never stricter than the tool itself."""
-    if (wrong := misfit(field, value)) is None:
-        return None
-    return f"{_at(wrong.path)}: {wrong.message}" if wrong.path else wrong.message
-
-
 def misfit(field: InputField, value: object) -> Misfit | None:
-    """The first part of a literal that this input cannot take, or None."""
+    """The first part of a literal that this input cannot take, or None. Never stricter than the tool itself."""
     return _misfit(field.type, value, ())
-
-
-# Fields
 
 
 def _fields(struct: inspect.Type) -> Iterator[InputField]:
     assert isinstance(struct, inspect.StructType)
     for field in struct.fields:
+        default = msgspec.UNSET if field.default is msgspec.NODEFAULT else field.default
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
-        elif field.default is not msgspec.NODEFAULT:
-            default = field.default
-        else:
-            default = msgspec.UNSET
-        yield InputField(field.encode_name, field.type, field.required, default, _description(field.type))
-
-
-def _description(kind: inspect.Type) -> str:
-    """Of nested notes the outermost speaks: a shared field may carry one, and its user another."""
-    if not isinstance(kind, inspect.Metadata):
-        return ""
-    return (kind.extra_json_schema or {}).get("description") or _description(kind.type)
-
-
-def _with_nested(these: Iterable[InputField]) -> Iterator[InputField]:
-    for field in these:
-        yield field
-        for suffix, struct in _structs(field.type):
-            yield from (part._replace(name=f"{field.name}{suffix}.{part.name}") for part in _fields(struct))
+        described, description = field.type, None
+        while isinstance(described, inspect.Metadata) and not description:  # a shared field may have one of its own
+            description = (described.extra_json_schema or {}).get("description")
+            described = described.type
+        yield InputField(field.encode_name, field.type, field.required, default, description or "")
 
 
 def _structs(kind: inspect.Type) -> Iterator[tuple[str, inspect.StructType]]:
@@ -159,9 +153,6 @@ def _alternatives(kind: inspect.Type) -> tuple[inspect.Type, ...]:
             return tuple(option for each in types for option in _alternatives(each))
         case _:
             return (kind,)
-
-
-# Words
 
 
 def _words(kind: inspect.Type, plural: bool = False) -> str:
@@ -217,19 +208,16 @@ def _choices(kind: inspect.LiteralType | inspect.EnumType) -> tuple[object, ...]
     return tuple(member.value for member in kind.cls)
 
 
-def _at(path: Path) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
-
-
-# Values
-
-
 def _misfit(kind: inspect.Type, value: object, path: Path) -> Misfit | None:
     if isinstance(value, str) and ("{{" in value or "{%" in value):
         return None
     fitting = [option for option in _alternatives(kind) if _fits(option, value)]
     if not fitting:
-        return Misfit(path, _refusal(kind, value))
+        words = [_words(option) for option in _telling(kind)]
+        articled = ("list", "map", "number", "whole number")
+        words = [f"a {word.partition(' of ')[0]}" if word.startswith(articled) else word for word in words]
+        quotes = ": put it in quotes" if isinstance(value, int | float) and "text" in words else ""
+        return Misfit(path, f"expected {_joined(words)}, found {describe(value)}{quotes}")
     inside = [_inside(option, value, path) for option in fitting]
     return None if None in inside else inside[0]
 
@@ -251,25 +239,29 @@ def _fits(kind: inspect.Type, value: object) -> bool:
 
 
 def _inside(kind: inspect.Type, value: Any, path: Path) -> Misfit | None:
-    parts: Iterator[Misfit | None]
+    parts: Iterable[Misfit | None] = ()
     match kind:
         case inspect.IntType() | inspect.FloatType():
-            return _out_of_bounds(kind, value, path)
+            bounds = (
+                ("at least", kind.ge, operator.ge),
+                ("more than", kind.gt, operator.gt),
+                ("at most", kind.le, operator.le),
+                ("less than", kind.lt, operator.lt),
+            )
+            broken = [(words, bound) for words, bound, holds in bounds if bound is not None and not holds(value, bound)]
+            parts = (Misfit(path, f"expected {words} {bound}, found {value}") for words, bound in broken)
         case inspect.CollectionType(item_type=item):
             parts = (_misfit(item, part, (*path, index)) for index, part in enumerate(value))
         case inspect.DictType():
             parts = (_entry(kind, key, part, path) for key, part in value.items())
         case inspect.StructType(array_like=False):
             parts = _keys(kind, value, path)
-        case _:
-            return None
     return next((wrong for wrong in parts if wrong is not None), None)
 
 
 def _entry(kind: inspect.DictType, key: object, value: object, path: Path) -> Misfit | None:
     if isinstance(kind.key_type, inspect.StrType) and not isinstance(key, str):
-        actual = f"found {_found(key)} ({_literal(key)})"
-        return Misfit(path, f"expected text as a key, {actual}: put it in quotes")
+        return Misfit(path, f"expected text as a key, found {describe(key)}: put it in quotes")
     return _misfit(kind.value_type, value, (*path, str(key)))
 
 
@@ -283,63 +275,6 @@ def _keys(struct: inspect.StructType, value: Mapping[Any, object], path: Path) -
     for name, field in declared.items():
         if field.required and name not in value:
             yield Misfit(path, f"{name!r} is missing")
-
-
-def _out_of_bounds(kind: inspect.IntType | inspect.FloatType, value: float, path: Path) -> Misfit | None:
-    bounds = [
-        ("at least", kind.ge, operator.ge),
-        ("more than", kind.gt, operator.gt),
-        ("at most", kind.le, operator.le),
-        ("less than", kind.lt, operator.lt),
-    ]
-    for words, bound, holds in bounds:
-        if bound is not None and not holds(value, bound):
-            return Misfit(path, f"expected {words} {bound}, found {value}")
-    return None
-
-
-def _refusal(kind: inspect.Type, value: object) -> str:
-    wanted = [_article(option) for option in _telling(kind)]
-    expected = f"expected {_joined(wanted)}, found"
-    if isinstance(value, str) and any(word.startswith("one of") for word in wanted):
-        return f"{expected} {value!r}"
-    if isinstance(value, int | float) and "text" in wanted:
-        return f"{expected} {_found(value)} ({_literal(value)}): put it in quotes"
-    if isinstance(value, float) and "a whole number" in wanted:
-        return f"{expected} {value}"
-    return f"{expected} {_found(value)}"
-
-
-def _article(kind: inspect.Type) -> str:
-    match kind:
-        case inspect.CollectionType():
-            return "a list"
-        case inspect.DictType() | inspect.StructType():
-            return "a map"
-        case inspect.IntType() | inspect.FloatType():
-            return f"a {_words(kind)}"
-        case _:
-            return _words(kind)
-
-
-def _found(value: object) -> str:
-    if value is None:
-        return "nothing"
-    return next((word for kind, word in FOUND if isinstance(value, kind)), "something else")
-
-
-def _literal(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-# JSON Schema
-
-
-def _object(node: dict[str, Any], definitions: dict[str, Any], outer: tuple[str, ...]) -> dict[str, Any]:
-    """A map with known keys. Its title is a Python name and is dropped."""
-    out = {key: value for key, value in node.items() if key != "title"}
-    out["properties"] = {name: _admit(part, definitions, outer) for name, part in node.get("properties", {}).items()}
-    return out
 
 
 def _admit(node: dict[str, Any], definitions: dict[str, Any], outer: tuple[str, ...]) -> dict[str, Any]:
@@ -361,7 +296,8 @@ def _inner(node: dict[str, Any], definitions: dict[str, Any], outer: tuple[str, 
     if ref is not None:
         return _inner(definitions[ref.removeprefix("#/$defs/")], definitions, (*outer, ref))
     if "properties" in node:
-        return _object(node, definitions, outer)
+        properties = {name: _admit(part, definitions, outer) for name, part in node["properties"].items()}
+        return {key: value for key, value in node.items() if key != "title"} | {"properties": properties}
     return {
         key: _admit(value, definitions, outer)
         if key in ("items", "additionalProperties") and isinstance(value, dict)

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from msgspec import Meta
 from tests.table import for_each
 
-from noetl.model.inputs import Misfit, check_value, fields, misfit, rows, schema
+from noetl.model.inputs import InputField, Misfit, fields, misfit, rows, schema
 from noetl.model.kind import Kind
 from noetl.tools.registry import BUILTIN, builtin
 
@@ -41,6 +41,15 @@ class Inputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 PARCEL = Kind(name="parcel", summary="Sends a parcel", inputs=Inputs, one_of=(("title", "cmds"),))
+
+
+def complaint(field: InputField, value: object) -> str | None:
+    """The message of a misfit, with the path to the part that it is about."""
+    found = misfit(field, value)
+    if found is None:
+        return None
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found.path).removeprefix(".")
+    return f"{path}: {found.message}" if path else found.message
 
 
 def test_types_in_words() -> None:
@@ -83,33 +92,33 @@ def test_rows_tell_what_is_required_and_the_defaults() -> None:
     ("name", "value", "says"),
     [
         ("title", "a", None),
-        ("title", 5, "expected text, found a number (5): put it in quotes"),
-        ("title", True, "expected text, found yes/no (true): put it in quotes"),
+        ("title", 5, "expected text, found the number 5: put it in quotes"),
+        ("title", True, "expected text, found `true`: put it in quotes"),
         ("title", None, "expected text, found nothing"),
         ("title", ["a"], "expected text, found a list"),
         ("colour", "red", None),
-        ("colour", "Red", "expected one of blue, red, found 'Red'"),
-        ("colour", 1, "expected one of blue, red, found a number"),
+        ("colour", "Red", "expected one of blue, red, found the text 'Red'"),
+        ("colour", 1, "expected one of blue, red, found the number 1"),
         ("count", 1, None),
         ("count", "{{ n }}", None),
         ("count", "{% if a %}1{% endif %}", None),
         ("count", 0, "expected at least 1, found 0"),
-        ("count", 1.5, "expected a whole number, found 1.5"),
-        ("count", "1", "expected a whole number, found text"),
-        ("count", True, "expected a whole number, found yes/no"),
+        ("count", 1.5, "expected a whole number, found the number 1.5"),
+        ("count", "1", "expected a whole number, found the text '1'"),
+        ("count", True, "expected a whole number, found `true`"),
         ("weight", 1, None),
         ("weight", 1.5, None),
         ("weight", None, None),
         ("weight", {}, "expected a number, found a map"),
         ("fragile", False, None),
-        ("fragile", "yes", "expected yes/no, found text"),
-        ("fragile", 1, "expected yes/no, found a number"),
+        ("fragile", "yes", "expected yes/no, found the text 'yes'"),
+        ("fragile", 1, "expected yes/no, found the number 1"),
         ("labels", {"a": "b", "c": "{{ d }}"}, None),
         ("labels", "{{ labels }}", None),
-        ("labels", 5, "expected a map, found a number"),
+        ("labels", 5, "expected a map, found the number 5"),
         ("labels", None, "expected a map, found nothing"),
-        ("labels", {"a": 1}, "a: expected text, found a number (1): put it in quotes"),
-        ("labels", {1: "a"}, "expected text as a key, found a number (1): put it in quotes"),
+        ("labels", {"a": 1}, "a: expected text, found the number 1: put it in quotes"),
+        ("labels", {1: "a"}, "expected text as a key, found the number 1: put it in quotes"),
         ("extras", {"a": [1, {"b": None}]}, None),
         ("cells", {"a": 1, "b": "x", "c": True, "d": None, "e": 1.5}, None),
         ("cells", {"a": []}, "a: expected text, a number or yes/no, found a list"),
@@ -117,32 +126,32 @@ def test_rows_tell_what_is_required_and_the_defaults() -> None:
         ("cmds", ["ls", ["ls", "-l"], "{{ c }}"], None),
         ("cmds", {"a": 1}, "expected text or a list, found a map"),
         ("cmds", ["ls", {"a": 1}], "[1]: expected text or a list, found a map"),
-        ("cmds", [["sleep", 5]], "[0][1]: expected text, found a number (5): put it in quotes"),
+        ("cmds", [["sleep", 5]], "[0][1]: expected text, found the number 5: put it in quotes"),
         ("in", [1, "a", None], None),
         ("in", {"a": 1}, "expected a list, found a map"),
         ("size", {"width": 1}, None),
         ("size", {"width": "{{ w }}", "unit": "{{ u }}"}, None),
         ("size", {"width": 0}, "width: expected more than 0, found 0"),
-        ("size", {"width": 1, "unit": "mm"}, "unit: expected one of cm, in, found 'mm'"),
+        ("size", {"width": 1, "unit": "mm"}, "unit: expected one of cm, in, found the text 'mm'"),
         ("size", {"width": 1, "depth": 2}, "depth: unknown key; the keys are width, unit"),
         ("size", {}, "'width' is missing"),
         ("boxes", ["big", {"width": 2}], None),
-        ("boxes", [{"width": "wide"}], "[0].width: expected a number, found text"),
+        ("boxes", [{"width": "wide"}], "[0].width: expected a number, found the text 'wide'"),
         ("anything", object(), None),
     ],
 )
 def test_literals(name: str, value: object, says: str | None) -> None:
-    assert check_value(fields(Inputs)[name], value) == says
+    assert complaint(fields(Inputs)[name], value) == says
 
 
 def test_a_misfit_tells_the_way_to_the_part() -> None:
     found = misfit(fields(Inputs)["boxes"], ["a", {"width": "wide"}])
-    assert found == Misfit((1, "width"), "expected a number, found text")
+    assert found == Misfit((1, "width"), "expected a number, found the text 'wide'")
 
 
 def test_messages_name_no_python_type() -> None:
     values: list[object] = [None, True, 1, 1.5, "x", [], {}, [None], {"a": None}]
-    said = " ".join(check_value(field, value) or "" for field in fields(Inputs).values() for value in values)
+    said = " ".join(complaint(field, value) or "" for field in fields(Inputs).values() for value in values)
     python = {"int", "str", "dict", "bool", "float", "None", "True", "False", "Size"}
     assert not python & set(re.findall(r"\w+", said))
 
@@ -166,9 +175,9 @@ class PlugIn(msgspec.Struct):
 
 def test_the_models_of_plug_ins_are_read_without_being_stricter() -> None:
     known = fields(PlugIn)
-    assert check_value(known["one"], {"type": "fancy", "b": 1}) is None
-    assert check_value(known["many"], {1: "a"}) is None
-    assert check_value(known["raw"], "YQ==") is None
+    assert complaint(known["one"], {"type": "fancy", "b": 1}) is None
+    assert complaint(known["many"], {1: "a"}) is None
+    assert complaint(known["raw"], "YQ==") is None
     plug_in = Kind(name="plug", summary="", inputs=PlugIn)
     assert [row.name for row in rows(plug_in)][:3] == ["one", "one.a", "one.b"]
     Draft202012Validator.check_schema(schema(plug_in))
@@ -231,4 +240,4 @@ def test_a_literal_is_refused_exactly_when_the_tool_would_refuse_it(attribute: s
         taken = True
     except msgspec.ValidationError:
         taken = False
-    assert (check_value(fields(Inputs)[attribute.rstrip("_")], value) is None) is taken
+    assert (complaint(fields(Inputs)[attribute.rstrip("_")], value) is None) is taken

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tests.table import for_each
 
-from noetl.model.inputs import check_value, fields, rows
+from noetl.model.inputs import fields, misfit, rows
 from noetl.model.kind import Kind
 from noetl.tools.registry import BUILTIN, builtin
 
@@ -35,7 +35,9 @@ def complaints(block: dict[str, Any]) -> list[str]:
     known = fields(kind.inputs)
     given = block.keys() - EVERY_TASK
     said = [f"unknown {name}" for name in sorted(given - known.keys())]
-    said += [f"{name}: {why}" for name in known.keys() & given if (why := check_value(known[name], block[name]))]
+    for name in known.keys() & given:
+        if (wrong := misfit(known[name], block[name])) is not None:
+            said.append(": ".join(map(str, (name, *wrong.path, wrong.message))))
     said += [f"{name} is missing" for name, field in known.items() if field.required and name not in given]
     said += [f"one of {group}" for group in kind.one_of if len(given & set(group)) != 1]
     return said
@@ -180,7 +182,7 @@ def test_what_people_write_is_accepted(block: dict[str, Any]) -> None:
     [
         ("{kind: http}", ["url is missing"]),
         ("{kind: http, url: x, methode: GET}", ["unknown methode"]),
-        ("{kind: http, url: x, tls: {verify: 'no'}}", ["tls: verify: expected yes/no, found text"]),
+        ("{kind: http, url: x, tls: {verify: 'no'}}", ["tls: verify: expected yes/no, found the text 'no'"]),
         ("{kind: postgres, auth: pg}", ["one of ('command', 'query', 'table')"]),
         ("{kind: postgres, query: SELECT 1, table: t}", ["one of ('command', 'query', 'table')"]),
         ("{kind: wait, signal: s, timeout: 5}", ["unknown timeout"]),
