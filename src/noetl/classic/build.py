@@ -68,35 +68,21 @@ class ClassicBuilder(Builder):
             name, body, container = item
             label = name if item.is_call else free_label(name, labels)
             place = f"{key}/{label}"
-            match name:
-                case "set":
-                    self._place(place, span_in(container, name))
-                    links.append(_set_task(label, body))
-                case "next":
-                    self._place(place, span_in(container, name))
-                    links.append(_goto(label, body))
-                case "sink":
-                    links.append(self._sink(place, label, body, layers))
-                case _:
-                    links.append(self._chain_task(place, name, body, layers))
-        return model.Branch(
-            when=tree.get("when"),
-            chain=tuple(links),
-            priority=tree.get("priority", 0),
-            again=model.Rule(tree["again"]["when"], then_of(tree["again"]["then"])) if "again" in tree else None,
-        )
-
-    def _chain_task(self, key: str, name: str, tree: Map, layers: Layers) -> model.Task:
-        task = self.task(key, name, tree["tool"], layers)
-        poll = None
-        if "poll" in tree:
-            poll = model.Poll(
-                tree["poll"]["until"],
-                seconds(tree["poll"].get("interval", 1)) or 0.0,
-                tree["poll"].get("max_attempts"),
-                seconds(tree["poll"].get("deadline")),
-            )
-        return replace(task, args=layered(tree.get("args"), tree["tool"].get("args")), poll=poll)
+            if name in ("set", "next"):
+                self._place(place, span_in(container, name))
+                links.append(_set_task(label, body) if name == "set" else _goto(label, body))
+                continue
+            if name == "sink":
+                links.append(self._sink(place, label, body, layers))
+                continue
+            poll, loop = None, body.get("poll")
+            if loop is not None:
+                interval, deadline = seconds(loop.get("interval", 1)) or 0.0, seconds(loop.get("deadline"))
+                poll = model.Poll(loop["until"], interval, loop.get("max_attempts"), deadline)
+            args = layered(body.get("args"), body["tool"].get("args"))
+            links.append(replace(self.task(place, name, body["tool"], layers), args=args, poll=poll))
+        again = model.Rule(tree["again"]["when"], then_of(tree["again"]["then"])) if "again" in tree else None
+        return model.Branch(tree.get("when"), tuple(links), tree.get("priority", 0), again)
 
     def _sink(self, key: str, label: str, tree: Map, layers: Layers) -> model.Task:
         return replace(self.task(key, label, tree["tool"], layers), sink=True)

@@ -11,7 +11,7 @@ from noetl.classic.build import SINK, ClassicBuilder
 from noetl.classic.detect import tasks_of
 from noetl.classic.language import TASK_KEYS
 from noetl.classic.names import CallNames, rename_everywhere, renamed_text
-from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at, position_of
+from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at
 from noetl.classic.policies import (
     labelled,
     on_error_of,
@@ -94,7 +94,8 @@ def _set_chain_policies(step: Map, names: CallNames) -> None:
             for sink in reversed(names.sinks_of(call)):
                 task = sink_task(sink, names, names.in_pipeline(name, call), default)
                 item = labelled(sink, "sink", map_at(sink, tool=task))
-                insert_item(chain, position_of(chain, container) + 1, item)
+                place = next(i for i, other in enumerate(chain) if other is container)
+                insert_item(chain, place + 1, item)
             set_policy(call, names, default, ignore=ignore)
 
 

@@ -36,6 +36,12 @@ from noetl.dsl.shape import (
 )
 from noetl.dsl.tree import Span, is_template, key_span, span_in
 
+_BACKOFF = {
+    "type": Field(Choice("exponential", "linear", "fixed"), "how the wait grows (fixed)"),
+    "delay_seconds": Field(NUMBER, "the first wait (1)"),
+    "max_delay_seconds": Field(NUMBER, "the longest wait"),
+    "jitter": Field(BOOLEAN, "spread waits at random"),
+}
 RETRY = Fields(
     "retry",
     {
@@ -46,18 +52,7 @@ RETRY = Fields(
         "stop_when": Field(GUARD, "retry until this is true"),
         "on": Field(Choice("error"), "what is retried"),
         "scope": Field(Choice("tool", "chain", "step"), "what is repeated (tool)"),
-        "backoff": Field(
-            Fields(
-                "backoff",
-                {
-                    "type": Field(Choice("exponential", "linear", "fixed"), "how the wait grows (fixed)"),
-                    "delay_seconds": Field(NUMBER, "the first wait (1)"),
-                    "max_delay_seconds": Field(NUMBER, "the longest wait"),
-                    "jitter": Field(BOOLEAN, "spread waits at random"),
-                },
-            ),
-            "how long to wait",
-        ),
+        "backoff": Field(Fields("backoff", _BACKOFF), "how long to wait"),
     },
     definition="retry",
 )
@@ -108,29 +103,18 @@ CHAIN_TARGET = Fields(
 CHAIN_TARGETS = ListOf(
     OneOf("a step", Form(str, COMPUTED), Form(object, CHAIN_TARGET)), least=1, words="the list of steps"
 )
-GOTO = OneOf(
-    "a `next`",
-    Form(str, COMPUTED),
-    Form(list, CHAIN_TARGETS),
-    Form(
-        object,
-        Fields(
-            "next",
-            {
-                "to": Field(CHAIN_TARGETS, "the steps to go to", required=True),
-                "policy": Field(Choice("end_step", "break_chain", "defer"), "what it does to other branches"),
-                "priority": Field(Integer(-1_000_000, 1_000_000), "the highest priority wins if several are reached"),
-                "spec": Field(Fields("next.spec", {"delay": Field(DURATION, "time to wait before")}), "knobs"),
-            },
-            retired={
-                **CONDITIONS,
-                "arcs": Retired(
-                    document.NEXT_WHEN, "`arcs` belongs to a step's own router", "write `next: {to: [{step: ...}]}`"
-                ),
-            },
-        ),
-    ),
+_ARCS = Retired(document.NEXT_WHEN, "`arcs` belongs to a step's own router", "write `next: {to: [{step: ...}]}`")
+_GOTO = Fields(
+    "next",
+    {
+        "to": Field(CHAIN_TARGETS, "the steps to go to", required=True),
+        "policy": Field(Choice("end_step", "break_chain", "defer"), "what it does to other branches"),
+        "priority": Field(Integer(-1_000_000, 1_000_000), "the highest priority wins if several are reached"),
+        "spec": Field(Fields("next.spec", {"delay": Field(DURATION, "time to wait before")}), "knobs"),
+    },
+    retired={**CONDITIONS, "arcs": _ARCS},
 )
+GOTO = OneOf("a `next`", Form(str, COMPUTED), Form(list, CHAIN_TARGETS), Form(object, _GOTO))
 CHAIN_TASK = Fields(
     "a task of a chain",
     {
@@ -168,25 +152,18 @@ class ChainItemShape(Shape):
         }
 
 
-CHAIN = OneOf(
-    "what a branch does",
-    Form(list, ListOf(ChainItemShape("a task, `next`, `sink` or `set`"), words="the list of tasks")),
-    Form(
-        object,
-        Fields(
-            "then",
-            {
-                "next": Field(GOTO, "where to go"),
-                "sink": Field(SINK, "what to store"),
-                "set": Field(SET, "variables to set"),
-                "retry": Field(RETRY, "default of the branch's tools"),
-            },
-            retired=OLD,
-        ),
-    ),
+_CHAIN = Fields(
+    "then",
+    {
+        "next": Field(GOTO, "where to go"),
+        "sink": Field(SINK, "what to store"),
+        "set": Field(SET, "variables to set"),
+        "retry": Field(RETRY, "default of the branch's tools"),
+    },
+    retired=OLD,
 )
-
-
+_CHAIN_ITEMS = ListOf(ChainItemShape("a task, `next`, `sink` or `set`"), words="the list of tasks")
+CHAIN = OneOf("what a branch does", Form(list, _CHAIN_ITEMS), Form(object, _CHAIN))
 _BRANCH = {
     "priority": Field(Integer(-1_000_000, 1_000_000), "rank for branch_order: priority"),
     "spec": Field(Fields("case.spec", {"cache": Field(BOOLEAN, "accepted, without effect")}), "knobs"),

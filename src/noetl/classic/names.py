@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from noetl.classic.detect import tasks_of
-from noetl.classic.nodes import as_list, as_map, copy_spans, list_at, map_at, pairs_of
+from noetl.classic.nodes import as_list, as_map, copy_spans, list_at, map_at
 from noetl.dsl.outline import workbook_tasks
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, is_template
@@ -142,7 +142,7 @@ def templates_in(container: Map | Seq, kinds: KindSource, key: Any) -> Iterator[
         yield container, key, value
         return
     kind = kinds.get(value["kind"]) if isinstance(value, Map) and isinstance(value.get("kind"), str) else None
-    for inner, _ in pairs_of(value):
+    for inner in value if isinstance(value, Map) else range(len(value)) if isinstance(value, Seq) else ():
         if kind is None or inner not in kind.verbatim:
             yield from templates_in(value, kinds, inner)
 

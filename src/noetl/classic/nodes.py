@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from noetl.dsl.tree import Map, Seq, span_of
@@ -78,11 +78,6 @@ def insert_item(items: Seq, position: int, item: Map) -> None:
     items.item_spans.insert(position, item.span)
 
 
-def position_of(items: Seq, item: Any) -> int:
-    """The index of this very item; equal items do not count."""
-    return next(i for i, other in enumerate(items) if other is item)
-
-
 def free_label(label: str, labels: set[str], reserved: Iterable[str] = ()) -> str:
     """The label, with a number where it is in use or reserved. Adds it to `labels`."""
     number, free = 1, label
@@ -91,7 +86,3 @@ def free_label(label: str, labels: set[str], reserved: Iterable[str] = ()) -> st
         free = f"{label}_{number}"
     labels.add(free)
     return free
-
-
-def pairs_of(node: Any) -> Iterator[tuple[Any, Any]]:
-    yield from list(node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ())

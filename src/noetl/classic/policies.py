@@ -96,23 +96,23 @@ def retry_rule(at: Map, retry: Map, names: Names, ignore: bool) -> Map:
         parts.append(f"_attempt < {attempts}")
     if go_on is not None and len(parts) > 1:
         parts[0] = f"({parts[0]})"
-    return _rule(at, "{{ " + " and ".join(parts) + " }}", do="retry", attempts=attempts, **_backoff(retry))
-
-
-def _backoff(retry: Map) -> dict[str, Any]:
-    backoff = as_map(retry.get("backoff"))
+    backoff, delay, growth = (
+        as_map(retry.get("backoff")),
+        retry.get("initial_delay"),
+        retry.get("backoff_multiplier", 1),
+    )
+    then: dict[str, Any] = {"backoff": "exponential" if growth == 2 else None, "delay": delay}
     if backoff:
         kind = backoff.get("type", "fixed")
-        return {
+        then = {
             "backoff": None if kind == "fixed" else kind,
             "delay": backoff.get("delay_seconds"),
             "max_delay": backoff.get("max_delay_seconds"),
             "jitter": backoff.get("jitter"),
         }
-    delay, growth = retry.get("initial_delay"), retry.get("backoff_multiplier", 1)
-    if growth in (1, 2):
-        return {"backoff": "exponential" if growth == 2 else None, "delay": delay}
-    return {"delay": f"{{{{ {1 if delay is None else delay} * {growth} ** (_attempt - 1) }}}}"}
+    elif growth not in (1, 2):
+        then = {"delay": f"{{{{ {1 if delay is None else delay} * {growth} ** (_attempt - 1) }}}}"}
+    return _rule(at, "{{ " + " and ".join(parts) + " }}", do="retry", attempts=attempts, **then)
 
 
 def sink_task(sink: Map, call_names: CallNames, names: Names, retry: Map | None) -> Map:

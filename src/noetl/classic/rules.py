@@ -45,8 +45,6 @@ class ClassicRules:
             NextRequested: self._check_requested,
         }
 
-    # -- events -----------------------------------------------------------------------------------------------------
-
     def evolve(self, state: Execution, event: Event, at: float) -> None:
         HANDLERS[type(event)](state, event)
 
@@ -66,8 +64,6 @@ class ClassicRules:
         after.looped, after.result, run.ctx = True, result, dict(state.ctx)
         refresh_ready(state, run)
         return True
-
-    # -- decisions --------------------------------------------------------------------------------------------------
 
     def enter(self, decision: Decision, run: str) -> None:
         observe.enter(decision, self.step, run)
@@ -97,8 +93,6 @@ class ClassicRules:
         )
         return evaluated, winner.to
 
-    # -- questions --------------------------------------------------------------------------------------------------
-
     def awaits_event(self, run: Run) -> bool:
         after = run.after_call
         if not self.observes or after is None or after.batches:
@@ -113,7 +107,7 @@ class ClassicRules:
     def is_incomplete(self, state: Execution, event: Event) -> bool:
         return isinstance(event, CaseStarted) and event.run in state.observers
 
-    # -- reports of workers; see `noetl.engine.admissible` ------------------------------------------------------------
+    # Checks of the reports of workers; see `noetl.engine.admissible`.
 
     def chain(self, facts: Facts, name: str) -> Sequence[Link]:
         step, after = self.step, facts.run.after_call

@@ -52,6 +52,7 @@ CREDENTIALS_HERE = Check("NTL117", "error", "credentials under `executor`")
 RULE_WITHOUT_DO = Check("NTL302", "error", "a rule has no `then.do`")
 
 ADMIT_HINT = "gate the step with `spec: {policy: {admit: {rules: [{when: ..., then: {allow: true}}]}}}`"
+VARS_HINT = "put inputs into `workload`, and state into `ctx` by `set_ctx`"
 RULES_HINT = "put it into `then` of a rule in `spec.policy.rules` of a task"
 
 
@@ -67,6 +68,10 @@ OLD = {
 NO_DIRECTIVE = {"do": Retired(DO_OUTSIDE, "'do' is not allowed outside task rules", RULES_HINT)}
 NO_RULES = {**NO_DIRECTIVE, "rules": Retired(DO_OUTSIDE, "'rules' is not allowed outside a task's policy", RULES_HINT)}
 
+CREDENTIAL_KINDS = (
+    "postgres_credential", "secret_manager", "bearer", "basic", "api_key", "oauth2_client_credentials",
+    "snowflake_credential", "gcs_credential", "s3_credential",
+)  # fmt: skip
 PLUGIN_KIND = r"[a-z][a-z0-9_-]*\.[A-Za-z0-9_.-]+"  # a credential kind of a plug-in has a dot in its name
 STORES = ("db", "file", "nats_object", "object")
 
@@ -97,26 +102,21 @@ RESULTS = Fields(
     },
     definition="results",
 )
-SANDBOX = OneOf(
+_SANDBOX_KIND = Choice("none", "bubblewrap", "landlock")
+_SANDBOX = Fields(
     "a sandbox",
-    Form(str, Choice("none", "bubblewrap", "landlock")),
-    Form(
-        object,
-        Fields(
-            "a sandbox",
-            {
-                "kind": Field(Choice("none", "bubblewrap", "landlock"), "how processes are confined", required=True),
-                "network": Field(BOOLEAN, "whether the process may use the network"),
-                "read": Field(ListOf(TEXT), "folders it may read"),
-                "write": Field(ListOf(TEXT), "folders it may write"),
-                "memory_bytes": Field(Integer(1 << 20), "memory it may use"),
-                "processes": Field(Integer(1), "how many processes may run at once"),
-                "file_bytes": Field(Integer(1), "how large a file that it writes may become"),
-                "open_files": Field(Integer(1), "how many files it may have open"),
-            },
-        ),
-    ),
+    {
+        "kind": Field(_SANDBOX_KIND, "how processes are confined", required=True),
+        "network": Field(BOOLEAN, "whether the process may use the network"),
+        "read": Field(ListOf(TEXT), "folders it may read"),
+        "write": Field(ListOf(TEXT), "folders it may write"),
+        "memory_bytes": Field(Integer(1 << 20), "memory it may use"),
+        "processes": Field(Integer(1), "how many processes may run at once"),
+        "file_bytes": Field(Integer(1), "how large a file that it writes may become"),
+        "open_files": Field(Integer(1), "how many files it may have open"),
+    },
 )
+SANDBOX = OneOf("a sandbox", Form(str, _SANDBOX_KIND), Form(object, _SANDBOX))
 INHERITED = {
     "results": Field(RESULTS, "how large results are stored"),
     "sandbox": Field(SANDBOX, "how child processes are confined"),
@@ -142,18 +142,7 @@ CREDENTIAL = Fields(
     {
         "name": Field(NAME, "name that templates and `auth` use", required=True),
         "kind": Field(
-            Choice(
-                "postgres_credential",
-                "secret_manager",
-                "bearer",
-                "basic",
-                "api_key",
-                "oauth2_client_credentials",
-                "snowflake_credential",
-                "gcs_credential",
-                "s3_credential",
-                pattern=PLUGIN_KIND,
-            ),
+            Choice(*CREDENTIAL_KINDS, pattern=PLUGIN_KIND),
             "kind of the credential, or `PLUGIN.KIND` of a plug-in",
             required=True,
         ),
@@ -178,6 +167,7 @@ EXECUTOR_POLICY = Fields(
     {"limits": Field(LIMITS, "size limits"), "results": Field(BY_REFERENCE, "how results are kept")},
     retired=NO_RULES,
 )
+_RESULT = Fields("result", {"store": Field(STORE, "where large results are stored", required=True)})
 EXECUTOR_SPEC = Fields(
     "executor.spec",
     {
@@ -191,10 +181,7 @@ EXECUTOR_SPEC = Fields(
         "durability": Field(Choice("task", "step"), "what is made durable before going on"),
         "max_step_runs": Field(Integer(1, 10_000_000), "how many step runs an execution may have (100,000)"),
         "policy": Field(EXECUTOR_POLICY, "runtime defaults"),
-        "result": Field(
-            Fields("result", {"store": Field(STORE, "where large results are stored", required=True)}),
-            "result store (the same as `results.store`)",
-        ),
+        "result": Field(_RESULT, "result store (the same as `results.store`)"),
         **INHERITED,
     },
     retired=NO_DIRECTIVE,
@@ -245,16 +232,10 @@ TASK_POLICY = Fields(
     whole=True,
     definition="taskPolicy",
 )
-TIMEOUT = OneOf(
-    "a time limit",
-    Form(
-        dict,
-        Fields(
-            "a time limit",
-            {"connect": Field(DURATION, "time to connect"), "read": Field(DURATION, "time between two reads")},
-        ),
-    ),
-    Form(object, DURATION),
+_LIMITS = {"connect": Field(DURATION, "time to connect"), "read": Field(DURATION, "time between two reads")}
+TIMEOUT = OneOf("a time limit", Form(dict, Fields("a time limit", _LIMITS)), Form(object, DURATION))
+_STRAY_RULES = Retired(
+    POLICY_SHAPE, "'rules' is not allowed outside `policy`", "write `spec: {policy: {rules: [...]}}`"
 )
 TASK_SPEC = Fields(
     "task.spec",
@@ -268,32 +249,20 @@ TASK_SPEC = Fields(
         "max_in_flight": Field(Integer(1, 10_000), "iterator: how many items at once"),
         **INHERITED,
     },
-    retired={
-        **OLD,
-        **NO_DIRECTIVE,
-        "rules": Retired(
-            POLICY_SHAPE, "'rules' is not allowed outside `policy`", "write `spec: {policy: {rules: [...]}}`"
-        ),
-    },
+    retired={**OLD, **NO_DIRECTIVE, "rules": _STRAY_RULES},
     definition="taskSpec",
 )
 ARGS = MapOf(DATA, NAME)
 TASK = TaskShape({"args": ARGS, "spec": TASK_SPEC, "name": LABEL}, retired=OLD)
 PIPELINE = PipelineShape(TASK)
 
+_LOOP_EXEC = {"exec": Field(Choice("distributed", "local"), "whether one worker keeps all items")}
 LOOP_SPEC = Fields(
     "loop.spec",
     {
         "mode": Field(Choice("sequential", "parallel"), "order of the items (sequential)"),
         "max_in_flight": Field(Integer(1, 10_000), "parallel: how many items at once (10)"),
-        "policy": Field(
-            Fields(
-                "loop.spec.policy",
-                {"exec": Field(Choice("distributed", "local"), "whether one worker keeps all items")},
-                retired=NO_RULES,
-            ),
-            "where items run",
-        ),
+        "policy": Field(Fields("loop.spec.policy", _LOOP_EXEC, retired=NO_RULES), "where items run"),
         "on_error": Field(Choice("fail", "continue"), "whether one failed item fails the step (fail)"),
         "collect": Field(BOOLEAN, "whether results of the items are kept (true)"),
         **INHERITED,
@@ -324,13 +293,9 @@ ARC = Fields(
 )
 
 
+_ARCS_HINT = "write `next: {arcs: [{step: ..., when: ...}]}`, or in the classic dialect a `case`"
 CONDITIONS = {
-    word: Retired(
-        NEXT_WHEN,
-        f"{word!r} is not allowed in `next`",
-        "write `next: {arcs: [{step: ..., when: ...}]}`, or in the classic dialect a `case`",
-        ("step", "to", "arcs"),
-    )
+    word: Retired(NEXT_WHEN, f"{word!r} is not allowed in `next`", _ARCS_HINT, ("step", "to", "arcs"))
     for word in ("when", "then", "else")
 }
 """Keys of `next` in version 1 of the language."""
@@ -357,6 +322,7 @@ ADMIT = Fields(
 )
 ADMIT_FIELD = Field(ADMIT, "the gate a token passes before the step is scheduled")
 STEP_POLICY = Fields("step.spec.policy", {"admit": ADMIT_FIELD}, retired=NO_RULES)
+_NEXT_MODE = Retired(NEXT_MODE, "`spec.next_mode` was removed", "write `next: {spec: {mode: ...}, arcs: [...]}`")
 STEP_SPEC = Fields(
     "step.spec",
     {
@@ -367,12 +333,7 @@ STEP_SPEC = Fields(
         "policy": Field(STEP_POLICY, "server-side policy"),
         **INHERITED,
     },
-    retired={
-        "next_mode": Retired(
-            NEXT_MODE, "`spec.next_mode` was removed", "write `next: {spec: {mode: ...}, arcs: [...]}`"
-        ),
-        **NO_DIRECTIVE,
-    },
+    retired={"next_mode": _NEXT_MODE, **NO_DIRECTIVE},
     kinds=True,
 )
 STEP = Fields(
@@ -392,19 +353,13 @@ WORKBOOK_ENTRY = Fields(
     "a workbook entry",
     {"name": Field(NAME, "name it is called by", required=True), "tool": Field(TASK, "the tool call", required=True)},
 )
+LANGUAGE = Exactly("noetl.io/v2", API_VERSION, "this engine runs noetl.io/v2 only")
+PLAYBOOK = Exactly("Playbook", DOCUMENT_KIND, "write `kind: Playbook`")
 ROOT = Fields(
     "a playbook",
     {
-        "apiVersion": Field(
-            Exactly("noetl.io/v2", API_VERSION, "this engine runs noetl.io/v2 only"),
-            "version of the language: `noetl.io/v2`",
-            required=True,
-        ),
-        "kind": Field(
-            Exactly("Playbook", DOCUMENT_KIND, "write `kind: Playbook`"),
-            "what the document is: `Playbook`",
-            required=True,
-        ),
+        "apiVersion": Field(LANGUAGE, "version of the language: `noetl.io/v2`", required=True),
+        "kind": Field(PLAYBOOK, "what the document is: `Playbook`", required=True),
         "metadata": Field(METADATA, "name, path and what else describes it", required=True),
         "keychain": Field(ListOf(CREDENTIAL), "credentials it needs"),
         "executor": Field(EXECUTOR, "runtime choices and defaults"),
@@ -412,13 +367,7 @@ ROOT = Fields(
         "workflow": Field(ListOf(STEP, least=1, words="the list of steps"), "the steps", required=True),
         "workbook": Field(WorkbookShape(TASK, WORKBOOK_ENTRY), "tasks that several steps use"),
     },
-    retired={
-        "vars": Retired(
-            ROOT_VARS,
-            "'vars' is not allowed at the root",
-            "put inputs into `workload`, and state into `ctx` by `set_ctx`",
-        )
-    },
+    retired={"vars": Retired(ROOT_VARS, "'vars' is not allowed at the root", VARS_HINT)},
 )
 DEFINITIONS: tuple[Fields, ...] = (TASK_SPEC, TASK_POLICY, RESULTS)
 """Shapes that the schema defines once and refers to."""

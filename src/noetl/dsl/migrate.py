@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from noetl.classic.rewrite import rewrite
-from noetl.classic.steps import Leftover
 from noetl.classic.writer import Writer
 from noetl.dsl.canonical import Builder
 from noetl.dsl.compile import load
@@ -53,10 +52,18 @@ def migrate(file: str, data: bytes | str, kinds: KindSource) -> Migration:
         return Migration(text, False, before.problems, [])
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     lines = text.removeprefix(mark).replace("\r\n", "\n")
-    old, new = _read(file, lines), _read(file, lines)
+    (old, _), (new, problems) = read(file, lines), read(file, lines)
+    assert old is not None, "it was read before"
+    assert new is not None, "it was read before"
     leftovers = rewrite(new, kinds)
+    for leftover in leftovers:
+        where = leftover.container
+        span = key_span(where, leftover.key) if isinstance(where, Map) else span_in(where, leftover.key)
+        message = f"{leftover.construct} has no canonical form (step {leftover.step!r})"
+        problems.add(NOT_CANONICAL, span, message, leftover.hint)
     if leftovers:
-        return Migration(text, False, before.problems, _listed(file, lines, leftovers))
+        listed = [problem for problem in problems.sorted() if problem.code == NOT_CANONICAL.code]
+        return Migration(text, False, before.problems, listed)
     for step in new["workflow"]:
         _order(step, STEP_ORDER)
         _order(step.get("loop", Map()), LOOP_ORDER)
@@ -65,22 +72,6 @@ def migrate(file: str, data: bytes | str, kinds: KindSource) -> Migration:
     if after.playbook != Builder(new, kinds, lambda _: Mark(1, 1)).playbook() or after.dialect != "canonical":
         raise MigrationBroken(f"{file}: the rewritten playbook does not mean the same; nothing was written")
     return Migration(mark + (written.replace("\n", "\r\n") if "\r\n" in text else written), True, before.problems, [])
-
-
-def _read(file: str, text: str) -> Map:
-    root, _ = read(file, text)
-    assert root is not None, "it was read before"
-    return root
-
-
-def _listed(file: str, text: str, leftovers: list[Leftover]) -> list[Problem]:
-    _, problems = read(file, text)
-    for leftover in leftovers:
-        where = leftover.container
-        span = key_span(where, leftover.key) if isinstance(where, Map) else span_in(where, leftover.key)
-        message = f"{leftover.construct} has no canonical form (step {leftover.step!r})"
-        problems.add(NOT_CANONICAL, span, message, leftover.hint)
-    return [problem for problem in problems.sorted() if problem.code == NOT_CANONICAL.code]
 
 
 def _order(node: Map, order: tuple[str, ...]) -> None:

@@ -57,7 +57,7 @@ class Problems:
 
     def __init__(self, text: Text) -> None:
         self.text = text
-        self._found: dict[tuple[Any, ...], Problem] = {}
+        self._problems: dict[tuple[Any, ...], Problem] = {}
         self._counts: dict[Severity, int] = {"error": 0, "warning": 0}
         self._guesses = MAX_GUESSES
 
@@ -67,11 +67,11 @@ class Problems:
     def add_at(self, check: Check, mark: Mark, message: str, hint: str | None = None) -> None:
         message = message if len(message) <= 1000 else f"{message[:1000]}…"
         key = (mark, check.code, message)
-        if key in self._found or self._counts[check.severity] >= MAX_PROBLEMS:
+        if key in self._problems or self._counts[check.severity] >= MAX_PROBLEMS:
             return
         self._counts[check.severity] += 1
         line = self.text.line(mark.line, 500)
-        self._found[key] = Problem(
+        self._problems[key] = Problem(
             self.text.file, mark.line, mark.column, check.code, check.severity, message, hint, line
         )
 
@@ -84,26 +84,20 @@ class Problems:
         return self._counts[severity]
 
     def sorted(self) -> list[Problem]:
-        return sorted(self._found.values(), key=lambda p: (p.line, p.column, p.code, p.message))
+        return sorted(self._problems.values(), key=lambda p: (p.line, p.column, p.code, p.message))
 
 
-def closest(name: object, names: Iterable[str]) -> str | None:
-    """The known name that `name` is probably a misspelling of."""
+def did_you_mean(name: object, names: Iterable[str]) -> str | None:
+    """A hint with the name that `name` is probably a misspelling of."""
     if not isinstance(name, str) or not name or len(name) > 64:
         return None
     from difflib import get_close_matches
 
     candidates = sorted({candidate for candidate in names if isinstance(candidate, str)})
     folded = {candidate.lower().replace("-", "_"): candidate for candidate in candidates}
-    if exact := folded.get(name.lower().replace("-", "_")):
-        return exact
-    matches = get_close_matches(name, candidates, n=1, cutoff=0.7)
-    return matches[0] if matches else None
-
-
-def did_you_mean(name: object, names: Iterable[str]) -> str | None:
-    guess = closest(name, names)
-    return f"did you mean {guess!r}?" if guess else None
+    exact = folded.get(name.lower().replace("-", "_"))
+    matches = [exact] if exact else get_close_matches(name, candidates, n=1, cutoff=0.7)
+    return f"did you mean {matches[0]!r}?" if matches else None
 
 
 @lru_cache(maxsize=64)

@@ -95,9 +95,6 @@ def _check_shadowed(playbook: Playbook, report: Report) -> None:
                 report(SHADOWED, f"{step.name}/next/{i}", message, hint)
 
 
-# -- parallel branches ---------------------------------------------------------------------------------
-
-
 class _Fork:
     """Parallel branches that start at one step, and which steps belong to one of them alone."""
 
@@ -227,9 +224,6 @@ def _writes(step: Step) -> dict[str, str]:
 
     visit(step.tasks, step.name)
     return writes
-
-
-# -- cycles --------------------------------------------------------------------------------------------------------
 
 
 def _check_endless(playbook: Playbook, ways: dict[str, list[Way]], report: Report) -> None:

@@ -98,8 +98,6 @@ def _check_patches(then: Map, parallel: bool, problems: Problems) -> None:
                 problems.add(BAD_REDUCER, span_in(then[patch], key), message, hint)
 
 
-# -- can the pipeline end? ------------------------------------------------------------------------------------------
-
 END, FAIL = "(end)", "(fail)"
 
 

@@ -129,8 +129,6 @@ class _Checker:
                 hint = "bind values as they are; quote names with `ident`"
                 self._add(RAW_SQL, site, offset, "`raw_sql` splices text into SQL", hint)
 
-    # -- names ------------------------------------------------------------------------------------------------------
-
     def _check_read(self, site: Site, read: Read) -> None:
         root, place = str(read.path[0]), self.visibility.places[site.place]
         roots, bare = self.visibility.roots[site.place], self._bare(site)
@@ -232,9 +230,6 @@ class _Checker:
                 message = f"event.name is never {names} here"
                 hint = f"this step ends with {' or '.join(sorted(possible))}"
                 self._add(NEVER_EQUAL, site, comparison.offset, message, hint)
-
-
-# -- places of templates --------------------------------------------------------------------------------------------
 
 
 class SiteFinder:
