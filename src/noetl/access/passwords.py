@@ -15,7 +15,6 @@ MEMORY_KIB, ROUNDS, LANES = 19 * 1024, 2, 1
 
 
 def check(password: str) -> None:
-    """UsageError if a password is too short or too long."""
     if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
         raise UsageError(f"a password must have {MIN_LENGTH} to {MAX_LENGTH:,} characters (got {len(password):,})")
 

@@ -19,7 +19,6 @@ def new_token(
 
 
 def new_session(user: str, now: float, agent: str, address: str) -> tuple[str, Session]:
-    """The secret of a new session, and the record to store."""
     secret, id = secrets.token_urlsafe(32), f"s{secrets.token_hex(6)}"
     return secret, Session(id, hash_of(secret), user, now, now, now + MAX_SESSION_SECONDS, agent[:200], address)
 

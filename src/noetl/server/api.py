@@ -112,7 +112,6 @@ class Api:
             await runtime.start(digest, payload, ctx, execution)
 
     def stop(self) -> None:
-        """End long polls and event streams, so that the server can stop."""
         self.streams.stop()
         self.playbooks.compiler.stop()
         self.host.release_waiters()

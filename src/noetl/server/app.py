@@ -116,8 +116,6 @@ async def _no_route(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class Guard:
-    """The ASGI application: routes requests, authorizes them, and answers, counts and logs them."""
-
     def __init__(self, api: Api, endpoints: Iterable[Endpoint]) -> None:
         self.api, self.endpoints = api, {(endpoint.method, endpoint.path): endpoint for endpoint in endpoints}
         if self.endpoints.keys() != ALLOWED.keys():
@@ -170,7 +168,6 @@ class Guard:
             self._record(scope["method"], reply, perf_counter() - started)
 
     async def authorize(self, call: Call) -> None:
-        """Refused unless the request may be answered by its endpoint."""
         names = [name for name, _ in call.scope["headers"] if name in SINGLE]
         if len(names) != len(set(names)):
             twice = next(name for name in names if names.count(name) > 1)
@@ -199,7 +196,6 @@ class Guard:
             raise Refused(403, "cross-origin request refused", kind="origin")
 
     def _record(self, method: str, reply: Reply, seconds: float) -> None:
-        """Count, trace and log a request."""
         telemetry, route, status, call = self.api.telemetry, reply.route, reply.status, reply.call
         telemetry.metrics.answered(method if route != NO_ROUTE else NO_ROUTE, route, status, seconds)
         is_frequent = route in FREQUENT_ROUTES
@@ -239,7 +235,6 @@ class Reply:
         await self.send(message)
 
     async def problem(self, problem: Refused, scope: Scope, receive: Receive) -> None:
-        """Send a problem, unless a response was started."""
         if not self.status:
             response = Response(document(problem, self.request_id), problem.status, problem.headers, MEDIA)
             await response(scope, receive, self)

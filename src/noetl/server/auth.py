@@ -162,7 +162,6 @@ class Throttle:
         self._signed_in: OrderedDict[Subject, None] = OrderedDict()
 
     def check(self, user: str, address: str) -> None:
-        """Refused, with the time to wait, after too many recent failures."""
         until = self._until((user, address), FREE_TRIES, MAX_DELAY)
         if (user, address) not in self._signed_in:
             until = max(until, self._until((user,), FREE_TRIES_PER_USER, MAX_DELAY_PER_USER))

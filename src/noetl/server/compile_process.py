@@ -19,8 +19,6 @@ from noetl.tools.registry import KINDS
 
 MAX_BYTES = 32 << 20
 """After compiling this much text the process exits to free its memory; the server starts a new one."""
-READY = b"ready"
-"""Sent after all imports, before the first request is read."""
 
 
 class CompileRequest(NamedTuple):
@@ -33,26 +31,20 @@ class CompileRequest(NamedTuple):
     """Whether to return the playbook, not only its problems."""
 
 
-class Response(NamedTuple):
-    loaded: Loaded | None
-    error: str = ""
-    """Set if an installed tool kind is broken, not the text."""
-    valid: bool = False
-
-
 def main(connection: Connection) -> None:
-    """Serve requests until the server closes the connection."""
+    """Serve requests until the server closes the connection. A response is the fields of a Loaded, or an error of an
+    installed tool kind."""
     gc.disable()  # collected after each text instead
     gc.freeze()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # during shutdown the server may still need responses
     compiled = 0
     try:
-        connection.send_bytes(READY)
+        connection.send_bytes(b"ready")  # all is imported
         while compiled < MAX_BYTES:
             request = CompileRequest(*pickle.loads(connection.recv_bytes()))
             signal.setitimer(signal.ITIMER_PROF, request.seconds)
-            answer = pickle.dumps(tuple(_compiled(request)), pickle.HIGHEST_PROTOCOL)
+            answer = pickle.dumps(_compiled(request), pickle.HIGHEST_PROTOCOL)
             signal.setitimer(signal.ITIMER_PROF, 0)
             connection.send_bytes(answer)
             compiled += len(request.text)
@@ -61,13 +53,12 @@ def main(connection: Connection) -> None:
         return
 
 
-def _compiled(request: CompileRequest) -> Response:
+def _compiled(request: CompileRequest) -> tuple[object, ...] | str:
     try:
-        loaded = load(request.file, request.text, KINDS, strict=request.strict)
+        loaded: Loaded = load(request.file, request.text, KINDS, strict=request.strict)
     except NoetlError as error:
-        return Response(None, str(error))
-    valid = loaded.playbook is not None
-    return Response(loaded if request.whole else loaded._replace(playbook=None, places={}), valid=valid)
+        return str(error)
+    return tuple(loaded if request.whole else loaded._replace(playbook=None, places={}))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Compiles playbooks for a server: in separate processes, within a CPU budget, fairly between callers.
 
 A playbook text is untrusted until it is compiled. Compiling on the event loop would block the server, and a thread
-can't be killed. So a child process (`noetl.server.compile_process`) compiles. The kernel kills it when a text exceeds
+cannot be killed. So a child process (`noetl.server.compile_process`) compiles. The kernel kills it when a text exceeds
 its CPU time, and this module kills it when a text exceeds its deadline. Processes start on demand and end after an idle
 timeout.
 
@@ -20,11 +20,11 @@ from contextlib import suppress
 from multiprocessing.connection import Pipe
 from typing import NamedTuple
 
-from noetl.dsl.compile import too_expensive
+from noetl.dsl.compile import Loaded, too_expensive
 from noetl.dsl.problem import Problem
 from noetl.errors import NoetlError, PlaybookInvalid, StoreError
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
-from noetl.server.compile_process import READY, CompileRequest, Response
+from noetl.server.compile_process import CompileRequest
 from noetl.server.problems import Refused
 from noetl.tools.process.launcher import ending, start_python
 
@@ -48,10 +48,12 @@ class Compiled(NamedTuple):
 
     playbook: LoadedPlaybook | None
     problems: list[Problem]
-    valid: bool
+
+    @property
+    def valid(self) -> bool:
+        return all(problem.severity != "error" for problem in self.problems)
 
     def require(self) -> LoadedPlaybook:
-        """The playbook; PlaybookInvalid with all problems if there is none."""
         if self.playbook is None:
             raise PlaybookInvalid(self.problems)
         return self.playbook
@@ -80,11 +82,9 @@ class PlaybookCompiler:
         return await self._in_turn(caller, CompileRequest(FILE, text, False, self.seconds, whole=True))
 
     async def compile_stored(self, file: str, text: bytes) -> Compiled:
-        """Compile a stored text for the server itself."""
         return await self._in_turn(None, CompileRequest(file, text, False, self.seconds * STORED_FACTOR, whole=True))
 
     def stop(self) -> None:
-        """Kill the processes and fail all pending texts."""
         self._closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -92,14 +92,11 @@ class PlaybookCompiler:
             process.kill()
 
     def close(self) -> None:
-        """Stop, and wait until all processes and threads have ended."""
         self.stop()
         self._threads.shutdown()
         self._end_idle()
 
     async def _in_turn(self, caller: str | None, request: CompileRequest) -> Compiled:
-        """Compile a text when it is the caller's turn and a process is free. Each caller waits with one text at a time,
-        so all callers take turns."""
         pending = self.pending[caller]
         if caller is not None and pending >= MAX_TEXTS_PER_CALLER:
             detail = f"this caller has {pending} pending compilations, the maximum; wait for one of them to finish"
@@ -107,43 +104,28 @@ class PlaybookCompiler:
         self.pending[caller] += 1
         try:
             async with self._turns.setdefault(caller, asyncio.Lock()), self._slots:
-                return await self._compile(caller, request)
+                if self._closed:
+                    raise _stopping()
+                loop = asyncio.get_running_loop()
+                work = loop.run_in_executor(self._threads, self._compiled, request)
+                self.running.add(caller)
+                try:
+                    return await asyncio.shield(work)
+                finally:
+                    await asyncio.wait((work,))  # also if it was cancelled: the process is busy until then
+                    work.exception()
+                    self.running.discard(caller)
+                    if self._idle_timer is not None:
+                        self._idle_timer.cancel()
+                    if not self._closed:
+                        self._idle_timer = loop.call_later(IDLE_SECONDS, self._threads.submit, self._end_idle)
         finally:
             self.pending[caller] -= 1
             if not self.pending[caller]:
                 del self.pending[caller], self._turns[caller]
 
-    async def _compile(self, caller: str | None, request: CompileRequest) -> Compiled:
-        if self._closed:
-            raise _stopping()
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._threads, self._compiled, request)
-        self.running.add(caller)
-        try:
-            return await asyncio.shield(work)
-        finally:
-            await asyncio.wait((work,))  # also if it was cancelled: the process is busy until then
-            work.exception()
-            self.running.discard(caller)
-            if self._idle_timer is not None:
-                self._idle_timer.cancel()
-            if not self._closed:
-                self._idle_timer = loop.call_later(IDLE_SECONDS, self._threads.submit, self._end_idle)
-
-    # -- in a thread ------------------------------------------------------------------------------------------------
-
     def _compiled(self, request: CompileRequest) -> Compiled:
-        response = self._ask(request)
-        if (loaded := response.loaded) is None:
-            raise NoetlError(response.error)
-        playbook = None
-        if loaded.playbook is not None:
-            file = loaded.playbook.path if request.file == FILE else request.file
-            playbook = LoadedPlaybook(loaded.playbook, file, loaded.places)
-        return Compiled(playbook, loaded.problems, response.valid)
-
-    def _ask(self, request: CompileRequest) -> Response:
-        """The response of a process; NTL010 if the process was killed."""
+        """Compile in a process; NTL010 if the process was killed."""
         for _ in range(STARTS):
             process = self._take()
             try:
@@ -158,15 +140,22 @@ class PlaybookCompiler:
                 why = ""
             else:
                 self._idle.append(process)
-                return Response(*pickle.loads(answer))
+                response = pickle.loads(answer)
+                if isinstance(response, str):  # the error of an installed tool kind, not of the text
+                    raise NoetlError(response)
+                loaded = Loaded(*response)
+                if loaded.playbook is None:
+                    return Compiled(None, loaded.problems)
+                file = loaded.playbook.path if request.file == FILE else request.file
+                return Compiled(LoadedPlaybook(loaded.playbook, file, loaded.places), loaded.problems)
             code = self._discard(process)
             if self._closed:
                 raise _stopping()
             if code == -signal.SIGPROF:
                 why = why or f"takes more than {request.seconds:g} s of CPU time to compile"
             if why or code:
-                why = why or f"can't be compiled: the process {ending(code)}"
-                return Response(too_expensive(request.file, request.text, why))
+                why = why or f"cannot be compiled: the process {ending(code)}"
+                return Compiled(None, too_expensive(request.file, request.text, why).problems)
         raise StoreError("the compile process failed repeatedly; try again")
 
     def _end_idle(self) -> None:
@@ -190,9 +179,11 @@ class PlaybookCompiler:
         self._processes.add(process)
         if self._closed:  # stopped in the meantime
             process.kill()
-        if not process.is_ready():
+        try:
+            process.receive(DEADLINE_SECONDS)
+        except (EOFError, OSError):  # also a TimeoutError
             process.kill()
-            raise StoreError(f"the compile process {ending(self._discard(process))} during startup")
+            raise StoreError(f"the compile process {ending(self._discard(process))} during startup") from None
         return process
 
 
@@ -203,19 +194,15 @@ class _Process:
         self._connection, theirs = Pipe()
         self._process = start_python(["-m", "noetl.server.compile_process"], self._connection, theirs)
 
-    def is_ready(self) -> bool:
-        """Wait for the start of the process; False if it fails."""
-        try:
-            return self._connection.poll(DEADLINE_SECONDS) and self._connection.recv_bytes() == READY
-        except (EOFError, OSError):
-            return False
-
-    def ask(self, request: CompileRequest, seconds: float) -> bytes:
-        """The response to a request; TimeoutError, or EOFError or OSError if the process has ended."""
-        self._connection.send_bytes(pickle.dumps(tuple(request), pickle.HIGHEST_PROTOCOL))
+    def receive(self, seconds: float) -> bytes:
+        """The next message; TimeoutError, or EOFError or OSError if the process has ended."""
         if not self._connection.poll(seconds):
             raise TimeoutError
         return self._connection.recv_bytes()
+
+    def ask(self, request: CompileRequest, seconds: float) -> bytes:
+        self._connection.send_bytes(pickle.dumps(tuple(request), pickle.HIGHEST_PROTOCOL))
+        return self.receive(seconds)
 
     def kill(self) -> None:
         self._process.kill()

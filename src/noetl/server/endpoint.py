@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope
 
 from noetl.reference import encode_reference
 from noetl.server.problems import Refused
-from noetl.server.roles import ALLOWED, PREFIX
+from noetl.server.roles import ALLOWED, FORMS, PREFIX
 from noetl.server.traces import Point, caller_of, trace_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ def text(description: str) -> msgspec.Meta:
 
 
 VersionNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
-Cursor = Annotated[str, text("The `next` of the page before this one.")]
+CURSOR = "The `next` of the page before this one."
+Cursor = Annotated[str, text(CURSOR)]
+IdCursor = Annotated[str, msgspec.Meta(description=CURSOR, pattern=rf"^({FORMS['id']})?(?!\n)$")]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1_000, description="Maximum number of items.")]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="Only items after this number.")]
 
@@ -164,7 +166,6 @@ class BodyMemory:
         self.limit, self.held = limit, 0
 
     def reserve(self, size: int) -> None:
-        """Reserve memory; Refused if the sum over all requests exceeds the limit."""
         if self.held + size > self.limit:
             detail = "the server is receiving too many request bodies; try again later"
             raise Refused(503, detail, headers={"Retry-After": "5"})
@@ -200,7 +201,6 @@ class Call(Request):
         return roles is None or caller.role in roles
 
     def starts(self, execution: str) -> None:
-        """Record that the request starts an execution, for its log line and its span."""
         self.execution = execution
         if (traces := self.api.telemetry.traces) is not None:
             self.span = traces.start_request(execution, self.parent_span)
@@ -211,7 +211,6 @@ class Call(Request):
 
     @property
     def trace_id(self) -> str | None:
-        """The trace that the request names, or that of its execution."""
         if (parent := self.parent_span) is not None:
             return parent.trace
         return None if self.execution is None else trace_of(self.execution)
@@ -229,7 +228,6 @@ class Call(Request):
             raise Refused(400, "the request body ended early") from None
 
     async def body(self) -> bytes:
-        """The whole request body. Memory for bodies of unauthenticated callers is limited."""
         if not hasattr(self, "_body"):
             parts = []
             async for part in self.stream():
@@ -307,7 +305,6 @@ class Call(Request):
 
 
 async def respond(call: Call) -> Response:
-    """Call the endpoint's function with what it declares; its result as a response."""
     endpoint = call.endpoint
     arguments: dict[str, Any] = {}
     if endpoint.query is not None:
@@ -326,5 +323,4 @@ def json_response(result: Any, status: int = 200, headers: dict[str, str] | None
 
 
 def created(result: Any, location: str) -> Response:
-    """The answer about a new resource below the prefix of the API."""
     return json_response(result, 201, {"Location": PREFIX + location})

@@ -72,7 +72,6 @@ class LoopView(msgspec.Struct, frozen=True):
 
     @classmethod
     def all_of(cls, state: Execution) -> dict[str, LoopView]:
-        """The running loops, by step run."""
         loops = ((run.id, run.loop) for run in state.runs.values() if run.loop is not None)
         return {run: cls(loop.total, loop.ok, loop.failed, len(loop.lanes)) for run, loop in loops}
 

@@ -5,35 +5,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from noetl.errors import NoetlError
 from noetl.log import Log
 from noetl.store.store import Store
+from noetl.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from noetl.nats.connection import NatsConnection
 
 TIMEOUT_SECONDS = 2.0
 CHECK_SECONDS = 5.0
-OK = "ok"
 NO_EXECUTION = "00000000-0000-0000-0000-000000000000"
 
 
-class DependencyStatus(NamedTuple):
+class Dependency(msgspec.Struct, frozen=True):
+    """A service that the server uses; `required` if the server cannot work without it."""
+
+    name: str
+    status: Literal["ok", "down"]
     detail: str
-    """`ok`, or the error."""
-    since: float
-    since_monotonic: float
     required: bool
-
-    @property
-    def is_up(self) -> bool:
-        return self.detail == OK
-
-    @property
-    def seconds(self) -> float:
-        return monotonic() - self.since_monotonic
+    since: str
+    seconds: float
 
 
 class Health:
@@ -43,7 +40,8 @@ class Health:
         self, store: Store, bus: NatsConnection | None, in_store: Callable[..., Awaitable[Any]], log: Log
     ) -> None:
         self.store, self.bus, self.in_store, self.log = store, bus, in_store, log
-        self.statuses: dict[str, DependencyStatus] = {}
+        self._changes: dict[str, tuple[bool, float, float]] = {}
+        """Whether each is up, and since when: seconds since 1970, and monotonic seconds."""
         self._logged_down: set[str] = set()
 
     async def run(self) -> None:
@@ -51,8 +49,8 @@ class Health:
             await self.check()
             await asyncio.sleep(CHECK_SECONDS)
 
-    async def check(self) -> dict[str, DependencyStatus]:
-        detail = OK
+    async def check(self) -> list[Dependency]:
+        detail = "ok"
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await self.in_store(self.store.seq, NO_EXECUTION)
@@ -60,21 +58,24 @@ class Health:
             detail = f"no answer for {TIMEOUT_SECONDS:g} s"
         except NoetlError as error:
             detail = str(error)
-        self._record("store", detail, required=True)
+        dependencies = [self._record("store", detail, required=True)]
         if self.bus is not None:
-            self._record("nats", self.bus.status(), required=False, settled=self.bus.attempted.is_set())
-        return self.statuses
+            is_settled = self.bus.attempted.is_set()
+            dependencies.append(self._record("nats", self.bus.status(), required=False, settled=is_settled))
+        return dependencies
 
-    def _record(self, name: str, detail: str, required: bool, settled: bool = True) -> None:
+    def _record(self, name: str, detail: str, required: bool, settled: bool = True) -> Dependency:
         """Record a status. A dependency is logged as down once `settled`, and as up only after that."""
-        before, is_up = self.statuses.get(name), detail == OK
-        if before is not None and before.is_up is is_up:
-            self.statuses[name] = before._replace(detail=detail)
-        else:
-            self.statuses[name] = DependencyStatus(detail, time(), monotonic(), required)
+        is_up, now = detail == "ok", monotonic()
+        was_up, since, changed = self._changes.get(name, (None, 0.0, now))
+        seconds = now - changed
         if not is_up and settled and name not in self._logged_down:
             self._logged_down.add(name)
             self.log.write("error" if required else "warning", "dependency down", dependency=name, error=detail)
-        elif is_up and name in self._logged_down and before is not None:
+        elif is_up and name in self._logged_down:
             self._logged_down.discard(name)
-            self.log.write("info", "dependency up", dependency=name, down_seconds=round(before.seconds, 3))
+            self.log.write("info", "dependency up", dependency=name, down_seconds=round(seconds, 3))
+        if was_up is not is_up:
+            since, seconds = time(), 0.0
+            self._changes[name] = (is_up, since, now)
+        return Dependency(name, "ok" if is_up else "down", detail, required, rfc3339(since), round(seconds, 3))

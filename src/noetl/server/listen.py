@@ -110,7 +110,6 @@ class Connections(ServerState):
         return True
 
     def discard(self, connection: Connection, address: str) -> None:
-        """Remove a connection that is closed or about to be closed."""
         if connection in self.open:
             self.open.discard(connection)
             for group in connection.groups:
@@ -180,12 +179,10 @@ class Connection(H11Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a complete request was received and its response is not complete."""
         is_answering = self.cycle is not None and not self.cycle.response_complete
         return is_answering and self.conn.their_state is not h11.SEND_BODY
 
     def _advance(self, now: float) -> None:
-        """Set the deadlines for the data that the client has to send next."""
         is_reading_body = self.conn.their_state is h11.SEND_BODY
         if self.conn.their_state is not h11.IDLE:
             self.header_deadline = None
@@ -223,7 +220,6 @@ class Connection(H11Protocol):
         return now > self.last_byte + limits.body_idle_seconds and not self.flow.read_paused
 
     def drop(self) -> None:
-        """Close the connection without a response."""
         self.server_state.discard(self, self.address)
         self.transport.abort()
 
@@ -253,7 +249,6 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to the CLI."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -282,7 +277,6 @@ def check_address(host: str, access: Access, now: float) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
     try:
         return host == "localhost" or ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -307,7 +301,6 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """The URL for clients on this machine."""
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -10,12 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from noetl.clock import Clock
 from noetl.engine.history.verify import Violation
 from noetl.errors import NotFound, StoreError
-from noetl.runtime.audit import Audit, Batches
+from noetl.runtime.audit import Audit
 from noetl.server.telemetry import Telemetry
 from noetl.store.store import Store, Summary
 
@@ -27,11 +29,16 @@ FIRST_PRUNE_SECONDS, PRUNE_SECONDS = 60.0, 3600.0
 Value = TypeVar("Value")
 
 
-class VerifyResult(NamedTuple):
-    """The number of checked executions, their violations, and the cursor of the next page."""
+class Verified(msgspec.Struct, frozen=True):
+    """The number of checked executions, and the invariants that they violate."""
 
     executions: int
     violations: list[Violation]
+
+
+class VerifiedPage(Verified, frozen=True):
+    """The same for a page of executions; `next` is the cursor of the next page."""
+
     next: str | None
 
 
@@ -51,15 +58,13 @@ class Maintenance:
         """Remove up to `limit` of them; returns how many. The store's clock decides whether content is old enough."""
         return await self._do(lambda store: store.prune(before, limit))
 
-    async def verify(self, execution: str) -> VerifyResult:
-        """NotFound if there is no such execution."""
+    async def verify(self, execution: str) -> Verified:
         summaries = await self._do(lambda store: store.summaries(prefix=execution, limit=1))
         if not summaries:
             raise NotFound(f"no execution {execution}")
-        return VerifyResult(1, await self._violations(await self._do(Audit), summaries[0]), None)
+        return Verified(1, await self._violations(await self._do(Audit), summaries[0]))
 
-    async def verify_page(self, cursor: str, limit: int) -> VerifyResult:
-        """The violations of executions after a cursor, newest first."""
+    async def verify_page(self, cursor: str, limit: int) -> VerifiedPage:
         summaries = await self._do(lambda store: store.summaries(before=cursor, limit=limit + 1))
         audit, deadline = await self._do(Audit), monotonic() + VERIFY_SECONDS
         violations: list[Violation] = []
@@ -69,16 +74,24 @@ class Maintenance:
             checked += 1
             if monotonic() > deadline:
                 break
-        cursor = summaries[checked - 1].execution_id if checked < len(summaries) else ""
-        return VerifyResult(checked, violations, cursor or None)
+        following = summaries[checked - 1].execution_id if checked < len(summaries) else None
+        return VerifiedPage(checked, violations, following)
 
     async def _violations(self, audit: Audit, summary: Summary) -> list[Violation]:
         """Checks one batch of events at a time, so that other work on the store can run in between."""
         batches = audit.batches(summary)
-        while True:
-            violations = await self._do(lambda store: _next_batch(batches))
-            if violations is not None:
-                return violations
+
+        def next_batch(store: Store) -> list[Violation] | None:
+            try:
+                next(batches)
+            except StopIteration as stop:
+                result: list[Violation] = stop.value
+                return result
+            return None
+
+        while (violations := await self._do(next_batch)) is None:
+            pass
+        return violations
 
     async def _do(self, work: Callable[[Store], Value]) -> Value:
         loop = asyncio.get_running_loop()
@@ -95,16 +108,6 @@ class Maintenance:
             self._second.close()
 
 
-def _next_batch(batches: Batches) -> list[Violation] | None:
-    """Check one more batch; returns the violations after the last one."""
-    try:
-        next(batches)
-    except StopIteration as stop:
-        violations: list[Violation] = stop.value
-        return violations
-    return None
-
-
 class Pruner:
     """Removes executions that ended longer ago than the retention time."""
 
@@ -113,7 +116,6 @@ class Pruner:
         self.retention_seconds, self.telemetry = retention_seconds, telemetry
 
     async def run(self) -> None:
-        """Prune a minute after the start and then every hour, until cancelled."""
         pause = FIRST_PRUNE_SECONDS
         while True:
             await self.clock.sleep(pause)

@@ -17,6 +17,7 @@ from noetl.server.compiler import Compiled, PlaybookCompiler
 from noetl.server.problems import Refused
 from noetl.store.store import Store
 
+MAX_PATH_LENGTH = 500
 MAX_DIGESTS = 1_000
 MAX_UNREADABLE = 100
 UNREADABLE_SECONDS = 60.0
@@ -53,9 +54,13 @@ class Playbooks:
     async def save(self, text: bytes, compiled: Compiled) -> str:
         """Store a compiled playbook; Refused if this server cannot run all of it."""
         loaded = compiled.require()
-        check_path(loaded.playbook.path)
+        path = loaded.playbook.path
+        is_url_path = path.isprintable() and "\\" not in path and not {"", ".", ".."} & {*path.split("/")}
+        if not is_url_path or len(path) > MAX_PATH_LENGTH:
+            detail = f"metadata.path {path[:100]!r} must be names with single slashes between them, such as a/b"
+            raise Refused(422, detail)
         self._check(loaded.playbook)
-        await self.thread.ask(self.store.put_playbook, loaded.digest, loaded.playbook.path, text)
+        await self.thread.ask(self.store.put_playbook, loaded.digest, path, text)
         self.loaded.cache.add(loaded)
         self._digests[sha256(text).digest()] = loaded.digest
         while len(self._digests) > MAX_DIGESTS:
@@ -64,10 +69,14 @@ class Playbooks:
 
     async def registered(self, path: str, version: int | None) -> str:
         """The digest of a registered playbook, which is loaded; NotFound if it does not exist."""
+        digest = await self.check_registered(path, version)
+        self._check((await self.loaded.load(digest)).playbook)
+        return digest
+
+    async def check_registered(self, path: str, version: int | None) -> str:
         digest = None if "\0" in path else await self.thread.ask(self.store.find, path, version, shared=True)
         if digest is None:
             raise unknown(path, version)
-        self._check((await self.loaded.load(digest)).playbook)
         return digest
 
     async def stored(self, digest: str, *, registered: bool) -> str:
@@ -86,7 +95,6 @@ class Playbooks:
         return digest
 
     async def find(self, parent: Execution, request: dict[str, Any]) -> str:
-        """The digest of the playbook of a child execution."""
         version = request.get("version")
         try:
             number = None if version is None else int(version)
@@ -122,13 +130,6 @@ class Playbooks:
             while len(self._unreadable) > MAX_UNREADABLE:
                 self._unreadable.popitem(last=False)
         raise Conflict(f"this version of noetl cannot read the stored playbook {file}: {reason}")
-
-
-def check_path(path: str) -> None:
-    """Refused if a path could not be part of a URL."""
-    parts = path.split("/")
-    if not path.isprintable() or "\\" in path or any(part in ("", ".", "..") for part in parts) or len(path) > 500:
-        raise Refused(422, f"metadata.path {path[:100]!r} must be names with single slashes between them, such as a/b")
 
 
 def unknown(path: str, version: int | None) -> NotFound:

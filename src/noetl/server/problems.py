@@ -81,7 +81,6 @@ class Refused(NoetlError):
 
 
 def refused(error: NoetlError) -> Refused:
-    """The problem that an error is answered with."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, PlaybookInvalid):
@@ -99,7 +98,6 @@ def title(status: int) -> str:
 
 
 def document(problem: Refused, request_id: str) -> bytes:
-    """The response body."""
     phrase = title(problem.status)
     kind = f"urn:noetl:problem:{problem.kind or phrase.lower().replace(' ', '-')}"
     details = ProblemDetails(kind, phrase, problem.status, problem.detail, request_id, problem.problems)

@@ -6,8 +6,6 @@ merged or dropped. `{name}` is a part of the path, of the form below. The busies
 
 from __future__ import annotations
 
-import re
-
 from noetl.model.identity import NAME_FORM
 from noetl.store.access import Role
 
@@ -95,7 +93,3 @@ FORMS = {
     "path": f"{SEGMENT}(?:/{SEGMENT})*",
 }
 """Forms of the parts of a path, as they are written in the request."""
-
-
-def is_id(text: str) -> bool:
-    return re.fullmatch(FORMS["id"], text) is not None

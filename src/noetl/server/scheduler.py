@@ -28,13 +28,10 @@ StartOnce = Callable[[str, str, int | None, dict[str, Any], dict[str, Any]], Awa
 
 
 class Scheduler:
-    """The schedules of a server."""
-
     def __init__(self, store: Store, thread: StoreThread, clock: Clock, log: Log, start_once: StartOnce) -> None:
         self.store, self.ask, self.clock, self.log, self.start_once = store, thread.ask, clock, log, start_once
 
     async def run(self) -> None:
-        """Fire due schedules until cancelled."""
         while True:
             if await self.fire_once(self.clock.now()) < SCHEDULES_PER_SCAN:
                 await self.clock.sleep(SCAN_SECONDS)

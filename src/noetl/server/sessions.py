@@ -86,14 +86,12 @@ class Sessions:
         return sessions
 
     async def end(self, session: Session) -> bool:
-        """End a session; False if there was none."""
         return await self._delete([session], self.access.delete_session, session.id)
 
     async def end_all(self, user: str) -> None:
         await self._delete(await self.of(user), self.access.delete_sessions, user)
 
     async def delete_user(self, name: str) -> bool:
-        """Delete a user and end the sessions; False if there was none."""
         return await self._delete(await self.of(name), self.access.delete_user, name)
 
     async def _delete(self, sessions: list[Session], delete: Callable[[str], Any], name: str) -> bool:
@@ -102,14 +100,12 @@ class Sessions:
         return existed
 
     async def publish(self, user: User) -> None:
-        """Update the sessions of a user in NATS."""
         if self.keys is not None:
             with suppress(NatsUnavailable):
                 for session in await self.of(user.name):
                     await self.keys.put(session, user)
 
     async def _in_nats(self, operation: Callable[[SessionKeys], Awaitable[None]]) -> None:
-        """Do something with the keys in NATS, if NATS is used and up."""
         if self.keys is not None:
             with suppress(NatsUnavailable):
                 await operation(self.keys)

@@ -66,7 +66,6 @@ class Streams:
         self._polling: asyncio.Task[None] | None = None
 
     def on_events(self, state: Execution, events: list[Event]) -> None:
-        """Wake the streams of an execution after a commit on this server."""
         if (followed := self.followed.get(state.id)) is not None:
             followed.wake(state.seq)
 

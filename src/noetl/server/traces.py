@@ -61,7 +61,6 @@ class Spans:
         self.made = self.left_out = 0
 
     def of(self, rows: Iterable[Row]) -> Iterator[TraceSpan]:
-        """The spans that end in these rows, which come in order."""
         for row in rows:
             event = decode(row.type, row.data)
             for span in self._ended(event, row.at):
@@ -170,7 +169,6 @@ class Traces:
         self._send(point.trace, span, links, server=True)
 
     def ended(self, state: Execution) -> None:
-        """Read the log of an ended execution in the background, and send its spans."""
         task = asyncio.create_task(self._read(state.id, state.net.playbook.path, state.parent))
         self.reading.add(task)
         task.add_done_callback(self.reading.discard)
@@ -227,7 +225,6 @@ def caller_of(traceparent: str) -> Point | None:
 
 
 def trace_of(execution: str) -> str:
-    """The trace of an execution has its id."""
     return execution.replace("-", "")
 
 

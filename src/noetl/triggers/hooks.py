@@ -43,7 +43,7 @@ UNKNOWN = os.urandom(32).hex()
 
 
 def signature_of(secret: str, timestamp: str, body: bytes = b"") -> hmac.HMAC:
-    """The signature of a delivery; `update` adds further parts of its body."""
+    """`update` adds further parts of the body."""
     return hmac.new(secret.encode(), timestamp.encode("latin-1") + b"." + body, sha256)
 
 
@@ -84,12 +84,8 @@ def payload_of(body: bytes) -> dict[str, Any]:
 
 
 def deliveries(signature: str, delivery: str, body: bytes) -> list[str]:
-    """The keys of a delivery, that of the sender's id first."""
     named = [f"delivery {sha256(delivery.encode() + b'|' + sha256(body).digest()).hexdigest()}"] if delivery else []
     return [*named, f"signature {signature}"]
-
-
-# -- in a store; these functions block ------------------------------------------------------------------------------
 
 
 def credential_of(name: str) -> str:
@@ -107,7 +103,14 @@ def put(
     existing = store.triggers.hook(name)
     generated = None
     if secret is not None:
-        _check_unique(store, safe, name, secret)
+        for other in store.triggers.hooks():
+            with suppress(AuthError):  # it cannot be decrypted, so it accepts no deliveries
+                pair = None if other.name == name else opened(store, safe, other.name)
+                if pair is not None and hmac.compare_digest(pair[1].encode(), secret.encode()):
+                    raise UsageError(
+                        "another hook uses this secret, so a delivery to one could be replayed to the other; "
+                        "use another secret, or omit it to generate a random one"
+                    )
         _seal(safe, name, secret, now)
     elif existing is None or _sealed_kind(safe, name) is None:
         generated = secrets.token_urlsafe(32)
@@ -120,7 +123,6 @@ def put(
 
 
 def rotate(store: Store, safe: Safe, name: str, now: float) -> tuple[Hook, str]:
-    """Replace the secret of a hook; the old one is invalid at once."""
     hook = store.triggers.hook(name)
     if hook is None:
         raise NotFound(f"there is no hook {name!r}")
@@ -147,19 +149,6 @@ def opened(store: Store, safe: Safe, name: str, decoy: Decoy | None = None) -> t
             decoy.open(safe)
         return None
     return hook, str(safe.open(credential_of(name), webhook=True).fields["secret"])
-
-
-def _check_unique(store: Store, safe: Safe, name: str, secret: str) -> None:
-    """UsageError if another hook has the secret: the name of a hook is not signed, so a delivery to one could be
-    replayed to the other."""
-    for hook in store.triggers.hooks():
-        with suppress(AuthError):  # it cannot be decrypted, so it accepts no deliveries
-            other = None if hook.name == name else opened(store, safe, hook.name)
-            if other is not None and hmac.compare_digest(other[1].encode(), secret.encode()):
-                raise UsageError(
-                    "another hook uses this secret, so a delivery to one could be replayed to the other; "
-                    "use another secret, or omit it to generate a random one"
-                )
 
 
 def _sealed_kind(safe: Safe, name: str) -> str | None:

@@ -64,9 +64,6 @@ class ScheduleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     paused: bool | None = None
 
 
-# -- in a store; these functions block ------------------------------------------------------------------------------
-
-
 def change_in(store: Store, name: str, change: Change) -> Schedule:
     """Change a schedule from its current revision; NotFound if there is none."""
     while True:
@@ -88,21 +85,15 @@ def put_in(store: Store, name: str, request: ScheduleRequest, now: float) -> tup
 
 
 def open_of(store: Store, executions: Iterable[str]) -> set[str]:
-    """Which of the executions are stored and have not ended."""
     summaries = (summary for name in executions for summary in store.summaries(prefix=name, limit=1))
     return {summary.execution_id for summary in summaries if summary.ended is None}
 
 
 def refreshed(store: Store, schedule: Schedule) -> Schedule:
-    """The schedule with those of its executions that are open now."""
     return _with_running(schedule, open_of(store, schedule.running))
 
 
-# -- changes by users -----------------------------------------------------------------------------------------------
-
-
 def made(name: str, request: ScheduleRequest, now: float) -> Schedule:
-    """A new schedule; UsageError if the request is invalid."""
     if not is_name(name):
         raise UsageError(f"{name[:100]!r} is not a valid name of a schedule: use letters, digits and _ . @ -")
     blank = Schedule(name, secrets.token_hex(8), request.path, created=now, anchor=round(now, 3))
@@ -166,15 +157,30 @@ def triggered(old: Schedule, firing: Firing, is_open: Collection[str], now: floa
     return _revised(replace(new, queue=(*new.queue, firing)), now)
 
 
-# -- checks by servers ----------------------------------------------------------------------------------------------
-
-
 def decided(old: Schedule, is_open: Collection[str], now: float) -> Schedule:
     """The schedule after a check: firings that are due and may start are in `starting`."""
     new = _with_running(old, is_open)
-    if not new.paused:
-        new = _admitted(_queued(new, now), now)
-    return _revised(new, now)
+    if new.paused:
+        return _revised(new, now)
+    if new.next is not None and new.next <= now:
+        due = timing.latest(new, new.next, now, MOST_MISSED)
+        chosen = due if new.missed == "all" else []
+        if new.missed == "once" or (new.missed == "skip" and due and now - due[-1] <= GRACE_SECONDS):
+            chosen = due[-1:]
+        if missed := due[: len(due) - len(chosen)]:
+            reason = "no server was running in time"
+            new = _noted(new, Fired(missed[-1], now, "missed", reason=reason, count=len(missed)))
+        new = replace(new, queue=(*new.queue, *map(Firing, chosen)), next=timing.next_after(new, now))
+    while new.queue and (new.overlap != "queue" or not new.running):
+        firing, *rest = new.queue
+        new = replace(new, queue=tuple(rest))
+        if new.running and new.overlap == "skip":
+            new = _noted(new, Fired(firing.due, now, "skipped", reason=f"{new.running[-1]} was still open"))
+        else:
+            new = _begun(new, firing)
+    for firing in new.queue[LONGEST_QUEUE:]:
+        new = _noted(new, Fired(firing.due, now, "skipped", reason=f"{LONGEST_QUEUE} firings were waiting already"))
+    return _revised(replace(new, queue=new.queue[:LONGEST_QUEUE]), now)
 
 
 def _with_running(schedule: Schedule, is_open: Collection[str]) -> Schedule:
@@ -183,47 +189,12 @@ def _with_running(schedule: Schedule, is_open: Collection[str]) -> Schedule:
     return replace(schedule, running=running)
 
 
-def _queued(schedule: Schedule, now: float) -> Schedule:
-    """With the firings that have become due, by the policy for missed ones."""
-    if schedule.next is None or schedule.next > now:
-        return schedule
-    due = timing.latest(schedule, schedule.next, now, MOST_MISSED)
-    if schedule.missed == "all":
-        chosen = due
-    elif schedule.missed == "once" or (due and now - due[-1] <= GRACE_SECONDS):
-        chosen = due[-1:]
-    else:
-        chosen = []
-    if missed := due[: len(due) - len(chosen)]:
-        fired = Fired(missed[-1], now, "missed", reason="no server was running in time", count=len(missed))
-        schedule = _noted(schedule, fired)
-    queue = (*schedule.queue, *map(Firing, chosen))
-    return replace(schedule, queue=queue, next=timing.next_after(schedule, now))
-
-
-def _admitted(schedule: Schedule, now: float) -> Schedule:
-    """With the firings of the queue that may start begun, and those that may neither start nor wait skipped."""
-    while schedule.queue and (schedule.overlap != "queue" or not schedule.running):
-        firing, *rest = schedule.queue
-        schedule = replace(schedule, queue=tuple(rest))
-        if schedule.running and schedule.overlap == "skip":
-            reason = f"{schedule.running[-1]} was still open"
-            schedule = _noted(schedule, Fired(firing.due, now, "skipped", reason=reason))
-        else:
-            schedule = _begun(schedule, firing)
-    for firing in schedule.queue[LONGEST_QUEUE:]:
-        reason = f"{LONGEST_QUEUE} firings were waiting already"
-        schedule = _noted(schedule, Fired(firing.due, now, "skipped", reason=reason))
-    return replace(schedule, queue=schedule.queue[:LONGEST_QUEUE])
-
-
 def _begun(schedule: Schedule, firing: Firing) -> Schedule:
     running = (*schedule.running, firing.execution(schedule.id))[-MOST_RUNNING:]
     return replace(schedule, starting=(*schedule.starting, firing), running=running)
 
 
 def settled(old: Schedule, firing: Firing, reason: str, now: float) -> Schedule:
-    """The schedule after a firing has started its execution, or for a reason has not."""
     execution = firing.execution(old.id)
     new = replace(old, starting=tuple(other for other in old.starting if other != firing))
     if not reason:

@@ -69,7 +69,6 @@ def checked_every(interval: float | str) -> float:
 
 
 def checked_at(text: str, zone: str) -> float:
-    """A single time in seconds since 1970."""
     try:
         time = datetime.fromisoformat(text.strip())
         return (time.replace(tzinfo=zone_of(zone)) if time.tzinfo is None else time).astimezone(UTC).timestamp()

@@ -18,7 +18,7 @@ from tests.conformance.memory import MemoryStore
 from noetl.errors import StoreError
 from noetl.log import Log
 from noetl.server import maintenance
-from noetl.server.maintenance import Maintenance, Pruner
+from noetl.server.maintenance import Maintenance, Pruner, Verified
 from noetl.server.telemetry import Telemetry
 from noetl.store.sqlite import SqliteStore
 from noetl.store.store import Store, Summary
@@ -245,7 +245,7 @@ def test_a_store_with_one_thread_is_asked_for_a_part_at_a_time() -> None:
 
     async def verify() -> None:
         keeper = Maintenance(store, in_store)
-        assert await keeper.verify(summary.execution_id) == (1, [], None)
+        assert await keeper.verify(summary.execution_id) == Verified(1, [])
         keeper.close()
 
     asyncio.run(verify())

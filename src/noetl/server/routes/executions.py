@@ -20,6 +20,7 @@ from noetl.server.endpoint import (
     Call,
     Count,
     Header,
+    IdCursor,
     ItemPage,
     Limit,
     Nothing,
@@ -33,7 +34,7 @@ from noetl.server.endpoint import (
 )
 from noetl.server.execution_views import EventView, ExecutionItem, ExecutionView, StateView, Status, execution_item
 from noetl.server.problems import Refused
-from noetl.server.roles import PREFIX, WRITE, is_id
+from noetl.server.roles import PREFIX, WRITE
 from noetl.server.sse import EventStream
 from noetl.store.store import Store, Summary
 from noetl.timestamps import rfc3339
@@ -48,9 +49,6 @@ MAX_WAIT_SECONDS = 60
 MAX_READS = 20
 """Maximum number of store queries for a page of executions of one path."""
 LOG_LINES_PER_READ, LOG_PAGE_CHARACTERS = 100, 8 << 20
-
-
-# -- starting -------------------------------------------------------------------------------------------------------
 
 
 class StartRequest(RequestBody, frozen=True):
@@ -131,9 +129,6 @@ async def _playbook(call: Call, request: StartRequest) -> str:
     return await playbooks.add(call.caller.key, request.playbook)
 
 
-# -- reading --------------------------------------------------------------------------------------------------------
-
-
 @routes.add("GET", "/executions/{id}", answers={200: ExecutionView, 304: None})
 async def show_one(call: Call) -> Response:
     """An execution: the output of `noetl run`, and its progress."""
@@ -154,6 +149,7 @@ def _view(call: Call, state: Execution, summary: Summary, headers: dict[str, str
 
 
 class ExecutionQuery(PageQuery, frozen=True):
+    cursor: IdCursor = ""
     status: Status | None = None
     path: Annotated[str, text("Path of their playbook.")] = ""
     prefix: Annotated[str, text("Start of their ids.")] = ""
@@ -166,8 +162,6 @@ class ExecutionPage(ItemPage[ExecutionItem, str], frozen=True):
 @routes.add("GET", "/executions")
 async def list_all(call: Call, query: ExecutionQuery) -> ExecutionPage:
     """Executions, newest first."""
-    if query.cursor and not is_id(query.cursor):
-        raise Refused(422, "`cursor` must be the `next` of a page")
     summaries, following = await call.in_store(_page, call.api.store, query)
     now = call.api.clock.now()
     return ExecutionPage([execution_item(summary, now) for summary in summaries], following)
@@ -289,28 +283,25 @@ class LogPage(ItemPage[LogLineView, int], frozen=True):
 async def logs(call: Call, query: LogQuery) -> LogPage:
     """The standard output and error of the tasks of an execution."""
     execution = call.path_params["id"]
-    lines, has_more = await call.in_store(_log_page, call.api.store, execution, query.after, query.limit)
-    if not lines:
+
+    def read(store: Store) -> LogPage:
+        """A page has fewer lines than requested if they are long."""
+        page: list[LogLineView] = []
+        size = 0
+        while len(page) < query.limit and size < LOG_PAGE_CHARACTERS:
+            count = min(LOG_LINES_PER_READ, query.limit - len(page))
+            lines = store.output(execution, page[-1].number if page else query.after, count + 1)
+            for number, task, at, stream, line in lines[:count]:
+                page.append(LogLineView(number, task, rfc3339(at), stream, line))
+                size += len(line)
+            if len(lines) <= count:
+                return LogPage(page, None)
+        return LogPage(page, page[-1].number)
+
+    page = await call.in_store(read, call.api.store)
+    if not page.items:
         await _check_exists(call, execution)
-    return LogPage(lines, lines[-1].number if has_more else None)
-
-
-def _log_page(store: Store, execution: str, after: int, limit: int) -> tuple[list[LogLineView], bool]:
-    """Lines after a number, and whether there are more. Returns fewer than requested if lines are long."""
-    page: list[LogLineView] = []
-    size = 0
-    while len(page) < limit and size < LOG_PAGE_CHARACTERS:
-        count = min(LOG_LINES_PER_READ, limit - len(page))
-        lines = store.output(execution, page[-1].number if page else after, count + 1)
-        for number, task, at, stream, line in lines[:count]:
-            page.append(LogLineView(number, task, rfc3339(at), stream, line))
-            size += len(line)
-        if len(lines) <= count:
-            return page, False
-    return page, True
-
-
-# -- commands -------------------------------------------------------------------------------------------------------
+    return page
 
 
 class CancelRequest(RequestBody, frozen=True):
@@ -364,9 +355,12 @@ def _status(command: str, state: Execution, is_done: bool) -> ExecutionStatus:
 class SignalRequest(RequestBody, frozen=True):
     """A signal. Signals with the same id count once."""
 
-    name: str
+    name: Annotated[str, msgspec.Meta(min_length=1)]
     id: str | None = None
     payload: Any = None
+
+
+SignalOutcome = Literal["accepted", "duplicate", "late"]
 
 
 class SignalAnswer(msgspec.Struct, frozen=True):
@@ -375,7 +369,7 @@ class SignalAnswer(msgspec.Struct, frozen=True):
     execution_id: str
     name: str
     id: str
-    answer: Literal["accepted", "duplicate", "late"]
+    answer: SignalOutcome
     accepted: bool
     duplicate: bool
     late: bool
@@ -385,15 +379,10 @@ class SignalAnswer(msgspec.Struct, frozen=True):
 async def signal(call: Call, body: SignalRequest) -> SignalAnswer:
     """Send a signal to an execution. A signal that nothing waits for yet is stored."""
     id = body.id or call.headers.get("idempotency-key") or uuid7(call.api.clock.now(), os.urandom(8))
-    if not body.name:
-        raise Refused(422, "`name` must not be empty")
     answer = await _handle(call, Signal(body.name, id, body.payload))
     state = answer.state
-    outcome: Literal["accepted", "duplicate", "late"] = "late"
-    if any(event.name == "message.received" for event in answer.events):
-        outcome = "accepted"
-    elif id in state.signal_ids or not state.over:
-        outcome = "duplicate"
-    return SignalAnswer(
-        state.id, body.name, id, outcome, outcome == "accepted", outcome == "duplicate", outcome == "late"
-    )
+    accepted = any(event.name == "message.received" for event in answer.events)
+    duplicate = not accepted and (id in state.signal_ids or not state.over)
+    late = not accepted and not duplicate
+    outcome: SignalOutcome = "accepted" if accepted else "duplicate" if duplicate else "late"
+    return SignalAnswer(state.id, body.name, id, outcome, accepted, duplicate, late)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from time import time
 from typing import Literal
 
@@ -11,19 +12,16 @@ from starlette.responses import Response
 
 from noetl.errors import NoetlError
 from noetl.model.status import OPEN
-from noetl.server.api import Api
 from noetl.server.endpoint import JSON, Call, Routes, json_response
-from noetl.server.health import TIMEOUT_SECONDS
+from noetl.server.health import TIMEOUT_SECONDS, Dependency
 from noetl.server.metrics import Labels
 from noetl.server.roles import PREFIX
 from noetl.store.store import Store
-from noetl.timestamps import rfc3339
 
 routes = Routes(prefix="")
 
 ALIVE_SECONDS = 60.0
 """A worker whose last heartbeat is older is not counted."""
-PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Liveness(msgspec.Struct, frozen=True):
@@ -38,17 +36,6 @@ async def live(call: Call) -> Liveness:
     return Liveness()
 
 
-class Dependency(msgspec.Struct, frozen=True):
-    """A service that the server uses; `required` if the server cannot work without it."""
-
-    name: str
-    status: Literal["ok", "down"]
-    detail: str
-    required: bool
-    since: str
-    seconds: float
-
-
 class Readiness(msgspec.Struct, frozen=True):
     """Whether the server can work; `checks` has `ok` or the error of each dependency."""
 
@@ -61,46 +48,29 @@ class Readiness(msgspec.Struct, frozen=True):
 async def ready(call: Call) -> Response:
     """Whether the server can work, and the status of its dependencies. `nats` is not required."""
     api = call.api
-    statuses = await api.health.check()
-    checks = {name: status.detail for name, status in statuses.items()}
-    is_ready = all(status.is_up for status in statuses.values() if status.required)
+    dependencies = await api.health.check()
+    checks = {dependency.name: dependency.detail for dependency in dependencies}
+    is_ready = all(dependency.status == "ok" for dependency in dependencies if dependency.required)
     if api.streams.closing.is_set():
         checks["server"], is_ready = "shutting down", False
-    dependencies = [
-        Dependency(
-            name,
-            "ok" if status.is_up else "down",
-            status.detail,
-            status.required,
-            rfc3339(status.since),
-            round(status.seconds, 3),
-        )
-        for name, status in statuses.items()
-    ]
     return json_response(Readiness("ok" if is_ready else "down", checks, dependencies), 200 if is_ready else 503)
 
 
 @routes.add("GET", "/metrics", answers={200: "text/plain"})
 async def metrics(call: Call) -> Response:
     """Metrics for Prometheus."""
-    return Response(call.api.telemetry.metrics.text(await _gauges(call.api)), media_type=PROMETHEUS)
-
-
-async def _gauges(api: Api) -> dict[str, dict[Labels, float]]:
-    statuses = await api.health.check()
+    api, dependencies = call.api, await call.api.health.check()
     gauges: dict[str, dict[Labels, float]] = {
         "noetl_build_info": {(api.settings.version,): 1},
         "noetl_executions_in_memory": {(): len(api.host.runtime.executions)},
         "noetl_event_streams": {(): sum(followed.streams for followed in api.streams.followed.values())},
-        "noetl_dependency_up": {(name,): status.is_up for name, status in statuses.items()},
+        "noetl_dependency_up": {(dependency.name,): dependency.status == "ok" for dependency in dependencies},
     }
-    if not statuses["store"].is_up:
-        return gauges
-    try:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            return gauges | await api.thread.ask(_stored, api.store)
-    except (NoetlError, TimeoutError):
-        return gauges
+    if gauges["noetl_dependency_up"]["store",]:
+        with suppress(NoetlError, TimeoutError):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                gauges |= await call.in_store(_stored, api.store)
+    return Response(api.telemetry.metrics.text(gauges), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _stored(store: Store) -> dict[str, dict[Labels, float]]:

@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from noetl.errors import AuthError
+from noetl.keychain.safe import Safe
 from noetl.model.identity import uuid7
 from noetl.server.endpoint import (
     JSON,
@@ -21,7 +22,6 @@ from noetl.server.endpoint import (
     created,
     json_response,
 )
-from noetl.server.playbooks import unknown
 from noetl.server.problems import Refused
 from noetl.server.record_views import HookView
 from noetl.store.triggers import Hook
@@ -48,25 +48,41 @@ class Delivered(msgspec.Struct, frozen=True):
 @routes.add("POST", "/hooks/{name}", raw=(JSON,), headers=SIGNED, status=202)
 async def deliver(call: Call) -> Delivered:
     """Start the playbook of a hook. The body is its payload; the signature authorizes the sender."""
-    name = call.path_params["name"]
-    hook, signature, body = await _verified(call, name)
+    hook, signature, body = await _verified(call)
     try:
         payload = hooks.payload_of(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, f"the request body is not valid JSON: {error}") from None
-    execution, is_duplicate = await _execution(call, name, signature, body)
-    await call.api.start_once(execution, hook.path, hook.version, payload, {})
-    return Delivered(execution, is_duplicate)
+    delivery = call.headers.get("x-noetl-delivery", "")
+    if len(delivery) > MAX_DELIVERY_LENGTH:
+        raise Refused(422, f"X-Noetl-Delivery must have at most {MAX_DELIVERY_LENGTH} characters")
+    api, now = call.api, call.api.clock.now()
+    execution = new = uuid7(now, os.urandom(8))
+    for key in hooks.deliveries(signature, delivery, body):  # any server may have received it before
+        stored = await call.in_store(api.store.remember, f"hook {hook.name}", key, execution.encode(), now)
+        execution = execution if stored is None else stored.decode()
+    await api.start_once(execution, hook.path, hook.version, payload, {})
+    return Delivered(execution, execution != new)
 
 
-async def _verified(call: Call, name: str) -> tuple[Hook, str, bytes]:
+async def _verified(call: Call) -> tuple[Hook, str, bytes]:
     """The hook, the signature and the body, if the signature is valid. All errors have the same answer: who cannot sign
     learns nothing. Invalid headers are answered before the body is read; the body for a hook that does not exist is
     read and not stored."""
     timestamp, sent = call.headers.get("x-noetl-timestamp", ""), call.headers.get("x-noetl-signature", "")
     if not hooks.is_plausible(timestamp, sent, call.api.clock.now()):
         raise _rejected(call)
-    opened = await call.in_store(_open, call, name)
+
+    def opened_hook(safe: Safe) -> tuple[Hook, str] | None:
+        name = call.path_params["name"]
+        try:
+            return hooks.opened(call.api.store, safe, name, DECOY)
+        except AuthError as error:  # for the operator; the sender cannot do anything about it
+            call.api.telemetry.log.write("error", "cannot read the secret of a hook", hook=name, reason=str(error))
+            return None
+
+    safe = call.api.settings.safe
+    opened = None if safe is None else await call.in_store(opened_hook, safe)
     if opened is None:
         signature = hooks.signature_of(hooks.UNKNOWN, timestamp)
         async for part in call.stream():
@@ -89,31 +105,6 @@ def _rejected(call: Call) -> Refused:
         kind="signature",
         headers={"WWW-Authenticate": "Noetl-Signature"},
     )
-
-
-def _open(call: Call, name: str) -> tuple[Hook, str] | None:
-    safe = call.api.settings.safe
-    try:
-        return None if safe is None else hooks.opened(call.api.store, safe, name, DECOY)
-    except AuthError as error:  # for the operator; the sender cannot do anything about it
-        call.api.telemetry.log.write("error", "cannot read the secret of a hook", hook=name, reason=str(error))
-        return None
-
-
-async def _execution(call: Call, name: str, signature: str, body: bytes) -> tuple[str, bool]:
-    """The execution of a delivery, and whether any server has received the delivery before."""
-    api, delivery = call.api, call.headers.get("x-noetl-delivery", "")
-    if len(delivery) > MAX_DELIVERY_LENGTH:
-        raise Refused(422, f"X-Noetl-Delivery must have at most {MAX_DELIVERY_LENGTH} characters")
-    now = api.clock.now()
-    execution = new = uuid7(now, os.urandom(8))
-    for key in hooks.deliveries(signature, delivery, body):
-        stored = await call.in_store(api.store.remember, f"hook {name}", key, execution.encode(), now)
-        execution = execution if stored is None else stored.decode()
-    return execution, execution != new
-
-
-# -- administration -------------------------------------------------------------------------------------------------
 
 
 class HookPage(ItemList[HookView], frozen=True):
@@ -143,11 +134,10 @@ class HookSecret(HookView, frozen=True):
 @routes.add("PUT", "/hooks/{name}", answers={200: HookSecret, 201: HookSecret})
 async def put(call: Call, body: HookRequest) -> Response:
     """Create or change a hook. A generated secret is sent only in this response."""
-    api, path, version = call.api, body.path, body.version
-    if "\0" in path or await call.in_store(api.store.find, path, version) is None:
-        raise unknown(path, version)
-    safe, name, now = api.safe(), call.path_params["name"], api.clock.now()
-    hook, secret, is_new = await call.in_store(hooks.put, api.store, safe, name, path, version, body.secret, now)
+    api, name = call.api, call.path_params["name"]
+    await api.playbooks.check_registered(body.path, body.version)
+    arguments = api.store, api.safe(), name, body.path, body.version, body.secret, api.clock.now()
+    hook, secret, is_new = await call.in_store(hooks.put, *arguments)
     view = HookSecret.of(hook, secret=secret)
     return created(view, f"/hooks/{name}") if is_new else json_response(view)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from noetl.engine.history.verify import Violation
-from noetl.server.endpoint import Call, Limit, PageQuery, RequestBody, Routes
+from noetl.server.endpoint import Call, IdCursor, Limit, PageQuery, RequestBody, Routes
 from noetl.server.execution_views import ExecutionItem, execution_item
-from noetl.server.maintenance import EXECUTIONS_PER_BATCH
-from noetl.server.problems import Refused
-from noetl.server.roles import is_id
+from noetl.server.maintenance import EXECUTIONS_PER_BATCH, Verified, VerifiedPage
 
 routes = Routes()
 
@@ -20,7 +19,7 @@ MAX_AGE_SECONDS = 100 * 366 * 86_400.0
 class PruneRequest(RequestBody, frozen=True):
     """Remove executions that ended more than `older_than` seconds ago."""
 
-    older_than: float = 30 * 86_400.0
+    older_than: Annotated[float, msgspec.Meta(ge=0, le=MAX_AGE_SECONDS)] = 30 * 86_400.0
     dry_run: bool = False
 
 
@@ -40,8 +39,6 @@ async def prune(call: Call, body: PruneRequest) -> Pruned:
     that would be are listed.
     """
     api = call.api
-    if not 0 <= body.older_than <= MAX_AGE_SECONDS:
-        raise Refused(422, "`older_than` must be a number of seconds")
     now = api.clock.now()
     before = now - body.older_than
     if body.dry_run:
@@ -53,33 +50,18 @@ async def prune(call: Call, body: PruneRequest) -> Pruned:
     return Pruned(removed, removed == EXECUTIONS_PER_BATCH)
 
 
-class Verified(msgspec.Struct, frozen=True):
-    """The number of checked executions, and the invariants that they violate."""
-
-    executions: int
-    violations: list[Violation]
-
-
 @routes.add("GET", "/executions/{id}/verify")
 async def verify(call: Call) -> Verified:
     """Check the log of an execution against every invariant."""
-    result = await call.until_disconnect(call.api.maintenance.verify(call.path_params["id"]))
-    return Verified(result.executions, result.violations)
+    return await call.until_disconnect(call.api.maintenance.verify(call.path_params["id"]))
 
 
 class VerifyQuery(PageQuery, frozen=True):
+    cursor: IdCursor = ""
     limit: Limit = 1_000
-
-
-class VerifiedPage(Verified, frozen=True):
-    """The same for a page of executions; `next` is the cursor of the next page."""
-
-    next: str | None
 
 
 @routes.add("GET", "/verify")
 async def verify_all(call: Call, query: VerifyQuery) -> VerifiedPage:
     """Check the logs of executions, newest first; a page takes a few seconds at most."""
-    if query.cursor and not is_id(query.cursor):
-        raise Refused(422, "`cursor` must be the `next` of a page")
-    return VerifiedPage(*await call.until_disconnect(call.api.maintenance.verify_page(query.cursor, query.limit)))
+    return await call.until_disconnect(call.api.maintenance.verify_page(query.cursor, query.limit))

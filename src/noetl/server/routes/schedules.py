@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Collection
 from urllib.parse import quote
 
 import msgspec
@@ -10,7 +11,6 @@ from starlette.responses import Response
 
 from noetl.errors import Conflict, NotFound
 from noetl.server.endpoint import Call, Header, ItemPage, Nothing, PageQuery, Routes, created, json_response
-from noetl.server.playbooks import unknown
 from noetl.server.record_views import ScheduleView, schedule_view
 from noetl.server.roles import PREFIX
 from noetl.store.triggers import Firing, Schedule
@@ -32,7 +32,7 @@ class NewSchedule(ScheduleRequest, frozen=True, kw_only=True):
 async def add(call: Call, body: NewSchedule) -> Response:
     """Create a schedule. Its playbook must be registered."""
     schedule = schedules.made(body.name, body, call.api.clock.now())
-    await _check_path(call, body)
+    await call.api.playbooks.check_registered(body.path, body.version)
     if not await call.in_store(call.api.store.triggers.add_schedule, schedule):
         raise Conflict(f"schedule {body.name!r} exists; use PUT to change it")
     return created(await _view(call, schedule), f"/schedules/{quote(schedule.name)}")
@@ -62,7 +62,7 @@ async def show_one(call: Call) -> ScheduleView:
 async def put(call: Call, body: ScheduleRequest) -> Response:
     """Change or create a schedule. If its times stay the same, its next firing does, too."""
     name, api = call.path_params["name"], call.api
-    await _check_path(call, body)
+    await call.api.playbooks.check_registered(body.path, body.version)
     schedule, is_new = await call.in_store(schedules.put_in, api.store, name, body, api.clock.now())
     view = await _view(call, schedule)
     return created(view, f"/schedules/{quote(name)}") if is_new else json_response(view)
@@ -72,21 +72,19 @@ async def put(call: Call, body: ScheduleRequest) -> Response:
 async def delete(call: Call) -> None:
     """Delete a schedule. Executions that it has started continue."""
     if not await call.in_store(call.api.store.triggers.delete_schedule, call.path_params["name"]):
-        raise _not_found(call)
+        raise NotFound(f"there is no schedule {call.path_params['name']!r}")
 
 
 @routes.add("POST", "/schedules/{name}/pause", optional=True)
 async def pause(call: Call, body: Nothing) -> ScheduleView:
     """Start nothing until it is resumed."""
-    now = call.api.clock.now()
-    return await _view(call, await _change(call, lambda old, _: schedules.paused(old, now)))
+    return await _view(call, await _change(call, lambda old, _, now: schedules.paused(old, now)))
 
 
 @routes.add("POST", "/schedules/{name}/resume", optional=True)
 async def resume(call: Call, body: Nothing) -> ScheduleView:
     """Continue with the next firing. Firings during the pause are not made up for."""
-    now = call.api.clock.now()
-    return await _view(call, await _change(call, lambda old, _: schedules.resumed(old, now)))
+    return await _view(call, await _change(call, lambda old, _, now: schedules.resumed(old, now)))
 
 
 class Triggered(msgspec.Struct, frozen=True):
@@ -99,44 +97,29 @@ class Triggered(msgspec.Struct, frozen=True):
 @routes.add("POST", "/schedules/{name}/trigger", optional=True, headers=(IDEMPOTENCY_KEY,), answers={202: Triggered})
 async def trigger(call: Call, body: Nothing) -> Response:
     """Fire now, in addition to the times of the schedule, even if it is paused. Its overlap policy applies."""
-    api, firing = call.api, await _firing(call)
-    now = api.clock.now()
-    schedule = await _change(call, lambda old, is_open: schedules.triggered(old, firing, is_open, now))
-    if firing in schedule.starting and (error := await api.scheduler.start(schedule, firing)) is not None:
+    firing = Firing(round(call.api.clock.now(), 3), secrets.token_hex(8))
+    if "idempotency-key" in call.headers:
+        schedule = await _schedule(call)
+        if (stored := await call.remember(f"schedule {schedule.id}", msgspec.json.encode(firing))) is not None:
+            firing = msgspec.json.decode(stored, type=Firing)
+    schedule = await _change(call, lambda old, is_open, now: schedules.triggered(old, firing, is_open, now))
+    if firing in schedule.starting and (error := await call.api.scheduler.start(schedule, firing)) is not None:
         raise error
     execution = firing.execution(schedule.id)
     location = {"Location": f"{PREFIX}/executions/{execution}"}
     return json_response(Triggered(execution, firing in schedule.queue), 202, location)
 
 
-async def _firing(call: Call) -> Firing:
-    """A new firing, or the one of an earlier request with the same Idempotency-Key."""
-    firing = Firing(round(call.api.clock.now(), 3), secrets.token_hex(8))
-    if "idempotency-key" not in call.headers:
-        return firing
-    stored = await call.remember(f"schedule {(await _schedule(call)).id}", msgspec.json.encode(firing))
-    return firing if stored is None else msgspec.json.decode(stored, type=Firing)
-
-
-async def _change(call: Call, change: schedules.Change) -> Schedule:
-    return await call.in_store(schedules.change_in, call.api.store, call.path_params["name"], change)
+async def _change(call: Call, change: Callable[[Schedule, Collection[str], float], Schedule]) -> Schedule:
+    api, name, now = call.api, call.path_params["name"], call.api.clock.now()
+    return await call.in_store(schedules.change_in, api.store, name, lambda old, is_open: change(old, is_open, now))
 
 
 async def _schedule(call: Call) -> Schedule:
     schedule = await call.in_store(call.api.store.triggers.schedule, call.path_params["name"])
     if schedule is None:
-        raise _not_found(call)
+        raise NotFound(f"there is no schedule {call.path_params['name']!r}")
     return schedule
-
-
-def _not_found(call: Call) -> NotFound:
-    return NotFound(f"there is no schedule {call.path_params['name']!r}")
-
-
-async def _check_path(call: Call, request: ScheduleRequest) -> None:
-    path = request.path
-    if "\0" in path or await call.in_store(call.api.store.find, path, request.version) is None:
-        raise unknown(path, request.version)
 
 
 async def _view(call: Call, schedule: Schedule) -> ScheduleView:

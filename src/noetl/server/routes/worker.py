@@ -11,7 +11,7 @@ from hashlib import sha256
 from time import perf_counter
 from typing import Annotated, Any
 
-import msgspec
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from noetl.engine.admissible import Inadmissible
@@ -28,7 +28,7 @@ from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, MIB, YAML, Call, Query
 from noetl.server.problems import Refused
 from noetl.store import codec
 from noetl.store.access import ApiToken
-from noetl.store.store import Change, LogLine, Store, WorkerSession
+from noetl.store.store import Change, LogLine, WorkerSession
 from noetl.worker import wire
 from noetl.worker.work import Work
 
@@ -53,9 +53,6 @@ COMMIT_ATTEMPTS = 10
 MAX_NAME_LENGTH = 200
 
 
-# -- work -----------------------------------------------------------------------------------------------------------
-
-
 @routes.add("POST", "/worker/claim", answers={200: list[dict[str, Any]]})
 async def claim(call: Call, body: wire.ClaimRequest) -> Response:
     """Lease ready work of a pool. If there is none, wait for it up to `wait` seconds."""
@@ -63,13 +60,16 @@ async def claim(call: Call, body: wire.ClaimRequest) -> Response:
     seconds = max(0.0, min(MAX_WAIT_SECONDS, body.wait))
     started = perf_counter()
     works = await call.until_disconnect(call.api.host.dispatcher.claim(command, seconds, again=body.again))
-    if works and seconds and not await _is_still_allowed(call, command.pool):
-        for work in works:
-            await call.api.host.runtime.committer.handle(work.execution, Report(work.fence, (), hand_back=True))
-        raise unauthorised("this token was revoked or is limited to another pool", invalid=True)
+    if works and seconds:  # after a wait the token may be invalid
+        token = await call.in_store(call.api.store.access.token, _token(call).hash)
+        if token is None or not token.is_valid(call.api.clock.now()) or token.pool not in (None, command.pool):
+            for work in works:
+                await call.api.host.runtime.committer.handle(work.execution, Report(work.fence, (), hand_back=True))
+            raise unauthorised("this token was revoked or is limited to another pool", invalid=True)
+    metrics = call.api.telemetry.metrics
     if works:
-        call.api.telemetry.metrics.observe("noetl_claim_wait_seconds", perf_counter() - started)
-    call.api.telemetry.metrics.count("noetl_leases_granted_total", len(works))
+        metrics.observe("noetl_claim_wait_seconds", perf_counter() - started)
+    metrics.count("noetl_leases_granted_total", len(works))
     return Response(wire.encode_works(works), media_type=JSON)
 
 
@@ -89,10 +89,14 @@ async def _verdicts(call: Call, execution: str, report: Report) -> wire.Verdicts
     """Decide a report. Without its lease only its claim counts; with a lease of another token, or with facts that do
     not follow from its lease, it is rejected."""
     api = call.api
-    try:
-        state = await _state_with_lease(api, execution, report.fence)
-    except NotFound:
-        return wire.Verdicts("rejected")
+    loaded = api.host.runtime.executions.get(execution)
+    if loaded is not None and report.fence in loaded.state.leases:
+        state = loaded.state
+    else:
+        try:
+            state = await api.host.runtime.committer.stored_state(execution)
+        except NotFound:
+            return wire.Verdicts("rejected")
     lease = state.leases.get(report.fence)
     if lease is None:
         report = Report(report.fence, (), report.first + len(report.facts), report.claim)
@@ -120,10 +124,10 @@ def _parts(report: Report) -> Iterator[Report]:
     cuts = [place for place, fact in enumerate(facts) if not isinstance(fact, TaskRetryScheduled | StepPaused)]
     for cut in cuts:
         if cut - at >= MAX_EVENTS_PER_DECISION:
-            part = msgspec.structs.replace(report, facts=facts[at:cut], first=report.first + at, blobs=blobs)
-            yield msgspec.structs.replace(part, claim=None, hand_back=False)
+            part = replace(report, facts=facts[at:cut], first=report.first + at, blobs=blobs)
+            yield replace(part, claim=None, hand_back=False)
             at, blobs = cut, ()
-    yield msgspec.structs.replace(report, facts=facts[at:], first=report.first + at, blobs=blobs)
+    yield replace(report, facts=facts[at:], first=report.first + at, blobs=blobs)
 
 
 async def _decide(api: Api, execution: str, report: Report, *, again: bool) -> tuple[Answer, list[Work]]:
@@ -153,39 +157,29 @@ async def _check_references(call: Call, state: Execution, report: Report) -> Non
 
 
 async def _report(call: Call, request: wire.ReportRequest) -> Report:
-    await asyncio.sleep(0)  # there may be many of them
+    await asyncio.sleep(0)  # one request may have many reports
     if len(request.facts) > wire.MOST_FACTS or len(request.blobs) > wire.MOST_FACTS:
         raise Refused(413, f"a report must not have more than {wire.MOST_FACTS:,} events or contents")
     report = wire.report_of(request)
     for key, content in report.blobs:
         await _check_hash(key, content)
-    if request.claim is None:
-        return report
-    return msgspec.structs.replace(report, claim=_claim(call, request.claim))
+    return report if request.claim is None else replace(report, claim=_claim(call, request.claim))
 
 
 def _claim(call: Call, request: wire.ClaimRequest) -> Claim:
     if not 1 <= request.slots <= MAX_SLOTS:
         raise Refused(422, f"`slots` must be 1 to {MAX_SLOTS:,}")
-    if len(request.claim_id) > MAX_NAME_LENGTH or not request.claim_id.isprintable():
-        raise Refused(422, f"`claim_id` must have at most {MAX_NAME_LENGTH} printable characters")
-    pool = _pool(call, request.pool)
-    return Claim(_name(call, request.worker), request.slots, pool, request.claim_id)
-
-
-async def _is_still_allowed(call: Call, pool: str | None) -> bool:
-    """Whether the token is still valid for this pool, after the claim has waited."""
-    token: ApiToken | None = await call.in_store(call.api.store.access.token, _token(call).hash)
-    return token is not None and token.is_valid(call.api.clock.now()) and token.pool in (None, pool)
+    pool, claim_id = _pool(call, request.pool), _checked("claim_id", request.claim_id)
+    return Claim(_name(call, request.worker), request.slots, pool, claim_id)
 
 
 @routes.add("POST", "/worker/heartbeat", limit=16 * MIB)
 async def heartbeat(call: Call, body: wire.HeartbeatRequest) -> wire.HeartbeatReply:
     """Record a heartbeat; return revoked leases and paused executions."""
     worker, pool = _name(call, body.worker), _pool(call, body.pool)
-    labels = body.host + body.version
-    if not 0 <= body.slots <= MAX_SLOTS or len(labels) > MAX_NAME_LENGTH or not labels.isprintable():
-        raise Refused(422, f"`slots` must be 0 to {MAX_SLOTS:,}; `host` and `version` must be short and printable")
+    _checked("host` and `version", body.host + body.version)
+    if not 0 <= body.slots <= MAX_SLOTS:
+        raise Refused(422, f"`slots` must be 0 to {MAX_SLOTS:,}")
     if sum(map(len, body.leases.values())) > MAX_SLOTS or len(body.leases) > MAX_SLOTS:
         raise Refused(413, f"a worker must not hold more than {MAX_SLOTS:,} leases")
     if not all(len(execution) <= MAX_NAME_LENGTH for execution in body.leases):
@@ -196,14 +190,11 @@ async def heartbeat(call: Call, body: wire.HeartbeatRequest) -> wire.HeartbeatRe
     return wire.HeartbeatReply(revoked, paused)
 
 
-# -- credentials, playbooks and content -----------------------------------------------------------------------------
-
-
 @routes.add("POST", "/worker/secrets")
 async def secrets(call: Call, body: wire.SecretRequest) -> StoredCredential:
     """A decrypted credential, for an execution of which the worker holds a lease."""
     if len(body.name) > MAX_NAME_LENGTH or len(body.execution) > MAX_NAME_LENGTH:
-        raise Refused(422, f"names must have at most {MAX_NAME_LENGTH} characters")
+        raise Refused(422, f"`name` and `execution` must have at most {MAX_NAME_LENGTH} characters")
     api, worker = call.api, _name(call, body.worker)
     state = await api.host.runtime.committer.stored_state(body.execution)
     leases = [lease for lease in state.leases.values() if lease.worker == worker]
@@ -253,25 +244,24 @@ async def put_blob(call: Call, query: BlobQuery) -> None:
     api, execution, key = call.api, query.execution, call.path_params["hash"]
     if not execution:
         raise Refused(422, "`execution` must not be empty")
-    state = await _fresh(api, execution)
+    state = await api.host.runtime.committer.stored_state(execution)
     if not any(_is_mine(call, lease.worker) for lease in state.leases.values()):
         raise Conflict("this token holds no lease of that execution")
     content = await call.body()
     await _check_hash(key, content)
-    await call.in_store(_store, api, execution, key, content)
+
+    def store() -> None:
+        for _ in range(COMMIT_ATTEMPTS):
+            change = Change(execution, api.store.seq(execution), [], blobs=[(key, content)])
+            if api.store.commit([change])[0]:
+                return
+        raise Refused(503, "the execution changes too fast; try again", headers={"Retry-After": "1"})
+
+    await call.in_store(store)
     if query.bucket:
         if query.bucket not in buckets(state.net.playbook):
             raise Refused(422, f"the playbook of that execution has no bucket {query.bucket[:100]!r}")
         await api.host.runtime.contents.put_in_bucket(query.bucket, key, content)
-
-
-def _store(api: Api, execution: str, key: str, content: bytes) -> None:
-    """Store the content with an empty change of its execution."""
-    for _ in range(COMMIT_ATTEMPTS):
-        change = Change(execution, api.store.seq(execution), [], blobs=[(key, content)])
-        if api.store.commit([change])[0]:
-            return
-    raise Refused(503, "the execution changes too fast; try again", headers={"Retry-After": "1"})
 
 
 async def _check_hash(key: str, content: bytes) -> None:
@@ -280,17 +270,23 @@ async def _check_hash(key: str, content: bytes) -> None:
         raise Refused(422, f"the SHA-256 of the content is not {key[:100]}")
 
 
-# -- names and leases -----------------------------------------------------------------------------------------------
+def _checked(field: str, value: str) -> str:
+    if len(value) > MAX_NAME_LENGTH or not value.isprintable():
+        raise Refused(422, f"`{field}` must have at most {MAX_NAME_LENGTH} printable characters")
+    return value
 
 
 def _name(call: Call, worker: str) -> str:
-    if not 0 < len(worker) <= MAX_NAME_LENGTH or not worker.isprintable():
-        raise Refused(422, f"`worker` must have 1 to {MAX_NAME_LENGTH} printable characters")
-    return f"{worker}@{_token(call).id}"
+    if not worker:
+        raise Refused(422, "`worker` must not be empty")
+    return f"{_checked('worker', worker)}@{_token(call).id}"
 
 
-def _is_mine(call: Call, worker: str) -> bool:
-    return worker.rpartition("@")[2] == _token(call).id
+def _pool(call: Call, pool: str) -> str:
+    allowed, pool = _token(call).pool, _checked("pool", pool) or "default"
+    if allowed not in (None, pool):
+        raise Refused(403, f"this token is for the pool {allowed!r}, not {pool!r}")
+    return pool
 
 
 def _token(call: Call) -> ApiToken:
@@ -298,23 +294,8 @@ def _token(call: Call) -> ApiToken:
     return call.caller.token
 
 
-def _pool(call: Call, pool: str) -> str:
-    allowed, pool = _token(call).pool, pool or "default"
-    if len(pool) > MAX_NAME_LENGTH or not pool.isprintable():
-        raise Refused(422, f"`pool` must have at most {MAX_NAME_LENGTH} printable characters")
-    if allowed not in (None, pool):
-        raise Refused(403, f"this token is for the pool {allowed!r}, not {pool!r}")
-    return pool
-
-
-async def _state_with_lease(api: Api, execution: str, fence: int) -> Execution:
-    """The state in memory if it has the lease, else the stored one."""
-    loaded = api.host.runtime.executions.get(execution)
-    return loaded.state if loaded is not None and fence in loaded.state.leases else await _fresh(api, execution)
-
-
-async def _fresh(api: Api, execution: str) -> Execution:
-    return await api.host.runtime.committer.stored_state(execution)
+def _is_mine(call: Call, worker: str) -> bool:
+    return worker.rpartition("@")[2] == _token(call).id
 
 
 async def _store_lines(call: Call, lines: list[LogLine]) -> None:
@@ -323,36 +304,33 @@ async def _store_lines(call: Call, lines: list[LogLine]) -> None:
         return
     if len(lines) > MAX_LINES:
         raise Refused(413, f"a request must not have more than {MAX_LINES:,} lines of output")
-    others = [execution for execution in dict.fromkeys(line[0] for line in lines) if not _works_in(call, execution)]
-    rejected = set(others)
-    if others:
-        rejected -= await call.in_store(_worked_in, call.api.store, others[:MAX_LOOKUPS], f"@{_token(call).id}")
-    accepted = [_bounded(line) for line in lines if line[0] not in rejected]
+    loaded, unproven = call.api.host.runtime.executions, []
+    for execution in dict.fromkeys(line[0] for line in lines):
+        leases = loaded[execution].state.leases.values() if execution in loaded else ()
+        if not any(_is_mine(call, lease.worker) for lease in leases):
+            unproven.append(execution)
+    rejected = set(unproven)
+    if unproven:
+        rejected -= await call.in_store(_worked_in, call, unproven[:MAX_LOOKUPS])
+    accepted = []
+    for execution, task, at, stream, line in lines:
+        if execution not in rejected:
+            task = "".join(filter(str.isprintable, task[:MAX_TASK_LENGTH]))
+            stream = "".join(filter(str.isprintable, stream[:MAX_STREAM_LENGTH]))
+            accepted.append((execution, task, at, stream, line[:MAX_LINE_LENGTH]))
     if accepted:
         await call.in_store(call.api.store.append_output, accepted)
 
 
-def _bounded(line: LogLine) -> LogLine:
-    execution, task, at, stream, text = line
-    task = "".join(filter(str.isprintable, task[:MAX_TASK_LENGTH]))
-    stream = "".join(filter(str.isprintable, stream[:MAX_STREAM_LENGTH]))
-    return execution, task, at, stream, text[:MAX_LINE_LENGTH]
-
-
-def _works_in(call: Call, execution: str) -> bool:
-    """Whether the token holds a lease of an execution, according to the state in memory."""
-    loaded = call.api.host.runtime.executions.get(execution)
-    return loaded is not None and any(_is_mine(call, lease.worker) for lease in loaded.state.leases.values())
-
-
-def _worked_in(store: Store, executions: list[str], suffix: str) -> set[str]:
+def _worked_in(call: Call, executions: list[str]) -> set[str]:
     """Executions in which a worker of the token holds or recently held a lease: the last lines of a task may arrive
     after its last report."""
-    return {execution for execution in executions if any(name.endswith(suffix) for name in _workers(store, execution))}
-
-
-def _workers(store: Store, execution: str) -> Iterator[str]:
-    yield from (lease.worker for lease in store.derived(execution).leases.values())
-    rows = store.read(execution, max(0, store.seq(execution) - RECENT_EVENTS))
-    grants = (codec.decode(row.type, row.data) for row in rows if row.type in GRANTS)
-    yield from (getattr(grant, "worker", "") for grant in grants)
+    store, worked_in = call.api.store, set()
+    for execution in executions:
+        workers = [lease.worker for lease in store.derived(execution).leases.values()]
+        for row in store.read(execution, max(0, store.seq(execution) - RECENT_EVENTS)):
+            if row.type in GRANTS:
+                workers.append(getattr(codec.decode(row.type, row.data), "worker", ""))
+        if any(_is_mine(call, worker) for worker in workers):
+            worked_in.add(execution)
+    return worked_in
