@@ -84,6 +84,14 @@ def endpoints() -> Iterator[Endpoint]:
         yield from module.routes.endpoints
 
 
+def not_found() -> Refused:
+    return Refused(404, "no such route on this server; GET /api/v1/openapi.json lists them")
+
+
+async def no_route(scope: Scope, receive: Receive, send: Send) -> None:
+    raise not_found()
+
+
 class PathPart(Convertor[str]):
     """A part of a path, decoded; 404 if its percent signs hide more than a plain name."""
 
@@ -107,29 +115,19 @@ for _name, _form in FORMS.items():
     register_url_convertor(f"noetl_{_name}", PathPart(_form))
 
 
-def not_found() -> Refused:
-    return Refused(404, "no such route on this server; GET /api/v1/openapi.json lists them")
-
-
-async def _no_route(scope: Scope, receive: Receive, send: Send) -> None:
-    raise not_found()
-
-
 class Guard:
     def __init__(self, api: Api, endpoints: Iterable[Endpoint]) -> None:
         self.api, self.endpoints = api, {(endpoint.method, endpoint.path): endpoint for endpoint in endpoints}
         if self.endpoints.keys() != ALLOWED.keys():
             raise ValueError(f"routes and the table of roles differ: {sorted(self.endpoints.keys() ^ ALLOWED.keys())}")
-        resources: dict[str, Resource] = {}
-        for method, path in ALLOWED:
-            resources.setdefault(path, Resource(self, path)).methods[method] = self.endpoints[method, path]
+        resources = {path: Resource(self, path) for _, path in ALLOWED}
+        for (method, path), endpoint in self.endpoints.items():
+            resources[path].methods[method] = endpoint
         self._plain = {path: resource for path, resource in resources.items() if "{" not in path}
-        routes = [
-            Route(re.sub(r"\{(\w+)\}", r"{\1:noetl_\1}", path), resource)
-            for path, resource in resources.items()
-            if "{" in path
-        ]
-        self.router = Router(routes, redirect_slashes=False, default=_no_route)
+        self.router = Router(redirect_slashes=False, default=no_route)
+        for path, resource in resources.items():
+            if path not in self._plain:
+                self.router.routes.append(Route(re.sub(r"\{(\w+)\}", r"{\1:noetl_\1}", path), resource))
         self.anonymous_bodies = BodyMemory()
         self._names = frozenset(["localhost", *(host_name(host) or host.lower() for host in api.settings.hosts)])
         self._accepted_hosts: set[str] = set()
@@ -139,15 +137,11 @@ class Guard:
         return describe(public(self.endpoints.values()), self.api.settings.version)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._http(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self.router(scope, receive, send)
-        else:  # a websocket
+        if scope["type"] == "lifespan":
+            return await self.router(scope, receive, send)
+        if scope["type"] == "websocket":
             await receive()
-            await send({"type": "websocket.close", "code": 1008})
-
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+            return await send({"type": "websocket.close", "code": 1008})
         started, telemetry = perf_counter(), self.api.telemetry
         scope["app"] = self
         request_id = Headers(scope=scope).get("x-request-id", "")
@@ -181,15 +175,28 @@ class Guard:
                 required = ", ".join(sorted(roles))
                 raise Refused(403, f"the role {caller.role} may not do this; it requires one of: {required}")
             call.identity = caller
-        _check_content(call)
+        length = call.headers.get("content-length", "0")
+        has_content = length != "0" or "transfer-encoding" in call.headers
+        if not has_content and (not endpoint.media or endpoint.optional):
+            return
+        if length.isdigit() and int(length) > endpoint.limit:
+            raise call.too_large()
+        media = call.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if endpoint.media and media not in endpoint.media:  # forms of other pages cannot send the accepted types
+            detail = f"`Content-Type` must be {' or '.join(endpoint.media)}"
+            raise Refused(415, detail, headers={"Accept": ", ".join(endpoint.media)})
 
     def _check_host(self, headers: Headers) -> None:
         """Reject names that others direct here (DNS rebinding), and pages of other servers."""
         host, origin = headers.get("host", ""), headers.get("origin")
         if host not in self._accepted_hosts:
             name = host_name(host)
-            if name is None or not (name in self._names or is_address(name)):  # an address cannot be rebound
-                raise Refused(421, "unknown host name; allow it with `noetl server --allow-host NAME`")
+            if name not in self._names:
+                try:
+                    ip_address(name or "")  # an address cannot be rebound
+                except ValueError:
+                    detail = "unknown host name; allow it with `noetl server --allow-host NAME`"
+                    raise Refused(421, detail) from None
             if len(self._accepted_hosts) < MAX_CACHED_HOSTS:
                 self._accepted_hosts.add(host)
         if origin not in (None, f"http://{host}", f"https://{host}"):
@@ -264,29 +271,7 @@ class Resource:
             self.guard.anonymous_bodies.held -= call.anonymous_bytes
 
 
-def _check_content(call: Call) -> None:
-    """Refuse a body without an accepted content type: forms of other pages cannot send these types."""
-    endpoint, headers = call.endpoint, call.headers
-    length = headers.get("content-length", "0")
-    has_content = length != "0" or "transfer-encoding" in headers
-    if not has_content and (not endpoint.media or endpoint.optional):
-        return
-    if length.isdigit() and int(length) > endpoint.limit:
-        raise call.too_large()
-    if endpoint.media and headers.get("content-type", "").partition(";")[0].strip().lower() not in endpoint.media:
-        accepted = " or ".join(endpoint.media)
-        raise Refused(415, f"`Content-Type` must be {accepted}", headers={"Accept": ", ".join(endpoint.media)})
-
-
 def host_name(host: str) -> str | None:
     """The name or address in a Host header, in lower case and without the port; None if the header is invalid."""
     match = HOST.fullmatch(host)
     return None if match is None or int(match[3] or 0) > 65_535 else (match[1] or match[2]).lower()
-
-
-def is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True

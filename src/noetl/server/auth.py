@@ -32,8 +32,6 @@ MAX_SUBJECTS = 10_000
 
 InStore = Callable[..., Awaitable[Any]]
 Kind = Literal["token", "session"]
-Find = Callable[[bytes], Awaitable[tuple["Caller", float]]]
-"""Takes the hash of a secret; returns the caller, and until when the secret is valid."""
 Subject = tuple[str, ...]
 
 
@@ -81,49 +79,32 @@ class Authenticator:
 
     async def caller(self, headers: Mapping[str, str], *, changes: bool) -> Caller:
         """The caller by token or session; Refused if there is none. Changes in a session need its CSRF token."""
+        kind: Kind = "token"
         if (authorization := headers.get("authorization")) is not None:
             scheme, _, secret = authorization.partition(" ")
             if scheme.lower() != "bearer" or not secret.startswith(TOKEN_START):
                 raise unauthorised("`Authorization` must be `Bearer` and a token that begins with noetl_")
-            return await self._cached("token", hash_of(secret), self._by_token)
-        secret = cookie_of(headers)
-        if not secret:
-            raise unauthorised("send a token (`Authorization: Bearer noetl_...`), or sign in at POST /api/v1/sessions")
-        caller = await self._cached("session", hash_of(secret), self._by_session)
-        sent = headers.get("x-csrf-token", "")
-        if changes and not compare_digest(sent.encode(), csrf_of(secret).encode()):
-            raise Refused(403, "send the CSRF token of the session in X-CSRF-Token", kind="csrf")
-        return caller
-
-    async def user(self, name: str, password: str, address: str) -> User | None:
-        """The user with this name and password; Refused after too many failures."""
-        subject = name[:100], address
-        self.throttle.check(*subject)
-        self.throttle.failed(*subject)  # in advance, so that concurrent guesses are all counted
-        user: User | None = None if "\0" in name else await self.in_store(self.access.user, name)
-        async with self._hashing:
-            matches = await asyncio.to_thread(passwords.matches, user.password if user else "", password)
-        if not matches:
-            return None
-        self.throttle.succeeded(*subject)
-        return user
-
-    def clear_cache(self) -> None:
-        self._cache.clear()
-
-    async def _cached(self, kind: Kind, hash: bytes, find: Find) -> Caller:
-        now, key = self.clock.now(), (kind, hash)
+        else:
+            kind, secret = "session", cookie_of(headers)
+            if not secret:
+                hint = "send a token (`Authorization: Bearer noetl_...`), or sign in at POST /api/v1/sessions"
+                raise unauthorised(hint)
+        now, key = self.clock.now(), (kind, hash_of(secret))
         until, caller = self._cache.get(key, (0.0, None))
-        if caller is not None and now < until:
-            return caller
-        self._cache.pop(key, None)
-        caller, end = await find(hash)
-        if len(self._cache) >= MAX_CACHED_CALLERS:
-            self._cache.clear()
-        self._cache[key] = (min(now + CACHE_SECONDS, end), caller)
+        if caller is None or now >= until:
+            self._cache.pop(key, None)
+            caller, end = await (self._by_token if kind == "token" else self._by_session)(key[1])
+            if len(self._cache) >= MAX_CACHED_CALLERS:
+                self._cache.clear()
+            self._cache[key] = (min(now + CACHE_SECONDS, end), caller)
+        if kind == "session" and changes:
+            sent = headers.get("x-csrf-token", "")
+            if not compare_digest(sent.encode(), csrf_of(secret).encode()):
+                raise Refused(403, "send the CSRF token of the session in X-CSRF-Token", kind="csrf")
         return caller
 
     async def _by_token(self, hash: bytes) -> tuple[Caller, float]:
+        """The caller, and until when the token is valid."""
         token: ApiToken | None = await self.in_store(self.access.token, hash)
         if token is None or not compare_digest(token.hash, hash):
             raise unauthorised("unknown token", invalid=True)
@@ -140,6 +121,22 @@ class Authenticator:
             if used is not None and now < used.end:
                 return Caller(user.role, user.name, session=used), used.end
         raise unauthorised("the session has ended; sign in again", invalid=True)
+
+    async def user(self, name: str, password: str, address: str) -> User | None:
+        """The user with this name and password; Refused after too many failures."""
+        subject = name[:100], address
+        self.throttle.check(*subject)
+        self.throttle.failed(*subject)  # in advance, so that concurrent guesses are all counted
+        user: User | None = None if "\0" in name else await self.in_store(self.access.user, name)
+        async with self._hashing:
+            matches = await asyncio.to_thread(passwords.matches, user.password if user else "", password)
+        if not matches:
+            return None
+        self.throttle.succeeded(*subject)
+        return user
+
+    def clear_cache(self) -> None:
+        self._cache.clear()
 
 
 class Failures(NamedTuple):

@@ -13,7 +13,7 @@ import sys
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from noetl.dsl.compile import Loaded, load
+from noetl.dsl.compile import load
 from noetl.errors import NoetlError
 from noetl.tools.registry import KINDS
 
@@ -39,26 +39,24 @@ def main(connection: Connection) -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # during shutdown the server may still need responses
     compiled = 0
+    response: tuple[object, ...] | str
     try:
         connection.send_bytes(b"ready")  # all is imported
         while compiled < MAX_BYTES:
             request = CompileRequest(*pickle.loads(connection.recv_bytes()))
             signal.setitimer(signal.ITIMER_PROF, request.seconds)
-            answer = pickle.dumps(_compiled(request), pickle.HIGHEST_PROTOCOL)
+            try:
+                loaded = load(request.file, request.text, KINDS, strict=request.strict)
+                response = tuple(loaded if request.whole else loaded._replace(playbook=None, places={}))
+            except NoetlError as error:
+                response = str(error)
+            answer = pickle.dumps(response, pickle.HIGHEST_PROTOCOL)
             signal.setitimer(signal.ITIMER_PROF, 0)
             connection.send_bytes(answer)
             compiled += len(request.text)
             gc.collect()
     except (EOFError, OSError):  # the server has gone
         return
-
-
-def _compiled(request: CompileRequest) -> tuple[object, ...] | str:
-    try:
-        loaded: Loaded = load(request.file, request.text, KINDS, strict=request.strict)
-    except NoetlError as error:
-        return str(error)
-    return tuple(loaded if request.whole else loaded._replace(playbook=None, places={}))
 
 
 if __name__ == "__main__":

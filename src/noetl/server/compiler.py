@@ -77,12 +77,11 @@ class PlaybookCompiler:
         """The problems of a text, without the playbook."""
         return await self._in_turn(caller, CompileRequest(FILE, text, strict, self.seconds, whole=False))
 
-    async def compile(self, caller: str, text: bytes) -> Compiled:
-        """Compile a text from a request; Refused if the caller has too many pending."""
-        return await self._in_turn(caller, CompileRequest(FILE, text, False, self.seconds, whole=True))
-
-    async def compile_stored(self, file: str, text: bytes) -> Compiled:
-        return await self._in_turn(None, CompileRequest(file, text, False, self.seconds * STORED_FACTOR, whole=True))
+    async def compile(self, caller: str | None, text: bytes, file: str = FILE) -> Compiled:
+        """Compile a text of a caller, or a stored text for the server itself; Refused if the caller has too many
+        pending."""
+        seconds = self.seconds * (STORED_FACTOR if caller is None else 1)
+        return await self._in_turn(caller, CompileRequest(file, text, False, seconds, whole=True))
 
     def stop(self) -> None:
         self._closed = True

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -24,7 +24,8 @@ from starlette.types import Receive, Scope
 
 from noetl.reference import encode_reference
 from noetl.server.problems import Refused
-from noetl.server.roles import ALLOWED, FORMS, PREFIX
+from noetl.server.roles import ALLOWED, PREFIX
+from noetl.server.schema import QueryString
 from noetl.server.traces import Point, caller_of, trace_of
 
 if TYPE_CHECKING:
@@ -36,56 +37,12 @@ YAML = "application/yaml"
 BYTES = "application/octet-stream"
 MIB = 1 << 20
 IMMUTABLE = {"Cache-Control": "private, max-age=31536000, immutable"}
-CLIENT_DISCONNECTED = 499
-"""Status of requests whose client has disconnected: only metrics and logs see it."""
 MAX_PARAMETERS = 50
 MAX_KEY_LENGTH = 200
 ANONYMOUS_BYTES = 64 * MIB
 
 Function = TypeVar("Function", bound=Callable[..., Awaitable[Any]])
-Item = TypeVar("Item")
-Position = TypeVar("Position", str, int)
 Result = TypeVar("Result")
-
-# -- declarations ---------------------------------------------------------------------------------------------------
-
-
-class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A JSON body; unknown keys are errors."""
-
-
-class Nothing(RequestBody, frozen=True):
-    """An empty object."""
-
-
-class QueryString(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Query parameters; unknown ones are errors."""
-
-
-def text(description: str) -> msgspec.Meta:
-    """A text parameter. Databases cannot store NUL."""
-    return msgspec.Meta(pattern=r"^[^\0]*$", description=description)
-
-
-VersionNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
-CURSOR = "The `next` of the page before this one."
-Cursor = Annotated[str, text(CURSOR)]
-IdCursor = Annotated[str, msgspec.Meta(description=CURSOR, pattern=rf"^({FORMS['id']})?(?!\n)$")]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=1_000, description="Maximum number of items.")]
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="Only items after this number.")]
-
-
-class PageQuery(QueryString, frozen=True):
-    cursor: Cursor = ""
-    limit: Limit = 100
-
-
-class ItemList(msgspec.Struct, Generic[Item], frozen=True):
-    items: list[Item]
-
-
-class ItemPage(ItemList[Item], Generic[Item, Position], frozen=True):
-    next: Position | None
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -154,9 +111,6 @@ class Routes:
             return function
 
         return declare
-
-
-# -- requests -------------------------------------------------------------------------------------------------------
 
 
 class BodyMemory:
@@ -242,17 +196,6 @@ class Call(Request):
     def too_large(self) -> Refused:
         return Refused(413, f"the request body must not exceed {self.endpoint.limit:,} bytes")
 
-    async def read_body(self, decoder: msgspec.json.Decoder[Any]) -> Any:
-        data = await self.body()
-        if not data and self.endpoint.optional:
-            data = b"{}"
-        try:
-            return decoder.decode(data)
-        except msgspec.ValidationError as error:
-            raise Refused(422, f"invalid request body: {error}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Refused(400, f"the request body is not valid JSON: {error}") from None
-
     def read_query(self, declared: type[QueryString]) -> QueryString:
         """The query string as a struct; each parameter is declared, and given once."""
         try:
@@ -288,20 +231,20 @@ class Call(Request):
     async def until_disconnect(self, work: Coroutine[Any, Any, Result]) -> Result:
         """The result of the work, which is cancelled when the client disconnects."""
         await self.body()
-        task = asyncio.ensure_future(work)
-        disconnect = asyncio.ensure_future(self._disconnected())
+
+        async def disconnected() -> None:
+            while (await self.receive())["type"] != "http.disconnect":
+                pass
+
+        task, disconnect = asyncio.ensure_future(work), asyncio.ensure_future(disconnected())
         try:
             await asyncio.wait((task, disconnect), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                raise Refused(CLIENT_DISCONNECTED, "the client has disconnected")
+                raise Refused(499, "the client has disconnected")  # only metrics and logs see it
             return task.result()
         finally:
             disconnect.cancel()
             task.cancel()
-
-    async def _disconnected(self) -> None:
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
 
 
 async def respond(call: Call) -> Response:
@@ -310,7 +253,13 @@ async def respond(call: Call) -> Response:
     if endpoint.query is not None:
         arguments["query"] = call.read_query(endpoint.query)
     if endpoint.decoder is not None:
-        arguments["body"] = await call.read_body(endpoint.decoder)
+        data = await call.body() or (b"{}" if endpoint.optional else b"")
+        try:
+            arguments["body"] = endpoint.decoder.decode(data)
+        except msgspec.ValidationError as error:
+            raise Refused(422, f"invalid request body: {error}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Refused(400, f"the request body is not valid JSON: {error}") from None
     result = await endpoint.function(call, **arguments)
     if isinstance(result, Response):
         return result

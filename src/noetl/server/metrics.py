@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from time import process_time, time
 from typing import Literal, NamedTuple
 
@@ -118,12 +119,9 @@ class Metrics:
 def _labels(metric: Metric, values: Labels, bound: str = "") -> str:
     names = (*metric.labels, "le") if bound else metric.labels
     values = (*values, bound) if bound else values
-    pairs = [f'{label}="{_escaped(value)}"' for label, value in zip(names, values, strict=True)]
+    escaped = (value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for value in values)
+    pairs = [f'{label}="{value}"' for label, value in zip(names, escaped, strict=True)]
     return f"{{{','.join(pairs)}}}" if pairs else ""
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def _number(value: float) -> str:
@@ -133,10 +131,7 @@ def _number(value: float) -> str:
 def _process() -> dict[str, dict[Labels, float]]:
     """The metrics of the process; without /proc only those that Python has."""
     values: dict[str, float] = {"process_cpu_seconds_total": process_time(), "process_start_time_seconds": STARTED}
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            values["process_resident_memory_bytes"] = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    with suppress(FileNotFoundError), open("/proc/self/statm", encoding="ascii") as file:
+        values["process_resident_memory_bytes"] = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         values["process_open_fds"] = len(os.listdir("/proc/self/fd"))
-    except FileNotFoundError:
-        pass
     return {name: {(): value} for name, value in values.items()}

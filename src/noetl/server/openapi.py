@@ -63,6 +63,18 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     description = " ".join((endpoint.function.__doc__ or "").split())
     access = "No token is needed." if roles is None else f"Roles: {', '.join(sorted(roles))}."
     security: list[dict[str, list[str]]] = [] if roles is None else [{"token": []}, {"session": []}]
+    responses: dict[str, Any] = {}
+    for status, kind in sorted(endpoint.answers.items()):
+        response: dict[str, Any] = {"description": title(status)}
+        responses[str(status)] = response
+        if isinstance(kind, str):
+            response["content"] = {kind: {"schema": {}}}
+        elif kind is not None:
+            response["content"] = {JSON: {"schema": _schema(kind)}}
+            if endpoint.path.endswith("/events"):
+                response["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+    problem = {"schema": {"$ref": REFERENCE.format(name="ProblemDetails")}}
+    responses["default"] = {"description": "An error.", "content": {MEDIA: problem}}
     operation: dict[str, Any] = {
         "operationId": f"{endpoint.function.__module__.rpartition('.')[2]}_{endpoint.function.__name__}",
         "tags": [endpoint.path.removeprefix(PREFIX).split("/")[1] if endpoint.path.startswith(PREFIX) else "server"],
@@ -70,7 +82,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "description": f"{description} {access}",
         "security": security[:1] if roles == WORK else security,
         "parameters": list(_parameters(endpoint)),
-        "responses": dict(_responses(endpoint)),
+        "responses": responses,
     }
     if endpoint.media:
         body = {} if endpoint.body is None else _schema(endpoint.body)
@@ -81,36 +93,20 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _parameters(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
+    def parameter(name: str, place: str, description: str, schema: Any, required: bool = False) -> dict[str, Any]:
+        return {"name": name, "in": place, "required": required, "description": description, "schema": schema}
+
     for name in re.findall(r"\{(\w+)\}", endpoint.path):
         schema = {"type": "string"} | ({} if name == "path" else {"pattern": f"^{FORMS[name]}$"})
-        yield _parameter(name, "path", PATH_PARAMETERS[name], schema, required=True)
+        yield parameter(name, "path", PATH_PARAMETERS[name], schema, required=True)
     if endpoint.query is not None:
         (struct,) = msgspec.json.schema(endpoint.query)["$defs"].values()
         for name, schema in struct["properties"].items():
             if not schema.get("default"):
                 schema.pop("default", None)
-            description = schema.pop("description", "")
-            yield _parameter(name, "query", description, schema, required=name in struct["required"])
+            yield parameter(name, "query", schema.pop("description", ""), schema, name in struct["required"])
     for header in endpoint.headers:
-        yield _parameter(header.name, "header", header.description, {"type": "string"}, required=False)
-
-
-def _parameter(name: str, place: str, description: str, schema: dict[str, Any], required: bool) -> dict[str, Any]:
-    return {"name": name, "in": place, "required": required, "description": description, "schema": schema}
-
-
-def _responses(endpoint: Endpoint) -> Iterator[tuple[str, dict[str, Any]]]:
-    for status, kind in sorted(endpoint.answers.items()):
-        response: dict[str, Any] = {"description": title(status)}
-        if isinstance(kind, str):
-            response["content"] = {kind: {"schema": {}}}
-        elif kind is not None:
-            response["content"] = {JSON: {"schema": _schema(kind)}}
-            if endpoint.path.endswith("/events"):
-                response["content"]["text/event-stream"] = {"schema": {"type": "string"}}
-        yield str(status), response
-    problem = {"schema": {"$ref": REFERENCE.format(name="ProblemDetails")}}
-    yield "default", {"description": "An error.", "content": {MEDIA: problem}}
+        yield parameter(header.name, "header", header.description, {"type": "string"})
 
 
 def _schema(kind: Any) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class Playbooks:
         until, reason = self._unreadable.get(key, (0.0, ""))
         if now >= until:
             try:
-                return (await self.compiler.compile_stored(file, text)).require()
+                return (await self.compiler.compile(None, text, file)).require()
             except PlaybookInvalid as error:
                 reason = str(error)
             self._unreadable[key] = (now + UNREADABLE_SECONDS, reason)

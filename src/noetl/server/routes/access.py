@@ -10,9 +10,10 @@ from noetl.access import passwords
 from noetl.access.tokens import new_token
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import is_name
-from noetl.server.endpoint import Call, ItemList, RequestBody, Routes, created
+from noetl.server.endpoint import Call, Routes, created
 from noetl.server.problems import Refused
 from noetl.server.record_views import NewToken, TokenItem, UserView
+from noetl.server.schema import ItemList, RequestBody
 from noetl.store.access import Role, User
 
 routes = Routes()

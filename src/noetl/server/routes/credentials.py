@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.errors import NotFound
-from noetl.server.endpoint import Call, ItemList, RequestBody, Routes
+from noetl.server.endpoint import Call, Routes
 from noetl.server.record_views import CredentialView
+from noetl.server.schema import ItemList, RequestBody
 from noetl.store.credentials import SealedCredential
 
 routes = Routes()

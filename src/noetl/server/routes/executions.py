@@ -16,10 +16,12 @@ from noetl.errors import Conflict, NotFound
 from noetl.model.identity import uuid7
 from noetl.runtime.committer import Answer
 from noetl.runtime.history import state_at
-from noetl.server.endpoint import (
-    Call,
+from noetl.server.endpoint import Call, Header, Routes, json_response
+from noetl.server.execution_views import EventView, ExecutionItem, ExecutionView, StateView, Status, execution_item
+from noetl.server.problems import Refused
+from noetl.server.roles import PREFIX, WRITE
+from noetl.server.schema import (
     Count,
-    Header,
     IdCursor,
     ItemPage,
     Limit,
@@ -27,14 +29,9 @@ from noetl.server.endpoint import (
     PageQuery,
     QueryString,
     RequestBody,
-    Routes,
     VersionNumber,
-    json_response,
     text,
 )
-from noetl.server.execution_views import EventView, ExecutionItem, ExecutionView, StateView, Status, execution_item
-from noetl.server.problems import Refused
-from noetl.server.roles import PREFIX, WRITE
 from noetl.server.sse import EventStream
 from noetl.store.store import Store, Summary
 from noetl.timestamps import rfc3339
@@ -74,8 +71,19 @@ STARTS: dict[str, Any] = {"limit": PAYLOAD_BYTES, "headers": (PREFER, IDEMPOTENC
 @routes.add("POST", "/executions", **STARTS, answers={202: Started, 200: ExecutionView})
 async def start(call: Call, body: StartRequest) -> Response:
     """Start an execution of a registered playbook, or of the text of one (which requires the role author)."""
-    api, runtime = call.api, call.api.host.runtime
-    digest = await _playbook(call, body)
+    api, runtime, is_author = call.api, call.api.host.runtime, call.caller.role in WRITE
+    if sum(source is not None for source in (body.path, body.playbook_id, body.playbook)) != 1:
+        raise Refused(422, "name what to run with one of: path, playbook_id, playbook")
+    if body.version is not None and body.path is None:
+        raise Refused(422, "`version` requires `path`")
+    if body.path is not None:
+        digest = await api.playbooks.registered(body.path, body.version)
+    elif body.playbook_id is not None:
+        digest = await api.playbooks.stored(body.playbook_id, registered=not is_author)
+    elif is_author:
+        digest = await api.playbooks.add(call.caller.key, body.playbook or "")
+    else:
+        raise Refused(403, f"the role {call.caller.role} may start registered playbooks; a text requires author")
     await api.playbooks.check_keychain(runtime.playbooks.get(digest).playbook)
     execution = await execution_id(call)
     call.starts(execution)
@@ -113,22 +121,6 @@ async def started(call: Call, execution: str, answer: msgspec.Struct) -> Respons
     return json_response(answer, 202, headers)
 
 
-async def _playbook(call: Call, request: StartRequest) -> str:
-    if sum(source is not None for source in (request.path, request.playbook_id, request.playbook)) != 1:
-        raise Refused(422, "name what to run with one of: path, playbook_id, playbook")
-    if request.version is not None and request.path is None:
-        raise Refused(422, "`version` requires `path`")
-    playbooks, is_author = call.api.playbooks, call.caller.role in WRITE
-    if request.path is not None:
-        return await playbooks.registered(request.path, request.version)
-    if request.playbook_id is not None:
-        return await playbooks.stored(request.playbook_id, registered=not is_author)
-    if not is_author:
-        raise Refused(403, f"the role {call.caller.role} may start registered playbooks; a text requires author")
-    assert request.playbook is not None
-    return await playbooks.add(call.caller.key, request.playbook)
-
-
 @routes.add("GET", "/executions/{id}", answers={200: ExecutionView, 304: None})
 async def show_one(call: Call) -> Response:
     """An execution: the output of `noetl run`, and its progress."""
@@ -162,29 +154,25 @@ class ExecutionPage(ItemPage[ExecutionItem, str], frozen=True):
 @routes.add("GET", "/executions")
 async def list_all(call: Call, query: ExecutionQuery) -> ExecutionPage:
     """Executions, newest first."""
-    summaries, following = await call.in_store(_page, call.api.store, query)
-    now = call.api.clock.now()
-    return ExecutionPage([execution_item(summary, now) for summary in summaries], following)
+    limit, status, prefix, now = query.limit, query.status, query.prefix.lower(), call.api.clock.now()
 
+    def read(store: Store) -> ExecutionPage:
+        """Paths have no index: the number of rows read is limited, so a page may have fewer items, even none."""
+        page: list[ExecutionItem] = []
+        cursor = query.cursor
+        for _ in range(MAX_READS):
+            rows = store.summaries(status=status, prefix=prefix, before=cursor, limit=limit + 1)
+            for summary in rows[:limit]:
+                cursor = summary.execution_id
+                if query.path in ("", summary.path):
+                    page.append(execution_item(summary, now))
+                if len(page) == limit:
+                    return ExecutionPage(page, cursor if summary is not rows[-1] else None)
+            if len(rows) <= limit:
+                return ExecutionPage(page, None)
+        return ExecutionPage(page, cursor)
 
-def _page(store: Store, query: ExecutionQuery) -> tuple[list[Summary], str | None]:
-    """The executions after a cursor, and the next cursor.
-
-    Paths have no index: the number of rows read is limited, so a page may have fewer items than it could, even none.
-    """
-    page: list[Summary] = []
-    cursor = query.cursor
-    for _ in range(MAX_READS):
-        rows = store.summaries(status=query.status, prefix=query.prefix.lower(), before=cursor, limit=query.limit + 1)
-        for summary in rows[: query.limit]:
-            cursor = summary.execution_id
-            if query.path in ("", summary.path):
-                page.append(summary)
-            if len(page) == query.limit:
-                return page, cursor if summary is not rows[-1] else None
-        if len(rows) <= query.limit:
-            return page, None
-    return page, cursor
+    return await call.in_store(read, call.api.store)
 
 
 class AfterQuery(QueryString, frozen=True):
@@ -200,21 +188,13 @@ class EventPage(ItemPage[EventView, int], frozen=True):
 async def events(call: Call, query: AfterQuery) -> Response:
     """The event log. With `Accept: text/event-stream` a stream until the end; `Last-Event-ID` resumes it."""
     execution = call.path_params["id"]
-    if "text/event-stream" in call.headers.get("accept", ""):
-        return await _stream(call, execution, query.after)
-    rows = await call.in_store(call.api.store.read, execution, query.after, query.limit + 1)
-    if not rows:
-        await _check_exists(call, execution)
-    items = [EventView.of(execution, row) for row in rows[: query.limit]]
-    return json_response(EventPage(items, items[-1].seq if len(rows) > query.limit else None))
-
-
-async def _check_exists(call: Call, execution: str) -> None:
-    if not await call.in_store(call.api.store.seq, execution):
-        raise NotFound(f"no execution {execution}")
-
-
-async def _stream(call: Call, execution: str, after: int) -> Response:
+    if "text/event-stream" not in call.headers.get("accept", ""):
+        rows = await call.in_store(call.api.store.read, execution, query.after, query.limit + 1)
+        if not rows:
+            await _check_exists(call, execution)
+        items = [EventView.of(execution, row) for row in rows[: query.limit]]
+        return json_response(EventPage(items, items[-1].seq if len(rows) > query.limit else None))
+    after = query.after
     if last_event_id := call.headers.get("last-event-id"):
         if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 16):
             raise Refused(422, "Last-Event-ID must be the seq of an event")
@@ -226,6 +206,11 @@ async def _stream(call: Call, execution: str, after: int) -> Response:
         await _check_exists(call, execution)
     streams = call.api.streams
     return EventStream(streams, call.caller.key, streams.events(execution, after, call.is_still_authorized))
+
+
+async def _check_exists(call: Call, execution: str) -> None:
+    if not await call.in_store(call.api.store.seq, execution):
+        raise NotFound(f"no execution {execution}")
 
 
 class StateQuery(QueryString, frozen=True):

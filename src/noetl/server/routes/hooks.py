@@ -10,20 +10,10 @@ from starlette.responses import Response
 from noetl.errors import AuthError
 from noetl.keychain.safe import Safe
 from noetl.model.identity import uuid7
-from noetl.server.endpoint import (
-    JSON,
-    Call,
-    Header,
-    ItemList,
-    Nothing,
-    RequestBody,
-    Routes,
-    VersionNumber,
-    created,
-    json_response,
-)
+from noetl.server.endpoint import JSON, Call, Header, Routes, created, json_response
 from noetl.server.problems import Refused
 from noetl.server.record_views import HookView
+from noetl.server.schema import ItemList, Nothing, RequestBody, VersionNumber
 from noetl.store.triggers import Hook
 from noetl.triggers import hooks
 

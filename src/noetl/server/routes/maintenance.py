@@ -6,9 +6,10 @@ from typing import Annotated
 
 import msgspec
 
-from noetl.server.endpoint import Call, IdCursor, Limit, PageQuery, RequestBody, Routes
+from noetl.server.endpoint import Call, Routes
 from noetl.server.execution_views import ExecutionItem, execution_item
 from noetl.server.maintenance import EXECUTIONS_PER_BATCH, Verified, VerifiedPage
+from noetl.server.schema import IdCursor, Limit, PageQuery, RequestBody
 
 routes = Routes()
 

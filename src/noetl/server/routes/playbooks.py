@@ -8,22 +8,11 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from noetl.server.endpoint import (
-    BYTES,
-    YAML,
-    Call,
-    ItemPage,
-    PageQuery,
-    QueryString,
-    Routes,
-    VersionNumber,
-    created,
-    json_response,
-    text,
-)
+from noetl.server.endpoint import BYTES, YAML, Call, Routes, created, json_response
 from noetl.server.playbooks import unknown
 from noetl.server.problems import Finding, Refused
 from noetl.server.record_views import PlaybookItem, PlaybookVersion, version_view
+from noetl.server.schema import ItemPage, PageQuery, QueryString, VersionNumber, text
 from noetl.store.store import Store
 
 routes = Routes()

@@ -10,9 +10,10 @@ import msgspec
 from starlette.responses import Response
 
 from noetl.errors import Conflict, NotFound
-from noetl.server.endpoint import Call, Header, ItemPage, Nothing, PageQuery, Routes, created, json_response
+from noetl.server.endpoint import Call, Header, Routes, created, json_response
 from noetl.server.record_views import ScheduleView, schedule_view
 from noetl.server.roles import PREFIX
+from noetl.server.schema import ItemPage, Nothing, PageQuery
 from noetl.store.triggers import Firing, Schedule
 from noetl.triggers import schedules
 from noetl.triggers.schedules import ScheduleRequest

@@ -10,9 +10,10 @@ from starlette.responses import Response
 from noetl.access.tokens import new_session
 from noetl.errors import NotFound
 from noetl.server.auth import cookie, cookie_of, csrf_of, unauthorised
-from noetl.server.endpoint import Call, QueryString, RequestBody, Routes, json_response, text
+from noetl.server.endpoint import Call, Routes, json_response
 from noetl.server.problems import Refused
 from noetl.server.record_views import RecordView
+from noetl.server.schema import QueryString, RequestBody, text
 from noetl.store.access import MAX_SESSION_SECONDS, Role
 from noetl.timestamps import rfc3339
 

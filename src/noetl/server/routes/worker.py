@@ -24,8 +24,9 @@ from noetl.results.stores import buckets, is_named
 from noetl.runtime.committer import Answer
 from noetl.server.api import Api
 from noetl.server.auth import unauthorised
-from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, MIB, YAML, Call, QueryString, Routes, text
+from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, MIB, YAML, Call, Routes
 from noetl.server.problems import Refused
+from noetl.server.schema import QueryString, text
 from noetl.store import codec
 from noetl.store.access import ApiToken
 from noetl.store.store import Change, LogLine, WorkerSession
@@ -78,7 +79,15 @@ async def report(call: Call, body: list[wire.ReportRequest]) -> list[wire.Verdic
     """Report outcomes under leases. All reports of the list are decided and committed together."""
     if len(body) > MAX_REPORTS:
         raise Refused(413, f"a request must not have more than {MAX_REPORTS:,} reports")
-    reports = [await _report(call, request) for request in body]
+    reports = []
+    for request in body:
+        await asyncio.sleep(0)  # there may be many
+        if len(request.facts) > wire.MOST_FACTS or len(request.blobs) > wire.MOST_FACTS:
+            raise Refused(413, f"a report must not have more than {wire.MOST_FACTS:,} events or contents")
+        decoded = wire.report_of(request)
+        for key, content in decoded.blobs:
+            await _check_hash(key, content)
+        reports.append(decoded if request.claim is None else replace(decoded, claim=_claim(call, request.claim)))
     await _store_lines(call, [line for request in body for line in request.lines])
     call.api.telemetry.metrics.count("noetl_reports_total", len(reports))
     pairs = zip(body, reports, strict=True)
@@ -154,16 +163,6 @@ async def _check_references(call: Call, state: Execution, report: Report) -> Non
             continue
         if not await call.in_store(call.api.store.refers, state.id, reference.digest):
             raise Inadmissible(f"the stored value {reference.digest[:12]} does not belong to this execution")
-
-
-async def _report(call: Call, request: wire.ReportRequest) -> Report:
-    await asyncio.sleep(0)  # one request may have many reports
-    if len(request.facts) > wire.MOST_FACTS or len(request.blobs) > wire.MOST_FACTS:
-        raise Refused(413, f"a report must not have more than {wire.MOST_FACTS:,} events or contents")
-    report = wire.report_of(request)
-    for key, content in report.blobs:
-        await _check_hash(key, content)
-    return report if request.claim is None else replace(report, claim=_claim(call, request.claim))
 
 
 def _claim(call: Call, request: wire.ClaimRequest) -> Claim:

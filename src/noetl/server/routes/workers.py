@@ -8,8 +8,9 @@ import msgspec
 from starlette.responses import Response
 
 from noetl.errors import NotFound
-from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, Call, ItemList, Routes
+from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, Call, Routes
 from noetl.server.record_views import RecordView
+from noetl.server.schema import ItemList
 from noetl.timestamps import rfc3339
 
 routes = Routes()
