@@ -30,19 +30,14 @@ if TYPE_CHECKING:
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    hosts: tuple[str, ...] = ()
-    """Host names that it accepts, in addition to `localhost` and addresses."""
+    hosts: tuple[str, ...] = ()  # host names that it accepts, in addition to `localhost` and addresses
     version: str = ""
     log_requests: bool = True
     open_credential: OpenCredential = no_credentials
-    safe: Safe | None = None
-    """The store of credentials; without it the server has none."""
-    bus: NatsConnection | None = None
-    """The connection to NATS, if there is one. The caller keeps it running."""
-    traces: str = ""
-    """URL that receives spans over OTLP/HTTP; empty: no spans."""
-    log: Log | None = None
-    """Default: JSON on standard error."""
+    safe: Safe | None = None  # the store of credentials; without it the server has none
+    bus: NatsConnection | None = None  # the connection to NATS, which the caller keeps running
+    traces: str = ""  # URL that receives spans over OTLP/HTTP; empty: no spans
+    log: Log | None = None  # default: JSON on standard error
 
 
 class Api:

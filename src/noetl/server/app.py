@@ -228,8 +228,7 @@ class Reply:
     def __init__(self, send: Send, request_id: str) -> None:
         self.send, self.request_id, self.status = send, request_id, 0
         self.route = NO_ROUTE
-        self.call: Call | None = None
-        """The request, once it is authorized."""
+        self.call: Call | None = None  # the request, once it is authorized
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -24,8 +24,7 @@ from noetl.store.access import Access, ApiToken, Role, Session, User
 COOKIE = "__Host-noetl"
 CACHE_SECONDS = 2.0
 MAX_CACHED_CALLERS = 10_000
-FREE_TRIES, FREE_TRIES_PER_USER = 5, 50
-"""Wrong passwords without a delay; each further one doubles the delay."""
+FREE_TRIES, FREE_TRIES_PER_USER = 5, 50  # wrong passwords without a delay; each further one doubles the delay
 FIRST_DELAY, MAX_DELAY, MAX_DELAY_PER_USER = 2.0, 900.0, 60.0
 RESET_SECONDS = 3600.0
 MAX_SUBJECTS = 10_000
@@ -72,8 +71,7 @@ class Authenticator:
     def __init__(self, access: Access, sessions: Sessions, clock: Clock, in_store: InStore) -> None:
         self.access, self.sessions, self.clock, self.in_store = access, sessions, clock, in_store
         self.throttle = Throttle(clock)
-        self._hashing = asyncio.Semaphore(1)
-        """Passwords are checked one at a time: each check takes a core and 19 MB."""
+        self._hashing = asyncio.Semaphore(1)  # passwords are checked one at a time: each check takes a core and 19 MB
         self._cache: dict[tuple[Kind, bytes], tuple[float, Caller]] = {}
         """Keyed by kind of credential too: a token is never accepted as a session, or the reverse."""
 

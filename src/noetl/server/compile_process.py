@@ -17,18 +17,15 @@ from noetl.dsl.compile import load
 from noetl.errors import NoetlError
 from noetl.tools.registry import KINDS
 
-MAX_BYTES = 32 << 20
-"""After compiling this much text the process exits to free its memory; the server starts a new one."""
+MAX_BYTES = 32 << 20  # after compiling this much text the process exits to free its memory; the server starts a new one
 
 
 class CompileRequest(NamedTuple):
     file: str
     text: bytes
     strict: bool
-    seconds: float
-    """CPU budget."""
-    whole: bool
-    """Whether to return the playbook, not only its problems."""
+    seconds: float  # CPU budget
+    whole: bool  # whether to return the playbook, not only its problems
 
 
 def main(connection: Connection) -> None:

@@ -28,24 +28,17 @@ from noetl.server.compile_process import CompileRequest
 from noetl.server.problems import Refused
 from noetl.tools.process.launcher import ending, start_python
 
-FILE = "playbook.yaml"
-"""File name of a text from a request. Once compiled, the playbook's own path replaces it."""
-BUDGET_SECONDS = 5.0
-"""CPU time for one text."""
-STORED_FACTOR = 2.0
-"""Budget factor for stored texts: they compiled within the budget before, so allow for variance."""
-DEADLINE_SECONDS = 60.0
-"""Maximum wall-clock time to compile a text, and to start a process."""
+FILE = "playbook.yaml"  # file name of a text from a request, until it is compiled and has a path
+BUDGET_SECONDS = 5.0  # CPU time for one text
+STORED_FACTOR = 2.0  # budget factor for stored texts: they compiled within the budget before, so allow for variance
+DEADLINE_SECONDS = 60.0  # maximum wall-clock time to compile a text, and to start a process
 PROCESSES = 2
 MAX_TEXTS_PER_CALLER = 16
 IDLE_SECONDS = 60.0
-STARTS = 3
-"""Maximum process starts per text, if the process ends for reasons unrelated to the text."""
+STARTS = 3  # maximum process starts per text, if the process ends for reasons unrelated to the text
 
 
 class Compiled(NamedTuple):
-    """A compiled text: a playbook unless there are errors, and all problems."""
-
     playbook: LoadedPlaybook | None
     problems: list[Problem]
 

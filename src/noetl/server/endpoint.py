@@ -51,18 +51,13 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A method of a path, with everything that is needed to check a request, to answer it and to document it."""
-
     method: str
     path: str
     function: Callable[..., Awaitable[Any]]
-    body: Any = None
-    """Type of the JSON body; None if there is none, or if the function reads the body itself."""
-    media: tuple[str, ...] = ()
-    """Accepted content types; empty if there is no body."""
+    body: Any = None  # type of the JSON body; None if there is none, or if the function reads the body itself
+    media: tuple[str, ...] = ()  # accepted content types; empty if there is no body
     optional: bool = False
-    limit: int = 0
-    """Maximum size of the body in bytes."""
+    limit: int = 0  # maximum size of the body in bytes
     decoder: msgspec.json.Decoder[Any] | None = None
     query: type[QueryString] | None = None
     headers: tuple[Header, ...] = ()
@@ -134,8 +129,7 @@ class Call(Request):
         self.api, self.endpoint, self.request_id = api, endpoint, request_id
         self.in_store = api.thread.ask
         self.execution: str | None = self.path_params.get("id")
-        self.span: Point | None = None
-        """The span of the request, if that is known before the answer."""
+        self.span: Point | None = None  # the span of the request, if that is known before the answer
         self.identity: Caller | None = None
         """Its sender; None until it is authorized, and on routes that are open to anybody."""
         self.anonymous_bytes = 0

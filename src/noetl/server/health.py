@@ -34,8 +34,6 @@ class Dependency(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """Checks the dependencies periodically and on request; logs when one goes down or comes back."""
-
     def __init__(
         self, store: Store, bus: NatsConnection | None, in_store: Callable[..., Awaitable[Any]], log: Log
     ) -> None:

@@ -33,26 +33,21 @@ ACCEPTED_AT_ONCE = 64
 """Connections accepted per turn of the loop before surplus ones are closed; also the failed attempts per turn without
 free descriptors."""
 TICKS_PER_SECOND = 10
-CLOSE_SECONDS = 3
-"""Time for open requests after the server was told to stop."""
-DESCRIPTORS = 65_536
-"""Requested file descriptor limit; a server needs a few more descriptors than connections."""
+CLOSE_SECONDS = 3  # time for open requests after the server was told to stop
+DESCRIPTORS = 65_536  # requested file descriptor limit; a server needs a few more descriptors than connections
 RESERVED_DESCRIPTORS = 128
 """Kept free for the database, for files, and for connections that are accepted before another one is closed."""
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 4_096
-    address_share: float = 0.5
-    """Fraction of all connections available to one address; a trusted proxy may use all."""
+    address_share: float = 0.5  # fraction of all connections available to one address; a trusted proxy may use all
     header_seconds: float = 10.0
     """From the start of a connection, or the first byte of a later request, to the end of the headers."""
     body_idle_seconds: float = 10.0
-    body_seconds: float = 60.0
-    """Time for a whole request body, plus its size at the minimum rate."""
+    body_seconds: float = 60.0  # time for a whole request body, plus its size at the minimum rate
     body_bytes_per_second: int = 16_384
-    write_seconds: float = 60.0
-    """Maximum time for which a client may not read the response."""
+    write_seconds: float = 60.0  # maximum time for which a client may not read the response
     idle_seconds: int = 75
 
 
@@ -72,8 +67,7 @@ class ConnectionGroup:
         self.limit, self.size = limit, 0
         self.unproven: dict[Connection, None] = {}
         """Waiting connections that have never completed a request, oldest first."""
-        self.idle: dict[Connection, None] = {}
-        """Other waiting connections, the longest idle first."""
+        self.idle: dict[Connection, None] = {}  # other waiting connections, the longest idle first
 
     def remove(self, connection: Connection) -> None:
         self.unproven.pop(connection, None)
@@ -131,8 +125,7 @@ class Connection(H11Protocol):
         super().__init__(*args, **kwargs)
         self.groups: tuple[ConnectionGroup, ...] = ()
         self.address = ""
-        self.is_proven = False
-        """Whether this connection has completed a request."""
+        self.is_proven = False  # whether this connection has completed a request
         self.header_deadline: float | None = None
         self.idle_deadline: float | None = None
         self.write_deadline: float | None = None

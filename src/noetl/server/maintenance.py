@@ -21,8 +21,7 @@ from noetl.runtime.audit import Audit
 from noetl.server.telemetry import Telemetry
 from noetl.store.store import Store, Summary
 
-VERIFY_SECONDS = 5.0
-"""A page of verified executions ends after that time, with at least one."""
+VERIFY_SECONDS = 5.0  # a page of verified executions ends after that time, with at least one
 EXECUTIONS_PER_BATCH = 100
 FIRST_PRUNE_SECONDS, PRUNE_SECONDS = 60.0, 3600.0
 
@@ -43,8 +42,6 @@ class VerifiedPage(Verified, frozen=True):
 
 
 class Maintenance:
-    """Runs on a second connection, which is opened when it is first needed."""
-
     def __init__(self, store: Store, in_store: Callable[..., Awaitable[Any]]) -> None:
         self._first, self._in_store = store, in_store
         self._second: Store | None = None

@@ -20,8 +20,7 @@ from noetl.store.store import Store
 MAX_PATH_LENGTH = 500
 MAX_DIGESTS = 1_000
 MAX_UNREADABLE = 100
-UNREADABLE_SECONDS = 60.0
-"""Seconds before a stored playbook that failed to compile is compiled again."""
+UNREADABLE_SECONDS = 60.0  # seconds before a stored playbook that failed to compile is compiled again
 DIGEST = re.compile("[0-9a-f]{64}")
 
 

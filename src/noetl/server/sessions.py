@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from noetl.nats.connection import NatsConnection
 
 InStore = Callable[..., Awaitable[Any]]
-TOUCH_SECONDS = 60.0
-"""How often the last use of a session is stored."""
+TOUCH_SECONDS = 60.0  # how often the last use of a session is stored
 BUCKET = "noetl_sessions"
 PREFIX = "noetl.sessions"
 REVISIONS = 10
@@ -116,8 +115,7 @@ class SessionKeys:
 
     def __init__(self, connection: NatsConnection) -> None:
         self.connection = connection
-        self._open: tuple[Any, KeyValue] | None = None
-        """The bucket, and the client it was opened with."""
+        self._open: tuple[Any, KeyValue] | None = None  # the bucket, and the client it was opened with
 
     async def put(self, session: Session, user: User, revision: int | None = None) -> None:
         """Write the session; with a revision only if its key has not changed since."""

@@ -25,16 +25,11 @@ from noetl.server.execution_views import EventView
 from noetl.server.problems import Refused
 from noetl.store.store import Store
 
-POLL_SECONDS = 0.5
-"""How often the store is polled for commits of other servers."""
-EXECUTIONS_PER_QUERY = 50
-"""Number of executions per store query, so that other queries are not delayed."""
-MIN_READ_SECONDS = 0.02
-"""Minimum time between two reads; events in between are sent together."""
-KEEP_ALIVE_SECONDS = 15.0
-"""Interval of keep-alive comments on an idle stream."""
-CHECK_SECONDS = 2.0
-"""How often an idle stream checks the authorization of its client. Sending events always checks it."""
+POLL_SECONDS = 0.5  # how often the store is polled for commits of other servers
+EXECUTIONS_PER_QUERY = 50  # number of executions per store query, so that other queries are not delayed
+MIN_READ_SECONDS = 0.02  # minimum time between two reads; events in between are sent together
+KEEP_ALIVE_SECONDS = 15.0  # interval of keep-alive comments on an idle stream
+CHECK_SECONDS = 2.0  # how often an idle stream checks the authorization of its client; each sending does, too
 EVENTS_PER_READ = 500
 MAX_STREAMS, MAX_STREAMS_PER_CALLER = 1_000, 50
 
@@ -45,8 +40,7 @@ IsAuthorized = Callable[[], Awaitable[bool]]
 class Followed:
     def __init__(self) -> None:
         self.streams = 0
-        self.seq = 0
-        """The last seq that its streams know of."""
+        self.seq = 0  # the last seq that its streams know of
         self.changed = asyncio.Event()
 
     def wake(self, seq: int) -> None:
@@ -61,8 +55,7 @@ class Streams:
         self.limit, self.limit_per_caller = MAX_STREAMS, MAX_STREAMS_PER_CALLER
         self.by_caller: Counter[str] = Counter()
         self.followed: dict[str, Followed] = {}
-        self.closing = asyncio.Event()
-        """Set when the server is about to stop."""
+        self.closing = asyncio.Event()  # set when the server is about to stop
         self._polling: asyncio.Task[None] | None = None
 
     def on_events(self, state: Execution, events: list[Event]) -> None:

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 ROWS_PER_READ = 1_000
 MAX_REQUESTS = 10_000
-MOST_SPANS = 10_000
-"""Maximum number of spans of an execution; its own span has the number of those left out."""
+MOST_SPANS = 10_000  # maximum number of spans of an execution; its own span has the number of those left out
 
 
 class Point(NamedTuple):
@@ -50,8 +49,7 @@ class TraceSpan(msgspec.Struct, frozen=True):
     start: float
     end: float
     attributes: dict[str, Any] = {}
-    error: str | None = None
-    """The kind of the error that it ended with."""
+    error: str | None = None  # the kind of the error that it ended with
 
 
 class Spans:
@@ -135,13 +133,10 @@ class Traces:
         self.resource = own.merge(OTELResourceDetector().detect())  # the environment wins
         self.scope = InstrumentationScope("noetl", version)
         self.sending = BatchSpanProcessor(OTLPSpanExporter(url))
-        self.requests: dict[str, Point] = {}
-        """The spans of the requests that have started executions."""
+        self.requests: dict[str, Point] = {}  # the spans of the requests that have started executions
         self.reading: set[asyncio.Task[None]] = set()
 
     def start_request(self, execution: str, caller: Point | None) -> Point:
-        """The span of a request that starts an execution. Without a trace of the caller it is the root of the trace of
-        the execution; otherwise the two traces are linked."""
         point = Point(trace_of(execution) if caller is None else caller.trace, os.urandom(8).hex())
         self.requests[execution] = point
         while len(self.requests) > MAX_REQUESTS:

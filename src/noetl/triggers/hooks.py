@@ -31,15 +31,13 @@ from noetl.model.identity import is_name
 from noetl.store.store import Store
 from noetl.store.triggers import Hook
 
-WINDOW_SECONDS = 300.0
-"""Maximum age of a delivery, including the difference of the clocks."""
+WINDOW_SECONDS = 300.0  # maximum age of a delivery, including the difference of the clocks
 MIN_SECRET_LENGTH = 16
 NOBODY = ("//hooks",)
 """Allowed paths of a hook's secret: matches no playbook, and the keychain rejects the kind as well."""
 TIMESTAMP = re.compile(r"[0-9]{1,12}", re.ASCII)
 SIGNATURE = re.compile(r"\s*sha256=[0-9a-f]{64}\s*", re.ASCII | re.IGNORECASE)
-UNKNOWN = os.urandom(32).hex()
-"""Secret for the signatures of hooks that do not exist."""
+UNKNOWN = os.urandom(32).hex()  # secret for the signatures of hooks that do not exist
 
 
 def signature_of(secret: str, timestamp: str, body: bytes = b"") -> hmac.HMAC:

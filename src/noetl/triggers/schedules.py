@@ -23,21 +23,15 @@ from noetl.store.triggers import Fired, Firing, Missed, Overlap, Schedule
 from noetl.timestamps import rfc3339
 from noetl.triggers import timing
 
-GRACE_SECONDS = 60.0
-"""A firing that starts later than this is missed; so is a firing whose successor is due."""
-TAKEN_SECONDS = 5.0
-"""How long other servers ignore a schedule whose firings are being started."""
-QUEUE_SECONDS = 1.0
-"""How often a server checks whether the execution that a queue waits for has ended."""
-TROUBLED_SECONDS = 60.0
-"""Delay before a schedule that could not be decided is checked again."""
-MOST_MISSED = 100
-"""Maximum number of missed firings that are made up for: the latest ones."""
+GRACE_SECONDS = 60.0  # a firing that starts later than this is missed; so is a firing whose successor is due
+TAKEN_SECONDS = 5.0  # how long other servers ignore a schedule whose firings are being started
+QUEUE_SECONDS = 1.0  # how often a server checks whether the execution that a queue waits for has ended
+TROUBLED_SECONDS = 60.0  # delay before a schedule that could not be decided is checked again
+MOST_MISSED = 100  # maximum number of missed firings that are made up for: the latest ones
 LONGEST_QUEUE = 100
 MOST_RUNNING = 100
 KEPT_RECENT = 20
-OWN_KEY = "schedule"
-"""The key in the payload of an execution that describes its firing."""
+OWN_KEY = "schedule"  # the key in the payload of an execution that describes its firing
 
 Change = Callable[[Schedule, Collection[str]], Schedule]
 """Returns the next revision of a schedule. The collection has those of its executions that are open."""

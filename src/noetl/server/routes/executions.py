@@ -43,8 +43,7 @@ IDEMPOTENCY_KEY = Header("Idempotency-Key", "Requests with the same key and cont
 PAYLOAD_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 MAX_WAIT_SECONDS = 60
-MAX_READS = 20
-"""Maximum number of store queries for a page of executions of one path."""
+MAX_READS = 20  # maximum number of store queries for a page of executions of one path
 LOG_LINES_PER_READ, LOG_PAGE_CHARACTERS = 100, 8 << 20
 
 
@@ -157,7 +156,6 @@ async def list_all(call: Call, query: ExecutionQuery) -> ExecutionPage:
     limit, status, prefix, now = query.limit, query.status, query.prefix.lower(), call.api.clock.now()
 
     def read(store: Store) -> ExecutionPage:
-        """Paths have no index: the number of rows read is limited, so a page may have fewer items, even none."""
         page: list[ExecutionItem] = []
         cursor = query.cursor
         for _ in range(MAX_READS):
@@ -270,7 +268,6 @@ async def logs(call: Call, query: LogQuery) -> LogPage:
     execution = call.path_params["id"]
 
     def read(store: Store) -> LogPage:
-        """A page has fewer lines than requested if they are long."""
         page: list[LogLineView] = []
         size = 0
         while len(page) < query.limit and size < LOG_PAGE_CHARACTERS:
@@ -329,7 +326,6 @@ async def _handle(call: Call, command: Command) -> Answer:
 
 
 def _status(command: str, state: Execution, is_done: bool) -> ExecutionStatus:
-    """The answer about a command; Conflict if it was not possible."""
     if is_done:
         return ExecutionStatus(state.id, cast(Status, state.shown_status))
     if state.over and state.status != "cancelled":

@@ -20,8 +20,7 @@ from noetl.store.store import Store
 
 routes = Routes(prefix="")
 
-ALIVE_SECONDS = 60.0
-"""A worker whose last heartbeat is older is not counted."""
+ALIVE_SECONDS = 60.0  # a worker whose last heartbeat is older is not counted
 
 
 class Liveness(msgspec.Struct, frozen=True):

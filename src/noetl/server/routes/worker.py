@@ -38,17 +38,13 @@ routes = Routes()
 MAX_WAIT_SECONDS = 60.0
 MAX_SLOTS = 10_000
 MAX_REPORTS = 1_000
-MAX_EVENTS_PER_DECISION = 500
-"""A decision of so many events takes about 50 ms, in which the server answers nobody else."""
-LARGE_BYTES = 1 << 20
-"""Larger content is hashed in a thread."""
+MAX_EVENTS_PER_DECISION = 500  # a decision of so many events takes about 50 ms, in which the server answers nobody else
+LARGE_BYTES = 1 << 20  # larger content is hashed in a thread
 MAX_LINES = 20_000
 MAX_LINE_LENGTH, MAX_TASK_LENGTH, MAX_STREAM_LENGTH = 65_536, 500, 20
 """Maximum characters of a line, of its task name and of its stream name."""
-MAX_LOOKUPS = 100
-"""Maximum number of executions looked up in the store for the lines of one request."""
-RECENT_EVENTS = 2_000
-"""A worker with a lease granted within this many last events recently worked on the execution."""
+MAX_LOOKUPS = 100  # maximum number of executions looked up in the store for the lines of one request
+RECENT_EVENTS = 2_000  # a worker with a lease granted within this many last events recently worked on the execution
 GRANTS = (StepStarted.name, StepRegranted.name)
 COMMIT_ATTEMPTS = 10
 MAX_NAME_LENGTH = 200

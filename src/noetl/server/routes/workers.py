@@ -15,8 +15,7 @@ from noetl.timestamps import rfc3339
 
 routes = Routes()
 
-MAX_PARSED_BYTES = 8 << 20
-"""Content up to this size is parsed to find out whether it is JSON."""
+MAX_PARSED_BYTES = 8 << 20  # content up to this size is parsed to find out whether it is JSON
 
 
 class WorkerView(RecordView, frozen=True):
