@@ -137,11 +137,6 @@ class Authenticator:
         self._cache.clear()
 
 
-class Failures(NamedTuple):
-    number: int = 0
-    last: float = 0.0
-
-
 class Throttle:
     """Limits failed logins. The counts are in memory only: a restart resets them.
 
@@ -152,8 +147,8 @@ class Throttle:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._failures: OrderedDict[Subject, Failures] = OrderedDict()
-        """In order of the last failure, the most recent at the end."""
+        self._failures: OrderedDict[Subject, tuple[int, float]] = OrderedDict()
+        """The number of failures and the time of the last one, the most recent at the end."""
         self._signed_in: OrderedDict[Subject, None] = OrderedDict()
 
     def check(self, user: str, address: str) -> None:
@@ -166,24 +161,23 @@ class Throttle:
             raise Refused(429, "too many wrong passwords; try again later", headers=retry)
 
     def _until(self, subject: Subject, tries: int, longest: float) -> float:
-        number, last = self._failures.get(subject, Failures())
+        number, last = self._failures.get(subject, (0, 0.0))
         return 0.0 if number < tries else last + min(longest, FIRST_DELAY * 2.0 ** min(number - tries, 20))
 
     def failed(self, user: str, address: str) -> None:
         now = self.clock.now()
         for subject in ((user, address), (user,)):
-            before = self._failures.pop(subject, Failures())
-            number = 1 if now - before.last > RESET_SECONDS else before.number + 1
-            self._failures[subject] = Failures(number, now)
+            number, last = self._failures.pop(subject, (0, 0.0))
+            self._failures[subject] = (1 if now - last > RESET_SECONDS else number + 1, now)
         while len(self._failures) > MAX_SUBJECTS:
             self._failures.popitem(last=False)
 
     def succeeded(self, user: str, address: str) -> None:
         """Reset the failures after a successful login, including the one counted in advance."""
         self._failures.pop((user, address), None)
-        all_of_user = self._failures.get((user,))
-        if all_of_user is not None:
-            self._failures[(user,)] = all_of_user._replace(number=all_of_user.number - 1)
+        if (user,) in self._failures:
+            number, last = self._failures[(user,)]
+            self._failures[(user,)] = (number - 1, last)
         self._signed_in[user, address] = None
         self._signed_in.move_to_end((user, address))
         while len(self._signed_in) > MAX_SUBJECTS:

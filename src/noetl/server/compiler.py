@@ -1,11 +1,8 @@
 """Compiles playbooks for a server: in separate processes, within a CPU budget, fairly between callers.
 
-A playbook text is untrusted until it is compiled. Compiling on the event loop would block the server, and a thread
-cannot be killed. So a child process (`noetl.server.compile_process`) compiles. The kernel kills it when a text exceeds
-its CPU time, and this module kills it when a text exceeds its deadline. Processes start on demand and end after an idle
-timeout.
-
-Each caller has one text compiled at a time, and callers take turns. A caller with too many pending texts gets 429.
+A text is untrusted: on the event loop it could block the server, and a thread cannot be killed. The kernel kills the
+process when a text exceeds its CPU time, and this module when it exceeds its deadline. Processes start on demand and
+end after an idle timeout. Each caller has one text compiled at a time, and callers take turns.
 """
 
 from __future__ import annotations

@@ -49,18 +49,6 @@ class TokenView(msgspec.Struct, frozen=True):
     status: TokenStatus
     due: str | None
 
-    @classmethod
-    def all_of(cls, state: Execution) -> list[TokenView]:
-        views = []
-        for token in state.tokens.values():
-            status: TokenStatus = "waiting" if token.id in state.waiting.get(token.step, ()) else "ready"
-            if token.id in state.held:
-                status = "held"
-            elif token.id in state.delayed:
-                status = "delayed"
-            views.append(cls(token.id, token.step, status, optional_rfc3339(token.due)))
-        return views
-
 
 class LoopView(msgspec.Struct, frozen=True):
     """The progress of a loop."""
@@ -70,10 +58,16 @@ class LoopView(msgspec.Struct, frozen=True):
     failed: int
     running: int
 
-    @classmethod
-    def all_of(cls, state: Execution) -> dict[str, LoopView]:
-        loops = ((run.id, run.loop) for run in state.runs.values() if run.loop is not None)
-        return {run: cls(loop.total, loop.ok, loop.failed, len(loop.lanes)) for run, loop in loops}
+
+def _progress(state: Execution) -> dict[str, Any]:
+    tokens = []
+    for token in state.tokens.values():
+        status: TokenStatus = "waiting" if token.id in state.waiting.get(token.step, ()) else "ready"
+        status = "held" if token.id in state.held else "delayed" if token.id in state.delayed else status
+        tokens.append(TokenView(token.id, token.step, status, optional_rfc3339(token.due)))
+    loops = ((run.id, run.loop) for run in state.runs.values() if run.loop is not None)
+    views = {run: LoopView(loop.total, loop.ok, loop.failed, len(loop.lanes)) for run, loop in loops}
+    return {"tokens": tokens, "progress": views}
 
 
 class ExecutionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,14 +94,13 @@ class ExecutionView(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, state: Execution, summary: Summary, file: File, now: float) -> ExecutionView:
         return cls(
             **report(state, file.name, dict(file.places), _seconds(summary, now)),
+            **_progress(state),
             name=summary.name,
             path=summary.path,
             playbook_id=summary.digest,
             parent=summary.parent,
             started=rfc3339(summary.started),
             ended=optional_rfc3339(summary.ended),
-            tokens=TokenView.all_of(state),
-            progress=LoopView.all_of(state),
         )
 
 
@@ -191,6 +184,5 @@ class StateView(msgspec.Struct, frozen=True, kw_only=True):
             seq=state.seq,
             timestamp=optional_rfc3339(at),
             workload=state.workload,
-            tokens=TokenView.all_of(state),
-            progress=LoopView.all_of(state),
+            **_progress(state),
         )

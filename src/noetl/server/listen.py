@@ -1,12 +1,9 @@
 """Listens: sockets, uvicorn, and connection limits, which apply before authentication.
 
-A connection *waits* while the client has to send data, and is *busy* while the server has to respond: long polls and
-event streams are busy and have no deadline. A waiting connection has a deadline for the headers, for each part of a
-request body and for the whole body. A client that does not read the response has one, too.
-
-There is a limit for all connections and one per address. When a limit is reached, the server closes the oldest
-connection that has never completed a request, or else the one that has been idle longest. So idle connections cannot
-lock out clients that send complete requests.
+A connection *waits* while the client has to send data, and has a deadline then; it is *busy* while the server has to
+respond, as in long polls and event streams. When all connections, or those of an address, are used, the server closes
+the oldest one that has never completed a request, or else the one that has been idle longest. So idle connections
+cannot lock out clients that send complete requests.
 """
 
 from __future__ import annotations

@@ -37,7 +37,6 @@ STATUS: dict[type[NoetlError], int] = {
     DiskFull: 507,
     StoreError: 503,
 }
-UNAVAILABLE_RETRY_SECONDS = 1
 
 
 class Finding(RecordView, frozen=True):
@@ -66,18 +65,11 @@ class ProblemDetails(msgspec.Struct, frozen=True):
 class Refused(NoetlError):
     """A request that is answered with a problem."""
 
-    def __init__(
-        self,
-        status: int,
-        detail: str,
-        *,
-        kind: str = "",
-        headers: dict[str, str] | None = None,
-        problems: list[Finding] | msgspec.UnsetType = msgspec.UNSET,
-    ) -> None:
+    problems: list[Finding] | msgspec.UnsetType = msgspec.UNSET
+
+    def __init__(self, status: int, detail: str, *, kind: str = "", headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
-        self.status, self.detail, self.kind = status, detail, kind
-        self.headers, self.problems = headers or {}, problems
+        self.status, self.detail, self.kind, self.headers = status, detail, kind, headers or {}
 
 
 def refused(error: NoetlError) -> Refused:
@@ -87,10 +79,11 @@ def refused(error: NoetlError) -> Refused:
         first, *others = [problem for problem in error.problems if problem.severity == "error"]
         detail = f"line {first.line}, column {first.column}: {first.message}"
         detail += f" (and {len(others)} more)" if others else ""
-        return Refused(422, detail, kind="playbook-invalid", problems=list(map(Finding.of, error.problems)))
+        problem = Refused(422, detail, kind="playbook-invalid")
+        problem.problems = list(map(Finding.of, error.problems))
+        return problem
     status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
-    headers = {"Retry-After": str(UNAVAILABLE_RETRY_SECONDS)} if status == 503 else None
-    return Refused(status, str(error), headers=headers)
+    return Refused(status, str(error), headers={"Retry-After": "1"} if status == 503 else None)
 
 
 def title(status: int) -> str:

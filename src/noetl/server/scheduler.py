@@ -1,9 +1,8 @@
 """Starts the executions of schedules.
 
-Any number of servers do this on one store. Each reads only the schedules that are due. A firing is decided in
-`schedules.py` and stored at the revision it was decided from, so of two servers one decides; then its execution is
-started, and then the firing is settled. A firing that was decided and not settled is started again, under the same
-execution id.
+Any number of servers do this on one store. A firing is decided in `triggers/schedules.py` and stored at the revision it
+was decided from, so of two servers one decides; then its execution is started, and then the firing is settled. A firing
+that was decided and not settled is started again, under the same execution id.
 """
 
 from __future__ import annotations

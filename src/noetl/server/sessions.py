@@ -4,9 +4,8 @@ The database decides: a session that is not there has ended, whatever NATS conta
 is down; a session that NATS has missed is written there when it is next used.
 
 In NATS `noetl.sessions.<sha256 of the secret>` describes a session, `noetl.sessions.user.<user>.<session id>` lists
-those of a user. A key expires a day after it was last written; the bucket keeps its latest revisions. Other programs
-may write, too: an update of `last_activity_at` keeps a session alive, and deleting the key ends it. Nothing else in a
-value is trusted: the user, the role and the latest end of a session come from the database.
+those of a user. Other programs may write, too: an update of `last_activity_at` keeps a session alive, and deleting the
+key ends it. Nothing else in a value is trusted.
 """
 
 from __future__ import annotations

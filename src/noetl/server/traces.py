@@ -1,9 +1,9 @@
 """Traces for OpenTelemetry: requests as they are answered, executions when they have ended.
 
-The server that stores the end of an execution makes its spans from the log, so they do not depend on which servers and
-workers took part, or crashed. They are sent in the background, and dropped if the receiver is down. An execution, its
-step runs, their iterations and tasks are spans. The trace of an execution has the id of the execution (`trace_id` of
-every event), and the ids of spans are derived from their subjects: a worker knows the id of its task without a request.
+The server that stores the end of an execution makes spans of it, its step runs, iterations and tasks from the log, so
+they do not depend on which servers and workers took part, or crashed. They are dropped if the receiver is down. The
+trace of an execution has the id of the execution, and the ids of spans are derived from their subjects: a worker knows
+the id of its task without a request.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ MOST_SPANS = 10_000  # maximum number of spans of an execution; its own span has
 
 
 class Point(NamedTuple):
-    """A span: its trace and its id, in hex."""
-
-    trace: str
+    trace: str  # ids in hex
     span: str
 
 

@@ -1,5 +1,4 @@
-"""State changes of a schedule: created, changed, checked when due, triggered. Each function returns the next
-revision of its row; `server/scheduler.py` starts the executions.
+"""State changes of a schedule, as the next revision of its row; `server/scheduler.py` starts the executions.
 
 A firing goes through three states, each of which is stored before the next begins: it is due (`next`), decided
 (`starting`, or in the `queue` behind an open execution), and settled (`recent`). A server that crashes in between

@@ -7,8 +7,6 @@ equal hours, and not in an hour that does not exist.
 
 Intervals are counted in elapsed seconds since the schedule was added. A single time without an offset is in the time
 zone of the schedule: the first of two equal ones, or if it does not exist, the same time after the hour before it.
-
-The firings of a schedule are strictly increasing.
 """
 
 from __future__ import annotations
@@ -62,9 +60,7 @@ def checked_cron(text: str) -> str:
 def checked_every(interval: float | str) -> float:
     length = seconds(interval)
     if length is None or length < MIN_INTERVAL_SECONDS:
-        raise UsageError(
-            f"every {interval!r}: write seconds, or a duration such as 90s, 15m or 1h30m; at least a second"
-        )
+        raise UsageError(f"every {interval!r}: write seconds, or a duration such as 90s or 1h30m; at least a second")
     return length
 
 
@@ -81,11 +77,8 @@ def next_after(schedule: Schedule, time: float) -> float | None:
 
 
 def latest(schedule: Schedule, since: float, until: float, count: int) -> list[float]:
-    """The last firings of a span, both ends included, in order: at most `count`.
-
-    They are searched in spans that double, so that a long time without a server does not have to be counted through.
-    """
-    span = FIRST_SPAN_SECONDS
+    """The last firings of a span, both ends included, in order: at most `count`."""
+    span = FIRST_SPAN_SECONDS  # it doubles, so that a long time without a server does not have to be counted through
     while True:
         start = max(since, until - span)
         in_span = takewhile(lambda due: due <= until, firings(schedule, math.nextafter(start, -math.inf)))

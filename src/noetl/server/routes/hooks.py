@@ -73,28 +73,22 @@ async def _verified(call: Call) -> tuple[Hook, str, bytes]:
 
     safe = call.api.settings.safe
     opened = None if safe is None else await call.in_store(opened_hook, safe)
-    if opened is None:
-        signature = hooks.signature_of(hooks.UNKNOWN, timestamp)
+    hook, secret = opened or (None, hooks.UNKNOWN)
+    signature = hooks.signature_of(secret, timestamp)
+    body = b"" if hook is None else await call.body()
+    signature.update(body)
+    if hook is None:
         async for part in call.stream():
             signature.update(part)
-        hooks.fits(signature, sent)
-        raise _rejected(call)
-    hook, secret = opened
-    body = await call.body()
-    signature = hooks.signature_of(secret, timestamp, body)
-    if not hooks.fits(signature, sent):
+    if not hooks.fits(signature, sent) or hook is None:
         raise _rejected(call)
     return hook, signature.hexdigest(), body
 
 
 def _rejected(call: Call) -> Refused:
     call.api.telemetry.metrics.count("noetl_deliveries_refused_total")
-    return Refused(
-        401,
-        "delivery rejected: unknown hook, invalid signature, or timestamp more than five minutes off",
-        kind="signature",
-        headers={"WWW-Authenticate": "Noetl-Signature"},
-    )
+    detail = "delivery rejected: unknown hook, invalid signature, or timestamp more than five minutes off"
+    return Refused(401, detail, kind="signature", headers={"WWW-Authenticate": "Noetl-Signature"})
 
 
 class HookPage(ItemList[HookView], frozen=True):
