@@ -8,7 +8,7 @@ from noetl.cli.options import client_and_output, payload_options, split_version,
 from noetl.cli.output import emit_or, excerpt, print_problems, print_rejected, print_result
 from noetl.cli.progress import new_view
 from noetl.cli.start import collect_garbage
-from noetl.client.ports import Client, Json, StartRequest
+from noetl.client.ports import Client, Json, RunOptions
 from noetl.runtime.catalog import PlaybookSource, read
 from noetl.runtime.loaded_playbooks import obstacles
 from noetl.settings import nats_settings
@@ -31,7 +31,7 @@ def command(file: str, payload: Json, verify: bool, client: Client, output: str 
     if not is_runnable(source, quiet=output is not None, remote=not client.runs.in_process):
         return 3
     collect_garbage()
-    run = client.runs.run(StartRequest(payload, source), new_view(output))
+    run = client.runs.run(RunOptions(payload, source), new_view(output))
     code = print_result(run, output)
     if verify:
         from noetl.cli.verify import print_violations, verdict
@@ -57,7 +57,7 @@ def exec_command(
     Without a server it runs in this process, as with `noetl run`.
     """
     name, version = split_version(path)
-    start = StartRequest(payload, path=name, version=version)
+    start = RunOptions(payload, path=name, version=version)
     if client.runs.in_process or wait or timeout is not None:
         collect_garbage()
         return print_result(client.runs.run(start, new_view(output), timeout), output)

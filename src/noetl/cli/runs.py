@@ -28,7 +28,7 @@ from noetl.cli.progress import EventLines, new_view
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.cli.verify import diff_command, replay_command
-from noetl.client.ports import PAGE, TERMINAL, Client, ForkRequest, Items, Json
+from noetl.client.ports import PAGE, TERMINAL, Client, ForkOptions, Items, Json
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
 from noetl.model.identity import uuid7
@@ -250,7 +250,7 @@ def fork_command(
     together are not split: the new run may share some more events. An edited playbook must contain every step that is
     active at that event.
     """
-    return _fork(run, playbook, ForkRequest(_ctx(sets), at=at), client, output)
+    return _fork(run, playbook, ForkOptions(_ctx(sets), at=at), client, output)
 
 
 @command.command("retry")
@@ -264,7 +264,7 @@ def retry_command(run: str, playbook: str | None, sets: tuple[str, ...], client:
     It is a fork just before the failure: steps, tasks and items that succeeded do not run again. The failed task gets
     all its attempts again.
     """
-    return _fork(run, playbook, ForkRequest(_ctx(sets), retry=True), client, output)
+    return _fork(run, playbook, ForkOptions(_ctx(sets), retry=True), client, output)
 
 
 command.add_command(replay_command)
@@ -281,7 +281,7 @@ def _ctx(sets: tuple[str, ...]) -> Json:
     return values
 
 
-def _fork(run: str, playbook: str | None, fork: ForkRequest, client: Client, output: str | None) -> int:
+def _fork(run: str, playbook: str | None, fork: ForkOptions, client: Client, output: str | None) -> int:
     if playbook is not None:
         source = read(playbook)
         if not is_runnable(source, quiet=output is not None):

@@ -20,13 +20,13 @@ from noetl.client.ports import (
     LAST,
     MAX_MATCHES,
     PAGE,
-    ForkRequest,
+    ForkOptions,
     Items,
     Json,
     NewView,
     OnProgress,
     ProgressView,
-    StartRequest,
+    RunOptions,
     not_one_run,
 )
 from noetl.errors import Interrupted, NotFound, ServerUnreachable, TimedOut
@@ -135,17 +135,17 @@ class HttpRuns:
             checked = {key: checked[key] + page[key] for key in ("executions", "violations")}
         return {key: checked[key] for key in ("executions", "violations")}
 
-    def start(self, start: StartRequest) -> str:
+    def start(self, start: RunOptions) -> str:
         if start.source is not None:
             body: Json = {"playbook": start.source.text.decode("utf-8-sig"), "payload": start.payload}
         else:
             body = {"path": start.path, "version": start.version, "payload": start.payload}
         return str(self.http.start("/executions", body)["execution_id"])
 
-    def run(self, start: StartRequest, view: ProgressView | None, timeout: float | None = None) -> Json:
+    def run(self, start: RunOptions, view: ProgressView | None, timeout: float | None = None) -> Json:
         return _located(self.watch(self.start(start), view, timeout), start.source)
 
-    def fork(self, run: str, fork: ForkRequest, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
+    def fork(self, run: str, fork: ForkOptions, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
         body: Json = {"ctx": fork.ctx} if fork.retry else {"ctx": fork.ctx, "at": fork.at}
         if fork.source is not None:
             body["playbook"] = fork.source.text.decode("utf-8-sig")

@@ -30,13 +30,13 @@ from noetl.client.ports import (
     ALL,
     PAGE,
     TERMINAL,
-    ForkRequest,
+    ForkOptions,
     Items,
     Json,
     NewView,
     OnProgress,
     ProgressView,
-    StartRequest,
+    RunOptions,
     Warn,
 )
 from noetl.clock import SystemClock
@@ -154,10 +154,10 @@ class LocalRuns:
                     violations += verify_large(settings(self.db).db, store, summary, report)
         return {"executions": len(summaries), "violations": msgspec.to_builtins(violations)}
 
-    def start(self, start: StartRequest) -> str:
+    def start(self, start: RunOptions) -> str:
         raise UsageError("a database does not execute runs by itself: use --server URL")
 
-    def run(self, start: StartRequest, view: ProgressView | None, timeout: float | None = None) -> Json:
+    def run(self, start: RunOptions, view: ProgressView | None, timeout: float | None = None) -> Json:
         async def begin(local: Engine) -> tuple[Execution, int]:
             if start.source is not None:
                 digest = local.catalog.add(start.source)
@@ -170,7 +170,7 @@ class LocalRuns:
         with opened_file(self.db, "create" if from_file else "write") as store, owned(store, execution):
             return asyncio.run(self._run_to_end(store, execution, view, begin, prune=from_file))
 
-    def fork(self, run: str, fork: ForkRequest, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
+    def fork(self, run: str, fork: ForkOptions, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
         from noetl.runtime import history
 
         async def begin(local: Engine) -> tuple[Execution, int]:

@@ -32,7 +32,7 @@ TERMINAL = ("succeeded", "failed", "cancelled")
 PAGE = 1000
 
 
-class StartRequest(NamedTuple):
+class RunOptions(NamedTuple):
     """What to run: a file, or a version of a registered playbook."""
 
     payload: Json
@@ -41,7 +41,7 @@ class StartRequest(NamedTuple):
     version: int | None = None
 
 
-class ForkRequest(NamedTuple):
+class ForkOptions(NamedTuple):
     """How a new run continues another one: after event `at`, or before the failure with `retry`."""
 
     ctx: Json
@@ -97,16 +97,16 @@ class RunsPort(Protocol):
     def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:
         """Check one run or all: the number of `executions`, and the `violations`."""
 
-    def start(self, start: StartRequest) -> str:
+    def start(self, start: RunOptions) -> str:
         """Start a run without waiting for it; returns its id. UsageError on a database."""
 
-    def run(self, start: StartRequest, view: ProgressView | None, timeout: float | None = None) -> Json:
+    def run(self, start: RunOptions, view: ProgressView | None, timeout: float | None = None) -> Json:
         """Run to the end. Interrupted after Ctrl-C: on a database the run can be resumed, on a server it goes on.
         TimedOut if a server takes longer than `timeout`, which has no effect on a database."""
 
     def watch(self, run: str, view: ProgressView | None, timeout: float | None = None) -> Json: ...
     def fork(
-        self, run: str, fork: ForkRequest, view: ProgressView | None, on_forked: Callable[[Json], None]
+        self, run: str, fork: ForkOptions, view: ProgressView | None, on_forked: Callable[[Json], None]
     ) -> Json: ...
     def cancel(self, run: str, reason: str) -> Json:
         """Also cancels open children; Conflict if the run has ended."""
