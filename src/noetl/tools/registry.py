@@ -37,7 +37,7 @@ class ToolKindTaken(NoetlError):
 
 
 class ToolKindBroken(NoetlError):
-    """A plug-in is installed but offers no valid tool kind."""
+    """A plug-in offers no valid tool kind."""
 
 
 class Registry:
@@ -50,28 +50,24 @@ class Registry:
 
     def get(self, name: str) -> Kind | None:
         """The kind of that name, or None if it is not installed."""
-        if name not in self._loaded:
-            kind = builtin(name) or self._plugin(name)
-            if kind is None:
-                return None
+        if name not in self._loaded and (kind := builtin(name) or self._plugin(name)) is not None:
             self._loaded[name] = kind
-        return self._loaded[name]
+        return self._loaded.get(name)
 
     def require(self, name: str) -> Kind:
         """The kind of that name; NotFound if there is none."""
-        kind = self.get(name)
-        if kind is None:
+        if (kind := self.get(name)) is None:
             raise NotFound(f"unknown tool kind {name!r}")
         return kind
 
     def runner(self, name: str) -> Run | None:
         """The function that runs a kind; None if there is no such kind or it cannot be run."""
         if name not in self._runners:
+            module: Any = None
             if name in BUILTIN:
-                module: Any = import_module(BUILTIN[name])
-            else:
-                entry = self._entry_points.get(name)
-                module = entry.load() if entry is not None else None
+                module = import_module(BUILTIN[name])
+            elif entry := self._entry_points.get(name):
+                module = entry.load()
             self._runners[name] = getattr(module, "run", None)
             if close := getattr(module, "close", None):
                 self._closers.append(close)
@@ -84,27 +80,26 @@ class Registry:
                 stack.push_async_callback(close)
 
     def names(self) -> list[str]:
-        """All names, built-in ones first, then those of plug-ins in alphabetical order. Loads no kind."""
+        """All names, built-in ones first. Loads no kind."""
         return [*BUILTIN, *sorted(self._entry_points)]
 
     def all(self) -> dict[str, Kind]:
-        """Every kind by name. Loads them all."""
         return {name: kind for name in self.names() if (kind := self.get(name)) is not None}
 
     def _plugin(self, name: str) -> Kind | None:
         entry = self._entry_points.get(name)
         if entry is None:
             return None
+        cause = None
         try:
-            loaded = entry.load()
+            kind = getattr(entry.load(), "KIND", None)
         except Exception as error:  # a plug-in is foreign code: whatever it raises, say whose it is
-            raise _broken(entry, f"{type(error).__name__}: {error}") from error
-        kind = getattr(loaded, "KIND", None)
-        if not isinstance(kind, Kind):
-            raise _broken(entry, f"{entry.value} has no KIND")
-        if kind.name != name:
-            raise _broken(entry, f"its KIND has the name {kind.name!r}")
-        return kind
+            cause, reason = error, f"{type(error).__name__}: {error}"
+        else:
+            if isinstance(kind, Kind) and kind.name == name:
+                return kind
+            reason = f"its KIND has the name {kind.name!r}" if isinstance(kind, Kind) else f"{entry.value} has no KIND"
+        raise ToolKindBroken(f"tool kind {name!r} of {_owner(entry)} cannot be used: {reason}") from cause
 
     @cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:
@@ -128,10 +123,6 @@ def builtin(name: str) -> Kind | None:
 
 def _owner(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist is not None else entry.value
-
-
-def _broken(entry: EntryPoint, reason: str) -> ToolKindBroken:
-    return ToolKindBroken(f"tool kind {entry.name!r} of {_owner(entry)} cannot be used: {reason}")
 
 
 KINDS = Registry()

@@ -61,8 +61,8 @@ def sandbox_of(spec: Mapping[str, Any]) -> Sandbox:
         from noetl.tools.process.seccomp import is_supported
 
         if landlock_version() == 0:
-            reason = "is not available: the kernel of this worker has no Landlock, or it is off"
-            raise Failure("not_found", f"the sandbox `landlock` {reason}")
+            message = "the sandbox `landlock` is not available: the kernel of this worker has no Landlock, or it is off"
+            raise Failure("not_found", message)
         if not is_supported():
             reason = "supports x86_64 and aarch64 only, and this worker has another architecture"
             raise Failure("not_found", f"the sandbox `landlock` {reason}: use bubblewrap")
@@ -115,25 +115,19 @@ def confined_python(sandbox: Sandbox, argv: list[str], folders: Iterable[str]) -
     """The command line of an interpreter for python calls in bubblewrap; None if a fork of the zygote will do."""
     if sandbox.kind != "bubblewrap":
         return None
-    read = _outermost([sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path[1:], *folders])
-    return [*_bubblewrap(sandbox, read=read, write=()), "--chdir", "/tmp", "--", *argv]
-
-
-def _outermost(paths: Iterable[str]) -> list[str]:
-    """Folders without those inside another one, or inside the system folders."""
-    outermost: list[str] = []
-    for path in sorted({os.path.abspath(path) for path in paths if path.startswith("/")}):
+    needed = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path[1:], *folders]
+    outermost: list[str] = []  # folders without those inside another one, or inside the system folders
+    for path in sorted({os.path.abspath(path) for path in needed if path.startswith("/")}):
         if os.path.isdir(path) and not any(f"{path}/".startswith(f"{outer}/") for outer in (*SYSTEM, *outermost)):
             outermost.append(path)
-    return outermost
+    return [*_bubblewrap(sandbox, read=outermost, write=()), "--chdir", "/tmp", "--", *argv]
 
 
 def _bubblewrap(sandbox: Sandbox, read: Iterable[str], write: Iterable[str]) -> list[str]:
     """The program and its options. Later mounts cover earlier ones."""
     from shutil import which
 
-    program = which("bwrap")
-    if program is None:
+    if (program := which("bwrap")) is None:
         message = "the sandbox `bubblewrap` needs the program bwrap, which is not on this worker: install bubblewrap"
         raise Failure("not_found", message)
     words = [program, "--unshare-all", "--die-with-parent", "--cap-drop", "ALL"]
