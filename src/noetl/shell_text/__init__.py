@@ -77,7 +77,6 @@ def prepare_shell(source: str) -> Callable[[Scope], ShellText]:
 
 
 def _plan(pieces: Sequence[str | TemplatePosition | TemplateValue], source: str) -> tuple[Plan, list[int]]:
-    """The text with the context of each template, and the offsets of the templates."""
     parts: list[Part] = []
     offsets: list[int] = []
     for piece in pieces:
@@ -107,7 +106,6 @@ def check_words(words: Sequence[Any]) -> None:
 
 
 def _assemble(plan: Plan, values: list[Any], source: str, offsets: list[int], contents: Contents) -> ShellText:
-    """The text with references in place of the templates, and the variables they refer to."""
     out: list[str] = []
     env: dict[str, str] = {}
 

@@ -17,8 +17,6 @@ TEMPLATE, OUTPUT = "\0", "\1"
 
 
 class Rejection(NamedTuple):
-    """Why a template is rejected, and what to do."""
-
     message: str
     hint: str
 
@@ -100,7 +98,6 @@ WRITTEN_OUT = "write the name of the variable out, and the template behind `=`"
 AS_NUMBER = "make a number of it first, n=$(( {{ x }} ))"
 SUBSCRIPT = Rejection("the shell would evaluate the template's value as a subscript", AS_NUMBER)
 PASS_INPUT_ON = (["echo"], ["printf"], ["cat"], ["tee"])
-"""Commands whose output is what they were given."""
 
 
 class Command(Struct):
@@ -211,7 +208,6 @@ def _by_interpreter(name: str, reader: Interpreter, words: Sequence[str], fed: b
 
 
 def _parse_arguments(reader: Interpreter, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The code among the words of a program, and its other operands."""
     code: list[str] = []
     operands: list[str] = []
     pending, files = False, False
@@ -327,5 +323,4 @@ def _declares_template(name: str, words: Sequence[str]) -> Iterator[bool]:
 
 
 def tainted(word: str) -> bool:
-    """Whether a word contains a template or the output of one."""
     return TEMPLATE in word or OUTPUT in word

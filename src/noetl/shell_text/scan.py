@@ -84,7 +84,6 @@ class Scanner:
 
     @property
     def next(self) -> str:
-        """The next character; empty at the end."""
         return self.text[self.position : self.position + 1]
 
     @property
@@ -153,7 +152,6 @@ class Scanner:
         return first
 
     def word_or_blank(self, item: str, command: Command) -> None:
-        """Read a part of a word, a blank between words, or a comment."""
         if self.at_template:
             behind = self.text[self.position + 1 : self.position + 2]
             alone = command.word is None and command.redirection is None and behind in (*SEPARATORS, "`", "")
@@ -299,7 +297,6 @@ class Scanner:
             command.add(self.take())
 
     def quotes(self, end: str, context: Context, command: Command) -> None:
-        """Read up to and including `end`."""
         while (item := self.next) not in ("", end):
             if self.at_template:
                 self.use(context, command)
@@ -372,6 +369,5 @@ class Scanner:
                 self.take()
 
     def check(self, command: Command) -> None:
-        """TemplateSyntax if a template of the command would be executed as code."""
         for rejection in rejections(command) if self.offsets else ():  # without a template nothing is unsafe
             self.reject(rejection, self.offsets[0] if command.offset is None else command.offset)

@@ -18,8 +18,6 @@ MARKS = "\x01\x02\x03\x04\x05\x06\x07\x08\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x1
 
 
 class Dialect(NamedTuple):
-    """How the SQL of a database differs from the standard."""
-
     backslashes: bool = False
     """A backslash is an escape in every string, not only in E'...'."""
     nested_comments: bool = True
@@ -119,7 +117,6 @@ def end_of_line(text: str, start: int) -> int:
 
 
 def end_of_comment(text: str, start: int, dialect: Dialect) -> int:
-    """The end of the comment that starts here with `/*`."""
     depth, position = 1, start + 2
     while depth:
         bound = COMMENT_BOUND.search(text, position)

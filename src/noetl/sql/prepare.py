@@ -82,8 +82,6 @@ def _stored(template: TemplateValue, budget: Budget, source: str) -> TemplateVal
 
 
 class Binding:
-    """The values of one evaluation; templates are given by their number."""
-
     def __init__(self, values: list[TemplateValue], budget: Budget, source: str) -> None:
         self.values, self.budget, self.source = values, budget, source
 
@@ -98,14 +96,12 @@ class Binding:
         return self._identifier(tuple(names), template)
 
     def string(self, content: Content) -> Part:
-        """A string with templates in it: one value as a whole."""
         match content:
             case (int() as number,) if self.values[number].value is None:
                 return Value(None)
         return Value(self._text(content))
 
     def name(self, content: Content) -> Part:
-        """A name in double quotes with templates in it."""
         first = next(part for part in content if isinstance(part, int))
         return self._identifier((self._text(content),), self.values[first])
 

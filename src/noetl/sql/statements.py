@@ -48,8 +48,6 @@ STANDARD_EMPTY = Empty()
 
 
 class WrittenSql(NamedTuple):
-    """SQL for a driver: each part with its text."""
-
     parts: list[tuple[Part, str]]
     line: int
 
@@ -107,12 +105,10 @@ def _written(part: Part, value: Callable[[Any], str], empty: Empty) -> str:
 
 
 def simple_literal(value: bool | int | None) -> str:
-    """A literal that is the same in every database."""
     return "NULL" if value is None else str(value).upper()
 
 
 def quoted(*names: str) -> str:
-    """A name in double quotes, part by part."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
@@ -168,7 +164,6 @@ def _ends(text: str, dialect: Dialect) -> Iterator[int]:
 
 
 def first_words(sql: Sql, count: int = 3) -> tuple[str, ...]:
-    """The first words of a statement in upper case."""
     text, _ = marked(sql)
     words: list[str] = []
     for token in tokens(text, sql.dialect):

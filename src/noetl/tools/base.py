@@ -33,8 +33,6 @@ def missing_driver(kind: str, extra: str) -> Outcome:
 
 
 class Redact(Protocol):
-    """Hides the secrets of a call in a value of any plain type."""
-
     def __call__(self, value: Value, /) -> Value: ...
 
 
@@ -49,8 +47,6 @@ def _no_redaction(value: Value, /) -> Value:
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What a tool knows of its call beside its inputs."""
-
     execution: str
     action: str
     """The same over retries and re-grants of one visit."""
@@ -73,7 +69,6 @@ class Context(msgspec.Struct, frozen=True):
     idempotency_key: str = ""
     """The key that makes an effect idempotent: the action, and a number where rules ask for an ok call once more."""
     spec: Mapping[str, Any] = {}
-    """The task's `spec`, as layered."""
     bound: Mapping[str, Any] = {}
     """Inputs whose templates are bound as values and never spliced, by their path: `Sql` and `ShellText`."""
     credential: Callable[[str | Mapping[str, Any]], Awaitable[dict[str, Any]]] = _no_credential

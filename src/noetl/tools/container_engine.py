@@ -63,7 +63,6 @@ async def run_container(inputs: Inputs, context: Context) -> Outcome:
 
 
 def _engine() -> AsyncClient:
-    """A client for the engine of this machine, or the one that DOCKER_HOST names."""
     timeout = httpx2.Timeout(RESPONSE_SECONDS)
     host = os.environ.get("DOCKER_HOST", "")
     address = host.partition("://")[2]
@@ -249,7 +248,6 @@ async def _attached(engine: AsyncClient, container: str, stdin: bytes | None) ->
 
 
 def _feed_frames(data: bytes, output: ProcessOutput) -> bytes:
-    """Pass complete frames to the output; return the rest."""
     start = 0
     while (begin := start + HEADER_BYTES) <= len(data):
         end = begin + int.from_bytes(data[start + 4 : begin], "big")

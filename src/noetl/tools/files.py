@@ -23,7 +23,6 @@ def task_folder(path: str, where: str) -> str:
 
 
 def open_task_file(path: str, where: str) -> BinaryIO:
-    """Open a file that a task reads; Failure if that is not possible."""
     try:
         return open_checked(path)
     except FileRefused as error:

@@ -75,7 +75,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 
 async def close() -> None:
-    """End all simulations of the running event loop."""
     from noetl.tools.quantum_jobs import close_simulators
 
     await close_simulators()

@@ -28,7 +28,6 @@ METHODS = {
     "aer_stabilizer": "stabilizer",
     "aer_matrix_product_state": "matrix_product_state",
 }
-"""The simulation method of each back end."""
 MAX_QUBITS = 1000
 MAX_CIRCUIT_BYTES = 1 * 2**20
 MAX_RESPONSE_BYTES = 64 * 2**20
@@ -93,7 +92,6 @@ async def close_simulators() -> None:
 
 
 def _spec(inputs: Inputs, context: Context) -> JobSpec:
-    """The specification of a new job, or of the one that the handle `job` describes."""
     operation, handle, seed = inputs.operation, inputs.job, inputs.seed
     if operation in ("run", "submit"):
         if inputs.circuit is None:
@@ -183,8 +181,6 @@ def without_comments(text: str) -> str:
 
 
 class Simulation:
-    """A simulation, and the number of calls that wait for it."""
-
     def __init__(self, simulators: Simulators, request: dict[str, Any]) -> None:
         self.status: Literal["queued", "running", "done", "error"] = "queued"
         self.error: dict[str, Any] | None = None
@@ -220,8 +216,6 @@ class Simulation:
 
 
 class Simulators:
-    """The jobs and simulator processes of one event loop."""
-
     def __init__(self) -> None:
         self.slots = asyncio.Semaphore(min(len(os.sched_getaffinity(0)), MAX_PROCESSES))
         self.jobs: dict[str, Simulation] = {}
@@ -240,7 +234,6 @@ class Simulators:
         return job
 
     async def simulate(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Simulate one circuit. Cancelling kills the process."""
         try:
             process = await self._take_process()
         except OSError as error:

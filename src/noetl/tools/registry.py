@@ -41,21 +41,17 @@ class ToolKindBroken(NoetlError):
 
 
 class Registry:
-    """The tool kinds of this installation. Each kind is loaded once."""
-
     def __init__(self) -> None:
         self._loaded: dict[str, Kind] = {}
         self._runners: dict[str, Run | None] = {}
         self._closers: list[Callable[[], Awaitable[None]]] = []
 
     def get(self, name: str) -> Kind | None:
-        """The kind of that name, or None if it is not installed."""
         if name not in self._loaded and (kind := builtin(name) or self._plugin(name)) is not None:
             self._loaded[name] = kind
         return self._loaded.get(name)
 
     def require(self, name: str) -> Kind:
-        """The kind of that name; NotFound if there is none."""
         if (kind := self.get(name)) is None:
             raise NotFound(f"unknown tool kind {name!r}")
         return kind
@@ -126,4 +122,3 @@ def _owner(entry: EntryPoint) -> str:
 
 
 KINDS = Registry()
-"""The registry of this process."""

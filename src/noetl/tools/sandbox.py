@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from noetl.file_access import OwnFiles
 
 PROCESSES = 512
-"""The default limit of processes of a call."""
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store")
 """What every program needs, beside /proc and /dev."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
@@ -70,7 +69,6 @@ def sandbox_of(spec: Mapping[str, Any]) -> Sandbox:
 
 
 def confined(sandbox: Sandbox, argv: list[str], cwd: str, folders: Iterable[str]) -> list[str]:
-    """The command line that runs a program in the sandbox, where it may write to `folders`."""
     if sandbox.kind != "bubblewrap":
         return argv
     return [*_bubblewrap(sandbox, read=(), write=folders), "--chdir", cwd, "--", *argv]

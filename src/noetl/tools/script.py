@@ -65,7 +65,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 
 def _from_file(path: str, folder: str) -> tuple[str, bytes]:
-    """The file, and its first line."""
     from noetl.tools.files import task_file
 
     path = os.path.join(folder, path)

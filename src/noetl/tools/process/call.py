@@ -52,7 +52,6 @@ class ProcessOutput:
 
 
 def outcome_of(kind: str, name: str, ending: Ending, output: dict[str, Captured]) -> Outcome:
-    """The result of a program that succeeded, or else an error with the end of its output."""
     if ending.code == 0 and ending.broken is None:
         result: dict[str, Any] = {"exit_code": 0} | {name: captured.text for name, captured in output.items()}
         cut = [name for name, captured in output.items() if captured.cut]
@@ -65,8 +64,6 @@ def outcome_of(kind: str, name: str, ending: Ending, output: dict[str, Captured]
 
 
 class ProgramEnvironment(NamedTuple):
-    """The folder, environment and sandbox of the programs of one call."""
-
     kind: str
     context: Context
     scratch: str
@@ -149,13 +146,11 @@ def _variables(context: Context, scratch: str, own: Mapping[str, Any], fields: M
 
 
 def call_variables(context: Context) -> dict[str, str]:
-    """The variables by which a program knows its call."""
     ids = {"NOETL_ACTION_ID": context.action, "NOETL_EXECUTION_ID": context.execution}
     return ids | {"NOETL_ATTEMPT": str(context.attempt)}
 
 
 def word(value: Any) -> str:
-    """A value as an argument or a variable."""
     if isinstance(value, str):
         return value
     if value is None:

@@ -31,7 +31,6 @@ INTERPRETER = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "TMPDIR")
 
 
 def inherited(*more: str) -> dict[str, str]:
-    """The inherited variables and the named ones, as far as this process has them."""
     return {name: value for name in (*INHERITED, *more) if (value := os.environ.get(name)) is not None}
 
 
@@ -82,7 +81,6 @@ class Launcher:
         self.last_number = 0
 
     def start(self) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-        """The zygote, started if it does not run."""
         if self.zygote is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.settimeout(CLOSE_SECONDS)
@@ -91,7 +89,6 @@ class Launcher:
         return self.zygote
 
     def fork(self, child: ForkedChild, settings: dict[str, Any], *stdin: int) -> None:
-        """Start the process of a child; OSError if that fails."""
         number = self.last_number + 1
         message = b"F" + number.to_bytes(8, "little") + dumps(settings).encode()
         socket.send_fds(self.start()[0], [message], [*child.theirs, *stdin])
@@ -173,7 +170,6 @@ class ForkedChild:
     def __init__(self, launcher: Launcher) -> None:
         self.launcher, self.loop = launcher, launcher.loop
         self.number: int | None = None
-        """Its number at the launcher, once it is forked."""
         self.pid: int | None = None
         self.streams: dict[int, str] = {}
         """`stdout` and `stderr` by descriptor."""
@@ -219,7 +215,6 @@ class ForkedChild:
                     break
 
     def close(self) -> None:
-        """Close all descriptors. Needs no running loop."""
         for fd in list(self.streams):
             self._close_stream(fd)
         if not self.loop.is_closed():

@@ -15,7 +15,6 @@ from msgspec import Struct, field
 from noetl.tools.base import Redact
 
 MAX_LINE_BYTES = 16 * 1024
-"""A longer line is split."""
 MARGIN = 16 * 1024
 """Characters between a cut and the end of the text: more than a secret has."""
 
@@ -81,7 +80,6 @@ class OutputLines:
             self._pieces(budget.redact(line), budget)
 
     def _pieces(self, text: str, budget: LogBudget) -> None:
-        """Write a long text in pieces of whole characters."""
         raw = text.encode("utf-8", "surrogatepass")
         while len(raw) > MAX_LINE_BYTES:
             cut = MAX_LINE_BYTES
@@ -98,12 +96,9 @@ class Captured(NamedTuple):
     text: str
     tail: str
     cut: bool
-    """Whether there was more than `text`."""
 
 
 class Capture(Struct):
-    """Keeps the beginning of a stream and its end."""
-
     max_bytes: int
     tail_bytes: int
     head: bytearray = field(default_factory=bytearray)

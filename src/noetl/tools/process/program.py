@@ -19,8 +19,6 @@ END_SECONDS = 5.0
 
 
 class ProgramRequest(msgspec.Struct):
-    """A program to run, as its supervisor reads it."""
-
     argv: list[str]
     env: dict[str, str]
     cwd: str
@@ -71,7 +69,6 @@ class Program(ForkedChild):
         super().__init__(launcher)
         self.on_output = on_output
         self.end_reason: asyncio.Future[str] = self.loop.create_future()
-        """How the supervisor ended."""
 
     def output(self, name: str, data: bytes) -> None:
         if data:

@@ -51,7 +51,6 @@ FILTERED = {"clone": (56, 220), "clone3": (435, 435), "socket": (41, 198), "utim
 """Numbers of calls that are filtered by arguments, or return another error."""
 
 NEW_NAMESPACES = 0x7E020000
-"""The flags CLONE_NEW* of `clone`."""
 AF_UNIX, AF_NETLINK = 1, 16
 X32 = 0x40000000
 
@@ -69,7 +68,6 @@ def is_supported(machine: str | None = None) -> bool:
 
 
 def filter_program(*, network: bool, machine: str | None = None) -> bytes:
-    """The filter for this architecture, in the format of the kernel."""
     column, architecture = MACHINES[machine or platform.machine()]
     code = _instructions(column, architecture, network)
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in code)

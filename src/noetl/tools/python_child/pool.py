@@ -18,7 +18,6 @@ from noetl.tools.process.output import LogBudget, OutputLines
 CHILDREN_PER_LANE = min(len(os.sched_getaffinity(0)), 4)
 """Children that a lane gets at once, if it has as many calls."""
 MAX_CHILDREN = 64
-"""Of all lanes."""
 MAX_IDLE = 16
 """Idle children of all lanes that are not surplus."""
 MAX_CALLS = 1000
@@ -31,7 +30,6 @@ KILL_SECONDS = 10.0
 ENDING_SECONDS = 0.1
 """Longer than it takes until the end of a child is reported."""
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
-"""More than a child ever sends."""
 HEAD_BYTES = 10
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")
 SERVE = "program.Runner(control, lambda: confine.LIBC.fflush(None), plain).run()"
@@ -46,8 +44,6 @@ class ChildDied(Exception):
 
 
 class ChildCall:
-    """A call: its frame, the budget of its output, and the future of its response."""
-
     __slots__ = ("budget", "child", "frame", "response")
 
     def __init__(self, frame: bytes, budget: LogBudget, response: asyncio.Future[tuple[bool, bytearray]]) -> None:
@@ -74,8 +70,6 @@ class Lane:
 
 
 class ChildPool:
-    """The children of one event loop."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.launcher = Launcher(loop, ("program", "plain"), SERVE, (INSIDE,))
@@ -112,7 +106,6 @@ class ChildPool:
     # -- children come ------------------------------------------------------------------------------------------------
 
     def pump(self, lane: Lane) -> None:
-        """Give waiting calls to idle children, or else to new ones."""
         while lane.waiting and lane.idle:
             child = lane.idle.pop()
             if child.start(lane.waiting[0]):
@@ -192,7 +185,6 @@ class ChildPool:
             self.sweeper = self.loop.call_later(SURPLUS_SECONDS, self.sweep)
 
     def sweep(self) -> None:
-        """Kill children that are idle for long, or surplus."""
         self.sweeper = None
         now = self.loop.time()
         for child in self.idle_children():
@@ -253,8 +245,6 @@ class ChildPool:
 
 
 class PythonChild(ForkedChild):
-    """Runs one call at a time."""
-
     def __init__(self, pool: ChildPool, lane: Lane) -> None:
         super().__init__(pool.launcher)
         self.pool, self.lane = pool, lane
@@ -268,9 +258,7 @@ class PythonChild(ForkedChild):
         self.idle_since = 0.0
         self.gone: asyncio.Future[None] = self.loop.create_future()
         self.unsent = memoryview(b"")
-        """The part of the call that is not sent yet."""
         self.received = bytearray()
-        """The part of the response that is received."""
         self.lines = {name: OutputLines(name) for name in self.streams.values()}
         self.loop.add_reader(self.channel, self._readable)
 
@@ -378,7 +366,6 @@ class PythonChild(ForkedChild):
 
 
 def interpreter() -> tuple[list[str], list[str]]:
-    """The command line of a standalone child, and the folders it needs."""
     folders = [PROCESS_INSIDE, INSIDE]
     return [sys.executable, "-P", "-c", STANDALONE, ":".join(folders)], folders
 

@@ -45,7 +45,6 @@ def die_with_parent(parent: int) -> bool:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends."""
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -61,7 +60,6 @@ def forbid_core_dumps() -> None:
 
 
 def limit_address_space(more_bytes: int) -> None:
-    """Limit the memory that this process may allocate beyond what it has."""
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -97,7 +95,6 @@ class Beneath(ctypes.Structure):
 
 
 def landlock_version() -> int:
-    """The version of Landlock in the kernel; 0 if none."""
     return int(max(0, LIBC.syscall(CREATE_RULESET, None, 0, 1)))
 
 

@@ -16,7 +16,6 @@ STOP_SECONDS = 5.0
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started or adopted, in any of its threads."""
     pids: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -28,7 +27,6 @@ def children(pid: int) -> list[int]:
 
 
 def below(pid: int) -> Iterator[int]:
-    """All descendants of a process, parents first."""
     visited = {pid}
     level = children(pid)
     while level:

@@ -132,7 +132,6 @@ def watch(control: int, program: int, limits: dict[str, Any], descent: Any) -> s
 
 
 def end(program: int, descent: Any) -> int:
-    """Kill all descendants; return how the program ended."""
     code = 0
     while descent.children(os.getpid()):
         descent.end_below(os.getpid())

@@ -34,12 +34,9 @@ CHECK_SECONDS = 0.1
 
 
 class Child:
-    """A forked process that has not been reaped."""
-
     def __init__(self, number: int, pid: int, max_processes: int | None) -> None:
         self.number, self.pid, self.max_processes = number, pid, max_processes
         self.broken = ""
-        """The limit that it exceeded, if it was killed for it."""
 
 
 class Zygote:
@@ -167,7 +164,6 @@ class Zygote:
         self.serve(CONTROL)
 
     def kill(self, pid: int) -> None:
-        """Kill a child that has not been reaped, and all its descendants."""
         self.descent.end(pid)
         with suppress(ProcessLookupError, PermissionError):  # no group yet, or one of another user
             os.killpg(pid, signal.SIGKILL)

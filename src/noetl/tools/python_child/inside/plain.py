@@ -39,8 +39,6 @@ HINTS = {
 
 
 class NotPlain(Exception):
-    """A part of a result that cannot be stored, and its path."""
-
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -111,7 +109,6 @@ class Plain:
         return [changed.get(index, item) for index, item in enumerate(value)] if changed else value
 
     def changes(self, items: Iterable[tuple[Any, Any]], depth: int) -> dict[Any, Any]:
-        """The plain form of the items that are not plain, by key or index."""
         changed: dict[Any, Any] = {}
         for key, item in items:
             if type(item) in UNCHANGED:

@@ -59,7 +59,6 @@ class Process:
         self.pipes = os.fstat(1).st_ino, os.fstat(2).st_ino
 
     def restore(self) -> None:
-        """Undo the changes of the previous call to the process."""
         vars(os)["environ"] = self.original_environ
         os.environ.pop("NOETL_ACTION_ID", None)
         if self.live_environ != self.raw_environ:
@@ -103,8 +102,6 @@ class Process:
 
 
 class Runner:
-    """Runs calls, and keeps their compiled programs."""
-
     def __init__(self, control: int, flush_c: Callable[[], None], plain: Any) -> None:
         self.control, self.plain = control, plain
         self.process = Process(flush_c)
@@ -261,7 +258,6 @@ def call_main(main: Any, args: dict[str, Any]) -> Any:
 
 
 def parameters(main: Any) -> list[tuple[str, int, bool]]:
-    """The parameters of `main`: name, kind, and whether they are required."""
     code = getattr(main, "__code__", None)
     if code is None or hasattr(main, "__wrapped__") or hasattr(main, "__self__"):
         import inspect
