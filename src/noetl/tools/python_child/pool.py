@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct, field
+
 from noetl.tools.base import Redact
 from noetl.tools.process.launcher import INSIDE as PROCESS_INSIDE
 from noetl.tools.process.launcher import READ_BYTES, ForkedChild, Launcher, PerLoop, program_of
@@ -33,9 +35,8 @@ MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 HEAD_BYTES = 10
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")
 SERVE = "program.Runner(control, lambda: confine.LIBC.fflush(None), plain).run()"
-STANDALONE = program_of(
-    ("program", "plain", "confine"), f"sys.argv = ['']\nsys.path.insert(0, '')\ncontrol = 3\n{SERVE}"
-)
+START = "sys.argv = ['']\nsys.path.insert(0, '')\ncontrol = 3\n"
+STANDALONE = program_of(("program", "plain", "confine"), START + SERVE)
 """The program of a child that is not forked from the zygote, because it runs in another sandbox."""
 
 
@@ -43,30 +44,27 @@ class ChildDied(Exception):
     """The process that ran a call ended before it responded."""
 
 
-class ChildCall:
-    __slots__ = ("budget", "child", "frame", "response")
-
-    def __init__(self, frame: bytes, budget: LogBudget, response: asyncio.Future[tuple[bool, bytearray]]) -> None:
-        self.frame, self.budget, self.response = frame, budget, response
-        self.child: PythonChild | None = None
+class ChildCall(Struct, eq=False):
+    frame: bytes
+    budget: LogBudget
+    response: asyncio.Future[tuple[bool, bytearray]]
+    child: PythonChild | None = None
 
     def fail(self, message: str) -> None:
         if not self.response.done():
             self.response.set_exception(ChildDied(message))
 
 
-class Lane:
+class Lane(Struct, eq=False):
     """The children and waiting calls of one execution, one set of credentials and one sandbox."""
 
-    __slots__ = ("children", "idle", "name", "settings", "timer", "waiting")
-
-    def __init__(self, name: str, settings: dict[str, Any]) -> None:
-        self.name, self.settings = name, settings
-        self.children: set[PythonChild] = set()
-        self.idle: list[PythonChild] = []
-        """The last one is used first."""
-        self.waiting: deque[ChildCall] = deque()
-        self.timer: asyncio.TimerHandle | None = None
+    name: str
+    settings: dict[str, Any]
+    children: set[PythonChild] = set()
+    idle: list[PythonChild] = []
+    """The last one is used first."""
+    waiting: deque[ChildCall] = field(default_factory=deque)
+    timer: asyncio.TimerHandle | None = None
 
 
 class ChildPool:
@@ -117,9 +115,8 @@ class ChildPool:
 
     def add_children(self, lane: Lane) -> None:
         """Start children for waiting calls up to the limit of a lane, and check again later."""
-        while lane.waiting and len(lane.children) < CHILDREN_PER_LANE:
-            if not self.fork_child(lane):
-                break
+        while lane.waiting and len(lane.children) < CHILDREN_PER_LANE and self.fork_child(lane):
+            pass
         if lane.waiting and lane.timer is None:
             lane.timer = self.loop.call_later(GROW_SECONDS, self.grow, lane)
 
