@@ -23,7 +23,7 @@ from noetl.store.sqlite import SqliteStore
 from noetl.tools import container_engine, nats_operations
 from noetl.tools.base import Context
 from noetl.tools.object_store import content as objects
-from noetl.tools.object_store import operations
+from noetl.tools.object_store import stores
 from noetl.tools.registry import BUILTIN
 
 
@@ -236,7 +236,7 @@ def test_mounts_of_containers(own: dict[str, Path]) -> None:
 
 def test_files_of_objects_in_nats_and_at_google(own: dict[str, Path]) -> None:
     assert (nats_operations.readable, nats_operations.incoming) == (objects.readable, objects.incoming)
-    assert (operations.readable, operations.incoming) == (objects.readable, objects.incoming)
+    assert (stores.readable, stores.incoming) == (objects.readable, objects.incoming)
     for path in ("/proc/self/environ", str(own["master.key"])):
         with pytest.raises(Failure, match="`file`: "):
             objects.readable(path)

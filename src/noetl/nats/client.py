@@ -171,8 +171,6 @@ def _connect_failure(login: NatsSettings, error: Exception) -> Failure:
     return Failure("connect", f"no connection to NATS at {addresses(login)}: {text}", retryable=True)
 
 
-# -- the pool ---------------------------------------------------------------------------------------------------------
-
 Opening = Task[ClientConnection]
 """A connection, or the attempt to open it: calls that arrive meanwhile wait for the same one."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
@@ -26,9 +26,7 @@ STREAMING = frozenset(["kv_keys", "object_get", "object_put", "object_delete", "
 RESPONSE_SECONDS = 10.0
 """How long JetStream may take to respond; how long a responder may take is the task's time limit."""
 MSG_ID = "Nats-Msg-Id"
-EXPECTED_REVISION = "Nats-Expected-Last-Subject-Sequence"
 WRONG_REVISION = frozenset([10071, 10164])
-WRONG_STREAM = 10060
 
 
 async def perform(inputs: Inputs, login: NatsSettings, context: Context) -> Outcome:
@@ -62,8 +60,6 @@ class Operation:
             return f"subject {self.subject!r}"
         return f"{self.key!r} of bucket {self.bucket!r}" if self.key else f"bucket {self.bucket!r}"
 
-    # -- messages -----------------------------------------------------------------------------------------------------
-
     async def publish(self) -> Outcome:
         result = {"subject": self.subject, "size": len(self.payload)}
         if self.inputs.stream is None:
@@ -81,8 +77,6 @@ class Operation:
         headers = dict(response.headers or {})
         return _done({"data": _decode(response.data, self.inputs.format), "headers": headers}, headers=headers)
 
-    # -- keys ---------------------------------------------------------------------------------------------------------
-
     async def kv_get(self) -> Outcome:
         entry = await (await self.jetstream.key_value(self.bucket)).get(self.key)
         data = _decode(entry.value or b"", self.inputs.format)
@@ -90,9 +84,8 @@ class Operation:
 
     async def kv_put(self) -> Outcome:
         """Publishes the message that a key is, since the library's own `put` takes no message id."""
-        headers = self._write_headers()
         try:
-            revision, duplicate = await self._write(self.payload, headers)
+            revision, duplicate = await self._write(self.payload, self.inputs.revision)
         except WrongRevision as conflict:
             # The server checks revisions before duplicates: the write in the way may be this very one.
             last = await self.jetstream.get_last_msg(f"KV_{self.bucket}", f"$KV.{self.bucket}.{self.key}")
@@ -101,8 +94,7 @@ class Operation:
                 revision, duplicate = last.seq or 0, True
             elif self.inputs.revision == 0 and last_headers.get("KV-Operation") in ("DEL", "PURGE"):
                 # A deleted key does not exist, but its revisions go on.
-                headers[EXPECTED_REVISION] = str(last.seq)
-                revision, duplicate = await self._write(self.payload, headers)
+                revision, duplicate = await self._write(self.payload, last.seq)
             else:
                 raise conflict from None
         return _done({"key": self.key, "revision": revision, "duplicate": duplicate}, revision=revision)
@@ -112,19 +104,18 @@ class Operation:
             await (await self.jetstream.key_value(self.bucket)).get(self.key)
         except stream_errors.KeyNotFoundError:
             return _done({"key": self.key, "deleted": False})
-        await self._write(b"", self._write_headers() | {"KV-Operation": "DEL"})
+        await self._write(b"", self.inputs.revision, {"KV-Operation": "DEL"})
         return _done({"key": self.key, "deleted": True})
 
-    def _write_headers(self) -> dict[str, str]:
-        headers = {MSG_ID: self.message_id}
-        if self.inputs.revision is not None:
-            headers[EXPECTED_REVISION] = str(self.inputs.revision)
-        return headers
-
-    async def _write(self, payload: bytes, headers: dict[str, str]) -> tuple[int, bool]:
+    async def _write(
+        self, payload: bytes, expected: int | None, own_headers: dict[str, str] | None = None
+    ) -> tuple[int, bool]:
         """The revision that was written, and whether an earlier call wrote it."""
+        headers = {MSG_ID: self.message_id, **(own_headers or {})}
+        if expected is not None:
+            headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
         try:
-            ack = await self.jetstream.publish(f"$KV.{self.bucket}.{self.key}", payload, headers=dict(headers))
+            ack = await self.jetstream.publish(f"$KV.{self.bucket}.{self.key}", payload, headers=headers)
         except stream_errors.NoStreamResponseError:
             raise Failure("not_found", f"{self}: the bucket does not exist") from None
         except stream_errors.APIError as error:
@@ -149,8 +140,6 @@ class Operation:
                     keys.append(key)
         return _done({"keys": sorted(keys), "count": len(keys)})
 
-    # -- objects ------------------------------------------------------------------------------------------------------
-
     async def object_get(self) -> Outcome:
         bucket = await self.jetstream.object_store(self.bucket)
         info = await bucket.get_info(self.key)
@@ -168,10 +157,8 @@ class Operation:
 
     async def object_put(self) -> Outcome:
         bucket = await self.jetstream.object_store(self.bucket)
-        with ExitStack() as files:
-            content: Any = self.payload
-            if self.inputs.file is not None:
-                content = files.enter_context(readable(self.inputs.file)[0].open("rb"))
+        file = self.inputs.file
+        with BytesIO(self.payload) if file is None else readable(file)[0].open("rb") as content:
             info = await bucket.put(self.key, content)
         return _done({"key": self.key, "size": info.size, "digest": info.digest})
 
@@ -260,7 +247,7 @@ FAILURES: list[tuple[type[Exception], str, str, bool]] = [
 def _failure(error: Exception, subject: str) -> Failure:
     code = getattr(error, "err_code", None)
     kind, reason, retryable = next(row[1:] for row in FAILURES if isinstance(error, row[0]))
-    if code == WRONG_STREAM:
+    if code == 10060:
         reason = "the subject belongs to another stream: {}"
     extra = {"nats": {"code": code, "conflict": False}}
     return Failure(kind, f"{subject}: {reason.format(error_text(error))}", retryable=retryable, extra=extra)

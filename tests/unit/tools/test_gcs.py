@@ -21,7 +21,7 @@ from tests.servers.tool_call import Caller, context
 from noetl.model.outcome import Outcome
 from noetl.tools import gcs
 from noetl.tools.object_store import content as object_content
-from noetl.tools.object_store import operations, stores
+from noetl.tools.object_store import stores
 
 ANONYMOUS = {"anonymous": True}
 METADATA_HOSTS = ("GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP")
@@ -112,7 +112,7 @@ def test_an_object_above_the_limit_needs_a_file(
     caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caller.result(operation="put", key="x.txt", data="12345")
-    monkeypatch.setattr(operations, "MAX_BYTES", 4)
+    monkeypatch.setattr(stores, "MAX_BYTES", 4)
     kind, message, retryable = caller.error(operation="get", key="x.txt")
     assert (kind, "give `file`" in message, retryable) == ("too_large", True, False)
     caller.result(operation="get", key="x.txt", file=str(tmp_path / "x"))

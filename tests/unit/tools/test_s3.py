@@ -14,7 +14,7 @@ from tests.servers.s3 import KEYS, REGION, S3Server, s3_server
 from tests.servers.tool_call import Caller, context
 
 from noetl.tools import s3
-from noetl.tools.object_store import operations, stores
+from noetl.tools.object_store import stores
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_an_object_above_the_limit_needs_a_file(
     caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caller.result(operation="put", key="x.txt", data="12345")
-    monkeypatch.setattr(operations, "MAX_BYTES", 4)
+    monkeypatch.setattr(stores, "MAX_BYTES", 4)
     kind, message, retryable = caller.error(operation="get", key="x.txt")
     assert (kind, "give `file`" in message, retryable) == ("too_large", True, False)
     caller.result(operation="get", key="x.txt", file=str(tmp_path / "x"))

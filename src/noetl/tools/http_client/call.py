@@ -100,9 +100,6 @@ def _tls_failure(error: BaseException) -> ssl.SSLError | None:
     return next((cause for cause in causes(error) if isinstance(cause, ssl.SSLError)), None)
 
 
-# -- redirects --------------------------------------------------------------------------------------------------------
-
-
 class RedirectError(Exception):
     def __init__(self, message: str, response: Response) -> None:
         super().__init__(message)
@@ -174,8 +171,6 @@ def _same_host(here: URL, there: URL) -> bool:
     upgrade = (old.scheme, old.port, new.scheme, new.port) == ("http", 80, "https", 443)
     return old == new or (upgrade and old.host == new.host)
 
-
-# -- clients ----------------------------------------------------------------------------------------------------------
 
 _clients: WeakKeyDictionary[AbstractEventLoop, dict[Any, AsyncClient]] = WeakKeyDictionary()
 """Each holds the connections of one event loop that share their TLS options."""

@@ -109,8 +109,7 @@ async def run_operation(
     try:
         from obstore.exceptions import BaseError
 
-        from noetl.tools.object_store.operations import OPERATIONS, copy_object
-        from noetl.tools.object_store.stores import open_store
+        from noetl.tools.object_store.stores import OPERATIONS, copy_object, open_store
     except ImportError:
         return missing_driver(kind.name, "object")
     _check(inputs)

@@ -39,9 +39,6 @@ DEFAULTS = {"connect_timeout": 10, "application_name": "noetl", "password": "", 
 Connection = AsyncConnection[Any]
 
 
-# -- connection strings -----------------------------------------------------------------------------------------------
-
-
 async def conninfo_of(inputs: Inputs, context: Context) -> str:
     """The connection string, which has the password: no part of it may occur in a message."""
     dsn = inputs.dsn
@@ -98,9 +95,6 @@ def with_addresses(target: str) -> str:
         endpoints += [(host, checked_address, port) for checked_address in checked]
     host, hostaddr, port = (",".join(part) for part in zip(*endpoints, strict=True))
     return make_conninfo(target, host=host, hostaddr=hostaddr, port=port)
-
-
-# -- pools ------------------------------------------------------------------------------------------------------------
 
 
 _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, ConnectionPool]] = WeakKeyDictionary()

@@ -111,8 +111,6 @@ def plain_text(value: Any) -> str:
     return json_text(value)
 
 
-# -- results ----------------------------------------------------------------------------------------------------------
-
 AS_TEXT = (
     "numeric", "date", "time", "timetz", "interval", "uuid", "inet", "cidr", "int4range", "int8range", "numrange",
     "daterange", "tsrange", "tstzrange", "int4multirange", "int8multirange", "nummultirange", "datemultirange",

@@ -149,18 +149,16 @@ def _insert(connection: DuckDBPyConnection, table: str, columns: list[str], rows
         raise Failure("input", f"{table} has no column {unknown[0]!r}; it has {', '.join(types)}")
     kinds = [types[column.lower()] for column in columns]
     values = [_from_cell(f"cell[{number}]", kind) for number, kind in enumerate(kinds, start=1)]
-    binary = [place for place, kind in enumerate(kinds) if kind == "BLOB"]
     into = f"INSERT INTO {name} ({', '.join(map(quoted, columns))})"
-
-    def in_bytes(row: list[Any]) -> list[Any]:
-        """The row with bytes in place of text in binary columns: JSON has bytes in base64."""
-        return [v.encode() if isinstance(v, str) and place in binary else v for place, v in enumerate(row)]
-
+    if "BLOB" in kinds:  # bytes in place of text, since JSON has bytes in base64
+        rows = [
+            [v.encode() if k == "BLOB" and isinstance(v, str) else v for v, k in zip(row, kinds, strict=True)]
+            for row in rows
+        ]
     connection.begin()
     for start in range(0, len(rows), INSERT_ROWS):
-        batch = rows[start : start + INSERT_ROWS]
-        cells = as_json([in_bytes(row) for row in batch] if binary else batch)
         unpacked = """SELECT unnest(from_json($1, '[["JSON"]]')) AS cell"""
+        cells = as_json(rows[start : start + INSERT_ROWS])
         connection.execute(f"{into} SELECT {', '.join(values)} FROM ({unpacked})", [cells])
     connection.commit()
 

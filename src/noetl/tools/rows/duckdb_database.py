@@ -41,9 +41,6 @@ class OpenOptions(NamedTuple):
     threads: int = 2
 
 
-# -- opening ----------------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def open_database(
     database: str | None, options: OpenOptions, cancellation: Cancellation
@@ -153,9 +150,6 @@ def lock_down(connection: DuckDBPyConnection, paths: Sequence[str]) -> None:
     connection.execute("SET lock_configuration = true")
 
 
-# -- text -------------------------------------------------------------------------------------------------------------
-
-
 def literal(value: Any) -> str:
     match value:
         case None | bool() | int():
@@ -187,9 +181,6 @@ def table_name(name: str) -> str:
     if not all(parts) or "\0" in name:
         raise Failure("input", f"{name!r} cannot be the name of a table")
     return quoted(*parts)
-
-
-# -- errors -----------------------------------------------------------------------------------------------------------
 
 
 def _parse_error(error: Error) -> tuple[str | None, str, int | None]:

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from typing import Any, BinaryIO, NamedTuple, TypeVar
@@ -49,9 +50,6 @@ class TransferProgress:
         if now - self._logged >= LOG_INTERVAL_SECONDS:
             self._logged = now
             self.log(f"{rows:,} rows")
-
-
-# -- the staging database ---------------------------------------------------------------------------------------------
 
 
 class Staging(NamedTuple):
@@ -106,9 +104,6 @@ def open_staging(
                 raise duckdb_database.open_failure(path, error) from None
         duckdb_database.lock_down(connection, [folder, *paths])
         yield Staging(connection, folder)
-
-
-# -- pipes ------------------------------------------------------------------------------------------------------------
 
 
 class Aborted(Exception):
@@ -177,13 +172,13 @@ def run_both(other: Callable[[], object], main: Callable[[], T], abort: Callable
     When one fails, the other finds its pipe broken: the error of the one that failed first is raised. `abort` ends the
     other if it waits for something else than the pipe.
     """
-    errors: list[BaseException] = []
+    done: Future[object] = Future()
 
     def run() -> None:
         try:
-            other()
+            done.set_result(other())
         except BaseException as error:
-            errors.append(error)
+            done.set_exception(error)
 
     thread = threading.Thread(target=run, daemon=True, name="noetl-pipe")
     thread.start()
@@ -191,21 +186,15 @@ def run_both(other: Callable[[], object], main: Callable[[], T], abort: Callable
         result = main()
     except BaseException:
         thread.join(FIRST_ERROR_SECONDS)  # if it failed first, it is about to report it
-        broken = (BrokenPipeError, Aborted)  # it failed only because this end was closed
-        first = [error for error in errors if not isinstance(error, broken) and "Broken pipe" not in str(error)]
+        first = done.exception() if done.done() else None
         with suppress(Exception):
             abort()
         thread.join()
-        if first:
-            raise first[0] from None
+        if first and not isinstance(first, (BrokenPipeError, Aborted)) and "Broken pipe" not in str(first):
+            raise first from None
         raise
-    thread.join()
-    if errors:
-        raise errors[0]
+    done.result()
     return result
-
-
-# -- sources and targets ----------------------------------------------------------------------------------------------
 
 
 class StagedRows(NamedTuple):

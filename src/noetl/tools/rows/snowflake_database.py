@@ -52,9 +52,6 @@ BATCH_ROWS, BATCH_VALUES = 5_000, 30_000
 """Snowflake accepts 16,384 rows and about 65,000 values in one statement."""
 
 
-# -- sessions ---------------------------------------------------------------------------------------------------------
-
-
 def login(fields: Mapping[str, Any]) -> SnowflakeConnection:
     logging.getLogger("snowflake.connector").setLevel(logging.CRITICAL)  # it logs statements and addresses
     settings = {name: fields[name] for name in FIELDS if fields.get(name) is not None}
@@ -232,9 +229,6 @@ def _message(error: Error) -> str:
 def snowflake_extra(code: int | None, state: str | None, query: str | None) -> dict[str, Any]:
     text = f"{code:06d}" if isinstance(code, int) and code >= 0 else None
     return {"snowflake": {"code": text, "sqlstate": None if state in (None, "n/a") else state, "query_id": query}}
-
-
-# -- SQL --------------------------------------------------------------------------------------------------------------
 
 
 def _bind(sql: Sql) -> tuple[str, list[Any]]:

@@ -52,9 +52,6 @@ Send = Callable[[list[dict[str, Any]], int], Future[None]]
 """Sends a batch with its number; the future fails with a Failure if the server rejects it."""
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
-
-
 def file_format(path: str, explicit: str | None) -> str:
     name = explicit or FORMATS.get(Path(path).suffix.lower())
     if name is None:
@@ -218,9 +215,6 @@ def _for_file(column: Column, form: str) -> str:
     return f"to_json({name})" if form == "csv" and column.nested and column.type != "JSON" else name
 
 
-# -- HTTP -------------------------------------------------------------------------------------------------------------
-
-
 def rows_of(response: Any, path: str | None) -> list[dict[str, Any]]:
     """The rows in a response: a list of maps, at a path such as `data.items`."""
     rows = response
@@ -261,9 +255,6 @@ class HttpTarget(TargetEndpoint):
             count += len(batch)
             progress.reach(count)
         return count
-
-
-# -- DuckDB -----------------------------------------------------------------------------------------------------------
 
 
 def duckdb_source(staging: Staging, sql: Sql, params: Any, alias: str | None) -> SourceEndpoint:
