@@ -33,7 +33,6 @@ BY_NO_PLAYBOOK = {
     "host.local_link:LocalLink.claim:2": "the worker of `noetl dev`, which is killed in tests/acceptance/modes",
     "host.local_link:LocalLink.report:1": "a task that writes thousands of lines: stored as at the other points",
     "runtime.committer:Committer._decide:1": "a process that only sends a command (`runs cancel`)",
-    "host.local_link:LocalLink.holds:1": "the state of a lease that runs here is in memory",
     "runtime.contents:Contents.read:1": "an object store: content is there before a fact speaks of it",
     "runtime.contents:Contents.read_json:1": "the same",
     "worker.result_store:ResultStore._put:2": "the same",

@@ -89,7 +89,6 @@ class BackgroundCommands:
             self.on_error(f"database unavailable, retrying in {FIRST_SECONDS:g} s: {unavailable}", None)
 
     def back_off(self, execution: str, error: Exception) -> None:
-        """Log an error of an execution and start its next retry delay."""
         seconds = self.backoff.fail(execution)
         message = f"execution {execution} cannot make progress, retrying in {seconds:g} s: {described(error)}"
         self.on_error(message, execution)

@@ -53,13 +53,11 @@ class Families:
         self.changed.set()
 
     def take(self) -> set[str]:
-        """Remove and return the executions to sync."""
         self.changed.clear()
         executions, self.to_sync = self.to_sync, set()
         return executions
 
     def remember(self, digest: str, playbook: Playbook) -> bool:
-        """Whether executions of the playbook may start others."""
         kinds = {task.kind for step in playbook.steps for _, task in step.every_task}
         parental = self.starts_others[digest] = "playbook" in kinds
         if len(self.starts_others) > MAX_DIGESTS:
@@ -75,8 +73,6 @@ def _concern_children(events: list[e.Event]) -> bool:
 
 
 class ChildExecutions:
-    """Parents and children of one host."""
-
     def __init__(self, runtime: Runtime, find_playbook: FindPlaybook) -> None:
         self.runtime, self.find_playbook = runtime, find_playbook
         self.committer = runtime.committer
@@ -148,7 +144,6 @@ class ChildExecutions:
 
 
 def waits_for_children(state: Execution) -> Iterator[Parked]:
-    """The parked tasks of an execution that wait for a child."""
     for run in state.runs.values():
         for parked in run.parked.values():
             if parked.until == "child":

@@ -65,8 +65,6 @@ class Dispatcher:
         self.ended_leases: dict[tuple[str, int], int] = {}
         """Leases that a report has ended lately, with the number of their reported facts."""
 
-    # -- claims -----------------------------------------------------------------------------------------------------
-
     async def claim(self, command: Claim, seconds: float = 0.0, *, again: bool = False) -> list[Work]:
         """Leases on ready work of a pool; waits for work if there is none.
 
@@ -178,8 +176,6 @@ class Dispatcher:
                 await self.find_ready(pool)
         return waits
 
-    # -- reports ----------------------------------------------------------------------------------------------------
-
     async def report(self, execution: str, report: Report, *, again: bool = False) -> tuple[Answer, list[Work]]:
         """Handle a report, and grant the next work: of the same execution, unless its turn is over and others wait.
         `again` says that this may be a repeated request, which was answered with work before."""
@@ -212,7 +208,6 @@ class Dispatcher:
         return "duplicate" if reported <= self.ended_leases.get(lease, -1) else "rejected"
 
     def close(self) -> None:
-        """Answer the waiting claims: the server is about to stop."""
         self.closing = True
         for arrived in self.queue.arrived.values():
             arrived.set()

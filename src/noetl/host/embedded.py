@@ -39,8 +39,6 @@ ALL = 1_000_000
 
 
 class Embedded:
-    """Runs executions of one store in this process."""
-
     def __init__(
         self,
         playbooks: LoadedPlaybooks,
@@ -130,7 +128,6 @@ class Embedded:
                     await self.refresh(loaded.state.id)
 
     def next_due(self) -> float | None:
-        """When the next timer is due."""
         states = [loaded.state for loaded in self.runtime.executions.values()]
         active = [state for state in states if not state.over and state.status != "paused"]
         return min((at for state in active for at in state.timers.values()), default=None)

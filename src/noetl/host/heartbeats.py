@@ -40,7 +40,6 @@ class StallDetector:
         self.last_observed = self.attentive_since = now()  # the time before the start counts as a stall
 
     def observe(self) -> None:
-        """Record that the event loop runs and the store responds."""
         now = self.now()
         if now - self.last_observed > STALL_SECONDS:
             self.attentive_since = now
@@ -55,8 +54,8 @@ class StallDetector:
 class Heartbeats:
     def __init__(self, runtime: Runtime, commands: BackgroundCommands, stall: StallDetector) -> None:
         self.runtime, self.commands, self.stall = runtime, commands, stall
-        self.latest: dict[str, tuple[float, int]] = {}
-        """By worker, the start time of its process and the number of its latest heartbeat."""
+        self.latest: dict[tuple[str, float], int] = {}
+        """By worker and the start time of its process, the number of its latest heartbeat."""
 
     async def record(self, session: WorkerSession, number: int = 0) -> tuple[list[tuple[str, int]], list[str]]:
         """Record a heartbeat; return revoked leases and paused executions.
@@ -71,10 +70,14 @@ class Heartbeats:
             name = session.worker.rpartition("@")[0] or session.worker
             raise Conflict(f"another process runs as worker {name!r}: stop it, or start this one with another --name")
         restarted = previous is not None and previous.started != session.started
-        overtaken = self._is_overtaken(session, number)
+        process = (session.worker, session.started)
+        latest = self.latest.pop(process, 0)
+        self.latest[process] = max(latest, number)
+        if len(self.latest) > MAX_SESSIONS:
+            del self.latest[next(iter(self.latest))]
         await ask(store.record_heartbeat, session)
         held = await ask(store.leases_of, session.worker)
-        if restarted or (not overtaken and self.stall.attentive_seconds() > GRANT_SECONDS):
+        if restarted or (number >= latest and self.stall.attentive_seconds() > GRANT_SECONDS):
             granted_before = now() - (0.0 if restarted else GRANT_SECONDS)
             await self.commands.send(  # leases that the worker does not name
                 (lease.execution, Lost(lease.fence))
@@ -85,16 +88,6 @@ class Heartbeats:
         named = [(execution, fence) for execution, fences in session.leases.items() for fence in fences]
         paused = {lease.execution for lease in held if lease.paused}
         return [lease for lease in named if lease not in valid], [id for id in session.leases if id in paused]
-
-    def _is_overtaken(self, session: WorkerSession, number: int) -> bool:
-        """Whether a later heartbeat of the process has arrived before this one."""
-        started, latest = self.latest.pop(session.worker, (session.started, 0))
-        if started != session.started:
-            latest = 0
-        self.latest[session.worker] = (session.started, max(latest, number))
-        while len(self.latest) > MAX_SESSIONS:
-            del self.latest[next(iter(self.latest))]
-        return number < latest
 
 
 class LocalHeartbeat:
@@ -108,7 +101,6 @@ class LocalHeartbeat:
         self.heartbeats, self.on_error = heartbeats, on_error
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled."""
         due, loop = 0.0, asyncio.get_running_loop()
         while True:
             try:

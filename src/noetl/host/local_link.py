@@ -62,8 +62,7 @@ class LocalLink:
                     raise
 
     async def holds(self, execution: str, fence: int) -> bool:
-        executions = self.runtime.executions
-        return fence in (executions.get(execution) or await executions.load(execution)).state.leases
+        return fence in (await self.runtime.executions.state(execution)).leases
 
     def paused(self, execution: str) -> bool:
         loaded = self.runtime.executions.get(execution)

@@ -30,7 +30,6 @@ class ReadyQueue:
         """Claims that wait for work of each pool."""
 
     def pools_of(self, state: Execution) -> set[str]:
-        """The pools that an execution has ready work for."""
         if not state.ready or state.status != "running":
             return set()
         return {ANY_POOL} if self.any_pool else set(state.ready.values())
@@ -41,7 +40,6 @@ class ReadyQueue:
             event.set()
 
     def on_events(self, state: Execution, events: list[e.Event]) -> None:
-        """Queue an execution that has ready work now."""
         for pool in self.pools_of(state):
             if len(self.by_pool.get(pool, ())) < MAX_QUEUED:
                 self.add(pool, state.id)

@@ -81,7 +81,6 @@ class ServerHost:
         self.sweeper = Sweeper(self.dispatcher, self.waiters)
 
     async def run(self) -> None:
-        """Run the background loops until cancelled."""
         loops: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (TICK_SECONDS, self.tick_once),
             (REAP_SECONDS, self.reap_once),
@@ -95,7 +94,6 @@ class ServerHost:
                 group.create_task(keep_running(seconds, once, self.on_error))
 
     async def tick_once(self) -> None:
-        """Fire due timers, and act on changes by other servers."""
         await self.ticker.tick_once(self.runtime.clock.now())
         if await self.runtime.thread.ask(self.runtime.store.changed_elsewhere):
             for pool in list(self.dispatcher.queue.arrived):
@@ -108,7 +106,6 @@ class ServerHost:
         await self.waiters.check_once(self.runtime)
 
     async def observe_once(self) -> None:
-        """Observe that the event loop runs and the store answers."""
         await self.runtime.thread.ask(self.runtime.store.next_due)
         self.stall.observe()
 

@@ -12,8 +12,6 @@ from noetl.runtime.runtime import Runtime
 
 
 class Waiters:
-    """Executions with waiting callers."""
-
     def __init__(self) -> None:
         self.ended: dict[str, asyncio.Event] = {}
         self.counts: dict[str, int] = {}
@@ -47,7 +45,6 @@ class Waiters:
                 self.ended[name].set()
 
     def close(self) -> None:
-        """Answer all callers: the server is about to stop."""
         self.closing = True
         for event in self.ended.values():
             event.set()

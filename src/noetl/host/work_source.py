@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from noetl.host.background import Backoff
 from noetl.runtime.loaded_executions import LoadedExecutions
 from noetl.runtime.runtime import Runtime
 
 TIMERS_PER_SCAN = 100
-
-
-class WorkSource(Protocol):
-    async def ready(self, pool: str, limit: int, after: str) -> list[str]:
-        """Executions with ready work of a pool, ordered by id, after one of them."""
-
-    async def due(self, now: float) -> list[tuple[str, str]]:
-        """Timers that are due, with their executions."""
 
 
 class StoredWork:
@@ -26,9 +16,11 @@ class StoredWork:
         self.runtime, self.backoff = runtime, backoff
 
     async def ready(self, pool: str, limit: int, after: str) -> list[str]:
+        """Executions with ready work of a pool, ordered by id, after one of them."""
         return await self.runtime.thread.ask(self.runtime.store.waiting, pool, limit, after)
 
     async def due(self, now: float) -> list[tuple[str, str]]:
+        """Timers that are due, with their executions."""
         limit = TIMERS_PER_SCAN + len(self.backoff)  # paused executions must not hide the others
         return await self.runtime.thread.ask(self.runtime.store.due, now, limit)
 
@@ -54,3 +46,6 @@ class LoadedWork:
             for timer, at in loaded.state.timers.items()
             if at <= now
         ]
+
+
+WorkSource = StoredWork | LoadedWork

@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ import msgspec
 from noetl.classic.hooks import after_call_rules
 from noetl.dsl.compile import load
 from noetl.engine.events import ExecutionRequested
-from noetl.engine.history.verify import Frozen, Log, Part, Violation
+from noetl.engine.history.verify import CHECKS, Frozen, Log, Part, Violation
 from noetl.engine.net import Net
 from noetl.errors import NoetlError, NotFound
 from noetl.results.read import read_content
@@ -40,8 +40,6 @@ LARGE = 200_000
 
 
 class AuditProgress(NamedTuple):
-    """Number of events checked, and of all events."""
-
     events: int
     total: int
 
@@ -55,23 +53,21 @@ class Unresolved(NoetlError):
 
 
 class Audit:
-    """Verifies executions of one store."""
-
     def __init__(self, store: Store) -> None:
         self.store = store
         self.nets: dict[str, Net] = {}
 
     def of(self, summary: Summary, report: Report | None = None, part: Part = "whole") -> list[Violation]:
         """The violations of an execution; `report` is called after each batch of events."""
-        batches = self.batches(summary, part)
-        while True:
-            try:
-                progress = next(batches)
-            except StopIteration as stop:
-                violations: list[Violation] = stop.value
-                return violations
+        violations: list[Violation] = []
+
+        def batches() -> Iterator[AuditProgress]:
+            violations.extend((yield from self.batches(summary, part)))
+
+        for progress in batches():
             if report is not None:
                 report(progress)
+        return violations
 
     def batches(self, summary: Summary, part: Part = "whole") -> Batches:
         """Verify an execution in batches of events. A running execution may grow meanwhile."""
@@ -87,7 +83,7 @@ class Audit:
             if snapshot is not None and part != "rows":
                 frozen = Frozen(snapshot.seq, snapshot.hash, thaw(snapshot.data, net))
             rows = self._read(execution, 0, seq)
-            log = Log(execution, self._first_net(rows, net), codec, self._content, frozen, self._net, part)
+            log = Log(CHECKS, execution, self._first_net(rows, net), codec, self._content, frozen, self._net, part)
         except (NoetlError, msgspec.MsgspecError) as error:
             return [Violation(execution, 0, "replay", f"the log cannot be checked: {error}")]
         try:
@@ -129,9 +125,6 @@ class Audit:
             raise Unresolved(str(error)) from error
 
 
-# -- two processes --------------------------------------------------------------------------------------------------
-
-
 class AuditRequest(msgspec.Struct):
     """Input of the second process. `db` may contain a password, so it is not a command-line argument."""
 
@@ -140,7 +133,6 @@ class AuditRequest(msgspec.Struct):
 
 
 def verify_large(db: str, store: Store, summary: Summary, report: Report | None) -> list[Violation]:
-    """The violations of an execution, ordered by event number."""
     command = [sys.executable, "-P", "-m", "noetl.runtime.audit"]
     request = msgspec.json.encode(AuditRequest(db, summary.execution_id))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

@@ -24,8 +24,6 @@ MAX_SOURCES = 100
 
 
 class PlaybookSource:
-    """The text of a playbook, its file, and the compiled playbook."""
-
     def __init__(self, file: str, text: bytes, loaded: Loaded) -> None:
         self.file, self.text, self.loaded, self.places = file, text, loaded, loaded.places
         relative = os.path.relpath(file) if os.path.isabs(file) else file
@@ -71,7 +69,6 @@ class Catalog:
         self._load(source)
 
     def add(self, source: PlaybookSource) -> str:
-        """Store a playbook and load it; returns its digest."""
         digest = self._load(source)
         self._remember(digest, source)
         file = os.path.abspath(source.file)  # resumed from another folder, it still finds its children
@@ -79,7 +76,6 @@ class Catalog:
         return digest
 
     def _check(self, playbook: Playbook) -> None:
-        """NoetlError if not all of the playbook can be run here."""
         for obstacle in obstacles(playbook, nats=self.nats):
             raise NoetlError(f"{playbook.path}: {obstacle.place}: {obstacle.reason}")
 

@@ -43,8 +43,6 @@ OnCommit = Callable[[int, float], None]
 
 
 class Answer(NamedTuple):
-    """The events of a command, the work that it granted, and the state after it."""
-
     events: list[e.Event]
     works: list[Work]
     state: Execution
@@ -55,16 +53,10 @@ class Refresh:
 
 
 class Undecidable(Exception):
-    """A command could not be decided, or its events could not be encoded."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
+    """A command could not be decided, or its events could not be encoded; has the error as its argument."""
 
 
 class PendingCommand(NamedTuple):
-    """A command that is not answered yet."""
-
     execution: str
     command: Command | Refresh
     answer: asyncio.Future[Answer]
@@ -270,7 +262,7 @@ class Committer:
         batch.changes.pop(execution, None)
         self.pending += [other for other, _ in batch.answers.pop(execution, [])]
         if isinstance(error, Undecidable) and loaded is not None and not isinstance(command, Refresh):
-            error = error.error
+            (error,) = error.args
             text = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARACTERS]
             readable = text.encode("utf-8", "backslashreplace").decode()
             message = f"internal error while deciding the next events: {readable}"

@@ -35,16 +35,12 @@ Before = Callable[[Execution, e.Event, Row], Awaitable[object]]
 
 
 class Edit(NamedTuple):
-    """Changes of a fork against its source."""
-
     digest: str = ""
     """An edited playbook, which the runtime has loaded; empty: that of the source."""
     ctx: dict[str, Any] = {}
 
 
 class Forked(NamedTuple):
-    """A new execution, and its source."""
-
     execution_id: str
     source_id: str
     source_seq: int
@@ -55,14 +51,9 @@ class Forked(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """A log folded again."""
-
     state: Execution
     equal: bool
     difference: Difference | None = None
-
-
-# -- states ---------------------------------------------------------------------------------------------------------
 
 
 async def rows_of(runtime: Runtime, execution: str, after: int = 0, until: int | None = None) -> AsyncIterator[Row]:
@@ -125,9 +116,6 @@ async def _evaluated(runtime: Runtime, evaluate: Callable[[DecisionContents], Va
             return evaluate(contents)
         except Need as need:
             await runtime.contents.load_for_template(need.reference, contents)
-
-
-# -- explain and replay ---------------------------------------------------------------------------------------------
 
 
 async def explain(runtime: Runtime, execution: str, step: str, run: str | None) -> tuple[Explanation, Execution]:
@@ -193,9 +181,6 @@ async def replay_with(runtime: Runtime, execution: str, digest: str) -> Replayed
             return Replayed(replayer.state, False, difference)
     difference = await _evaluated(runtime, partial(replayer.end, row.seq, row.at))
     return Replayed(replayer.state, difference is None, difference)
-
-
-# -- forks ----------------------------------------------------------------------------------------------------------
 
 
 async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: Edit) -> Forked:

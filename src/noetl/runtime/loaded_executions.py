@@ -33,8 +33,6 @@ class LoadedExecution:
 
 
 class LoadedExecutions(dict[str, LoadedExecution]):
-    """Executions by id, loaded on first use."""
-
     def __init__(self, playbooks: LoadedPlaybooks) -> None:
         super().__init__()
         self.playbooks, self.store, self.thread = playbooks, playbooks.store, playbooks.thread
@@ -116,14 +114,6 @@ class LoadedExecutions(dict[str, LoadedExecution]):
 
 def summary_of(state: Execution, started: float, now: float, local: bool) -> Summary:
     """The row of the execution in lists."""
-    return Summary(
-        state.id,
-        state.net.playbook.name,
-        state.net.playbook.path,
-        state.shown_status,
-        started,
-        now if state.over else None,
-        state.digest,
-        state.parent[0] if state.parent else None,
-        local,
-    )
+    name, path, ended = state.net.playbook.name, state.net.playbook.path, now if state.over else None
+    parent = state.parent[0] if state.parent else None
+    return Summary(state.id, name, path, state.shown_status, started, ended, state.digest, parent, local)

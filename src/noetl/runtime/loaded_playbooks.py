@@ -24,14 +24,11 @@ from noetl.worker.playbook_cache import PlaybookCache
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
-
 INTERPRETED = frozenset(["iterator", "workbook"])
 """Kinds without a tool: the pipeline runs them itself, or the compiler has replaced them."""
 
 
 class File(NamedTuple):
-    """The source of a playbook."""
-
     name: str
     folder: str
     """Empty if the file is not on this machine."""
@@ -63,8 +60,6 @@ async def compile_here(file: str, text: bytes) -> LoadedPlaybook:
 
 
 class LoadedPlaybooks:
-    """The playbooks of a store, loaded on first use."""
-
     def __init__(self, store: Store, compile: Compile = compile_here, thread: StoreThread | None = None) -> None:
         self.store, self.compile, self.thread = store, compile, thread or StoreThread()
         self.cache: PlaybookCache[LoadedPlaybook] = PlaybookCache()
@@ -97,7 +92,6 @@ class LoadedPlaybooks:
         return playbook
 
     def plan(self, digest: str, step: str) -> PipelinePlan:
-        """The compiled pipeline of a step of a loaded playbook, made on first use."""
         playbook = self.get(digest)
         if step not in playbook.plans:
             playbook.plans[step] = step_plan(playbook.steps[step].step, KINDS.require)
@@ -105,14 +99,13 @@ class LoadedPlaybooks:
 
 
 class Obstacle(NamedTuple):
-    """A part of a playbook that cannot run here: its place (`STEP` or `STEP/LABEL`) and the reason."""
+    """A part of a playbook that cannot run here."""
 
-    place: str
+    place: str  # `STEP` or `STEP/LABEL`
     reason: str
 
 
 def obstacles(playbook: Playbook, *, nats: bool = False) -> Iterator[Obstacle]:
-    """The parts that cannot run here. `nats` says whether NATS is available."""
     for place, store in named_stores(playbook):
         if (reason := fault(store, nats=nats)) is not None:
             yield Obstacle(place, reason)

@@ -72,7 +72,6 @@ def located(error: dict[str, Any] | None, file: str, places: dict[str, Mark]) ->
 def explained(
     explanation: Explanation, state: Execution, run: str | None, file: str, places: Mapping[str, Mark]
 ) -> dict[str, Any]:
-    """The explanation of a step as `noetl explain -o json` and the API show it."""
     step = steps(state).get(explanation.step)
     return {
         "execution_id": state.id,

@@ -65,7 +65,6 @@ class Runtime:
         return (await self.committer.handle(execution, Start(payload, ctx, parent))).state
 
     async def credential(self, name: str) -> StoredCredential:
-        """A stored credential, decrypted; NoetlError if there is none."""
         return await self.thread.ask(self.open_credential, name)
 
     def close(self) -> None:

@@ -19,8 +19,6 @@ MAX_DECISIONS = 200
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What was decided about a step, and its state now."""
-
     step: str
     decisions: list[ExplainedDecision]
     left_out: int
@@ -100,7 +98,6 @@ class Explainer:
         return admission_of(state, self._together(state, number), seq, at, contents, says, admitted=False)
 
     def conclude(self, state: Execution, at: float, contents: Contents) -> Explanation:
-        """The explanation, once the whole log is in the state."""
         stands = list(self._alive(state, at, contents))
         if not self.entered and not stands:
             stands = list(self._never(state))
@@ -108,26 +105,14 @@ class Explainer:
                 self.decisions.extend(sorted(self.before.values(), key=lambda decision: decision.seq))
         return Explanation(self.step, list(self.decisions), max(0, self.count - MAX_DECISIONS), stands)
 
-    # -- its state now ----------------------------------------------------------------------------------------------
-
     def _alive(self, state: Execution, at: float, contents: Contents) -> Iterator[str]:
         for run in state.runs.values():
             if self._is_mine(run.id):
                 yield _activity(state, run)
         if self.run is not None or self.step not in state.net.steps:
             return
-        yield from self._tokens(state, at, contents)
-        waiting = state.waiting.get(self.step, ())
-        others = "; ".join(_competitors(state, self.step)) if waiting else ""
-        if others:
-            names = ", ".join(_name(state.tokens[number]) for number in waiting)
-            yield f"{names} wait{'s' * (len(waiting) == 1)} here for others: {others} may still come"
-
-    def _tokens(self, state: Execution, at: float, contents: Contents) -> Iterator[str]:
         paused = "; the execution is paused" if state.status == "paused" else ""
-        for token in state.tokens.values():
-            if token.step != self.step:
-                continue
+        for token in [token for token in state.tokens.values() if token.step == self.step]:
             if token.id in state.held:
                 reasons, allowed = admission(state, self._together(state, token.id), at, contents)
                 why = "; ".join(f"{_source(reason)} is {reason.verdict}" for reason in reasons)
@@ -137,9 +122,13 @@ class Explainer:
                 yield f"{_name(token)} is delayed by its arc"
             elif token.id in state.unadmitted:
                 yield f"{_name(token)} is about to enter{paused}"
+        waiting = state.waiting.get(self.step, ())
+        others = "; ".join(_competitors(state, self.step)) if waiting else ""
+        if others:
+            names = ", ".join(_name(state.tokens[number]) for number in waiting)
+            yield f"{names} wait{'s' * (len(waiting) == 1)} here for others: {others} may still come"
 
     def _never(self, state: Execution) -> Iterator[str]:
-        """Why the step was not entered, as of the steps that lead to it."""
         sources = [name for name, plan in state.net.steps.items() if any(arc.step == self.step for arc in plan.arcs)]
         if self.run is not None:
             yield f"there was no run {self.run}"
@@ -185,7 +174,6 @@ def _activity(state: Execution, run: Run) -> str:
 
 
 def _competitors(state: Execution, step: str) -> Iterator[str]:
-    """What is alive elsewhere and can still reach a join."""
     steps = state.net.competing_steps[step]
     for run in state.runs.values():
         if run.step in steps and run.step != step:

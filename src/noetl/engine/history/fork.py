@@ -62,9 +62,6 @@ def fork(decision: Decision, command: Fork) -> None:
     )
 
 
-# -- the event ------------------------------------------------------------------------------------------------------
-
-
 def _forked(state: Execution, event: e.ExecutionForked, at: float) -> None:
     """Reset what belongs to the source.
 
@@ -156,11 +153,7 @@ def _retry(state: Execution, event: e.ExecutionForked, at: float) -> None:
             run.after_call = AfterCallProgress()  # its call runs again, and nothing has handled the failure
 
 
-# -- another playbook -----------------------------------------------------------------------------------------------
-
-
 def hindrances(state: Execution, net: Net) -> Iterator[str]:
-    """Why live tokens and runs cannot continue in another net."""
     places = [(f"token {token.id}", token.step) for token in state.tokens.values()]
     places += [(run.id, run.step) for run in state.runs.values()]
     places += [(run, step_of(run)) for run in state.ended]

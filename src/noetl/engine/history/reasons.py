@@ -37,8 +37,6 @@ Verdict = Literal["matched", "not matched", "not reached", "error"]
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """One arc or rule: what it leads to, and the verdict of its guard."""
-
     place: str
     """Its key among the places of the playbook: `STEP/next/0`."""
     leads_to: str
@@ -60,9 +58,6 @@ class ExplainedDecision(msgspec.Struct, frozen=True):
     reasons: list[Reason]
     differs: str = ""
     """What is decided when it is evaluated again, if that is not what the log says."""
-
-
-# -- guards ---------------------------------------------------------------------------------------------------------
 
 
 class Guarded(NamedTuple):
@@ -124,11 +119,7 @@ def _short(value: Any) -> Any:
     return {"left_out": f"{shape_of(value)} of {size:,} bytes", "preview": preview_of(value)}
 
 
-# -- arcs -----------------------------------------------------------------------------------------------------------
-
-
 def arcs_of(state: Execution, event: e.NextEvaluated, seq: int, at: float, contents: Contents) -> ExplainedDecision:
-    """Why arcs of an ended run fired or did not."""
     plan = state.net.steps[step_of(event.run)]
     reasons: list[Reason] = []
     differs = ""
@@ -181,9 +172,6 @@ def _arc_reasons(state: Execution, ended: Ended, at: float, contents: Contents) 
                 reason = guarded.reason("error", scope, f"its args: {error.message}")
         over = reason.verdict == "error" or (reason.verdict == "matched" and not plan.inclusive)
         yield reason
-
-
-# -- rules ----------------------------------------------------------------------------------------------------------
 
 
 def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float, contents: Contents) -> ExplainedDecision | None:
@@ -241,11 +229,7 @@ def _rule_reasons(event: e.TaskDone, policy: Iterable[Rule], scope: Scope) -> It
             yield reason
 
 
-# -- branches of a classic step -------------------------------------------------------------------------------------
-
-
 def case_of(state: Execution, event: CaseEvaluated, seq: int, at: float, contents: Contents) -> ExplainedDecision:
-    """Why branches of a case fired or did not."""
     reasons = list(_branch_reasons(state, event, at, contents))
     fired = f"{', '.join(event.order)} fire{'s' * (len(event.order) == 1)}" if event.order else "no branch fires"
     says = f"{event.run}, at {event.trigger_event}: {fired} ({event.case_mode})"
@@ -286,13 +270,9 @@ def _branch_reasons(state: Execution, event: CaseEvaluated, at: float, contents:
             yield guarded.reason("not reached") if behind_exclusive else reason
 
 
-# -- admission ------------------------------------------------------------------------------------------------------
-
-
 def admission_of(
     state: Execution, tokens: Sequence[Token], seq: int, at: float, contents: Contents, says: str, admitted: bool
 ) -> ExplainedDecision:
-    """Why tokens may enter their step or not."""
     reasons, allowed = admission(state, tokens, at, contents)
     differs = "" if allowed is None or allowed == admitted else "would be admitted" if allowed else "would be held"
     return ExplainedDecision(seq, at, "admission", tokens[0].step if tokens else "", says, reasons, differs)

@@ -99,7 +99,6 @@ class Replay:
             raise KeyError(event.name)
 
     def _directive(self, event: e.TaskDone, seq: int, at: float, contents: Contents) -> str:
-        """What the policy of the task says."""
         task = task_at(self.state, event.task)
         if task is None:
             raise KeyError(event.task.label)

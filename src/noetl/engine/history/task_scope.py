@@ -107,7 +107,6 @@ def _ctx(state: Execution, run: Run, task: TaskId) -> dict[str, Any]:
 
 
 def _add_progress(scope: Scope, progress: Progress | None) -> None:
-    """Add what the pipeline has written, and the outcomes of its tasks."""
     if progress is not None:
         scope["iter"] = {**scope["iter"], **progress.iter}
         scope["tasks"] = {**scope["tasks"], **progress.tasks}

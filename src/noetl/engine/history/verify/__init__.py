@@ -10,7 +10,44 @@ Memory is bounded by live state: a check drops its data of an item when the item
 
 from __future__ import annotations
 
-from noetl.engine.history.verify.log import INVARIANTS, LIVE_ONLY, Frozen, Log, Part, Violation, verify
-from noetl.engine.history.verify.rows import MAX_EVENT_BYTES
+from collections.abc import Iterable
 
-__all__ = ["INVARIANTS", "LIVE_ONLY", "MAX_EVENT_BYTES", "Frozen", "Log", "Part", "Violation", "verify"]
+from noetl.engine.history.verify import rows as of_rows
+from noetl.engine.history.verify.log import LIVE_ONLY, Derived, Frozen, Log, LogCheck, NetOf, Part, Violation
+from noetl.engine.history.verify.rows import MAX_EVENT_BYTES, Codec, Load, StoredRow
+from noetl.engine.history.verify.steps import Branches, Cancelled, Ctx, Forks, OneEnd, Runs, Tokens
+from noetl.engine.history.verify.tasks import Fences, InFlight, Loops, Outcomes
+from noetl.engine.net import Net
+
+__all__ = ["CHECKS", "INVARIANTS", "LIVE_ONLY", "MAX_EVENT_BYTES", "Frozen", "Log", "Part", "Violation", "verify"]
+
+CHECKS: tuple[type[LogCheck], ...] = (
+    *(OneEnd, Tokens, Runs, Outcomes, Fences, Ctx),
+    *(Loops, InFlight, Branches, Cancelled, Forks),
+)
+INVARIANTS: dict[str, str] = {
+    **of_rows.INVARIANTS,
+    **{kind.name: kind.__doc__ or "" for kind in CHECKS if kind is not InFlight},
+    "readable": "Every row can be read.",
+    "snapshot": "A snapshot is the fold of the log up to its row.",
+    "rows": "Ready work, leases and timers are kept as rows just as the log has them, both ways.",
+    "replay": "The log can be folded, and the fold is what the store says of the execution.",
+}
+
+
+def verify(
+    execution: str,
+    rows: Iterable[StoredRow],
+    net: Net,
+    codec: Codec,
+    load: Load | None = None,
+    status: str | None = None,
+    snapshot: Frozen | None = None,
+    derived: Derived | None = None,
+    net_of: NetOf | None = None,
+) -> list[Violation]:
+    """Every violation in a log. `net` is its first playbook and `load` loads stored content. `status` is the listed
+    status of the execution and `derived` its derived rows, both as of the last row."""
+    log = Log(CHECKS, execution, net, codec, load, snapshot, net_of)
+    log.take(rows)
+    return log.end(status, derived)

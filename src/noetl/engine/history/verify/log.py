@@ -1,22 +1,20 @@
-"""Runs the checks in one pass over the rows of a log."""
+"""Reads a log in one pass and passes each event to the checks."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from noetl.engine import events as e
 from noetl.engine.evolve import evolve
-from noetl.engine.history.verify import rows as of_rows
-from noetl.engine.history.verify.check import Handler, Handlers, Intervals, LogCheck
 from noetl.engine.history.verify.rows import Codec, Load, Rows, StoredRow
-from noetl.engine.history.verify.steps import Branches, Runs, Tokens
-from noetl.engine.history.verify.tasks import Fences, InFlight, Loops, Outcomes
-from noetl.engine.history.verify.whole import Cancelled, Ctx, Forks, OneEnd
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
+from noetl.model.identity import step_of
+from noetl.model.playbook import Loop
 
 LIVE_ONLY = frozenset(["net", "digest", "changed", "deliverable"])
 """Fields of the state that are only used within a decision, or are inputs of the fold."""
@@ -28,11 +26,11 @@ Part = Literal["whole", "rows", "fold"]
 two processes, each with one part."""
 NetOf = Callable[[str], Net]
 """Returns the playbook of a digest, for forks that continue with an edited one."""
+Handler = Callable[[Any], object]
+Handlers = Mapping[type[e.Event], Handler]
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A violated invariant, and the row at which it was detected."""
-
     execution_id: str
     seq: int
     invariant: str
@@ -58,29 +56,12 @@ class Frozen(NamedTuple):
     state: Execution
 
 
-def verify(
-    execution: str,
-    rows: Iterable[StoredRow],
-    net: Net,
-    codec: Codec,
-    load: Load | None = None,
-    status: str | None = None,
-    snapshot: Frozen | None = None,
-    derived: Derived | None = None,
-    net_of: NetOf | None = None,
-) -> list[Violation]:
-    """Every violation in a log. `net` is its first playbook and `load` loads stored content. `status` is the listed
-    status of the execution and `derived` its derived rows, both as of the last row."""
-    log = Log(execution, net, codec, load, snapshot, net_of)
-    log.take(rows)
-    return log.end(status, derived)
-
-
 class Log:
     """Reads the rows of a log in batches and returns the violations at the end."""
 
     def __init__(
         self,
+        checks: Iterable[type[LogCheck]],
         execution: str,
         net: Net,
         codec: Codec,
@@ -100,7 +81,7 @@ class Log:
         self.violations: list[Violation] = []
         self.counts: dict[str, int] = {}
         self.rows = Rows(self.note, codec, load) if part != "fold" else None
-        self.checks: list[LogCheck] = [kind(self) for kind in OF_EVENTS if part in ("whole", kind.part)]
+        self.checks: list[LogCheck] = [kind(self) for kind in checks if part in ("whole", kind.part)]
         self.handlers: dict[type[e.Event], tuple[Handler, ...]] = dict.fromkeys(e.EVENTS.values(), ())
         for check in self.checks:
             self.watch(check.handlers())
@@ -157,38 +138,33 @@ class Log:
         self.foldable = False
 
     def end(self, status: str | None = None, derived: Derived | None = None) -> list[Violation]:
-        """All violations, after the last row."""
+        state = self.state
         for check in self.checks:
             check.end()
-        if self.foldable and status is not None and status != self.state.shown_status:
-            self.note("replay", f"lists say {status}, the log says {self.state.shown_status}")
+        if self.foldable and status is not None and status != state.shown_status:
+            self.note("replay", f"lists say {status}, the log says {state.shown_status}")
         if self.snapshot is not None and self.snapshot.seq > self.seq:
             self.note("snapshot", f"stands at {self.snapshot.seq}, and the log ends at {self.seq}")
         if self.foldable and derived is not None:
-            self._compare_rows(derived)
+            leased = {fence: (lease.run, lease.worker, lease.since, lease.ttl) for fence, lease in state.leases.items()}
+            tables: tuple[tuple[str, Mapping[Any, Any], Mapping[Any, Any]], ...] = (
+                ("ready", derived.ready, state.ready),
+                ("lease", {fence: tuple(row) for fence, row in derived.leases.items()}, leased),
+                ("timer", derived.timers, state.timers),
+            )
+            for table, rows, fold in tables:
+                for key in rows.keys() | fold.keys():
+                    if key not in fold:
+                        self.note("rows", f"the {table} row {key!r} is not in the log")
+                    elif key not in rows:
+                        self.note("rows", f"the log has {table} {key!r}, and there is no row of it")
+                    elif rows[key] != fold[key]:
+                        self.note("rows", f"the {table} row {key!r} says {rows[key]}, the log {fold[key]}")
         for invariant, count in self.counts.items():
             if count > MAX_LISTED:
                 message = f"and {count - MAX_LISTED:,} more of this kind, up to here"
                 self.violations.append(Violation(self.execution, self.seq, invariant, message))
         return self.violations
-
-    def _compare_rows(self, derived: Derived) -> None:
-        """Ready work, leases and timers as rows are those of the fold, both ways."""
-        state = self.state
-        leases = {fence: (lease.run, lease.worker, lease.since, lease.ttl) for fence, lease in state.leases.items()}
-        tables: tuple[tuple[str, Mapping[Any, Any], Mapping[Any, Any]], ...] = (
-            ("ready", derived.ready, state.ready),
-            ("lease", {fence: tuple(row) for fence, row in derived.leases.items()}, leases),
-            ("timer", derived.timers, state.timers),
-        )
-        for table, rows, fold in tables:
-            for key in rows.keys() | fold.keys():
-                if key not in fold:
-                    self.note("rows", f"the {table} row {key!r} is not in the log")
-                elif key not in rows:
-                    self.note("rows", f"the log has {table} {key!r}, and there is no row of it")
-                elif rows[key] != fold[key]:
-                    self.note("rows", f"the {table} row {key!r} says {rows[key]}, the log {fold[key]}")
 
     def note(self, invariant: str, message: str) -> None:
         count = self.counts[invariant] = self.counts.get(invariant, 0) + 1
@@ -196,15 +172,74 @@ class Log:
             self.violations.append(Violation(self.execution, self.seq, invariant, message))
 
 
-OF_EVENTS: tuple[type[LogCheck], ...] = (
-    *(OneEnd, Tokens, Runs, Outcomes, Fences, Ctx),
-    *(Loops, InFlight, Branches, Cancelled, Forks),
-)
-INVARIANTS: dict[str, str] = {
-    **of_rows.INVARIANTS,
-    **{kind.name: kind.__doc__ or "" for kind in OF_EVENTS if kind is not InFlight},
-    "readable": "Every row can be read.",
-    "snapshot": "A snapshot is the fold of the log up to its row.",
-    "rows": "Ready work, leases and timers are kept as rows just as the log has them, both ways.",
-    "replay": "The log can be folded, and the fold is what the store says of the execution.",
-}
+class LogCheck:
+    """One invariant. `handlers` maps event types to handlers; a subclass of an event is handled like its base."""
+
+    name: ClassVar[str]
+    part: ClassVar[Literal["rows", "fold"]] = "rows"
+    """`fold` if it reads the state."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.runs: dict[str, Any] = {}
+        """Data of each step run, dropped when the run ends."""
+
+    def handlers(self) -> Handlers:
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Called after the last event."""
+
+    def fail(self, message: str) -> None:
+        self.log.note(self.name, message)
+
+    def drop_run(self, event: Any) -> None:
+        self.runs.pop(event.run, None)
+
+    def drop_all(self, event: Any) -> None:
+        self.runs.clear()
+
+
+def loop_of(net: Net, run: str) -> Loop | None:
+    plan = net.steps.get(step_of(run))
+    return plan.step.loop if plan is not None else None
+
+
+class Intervals:
+    """A set of integers, stored as the fewest intervals: its memory is proportional to its gaps, not to its members."""
+
+    __slots__ = ("_ends", "_starts", "count")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self.count = 0
+
+    def __contains__(self, number: int) -> bool:
+        place = bisect_right(self._starts, number)
+        return place > 0 and number < self._ends[place - 1]
+
+    def add(self, number: int) -> bool:
+        """Add a number; False if it was already present."""
+        starts, ends = self._starts, self._ends
+        place = bisect_right(starts, number)
+        if place and number < ends[place - 1]:
+            return False
+        self.count += 1
+        follows = place > 0 and ends[place - 1] == number
+        precedes = place < len(starts) and starts[place] == number + 1
+        if follows and precedes:
+            ends[place - 1] = ends.pop(place)
+            del starts[place]
+        elif follows:
+            ends[place - 1] += 1
+        elif precedes:
+            starts[place] = number
+        else:
+            starts.insert(place, number)
+            ends.insert(place, number + 1)
+        return True
+
+    @property
+    def gaps(self) -> int:
+        return len(self._starts)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from noetl.classic.events import BranchSuppressed, NextRequested
 from noetl.engine import events as e
-from noetl.engine.history.verify.check import Handlers, Intervals, LogCheck, loop_of
+from noetl.engine.history.verify.log import Handlers, Intervals, Log, LogCheck, loop_of
 from noetl.model.identity import TaskId, iteration_id, step_of
-
-if TYPE_CHECKING:
-    from noetl.engine.history.verify.log import Log
 
 Item = dict[str, tuple[int, int, bool]]
 """Of each task of an item the latest visit with an outcome: its number, the attempt, and whether that was the last one.
