@@ -21,8 +21,7 @@ from noetl.tools.base import Context
 from noetl.tools.container import Inputs, Limits, Mount
 from noetl.tools.files import task_folder
 from noetl.tools.http_client.network import guard
-from noetl.tools.process.call import ProcessOutput, call_variables, check_arguments, encoded, outcome_of, word
-from noetl.tools.process.program import Ending
+from noetl.tools.process.program import Ending, ProcessOutput, call_variables, check_arguments, encode, outcome_of, word
 from noetl.tools.sandbox import PROCESSES
 
 SOCKETS = ("/var/run/docker.sock", "{run}/podman/podman.sock", "/run/podman/podman.sock")
@@ -194,7 +193,7 @@ def _bytes(size: int | str) -> int:
 
 
 async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, context: Context) -> Outcome:
-    stdin = None if inputs.stdin is None else encoded(inputs.stdin)
+    stdin = None if inputs.stdin is None else encode(inputs.stdin)
     params = {"platform": inputs.platform} if inputs.platform else {}
     container = (await _request(engine, "POST", "/containers/create", json=body, params=params)).json()["Id"]
     output = ProcessOutput(context)

@@ -47,7 +47,7 @@ KIND = Kind(
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    from noetl.tools.process.call import check_arguments, program_environment, word
+    from noetl.tools.process.program import check_arguments, program_environment, word
 
     try:
         async with program_environment("script", context, inputs.cwd, inputs.env, inputs.auth) as environment:

@@ -59,7 +59,7 @@ KIND = Kind(
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
     """Run the commands in order, up to the first that fails. Cancelling ends all their processes."""
-    from noetl.tools.process.call import check_arguments, program_environment
+    from noetl.tools.process.program import check_arguments, program_environment
 
     extra = {"shell": {"exit_code": None}}
     try:
