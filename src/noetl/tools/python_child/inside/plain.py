@@ -16,20 +16,20 @@ from math import isfinite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 MAX_DEPTH = 200
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 UNCHANGED = frozenset([str, bool, type(None)])
+BASES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__), (int, int.__int__), (float, float.__float__), (dict, dict), (list, list), (tuple, list),
+)  # fmt: skip
+"""Conversions of subclasses."""
 HINTS = {
-    "set": "a set has no order: make it a list, sorted(...) for instance",
-    "frozenset": "a frozenset has no order: make it a list, sorted(...) for instance",
-    "bytes": "decode it into text, or encode it with base64",
-    "bytearray": "decode it into text, or encode it with base64",
-    "generator": "make it a list",
-    "dict_keys": "make it a list",
-    "dict_values": "make it a list",
+    **dict.fromkeys(["set", "frozenset"], "a set has no order: make it a list, sorted(...) for instance"),
+    **dict.fromkeys(["bytes", "bytearray"], "decode it into text, or encode it with base64"),
+    **dict.fromkeys(["generator", "dict_keys", "dict_values"], "make it a list"),
     "dict_items": "make it a list or a dict",
     "timedelta": "use its total_seconds()",
     "coroutine": "await it",
@@ -40,7 +40,6 @@ HINTS = {
 
 class NotPlain(Exception):
     def __init__(self, reason: str) -> None:
-        super().__init__(reason)
         self.reason = reason
         self.path: list[Any] = []
         """Keys and indices from the part outwards."""
@@ -126,16 +125,9 @@ class Plain:
         kind = type(value)
         if isinstance(value, Enum):
             return self.value(value.value, depth + 1)
-        if isinstance(value, str):
-            return str.__str__(value)
-        if isinstance(value, int):
-            return self.value(int.__int__(value), depth)
-        if isinstance(value, float):
-            return self.value(float.__float__(value), depth)
-        if isinstance(value, dict):
-            return self.mapping(dict(value), depth)
-        if isinstance(value, (list, tuple)):
-            return self.sequence(list(value), depth)
+        for base, convert in BASES:
+            if isinstance(value, base):
+                return self.value(convert(value), depth)
         if is_a(value, "datetime", "date", "time"):
             return value.isoformat()
         if is_a(value, "uuid", "UUID") or (is_a(value, "decimal", "Decimal") and value.is_finite()):
