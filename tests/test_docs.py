@@ -28,7 +28,7 @@ from noetl.engine.envelope import envelope
 from noetl.engine.events import EVENTS, PlaybookStarted
 from noetl.engine.history.verify import INVARIANTS
 from noetl.expression import FILTERS, FUNCTIONS, METHODS, SQL_FILTERS, TESTS
-from noetl.server.metrics import METRICS
+from noetl.server.telemetry import METRICS
 from noetl.settings import VARIABLES
 from noetl.tools.registry import BUILTIN, KINDS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from noetl.server.metrics import METRICS
+from noetl.server.telemetry import METRICS
 from tools.docs.markdown import code, codes, page, table
 
 INTRO = """`GET /metrics` returns metrics in the text format of Prometheus. It needs no token, and contains no names of

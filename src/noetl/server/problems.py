@@ -7,18 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from noetl.errors import (
-    AuthError,
-    Conflict,
-    DiskFull,
-    FileMissing,
-    NoetlError,
-    NotFound,
-    PlaybookInvalid,
-    StoreError,
-    Unstorable,
-    UsageError,
-)
+from noetl import errors
+from noetl.errors import NoetlError, PlaybookInvalid
 from noetl.server.record_views import RecordView
 from noetl.worker.wire import BadMessage
 
@@ -28,14 +18,14 @@ RENAMED = {413: "Content Too Large", 422: "Unprocessable Content", 499: "Client 
 STATUS: dict[type[NoetlError], int] = {
     BadMessage: 400,
     PlaybookInvalid: 422,
-    FileMissing: 404,
-    NotFound: 404,
-    AuthError: 422,  # a credential of the playbook, not of the caller
-    Conflict: 409,
-    UsageError: 422,
-    Unstorable: 422,
-    DiskFull: 507,
-    StoreError: 503,
+    errors.FileMissing: 404,
+    errors.NotFound: 404,
+    errors.AuthError: 422,  # a credential of the playbook, not of the caller
+    errors.Conflict: 409,
+    errors.UsageError: 422,
+    errors.Unstorable: 422,
+    errors.DiskFull: 507,
+    errors.StoreError: 503,
 }
 
 

@@ -7,20 +7,26 @@ leaves a row from which any other server continues.
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Callable, Collection, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
+from cronsim import CronSim, CronSimError
 from msgspec.structs import replace
 
 from noetl.errors import Conflict, NotFound, UsageError
+from noetl.model.duration import seconds
 from noetl.model.identity import is_name
 from noetl.store.codec import check_value
 from noetl.store.store import Store
 from noetl.store.triggers import Fired, Firing, Missed, Overlap, Schedule
 from noetl.timestamps import rfc3339
-from noetl.triggers import timing
 
 GRACE_SECONDS = 60.0  # a firing that starts later than this is missed; so is a firing whose successor is due
 TAKEN_SECONDS = 5.0  # how long other servers ignore a schedule whose firings are being started
@@ -31,6 +37,19 @@ LONGEST_QUEUE = 100
 MOST_RUNNING = 100
 KEPT_RECENT = 20
 OWN_KEY = "schedule"  # the key in the payload of an execution that describes its firing
+
+MIN_INTERVAL_SECONDS = 1.0
+CRON_FIELDS = 5
+NAMED = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+FIRST_SPAN_SECONDS = 64.0
 
 Change = Callable[[Schedule, Collection[str]], Schedule]
 """Returns the next revision of a schedule. The collection has those of its executions that are open."""
@@ -97,31 +116,26 @@ def changed(old: Schedule, request: ScheduleRequest, now: float) -> Schedule:
     """The schedule after a request. If its times stay the same, so does its next firing."""
     if sum(value is not None for value in (request.cron, request.every, request.at)) != 1:
         raise UsageError("a schedule needs exactly one of: cron, every, at")
-    timing.zone_of(request.timezone)
+    zone_of(request.timezone)
     for value in (request.payload, request.ctx):
         check_value(value)
+    names = ("path", "version", "payload", "ctx", "timezone", "overlap", "missed")
     new = replace(
         old,
-        path=request.path,
-        version=request.version,
-        payload=request.payload,
-        ctx=request.ctx,
-        cron=None if request.cron is None else timing.checked_cron(request.cron),
-        every=None if request.every is None else timing.checked_every(request.every),
-        at=None if request.at is None else timing.checked_at(request.at, request.timezone),
-        timezone=request.timezone,
-        overlap=request.overlap,
-        missed=request.missed,
+        **{name: getattr(request, name) for name in names},
+        cron=None if request.cron is None else checked_cron(request.cron),
+        every=None if request.every is None else checked_every(request.every),
+        at=None if request.at is None else checked_at(request.at, request.timezone),
         paused=old.paused if request.paused is None else request.paused,
         updated=now,
     )
     if (new.cron, new.every, new.at, new.timezone) != (old.cron, old.every, old.at, old.timezone):
         new = replace(new, anchor=round(now, 3))
-        new = replace(new, next=timing.next_after(new, now))
+        new = replace(new, next=next_after(new, now))
         if new.next is None:
             raise UsageError("the schedule would never fire: its time has passed, or there is no such day")
     elif old.paused and not new.paused:
-        new = replace(new, next=timing.next_after(new, now))
+        new = replace(new, next=next_after(new, now))
     return _revised(new, now)
 
 
@@ -131,7 +145,7 @@ def paused(old: Schedule, now: float) -> Schedule:
 
 def resumed(old: Schedule, now: float) -> Schedule:
     """It continues with the next firing; firings during the pause are not made up for."""
-    following = timing.next_after(old, now) if old.paused else old.next
+    following = next_after(old, now) if old.paused else old.next
     return _revised(replace(old, paused=False, updated=now, next=following), now)
 
 
@@ -156,14 +170,14 @@ def decided(old: Schedule, is_open: Collection[str], now: float) -> Schedule:
     if new.paused:
         return _revised(new, now)
     if new.next is not None and new.next <= now:
-        due = timing.latest(new, new.next, now, MOST_MISSED)
+        due = latest(new, new.next, now, MOST_MISSED)
         chosen = due if new.missed == "all" else []
         if new.missed == "once" or (new.missed == "skip" and due and now - due[-1] <= GRACE_SECONDS):
             chosen = due[-1:]
         if missed := due[: len(due) - len(chosen)]:
             reason = "no server was running in time"
             new = _noted(new, Fired(missed[-1], now, "missed", reason=reason, count=len(missed)))
-        new = replace(new, queue=(*new.queue, *map(Firing, chosen)), next=timing.next_after(new, now))
+        new = replace(new, queue=(*new.queue, *map(Firing, chosen)), next=next_after(new, now))
     while new.queue and (new.overlap != "queue" or not new.running):
         firing, *rest = new.queue
         new = replace(new, queue=tuple(rest))
@@ -225,3 +239,97 @@ def _revised(schedule: Schedule, now: float) -> Schedule:
 def payload_of(schedule: Schedule, firing: Firing) -> dict[str, Any]:
     """The payload of an execution: that of the schedule, and the firing unless the payload has its key."""
     return {OWN_KEY: {"name": schedule.name, "time": rfc3339(firing.due)}} | schedule.payload
+
+
+# -- times ---------------------------------------------------------------------------------------------------------
+
+
+def zone_of(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UsageError(f"there is no time zone {name[:100]!r}: write one such as Europe/Berlin or UTC") from None
+
+
+def checked_cron(text: str) -> str:
+    """The expression as it is stored; UsageError says which part of it is wrong."""
+    expression = NAMED.get(text.strip().lower(), " ".join(text.split()))
+    if len(expression.split()) != CRON_FIELDS:
+        raise UsageError(f"cron {text[:100]!r}: write five fields (minute, hour, day, month, weekday) or @daily")
+    try:
+        CronSim(expression, datetime(2000, 1, 1))
+    except (CronSimError, ValueError, AssertionError) as error:
+        raise UsageError(f"cron {text[:100]!r}: {error or 'invalid expression'}") from None
+    return expression
+
+
+def checked_every(interval: float | str) -> float:
+    length = seconds(interval)
+    if length is None or length < MIN_INTERVAL_SECONDS:
+        raise UsageError(f"every {interval!r}: write seconds, or a duration such as 90s or 1h30m; at least a second")
+    return length
+
+
+def checked_at(text: str, zone: str) -> float:
+    """A time without an offset is in the zone: the first of two equal ones, or if it does not exist, the same time
+    after the hour before it."""
+    try:
+        time = datetime.fromisoformat(text.strip())
+        return (time.replace(tzinfo=zone_of(zone)) if time.tzinfo is None else time).astimezone(UTC).timestamp()
+    except (ValueError, OverflowError):
+        raise UsageError(f"at {text[:100]!r}: write a time such as 2030-01-31T09:00 or 2030-01-31T08:00:00Z") from None
+
+
+def next_after(schedule: Schedule, time: float) -> float | None:
+    return next(firings(schedule, time), None)
+
+
+def latest(schedule: Schedule, since: float, until: float, count: int) -> list[float]:
+    """The last firings of a span, both ends included, in order: at most `count`."""
+    span = FIRST_SPAN_SECONDS  # it doubles, so that a long time without a server does not have to be counted through
+    while True:
+        start = max(since, until - span)
+        in_span = takewhile(lambda due: due <= until, firings(schedule, math.nextafter(start, -math.inf)))
+        last = deque(in_span, count)
+        if len(last) == count or start == since:
+            return list(last)
+        span *= 2
+
+
+class _Cron(CronSim):
+    """Advances to full hours; CronSim goes from 01:30 to 03:30 where clocks are moved by half an hour."""
+
+    def advance_hour(self) -> bool:
+        if self.dt.hour in self.hours:
+            return False
+        while self.dt.hour not in self.hours:
+            self.tick(seconds=3600 - 60 * self.dt.minute - self.dt.second)
+            if self.dt.hour == 0:
+                break  # the day may not match
+        return True
+
+
+def firings(schedule: Schedule, after: float) -> Iterator[float]:
+    """When a schedule fires, strictly increasing.
+
+    Cron expressions are evaluated in the local time of their zone, like Debian's cron. Fixed times in an hour that is
+    skipped at the start of summer time fire right after it, and fixed times in an hour that occurs twice fire the first
+    time only. Expressions that name every hour or every minute (`*`, `*/15`) follow elapsed time: they fire in both of
+    two equal hours, and not in an hour that does not exist. Intervals are counted in elapsed seconds since the schedule
+    was added.
+    """
+    if schedule.cron is not None:
+        for moment in _Cron(schedule.cron, datetime.fromtimestamp(math.floor(after), zone_of(schedule.timezone))):
+            due = moment.timestamp()
+            if due > after:  # in the second of two equal hours, times of the first come again
+                yield due
+                after = due
+    elif schedule.every is not None:
+        number = max(1, math.floor((after - schedule.anchor) / schedule.every))
+        while True:
+            due = round(schedule.anchor + number * schedule.every, 3)
+            if due > after:
+                yield due
+            number += 1
+    elif schedule.at is not None and schedule.at > after:
+        yield schedule.at

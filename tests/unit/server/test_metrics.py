@@ -7,7 +7,7 @@ import pytest
 from api_server import HELLO, WAITS, WRONG, ApiServer, begun, started, until
 from exposition import Family, parsed
 
-from noetl.server.metrics import METRICS, Metrics
+from noetl.server.telemetry import METRICS, Metrics
 from noetl.store.store import WorkerSession
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from noetl.errors import UsageError
 from noetl.store.triggers import Schedule
-from noetl.triggers import timing
+from noetl.triggers import schedules
 
 BERLIN = "Europe/Berlin"
 
@@ -29,7 +29,7 @@ def at(text: str, zone: str = BERLIN, fold: int = 0) -> float:
 
 def wall(cron: str, start: float, count: int, zone: str = BERLIN) -> list[str]:
     """The next firings as the clock on the wall shows them, with the offset."""
-    found = islice(timing.firings(schedule(cron=cron, timezone=zone), start), count)
+    found = islice(schedules.firings(schedule(cron=cron, timezone=zone), start), count)
     return [datetime.fromtimestamp(one, ZoneInfo(zone)).isoformat(" ", "minutes") for one in found]
 
 
@@ -55,9 +55,9 @@ def test_cron_follows_the_clock_on_the_wall(cron: str, expected: list[str]) -> N
 def test_a_firing_is_behind_the_moment_even_if_only_by_a_little() -> None:
     one = schedule(cron="0 * * * *")
     hour = at("2026-01-01T12:00", "UTC")
-    assert timing.next_after(one, hour) == hour + 3600
-    assert timing.next_after(one, hour - 0.001) == hour
-    assert timing.next_after(one, hour + 0.001) == hour + 3600
+    assert schedules.next_after(one, hour) == hour + 3600
+    assert schedules.next_after(one, hour - 0.001) == hour
+    assert schedules.next_after(one, hour + 0.001) == hour + 3600
 
 
 def test_a_fixed_time_in_an_hour_that_does_not_exist_is_when_the_hour_is_over() -> None:
@@ -103,10 +103,10 @@ def test_a_zone_that_moves_by_half_an_hour() -> None:
 )
 def test_firings_rise_and_every_one_is_found_from_any_moment_before_it(cron: str, zone: str, start: float) -> None:
     one = schedule(cron=cron, timezone=zone)
-    found = list(islice(timing.firings(one, start), 6))
+    found = list(islice(schedules.firings(one, start), 6))
     assert all(first < second for first, second in zip([start, *found], found, strict=False))
     for before, moment in zip([start, *found], found, strict=False):
-        assert timing.next_after(one, before) == timing.next_after(one, (before + moment) / 2) == moment
+        assert schedules.next_after(one, before) == schedules.next_after(one, (before + moment) / 2) == moment
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_firings_rise_and_every_one_is_found_from_any_moment_before_it(cron: str
 )
 def test_what_is_no_cron_is_refused_with_a_word(text: str) -> None:
     with pytest.raises(UsageError, match="cron"):
-        timing.checked_cron(text)
+        schedules.checked_cron(text)
 
 
 def test_names_of_common_times_and_odd_spaces() -> None:
-    assert timing.checked_cron(" @Daily ") == "0 0 * * *"
-    assert timing.checked_cron("0   3 *\t* mon") == "0 3 * * mon"
+    assert schedules.checked_cron(" @Daily ") == "0 0 * * *"
+    assert schedules.checked_cron("0   3 *\t* mon") == "0 3 * * mon"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_names_of_common_times_and_odd_spaces() -> None:
 )
 def test_what_is_no_time_zone_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="time zone"):
-        timing.zone_of(name)
+        schedules.zone_of(name)
 
 
 # -- intervals and single times -------------------------------------------------------------------------------------
@@ -139,50 +139,50 @@ def test_what_is_no_time_zone_is_refused(name: str) -> None:
 
 def test_intervals_are_counted_from_the_anchor() -> None:
     one = schedule(every=90.0, anchor=1000.0)
-    assert list(islice(timing.firings(one, 1000.0), 3)) == [1090.0, 1180.0, 1270.0]
-    assert timing.next_after(one, 1090.0) == 1180.0
-    assert timing.next_after(one, 1089.999) == 1090.0
-    assert timing.next_after(one, 0.0) == 1090.0
+    assert list(islice(schedules.firings(one, 1000.0), 3)) == [1090.0, 1180.0, 1270.0]
+    assert schedules.next_after(one, 1090.0) == 1180.0
+    assert schedules.next_after(one, 1089.999) == 1090.0
+    assert schedules.next_after(one, 0.0) == 1090.0
 
 
 @given(st.floats(1, 1e6), st.floats(1.7e9, 1.9e9), st.floats(0, 1e8))
 def test_intervals_rise_whatever_the_fractions(every: float, anchor: float, later: float) -> None:
     one = schedule(every=every, anchor=anchor)
-    found = [anchor + later, *islice(timing.firings(one, anchor + later), 5)]
+    found = [anchor + later, *islice(schedules.firings(one, anchor + later), 5)]
     assert all(first < second for first, second in pairwise(found))
 
 
 @pytest.mark.parametrize("given", ["soon", "0.5", 0, 0.99, -5, "1x", 1e12, "", "-1m"])
 def test_what_is_no_interval_is_refused(given: float | str) -> None:
     with pytest.raises(UsageError, match="every"):
-        timing.checked_every(given)
+        schedules.checked_every(given)
 
 
 def test_intervals_may_be_numbers_or_durations() -> None:
-    assert [timing.checked_every(one) for one in (1, 2.5, "15m", "1h30m")] == [1.0, 2.5, 900.0, 5400.0]
+    assert [schedules.checked_every(one) for one in (1, 2.5, "15m", "1h30m")] == [1.0, 2.5, 900.0, 5400.0]
 
 
 def test_a_single_time_is_one_of_its_zone_unless_it_has_an_offset() -> None:
-    assert timing.checked_at("2026-07-01T09:00", BERLIN) == at("2026-07-01T07:00", "UTC")
-    assert timing.checked_at("2026-07-01T09:00:00Z", BERLIN) == at("2026-07-01T09:00", "UTC")
-    assert timing.checked_at("2026-07-01T09:00-03:00", BERLIN) == at("2026-07-01T12:00", "UTC")
+    assert schedules.checked_at("2026-07-01T09:00", BERLIN) == at("2026-07-01T07:00", "UTC")
+    assert schedules.checked_at("2026-07-01T09:00:00Z", BERLIN) == at("2026-07-01T09:00", "UTC")
+    assert schedules.checked_at("2026-07-01T09:00-03:00", BERLIN) == at("2026-07-01T12:00", "UTC")
 
 
 def test_a_single_time_that_comes_twice_or_never() -> None:
-    assert timing.checked_at("2026-10-25T02:30", BERLIN) == at("2026-10-25T00:30", "UTC")
-    assert timing.checked_at("2026-03-29T02:30", BERLIN) == at("2026-03-29T03:30")
+    assert schedules.checked_at("2026-10-25T02:30", BERLIN) == at("2026-10-25T00:30", "UTC")
+    assert schedules.checked_at("2026-03-29T02:30", BERLIN) == at("2026-03-29T03:30")
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "2030-01-01T00:00+25:00", "9999-12-31T23:59:59-12:00"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="at "):
-        timing.checked_at(text, "UTC")
+        schedules.checked_at(text, "UTC")
 
 
 def test_a_single_time_fires_once() -> None:
     one = schedule(at=50.0)
-    assert list(timing.firings(one, 0.0)) == [50.0]
-    assert timing.next_after(one, 50.0) is None
+    assert list(schedules.firings(one, 0.0)) == [50.0]
+    assert schedules.next_after(one, 50.0) is None
 
 
 # -- the latest of a span -------------------------------------------------------------------------------------------
@@ -194,23 +194,23 @@ def test_the_latest_are_those_that_counting_through_would_find() -> None:
     for cron in ("*/10 * * * *", "30 2 * * *", "0 */5 * * *", "0 3 * * SUN", "* 1 * * *"):
         one = schedule(cron=cron, timezone=BERLIN)
         for _ in range(10):
-            since = timing.next_after(one, start + dice.random() * 86_400)
+            since = schedules.next_after(one, start + dice.random() * 86_400)
             assert since is not None
             until = since + dice.random() * 20 * 86_400
             every = [since]
-            for moment in timing.firings(one, since):
+            for moment in schedules.firings(one, since):
                 if moment > until:
                     break
                 every.append(moment)
-            assert timing.latest(one, since, until, 20) == every[-20:]
-            assert timing.latest(one, since, since, 20) == [since]
+            assert schedules.latest(one, since, until, 20) == every[-20:]
+            assert schedules.latest(one, since, since, 20) == [since]
 
 
 def test_ten_years_without_a_server_are_not_counted_through() -> None:
     one = schedule(every=1.0, anchor=0.0)
     years = 10 * 366 * 86_400.0
-    assert timing.latest(one, 1.0, years + 0.5, 3) == [years - 2, years - 1, years]
+    assert schedules.latest(one, 1.0, years + 0.5, 3) == [years - 2, years - 1, years]
     far = datetime(2026, 1, 1, tzinfo=UTC)
     minutely = schedule(cron="* * * * *")
-    found = timing.latest(minutely, (far - timedelta(days=3650)).timestamp(), far.timestamp(), 2)
+    found = schedules.latest(minutely, (far - timedelta(days=3650)).timestamp(), far.timestamp(), 2)
     assert found == [far.timestamp() - 60, far.timestamp()]

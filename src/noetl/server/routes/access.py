@@ -1,5 +1,3 @@
-"""/tokens and /users."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""/credentials: values can be written and never read."""
-
 from __future__ import annotations
 
 from typing import Any

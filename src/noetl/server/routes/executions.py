@@ -1,5 +1,3 @@
-"""/executions: start, read and control executions."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""/livez, /readyz, /metrics, /version, and the OpenAPI document."""
-
 from __future__ import annotations
 
 import asyncio
@@ -14,8 +12,8 @@ from noetl.errors import NoetlError
 from noetl.model.status import OPEN
 from noetl.server.endpoint import JSON, Call, Routes, json_response
 from noetl.server.health import TIMEOUT_SECONDS, Dependency
-from noetl.server.metrics import Labels
 from noetl.server.roles import PREFIX
+from noetl.server.telemetry import Labels
 from noetl.store.store import Store
 
 routes = Routes(prefix="")

@@ -1,5 +1,3 @@
-"""Explain steps, fork executions and retry them."""
-
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal

@@ -1,5 +1,3 @@
-"""/executions/prune and /verify: remove old executions, and check logs."""
-
 from __future__ import annotations
 
 from typing import Annotated

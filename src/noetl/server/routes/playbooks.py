@@ -1,5 +1,3 @@
-"""/playbooks: register, read and validate playbooks."""
-
 from __future__ import annotations
 
 from typing import Annotated

@@ -1,5 +1,3 @@
-"""/schedules: playbooks that start on a schedule."""
-
 from __future__ import annotations
 
 import secrets

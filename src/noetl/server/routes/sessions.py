@@ -1,5 +1,3 @@
-"""/sessions: sign in, list sessions, and sign out."""
-
 from __future__ import annotations
 
 from typing import Annotated

@@ -1,5 +1,3 @@
-"""/workers and /results."""
-
 from __future__ import annotations
 
 from contextlib import suppress
