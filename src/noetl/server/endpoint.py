@@ -37,7 +37,6 @@ YAML = "application/yaml"
 BYTES = "application/octet-stream"
 MIB = 1 << 20
 IMMUTABLE = {"Cache-Control": "private, max-age=31536000, immutable"}
-MAX_PARAMETERS = 50
 MAX_KEY_LENGTH = 200
 ANONYMOUS_BYTES = 64 * MIB
 
@@ -194,7 +193,7 @@ class Call(Request):
         """The query string as a struct; each parameter is declared, and given once."""
         try:
             text = self.scope.get("query_string", b"").decode("ascii")
-            pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
+            pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=50)
         except (ValueError, UnicodeDecodeError):
             raise Refused(400, "invalid query string") from None
         values: dict[str, str] = {}

@@ -53,8 +53,6 @@ class ProblemDetails(msgspec.Struct, frozen=True):
 
 
 class Refused(NoetlError):
-    """A request that is answered with a problem."""
-
     problems: list[Finding] | msgspec.UnsetType = msgspec.UNSET
 
     def __init__(self, status: int, detail: str, *, kind: str = "", headers: dict[str, str] | None = None) -> None:

@@ -26,7 +26,7 @@ class RecordView(msgspec.Struct, frozen=True):
         return cls(**values)
 
 
-class PlaybookVersion(RecordView, frozen=True):
+class PlaybookVersion(RecordView, frozen=True, kw_only=True):
     """A version of a playbook. `label` is `metadata.version`."""
 
     version: int
@@ -35,14 +35,10 @@ class PlaybookVersion(RecordView, frozen=True):
     registered: str
 
 
-class PlaybookItem(RecordView, frozen=True):
+class PlaybookItem(PlaybookVersion, frozen=True):
     """A playbook in a list, with its current version."""
 
-    path: str
-    version: int
-    playbook_id: str
-    label: str
-    registered: str
+    path: str  # first in JSON: the others are keywords
 
 
 class HookView(RecordView, frozen=True):

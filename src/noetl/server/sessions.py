@@ -33,7 +33,6 @@ InStore = Callable[..., Awaitable[Any]]
 TOUCH_SECONDS = 60.0  # how often the last use of a session is stored
 BUCKET = "noetl_sessions"
 PREFIX = "noetl.sessions"
-REVISIONS = 10
 
 Result = TypeVar("Result")
 
@@ -192,7 +191,7 @@ class SessionKeys:
                     bucket = await store.key_value(BUCKET)
                 except BucketNotFoundError:
                     bucket = await store.create_key_value(
-                        bucket=BUCKET, description="noetl: who is signed in", history=REVISIONS, ttl=IDLE_SECONDS
+                        bucket=BUCKET, description="noetl: who is signed in", history=10, ttl=IDLE_SECONDS
                     )
                 self._open = (client, bucket)
             return await work(self._open[1])

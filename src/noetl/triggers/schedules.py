@@ -39,7 +39,6 @@ KEPT_RECENT = 20
 OWN_KEY = "schedule"  # the key in the payload of an execution that describes its firing
 
 MIN_INTERVAL_SECONDS = 1.0
-CRON_FIELDS = 5
 NAMED = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -49,7 +48,6 @@ NAMED = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-FIRST_SPAN_SECONDS = 64.0
 
 Change = Callable[[Schedule, Collection[str]], Schedule]
 """Returns the next revision of a schedule. The collection has those of its executions that are open."""
@@ -254,7 +252,7 @@ def zone_of(name: str) -> ZoneInfo:
 def checked_cron(text: str) -> str:
     """The expression as it is stored; UsageError says which part of it is wrong."""
     expression = NAMED.get(text.strip().lower(), " ".join(text.split()))
-    if len(expression.split()) != CRON_FIELDS:
+    if len(expression.split()) != 5:
         raise UsageError(f"cron {text[:100]!r}: write five fields (minute, hour, day, month, weekday) or @daily")
     try:
         CronSim(expression, datetime(2000, 1, 1))
@@ -286,7 +284,7 @@ def next_after(schedule: Schedule, time: float) -> float | None:
 
 def latest(schedule: Schedule, since: float, until: float, count: int) -> list[float]:
     """The last firings of a span, both ends included, in order: at most `count`."""
-    span = FIRST_SPAN_SECONDS  # it doubles, so that a long time without a server does not have to be counted through
+    span = 64.0  # it doubles, so that a long time without a server does not have to be counted through
     while True:
         start = max(since, until - span)
         in_span = takewhile(lambda due: due <= until, firings(schedule, math.nextafter(start, -math.inf)))

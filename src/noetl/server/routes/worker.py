@@ -46,7 +46,6 @@ MAX_LINE_LENGTH, MAX_TASK_LENGTH, MAX_STREAM_LENGTH = 65_536, 500, 20
 MAX_LOOKUPS = 100  # maximum number of executions looked up in the store for the lines of one request
 RECENT_EVENTS = 2_000  # a worker with a lease granted within this many last events recently worked on the execution
 GRANTS = (StepStarted.name, StepRegranted.name)
-COMMIT_ATTEMPTS = 10
 MAX_NAME_LENGTH = 200
 
 
@@ -246,7 +245,7 @@ async def put_blob(call: Call, query: BlobQuery) -> None:
     await _check_hash(key, content)
 
     def store() -> None:
-        for _ in range(COMMIT_ATTEMPTS):
+        for _ in range(10):
             change = Change(execution, api.store.seq(execution), [], blobs=[(key, content)])
             if api.store.commit([change])[0]:
                 return
