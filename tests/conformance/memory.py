@@ -141,9 +141,9 @@ class MemoryAccess:
         sessions = [session for session in self._sessions.values() if user in (None, session.user)]
         return sorted(sessions, key=lambda session: (session.created, session.id), reverse=True)
 
-    def touch_session(self, id: str, seen: float) -> None:
+    def touch_session(self, id: str, at: float) -> None:
         if (session := self._sessions.get(id)) is not None:
-            self._sessions[id] = replace(session, seen=max(session.seen, seen))
+            self._sessions[id] = replace(session, last_used=max(session.last_used, at))
 
     def delete_session(self, id: str) -> bool:
         return self._sessions.pop(id, None) is not None

@@ -90,7 +90,7 @@ def test_sessions_are_found_used_and_ended(store: Store) -> None:
     assert access.sessions("ada") == [PHONE, DESK]
     access.touch_session("s1", 15.0)
     access.touch_session("s1", 14.0)
-    assert access.session(DESK.hash) == replace(DESK, seen=15.0)
+    assert access.session(DESK.hash) == replace(DESK, last_used=15.0)
     assert access.delete_session("s1")
     assert not access.delete_session("s1")
     assert access.delete_sessions("ada") == 1

@@ -63,13 +63,13 @@ class Sessions:
             await self.in_store(self.access.delete_session, session.id)
             return None
         except NatsUnavailable:
-            activity = (session.seen, -1)
+            activity = (session.last_used, -1)
         if activity is not None:
-            session = replace(session, seen=max(session.seen, min(now, activity[0])))
+            session = replace(session, last_used=max(session.last_used, min(now, activity[0])))
         if now >= session.end:
             return session
-        if now - session.seen > TOUCH_SECONDS:
-            session = touched = replace(session, seen=now)
+        if now - session.last_used > TOUCH_SECONDS:
+            session = touched = replace(session, last_used=now)
             await self.in_store(self.access.touch_session, session.id, now)
             if activity is not None and (revision := activity[1]) > 0:
                 await self._in_nats(lambda keys: keys.put(touched, user, revision))
@@ -127,7 +127,7 @@ class SessionKeys:
             "roles": [user.role],
             "created_at": rfc3339(session.created),
             "expires_at": rfc3339(session.end),
-            "last_activity_at": rfc3339(session.seen),
+            "last_activity_at": rfc3339(session.last_used),
             "client_ip": session.address,
             "auth0_id": None,
         }

@@ -48,14 +48,14 @@ class Session(msgspec.Struct, frozen=True):
     hash: bytes
     user: str
     created: float
-    seen: float
+    last_used: float
     expires: float
     agent: str = ""
     address: str = ""
 
     @property
     def end(self) -> float:
-        return min(self.expires, self.seen + IDLE_SECONDS)
+        return min(self.expires, self.last_used + IDLE_SECONDS)
 
 
 class Access:
@@ -103,8 +103,8 @@ class Access:
         """The sessions of a user, or of all, the newest first."""
         return self._db.all(Session, "list_sessions", user, user)
 
-    def touch_session(self, id: str, seen: float) -> None:
-        self._db.write("touch_session", seen, id, seen)
+    def touch_session(self, id: str, at: float) -> None:
+        self._db.write("touch_session", at, id, at)
 
     def delete_session(self, id: str) -> bool:
         return bool(self._db.write("delete_session", id))

@@ -96,7 +96,7 @@ class LeaseRun:
     async def _run_lane(self, items: list[Any]) -> None:
         run, started = self.work.run, self.now()
         for offset, item in enumerate(items):
-            slow = not self.work.kept and self.now() - started > FAST_LANE_SECONDS
+            slow = not self.work.local and self.now() - started > FAST_LANE_SECONDS
             if offset and (slow or self.paused()):
                 await self._finish(hand_back=True)  # a slow item must not delay those behind it
                 return

@@ -40,7 +40,7 @@ class Work(msgspec.Struct):
     iterator: str = ""
     items: list[Any] | None = None
     """The items of the lane, the first of which has the index `first`; None without a loop."""
-    kept: bool = False  # whether this worker keeps the items (`exec: local`), however long they take
+    local: bool = msgspec.field(default=False, name="kept")  # whether this worker keeps the items (`exec: local`)
     pool: str = "default"
     durability: str = "task"
     inline_bytes: int = 65_536
@@ -75,7 +75,7 @@ def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[An
         first=first,
         iterator=plan.step.loop.iterator if plan.step.loop else "",
         items=None if items is None or event.items is None else items[first:end],
-        kept=plan.local,
+        local=plan.local,
         pool=plan.pool or executor.pool,
         durability=executor.durability,
         inline_bytes=executor.inline_bytes,

@@ -89,7 +89,7 @@ async def list_all(call: Call, query: SessionQuery) -> SessionPage:
     current = None if caller.session is None else caller.session.id
     views = []
     for session in await call.api.authenticator.sessions.of(user) if user != "" else []:
-        views.append(SessionView.of(session, last_seen=rfc3339(session.seen), current=session.id == current))
+        views.append(SessionView.of(session, last_seen=rfc3339(session.last_used), current=session.id == current))
     return SessionPage(caller.name, caller.role, csrf, views)
 
 
