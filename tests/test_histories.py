@@ -73,7 +73,7 @@ def test_decisions_that_version_0_1_0_left_to_the_fold_come_out_as_they_did(stor
 
 
 def test_an_open_loop_goes_on(database: Path) -> None:
-    store = SqliteStore.open_existing(database)
+    store = SqliteStore(database, mode="read")
     run = next(summary for summary in store.summaries(limit=ALL) if summary.name == "killed_loop")
     store.close()
     command = [sys.executable, "-m", "noetl.cli", "runs", "resume", run.execution_id, "--db", str(database)]

@@ -16,7 +16,7 @@ import pytest
 
 from noetl.engine.history.verify import Violation
 from noetl.engine.net import Net
-from noetl.errors import FileMissing, NotFound, StoreError
+from noetl.errors import NotFound, StoreError
 from noetl.runtime.audit import Audit, Unresolved
 from noetl.runtime.runtime import Runtime
 from noetl.store.postgres import PostgresStore
@@ -135,8 +135,8 @@ def reopened(store: Store) -> Iterator[Store | None]:
 def opened(path: Path) -> Iterator[SqliteStore | None]:
     """None for what is gone, is something else, or can't be read by intention."""
     try:
-        store = SqliteStore.open_existing(path)
-    except (StoreError, FileMissing):
+        store = SqliteStore(path, mode="read")
+    except StoreError:
         yield None
         return
     try:

@@ -16,7 +16,7 @@ from noetl.clock import SystemClock
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
-from noetl.errors import FileMissing
+from noetl.errors import StoreError
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.codec import decode, rows_of
 from noetl.store.sqlite import SqliteStore
@@ -136,8 +136,8 @@ def operate(case: Case) -> None:
     while True:
         time.sleep(LOOK_SECONDS)
         try:
-            store = SqliteStore.open_existing("noetl.db", mode="write")
-        except FileMissing:
+            store = SqliteStore("noetl.db", mode="write")
+        except StoreError:
             continue
         try:
             logs = {one.execution_id: events_of(store, one.execution_id) for one in store.summaries()}

@@ -94,7 +94,7 @@ def look(folder: Path) -> Found:
     effects = {file: Counter((folder / file).read_text().splitlines()) for file in EFFECTS if (folder / file).exists()}
     if not (folder / "noetl.db").exists():
         return Found({}, {}, [], effects)
-    store = SqliteStore.open_existing(folder / "noetl.db")
+    store = SqliteStore(folder / "noetl.db", mode="read")
     before = Path.cwd()
     os.chdir(folder)  # files that results were put into are relative
     try:

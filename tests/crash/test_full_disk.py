@@ -79,7 +79,7 @@ def test_a_run_whose_disk_is_full_says_so_and_can_be_resumed(tmp_path: Path, mod
 
 
 def accepted(folder: Path) -> list[Any]:
-    store = SqliteStore.open_existing(folder / ".noetl" / "noetl.db")
+    store = SqliteStore(folder / ".noetl" / "noetl.db", mode="read")
     try:
         (run,) = store.summaries()
         return store.read(run.execution_id)

@@ -38,7 +38,7 @@ def credential(home: Path, *args: str, stdin: str = "", **env: str) -> Done:
 
 def stored(home: Path, name: str, key: str | None = None) -> dict[str, Any]:
     """The fields of a credential, opened with the key of the test."""
-    store = SqliteStore.open_existing(home / "work" / ".noetl" / "noetl.db")
+    store = SqliteStore(home / "work" / ".noetl" / "noetl.db", mode="read")
     try:
         settings = MasterKeySettings(key, str(home / "config" / "noetl" / "master.key"))
         return Safe(store.credentials, MasterKeySource(settings, store.path)).open(name).fields

@@ -134,7 +134,7 @@ def test_two_processes_find_what_one_finds(tmp_path: Path, sql: str) -> None:
     db = apsw.Connection(str(path))
     db.execute(sql)
     db.close()
-    store = SqliteStore.open_existing(path)
+    store = SqliteStore(path, mode="read")
     reports: list[AuditProgress] = []
     (summary,) = store.summaries()
     one = Audit(store).of(summary)

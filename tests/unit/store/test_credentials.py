@@ -61,6 +61,6 @@ def test_credentials_outlive_the_process(tmp_path: Path) -> None:
     first = SqliteStore(tmp_path / "noetl.db")
     first.credentials.put(ONE)
     first.close()
-    second = SqliteStore.open_existing(tmp_path / "noetl.db")
+    second = SqliteStore(tmp_path / "noetl.db", mode="read")
     assert second.credentials.all() == [ONE]
     second.close()

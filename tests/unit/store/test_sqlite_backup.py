@@ -36,7 +36,7 @@ def test_a_copy_has_what_was_committed_last_and_is_one_private_file(tmp_path: Pa
     assert (tmp_path / "deep" / "copy.db").stat().st_size == size
     assert stat.S_IMODE((tmp_path / "deep" / "copy.db").stat().st_mode) == 0o600
     grow(store, A)
-    copy = SqliteStore.open_existing(tmp_path / "deep" / "copy.db")
+    copy = SqliteStore(tmp_path / "deep" / "copy.db", mode="read")
     assert (copy.seq(A), copy.seq(B)) == (1, 1)
     copy.close()
     store.close()
@@ -72,7 +72,7 @@ def test_a_copy_beside_a_busy_writer_is_of_one_moment(tmp_path: Path) -> None:
         writing.join()
     seqs = []
     for number in range(5):
-        copy = SqliteStore.open_existing(tmp_path / f"{number}.db")
+        copy = SqliteStore(tmp_path / f"{number}.db", mode="read")
         assert copy.seq(A) == copy.seq(B)
         seqs.append(copy.seq(A))
         copy.close()

@@ -13,9 +13,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from noetl.errors import DiskFull, FileMissing, NewerDatabase, StoreError, UsageError
+from noetl.errors import DiskFull, NewerDatabase, StoreError, UsageError
 from noetl.store.codec import ZERO
-from noetl.store.database import migrations_in, pending
+from noetl.store.database import Mode, migrations_in, pending
 from noetl.store.sqlite import SqliteStore, locks
 from noetl.store.sqlite import database as module
 from noetl.store.sqlite.database import MIGRATIONS
@@ -114,14 +114,14 @@ def test_opening_a_second_store_keeps_the_locks_of_the_first(store: SqliteStore,
 
 
 def test_a_missing_database_is_not_made_by_who_only_looks(tmp_path: Path) -> None:
-    with pytest.raises(FileMissing, match="there is no database"):
-        SqliteStore.open_existing(tmp_path / "none.db")
+    with pytest.raises(StoreError, match=r"cannot open .*none\.db"):
+        SqliteStore(tmp_path / "none.db", mode="read")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_who_only_looks_sees_a_live_database_and_can_not_write(store: SqliteStore, path: Path) -> None:
     store.commit([change(A, 0)])
-    look = SqliteStore.open_existing(path)
+    look = SqliteStore(path, mode="read")
     assert look.seq(A) == 1
     with pytest.raises(StoreError, match="is read-only"):
         look.commit([change(A, 1)])
@@ -130,7 +130,7 @@ def test_who_only_looks_sees_a_live_database_and_can_not_write(store: SqliteStor
     assert look.changed_elsewhere()
     assert len(look.read(A)) == 2
     look.close()
-    write = SqliteStore.open_existing(path, mode="write")
+    write = SqliteStore(path, mode="write")
     assert write.commit([change(A, 2)]) == [True]
     assert store.changed_elsewhere()
     write.close()
@@ -139,7 +139,7 @@ def test_who_only_looks_sees_a_live_database_and_can_not_write(store: SqliteStor
 def test_a_file_that_is_just_being_made_can_be_looked_at(path: Path) -> None:
     path.parent.mkdir()
     path.touch(0o600)
-    look = SqliteStore.open_existing(path)
+    look = SqliteStore(path, mode="read")
     assert look.summaries() == []
     look.close()
 
@@ -175,9 +175,10 @@ def test_a_closed_store_says_so(store: SqliteStore) -> None:
 def test_a_newer_database_is_refused(store: SqliteStore, path: Path) -> None:
     store._db.connection.execute("UPDATE meta SET value = '99' WHERE key = 'schema'")
     store.close()
-    for opening in (SqliteStore, SqliteStore.open_existing):
+    modes: tuple[Mode, ...] = ("create", "read")
+    for mode in modes:
         with pytest.raises(NewerDatabase, match=r"newer noetl \(schema version 99.*upgrade"):
-            opening(path)
+            SqliteStore(path, mode=mode)
 
 
 def test_an_older_database_is_migrated_in_one_go(
@@ -193,7 +194,7 @@ def test_an_older_database_is_migrated_in_one_go(
     with pytest.raises(StoreError, match="no such table: missing"):
         SqliteStore(path)
     monkeypatch.setattr(module, "migrations_in", lambda folder: known | good)
-    look = SqliteStore.open_existing(path)  # migrates, too
+    look = SqliteStore(path, mode="read")  # migrates, too
     database = look._db.connection
     assert database.execute("SELECT value FROM meta WHERE key = 'schema'").get == str(version)
     assert database.execute("SELECT group_concat(name) FROM sqlite_schema WHERE name IN ('tag', 'more')").get == "tag"

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from noetl.errors import FileMissing
 from noetl.file_access import protect
 from noetl.settings import Synchronous
 from noetl.store.commits import accepted, check_gapless, parts_of, snapshot_rows, summary_rows, used_keys
@@ -76,12 +75,6 @@ class SqliteStore(SqliteCommits):
         protect(self.path)
         self._synchronous: Synchronous = synchronous
         super().__init__(SqliteDatabase(self.path, synchronous, mode, self.locks / f"{self.path.name}.turn"))
-
-    @classmethod
-    def open_existing(cls, path: str | Path, *, mode: Literal["write", "read"] = "read") -> SqliteStore:
-        if not Path(path).is_file():
-            raise FileMissing(f"there is no database {path}: nothing has been run here yet")
-        return cls(path, mode=mode)
 
     @property
     def locks(self) -> Path:
