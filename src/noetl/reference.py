@@ -79,7 +79,7 @@ class Reference(View):
                 f"a stored value of {self.size:,} bytes is too large to load here ({content.limit})", hint=hint
             )
         if isinstance(content, bytes):
-            raise TemplateFailed("binary content can't be looked into: hand it to a tool as a whole")
+            raise TemplateFailed("binary content cannot be looked into: hand it to a tool as a whole")
         return content
 
     def lookup(self, name: str | int, contents: Contents) -> Any:

@@ -35,17 +35,25 @@ TemplateFailed or BudgetExceeded from an evaluation. An Interruption raised by a
 
 from __future__ import annotations
 
-from noetl.expression.analysis import Comparison, Read, Unknown, Use
 from noetl.expression.budget import BUDGET_KEY, Budget, decision_budget
 from noetl.expression.entries import Entry
-from noetl.expression.filters import FILTERS, SQL_FILTERS
-from noetl.expression.functions import FUNCTIONS, METHODS, NOW_KEY
-from noetl.expression.missing import CONTENTS_KEY, Contents, Interruption, Missing, View, kind_of, lookup, unwrapped
-from noetl.expression.predicates import TESTS
+from noetl.expression.functions import FILTERS, FUNCTIONS, METHODS, NOW_KEY, SQL_FILTERS, TESTS
+from noetl.expression.nodes import Comparison, Read, Unknown, Use
 from noetl.expression.rename import rename
-from noetl.expression.sealed import Sealed, revealed
 from noetl.expression.secret_uses import changed_secrets
 from noetl.expression.template import Template, parse, prepare, render
+from noetl.expression.values import (
+    CONTENTS_KEY,
+    Contents,
+    Interruption,
+    Missing,
+    Sealed,
+    View,
+    kind_of,
+    lookup,
+    revealed,
+    unwrapped,
+)
 
 __all__ = [
     "BUDGET_KEY",

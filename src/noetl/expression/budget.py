@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter, thread_time
 from typing import Any
 
-from noetl.expression.fault import Fault, OutOfBudget
-from noetl.expression.missing import CONTENTS_KEY, Contents
+from noetl.expression.values import CONTENTS_KEY, Contents, Fault, OutOfBudget
 
 SECONDS = 0.1  # of CPU time
 CHARACTERS = 1 << 20  # in any one string that an evaluation makes, and in its output

@@ -8,22 +8,31 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from noetl.errors import TemplateFailed, TemplateSyntax
 from noetl.expression import nodes
-from noetl.expression.analysis import Closure, Scope, Unknown, Use
 from noetl.expression.budget import Budget
 from noetl.expression.entries import Entry
-from noetl.expression.fault import Fault
-from noetl.expression.filters import FILTERS, SQL_FILTERS, TOLERANT
-from noetl.expression.functions import FUNCTIONS, METHOD_NAMES, method_of
-from noetl.expression.missing import NOTHING, Missing
-from noetl.expression.predicates import TESTS, holds
+from noetl.expression.functions import FILTERS, FUNCTIONS, METHOD_NAMES, METHODS, SQL_FILTERS, TESTS, TOLERANT, holds
+from noetl.expression.nodes import Closure, Scope, Unknown, Use
 from noetl.expression.run import Evaluation, LoopVariable
-from noetl.expression.sealed import ENCODINGS, encoding, refuse_sealed
+from noetl.expression.values import (
+    ENCODINGS,
+    NOTHING,
+    Contents,
+    Fault,
+    Missing,
+    Sealed,
+    View,
+    kind_of,
+    refuse_sealed,
+    revealed,
+)
 
 if TYPE_CHECKING:
     from noetl.expression.compile import Compiler
 
 DOT = re.compile(r"\.\s*")
 _IS = re.compile(r"is\s+(not\s+)?")
+_NAMING = {"map": 0, "select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
+"""Filters with an argument that names a filter or test, and the place of that argument."""
 
 
 def _arguments(
@@ -39,36 +48,41 @@ def _arguments(
 def _filter(compiler: Compiler, node: nodes.Filter, tolerant: bool) -> Closure:
     if node.node is None:
         compiler.refuse(node, "a filter needs a value")
-    subject = compiler.expression(node.node, tolerant or node.name in TOLERANT)
-    return filtered(compiler, node, subject)
+    return filtered(compiler, node, compiler.expression(node.node, tolerant or node.name in TOLERANT))
 
 
 def filtered(compiler: Compiler, node: nodes.Filter, subject: Closure) -> Closure:
     name = node.name
     compiler.filters.append(Use(name, node.offset))
-    _note_nested(compiler, node)
+    place = _NAMING.get(name, len(node.args))
+    nested = node.args[place] if place < len(node.args) else None
+    if isinstance(nested, nodes.Const):  # map('upper'), select('odd')
+        kind, uses, table = ("filter", compiler.filters, FILTERS) if name == "map" else ("test", compiler.tests, TESTS)
+        uses.append(Use(str(nested.value), nested.offset))
+        if str(nested.value) not in table:
+            compiler.unknown.append(Unknown(kind, str(nested.value), nested.offset))
     args, kwargs = _arguments(compiler, node)
     entry = FILTERS.get(name) or SQL_FILTERS.get(name)
     if entry is None:
         return _unknown(compiler, "filter", name, node.offset)
     if entry.refuses(len(args), list(kwargs)):
         _refuse_call(compiler, node, f"filter '{name}'", entry)
-    if name in TOLERANT:
-        return _defaulted(compiler, node, subject, args, kwargs)
-    return _applied(compiler, node, entry, subject, args, kwargs)
+    if name not in TOLERANT:
+        return _applied(compiler, node, entry, subject, args, kwargs)
+    # `default` is the filter of guards, so it has closures of its own
+    fallback = args[0] if args else kwargs.get("default_value", lambda scope, run: "")
+    boolean = args[1] if len(args) > 1 else kwargs.get("boolean")
 
+    def defaulted(scope: Scope, run: Any) -> Any:
+        value = subject(scope, run)
+        return fallback(scope, run) if type(value) is Missing else value
 
-def _note_nested(compiler: Compiler, node: nodes.Filter) -> None:
-    """Names of filters and tests that are arguments: map('upper'), select('odd')."""
-    place = {"map": 0, "select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}.get(node.name)
-    name_node = node.args[place] if place is not None and len(node.args) > place else None
-    if not isinstance(name_node, nodes.Const):
-        return
-    name, offset = str(name_node.value), name_node.offset
-    kind, uses, table = ("filter", compiler.filters, FILTERS) if node.name == "map" else ("test", compiler.tests, TESTS)
-    uses.append(Use(name, offset))
-    if name not in table:
-        compiler.unknown.append(Unknown(kind, name, offset))
+    def defaulted_if_false(scope: Scope, run: Any) -> Any:
+        value = subject(scope, run)
+        absent = type(value) is Missing or (not value and boolean is not None and boolean(scope, run))
+        return fallback(scope, run) if absent else value
+
+    return defaulted if boolean is None else defaulted_if_false
 
 
 def _applied(
@@ -84,7 +98,7 @@ def _applied(
     leaves_holes = call is FILTERS["map"].call
     encodes = isinstance(node, nodes.Filter) and node.name in ENCODINGS
     if encodes:
-        call = encoding(call)
+        call = _encoding(call)
 
     def apply(scope: Scope, run: Evaluation) -> Any:
         value = subject(scope, run)
@@ -107,28 +121,44 @@ def _applied(
     return apply
 
 
-def _defaulted(
-    compiler: Compiler, node: nodes.Filter, subject: Closure, args: list[Closure], kwargs: dict[str, Closure]
-) -> Closure:
-    """default is the filter of guards, so it has a closure of its own."""
-    fallback = args[0] if args else kwargs.get("default_value", lambda scope, run: "")
-    boolean = args[1] if len(args) > 1 else kwargs.get("boolean")
+def _encoding(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that accepts secrets; its result is then sealed again."""
 
-    def defaulted(scope: Scope, run: Any) -> Any:
-        value = subject(scope, run)
-        return fallback(scope, run) if type(value) is Missing else value
+    def encode(budget: Budget, value: Any, *args: Any, **more: Any) -> Any:
+        before = budget.memory
+        is_secret = _holds_secret(value, budget)
+        budget.memory = before  # nothing was made
+        if not is_secret:
+            return call(budget, value, *args, **more)
+        return Sealed(call(budget, _revealed_inside(value, budget.contents), *args, **more))
 
-    def defaulted_if_false(scope: Scope, run: Any) -> Any:
-        value = subject(scope, run)
-        absent = type(value) is Missing or (not value and boolean is not None and boolean(scope, run))
-        return fallback(scope, run) if absent else value
+    return encode
 
-    return defaulted if boolean is None else defaulted_if_false
+
+def _holds_secret(value: Any, budget: Budget) -> bool:
+    """Whether a value is or contains a secret. Each element counts toward the budget: values may share parts."""
+    if isinstance(value, View) and not isinstance(value, Sealed):
+        plain = value.value(budget.contents)
+        if plain is value:
+            return False
+        value = plain
+    if isinstance(value, Mapping | list | tuple):
+        inner = value.values() if isinstance(value, Mapping) else value
+        budget.charge(8 * len(value))
+        budget.check()
+        return any(_holds_secret(item, budget) for item in inner)
+    return isinstance(value, Sealed)
+
+
+def _revealed_inside(value: Any, contents: Contents) -> Any:
+    value = revealed(value, contents)
+    if isinstance(value, Mapping):
+        return {key: _revealed_inside(item, contents) for key, item in value.items()}
+    return [_revealed_inside(item, contents) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _test(compiler: Compiler, node: nodes.Test, tolerant: bool) -> Closure:
-    name = node.name
-    offset = compiler.behind(_IS, node)
+    name, offset = node.name, compiler.behind(_IS, node)
     compiler.tests.append(Use(name, offset))
     subject = compiler.expression(node.node, name in ("defined", "undefined"))
     args, kwargs = _arguments(compiler, node)
@@ -143,10 +173,6 @@ def _test(compiler: Compiler, node: nodes.Test, tolerant: bool) -> Closure:
         return lambda scope, run: type(subject(scope, run)) is Missing
     if name == "none":
         return lambda scope, run: subject(scope, run) is None
-    return _tested(compiler, node, entry, subject, args)
-
-
-def _tested(compiler: Compiler, node: nodes.Test, entry: Entry, subject: Closure, args: list[Closure]) -> Closure:
     compiler.simple = False
     fail = compiler.failing(node)
 
@@ -164,13 +190,9 @@ def _tested(compiler: Compiler, node: nodes.Test, entry: Entry, subject: Closure
 def _call(compiler: Compiler, node: nodes.Call, tolerant: bool) -> Closure:
     if isinstance(node.node, nodes.Getattr):
         return _method(compiler, node, node.node, tolerant)
-    if isinstance(node.node, nodes.Name):
-        return _function(compiler, node, node.node)
-    return compiler.refuse(node, "only functions and methods can be called")
-
-
-def _function(compiler: Compiler, node: nodes.Call, target: nodes.Name) -> Closure:
-    name = target.name
+    if not isinstance(node.node, nodes.Name):
+        compiler.refuse(node, "only functions and methods can be called")
+    target, name = node.node, node.node.name
     compiler.functions.append(Use(name, target.offset))
     args, kwargs = _arguments(compiler, node)
     entry = FUNCTIONS.get(name)
@@ -199,24 +221,24 @@ def _function(compiler: Compiler, node: nodes.Call, target: nodes.Name) -> Closu
 
 def _method(compiler: Compiler, node: nodes.Call, target: nodes.Getattr, tolerant: bool) -> Closure:
     name = target.attr
-    if _is_loop(compiler, target.node) and name == "cycle":
-        return _cycle(compiler, node)
+    match target.node:
+        case nodes.Name(name="loop") if name == "cycle" and "loop" in compiler.bound:
+            return _cycle(compiler, node)
     subject = compiler.expression(target.node, tolerant)
     args, kwargs = _arguments(compiler, node)
     if name not in METHOD_NAMES:
         return _unknown(compiler, "method", name, compiler.behind(DOT, target))
 
     def method(budget: Budget, value: Any, *positional: Any, **named: Any) -> Any:
-        entry = method_of(value, name)
+        kind = "str" if isinstance(value, str) else "dict" if isinstance(value, Mapping) else "list"
+        entry = METHODS[kind].get(name) if isinstance(value, str | Mapping | list | tuple) else None
+        if entry is None:
+            raise Fault(f"{kind_of(value)} has no method '{name}' that a template may call")
         if entry.refuses(len(positional), list(named)):
             raise Fault(f"method '{name}' takes {entry.signature}")
         return entry.call(budget, value, *positional, **named)
 
     return _applied(compiler, node, Entry(method, ""), subject, args, kwargs)
-
-
-def _is_loop(compiler: Compiler, node: nodes.Expr) -> bool:
-    return isinstance(node, nodes.Name) and node.name == "loop" and "loop" in compiler.bound
 
 
 def _cycle(compiler: Compiler, node: nodes.Call) -> Closure:

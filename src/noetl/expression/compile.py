@@ -17,16 +17,14 @@ from typing import Any, NoReturn
 
 from noetl.errors import TemplateSyntax
 from noetl.expression import nodes
-from noetl.expression.analysis import Closure, Comparison, Read, Scope, Unknown, Use, described, start
 from noetl.expression.calls import CALLS, DOT, filtered
 from noetl.expression.entries import sequence
-from noetl.expression.fault import Fault, located, undefined
 from noetl.expression.functions import METHOD_NAMES
-from noetl.expression.missing import Missing, unwrapped
+from noetl.expression.nodes import Closure, Comparison, Read, Scope, Unknown, Use, described, start
 from noetl.expression.operations import OPERATIONS
 from noetl.expression.paths import path
 from noetl.expression.run import Evaluation, LoopVariable, Namespace
-from noetl.expression.sealed import Sealed
+from noetl.expression.values import Fault, Missing, Sealed, located, undefined, unwrapped
 
 MAX_DEPTH = 96  # of the tree; evaluation takes a Python frame or two per level
 Statement = Callable[[Scope, Evaluation], None]

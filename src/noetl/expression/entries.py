@@ -11,9 +11,8 @@ from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from noetl.expression.budget import CHARACTERS, Budget
-from noetl.expression.fault import Fault, OutOfBudget, Undefined, clipped
-from noetl.expression.missing import Missing, kind_of, lookup, unwrapped
 from noetl.expression.text import to_text
+from noetl.expression.values import Fault, Missing, OutOfBudget, Undefined, clipped, kind_of, lookup, unwrapped
 
 SLOW_TEXT = 1 << 16  # for work that Python does character by character
 _PATH_PARTS = 32  # of attribute='a.b.c'
@@ -38,7 +37,7 @@ class Entry(NamedTuple):
         return f"({', '.join(parameters)})"
 
     def refuses(self, positional: int, keywords: Sequence[str]) -> bool:
-        """Whether a call with so many arguments can't work, whatever the values are."""
+        """Whether a call with so many arguments cannot work, whatever the values are."""
         code, defaults = self.call.__code__, self.call.__defaults__ or ()
         names = code.co_varnames[2 : code.co_argcount]
         if positional > len(names) and not code.co_flags & 0x04:  # no *args

@@ -1,27 +1,200 @@
-"""What a template may call: a few functions, and a few methods of strings, maps and lists.
+"""The tables of what a template may use: tests, filters, functions and methods.
 
-A method is only ever the target of a call, never a value: it can't be stored, passed on or looked into.
+A filter is never called with a missing value (the result is then missing too), except `default`. A test of a missing
+value is false, but for `undefined` and `ne`. A method is only ever the target of a call, never a value: it cannot be
+stored, passed on or looked into.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from noetl.expression import text_filters, value_filters
 from noetl.expression.budget import ELEMENTS, Budget
-from noetl.expression.entries import Entry, entry, stripping
-from noetl.expression.fault import Fault
-from noetl.expression.filters import FILTERS
-from noetl.expression.missing import kind_of
-from noetl.expression.operators import equal
+from noetl.expression.entries import Entry, entries_of, entry, getter, named, sequence, stripping
+from noetl.expression.nodes import Scope
+from noetl.expression.operators import contains, equal, ordered
 from noetl.expression.text import format_fields
+from noetl.expression.values import NOTHING, Fault, Missing, kind_of, unwrapped
 from noetl.timestamps import rfc3339
 
 NOW_KEY = "__now__"  # the scope's key for the time that now() returns; the engine has no clock of its own
 
-Scope = Mapping[str, Any]
+
+# --- tests
+
+
+def _integer(value: Any) -> int:
+    if not isinstance(value, int):
+        raise Fault(f"a whole number is needed here, not {kind_of(value)}")
+    return int(value)
+
+
+def _in_case(budget: Budget, value: Any, test: Callable[[str], bool]) -> bool:
+    if not isinstance(value, str):
+        return False
+    budget.work(len(value))
+    return test(value)
+
+
+def sameas(budget: Budget, value: Any, other: Any) -> bool:
+    """The same null, true or false; for other values, equal and of one type."""
+    if value is None or other is None or isinstance(value, bool) or isinstance(other, bool):
+        return value is other
+    return type(value) is type(other) and equal(value, other, budget)
+
+
+_EQ = Entry(lambda budget, value, other: equal(value, other, budget), "Equal to `other`.")
+_NE = Entry(lambda budget, value, other: not equal(value, other, budget), "Not equal to `other`.")
+_LT = Entry(lambda budget, value, other: ordered(value, other, "<", budget), "Less than `other`.")
+_LE = Entry(lambda budget, value, other: ordered(value, other, "<=", budget), "Less than or equal to `other`.")
+_GT = Entry(lambda budget, value, other: ordered(value, other, ">", budget), "Greater than `other`.")
+_GE = Entry(lambda budget, value, other: ordered(value, other, ">=", budget), "Greater than or equal to `other`.")
+_SEQUENCE = Entry(
+    lambda budget, value: isinstance(value, list | tuple | str | Mapping),
+    "A list, a text or a map: something with a length.",
+)
+_UNDEFINED = Entry(lambda budget, value: isinstance(value, Missing), "The value does not exist.")
+
+TESTS: dict[str, Entry] = {
+    "!=": _NE,
+    "<": _LT,
+    "<=": _LE,
+    "==": _EQ,
+    ">": _GT,
+    ">=": _GE,
+    "boolean": Entry(lambda budget, value: isinstance(value, bool), "true or false."),
+    "defined": Entry(lambda budget, value: not isinstance(value, Missing), "The value exists."),
+    "divisibleby": Entry(lambda budget, value, num: _integer(value) % _integer(num) == 0, "Divisible by `num`."),
+    "eq": _EQ,
+    "equalto": _EQ,
+    "even": Entry(lambda budget, value: _integer(value) % 2 == 0, "An even number."),
+    "false": Entry(lambda budget, value: value is False, "false itself."),
+    "float": Entry(lambda budget, value: isinstance(value, float), "A floating-point number."),
+    "ge": _GE,
+    "greaterthan": _GT,
+    "gt": _GT,
+    "in": Entry(lambda budget, value, container: contains(value, container, budget), "Contained in `container`."),
+    "integer": Entry(lambda budget, value: isinstance(value, int) and not isinstance(value, bool), "A whole number."),
+    "iterable": _SEQUENCE,
+    "le": _LE,
+    "lessthan": _LT,
+    "lower": Entry(lambda budget, value: _in_case(budget, value, str.islower), "A text in lower case."),
+    "lt": _LT,
+    "mapping": Entry(lambda budget, value: isinstance(value, Mapping), "A map."),
+    "ne": _NE,
+    "none": Entry(lambda budget, value: value is None, "null."),
+    "number": Entry(lambda budget, value: isinstance(value, int | float), "A number (or a boolean, as in Jinja)."),
+    "odd": Entry(lambda budget, value: _integer(value) % 2 == 1, "An odd number."),
+    "sameas": entry(sameas),
+    "sequence": _SEQUENCE,
+    "string": Entry(lambda budget, value: isinstance(value, str), "A text."),
+    "true": Entry(lambda budget, value: value is True, "true itself, not just something that counts as true."),
+    "undefined": _UNDEFINED,
+    "upper": Entry(lambda budget, value: _in_case(budget, value, str.isupper), "A text in upper case."),
+}
+
+
+def check(budget: Budget, name: Any, value: Any, args: Sequence[Any]) -> bool:
+    """One test by name, for `select` and its like."""
+    test = TESTS.get(name) if isinstance(name, str) else None
+    if test is None:
+        raise Fault(f"unknown test {named(name)}")
+    if test.refuses(len(args), ()):
+        raise Fault(f"test '{name}' takes {test.signature}")
+    budget.check()
+    return holds(test, budget, unwrapped(value, budget.contents), args)
+
+
+def holds(test: Entry, budget: Budget, value: Any, args: Sequence[Any]) -> bool:
+    """The answer of a test, with the rule for missing values."""
+    if isinstance(value, Missing) or any(isinstance(arg, Missing) for arg in args):
+        return test is _NE or (test is _UNDEFINED and isinstance(value, Missing))
+    return bool(test.call(budget, value, *args))
+
+
+# --- filters
+
+
+def _map(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> list[Any]:
+    """A field of each element (attribute='name', default=...), or each element through a filter."""
+    values = sequence(budget, value)
+    budget.elements(len(values))
+    if "attribute" in kwargs:
+        if args or not set(kwargs) <= {"attribute", "default"}:
+            raise Fault("map takes attribute and default, or the name of a filter and its arguments")
+        get, fallback = getter(budget, kwargs["attribute"]), kwargs.get("default", NOTHING)
+        picked = [get(element) for element in budget.each(values)]
+        return [fallback if isinstance(e, Missing) and fallback is not NOTHING else e for e in picked]
+    if not args:
+        raise Fault("map needs the name of a filter, or attribute='...'")
+    return [_apply(budget, args[0], element, args[1:], kwargs) for element in budget.each(values)]
+
+
+def _apply(budget: Budget, name: Any, value: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    entry = FILTERS.get(name) if isinstance(name, str) else None
+    if entry is None:
+        raise Fault(f"unknown filter {named(name)}")
+    if entry.refuses(len(args), list(kwargs)):
+        raise Fault(f"filter '{name}' takes {entry.signature}")
+    budget.check()
+    value = unwrapped(value, budget.contents)
+    if isinstance(value, Missing) and name not in TOLERANT:
+        return value
+    return entry.call(budget, value, *args, **kwargs)
+
+
+def _selection(by_field: bool, wanted: bool, doc: str) -> Entry:
+    """A filter that keeps the elements which, or a field of which, pass a test (or fail it)."""
+
+    def call(budget: Budget, value: Any, *args: Any) -> list[Any]:
+        values = sequence(budget, value)
+        budget.elements(len(values))
+        if by_field and not args:
+            raise Fault("the name of a field is needed")
+        get, test = (getter(budget, args[0]), args[1:]) if by_field else (getter(budget, None), args)
+        return [
+            element
+            for element in budget.each(values)
+            if (check(budget, test[0], get(element), test[1:]) if test else bool(get(element))) is wanted
+        ]
+
+    return Entry(call, doc)
+
+
+def _outside_sql(budget: Budget, value: Any) -> Any:
+    raise Fault("this filter only works in the SQL of a task")
+
+
+FILTERS: dict[str, Entry] = {
+    **entries_of(text_filters),
+    **entries_of(value_filters),
+    "count": entry(value_filters.length),
+    "d": entry(value_filters.default),
+    "e": entry(text_filters.escape),
+    "map": entry(_map),
+    "reject": _selection(False, False, "The elements that fail a test: `reject('none')`."),
+    "rejectattr": _selection(
+        True, False, "The elements with a field that fails a test: `rejectattr('state', 'eq', 'done')`."
+    ),
+    "select": _selection(False, True, "The elements that pass a test: `select('odd')`."),
+    "selectattr": _selection(
+        True, True, "The elements with a field that passes a test: `selectattr('age', 'ge', 18)`."
+    ),
+}
+FILTERS = dict(sorted(FILTERS.items()))
+
+SQL_FILTERS: dict[str, Entry] = {
+    "ident": Entry(_outside_sql, "The text quoted as an SQL identifier."),
+    "raw_sql": Entry(_outside_sql, "The text spliced into the SQL as it is; the validator warns."),
+}
+
+TOLERANT = frozenset({"default", "d"})  # filters that take a missing value
+
+
+# --- functions
 
 
 def _range(budget: Budget, scope: Scope, *args: Any) -> list[int]:
@@ -29,7 +202,7 @@ def _range(budget: Budget, scope: Scope, *args: Any) -> list[int]:
     if not 1 <= len(args) <= 3 or not all(isinstance(arg, int) for arg in args):
         raise Fault("range takes one to three whole numbers")
     if len(args) == 3 and args[2] == 0:
-        raise Fault("the step of a range can't be 0")
+        raise Fault("the step of a range cannot be 0")
     numbers = range(*args)
     try:
         count = len(numbers)
@@ -71,7 +244,7 @@ FUNCTIONS: dict[str, Entry] = {
 }
 
 
-# --- methods of strings ------------------------------------------------------------------------------
+# --- methods of strings
 
 
 def _predicate(method: Callable[[str], bool], doc: str) -> Entry:
@@ -86,7 +259,7 @@ def _search(method: Callable[[str, str], int], doc: str) -> Entry:
     def call(budget: Budget, value: str, part: Any) -> int:
         budget.work(len(value))
         if not isinstance(part, str):
-            raise Fault(f"can't search for {kind_of(part)} in a string")
+            raise Fault(f"cannot search for {kind_of(part)} in a string")
         return method(value, part)
 
     return Entry(call, doc)
@@ -156,7 +329,7 @@ def _format(budget: Budget, value: str, *args: Any, **kwargs: Any) -> str:
         raise Fault(f"the format string does not fit: {error}") from None
 
 
-# --- methods of maps and lists -----------------------------------------------------------------------
+# --- methods of maps and lists
 
 
 def _values(budget: Budget, value: Mapping[str, Any]) -> list[Any]:
@@ -217,12 +390,3 @@ METHODS: dict[str, dict[str, Entry]] = {
     "list": {"count": entry(_count_of), "index": entry(_index)},
 }
 METHOD_NAMES = frozenset(name for methods in METHODS.values() for name in methods)
-
-
-def method_of(value: Any, name: str) -> Entry:
-    """The method `name` of a value of this kind, or a Fault."""
-    kind = "str" if isinstance(value, str) else "dict" if isinstance(value, Mapping) else "list"
-    methods = METHODS[kind] if isinstance(value, str | Mapping | list | tuple) else {}
-    if name not in methods:
-        raise Fault(f"{kind_of(value)} has no method '{name}' that a template may call")
-    return methods[name]

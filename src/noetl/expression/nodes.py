@@ -1,15 +1,17 @@
-"""The syntax tree of a template. Nodes are named as in Jinja, whose grammar this is."""
+"""The syntax tree of a template, with Jinja's names, and what is known of a template before it is evaluated."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+MAX_KEYS = 96  # of a path; looking for the root of a longer one again and again would take forever
+
 
 class Node(msgspec.Struct, eq=False):
-    """A part of a template, and the offset of the token that it is found at (`shape.start` says where it begins)."""
+    """A part of a template, and the offset of the token that it is found at; `start` says where it begins."""
 
     offset: int
 
@@ -184,3 +186,132 @@ class With(Node):
 
 class Template(Node):
     body: list[Node]
+
+
+# --- analysis
+
+Path = tuple[str | int, ...]
+Scope = Mapping[str, Any]
+Closure = Callable[[Scope, Any], Any]
+"""The value of an expression; the second argument is the Evaluation, None if the template is simple."""
+
+
+class Read(NamedTuple):
+    """A value that a template takes from its scope, by the longest path that is known beforehand.
+
+    `guarded`: the template copes with its absence (default, `is defined`, left of `or`).
+    """
+
+    path: Path
+    offset: int
+    guarded: bool
+
+
+class Use(NamedTuple):
+    """A filter, test or function by name."""
+
+    name: str
+    offset: int
+
+
+class Unknown(NamedTuple):
+    """A filter, test, function or method that does not exist. `kind` is one of these words."""
+
+    kind: str
+    name: str
+    offset: int
+
+
+class Comparison(NamedTuple):
+    """A path compared with string constants by ==, !=, in or not in."""
+
+    path: Path
+    op: str
+    values: tuple[str, ...]
+    offset: int
+
+
+_FIRST = {
+    Binary: "left",
+    **dict.fromkeys((Getattr, Getitem, Call, Filter, Test), "node"),
+    Compare: "expr",
+    CondExpr: "expr1",
+    Concat: "nodes",
+    Tuple: "items",
+}
+"""For nodes that have the place of a later token: the part that they start with."""
+
+
+def start(node: Node) -> int:
+    """Where the text of a node starts."""
+    while (name := _FIRST.get(type(node))) is not None:
+        first = getattr(node, name)
+        first = (first[0] if first else None) if isinstance(first, list) else first
+        if first is None:
+            break
+        node = first
+    return node.offset
+
+
+def described(node: Node | None) -> str:
+    """The expression as its author wrote it, as far as a message needs."""
+    match node:
+        case Name():
+            return node.name
+        case Getattr():
+            return f"{described(node.node)}.{node.attr}"
+        case Getitem():
+            key = "..." if isinstance(node.arg, Slice) else described(node.arg)
+            return f"{described(node.node)}[{key}]"
+        case Const():
+            return repr(node.value)[:40]
+        case Filter():
+            return f"{described(node.node)} | {node.name}"
+        case Call():
+            return f"{described(node.node)}()"
+    return "(...)"
+
+
+def path_texts(path: Path) -> list[str]:
+    """A path and all its beginnings, the shortest first, as they are written in a template."""
+    texts = [str(path[0])]
+    for key in path[1:]:
+        texts.append(texts[-1] + (f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"))
+    return texts
+
+
+def static_path(node: Node | None) -> tuple[Path, Name] | None:
+    """The path of a chain of constant keys, and the name at its root."""
+    keys: list[str | int] = []
+    while len(keys) <= MAX_KEYS:
+        match node:
+            case Name():
+                return (node.name, *reversed(keys)), node
+            case Getattr():
+                keys.append(node.attr)
+            case Getitem():
+                key = constant_key(node.arg)
+                if key is None:
+                    return None
+                keys.append(key)
+            case _:
+                return None
+        node = node.node
+    return None
+
+
+def constant_key(node: Node) -> str | int | None:
+    """The key of x['key'], x[0] or x[-1]."""
+    match node:
+        case Const(value=str(key) | int(key)) if not isinstance(key, bool):
+            return key
+        case Unary(op="-", node=Const(value=int(number))) if not isinstance(number, bool):
+            return -number
+    return None
+
+
+def constant_values(node: Node | None) -> list[Any] | None:
+    """The values of a list or tuple of constants."""
+    if isinstance(node, List | Tuple) and all(isinstance(e, Const) for e in node.items):
+        return [element.value for element in node.items if isinstance(element, Const)]
+    return None

@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from noetl.expression import nodes, operators
-from noetl.expression.analysis import Closure, Comparison, Scope, constant_values, start, static_path, string_values
 from noetl.expression.budget import BUDGET_KEY, Budget, budget_in
-from noetl.expression.data import is_storable
-from noetl.expression.fault import Fault
-from noetl.expression.missing import CONTENTS_KEY, SCALARS, Missing
+from noetl.expression.nodes import Closure, Comparison, Scope, constant_values, start, static_path
 from noetl.expression.run import Evaluation
-from noetl.expression.sealed import refuse_sealed
+from noetl.expression.text import is_storable
+from noetl.expression.values import CONTENTS_KEY, SCALARS, Fault, Missing, refuse_sealed
 
 if TYPE_CHECKING:
     from noetl.expression.compile import Compiler
@@ -31,8 +29,7 @@ def _elements(compiler: Compiler, node: nodes.List | nodes.Tuple, tolerant: bool
         compiler.simple = compiler.simple and all(map(is_storable, constants))
         return lambda scope, run: make(constants)  # a fresh one: the caller may keep and change it
     compiler.simple = False
-    parts = [compiler.expression(child) for child in node.items]
-    fail = compiler.failing(node)
+    parts, fail = [compiler.expression(child) for child in node.items], compiler.failing(node)
 
     def build(scope: Scope, run: Evaluation) -> Any:
         values = [part(scope, run) for part in parts]
@@ -69,15 +66,17 @@ def _dict(compiler: Compiler, node: nodes.Dict, tolerant: bool) -> Closure:
 
 
 def _binary(compiler: Compiler, node: nodes.Binary, tolerant: bool) -> Closure:
-    if node.op in ("and", "or"):
-        return _logical(compiler, node, tolerant)
+    first = compiler.expression(node.left, tolerant or node.op == "or")
+    second = compiler.expression(node.right, tolerant)
+    if node.op == "and":
+        return lambda scope, run: first(scope, run) and second(scope, run)
+    if node.op == "or":
+        return lambda scope, run: first(scope, run) or second(scope, run)
     compiler.simple = False
-    operate = _OPERATORS[node.op]
-    left, right = compiler.expression(node.left, tolerant), compiler.expression(node.right, tolerant)
-    fail = compiler.failing(node)
+    operate, fail = _OPERATORS[node.op], compiler.failing(node)
 
     def binary(scope: Scope, run: Evaluation) -> Any:
-        a, b = left(scope, run), right(scope, run)
+        a, b = first(scope, run), second(scope, run)
         if type(a) is Missing:
             return a
         if type(b) is Missing:
@@ -89,14 +88,6 @@ def _binary(compiler: Compiler, node: nodes.Binary, tolerant: bool) -> Closure:
             raise fail(error) from None
 
     return binary
-
-
-def _logical(compiler: Compiler, node: nodes.Binary, tolerant: bool) -> Closure:
-    left = compiler.expression(node.left, tolerant or node.op == "or")
-    right = compiler.expression(node.right, tolerant)
-    if node.op == "and":
-        return lambda scope, run: left(scope, run) and right(scope, run)
-    return lambda scope, run: left(scope, run) or right(scope, run)
 
 
 def _unary(compiler: Compiler, node: nodes.Unary, tolerant: bool) -> Closure:
@@ -116,7 +107,7 @@ def _unary(compiler: Compiler, node: nodes.Unary, tolerant: bool) -> Closure:
         if type(value) is Missing:
             return value
         try:
-            return operate(value, run.budget)
+            return operate(value)
         except Exception as error:
             raise fail(error) from None
 
@@ -151,16 +142,29 @@ def _conditional(compiler: Compiler, node: nodes.CondExpr, tolerant: bool) -> Cl
 
 def _compare(compiler: Compiler, node: nodes.Compare, tolerant: bool) -> Closure:
     _note_comparisons(compiler, node)
-    left, fail = compiler.expression(node.expr), compiler.failing(node)
-    rights = [compiler.expression(operand.expr) for operand in node.ops]
-    if len(rights) == 1 and (closure := _with_constant(left, node.ops[0])) is not None:
-        return closure
-    links = [(_COMPARE[operand.op], right) for operand, right in zip(node.ops, rights, strict=True)]
+    first, fail = compiler.expression(node.expr), compiler.failing(node)
+    others = [compiler.expression(operand.expr) for operand in node.ops]
+    operand, constants = node.ops[0], constant_values(node.ops[0].expr)
+    if len(others) > 1:
+        pass
+    elif isinstance(operand.expr, nodes.Const):  # most guards compare with a constant, or with a list of them
+        value = operand.expr.value
+        if operand.op == "eq":
+            return lambda scope, run: first(scope, run) == value
+        if operand.op == "ne":
+            return lambda scope, run: first(scope, run) != value
+    elif constants is not None:
+        values = tuple(constants)
+        if operand.op == "in":
+            return lambda scope, run: first(scope, run) in values
+        if operand.op == "notin":
+            return lambda scope, run: first(scope, run) not in values
+    links = [(_COMPARISONS[operand.op], other) for operand, other in zip(node.ops, others, strict=True)]
 
     def chain(scope: Scope, run: Evaluation | None) -> bool:
-        a = left(scope, run)
-        for compare, right in links:
-            b = right(scope, run)
+        a = first(scope, run)
+        for compare, other in links:
+            b = other(scope, run)
             budget = run.budget if run else budget_in(scope) if scope.get(CONTENTS_KEY) else scope.get(BUDGET_KEY)
             try:
                 if not compare(a, b, budget):
@@ -173,36 +177,24 @@ def _compare(compiler: Compiler, node: nodes.Compare, tolerant: bool) -> Closure
     return chain
 
 
-def _with_constant(left: Closure, operand: nodes.Operand) -> Closure | None:
-    """The comparisons of most guards: with a constant, or with a list of them."""
-    expr, op = operand.expr, operand.op
-    if isinstance(expr, nodes.Const) and op in ("eq", "ne"):
-        value = expr.value
-        if op == "eq":
-            return lambda scope, run: left(scope, run) == value
-        return lambda scope, run: left(scope, run) != value
-    constants = constant_values(expr)
-    if constants is not None and op in ("in", "notin"):
-        values = tuple(constants)
-        if op == "in":
-            return lambda scope, run: left(scope, run) in values
-        return lambda scope, run: left(scope, run) not in values
-    return None
-
-
 def _note_comparisons(compiler: Compiler, node: nodes.Compare) -> None:
-    left = node.expr
+    """Note the paths that are compared with strings, for the validator."""
+    before = node.expr
     for operand in node.ops:
-        right, op = operand.expr, _SYMBOLS.get(operand.op, "")
-        for side, other in ((left, right), (right, left) if op in ("==", "!=") else (None, None)):
-            path = static_path(side) if side is not None else None
-            values = string_values(other, op)
-            if op and path is not None and values and path[0][0] not in compiler.bound:
-                compiler.comparisons.append(Comparison(path[0], op, values, start(node)))
-        left = right
+        after, op = operand.expr, _SYMBOLS.get(operand.op, "")
+        for side, other in ((before, after), (after, before) if op in ("==", "!=") else (None, None)):
+            path = static_path(side)
+            if op in ("==", "!="):
+                values = [other.value] if isinstance(other, nodes.Const) else []
+            else:
+                values = constant_values(other) or []
+            strings = tuple(value for value in values if isinstance(value, str))
+            if op and path is not None and strings and len(strings) == len(values) and path[0][0] not in compiler.bound:
+                compiler.comparisons.append(Comparison(path[0], op, strings, start(node)))
+        before = after
 
 
-_OPERATORS: dict[str, operators.Binary] = {
+_OPERATORS: dict[str, Callable[[Any, Any, Budget], Any]] = {
     "+": operators.add,
     "-": operators.subtract,
     "*": operators.multiply,
@@ -212,7 +204,7 @@ _OPERATORS: dict[str, operators.Binary] = {
     "**": operators.power,
 }
 
-_COMPARE: dict[str, Callable[[Any, Any, Budget | None], bool]] = {
+_COMPARISONS: dict[str, Callable[[Any, Any, Budget | None], bool]] = {
     "eq": operators.equal,
     "ne": lambda a, b, budget: not operators.equal(a, b, budget),
     "lt": lambda a, b, budget: operators.ordered(a, b, "<", budget),

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
 from noetl.expression.budget import DEPTH, INTEGER_BITS, LONG, Budget, bounded_int
-from noetl.expression.fault import Fault, OutOfBudget
-from noetl.expression.missing import SCALARS, Missing, View, kind_of, unwrapped
-from noetl.expression.sealed import Sealed
 from noetl.expression.text import printf, to_text
-
-Binary = Callable[[Any, Any, Budget], Any]
+from noetl.expression.values import SCALARS, Fault, Missing, OutOfBudget, Sealed, View, kind_of, unwrapped
 
 
 def add(a: Any, b: Any, budget: Budget) -> Any:
@@ -72,11 +69,11 @@ def power(a: Any, b: Any, budget: Budget) -> Any:
     return _number(result)
 
 
-def negative(a: Any, budget: Budget) -> Any:
+def negative(a: Any) -> Any:
     return -a if isinstance(a, int | float) else _refused("negate", a)
 
 
-def positive(a: Any, budget: Budget) -> Any:
+def positive(a: Any) -> Any:
     return +a if isinstance(a, int | float) else _refused("take the number of", a)
 
 
@@ -102,12 +99,12 @@ def _number(value: Any) -> Any:
 
 def _refused(verb: str, a: Any, word: str = "", b: Any = None, *, swap: bool = False) -> Any:
     if not word:
-        raise Fault(f"can't {verb} {kind_of(a)}")
+        raise Fault(f"cannot {verb} {kind_of(a)}")
     first, second = (b, a) if swap else (a, b)
     hint = None
     if isinstance(a, str) != isinstance(b, str):
         hint = "convert with | int, | float or | string, or join texts with ~"
-    raise Fault(f"can't {verb} {kind_of(first)} {word} {kind_of(second)}", hint)
+    raise Fault(f"cannot {verb} {kind_of(first)} {word} {kind_of(second)}", hint)
 
 
 def equal(a: Any, b: Any, budget: Budget | None = None, depth: int = 0) -> bool:
@@ -149,7 +146,7 @@ def contains(needle: Any, haystack: Any, budget: Budget | None = None) -> bool:
             if len(haystack) > LONG:
                 (budget or Budget()).work(len(haystack))
             return needle in haystack
-        raise Fault(f"can't search for {kind_of(needle)} in a string", "convert it with | string")
+        raise Fault(f"cannot search for {kind_of(needle)} in a string", "convert it with | string")
     if isinstance(haystack, Mapping):
         return type(needle) in SCALARS and needle in haystack
     if isinstance(haystack, list | tuple):
@@ -159,7 +156,7 @@ def contains(needle: Any, haystack: Any, budget: Budget | None = None) -> bool:
             return needle in haystack
         budget = budget or Budget()
         return any(equal(needle, element, budget) for element in budget.each(haystack))
-    raise Fault(f"can't search in {kind_of(haystack)}")
+    raise Fault(f"cannot search in {kind_of(haystack)}")
 
 
 def ordered(a: Any, b: Any, symbol: str, budget: Budget | None = None) -> bool:
@@ -179,17 +176,12 @@ def ordered(a: Any, b: Any, symbol: str, budget: Budget | None = None) -> bool:
                 return ordered(x, y, symbol, budget)
         return bool(_ORDER[symbol](len(a), len(b)))
     raise Fault(
-        f"can't compare {kind_of(a)} with {kind_of(b)} by '{symbol}'",
+        f"cannot compare {kind_of(a)} with {kind_of(b)} by '{symbol}'",
         "test for it first, or convert one with | int, | float or | string",
     )
 
 
-_ORDER: dict[str, Callable[[Any, Any], Any]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
+_ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def has_missing(value: Any, budget: Budget, depth: int = 0) -> Missing | None:

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 from noetl.errors import TemplateSyntax
 from noetl.expression import nodes
-from noetl.expression.analysis import start
 from noetl.expression.lexer import Lexeme, number, string
+from noetl.expression.nodes import start
 
 CONSTANTS = {"true": True, "True": True, "false": False, "False": False, "none": None, "None": None}
 _OR, _AND, _NOT, _COMPARE, _SUM, _CONCAT, _PRODUCT, _POWER, _UNARY = range(1, 10)

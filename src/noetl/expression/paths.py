@@ -5,21 +5,25 @@ Values that come out of a path are unwrapped (see View) unless they are looked i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from noetl.expression import nodes
-from noetl.expression.analysis import Closure, Path, Read, Scope, constant_key, path_texts, static_path
-from noetl.expression.budget import Budget
-from noetl.expression.fault import Fault
-from noetl.expression.missing import CONTENTS_KEY, Missing, View, item, lookup
+from noetl.expression.nodes import MAX_KEYS, Closure, Path, Read, Scope, constant_key, path_texts, static_path
 from noetl.expression.run import Evaluation
-from noetl.expression.sealed import Sealed, refuse_sealed
+from noetl.expression.values import (
+    CONTENTS_KEY,
+    SCALARS,
+    Fault,
+    Missing,
+    Sealed,
+    View,
+    lookup,
+    refuse_sealed,
+    unwrapped,
+)
 
 if TYPE_CHECKING:
     from noetl.expression.compile import Compiler
-
-MAX_KEYS = 96
 
 
 def path(compiler: Compiler, node: nodes.Expr, tolerant: bool, passed: bool = False) -> Closure:
@@ -41,86 +45,55 @@ def path(compiler: Compiler, node: nodes.Expr, tolerant: bool, passed: bool = Fa
 def _raw(compiler: Compiler, node: nodes.Expr, tolerant: bool) -> Closure:
     """The value of a path before it is unwrapped, to look further into it."""
     compiler.enter(node)
-    closure = _looked_up(compiler, node, tolerant)
-    compiler.depth -= 1
-    return closure
-
-
-def _looked_up(compiler: Compiler, node: nodes.Expr, tolerant: bool) -> Closure:
     static = static_path(node)
     if static is not None:
         keys, root = static
         if len(keys) > MAX_KEYS:
             compiler.refuse(node, "the path is too long")
-        if keys[0] not in compiler.bound:
-            compiler.reads.append(Read(keys, root.offset, tolerant))
-            return _from_scope(compiler, keys, node)
-        if not compiler.bound[str(keys[0])]:
-            compiler.reads.append(Read(keys, root.offset, True))
-        return _from_locals(compiler, keys, node)
-    if isinstance(node, nodes.Getattr):
-        return _step(compiler, node, node.node, node.attr, tolerant)
-    if isinstance(node, nodes.Getitem):
-        if isinstance(node.arg, nodes.Slice):
-            return _slice(compiler, node, node.arg, tolerant)
-        key = constant_key(node.arg)
-        if key is not None:
-            return _step(compiler, node, node.node, key, tolerant)
-        return _item(compiler, node, tolerant)
-    return compiler.expression(node, tolerant)
+        bound = compiler.bound.get(str(keys[0]))
+        if not bound:
+            compiler.reads.append(Read(keys, root.offset, tolerant or bound is not None))
+        closure = (_from_scope if bound is None else _from_locals)(compiler, keys, node)
+    elif isinstance(node, nodes.Getattr):
+        closure = _item(compiler, node, node.attr, tolerant)
+    elif not isinstance(node, nodes.Getitem):
+        closure = compiler.expression(node, tolerant)
+    elif isinstance(node.arg, nodes.Slice):
+        closure = _slice(compiler, node, node.arg, tolerant)
+    else:
+        closure = _item(compiler, node, constant_key(node.arg), tolerant)
+    compiler.depth -= 1
+    return closure
 
 
-def _from_scope(compiler: Compiler, path: Path, node: nodes.Node) -> Closure:
+def _from_scope(compiler: Compiler, path: Path, node: nodes.Expr) -> Closure:
     """The hot path of every guard: one closure per length, no loop for the usual lengths."""
     name, keys, whole = str(path[0]), path[1:], compiler.missing(node)
     absent, *gaps = [Missing(whole.text, whole.offset, part, whole.hint) for part in path_texts(path)]
-    if not keys:
-        return _one_key(name, absent)
-    step = _located_lookup(compiler.failing(node))
-    if len(keys) == 1:
-        return _two_keys(name, absent, keys[0], gaps[0], step)
-    pairs = list(zip(keys, gaps, strict=True))
-    return (_three_keys if len(keys) == 2 else _many_keys)(name, absent, pairs, step)
+    pairs, fail = list(zip(keys, gaps, strict=True)), compiler.failing(node)
+    first, gap1 = pairs[0] if pairs else ("", absent)
+    second, gap2 = pairs[1] if len(pairs) > 1 else ("", absent)
 
-
-Lookup = Callable[[Scope, Any, str | int, Missing], Any]
-
-
-def _located_lookup(fail: Callable[[Exception], Exception]) -> Lookup:
     def step(scope: Scope, value: Any, key: str | int, gap: Missing) -> Any:
         try:
             return lookup(value, key, gap, scope.get(CONTENTS_KEY))
         except Exception as error:
             raise fail(error) from None
 
-    return step
-
-
-def _one_key(name: str, absent: Missing) -> Closure:
-    def one(scope: Scope, run: Any) -> Any:
+    def one_key(scope: Scope, run: Any) -> Any:
         try:
             return scope[name]
         except KeyError:
             return absent
 
-    return one
-
-
-def _two_keys(name: str, absent: Missing, first: str | int, gap: Missing, step: Lookup) -> Closure:
-    def two(scope: Scope, run: Any) -> Any:
+    def two_keys(scope: Scope, run: Any) -> Any:
         try:
             value = scope[name]
         except KeyError:
             return absent
-        return value.get(first, gap) if type(value) is dict else step(scope, value, first, gap)
+        return value.get(first, gap1) if type(value) is dict else step(scope, value, first, gap1)
 
-    return two
-
-
-def _three_keys(name: str, absent: Missing, pairs: list[tuple[str | int, Missing]], step: Lookup) -> Closure:
-    (first, gap1), (second, gap2) = pairs
-
-    def three(scope: Scope, run: Any) -> Any:
+    def three_keys(scope: Scope, run: Any) -> Any:
         try:
             value = scope[name]
         except KeyError:
@@ -133,11 +106,7 @@ def _three_keys(name: str, absent: Missing, pairs: list[tuple[str | int, Missing
             value = step(scope, value, first, gap1)
         return value if type(value) is Missing else step(scope, value, second, gap2)
 
-    return three
-
-
-def _many_keys(name: str, absent: Missing, pairs: list[tuple[str | int, Missing]], step: Lookup) -> Closure:
-    def many(scope: Scope, run: Any) -> Any:
+    def many_keys(scope: Scope, run: Any) -> Any:
         try:
             value = scope[name]
         except KeyError:
@@ -148,10 +117,10 @@ def _many_keys(name: str, absent: Missing, pairs: list[tuple[str | int, Missing]
                 return value
         return value
 
-    return many
+    return (one_key, two_keys, three_keys, many_keys)[min(len(pairs), 3)]
 
 
-def _from_locals(compiler: Compiler, path: Path, node: nodes.Node) -> Closure:
+def _from_locals(compiler: Compiler, path: Path, node: nodes.Expr) -> Closure:
     compiler.simple = False
     name, keys, outside = str(path[0]), path[1:], _from_scope(compiler, path, node)
     gap, fail = compiler.missing(node), compiler.failing(node)
@@ -170,19 +139,18 @@ def _from_locals(compiler: Compiler, path: Path, node: nodes.Node) -> Closure:
     return local
 
 
-def _step(compiler: Compiler, node: nodes.Expr, base: nodes.Expr, key: str | int, tolerant: bool) -> Closure:
-    inner, gap, step = _raw(compiler, base, tolerant), compiler.missing(node), _located_lookup(compiler.failing(node))
-    return lambda scope, run: step(scope, inner(scope, run), key, gap)
-
-
-def _item(compiler: Compiler, node: nodes.Getitem, tolerant: bool) -> Closure:
-    inner, key = _raw(compiler, node.node, tolerant), compiler.expression(node.arg)
+def _item(compiler: Compiler, node: nodes.Getattr | nodes.Getitem, key: str | int | None, tolerant: bool) -> Closure:
+    """A key of something that is not a path; a computed one if `key` is None."""
+    inner = _raw(compiler, node.node, tolerant)
+    computed = compiler.expression(node.arg) if key is None and isinstance(node, nodes.Getitem) else None
     gap, fail = compiler.missing(node), compiler.failing(node)
 
     def get(scope: Scope, run: Any) -> Any:
-        value, wanted = inner(scope, run), key(scope, run)
+        value, contents = inner(scope, run), scope.get(CONTENTS_KEY)
+        wanted: Any = key if computed is None else computed(scope, run)
         try:
-            return item(value, wanted, gap, scope.get(CONTENTS_KEY))
+            wanted = unwrapped(wanted, contents)  # only scalars are keys: hashing a nested tuple can take forever
+            return lookup(value, wanted, gap, contents) if type(wanted) in SCALARS else gap
         except Exception as error:
             raise fail(error) from None
 
@@ -202,21 +170,17 @@ def _slice(compiler: Compiler, node: nodes.Getitem, bounds: nodes.Slice, toleran
             return gap
         try:
             refuse_sealed(value)
-            return _sliced(value, numbers, run.budget)
+            if not isinstance(value, str | list | tuple):
+                raise Fault("only a list or a string can be sliced")
+            if not all(number is None or isinstance(number, int) for number in numbers) or numbers[2] == 0:
+                raise Fault("the bounds of a slice are whole numbers, its step is not 0")
+            size = len(range(*slice(*numbers).indices(len(value))))
+            if isinstance(value, str):
+                run.budget.string(size)
+            else:
+                run.budget.charge(8 * size)
+            return value[slice(*numbers)]
         except Exception as error:
             raise fail(error) from None
 
     return cut
-
-
-def _sliced(value: Any, numbers: list[Any], budget: Budget) -> Any:
-    if not isinstance(value, str | list | tuple):
-        raise Fault("only a list or a string can be sliced")
-    if not all(number is None or isinstance(number, int) for number in numbers) or numbers[2] == 0:
-        raise Fault("the bounds of a slice are whole numbers, its step is not 0")
-    cut = slice(*numbers)
-    if isinstance(value, str):
-        budget.string(len(range(*cut.indices(len(value)))))
-    else:
-        budget.charge(8 * len(range(*cut.indices(len(value)))))
-    return value[cut]

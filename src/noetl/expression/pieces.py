@@ -10,15 +10,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import nodes
-from noetl.expression.analysis import Scope, start
 from noetl.expression.budget import Budget
 from noetl.expression.compile import Compiler, Statement
-from noetl.expression.fault import located, undefined
-from noetl.expression.missing import Missing
+from noetl.expression.nodes import Scope, start
 from noetl.expression.operators import has_missing
 from noetl.expression.run import Evaluation
-from noetl.expression.sealed import revealed
 from noetl.expression.statements import syntax_tree
+from noetl.expression.values import Missing, located, revealed, undefined
 
 
 class TemplatePosition(NamedTuple):

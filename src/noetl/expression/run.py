@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from noetl.expression.budget import CHARACTERS, Budget
-from noetl.expression.fault import Fault, OutOfBudget
-from noetl.expression.missing import Contents, View
-from noetl.expression.sealed import Sealed
 from noetl.expression.text import to_text
+from noetl.expression.values import Contents, Fault, OutOfBudget, Sealed, View
 
 
 class Evaluation:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from noetl.errors import TemplateFailed
 from noetl.expression import nodes
-from noetl.expression.analysis import start, static_path
-from noetl.expression.filters import SQL_FILTERS
-from noetl.expression.sealed import ENCODINGS, HINT, MESSAGE
+from noetl.expression.functions import SQL_FILTERS
+from noetl.expression.nodes import start, static_path
 from noetl.expression.statements import syntax_tree
+from noetl.expression.values import ENCODINGS, SECRET_HINT, SECRET_MESSAGE
 
 ROOT = "keychain"
 PASSES_ON = (*ENCODINGS, *SQL_FILTERS, "default", "d")
@@ -27,7 +27,7 @@ def changed_secrets(source: str) -> list[TemplateFailed]:
         return []
     candidates = syntax_tree(source).find_all((nodes.Expr, nodes.For))
     offsets = sorted({start(node) for node in candidates if any(map(_is_secret, _looked_into(node)))})
-    return [TemplateFailed(MESSAGE, source, offset, HINT) for offset in offsets]
+    return [TemplateFailed(SECRET_MESSAGE, source, offset, SECRET_HINT) for offset in offsets]
 
 
 def _looked_into(node: nodes.Node) -> Iterator[nodes.Node | None]:

@@ -8,17 +8,15 @@ from typing import Any
 
 from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import nodes
-from noetl.expression.analysis import Closure, Comparison, Read, Unknown, Use
 from noetl.expression.budget import BUDGET_KEY, Budget, budget_in
 from noetl.expression.compile import Compiler, Statement
-from noetl.expression.data import storable
-from noetl.expression.fault import Fault, located, undefined
 from noetl.expression.lexer import has_syntax
-from noetl.expression.missing import Missing, View
+from noetl.expression.nodes import Closure, Comparison, Read, Unknown, Use
 from noetl.expression.operators import has_missing
 from noetl.expression.run import Evaluation
-from noetl.expression.sealed import Sealed
 from noetl.expression.statements import syntax_tree
+from noetl.expression.text import storable
+from noetl.expression.values import Fault, Missing, Sealed, View, located, undefined
 
 CACHED = 4096
 
@@ -124,7 +122,7 @@ def _single_expression(source: str, tree: nodes.Template) -> nodes.Expr | None:
 
 
 def as_data(value: Any, source: str, budget: Budget) -> Any:
-    """The value as it can be stored: tuples are lists. TemplateFailed for what can't be, BudgetExceeded."""
+    """The value as it can be stored: tuples are lists. TemplateFailed for what cannot be, BudgetExceeded."""
     try:
         return storable(value, budget)
     except Fault as error:

@@ -1,19 +1,19 @@
-"""Values as text: what is printed, JSON, printf and format, all bounded before anything is made.
+"""Values as text, JSON, printf and format, and as data that can be stored, all bounded before anything is made.
 
-A structure that shares its parts ([x, x] of [y, y] of ...) is small in memory and exponential in print, so
-everything here walks a value in Python and pays for each element from the budget.
+A structure that shares its parts ([x, x] of [y, y] of ...) is small in memory and exponential when it is written, so
+everything here walks a value in Python and pays for each element from the budget, as often as it is written.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from math import isfinite
 from string import Formatter
 from typing import Any
 
-from noetl.expression.budget import DEPTH, Budget
-from noetl.expression.fault import Fault, Undefined, clipped
-from noetl.expression.missing import Missing, View, kind_of, unwrapped
+from noetl.expression.budget import DEPTH, LONG, Budget
+from noetl.expression.values import SCALARS, Fault, Missing, Undefined, View, clipped, kind_of, unwrapped
 
 _INDENTED_COST = 64  # json writes indented text in Python, an element at a time
 MAX_WIDTH = 1000  # of one formatted field
@@ -55,11 +55,11 @@ def _write(value: Any, parts: list[str], budget: Budget, depth: int) -> None:
     elif isinstance(value, Missing):
         raise Undefined(value)
     elif isinstance(value, View):
-        raise Fault("this value can't be used as text")
+        raise Fault("this value cannot be used as text")
     elif isinstance(value, int | float) or value is None:
         parts.append(_scalar(value))
     else:
-        raise Fault(f"{kind_of(value)} can't be used as text")
+        raise Fault(f"{kind_of(value)} cannot be used as text")
 
 
 def _write_items(items: Any, opening: str, closing: str, parts: list[str], budget: Budget, depth: int) -> None:
@@ -112,7 +112,7 @@ def _measure(value: Any, budget: Budget, depth: int, indent: int) -> None:
     elif isinstance(value, Missing):
         raise Undefined(value)
     elif not isinstance(value, int | float) and value is not None:
-        raise Fault(f"{kind_of(value)} can't be written as JSON")
+        raise Fault(f"{kind_of(value)} cannot be written as JSON")
 
 
 _PRINTF = re.compile(
@@ -145,10 +145,11 @@ def printf(template: str, arguments: Any, budget: Budget) -> str:
         parts.append(budget.made(_printf_field(match, value, budget)))
     if used < len(queue) and not by_name:
         raise Fault("not all arguments are used by the format string")
-    tail = template[end:]
-    if "%" in tail:
+    parts.append(template[end:])
+    if "%" in parts[-1]:
         raise Fault("the format string ends within a field", "write %% for a percent sign")
-    return _joined([*parts, tail], budget)
+    budget.string(sum(map(len, parts)))
+    return "".join(parts)
 
 
 def _named(arguments: Mapping[str, Any], key: str) -> Any:
@@ -185,11 +186,6 @@ def _bound_width(*digits: str | None) -> None:
             raise Fault(f"a formatted field may be at most {MAX_WIDTH} wide")
 
 
-def _joined(parts: Sequence[str], budget: Budget) -> str:
-    budget.string(sum(map(len, parts)))
-    return "".join(parts)
-
-
 _SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?z?#?0?(?P<width>\d*)[,_]?(?:\.(?P<precision>\d+))?[bcdeEfFgGosxX%]?", re.S)
 
 
@@ -204,19 +200,17 @@ def format_fields(template: str, args: tuple[Any, ...], kwargs: Mapping[str, Any
         if not name:
             name, automatic = str(automatic), automatic + 1
         budget.check()
-        value = _field_value(name, args, kwargs)
+        if name not in kwargs and name.isdecimal() and len(name) < 5:
+            if int(name) >= len(args):
+                raise Fault("not enough arguments for the format string")
+            value = args[int(name)]
+        elif name not in kwargs and not name.isidentifier():
+            raise Fault("fields of a format string are names or numbers", "pass the value itself in")
+        else:
+            value = _named(kwargs, name)
         parts.append(budget.made(_format_field(value, spec or "", conversion, budget)))
-    return _joined(parts, budget)
-
-
-def _field_value(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    if name not in kwargs and name.isdecimal() and len(name) < 5:
-        if int(name) < len(args):
-            return args[int(name)]
-        raise Fault("not enough arguments for the format string")
-    if name not in kwargs and not name.isidentifier():
-        raise Fault("fields of a format string are names or numbers", "pass the value itself in")
-    return _named(kwargs, name)
+    budget.string(sum(map(len, parts)))
+    return "".join(parts)
 
 
 def _format_field(value: Any, spec: str, conversion: str | None, budget: Budget) -> str:
@@ -232,3 +226,73 @@ def _format_field(value: Any, spec: str, conversion: str | None, budget: Budget)
     if conversion == "s" or not isinstance(value, int | float | str):
         value = to_text(value, budget)
     return format(value, spec)
+
+
+# --- data that can be stored
+
+SMALLEST, LARGEST = -(2**63), 2**64 - 1
+_STORED_COST = 8  # of a value in JSON, besides the text in it
+
+
+def storable(value: Any, budget: Budget, depth: int = 0) -> Any:
+    """The storable form of a value: tuples become lists; Fault for a value that JSON or the store does not support.
+
+    A value that the store would reject is rejected here, so that the error names the template.
+    """
+    kind = type(value)
+    if kind is str:
+        return _storable_text(value, budget)
+    if kind is int and not SMALLEST <= value <= LARGEST:
+        raise Fault("an integer must not have more than 64 bits")
+    if kind is float and not isfinite(value):
+        raise Fault("the number is too large to be stored" if value == value else "NaN cannot be stored")
+    if kind in SCALARS or not isinstance(value, list | tuple | Mapping):
+        return value
+    if depth >= DEPTH:
+        raise Fault(f"the value is nested too deeply: {DEPTH} levels are the limit")
+    budget.check()
+    size = 0
+    parts: list[Any] | tuple[Any, ...]
+    if isinstance(value, Mapping):
+        budget.allowance.store(_STORED_COST * (2 * len(value) + 1))
+        for key in value if len(value) <= LONG else budget.each(list(value)):
+            if type(key) is not str:
+                hint = "write it in quotes, or use `| string`"
+                raise Fault(f"the map key {str(key)[:40]!r} is not text", hint)
+            size += len(_storable_text(key, budget))
+        parts = list(value.values())
+    else:
+        budget.allowance.store(_STORED_COST * (len(value) + 1))
+        parts = value
+    same, stored = True, []
+    for part in parts if len(parts) <= LONG else budget.each(parts):
+        if type(part) is str and len(part) <= LONG and part.isascii():
+            size += len(part)
+            stored.append(part)
+        else:
+            stored.append(storable(part, budget, depth + 1))
+            same = same and stored[-1] is part
+    budget.allowance.store(size)
+    if same and kind in (dict, list):
+        return value
+    return dict(zip(value, stored, strict=True)) if isinstance(value, Mapping) else stored
+
+
+def is_storable(constant: Any) -> bool:
+    """Whether a constant of a template can be stored as it is."""
+    try:
+        return storable(constant, Budget()) is constant
+    except Fault:
+        return False
+
+
+def _storable_text(value: str, budget: Budget) -> str:
+    if len(value) > LONG:
+        budget.check()
+        budget.allowance.store(len(value))
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Fault("the text has half of a surrogate pair, which cannot be stored") from None
+    return value

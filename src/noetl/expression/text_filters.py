@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from noetl.expression.budget import ELEMENTS, Budget
-from noetl.expression.data import storable
 from noetl.expression.entries import SLOW_TEXT, Entry, bounded_text, short_text, string_of, stripping, whole
-from noetl.expression.fault import Fault, OutOfBudget, clipped
-from noetl.expression.missing import unwrapped
-from noetl.expression.text import printf, to_json, to_text
+from noetl.expression.text import printf, storable, to_json, to_text
+from noetl.expression.values import Fault, OutOfBudget, clipped, unwrapped
 
 _WRAPPED_LINE = 1 << 13  # textwrap takes the square of a line
 
@@ -238,7 +236,7 @@ def b64encode(budget: Budget, value: Any) -> str:
     try:
         return budget.made(binascii.b2a_base64(bounded_text(budget, value).encode(), newline=False).decode())
     except UnicodeError:
-        raise Fault("the text has characters that UTF-8 can't encode") from None
+        raise Fault("the text has characters that UTF-8 cannot encode") from None
 
 
 def fromjson(budget: Budget, value: Any) -> Any:

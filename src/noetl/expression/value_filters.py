@@ -9,10 +9,9 @@ from typing import Any
 
 from noetl.expression.budget import ELEMENTS, Budget, bounded_int
 from noetl.expression.entries import Entry, bounded_text, getter, sequence, whole
-from noetl.expression.fault import Fault, OutOfBudget, Undefined
-from noetl.expression.missing import NOTHING, SCALARS, Group, Missing, kind_of, unwrapped
 from noetl.expression.operators import add
 from noetl.expression.text import to_json, to_text
+from noetl.expression.values import NOTHING, SCALARS, Fault, Group, Missing, OutOfBudget, Undefined, kind_of, unwrapped
 
 _SORTED_TEXT = 4 << 20  # characters of all keys together
 _SORT_KEYS = 16
@@ -31,7 +30,7 @@ def _sort_key(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple) and len(value) <= _SORT_KEYS and all(type(v) in SCALARS for v in value):
         return value
-    raise Fault(f"can't sort by {kind_of(value)}", "sort by a field with attribute='...'")
+    raise Fault(f"cannot sort by {kind_of(value)}", "sort by a field with attribute='...'")
 
 
 def _text_in(key: Any) -> int:
@@ -50,7 +49,7 @@ def _sorted(budget: Budget, values: Sequence[Any], key: Callable[[Any], Any], re
         return [values[i] for i in sorted(order, key=keys.__getitem__, reverse=bool(reverse))]
     except TypeError:
         kinds = sorted({kind_of(key) for key in keys})
-        raise Fault(f"can't sort {' and '.join(kinds[:3])} together") from None
+        raise Fault(f"cannot sort {' and '.join(kinds[:3])} together") from None
 
 
 def _number(value: Any) -> Any:

@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 from noetl.errors import TemplateSyntax
 from noetl.expression import Budget, Contents, revealed
 from noetl.expression.budget import budget_in
-from noetl.expression.fault import Fault, located
 from noetl.expression.lexer import has_syntax, lex
 from noetl.expression.pieces import TemplatePosition, TemplateValue, compile_pieces
 from noetl.expression.text import to_json
+from noetl.expression.values import Fault, located
 from noetl.shell_text.code import TEMPLATE, by_programs
 from noetl.shell_text.scan import Context, Part, Plan, Scanner, TemplateUse
 

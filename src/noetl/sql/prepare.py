@@ -15,11 +15,10 @@ from typing import Any, NoReturn, TypeAlias
 from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax
 from noetl.expression import kind_of
 from noetl.expression.budget import Budget, budget_in
-from noetl.expression.data import storable
-from noetl.expression.fault import located
-from noetl.expression.filters import SQL_FILTERS
+from noetl.expression.functions import SQL_FILTERS
 from noetl.expression.pieces import TemplatePosition, TemplateValue, compile_pieces
-from noetl.expression.text import to_json, to_text
+from noetl.expression.text import storable, to_json, to_text
+from noetl.expression.values import located
 from noetl.sql.lexing import STANDARD, Dialect, hide_comments, literal_text, tokens, unused_character
 from noetl.sql.statements import Identifier, InList, Part, Sql, Value
 

@@ -202,7 +202,7 @@ def test_a_template_that_takes_a_secret_apart_fails_its_task(task: str) -> None:
     assert end.state.status == "failed"
     assert end.state.error is not None
     assert end.state.error["kind"] == "template"
-    assert "can't be taken apart" in end.state.error["message"]
+    assert "cannot be taken apart" in end.state.error["message"]
     assert clean(end)
     stored = b"".join(row.data for row in end.store.read(end.state.id))
     assert SECRET[::-1].encode() not in stored

@@ -1,4 +1,4 @@
-"""One allowance for several evaluations, and values that can't be stored."""
+"""One allowance for several evaluations, and values that cannot be stored."""
 
 from __future__ import annotations
 

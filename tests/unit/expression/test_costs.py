@@ -18,9 +18,8 @@ import pytest
 
 from noetl.expression import FILTERS, FUNCTIONS, METHODS, TESTS, operators
 from noetl.expression.budget import Budget
-from noetl.expression.data import storable
-from noetl.expression.fault import Fault
-from noetl.expression.missing import Missing, lookup
+from noetl.expression.text import storable
+from noetl.expression.values import Fault, Missing, lookup
 
 BUDGET_SECONDS = 0.01
 CPU_SECONDS = 1.0
@@ -135,7 +134,7 @@ def slow_calls(call: Callable[..., Any]) -> Iterator[str]:
 def test_no_call_costs_far_more_than_its_budget(name: str) -> None:
     reading, writing = os.pipe()
     child = os.fork()
-    if child == 0:  # a call into C that never returns can't be stopped from inside
+    if child == 0:  # a call into C that never returns cannot be stopped from inside
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(LIMIT_SECONDS)
         for found in slow_calls(ENTRIES[name]):

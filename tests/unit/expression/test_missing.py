@@ -83,7 +83,7 @@ def test_guard_over_missing_values(expression: str, holds: bool) -> None:
         ("a.nil + 1", "add an integer to null"), ("'a' - 1", "subtract an integer from a string"), ("l | upper | int + a", "a map"),
         ("s.format_map(a)", "unknown method"), ("a.b.upper()", "no method"), ("5 | length", "no length"), ("(-8) ** 0.5", "root"),
         ("1 % 0", "division by zero"), ("'x' | fromjson", "not JSON"), ("now()", "not available here"), ("1 is even(2)"[:9] + " + s", "string"),
-        ("s | ident", "only works in the SQL"), ("s | raw_sql", "only works in the SQL"), ("[1, 'a'] | sort", "can't sort"),
+        ("s | ident", "only works in the SQL"), ("s | raw_sql", "only works in the SQL"), ("[1, 'a'] | sort", "cannot sort"),
     ],
 )  # fmt: skip
 def test_nonsense_fails_with_words(expression: str, message: str) -> None:

@@ -10,7 +10,7 @@ from tests.table import for_each
 
 from noetl.errors import TemplateError, TemplateFailed
 from noetl.expression import CONTENTS_KEY, FILTERS, METHODS, TESTS, Sealed, changed_secrets, parse, revealed
-from noetl.expression.sealed import ENCODINGS
+from noetl.expression.values import ENCODINGS
 from noetl.reference import Reference
 
 SECRET = "s3cret/Value+1"
@@ -159,7 +159,7 @@ def test_it_has_no_methods(name: str) -> None:
 
 
 def test_the_message_says_what_to_do_and_where() -> None:
-    with pytest.raises(TemplateFailed, match="can't be taken apart") as caught:
+    with pytest.raises(TemplateFailed, match="cannot be taken apart") as caught:
         evaluated("{{ x }} {{ keychain.k.value | reverse }}")
     assert caught.value.offset == len("{{ x }} {{ keychain.k.value | ")
     assert "join it to other text with ~" in (caught.value.hint or "")

@@ -135,7 +135,7 @@ def test_interruption_passes_through_and_other_errors_do_not() -> None:
 
 def test_view_without_a_value_has_no_text() -> None:
     assert isinstance(parse("{{ steps }}").evaluate({"steps": Steps()}), Steps)
-    with pytest.raises(TemplateFailed, match="can't be used as text"):
+    with pytest.raises(TemplateFailed, match="cannot be used as text"):
         parse("a {{ steps }}").evaluate({"steps": Steps()})
 
 

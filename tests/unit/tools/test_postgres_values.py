@@ -128,7 +128,7 @@ def test_values_where_the_protocol_takes_no_parameters(database: Database) -> No
 def test_text_without_a_form_in_the_database_is_refused(database: Database) -> None:
     assert "null character" in database.error("SELECT {{ v }}", {"v": "a\0b"}).message
     assert database.error("SELECT {{ v }}", {"v": "a\ud800b"}).kind == "input"
-    with pytest.raises(TemplateFailed, match="NaN can't be stored"):
+    with pytest.raises(TemplateFailed, match="NaN cannot be stored"):
         database.error("SELECT {{ v }}", {"v": {"a": float("nan")}})
 
 

@@ -1,0 +1,232 @@
+"""Values that are not plain data, how a key is looked up in a value, and the faults of operations on values.
+
+`Missing` stands for a name, key or index that does not exist. It chains, is false, equals nothing, and becomes an error
+where a value is needed. There is one instance per place in the source, so a guard over missing data allocates nothing.
+
+`View` is for objects in a scope: a step's outcome, a reference to a stored result, a secret. There is no getattr here
+with a name from a template: an object that is neither plain data nor a View has no attributes at all.
+
+`Sealed` is a secret. Redaction finds secrets in results by their value and its usual encodings, and would not recognise
+the result of any other operation: a template can pass a secret on, join it to other text and encode it, nothing else.
+
+An operation does not know its place in the source and raises a `Fault`; the closure that called it knows source and
+offset, and raises the public error. Nothing else ever leaves an evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from noetl.errors import BudgetExceeded, TemplateError, TemplateFailed, TemplateUndefined
+
+SCALARS = frozenset({str, int, float, bool, type(None)})
+Contents = Mapping[str, Any] | None
+"""Stored values that were loaded for an evaluation, by key."""
+CONTENTS_KEY = "contents of references"
+"""The scope's key for the Contents that its templates can look into. No template can spell it."""
+ENCODINGS = ("b64encode", "tojson", "urlencode")
+"""Filters whose result redaction recognises."""
+SECRET_MESSAGE = "a secret cannot be taken apart, changed or compared in a template"
+SECRET_HINT = f"pass it on as it is, join it to other text with ~, or encode it with {', '.join(ENCODINGS)}"
+_MAX_QUOTED = 60
+
+
+class Missing:
+    """A value that does not exist. `text` is the expression as written, `part` what of it is missing."""
+
+    __slots__ = ("hint", "offset", "part", "text")
+
+    def __init__(self, text: str, offset: int = -1, part: str = "", hint: str = "") -> None:
+        self.text, self.offset, self.part, self.hint = text, offset, part, hint
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __ne__(self, other: object) -> bool:
+        return True
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"Missing({self.text!r})"
+
+
+NOTHING = Missing("")  # a filter's "there is none"; the closure that called it puts a located one in its place
+
+
+class View:
+    """An object whose fields are looked up when a template asks for them."""
+
+    __slots__ = ()
+
+    def lookup(self, name: str | int, contents: Contents) -> Any:
+        """The field, or KeyError."""
+        raise KeyError(name)
+
+    def value(self, contents: Contents) -> Any:
+        """What the object is where a whole value is needed; itself, if it only has fields."""
+        return self
+
+    def passed(self, contents: Contents) -> Any:
+        """What the object is where a template only passes it on; a reference need not be opened for that."""
+        return self.value(contents)
+
+
+class Interruption(BaseException):
+    """A View may raise a subclass of this to stop an evaluation; it passes through untouched.
+
+    It is not an Exception because every Exception in an evaluation becomes a TemplateError.
+    """
+
+
+class Sealed(View):
+    """A value that is or contains a secret."""
+
+    __slots__ = ("content",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def lookup(self, name: str | int, contents: Contents) -> Any:
+        if isinstance(self.content, Mapping) and name in self.content:
+            return Sealed(self.content[name])
+        raise Fault(SECRET_MESSAGE, SECRET_HINT)
+
+    def value(self, contents: Contents) -> NoReturn:
+        raise Fault(SECRET_MESSAGE, SECRET_HINT)
+
+    def passed(self, contents: Contents) -> Sealed:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        raise Fault(SECRET_MESSAGE, SECRET_HINT)
+
+    def __repr__(self) -> str:
+        return "Sealed(***)"
+
+
+class Group(tuple[Any, list[Any]]):
+    """An element of `groupby`: unpacks into two, and has the fields `grouper` and `list`."""
+
+    __slots__ = ()
+
+
+def lookup(value: Any, key: str | int, missing: Missing, contents: Contents) -> Any:
+    """value.key or value[key], or `missing`."""
+    kind = type(value)
+    if kind is dict:
+        return value.get(key, missing)
+    if isinstance(value, list | tuple | str):
+        if kind is Group and key in ("grouper", "list"):
+            return value[key == "list"]
+        try:
+            return value[key] if type(key) is int else missing
+        except IndexError:
+            return missing
+    if isinstance(value, View | Mapping):
+        try:
+            return value.lookup(key, contents) if isinstance(value, View) else value[key]
+        except KeyError:  # a View without such a field may still be a list with such an index
+            inner = unwrapped(value, contents)
+            return missing if inner is value or isinstance(inner, View) else lookup(inner, key, missing, contents)
+    return missing
+
+
+def unwrapped(value: Any, contents: Contents) -> Any:
+    """The plain value of a View, any other value as it is."""
+    return value.value(contents) if isinstance(value, View) else value
+
+
+def refuse_sealed(*values: Any) -> None:
+    """Fault if one of the values is a secret. Call it before an operation that reads them."""
+    for value in values:
+        if type(value) is Sealed:
+            raise Fault(SECRET_MESSAGE, SECRET_HINT)
+
+
+def revealed(value: Any, contents: Contents) -> Any:
+    """The value for a tool: unwraps a view or a secret. Does not descend into lists and maps."""
+    if isinstance(value, View) and not isinstance(value, Sealed):
+        value = value.value(contents)
+    return value.content if isinstance(value, Sealed) else value
+
+
+def kind_of(value: Any) -> str:
+    """The kind of a value in the words of a playbook's author."""
+    return next((word for kinds, word in _KINDS if isinstance(value, kinds)), "an object")
+
+
+_KINDS: tuple[tuple[Any, str], ...] = (
+    (type(None), "null"),
+    (bool, "a boolean"),
+    (int, "an integer"),
+    (float, "a float"),
+    (str, "a string"),
+    (Mapping, "a map"),
+    (list | tuple, "a list"),
+    (Missing, "undefined"),
+)
+
+
+# --- faults
+
+
+class Fault(Exception):
+    """An operation cannot be done; the message is for the author of the playbook."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message, self.hint = message, hint
+
+
+class OutOfBudget(Fault):
+    """The evaluation took too long, grew too large or looped too often."""
+
+
+class Undefined(Fault):
+    """A missing value was needed, for example as text."""
+
+    def __init__(self, missing: Missing) -> None:
+        super().__init__("undefined")
+        self.missing = missing
+
+
+def undefined(missing: Missing, source: str, offset: int) -> TemplateUndefined:
+    """The error for a missing value that had to be there."""
+    text = missing.text or "this expression"
+    hint = missing.hint or "give it a value, or write | default(...) behind it"
+    if missing.part and missing.part != missing.text:
+        hint = f"'{missing.part}' does not exist; {hint}"
+    return TemplateUndefined(f"'{text}' is undefined", source, max(missing.offset, 0) or offset, hint)
+
+
+def located(error: Exception, source: str, offset: int) -> TemplateError:
+    """The public error for whatever an operation raised at `offset` of `source`."""
+    match error:
+        case TemplateError():
+            return error
+        case Undefined():
+            return undefined(error.missing, source, offset)
+        case OutOfBudget():
+            return BudgetExceeded(error.message, source, offset, error.hint)
+        case Fault():
+            return TemplateFailed(error.message, source, offset, error.hint)
+        case RecursionError():
+            return TemplateFailed("the values are nested too deeply", source, offset)
+        case ZeroDivisionError():
+            return TemplateFailed("division by zero", source, offset)
+        case OverflowError():
+            return TemplateFailed("the number is too large", source, offset)
+        case MemoryError():
+            return BudgetExceeded("the value is too large", source, offset)
+    return TemplateFailed(f"this cannot be evaluated: {clipped(str(error))}", source, offset)
+
+
+def clipped(text: str) -> str:
+    """At most 60 characters, so that an error never carries the data it is about."""
+    return text if len(text) <= _MAX_QUOTED else text[: _MAX_QUOTED - 3] + "..."
