@@ -277,7 +277,7 @@ class TestSection5Pipeline:
             ("timeout: 90s", {"timeout": 90.0}),
             ("pool: gpu", {"pool": "gpu"}),
             ("sandbox: landlock", {"sandbox": "landlock"}),
-            ("retry: 2", {"retry": 2}),
+            ("retry: 2", {"retry": {"attempts": 3}}),
             ("on_lost: error", {"on_lost": "error"}),
         ],
     )
@@ -344,7 +344,7 @@ class TestSection6FlowControl:
             """)
         )
         found = task(book, "work", "call")
-        assert (found.spec["retry"], rules(found)[0].then.attempts) == (1, 5)
+        assert (found.spec["retry"], rules(found)[0].then.attempts) == ({"attempts": 2}, 5)
 
     @pytest.mark.parametrize("do", ["continue", "break", "fail"])
     def test_6_5_plain_directives(self, do: str) -> None:

@@ -154,7 +154,7 @@ class TestSection2DocumentModel:
         )
         found = task(book, "work", "ping")
         assert (found.kind, found.inputs) == ("http", {"method": "HEAD", "url": "https://svc.test"})
-        assert found.spec == {"timeout": 2.0, "retry": 1}
+        assert found.spec == {"timeout": 2.0, "retry": {"attempts": 2}}
 
     @pytest.mark.parametrize(
         "call",

@@ -727,7 +727,7 @@ class TestSection7CompleteStep:
         assert step.spec == {"timeout": 300.0}
         assert step.loop == Loop("{{ shelves }}", "shelf", mode="parallel", max_in_flight=10, on_error="continue")
         (query,) = step.tasks
-        assert query.spec == {"timeout": 30.0, "retry": 3}
+        assert query.spec == {"timeout": 30.0, "retry": {"attempts": 4}}
         assert [do for _, do in directives(query)] == ["retry", "continue", "continue"]
         assert rules(query)[0].then == Then(
             "retry", attempts=3, backoff="exponential", delay=1.0, max_delay=60.0, jitter=True

@@ -489,10 +489,10 @@ class TestSection4SpecLayering:
             step="{retry: 3}",
             task="{timeout: {read: 9}}",
         )
-        assert found.spec == {"timeout": {"connect": 1.0, "read": 9.0}, "retry": 3}
+        assert found.spec == {"timeout": {"connect": 1.0, "read": 9.0}, "retry": {"attempts": 4}}
 
     def test_4_1_within_one_scope_the_kind_speaks_more_closely(self) -> None:
-        assert self.layered(executor="{retry: 1, http: {retry: 2}}").spec == {"retry": 2}
+        assert self.layered(executor="{retry: 1, http: {retry: 2}}").spec == {"retry": {"attempts": 3}}
 
     def test_4_1_time_limits_and_pools_belong_to_their_own_scope(self) -> None:
         found = self.layered(executor="{timeout: 1h, pool: big}", step="{timeout: 2m, pool: small}")

@@ -26,6 +26,7 @@ WORDS = {
     "Patch": "list of writes",
     "TaskId": "task id",
     "Interval": "two numbers",
+    "Layer": "`policy` or `spec`",
     "InlinedPart": "key and text",
     "Target": "targets",
 }

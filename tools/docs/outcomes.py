@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from noetl.model.outcome import Error, Outcome
+from noetl.tools.base import RETRYABLE_STATUSES
 from tools.docs.fields import fields
 from tools.docs.markdown import code, page, sentence, table
 
@@ -57,6 +58,28 @@ ERRORS: dict[str, ErrorKind] = {
 """Every kind of error."""
 
 
+RETRYABLE = [
+    (
+        "`http`",
+        "No connection, a connection that broke, a timeout, and the status "
+        + ", ".join(map(str, sorted(RETRYABLE_STATUSES)))
+        + ". Requests that are not idempotent carry an `Idempotency-Key`.",
+    ),
+    (
+        "`postgres`",
+        "No connection; a connection that broke before the statement can have been committed; serialization "
+        "failures (40001), deadlocks (40P01), locks that are not available (55P03), exhausted resources (53).",
+    ),
+    ("`duckdb`", "No connection; a conflict with another transaction."),
+    ("`snowflake`", "No connection; a connection that broke; a table that another statement has locked."),
+    ("`transfer`", "The errors of its two ends."),
+    ("`nats`", "No connection; a connection that broke; no response in time."),
+    ("`s3`, `gcs`, `object`", "The store is not reachable or overloaded."),
+    ("`python`, `shell`, `script`, `quantum`", "The child process could not be started or was lost."),
+    ("`container`", "The engine is not reachable, or it failed."),
+    ("every kind", "The time limit of the call has passed."),
+]
+
 EXTRA = """Some kinds add their own field to the outcome, named on their page: `outcome.http` has `status` and
 more, `outcome.py` has `exception_type` and `traceback`. The data of a tool is only in `result`: a body such as
 `{"status": "error"}` does not change the status of the outcome."""
@@ -87,6 +110,10 @@ def pages() -> Iterator[tuple[str, str]]:
             "Rules can distinguish errors by `outcome.error.kind`.",
             table(["Kind", "Source", "Meaning"], [(code(k), v.by, sentence(v.meaning)) for k, v in ERRORS.items()]),
             "A plug-in may define its own kinds with a prefix: `acme.quota`.",
+            "## Retryable errors",
+            "`spec.retry` repeats a call while its error is retryable, and rules can read `outcome.error.retryable`.",
+            table(["Kind", "Retryable errors"], RETRYABLE),
+            "All other errors are not retryable: the same call would fail again.",
         ),
     )
 

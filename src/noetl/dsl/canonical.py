@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from noetl.dsl.inputs import LAYERED
+from noetl.dsl.document import LAYERED
 from noetl.dsl.outline import labelled_items, workbook_tasks
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Mark, Seq, Span, is_template, key_span, plain, span_in, span_of
@@ -191,7 +191,7 @@ def _task_spec(layers: Layers, kind: str, specs: list[Map]) -> dict[str, Any]:
         inherited.append({key: layer[key] for key in INHERITED if key in layer})
         inherited.append({key: value for key, value in layer.get(kind, {}).items() if key in LAYERED})
     own = [{key: spec[key] for key in (*INHERITED, *OWN_TASK_SPEC) if key in spec} for spec in specs]
-    merged = layered(*inherited, *own)
+    merged = layered(*map(_with_retry, (*inherited, *own)))
     limit = merged.get("timeout")
     if isinstance(limit, dict):  # of http: to connect, and between reads
         merged["timeout"] = {key: seconds(part) for key, part in limit.items()}
@@ -200,6 +200,16 @@ def _task_spec(layers: Layers, kind: str, specs: list[Map]) -> dict[str, Any]:
     if "store" in merged.get("results", {}):
         merged["results"]["store"] = _store(merged["results"]["store"])
     return merged
+
+
+def _with_retry(options: dict[str, Any]) -> dict[str, Any]:
+    """The options with `retry` as a map of attempts and seconds: `retry: 3` repeats a call up to three times."""
+    retry = options.get("retry")
+    if retry is None:
+        return options
+    if isinstance(retry, dict):
+        return {**options, "retry": {key: seconds(retry[key]) if "delay" in key else retry[key] for key in retry}}
+    return {**options, "retry": {"attempts": retry + 1}}
 
 
 def _store(store: Any) -> dict[str, Any]:

@@ -117,13 +117,30 @@ _SANDBOX = Fields(
     },
 )
 SANDBOX = OneOf("a sandbox", Form(str, _SANDBOX_KIND), Form(object, _SANDBOX))
+_LIMITS = {"connect": Field(DURATION, "time to connect"), "read": Field(DURATION, "time between two reads")}
+TIMEOUT = OneOf("a time limit", Form(dict, Fields("a time limit", _LIMITS)), Form(object, DURATION))
+_RETRY = Fields(
+    "retry",
+    {
+        "attempts": Field(Integer(1, 100), "how often the call is made in all (3)"),
+        "delay": Field(DURATION, "seconds before the first repetition (1)"),
+        "backoff": Field(Choice("none", "linear", "exponential"), "how the wait grows (exponential)"),
+        "max_delay": Field(DURATION, "the longest wait (60 s)"),
+    },
+)
+RETRY = OneOf("a number of retries, or a map", Form(dict, _RETRY), Form(object, Integer(0, 100)))
 INHERITED = {
     "results": Field(RESULTS, "how large results are stored"),
     "sandbox": Field(SANDBOX, "how child processes are confined"),
     "on_lost": Field(Choice("retry", "error"), "what happens to a task whose worker was lost: `retry` or `error`"),
     "max_visits": Field(Integer(1, 1_000_000), "how often a task may be visited in one run (10,000)"),
-    "retry": Field(Integer(0, 100), "transport retries inside one outcome"),
+    "retry": Field(RETRY, "how often a call is repeated while its error is retryable, before the policy sees it"),
 }
+LAYERED = {
+    "timeout": TIMEOUT,
+    **{key: INHERITED[key].shape for key in ("retry", "sandbox", "on_lost", "max_visits")},
+}
+"""Options that are allowed among the default inputs of a kind."""
 
 METADATA = Fields(
     "metadata",
@@ -185,7 +202,7 @@ EXECUTOR_SPEC = Fields(
         **INHERITED,
     },
     retired=NO_DIRECTIVE,
-    kinds=True,
+    kinds=LAYERED,
 )
 _CREDENTIALS = Retired(CREDENTIALS_HERE, "credentials are not declared under `executor`", "use the root `keychain`")
 EXECUTOR = Fields(
@@ -232,8 +249,6 @@ TASK_POLICY = Fields(
     whole=True,
     definition="taskPolicy",
 )
-_LIMITS = {"connect": Field(DURATION, "time to connect"), "read": Field(DURATION, "time between two reads")}
-TIMEOUT = OneOf("a time limit", Form(dict, Fields("a time limit", _LIMITS)), Form(object, DURATION))
 _STRAY_RULES = Retired(
     POLICY_SHAPE, "'rules' is not allowed outside `policy`", "write `spec: {policy: {rules: [...]}}`"
 )
@@ -268,7 +283,7 @@ LOOP_SPEC = Fields(
         **INHERITED,
     },
     retired=NO_DIRECTIVE,
-    kinds=True,
+    kinds=LAYERED,
 )
 COLLECTION = OneOf("a list, or a template that gives one", Form(list, DATA), Form(is_template, DATA))
 LOOP = LoopShape(
@@ -334,7 +349,7 @@ STEP_SPEC = Fields(
         **INHERITED,
     },
     retired={"next_mode": _NEXT_MODE, **NO_DIRECTIVE},
-    kinds=True,
+    kinds=LAYERED,
 )
 STEP = Fields(
     "a step",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from noetl.dsl.problem import Check
@@ -11,21 +11,19 @@ from noetl.model.inputs import fields, misfit
 from noetl.model.kind import Kind
 
 if TYPE_CHECKING:
-    from noetl.dsl.shape import Walk
+    from noetl.dsl.shape import Shape, Walk
 
 UNKNOWN_INPUT = Check("NTL203", "error", "the tool kind has no such input")
 MISSING_INPUT = Check("NTL204", "error", "a required input is missing")
 WRONG_INPUT = Check("NTL205", "error", "an input has the wrong type")
 UNDER_SPEC = frozenset(["timeout", "policy", "retry", "pool", "on_lost", "max_visits", "sandbox", "exactly_once"])
-LAYERED = frozenset(["timeout", "retry", "sandbox", "on_lost", "max_visits"])
-"""Options that are allowed among the default inputs of a kind."""
 COMMON = frozenset(["kind", "name", "args", "spec"])
 
 
 def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
     """Report unknown, missing and ill-typed inputs, and remove those that are of no use."""
     supplied = set(task) | walk.defaults.get(kind.name, set())
-    _check_keys(task, kind, COMMON | walk.task_keys.keys(), walk)
+    _check_keys(task, kind, dict.fromkeys(COMMON | walk.task_keys.keys()), walk)
     for name, field in fields(kind.inputs).items():
         if field.required and name not in supplied:
             hint = f"add `{name}:`, {field.description.lower()}"
@@ -34,19 +32,25 @@ def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
         _check_one_of(group, set(task) if set(task) & set(group) else supplied, kind, span, walk)
 
 
-def check_defaults(values: Any, kind: Kind, walk: Walk) -> bool:
-    """The default inputs of a kind, as an outer `spec` gives them; its time limit and retries are allowed there too."""
-    _check_keys(values, kind, LAYERED, walk)
+def check_defaults(values: Any, kind: Kind, walk: Walk, options: Mapping[str, Shape]) -> bool:
+    """The default inputs of a kind, as an outer `spec` gives them, and the options that are allowed beside them."""
+    _check_keys(values, kind, options, walk)
     return True
 
 
-def _check_keys(values: Any, kind: Kind, others: Set[str], walk: Walk) -> None:
+def _check_keys(values: Any, kind: Kind, others: Mapping[str, Shape | None], walk: Walk) -> None:
     declared = fields(kind.inputs)
     for key in list(values):
         if key in declared:
             if not _check_value(values, key, kind, walk):
                 del values[key]
-        elif key not in others:
+        elif key in others:
+            shape = others[key]
+            walk.keys.append(f"{key!r} of {kind.name}: ")
+            if shape is not None and not shape.check(values[key], span_in(values, key), walk):
+                del values[key]
+            walk.keys.pop()
+        else:
             _refuse(values, key, kind, walk)
             del values[key]
 

@@ -255,7 +255,7 @@ class Fields(Shape):
         missing: Check = MISSING_KEY,
         wrong: tuple[Check, str] | None = None,
         whole: bool = False,
-        kinds: bool = False,
+        kinds: Mapping[str, Shape] | None = None,
         rest: Shape | None = None,
         definition: str | None = None,
     ) -> None:
@@ -297,8 +297,9 @@ class Fields(Shape):
             usable = field.shape.check(value[key], span_in(value, key), walk)
             walk.keys.pop()
             return usable
-        if self.kinds and (kind := walk.kinds.get(key)) is not None:
-            return MapOf(DATA).check(value[key], span_in(value, key), walk) and check_defaults(value[key], kind, walk)
+        if self.kinds is not None and (kind := walk.kinds.get(key)) is not None:
+            is_mapping = MapOf(DATA).check(value[key], span_in(value, key), walk)
+            return is_mapping and check_defaults(value[key], kind, walk, self.kinds)
         if retired := self.retired.get(key):
             walk.problems.add(retired.check, key_span(value, key), retired.message, retired.hint)
             return False

@@ -192,7 +192,8 @@ def _targets(facts: Facts, links: Sequence[Link], task: Task, fact: e.TaskDone) 
         case "skip":
             return [label_after(links, task)] if rules else []
         case "retry":
-            return [task.label] if rules else []
+            repeats = "retry" in task.spec and fact.outcome.error is not None and fact.outcome.error.retryable
+            return [task.label] if (repeats if fact.layer == "spec" else rules) else []
         case "break":
             return [None] if rules else []
         case "fail":

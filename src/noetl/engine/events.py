@@ -16,6 +16,7 @@ from noetl.model.outcome import Error, Outcome
 from noetl.model.playbook import Target
 
 Source = Literal["server", "worker"]
+Layer = Literal["policy", "spec"]
 Interval = tuple[int, int]
 """Iterations from the first number up to, not including, the second."""
 
@@ -395,6 +396,8 @@ class TaskDone(TaskEvent, frozen=True):
     duration_ms: float = 0.0
     error: Error | None = None
     """The error of the pipeline, if it is not that of the outcome."""
+    layer: Layer = "policy"
+    """`spec` if `spec.retry` repeats the call: then no rule was evaluated."""
 
 
 class SinkStarted(TaskStarted, frozen=True):
@@ -417,6 +420,10 @@ class TaskRetryScheduled(TaskEvent, frozen=True):
     attempt: int
     """The next attempt."""
     due: float = 0.0
+    round: int = 0
+    """The attempt as rules count it: a call with its repetitions by `spec.retry` is one. 0 stands for `attempt`."""
+    round_start: int = 0
+    """The first attempt of the round. 0 stands for `attempt`."""
 
 
 class PollStarted(TaskEvent, frozen=True):

@@ -85,6 +85,10 @@ class Progress(msgspec.Struct):
     at: str | None = None
     """The label that runs next; None before the first task."""
     attempt: int = 1
+    round: int = 1
+    """The attempt as rules count it: a call with its repetitions by `spec.retry` is one."""
+    round_start: int = 1
+    """The first attempt of the round."""
     visits: dict[str, int] = {}
     prev: Any = None
     iter: dict[str, Any] = {}

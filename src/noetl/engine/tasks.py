@@ -185,7 +185,7 @@ def _done(state: Execution, event: e.TaskDone, at: float) -> None:
         else:
             run.progress_of(event.task.index, item).writes.extend(writes)
     state.inlined_values.clear()
-    progress.attempt = 1
+    progress.attempt = progress.round = progress.round_start = 1
     progress.repeats = repeats_after(progress.repeats, event.do, outcome)
     progress.at = event.to
     progress.ended = event.to is None
@@ -243,6 +243,7 @@ def _retry_scheduled(state: Execution, event: e.TaskRetryScheduled, at: float) -
     prefix, label, _ = split_path(event.task.path)
     progress = state.runs[event.task.run].progress_of(event.task.index, prefix)
     progress.at, progress.attempt, progress.started, progress.due = label, event.attempt, False, event.due
+    progress.round, progress.round_start = event.round or event.attempt, event.round_start or event.attempt
 
 
 def _poll_started(state: Execution, event: e.PollStarted, at: float) -> None:

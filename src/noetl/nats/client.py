@@ -26,7 +26,6 @@ T = TypeVar("T")
 CONNECT_SECONDS = 5.0
 POOL_SIZE = 32
 """Connections kept open for an event loop."""
-MAX_BACKOFF_SECONDS = 2.0
 PERMISSION_ERROR = r"(?i)permissions violation for .*?\"(.*?)\""
 
 
@@ -178,10 +177,10 @@ _POOL: WeakKeyDictionary[AbstractEventLoop, dict[NatsSettings, Opening]] = WeakK
 
 
 @asynccontextmanager
-async def open_connection(login: NatsSettings, retries: int) -> AsyncIterator[ClientConnection]:
+async def open_connection(login: NatsSettings) -> AsyncIterator[ClientConnection]:
     """A connection of its own, for operations that read a stream of messages: one that is abandoned halfway can only
     be ended by closing the connection."""
-    connection = await _connect(login, retries)
+    connection = await _connect(login)
     try:
         yield connection
     finally:
@@ -189,14 +188,14 @@ async def open_connection(login: NatsSettings, retries: int) -> AsyncIterator[Cl
 
 
 @asynccontextmanager
-async def shared_connection(login: NatsSettings, retries: int) -> AsyncIterator[ClientConnection]:
+async def shared_connection(login: NatsSettings) -> AsyncIterator[ClientConnection]:
     pool = _POOL.setdefault(asyncio.get_running_loop(), {})
     opening = pool.pop(login, None)
     if opening is not None and opening.done() and not _usable(opening):
         await _close(opening)
         opening = pool.pop(login, None)  # another call may have opened one meanwhile
     if opening is None:
-        opening = asyncio.ensure_future(_connect(login, retries))
+        opening = asyncio.ensure_future(_connect(login))
         opening.add_done_callback(_usable)
     pool[login] = opening
     # Close those above the limit that were not used for the longest time, unless a call waits on them.
@@ -207,21 +206,14 @@ async def shared_connection(login: NatsSettings, retries: int) -> AsyncIterator[
     yield await asyncio.shield(opening)
 
 
-async def _connect(login: NatsSettings, retries: int) -> ClientConnection:
-    for attempt in range(retries + 1):
-        connection = ClientConnection(login)
-        try:
-            await connection.connect()
-            return connection
-        except Failure as failure:
-            error = failure.outcome.error
-            if error is None or not error.retryable or attempt == retries:
-                raise
-        except BaseException:
-            await connection.close()
-            raise
-        await asyncio.sleep(min(0.1 * 2**attempt, MAX_BACKOFF_SECONDS))
-    raise AssertionError("unreachable")
+async def _connect(login: NatsSettings) -> ClientConnection:
+    connection = ClientConnection(login)
+    try:
+        await connection.connect()
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
 
 
 def _usable(opening: Opening) -> bool:

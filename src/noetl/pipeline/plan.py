@@ -14,7 +14,7 @@ from noetl.expression import prepare
 from noetl.model.duration import seconds
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
-from noetl.model.playbook import Rule, Task, Then
+from noetl.model.playbook import DEFAULT_ATTEMPTS, Rule, Task, Then
 from noetl.pipeline.bound import bound_inputs, rendered_inputs
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ Prepared: TypeAlias = Callable[[Mapping[str, Any]], Any]
 MAX_VISITS = 10_000
 DEFAULT_DELAY = 1.0
 """Seconds between attempts."""
+MAX_DELAY = 60.0
+"""The longest wait of a `spec.retry` that does not say how long, in seconds."""
 
 
 class RulePlan:
@@ -105,9 +107,18 @@ class TaskPlan:
         self.timeout = task.spec.get("timeout", kind.timeout)
         self.max_visits = task.spec.get("max_visits", MAX_VISITS)
         self.on_lost: str = task.spec.get("on_lost", "retry")
+        self.retry = _retry_plan(task.spec.get("retry")) if kind.name != "iterator" else None
+        """How often the call itself is repeated before the policy sees its outcome (R3)."""
         self.until = None if task.poll is None else guard_test(task.poll.until)
         self.body = PipelinePlan(task.body, kind_of) if task.body else None
         self.items = prepare(task.inputs["in"]) if kind.name == "iterator" else None
+
+
+def _retry_plan(options: Mapping[str, Any] | None) -> RulePlan | None:
+    if not options:
+        return None
+    defaults = {"attempts": DEFAULT_ATTEMPTS, "backoff": "exponential", "max_delay": MAX_DELAY}
+    return RulePlan(Rule(None, Then("retry", **{**defaults, **options})), -1)
 
 
 class PipelinePlan:

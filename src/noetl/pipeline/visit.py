@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Literal
 
 from noetl.engine.events import (
+    Layer,
     PollFinished,
     PollIteration,
     PollStarted,
@@ -41,12 +42,25 @@ class DeadlinePassed(Exception):
 class Visit:
     """One visit. Directives return the next label, None at the end of the pipeline, or its `End`."""
 
-    __slots__ = ("attempt", "host", "outcome", "pipeline", "plan", "progress", "scope", "task", "took")
+    __slots__ = (
+        "attempt",
+        "host",
+        "outcome",
+        "pipeline",
+        "plan",
+        "progress",
+        "round",
+        "round_start",
+        "scope",
+        "task",
+        "took",
+    )
 
     def __init__(self, pipeline: Pipeline, plan: TaskPlan, task: TaskId) -> None:
         self.pipeline, self.plan, self.task = pipeline, plan, task
         self.host, self.scope, self.progress = pipeline.host, pipeline.scope, pipeline.progress
         self.attempt = pipeline.progress.attempt
+        self.round, self.round_start = pipeline.progress.round, pipeline.progress.round_start
         self.outcome = Outcome()
         self.took = 0.0
         """Milliseconds of the last attempt."""
@@ -55,7 +69,7 @@ class Visit:
         plan, scope, progress, templates = self.plan, self.scope, self.progress, self.pipeline.templates
         scope["_task"] = plan.label
         templates.contents = {}  # values that another task has read may be large
-        progress.attempt = 1
+        progress.attempt = progress.round = progress.round_start = 1
         rules = plan.rules or []
         first = self.attempt == 1 and not progress.started and progress.delivered is None
         while True:
@@ -86,6 +100,12 @@ class Visit:
                 return parked.wait
             if late or (plan.until is not None and self._is_late()):
                 return await self._fail_poll("deadline")
+            if plan.retry is not None and self._repeats(plan.retry):
+                end = await self._retry(plan.retry, self.attempt - self.round_start + 1, "spec")
+                if end is not None:
+                    return end
+                first = False
+                continue
             try:
                 rule = await templates.evaluate(lambda scope: first_match(rules, scope), scope) if rules else None
             except TemplateError as error:
@@ -93,12 +113,12 @@ class Visit:
             ok = self.outcome.ok
             do = rule.then.do if rule is not None else ("continue" if ok or plan.rules is not None else "fail")
             if do == "retry" and rule is not None:
-                if self.attempt >= (rule.then.attempts or DEFAULT_ATTEMPTS):
+                if self.round >= (rule.then.attempts or DEFAULT_ATTEMPTS):
                     return await self.fail(rule, _after_last(self.attempt, self.outcome))
-                end = await self._retry(rule)
+                end = await self._retry(rule, self.round, "policy")
                 if end is not None:
                     return end
-                self.attempt, first = self.attempt + 1, False
+                first = False
             elif plan.until is not None and do == "continue" and ok:
                 return await self._poll(rule)
             elif do == "fail":
@@ -158,13 +178,18 @@ class Visit:
 
     # -- directives -------------------------------------------------------------------------------------------------
 
-    async def _retry(self, rule: RulePlan) -> str | End | None:
+    def _repeats(self, retry: RulePlan) -> bool:
+        """Whether `spec.retry` repeats the call (R3)."""
+        error, attempts = self.outcome.error, retry.then.attempts or DEFAULT_ATTEMPTS
+        return error is not None and error.retryable and self.attempt - self.round_start + 1 < attempts
+
+    async def _retry(self, rule: RulePlan, count: int, layer: Layer) -> str | End | None:
         """Wait before the next attempt; None if it can start. A long wait frees the worker."""
         pipeline, host, outcome, attempt = self.pipeline, self.host, self.outcome, self.attempt
         seed = f"{self.scope['execution_id']}|{self.task}|{attempt}"
         try:
             wait = await pipeline.templates.evaluate(
-                lambda scope: rule.wait_after(attempt, outcome, scope, seed), self.scope
+                lambda scope: rule.wait_after(count, outcome, scope, seed), self.scope
             )
             patches = await pipeline.writes.patch(rule)
         except (TemplateError, BadPatch) as error:
@@ -173,8 +198,11 @@ class Visit:
         self.progress.repeats = repeats_after(self.progress.repeats, "retry", outcome)
         self._keep_outcome()
         pipeline.restart_items(self.task)
-        self._add_outcome(outcome, "retry", self.plan.label, patches)
-        host.add_fact(TaskRetryScheduled(self.task, attempt + 1, due))
+        self._add_outcome(outcome, "retry", self.plan.label, patches, layer=layer)
+        if layer == "policy":
+            self.round, self.round_start = self.round + 1, attempt + 1
+        self.attempt += 1
+        host.add_fact(TaskRetryScheduled(self.task, self.attempt, due, self.round, self.round_start))
         if pipeline.can_park(wait):
             return Waiting("retry", "", due)
         await host.durable()
@@ -259,9 +287,10 @@ class Visit:
         to: str | None,
         patches: tuple[Patch, Patch] = NO_PATCHES,
         error: Error | None = None,
+        layer: Layer = "policy",
     ) -> None:
-        done = SinkProcessed if self.plan.task.sink else TaskDone
-        self.host.add_fact(done(self.task, self.attempt, outcome, do, to, *patches, do == "skip", self.took, error))
+        done, skipped = SinkProcessed if self.plan.task.sink else TaskDone, do == "skip"
+        self.host.add_fact(done(self.task, self.attempt, outcome, do, to, *patches, skipped, self.took, error, layer))
 
     # -- polls ------------------------------------------------------------------------------------------------------
 

@@ -62,8 +62,6 @@ class Context(msgspec.Struct, frozen=True):
     """Takes a stream (`stdout`, `stderr`) and a line of output."""
     own_args: dict[str, Any] = {}
     """The task's own args, without the token's."""
-    retries: int = 0
-    """How often a tool may try again inside one outcome, where nothing can have happened yet."""
     now: float = 0.0
     """When the call began, in seconds since the epoch."""
     idempotency_key: str = ""

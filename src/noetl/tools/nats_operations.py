@@ -34,7 +34,7 @@ async def perform(inputs: Inputs, login: NatsSettings, context: Context) -> Outc
     # The server names the subject that it denies, and those of a bucket contain its name.
     name = inputs.subject or inputs.bucket or ""
     connect = open_connection if inputs.operation in STREAMING else shared_connection
-    async with connect(login, context.retries) as connection:
+    async with connect(login) as connection:
         operation = Operation(connection.client, inputs, payload, context.idempotency_key)
         return await connection.guard(operation.run(), name)
 

@@ -95,7 +95,6 @@ class ToolCaller:
             keychain=self.keychain,
             folder=self.folder,
             source=source,
-            retries=plan.task.spec.get("retry", 0),
             now=self.clock.now(),
             log=lambda stream, line: self.write_output(f"{self.work.execution}|{task}", stream, redact(line)),
         )

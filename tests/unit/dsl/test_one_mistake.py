@@ -58,6 +58,11 @@ class TestWhatFollowsFromAMistakeIsNotReported:
         found = step("- call: {kind: noop, spec: {policy: {rules: [{when: true, then: {do: fail}}, {else: 5}]}}}\n")
         assert codes(found) == ["NTL103"]
 
+    def test_the_options_beside_the_default_inputs_of_a_kind_are_checked(self) -> None:
+        step = "workflow: [{step: a, tool: {kind: noop}}]\n"
+        found = problems(step + "executor: {spec: {http: {retry: lots, timeout: [1]}}}")
+        assert [problem.message.partition(":")[0] for problem in found] == ["'retry' of http", "'timeout' of http"]
+
     def test_a_step_whose_tool_is_wrong_has_a_tool(self) -> None:
         assert codes(problems("workflow: [{step: fetch, tool: http}]")) == ["NTL103"]
 

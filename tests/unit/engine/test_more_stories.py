@@ -1932,3 +1932,102 @@ def test_r9_a_skipped_task_has_an_outcome() -> None:
     """
     stage = play(steps, tools={})
     assert stage.state.result == "{'status': 'skipped', 'result': None} skipped 1"
+
+
+# -- R3: spec.retry --------------------------------------------------------------------------------------------------
+
+
+def flaky(times: int, **more: Any) -> Sequence:
+    """Fails so often with an error that is worth another try, then succeeds."""
+    return Sequence(*[broken("connect", retryable=True, **more)] * times, "ok")
+
+
+def tries(stage: Stage) -> list[tuple[int, str, str]]:
+    return [(done.attempt, done.do, done.layer) for done in stage.of("task.done")]
+
+
+@pytest.mark.parametrize("retry", ["3", "{attempts: 4, backoff: none, delay: 1s}"])
+def test_r3_a_call_is_repeated_while_its_error_is_retryable(retry: str) -> None:
+    stage = play(f"- {{step: a, tool: {{kind: python, code: f, spec: {{retry: {retry}}}}}}}", tools={"f": flaky(3)})
+    assert stage.state.result == "ok"
+    assert tries(stage) == [(1, "retry", "spec"), (2, "retry", "spec"), (3, "retry", "spec"), (4, "continue", "policy")]
+    assert [event.attempt for event in stage.of("task.retry.scheduled")] == [2, 3, 4]
+
+
+def test_r3_the_waits_double_and_a_server_may_ask_for_more() -> None:
+    tool = Sequence(broken(retryable=True), broken(retryable=True), broken(retryable=True, retry_after=30), "ok")
+    stage = play("- {step: a, tool: {kind: python, code: f, spec: {retry: 3}}}", tools={"f": tool})
+    retries = [row for row in stage.store.read(EXECUTION) if row.type == "task.retry.scheduled"]
+    waits = [event.due - row.at for row, event in zip(retries, stage.of("task.retry.scheduled"), strict=True)]
+    assert [round(wait) for wait in waits] == [1, 2, 30]
+
+
+def test_r3_an_error_that_is_not_retryable_is_final() -> None:
+    tool = Sequence(broken(), "ok")
+    stage = play("- {step: a, tool: {kind: python, code: f, spec: {retry: 3}}}", tools={"f": tool})
+    assert (stage.state.status, tool.calls) == ("failed", 1)
+
+
+def test_r3_after_the_last_try_the_failure_stands_and_the_policy_sees_it_once() -> None:
+    policy = rules(when("outcome.status == 'error'", "do: continue, set_ctx: {seen: {$add: 1}}"))
+    task = "{kind: python, code: f, " + policy.replace("spec: {", "spec: {retry: 2, ") + "}"
+    tool = flaky(9)
+    stage = play(f"- {{step: a, tool: {task}}}", tools={"f": tool}, ctx={"seen": 0})
+    assert (stage.state.ctx, tool.calls) == ({"seen": 1}, 3)
+
+
+def test_r3_rules_count_a_call_with_its_repetitions_as_one_attempt() -> None:
+    policy = rules(when("outcome.status == 'error'", "do: retry, attempts: 2, delay: 1"))
+    tool = flaky(9)
+    task = "{kind: python, code: f, " + policy.replace("spec: {", "spec: {retry: 2, ") + "}"
+    stage = play(f"- {{step: a, tool: {task}}}", tools={"f": tool})
+    assert tries(stage) == [
+        (1, "retry", "spec"),
+        (2, "retry", "spec"),
+        (3, "retry", "policy"),
+        (4, "retry", "spec"),
+        (5, "retry", "spec"),
+        (6, "fail", "policy"),
+    ]
+    assert stage.state.error["message"] == "it broke (after 6 attempts)"
+
+
+@pytest.mark.parametrize(
+    ("executor", "step", "task", "calls"),
+    [
+        ("retry: 1", "", "", 2),
+        ("retry: 1", "retry: 2", "", 3),
+        ("retry: 1", "retry: 2", "retry: 0", 1),
+        ("retry: 5", "", "retry: {attempts: 2}", 2),
+        ("retry: {attempts: 4, delay: 2s}", "retry: {delay: 3s}", "", 4),
+        ("python: {retry: 3}", "", "", 4),
+    ],
+)
+def test_r3_retries_are_layered_from_executor_step_and_task(executor: str, step: str, task: str, calls: int) -> None:
+    tool = flaky(9)
+    head = f"executor: {{spec: {{{executor}}}}}\n"
+    stage = play(
+        f"- {{step: a, spec: {{{step}}}, tool: {{kind: python, code: f, spec: {{{task}}}}}}}",
+        head=head,
+        tools={"f": tool},
+    )
+    assert (stage.state.status, tool.calls) == ("failed", calls)
+
+
+def test_r3_a_lost_worker_does_not_start_the_count_again() -> None:
+    tool = flaky(9)
+
+    async def during(stage: Stage) -> None:
+        driving = asyncio.create_task(stage.drive())
+        await stage.until(lambda: tool.calls == 2)
+        await stage.crash()
+        driving.cancel()
+        await stage.drive()
+
+    stage = play(
+        "- {step: a, tool: {kind: python, code: f, spec: {retry: {attempts: 4, delay: 20s, backoff: none}}}}",
+        tools={"f": tool},
+        during=during,
+    )
+    assert [done.attempt for done in stage.of("task.done")] == [1, 2, 3, 4]
+    assert stage.state.status == "failed"

@@ -42,7 +42,6 @@ from werkzeug import Request, Response
 
 from noetl.model.outcome import Outcome
 from noetl.tools import http
-from noetl.tools.http_client import call as http_call
 from noetl.tools.http_client import response as responses
 
 
@@ -650,36 +649,14 @@ def test_call_can_be_cancelled_and_the_client_goes_on() -> None:
 # -- retries ---------------------------------------------------------------------------------------------------------
 
 
-def test_request_that_never_arrived_is_sent_again() -> None:
-    port = free_port()
-
-    async def main() -> Outcome:
-        asked = asyncio.create_task(ask(f"http://127.0.0.1:{port}/", given=context(retries=20)))
-        await asyncio.sleep(0.05)
-        server = Wire(reply())
-        listener = await asyncio.start_server(server.serve, "127.0.0.1", port)
-        async with listener:
-            outcome = await asked
-            await http.close()
-        assert len(server.asked) == 1
-        return outcome
-
-    assert whole(main()).ok
-
-
 @pytest.mark.parametrize("status", ["500 Oops", None])
-def test_request_that_arrived_is_not_sent_again(status: str | None) -> None:
+def test_a_call_sends_one_request_whatever_comes_back(status: str | None) -> None:
     async def broken(asked: Asked, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    outcome, server = from_wire(reply(b"", status) if status else broken, method="POST", given=context(retries=5))
+    outcome, server = from_wire(reply(b"", status) if status else broken, method="POST")
     failure(outcome)
     assert len(server.asked) == 1
-
-
-def test_retries_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_call, "MAX_BACKOFF_SECONDS", 0.0)
-    assert failure(call(f"http://127.0.0.1:{free_port()}/", given=context(retries=3))).kind == "connect"
 
 
 # -- redirects -------------------------------------------------------------------------------------------------------
@@ -927,7 +904,7 @@ def over_tls(server: ssl.SSLContext, host: str = "localhost", calls: int = 1, **
 
 
 def test_unknown_authority_is_not_trusted(certificates: Certificates) -> None:
-    outcome, server = over_tls(certificates.server, given=context(retries=3))
+    outcome, server = over_tls(certificates.server)
     error = failure(outcome)
     assert (error.kind, error.retryable) == ("connect", False)
     assert "certificate" in error.message.lower()

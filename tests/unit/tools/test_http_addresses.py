@@ -99,7 +99,7 @@ def test_nothing_is_forbidden_unless_a_role_asks_for_it() -> None:
     [METADATA_IP, "2852039166", "0xa9fea9fe", "169.16689662", "[::ffff:169.254.169.254]", "[fe80::1]"],
 )
 def test_request_is_refused_before_anything_is_sent(host: str) -> None:
-    outcome = call(f"http://{host}/latest/meta-data/", given=context(retries=3))
+    outcome = call(f"http://{host}/latest/meta-data/")
     error = failure(outcome)
     assert (error.kind, error.retryable) == ("connect", False)
     assert "from here" in error.message

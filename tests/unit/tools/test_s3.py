@@ -279,7 +279,7 @@ def test_a_server_that_is_not_there(caller: Caller) -> None:
     assert "Debug" not in message
 
 
-def test_retries_are_bounded(caller: Caller) -> None:
+def test_a_busy_server_is_retryable_and_asked_once(caller: Caller) -> None:
     asked = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -291,12 +291,12 @@ def test_retries_are_bounded(caller: Caller) -> None:
     async def main() -> None:
         async with listening(answer) as port:
             endpoint = f"http://127.0.0.1:{port}"
-            outcome = await caller.ask(context(retries=2), operation="get", key="x", endpoint=endpoint)
+            outcome = await caller.ask(operation="get", key="x", endpoint=endpoint)
         assert outcome.error is not None
         assert (outcome.error.kind, outcome.error.retryable, outcome.extra["s3"]["status"]) == ("connect", True, 503)
 
     caller.whole(main())
-    assert len(asked) == 3
+    assert len(asked) == 1
 
 
 def test_a_call_to_a_silent_server_can_be_cancelled(caller: Caller) -> None:

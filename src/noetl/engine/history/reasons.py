@@ -19,6 +19,7 @@ from noetl.engine.decision import Decision
 from noetl.engine.history.task_scope import task_at, task_scope
 from noetl.engine.net import guard_test
 from noetl.engine.state import Ended, Execution, Token
+from noetl.engine.tasks import split_path
 from noetl.engine.tokens import merged_args
 from noetl.errors import TemplateError
 from noetl.expression import CONTENTS_KEY, Contents, Missing, lookup, parse
@@ -184,6 +185,10 @@ def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float, contents:
     directive = f"jump to {event.to}" if event.do == "jump" else event.do
     reasons: list[Reason] = []
     differs = note = ""
+    if event.layer == "spec":
+        return ExplainedDecision(
+            seq, at, "rules", str(event.task), f"{head}`spec.retry` repeats the call", reasons, differs
+        )
     if task.poll is not None:  # a call that is repeated until something holds (classic)
         until = Guarded(_owner(event), "ready", task.poll.until, guard_test(task.poll.until))
         reasons = [until.evaluated(task_scope(state, event, at, contents))]
@@ -193,8 +198,10 @@ def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float, contents:
         reasons = list(_rule_reasons(event, task.policy, task_scope(state, event, at, contents)))
         rule = next((task.policy[i] for i, reason in enumerate(reasons) if reason.verdict == "matched"), None)
         do, limit = (rule.then.do, rule.then.attempts or DEFAULT_ATTEMPTS) if rule is not None else ("continue", 0)
-        if do == "retry" and event.attempt >= limit:  # after the last attempt a retry is a failure
-            do, note = "fail", f", since attempt {event.attempt} of {limit} was the last"
+        progress = state.runs[event.task.run].pipelines(event.task.index).get(split_path(event.task.path)[0])
+        attempt = progress.round if progress is not None else event.attempt
+        if do == "retry" and attempt >= limit:  # after the last attempt a retry is a failure
+            do, note = "fail", f", since attempt {attempt} of {limit} was the last"
         if do != event.do and not any(reason.verdict == "error" for reason in reasons):
             differs = do
         problem = event.error or error

@@ -31,7 +31,6 @@ KEEP_ALIVE_SECONDS = 4.0
 """Below the 5 seconds after which many servers close an idle connection, so that no request is sent on a closed one."""
 KEEP_ALIVE_CONNECTIONS = 256
 MAX_REDIRECTS = 20
-MAX_BACKOFF_SECONDS = 2.0
 CROSSES_HOSTS = re.compile(
     r"accept(-encoding|-language)?|cache-control|connection|content-(length|type)|host|idempotency-key|if-[a-z-]+"
     r"|range|transfer-encoding|user-agent"
@@ -51,7 +50,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
             return failed("input", f"http: text that cannot be encoded: {error.reason}", extra=no_response(None))
         redaction = Redaction(context.redact, credential.secrets)
         cookies = Cookies() if inputs.follow_redirects else None
-        sender = Sender(client, credential, redaction, cookies, context.retries)
+        sender = Sender(client, credential, redaction, cookies)
         try:
             response = await sender.run(request)
             try:
@@ -113,12 +112,12 @@ class Sender(NamedTuple):
     credential: HttpAuth
     redaction: Redaction
     cookies: Cookies | None
-    retries: int
 
     async def run(self, request: Request) -> Response:
         """The last response, whose body is not read yet."""
         for hops in count():
-            response = await self._send(request)
+            check_request(request)
+            response = await self.client.send(request, stream=True)
             following = response.next_request
             if self.cookies is None or following is None:
                 return response
@@ -136,18 +135,6 @@ class Sender(NamedTuple):
             self._prepare(following, response, self.cookies, same_host)
             request = following
         raise AssertionError("unreachable")
-
-    async def _send(self, request: Request) -> Response:
-        """Send one request; retry if it did not reach a server."""
-        check_request(request)
-        for attempt in range(self.retries):
-            try:
-                return await self.client.send(request, stream=True)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                if _tls_failure(error) is not None or is_forbidden_address(error):
-                    raise
-            await asyncio.sleep(min(0.1 * 2**attempt, MAX_BACKOFF_SECONDS))
-        return await self.client.send(request, stream=True)
 
     def _prepare(self, request: Request, response: Response, cookies: Cookies, same_host: bool) -> None:
         """Remove the headers that must not leave the host. Cookies keep to their own rules."""

@@ -37,7 +37,6 @@ POOL_SIZE = 64
 CONNECT_SECONDS = 5
 READ_SECONDS = 300
 """How long a server may send nothing."""
-RETRY_SECONDS = 180
 ENDPOINT = r"https?://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?(/[^\s\\]*)?"
 AZURE_KEYS = [{"account_key"}, {"sas_key"}, {"token"}, {"client_id", "client_secret", "tenant_id"}]
 """A credential for Azure needs one of these."""
@@ -210,11 +209,11 @@ async def _cloud_store(address: StoreAddress, fields: Fields, own: OwnInputs, co
         address.bucket,
         config=config,
         client_options=client_options,
-        retry_config={"max_retries": context.retries, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+        retry_config={"max_retries": 0, "retry_timeout": timedelta(0)},  # `spec.retry` repeats the call
         credential_provider=None if credential is None else lambda: credential,
     )
     try:
-        return _pooled([store_class.__name__, address.bucket, config, credential, context.retries], new_store)
+        return _pooled([store_class.__name__, address.bucket, config, credential], new_store)
     except BaseError:
         if "service_account_key" not in config:
             raise

@@ -70,7 +70,7 @@ async def _work(inputs: Inputs, context: Context) -> Outcome:
     if exactly_once and job.controls:
         raise Failure("input", "`exactly_once` runs everything in one transaction: leave BEGIN and COMMIT out")
     target = await conninfo_of(inputs, context)
-    async with pool_of(target).connection(context.retries) as connection:
+    async with pool_of(target).connection() as connection:
         session = PostgresSession(connection, context)
         with session.logged_notices():
             if exactly_once:

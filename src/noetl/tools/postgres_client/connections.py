@@ -28,8 +28,6 @@ from noetl.tools.postgres_client.values import ADAPTERS
 SIZE = 16
 IDLE_SECONDS = 60
 CLEAN_SECONDS = 5
-RETRY_SECONDS = 0.2
-"""Before a second attempt to connect; doubled each time."""
 DEFAULT_PORT = "5432"
 NAMES = {"database": "dbname", "username": "user"}
 """Fields of a credential with another name in libpq."""
@@ -126,11 +124,11 @@ class ConnectionPool:
         self.users = 0
 
     @asynccontextmanager
-    async def connection(self, retries: int = 0) -> AsyncIterator[Connection]:
+    async def connection(self) -> AsyncIterator[Connection]:
         self.users += 1
         try:
             async with self.room:
-                connection = await self._take_idle() or await self._connect(retries)
+                connection = await self._take_idle() or await self._connect()
                 try:
                     yield connection
                 except asyncio.CancelledError:
@@ -154,18 +152,11 @@ class ConnectionPool:
             await connection.close()
         return None
 
-    async def _connect(self, retries: int) -> Connection:
-        delay = RETRY_SECONDS
-        while True:
-            try:
-                return await _open(self.target)
-            except (psycopg.Error, OSError, ValueError) as error:  # the last for an invalid host name
-                failure = connect_failure(error)
-            reason = failure.outcome.error
-            if retries <= 0 or reason is None or not reason.retryable:
-                raise failure
-            await asyncio.sleep(delay)
-            retries, delay = retries - 1, delay * 2
+    async def _connect(self) -> Connection:
+        try:
+            return await _open(self.target)
+        except (psycopg.Error, OSError, ValueError) as error:  # the last for an invalid host name
+            raise connect_failure(error) from None
 
     async def _return(self, connection: Connection) -> None:
         """Keep the connection if it can be cleaned, or else close it."""
