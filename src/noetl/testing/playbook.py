@@ -86,8 +86,33 @@ def run_playbook(
         source = PlaybookSource(str(Path(TEXT_NAME).absolute()), text, load(TEXT_NAME, text, KINDS))
     else:
         source = read(os.fspath(playbook))
-    trial = _Trial(tools or {}, credentials or {}, SkippingClock(skips=not wait))
-    return asyncio.run(trial.run(source, dict(payload or {}), dict(ctx or {}), signals or {}, seconds))
+    store, clock = InMemoryStore(), SkippingClock(skips=not wait)
+    safe = Safe(store.credentials, MasterKeySource(MasterKeySettings(key=os.urandom(KEY_BYTES).hex(), file="")))
+    for name, fields in (credentials or {}).items():
+        plain = {field: value for field, value in fields.items() if field != "kind"}
+        safe.put(name, str(fields.get("kind", "")), plain, now=time.time())
+    playbooks = LoadedPlaybooks(store)
+    catalog = Catalog(playbooks)
+    engine = Embedded(playbooks, _WithFakes(tools or {}), clock, catalog.find, open_credential=safe.open)
+
+    async def run() -> Finished:
+        try:
+            for obstacle in obstacles(source.loaded.require(), nats=True):  # the store of the test has a copy
+                raise NoetlError(f"{source.shown}: step {obstacle.place}: {obstacle.reason}")
+            digest, execution = catalog.add(source), uuid7(time.time(), os.urandom(8))
+            async with asyncio.timeout(seconds):
+                await engine.start(execution, digest, dict(payload or {}), dict(ctx or {}))
+                for number, (name, content) in enumerate((signals or {}).items()):
+                    await engine.runtime.committer.handle(execution, Signal(name, f"test-{number}", content))
+                skipping = asyncio.create_task(_skip_waits(engine, clock))
+                try:
+                    return _finished(await engine.drive(execution), source, store)
+                finally:
+                    skipping.cancel()
+        finally:
+            await engine.close()
+
+    return asyncio.run(run())
 
 
 class SkippingClock(SystemClock):
@@ -106,78 +131,37 @@ class SkippingClock(SystemClock):
         await asyncio.sleep(0 if self.skips else seconds)
 
 
-class _Trial:
-    def __init__(self, tools: Mapping[str, Fake], credentials: Credentials, clock: SkippingClock) -> None:
-        self.store, self.clock = InMemoryStore(), clock
-        playbooks = LoadedPlaybooks(self.store)
-        self.catalog = Catalog(playbooks)
-        key = os.urandom(KEY_BYTES).hex()
-        safe = Safe(self.store.credentials, MasterKeySource(MasterKeySettings(key=key, file="")))
-        for name, fields in credentials.items():
-            plain = {field: value for field, value in fields.items() if field != "kind"}
-            safe.put(name, str(fields.get("kind", "")), plain, now=time.time())
-        self.engine = Embedded(playbooks, _WithFakes(tools), clock, self.catalog.find, open_credential=safe.open)
-
-    async def run(
-        self,
-        source: PlaybookSource,
-        payload: dict[str, Any],
-        ctx: dict[str, Any],
-        signals: Mapping[str, Any],
-        seconds: float,
-    ) -> Finished:
-        try:
-            for obstacle in obstacles(source.loaded.require(), nats=True):  # the store of the test has a copy
-                raise NoetlError(f"{source.shown}: step {obstacle.place}: {obstacle.reason}")
-            digest = self.catalog.add(source)
-            execution = uuid7(time.time(), os.urandom(8))
-            async with asyncio.timeout(seconds):
-                await self.engine.start(execution, digest, payload, ctx)
-                for number, (name, content) in enumerate(signals.items()):
-                    await self.engine.runtime.committer.handle(execution, Signal(name, f"test-{number}", content))
-                skipping = asyncio.create_task(self._skip_waits())
-                try:
-                    return self._finished(await self.engine.drive(execution), source)
-                finally:
-                    skipping.cancel()
-        finally:
-            await self.engine.close()
-
-    async def _skip_waits(self) -> None:
-        while self.clock.skips:
-            await asyncio.sleep(0.002)
-            if (due := self._next_timer()) is not None:
-                self.clock.set_to(due)
-
-    def _next_timer(self) -> float | None:
-        """When the next timer is due, if everything waits for it; None otherwise."""
-        executions = self.engine.runtime.executions
-        live = [loaded.state for loaded in executions.values() if not loaded.state.over]
-        if self.engine.worker.tasks or any(state.shown_status != "waiting" for state in live):
-            return None
+async def _skip_waits(engine: Embedded, clock: SkippingClock) -> None:
+    """Whenever everything waits for timers, set the clock to the next of them."""
+    while clock.skips:
+        await asyncio.sleep(0.002)
+        live = [loaded.state for loaded in engine.runtime.executions.values() if not loaded.state.over]
+        if engine.worker.tasks or any(state.shown_status != "waiting" for state in live):
+            continue
         parked = [parked for state in live for run in state.runs.values() for parked in run.parked.values()]
         children = {state.id for state in live}
         if any(wait.until == "child" and wait.key not in children for wait in parked):
-            return None  # a child is about to start, or its end is not reported yet
-        return min((at for state in live for at in state.timers.values()), default=None)
+            continue  # a child is about to start, or its end is not reported yet
+        if timers := [at for state in live for at in state.timers.values()]:
+            clock.set_to(min(timers))
 
-    def _finished(self, state: Execution, source: PlaybookSource) -> Finished:
-        run = report(state, source.shown, source.places, 0)
-        rows = self.store.read(state.id)
-        events = [envelope(state.id, row.seq, row.at, decode(row.type, row.data)) for row in rows]
-        lines = [(task, stream, line) for _, task, _, stream, line in self.store.output(state.id)]
-        result, ctx, steps = (self._resolved(run[key]) for key in ("result", "ctx", "steps"))
-        return Finished(run["status"], result, ctx, steps, run["error"], events, lines)
 
-    def _resolved(self, value: Any) -> Any:
+def _finished(state: Execution, source: PlaybookSource, store: InMemoryStore) -> Finished:
+    def resolved(value: Any) -> Any:
         match value:
             case Reference():
-                return self._resolved(read_value(self.store.blob, value))
+                return resolved(read_value(store.blob, value))
             case dict():
-                return {key: self._resolved(item) for key, item in value.items()}
+                return {key: resolved(item) for key, item in value.items()}
             case list() | tuple():
-                return [self._resolved(item) for item in value]
+                return [resolved(item) for item in value]
         return value
+
+    run = report(state, source.shown, source.places, 0)
+    events = [envelope(state.id, row.seq, row.at, decode(row.type, row.data)) for row in store.read(state.id)]
+    lines = [(task, stream, line) for _, task, _, stream, line in store.output(state.id)]
+    result, ctx, steps = (resolved(run[key]) for key in ("result", "ctx", "steps"))
+    return Finished(run["status"], result, ctx, steps, run["error"], events, lines)
 
 
 class _WithFakes(Registry):
