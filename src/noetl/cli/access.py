@@ -7,7 +7,7 @@ import sys
 import click
 
 from noetl.cli.options import add_list, add_removal, client_and_output, client_option
-from noetl.cli.output import emit_or
+from noetl.cli.output import emit_or, print_message
 from noetl.client.ports import Client
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
@@ -71,7 +71,7 @@ def add_user(name: str, role: Role, client: Client) -> None:
         password = sys.stdin.readline().rstrip("\r\n")
     passwords.check(password)
     client.users.add(name, password, role)
-    click.echo(f"user {name} ({role}) is added", err=True)
+    print_message(f"user {name} ({role}) is added")
 
 
 add_list(user_command, lambda client: client.users, "List the users who can sign in.")

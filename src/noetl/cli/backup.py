@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from noetl.cli.options import target_options
-from noetl.cli.output import emit, output_option
+from noetl.cli.output import emit, output_option, print_message
 from noetl.client.database import opened
 from noetl.errors import FileMissing, NotFound, UsageError
 from noetl.settings import ServerAddress, master_key_settings, settings
@@ -37,11 +37,9 @@ def command(file: str, db: str | None, address: ServerAddress | None, output: st
     if output is not None:
         emit({"file": file, "bytes": size, "credentials": credentials}, output)
         return
-    click.echo(f"{source} copied to {file}, {size:,} bytes", err=True)
+    print_message(f"{source} copied to {file}, {size:,} bytes")
     if credentials:
-        click.echo(
-            "its credentials can be decrypted only with the master key: keep a copy of the key elsewhere", err=True
-        )
+        print_message("its credentials can be decrypted only with the master key: keep a copy of the key elsewhere")
 
 
 @click.command("restore")
@@ -66,10 +64,8 @@ def restore_command(file: str, db: str | None, address: ServerAddress | None, ou
     if output is not None:
         emit({"file": str(target), "bytes": size}, output)
         return
-    click.echo(f"{target} created from {file}, {size:,} bytes", err=True)
-    click.echo(
-        "check it with `noetl verify`; continue open runs with `noetl server` or `noetl runs resume --all`", err=True
-    )
+    print_message(f"{target} created from {file}, {size:,} bytes")
+    print_message("check it with `noetl verify`; continue open runs with `noetl server` or `noetl runs resume --all`")
 
 
 def _database_file(db: str | None, address: ServerAddress | None, verb: str) -> Path:

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from noetl.cli.options import add_list, add_removal, client_and_output, client_option, secret_text
-from noetl.cli.output import count, emit
+from noetl.cli.output import count, emit, print_message
 from noetl.client.ports import Client
 from noetl.errors import UsageError
 from noetl.files import STDIN
@@ -44,7 +44,7 @@ def set_command(
 ) -> None:
     """Store a credential, or replace one."""
     if data != STDIN and not data.startswith("@"):
-        click.echo("noetl: others can read this data in the list of processes; use --data - or --data @FILE", err=True)
+        print_message("noetl: others can read this data in the list of processes; use --data - or --data @FILE")
         text = data
     else:
         text = secret_text("--data", data, f"Data of {name} ({kind})", MAX_BYTES)
@@ -56,7 +56,7 @@ def set_command(
         raise UsageError("--data must be a JSON object with the fields of the credential")
     check(name, kind, fields)
     client.credentials.set(name, kind, fields, paths, pools)
-    click.echo(f"credential {name} ({kind}) is set", err=True)
+    print_message(f"credential {name} ({kind}) is set")
 
 
 LIST_HELP = "List credentials with their kinds and who may use them, without their values."
@@ -78,10 +78,9 @@ def rotate_command(forget_old: bool, client: Client, output: str | None) -> None
     if output is not None:
         emit(rotated, output)
     if rotated["credentials"] == 0 and not key_in_file:
-        click.echo(
+        print_message(
             "all credentials are wrapped with the first key of NOETL_MASTER_KEY: put a new key and a comma in front of "
-            "it, and call this again",
-            err=True,
+            "it, and call this again"
         )
         return
-    click.echo(f"{count(rotated['credentials'], 'credential')} wrapped with a new master key", err=True)
+    print_message(f"{count(rotated['credentials'], 'credential')} wrapped with a new master key")

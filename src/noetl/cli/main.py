@@ -44,14 +44,13 @@ VERBS = {
 """Verbs with one line each, so that `noetl --help` imports none of them."""
 
 MODULES = {
-    **dict.fromkeys(["validate", "graph", "migrate"], "playbook"),
+    **dict.fromkeys(["validate", "graph", "migrate", "schema", "tools"], "playbook"),
+    **dict.fromkeys(["exec", "register", "catalog"], "run"),
+    **dict.fromkeys(["verify", "explain"], "inspection"),
     **dict.fromkeys(["schedule", "hook"], "triggers"),
     **dict.fromkeys(["token", "user"], "access"),
     "dev": "server",
-    "exec": "run",
-    "register": "catalog",
     "restore": "backup",
-    "schema": "tools",
 }
 """Modules of verbs that share one; the others have one of their own."""
 

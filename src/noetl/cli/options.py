@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from noetl.cli.output import emit, output_option
+from noetl.cli.output import emit, output_option, print_message
 from noetl.errors import UsageError
 from noetl.settings import ServerAddress, server_address
 
@@ -55,11 +55,11 @@ def client_option(function: Callable[..., int | None]) -> Callable[..., None]:
         if address is None:
             from noetl.client.local import LocalClient
 
-            client = LocalClient(db, warn)
+            client = LocalClient(db, print_message)
         else:
             from noetl.client.http import HttpClient
 
-            client = HttpClient(address, warn)
+            client = HttpClient(address, print_message)
         with closing(client):
             code = function(*args, client=client, **kwargs)
         if code:
@@ -71,10 +71,6 @@ def client_option(function: Callable[..., int | None]) -> Callable[..., None]:
 def client_and_output(function: Callable[..., int | None]) -> Callable[..., None]:
     """`--db`, `--server` and `-o`; the verb gets `client` and `output`."""
     return client_option(output_option()(function))
-
-
-def warn(line: str) -> None:
-    click.echo(line, err=True)
 
 
 def add_list(group: click.Group, resource: Callable[[Client], ResourcePort], help: str) -> None:
@@ -100,7 +96,7 @@ def add_removal(
     @client_option
     def removal_command(name: str, client: Client) -> None:
         resource(client).delete(name)
-        click.echo(f"{group.name} {name} is {verb}d", err=True)
+        print_message(f"{group.name} {name} is {verb}d")
 
 
 def split_version(path: str) -> tuple[str, int | None]:

@@ -69,6 +69,10 @@ def pick(items: Iterable[dict[str, Any]], *keys: str) -> list[dict[str, Any]]:
     return [{key: item[key] for key in keys} for item in items]
 
 
+def print_message(line: str) -> None:
+    click.echo(line, err=True)
+
+
 def compact(value: Any) -> str:
     """JSON on one line."""
     return msgspec.json.encode(value).decode()
@@ -105,7 +109,7 @@ def print_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
 
 def print_rejected(file: str, problems: Iterable[Problem], consequence: str = "") -> None:
     print_problems(problems, err=True)
-    click.echo(f"{file}: {summary(problems)}{consequence}", err=True)
+    print_message(f"{file}: {summary(problems)}{consequence}")
 
 
 def excerpt(line: int, column: int, source: str, colour: str) -> list[str]:
@@ -131,11 +135,11 @@ def print_result(run: dict[str, Any], output: str | None) -> int:
         emit({key: run[key] for key in RESULT}, output)
         return 0 if succeeded else 1
     if run["error"] is not None:
-        click.echo(error_text(run), err=True)
+        print_message(error_text(run))
     verdict = click.style(run["status"], fg="green" if succeeded else "red", bold=True)
     reason = f": {printable(run['cancel_reason'])}" if run["status"] == "cancelled" and run["cancel_reason"] else ""
     took = format_duration(run["duration_ms"] / 1000)
-    click.echo(f"{printable(run['name'])} {verdict} in {took}{reason}", err=True)
+    print_message(f"{printable(run['name'])} {verdict} in {took}{reason}")
     if succeeded:
         emit(run["result"], "json")
     return 0 if succeeded else 1

@@ -1,4 +1,4 @@
-"""noetl validate, noetl graph, noetl migrate: verbs on the file of a playbook."""
+"""noetl validate, noetl graph, noetl migrate, noetl schema, noetl tools: the language, and playbooks in files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
-from noetl.cli.options import INSECURE_HELP, warn
-from noetl.cli.output import count, emit, output_option, print_problems, print_rejected, summary
-from noetl.dsl.problem import Problem
+from noetl.cli.options import INSECURE_HELP
+from noetl.cli.output import count, emit, output_option, print_message, print_problems, print_rejected, summary
+from noetl.dsl.problem import Problem, did_you_mean
 from noetl.durable import replace_file
 from noetl.errors import FileMissing, UsageError
 from noetl.files import STDIN, display_name, load_file, read_file
+from noetl.model.inputs import rows, schema
 from noetl.printable import printable
 from noetl.settings import ServerAddress, server_address
 from noetl.tools.registry import KINDS
@@ -47,7 +48,7 @@ def validate_command(
         try:
             faults, about = _check(name, strict, address)
         except FileMissing as error:
-            click.echo(printable(f"noetl: {error}", lines=True), err=True)
+            print_message(printable(f"noetl: {error}", lines=True))
             missing = True
             continue
         problems += faults
@@ -68,7 +69,7 @@ def _check(name: str, strict: bool, address: ServerAddress | None) -> tuple[list
     from noetl.client.http import HttpClient, problem_of
 
     text = read_file(name)
-    with closing(HttpClient(address, warn)) as client:
+    with closing(HttpClient(address, print_message)) as client:
         answer = client.catalog.validate(text, strict)
     problems = []
     lines, file = text.decode("utf-8", "replace").splitlines(), display_name(name)
@@ -82,9 +83,9 @@ def _print_checked(name: str, problems: list[Problem], about: str) -> None:
     print_problems(problems)
     if about:
         warnings = f", {count(len(problems), 'warning')}" if problems else ""
-        click.echo(f"{name}: {click.style('sound', fg='green', bold=True)} ({about}{warnings})", err=True)
+        print_message(f"{name}: {click.style('sound', fg='green', bold=True)} ({about}{warnings})")
     else:
-        click.echo(f"{name}: {summary(problems)}", err=True)
+        print_message(f"{name}: {summary(problems)}")
 
 
 @click.command("graph")
@@ -121,7 +122,7 @@ def migrate_command(ctx: click.Context, file: str, write: bool) -> None:
     migrated = migrate(display_name(file), read_file(file), KINDS)
     if migrated.failed:
         print_problems(migrated.leftovers or migrated.problems, err=True)
-        click.echo(f"{file}: nothing was rewritten", err=True)
+        print_message(f"{file}: nothing was rewritten")
         ctx.exit(3)
     if not write:
         click.echo(migrated.text.encode(), nl=False)
@@ -129,4 +130,41 @@ def migrate_command(ctx: click.Context, file: str, write: bool) -> None:
         path = Path(file).resolve()  # a link stays a link
         draft = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
         replace_file(path, migrated.text.encode(), draft, stat.S_IMODE(path.stat().st_mode))
-    click.echo(f"{file}: {'rewritten' if migrated.changed else 'is canonical already'}", err=True)
+    print_message(f"{file}: {'rewritten' if migrated.changed else 'is canonical already'}")
+
+
+@click.command("schema")
+def schema_command() -> None:
+    """Print the JSON Schema (2020-12) of playbooks.
+
+    Point an editor at it, for instance with `# yaml-language-server: $schema=noetl.schema.json` on the first line.
+    """
+    from noetl.dsl.schema import playbook_schema
+
+    emit(playbook_schema(KINDS.all()), "json")
+
+
+@click.group("tools", invoke_without_command=True)
+@output_option()
+@click.pass_context
+def tools_command(ctx: click.Context, output: str | None) -> None:
+    """List the tool kinds, built-in ones and plug-ins."""
+    if ctx.invoked_subcommand is None:
+        kinds = sorted(KINDS.all().items())
+        listed = [{"kind": kind.name, "extra": kind.extra, "summary": kind.summary} for _, kind in kinds]
+        emit(listed, output or "table")
+
+
+@tools_command.command("schema")
+@click.argument("kind")
+@output_option()
+def kind_schema_command(kind: str, output: str | None) -> None:
+    """Print the inputs of one kind: as a table, or with `-o json` as JSON Schema."""
+    tool = KINDS.get(kind)
+    if tool is None:
+        hint = did_you_mean(kind, KINDS.names()) or "`noetl tools` lists all kinds"
+        raise FileMissing(f"unknown tool kind {kind!r}: {hint}")
+    if output in (None, "table"):
+        emit([row._asdict() for row in rows(tool)], "table")
+    else:
+        emit(schema(tool), output or "json")

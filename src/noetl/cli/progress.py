@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
-from noetl.cli.output import count, emit, format_duration
+from noetl.cli.output import count, emit, format_duration, print_message
 from noetl.client.ports import Items, ProgressView
 from noetl.engine import events as e
 from noetl.model.identity import TaskId
@@ -61,14 +60,14 @@ class Lines(ProgressView):
 
     def begin(self, name: str, execution: str, last_old: int) -> None:
         self.last_old = last_old
-        click.echo(f"{printable(name)} {execution}", err=True)
+        print_message(f"{printable(name)} {execution}")
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
         for row in rows:  # most are not even decoded
             if row.type in PRINTED and (row.type != e.TaskDone.name or b'"retry"' in row.data):
                 for line in self._lines(decode(row.type, row.data), row.at):
                     if row.seq > self.last_old:
-                        click.echo(printable(line), err=True)
+                        print_message(printable(line))
 
     def _lines(self, event: e.Event, at: float) -> Iterator[str]:
         match event:

@@ -1,14 +1,17 @@
-"""noetl run FILE, noetl exec PATH[@VERSION]: run a playbook, wait for its end, and exit by its outcome."""
+"""noetl run, noetl exec, noetl register, noetl catalog: playbooks that run from a file, or from the catalog."""
 
 from __future__ import annotations
+
+import sys
 
 import click
 
 from noetl.cli.options import client_and_output, payload_options, split_version, timeout_option
-from noetl.cli.output import emit_or, excerpt, print_problems, print_rejected, print_result
+from noetl.cli.output import emit, emit_or, excerpt, pick, print_message, print_problems, print_rejected, print_result
 from noetl.cli.progress import new_view
 from noetl.cli.start import collect_garbage
 from noetl.client.ports import Client, Json, RunOptions
+from noetl.printable import printable
 from noetl.runtime.catalog import PlaybookSource, read
 from noetl.runtime.loaded_playbooks import obstacles
 from noetl.settings import nats_settings
@@ -34,11 +37,11 @@ def command(file: str, payload: Json, verify: bool, client: Client, output: str 
     run = client.runs.run(RunOptions(payload, source), new_view(output))
     code = print_result(run, output)
     if verify:
-        from noetl.cli.verify import print_violations, verdict
+        from noetl.cli.inspection import print_violations, verdict
 
         violations = client.runs.verify(run["execution_id"])["violations"]
         print_violations(violations, err=True)
-        click.echo(f"log: {verdict(violations)}", err=True)
+        print_message(f"log: {verdict(violations)}")
         code = 1 if violations else code
     return code
 
@@ -81,5 +84,52 @@ def is_runnable(source: PlaybookSource, *, quiet: bool, remote: bool = False) ->
         title = click.style("error", fg="red", bold=True)
         lines = [f"{click.style(where, bold=True)}: {title}: {obstacle.reason}"]
         lines += excerpt(mark.line, mark.column, source.line(mark.line), "red") if mark else []
-        click.echo("\n".join(lines), err=True)
+        print_message("\n".join(lines))
     return not missing
+
+
+@click.command("register")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@client_and_output
+def register_command(files: tuple[str, ...], client: Client, output: str | None) -> int:
+    """Register playbooks under their `metadata.path`. Content that is registered already keeps its version. `-` reads
+    standard input."""
+    sources = [read(file) for file in files]
+    for source in sources:
+        if source.loaded.playbook is None:
+            print_rejected(source.shown, source.loaded.problems, "; nothing was registered")
+            return 3
+        print_problems(source.loaded.problems, err=True)
+    entries = [client.catalog.register(source) for source in sources]
+    if output is not None:
+        emit(entries if len(entries) > 1 else entries[0], output)
+    else:
+        click.echo("\n".join(f"{entry['path']}@{entry['version']}" for entry in entries))
+    return 0
+
+
+@click.group("catalog")
+def catalog_command() -> None:
+    """List and show registered playbooks."""
+
+
+@catalog_command.command("list")
+@click.option("--prefix", default="", metavar="PATH", help="List only paths that begin with PATH.")
+@client_and_output
+def list_command(prefix: str, client: Client, output: str | None) -> None:
+    """List playbooks, each with its current version."""
+    entries = client.catalog.list(prefix)
+    emit(entries if output else pick(entries, "path", "version", "label", "registered"), output or "table")
+
+
+@catalog_command.command("show")
+@click.argument("path", metavar="PATH[@VERSION]")
+@client_and_output
+def show_command(path: str, client: Client, output: str | None) -> None:
+    """Print the text of a playbook; `-o json` also lists its versions."""
+    playbook = client.catalog.get(*split_version(path))
+    if output is not None:
+        emit(playbook, output)
+        return
+    text = printable(playbook["text"], lines=True) if sys.stdout.isatty() else playbook["text"]
+    click.echo(text, nl=not text.endswith("\n"))

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from noetl.cli.inspection import diff_command, replay_command
 from noetl.cli.options import client_and_output, client_option, json_or_file, scalar, timeout_option
 from noetl.cli.output import (
     RESULT,
@@ -22,12 +23,12 @@ from noetl.cli.output import (
     error_text,
     format_duration,
     pick,
+    print_message,
     print_result,
 )
 from noetl.cli.progress import EventLines, new_view
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
-from noetl.cli.verify import diff_command, replay_command
 from noetl.client.ports import PAGE, TERMINAL, Client, ForkOptions, Items, Json
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
@@ -198,7 +199,7 @@ def resume_command(run: str | None, every: bool, client: Client, output: str | N
 
     try:
         if not client.runs.resume_all(lambda: new_view(output), on_end) and output is None:
-            click.echo("nothing to resume", err=True)
+            print_message("nothing to resume")
     finally:
         if output is not None:
             emit(ended, output)
@@ -230,9 +231,9 @@ def prune_command(older_than: str, dry_run: bool, client: Client, output: str | 
         emit({"dry_run": dry_run, "removed": removed, "runs": pick(runs, *LISTED)}, output)
     elif dry_run:
         emit(pick(runs, "execution_id", "name", "status", "ended"), "table")
-        click.echo(f"{count(len(runs), 'run')} would be removed", err=True)
+        print_message(f"{count(len(runs), 'run')} would be removed")
     else:
-        click.echo(f"{count(removed, 'run')} removed", err=True)
+        print_message(f"{count(removed, 'run')} removed")
 
 
 @command.command("fork")
@@ -293,16 +294,16 @@ def _fork(run: str, playbook: str | None, fork: ForkOptions, client: Client, out
 
 
 def _print_forked(forked: Json) -> None:
-    click.echo(f"from {forked['source_id']}, up to its event {forked['source_seq']}", err=True)
+    print_message(f"from {forked['source_id']}, up to its event {forked['source_seq']}")
     if forked["done"]:
-        click.echo(printable(f"  kept: {', '.join(forked['done'])}"), err=True)
+        print_message(printable(f"  kept: {', '.join(forked['done'])}"))
     for step in forked["again"]:
         text = f"{'again' if step['failed'] else 'goes on'}: {step['run']}"
         if step["items"] is not None:
             text += f", {count(step['items'], 'item')} left"
         elif step["task"]:
             text += f" at task {step['task']}"
-        click.echo(printable(f"  {text}"), err=True)
+        print_message(printable(f"  {text}"))
 
 
 @command.command("export")
@@ -327,7 +328,7 @@ def export_command(run: str, path: str, client: Client) -> None:
         return
     with open(path, "wb", opener=_private) as file:
         file.write(msgspec.json.format(msgspec.json.encode(exported), indent=2) + b"\n")
-    click.echo(f"{execution}: {len(events):,} events written to {path}", err=True)
+    print_message(f"{execution}: {len(events):,} events written to {path}")
 
 
 def _private(path: str, flags: int) -> int:

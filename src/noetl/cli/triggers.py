@@ -14,7 +14,7 @@ from noetl.cli.options import (
     secret_text,
     split_version,
 )
-from noetl.cli.output import emit, emit_or
+from noetl.cli.output import emit, emit_or, print_message
 from noetl.client.ports import Client, Json
 from noetl.errors import UsageError
 
@@ -122,7 +122,7 @@ def trigger_schedule(name: str, client: Client, output: str | None) -> None:
     firing = client.schedules.trigger(name)
     emit_or(firing, output, lambda firing: click.echo(firing["execution_id"]))
     if firing["queued"]:
-        click.echo(f"schedule {name}: the run starts when the previous one has ended", err=True)
+        print_message(f"schedule {name}: the run starts when the previous one has ended")
 
 
 add_removal(schedule_command, lambda client: client.schedules, "Delete a schedule. Runs that it has started go on.")
@@ -130,7 +130,7 @@ add_removal(schedule_command, lambda client: client.schedules, "Delete a schedul
 
 def _print_schedule(schedule: Json) -> None:
     following = f"next at {schedule['next']}" if schedule["next"] else schedule["status"]
-    click.echo(f"schedule {schedule['name']} ({_when(schedule)}): {following}", err=True)
+    print_message(f"schedule {schedule['name']} ({_when(schedule)}): {following}")
 
 
 def _when(schedule: Json) -> str:
@@ -180,4 +180,4 @@ def _print_hook(hook: Json, output: str | None) -> None:
         emit(hook, output)
     elif hook["secret"]:
         click.echo(hook["secret"])
-    click.echo(f"hook {hook['name']} starts {hook['path']}: POST /api/v1/hooks/{hook['name']}", err=True)
+    print_message(f"hook {hook['name']} starts {hook['path']}: POST /api/v1/hooks/{hook['name']}")

@@ -52,15 +52,14 @@ def opened_file(db: str | None, mode: Mode = "read") -> Iterator[SqliteStore]:
 def find_run(store: Store, run: str) -> Summary:
     """The run with an id, the only run whose id begins so, or the `last` one."""
     if run == LAST:
-        top = [summary for summary in store.summaries(limit=ALL) if summary.parent is None]
-        if not top:
-            raise not_one_run(run, [])
-        return max(top, key=lambda summary: (summary.started, summary.execution_id))
-    matches = store.summaries(prefix=run.lower(), limit=MAX_MATCHES + 1) if run else []
-    exact = [summary for summary in matches if summary.execution_id == run]
-    if not exact and len(matches) != 1:
+        tops = [summary for summary in store.summaries(limit=ALL) if summary.parent is None]
+        matches = sorted(tops, key=lambda summary: (summary.started, summary.execution_id))[-1:]
+    else:
+        matches = store.summaries(prefix=run.lower(), limit=MAX_MATCHES + 1) if run else []
+        matches = [summary for summary in matches if summary.execution_id == run] or matches
+    if len(matches) != 1:
         raise not_one_run(run, [(match.execution_id, match.name, match.status) for match in matches])
-    return (exact or matches)[0]
+    return matches[0]
 
 
 def registered(store: Store, path: str, version: int | None) -> str:

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from itertools import islice
 from math import inf
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -55,11 +56,9 @@ class HttpRuns:
             return run.lower()
         if run == LAST:
             items = self.http.items("/executions", PAGE * MAX_MATCHES)
-            newest = next((item for item in items if item.get("parent") is None), None)
-            if newest is None:
-                raise not_one_run(run, [])
-            return str(newest["execution_id"])
-        matches = list(self.http.items("/executions", MAX_MATCHES + 1, prefix=run.lower())) if run else []
+            matches = list(islice((item for item in items if item.get("parent") is None), 1))
+        else:
+            matches = list(self.http.items("/executions", MAX_MATCHES + 1, prefix=run.lower())) if run else []
         if len(matches) != 1:
             raise not_one_run(run, [(item["execution_id"], item["name"], item["status"]) for item in matches])
         return str(matches[0]["execution_id"])

@@ -40,8 +40,7 @@ class LocalSchedules(Local):
 
     def get(self, name: str) -> Json:
         with opened(self.db) as store:
-            schedule = store.triggers.schedule(name)
-            if schedule is None:
+            if (schedule := store.triggers.schedule(name)) is None:
                 raise _no_schedule(name)
             return _view(store, schedule)
 

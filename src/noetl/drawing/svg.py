@@ -36,16 +36,11 @@ DOTS = {
     **dict.fromkeys(("http", "playbook", "gateway", "webhook"), NET),
 }
 
-MARGIN = 28
-GAP = 30
-PAD = 14
+MARGIN, GAP, PAD, MARK = 28, 30, 14, 9
 NAME_SIZE, TASK_SIZE, PILL_SIZE, LABEL_SIZE = 14, 12, 10.5, 11.5
 NAME_ROW, TASK_ROW, PILL_ROW, PILL, LABEL = 22, 19, 22, 17, 20
-BADGES_WIDE = 250
-LINE_WIDE = 44
-ENTRY_REACH = 34
-LOOP_REACH = 34
-MARK = 9
+BADGES_WIDE, LINE_WIDE = 250, 44
+ENTRY_REACH = LOOP_REACH = 34
 
 
 @dataclass(frozen=True, slots=True)

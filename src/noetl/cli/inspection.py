@@ -1,5 +1,5 @@
-"""noetl verify, noetl runs replay, noetl runs diff: check a log against the invariants of the engine, the stored state,
-and another run."""
+"""noetl verify, noetl explain, noetl runs replay, noetl runs diff: look into the log of a run, to check it against the
+invariants of the engine, the stored state and another run, and to see why a step went as it did."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from time import monotonic
 
 import click
 
-from noetl.cli.options import client_and_output
-from noetl.cli.output import compact, count, emit_or, format_duration
+from noetl.cli.options import client_and_output, client_option
+from noetl.cli.output import compact, count, emit_or, format_duration, output_option, print_message
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.client.ports import Client, Json, OnProgress
@@ -24,12 +24,14 @@ CLEAR_LINE = "\r\x1b[K"
 IGNORED = frozenset(["worker", "claim", "due", "duration_ms", "moved", "source_id", "action_id"])
 """Fields of events that differ between any two runs."""
 COMPARED = ("status", "result", "error")
+VERDICTS = {"matched": "green", "not matched": "yellow", "not reached": "bright_black", "error": "red"}
+MAX_CHARACTERS = 100
 
 
 @click.command("verify")
 @click.argument("run", metavar="[RUN]", required=False)
 @client_and_output
-def command(run: str | None, client: Client, output: str | None) -> int:
+def verify_command(run: str | None, client: Client, output: str | None) -> int:
     """Check the log of a run, or of all runs, against every invariant. Exits with 1 if one is violated.
 
     Logs are streamed, so memory does not grow with their size. On a terminal a progress line shows the events checked,
@@ -44,7 +46,7 @@ def command(run: str | None, client: Client, output: str | None) -> int:
 
 def _print_checked(checked: Json) -> None:
     print_violations(checked["violations"])
-    click.echo(f"{count(checked['executions'], 'execution')}: {verdict(checked['violations'])}", err=True)
+    print_message(f"{count(checked['executions'], 'execution')}: {verdict(checked['violations'])}")
 
 
 def print_violations(violations: list[Json], *, err: bool = False) -> None:
@@ -159,3 +161,54 @@ def _print_diff(compared: Json) -> None:
         click.echo(click.style(printable(name), bold=True))
         for side, colour in (("a", "red"), ("b", "green")):
             click.echo(click.style(printable(f"  {side}: {compact(pair[side])}"), fg=colour))
+
+
+@click.command("explain")
+@click.argument("run", metavar="RUN")
+@click.argument("step")
+@click.option("--run", "step_run", metavar="ID", help="Explain only one run of the step, such as fetch#2.")
+@client_option
+@output_option("json", "yaml")
+def explain_command(run: str, step: str, step_run: str | None, client: Client, output: str | None) -> None:
+    """Explain why a step of a run went as it did: every arc, rule and gate that was evaluated, with its values.
+
+    Guards are evaluated again on the state at that time. It also shows why a token is held, what a join waits for, and
+    why a step never ran. STEP may be a run of a step, such as fetch#2. RUN is an id, the beginning of one, or `last`.
+    """
+    if step_run is None and "#" in step and step.rpartition("#")[2].isdigit():
+        step, step_run = step.rpartition("#")[0], step
+    emit_or(client.runs.explain(run, step, step_run), output, _print_explanation)
+
+
+def _print_explanation(explanation: Json) -> None:
+    place = printable(f"{explanation['file']}:{explanation['line']}" if explanation["line"] else explanation["file"])
+    step, status = click.style(printable(explanation["step"]), bold=True), explanation["status"] or "never entered"
+    click.echo(f"{step}  {status}, {count(explanation['runs'], 'run')}  {place}")
+    for sentence in explanation["stands"]:
+        click.echo(f"  {printable(sentence)}")
+    if explanation["left_out"]:
+        click.echo(f"  ({explanation['left_out']:,} earlier decisions are left out)")
+    for decision in explanation["decisions"]:
+        click.echo(f"\n{click.style(str(decision['seq']), fg='cyan')}  {printable(decision['says'])}")
+        for reason in decision["reasons"]:
+            _print_reason(reason, "always" if decision["kind"] == "arcs" else "else")
+        if decision["differs"]:
+            outcome = printable(decision["differs"])
+            differs = f"evaluated again, the outcome differs ({outcome}): a guard reads the clock, or saw other data"
+            click.echo(f"    {click.style(differs, fg='yellow')}")
+
+
+def _print_reason(reason: Json, unguarded: str) -> None:
+    place = printable(f"{reason['file']}:{reason['line']}" if reason["line"] else "-")
+    verdict = click.style(f"{reason['verdict']:<11}", fg=VERDICTS[reason["verdict"]])
+    guard = f"when {_cut(' '.join(reason['when'].split()))}" if reason["when"] else unguarded
+    leads = printable(f"{reason['leads_to']}  {guard}")
+    click.echo(f"    {verdict}  {leads}  {click.style(place, fg='bright_black')}")
+    notes = [f"{name} = {_cut(compact(value))}" for name, value in reason["values"].items()]
+    notes += [f"{name} is not there" for name in reason["missing"]]
+    for note in [*notes, reason["note"]] if reason["note"] else notes:
+        click.echo(printable(f"{' ' * 19}{note}"))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 4]} ..."
