@@ -29,11 +29,11 @@ from noetl.cli.output import (
 from noetl.cli.progress import EventLines, new_view
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
-from noetl.client.ports import PAGE, TERMINAL, Client, ForkOptions, Items, Json
+from noetl.client.ports import PAGE, Client, ForkOptions, Items, Json
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
 from noetl.model.identity import uuid7
-from noetl.model.status import STATUSES
+from noetl.model.status import ENDED, STATUSES
 from noetl.printable import printable
 from noetl.reference import KEYCHAIN, SECRET
 from noetl.runtime.catalog import read
@@ -100,7 +100,7 @@ def show_command(run: str, client: Client, output: str | None) -> None:
         emit(pick(steps, "step", "status", "runs", "result"), "table")
     if record["error"] is not None:
         click.echo(f"\n{error_text(record)}")
-    elif record["status"] in TERMINAL:
+    elif record["status"] in ENDED:
         click.echo()
         emit(record["result"], "json")
 

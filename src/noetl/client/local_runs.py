@@ -26,27 +26,15 @@ from noetl.client.database import (
     top_of,
 )
 from noetl.client.embedded import Engine, Follower, engine, event_view, interruptible, run_to_end
-from noetl.client.ports import (
-    ALL,
-    PAGE,
-    TERMINAL,
-    ForkOptions,
-    Items,
-    Json,
-    NewView,
-    OnProgress,
-    ProgressView,
-    RunOptions,
-    Warn,
-)
+from noetl.client.ports import PAGE, ForkOptions, Items, Json, NewView, OnProgress, ProgressView, RunOptions, Warn
 from noetl.clock import SystemClock
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, Interrupted, StoreError, TimedOut, UsageError
-from noetl.host.embedded import FOREIGN_CHANGES_SECONDS, open_below
+from noetl.host.embedded import ALL, FOREIGN_CHANGES_SECONDS, open_below
 from noetl.model.identity import uuid7
-from noetl.model.status import OPEN
+from noetl.model.status import ENDED, OPEN
 from noetl.runtime.catalog import PlaybookSource
 from noetl.runtime.committer import Answer
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
@@ -78,7 +66,7 @@ class LocalRuns:
             summaries = store.summaries(status=status, limit=ALL)
             summaries.sort(key=lambda summary: (summary.started, summary.execution_id), reverse=True)
             return [
-                _item(summary) | {"orphaned": summary.status not in TERMINAL and not is_owned(store, summary)}
+                _item(summary) | {"orphaned": summary.status not in ENDED and not is_owned(store, summary)}
                 for summary in summaries[:limit]
             ]
 
@@ -279,7 +267,7 @@ class LocalRuns:
         """Run it here if no process owns it. Otherwise resume and follow it, and take over if its process dies."""
         execution = summary.execution_id
         with opened(self.db) as store:  # a run whose process died may have ended and left open children
-            if summary.status in TERMINAL and not open_below(store, execution):
+            if summary.status in ENDED and not open_below(store, execution):
                 raise Conflict(f"cannot resume {execution}: the run {_outcome(summary.status)}")
         if not summary.local:
             raise Conflict(f"{execution} belongs to a server: start `noetl server` on this database to continue it")
@@ -341,7 +329,7 @@ def _report(on_progress: OnProgress, title: str, progress: Any) -> None:
 def _outcome(status: str) -> str:
     if status == "cancelled":
         return "was cancelled"
-    return f"has already {status}" if status in TERMINAL else f"is {status}"
+    return f"has already {status}" if status in ENDED else f"is {status}"
 
 
 def _abandoned(store: SqliteStore) -> list[Summary]:

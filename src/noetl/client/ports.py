@@ -28,7 +28,6 @@ MAX_MATCHES = 10
 """How many runs are listed where the beginning of an id is ambiguous."""
 ALL = 1_000_000
 """Ids of children are not in chronological order: finding the latest run takes all of them."""
-TERMINAL = ("succeeded", "failed", "cancelled")
 PAGE = 1000
 
 
