@@ -9,7 +9,7 @@ import select
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
@@ -251,9 +251,8 @@ class PipedSource(SourceEndpoint):
 class TargetEndpoint:
     """Nothing that it writes is visible to others before `commit`, except over HTTP."""
 
-    def accepts(self) -> dict[str, str] | None:
-        """The existing columns with their types, as the target names them; None if any columns will do."""
-        return None
+    types: Mapping[str, str] = {}
+    """The existing columns with their types, as the target names them; empty if any columns will do."""
 
     def prepare(self, columns: list[Column]) -> None:
         """Create the table if it is missing, and delete the rows that are replaced."""

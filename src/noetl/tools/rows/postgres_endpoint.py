@@ -178,15 +178,11 @@ class PostgresTarget(TargetEndpoint):
     def __init__(self, connection: TransferConnection, table: str, mode: str, key: list[str]) -> None:
         self.connection, self.mode, self.key = connection, mode, key
         self.name = self.into = table_name(table)
-        self.types: dict[str, str] = {}
-
-    def accepts(self) -> dict[str, str] | None:
         sql = (
             "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
             "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum"
         )
-        self.types = {row[0]: row[1] for row in self.connection.rows(sql, (self.name,))}
-        return self.types or None
+        self.types = {row[0]: row[1] for row in connection.rows(sql, (self.name,))}
 
     def prepare(self, columns: list[Column]) -> None:
         if not self.types:

@@ -62,23 +62,18 @@ class SnowflakeTarget(TargetEndpoint):
 
     def __init__(self, session: SnowflakeSession, table: str, mode: str, key: list[str], batch_size: int) -> None:
         self.session, self.mode, self.key, self.batch_size = session, mode, key, batch_size
-        self.table, self.exists = table, False
         self.name = self.into = quoted_name(table)
-
-    def accepts(self) -> dict[str, str] | None:
-        *schema, table = (folded(part) for part in self.table.split("."))
+        *schema, table = (folded(part) for part in table.split("."))
         within = f"table_schema = {literal(schema[-1])}" if schema else "table_schema = CURRENT_SCHEMA()"
         view = f"{quoted_name(schema[0])}.information_schema" if len(schema) > 1 else "information_schema"
-        cursor = self.session.execute(
+        cursor = session.execute(
             f"SELECT column_name, data_type FROM {view}.columns WHERE table_name = {literal(table)} AND {within} "
             "ORDER BY ordinal_position"
         )
-        types = {_other_case(str(row[0])): str(row[1]) for row in cursor.fetchall()}
-        self.exists = bool(types)
-        return types or None
+        self.types = {_other_case(str(row[0])): str(row[1]) for row in cursor.fetchall()}
 
     def prepare(self, columns: list[Column]) -> None:
-        if not self.exists:
+        if not self.types:
             parts = ", ".join(f"{quoted_name(column.name)} {to_snowflake(column.type)}" for column in columns)
             self.session.execute(f"CREATE TABLE {self.name} ({parts})")
         if self.mode == "upsert":

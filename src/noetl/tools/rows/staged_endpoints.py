@@ -277,22 +277,18 @@ def duckdb_source(staging: Staging, sql: Sql, params: Any, alias: str | None) ->
 
 class DuckdbTarget(TargetEndpoint):
     def __init__(self, staging: Staging, table: str, mode: str, key: list[str]) -> None:
-        self.staging, self.mode, self.key, self.exists = staging, mode, key, False
+        self.staging, self.mode, self.key = staging, mode, key
         self.name = f"{TARGET}.{'' if '.' in table else 'main.'}{table_name(table)}"
-        self.schema, self.table = ("main", table) if "." not in table else table.rsplit(".", 1)
         staging.execute("BEGIN")
-
-    def accepts(self) -> dict[str, str] | None:
         sql = (
             "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = $1 "
             "AND lower(schema_name) = lower($2) AND lower(table_name) = lower($3) ORDER BY column_index"
         )
-        columns = self.staging.rows(sql, [TARGET, self.schema, self.table])
-        self.exists = bool(columns)
-        return dict(columns) or None
+        place = ("main", table) if "." not in table else table.rsplit(".", 1)
+        self.types = dict(staging.rows(sql, [TARGET, *place]))
 
     def prepare(self, columns: list[Column]) -> None:
-        if not self.exists:
+        if not self.types:
             key = self.key if self.mode == "upsert" else []
             types = {column.name: column.type for column in columns}
             self.staging.execute(endpoints.create_table(self.name, types, key))

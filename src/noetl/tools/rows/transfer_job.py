@@ -64,18 +64,17 @@ class Transfer:
             databases[staged.SOURCE] = (source_input.database, True)
         staging = self.stack.enter_context(endpoints.open_staging(databases, paths, self.cancellation))
         target = file or self._target(staging)
-        accepted = target.accepts()
-        source = self._source(staging, typed=accepted is None)
+        source = self._source(staging, typed=not target.types)
         count = 0
         if source.columns:
-            columns, values = self._chosen(source.columns, accepted)
+            columns, values = self._chosen(source.columns, target)
             target.prepare(columns)
             rows = endpoints.StagedRows(f"SELECT {values} FROM {source.relation}", columns)
             count = source.flow(lambda: target.write(staging, rows, self.progress), self.progress)
             self.cancellation.check()
         elif file:  # the source has no rows, and so no known columns
             file.write_none()
-        elif accepted is not None and inputs.mode == "replace":
+        elif target.types and inputs.mode == "replace":
             target.prepare([])
         else:
             return 0
@@ -90,9 +89,8 @@ class Transfer:
         target_connection, source = self._postgres(self.target_auth), self._postgres(self.source_auth)
         query = postgres_text(source, self._sql(), inputs.source.params)
         target = PostgresTarget(target_connection, inputs.target.table or "", inputs.mode, inputs.key)
-        accepted = target.accepts()
-        columns, values = self._chosen(describe(source, query), accepted)
-        if accepted is None:
+        columns, values = self._chosen(describe(source, query), target)
+        if not target.types:
             target.create({column.name: column.type for column in columns})
         target.prepare(columns)
         count = copy_across(source, f"SELECT {values} FROM ({query}\n) AS q", target, columns, self.progress)
@@ -100,7 +98,7 @@ class Transfer:
         target.commit()
         return count
 
-    def _chosen(self, columns: list[Column], accepted: dict[str, str] | None) -> tuple[list[Column], str]:
+    def _chosen(self, columns: list[Column], target: endpoints.TargetEndpoint) -> tuple[list[Column], str]:
         """The columns to write, and the SQL that selects them; Failure if the source or the target lacks one."""
         mapping, names = self.inputs.columns, [column.name for column in columns]
         if mapping is None:
@@ -120,9 +118,9 @@ class Transfer:
             chosen.append(Column(name, matches[0].type))
             values.append(f"{matches[0].quoted} AS {quoted(name)}")
         for name in mapping:
-            if accepted is not None and name not in accepted:
+            if target.types and name not in target.types:
                 table = self.inputs.target.table
-                raise Failure("input", f"{table} has no column {name!r}; it has {', '.join(accepted)}")
+                raise Failure("input", f"{table} has no column {name!r}; it has {', '.join(target.types)}")
         for name in self.inputs.key:
             if name not in mapping:
                 raise Failure("input", f"`key` has {name!r}, which is not a column that is written")
