@@ -164,7 +164,7 @@ def error_text(error: Exception) -> str:
 def _connect_failure(login: NatsSettings, error: Exception) -> Failure:
     text = error_text(error)
     if isinstance(error, AuthorizationError | InvalidUserCredentialsError) or "authorization violation" in text.lower():
-        return Failure("auth", f"NATS at {addresses(login)} refuses the login: is the credential right?")
+        return Failure("auth", f"NATS at {addresses(login)} rejected the login: check the credential")
     if isinstance(error, TimeoutError):
         text = f"no response within {CONNECT_SECONDS:g} seconds"
     return Failure("connect", f"no connection to NATS at {addresses(login)}: {text}", retryable=True)

@@ -26,7 +26,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
     if not inputs.signal:
         return failed("input", "wait: the signal has no name")
     if context.redact(inputs.signal) != inputs.signal:
-        message = "wait: the name of the signal holds a secret, and whoever sends it would have to write it down"
-        return failed("input", message)
+        return failed("input", "wait: the name of the signal contains a secret, which its sender would have to know")
     due = context.now + context.timeout if isinstance(context.timeout, int | float) else None
     raise ParkedCall(Waiting("signal", inputs.signal, due))

@@ -93,12 +93,12 @@ def test_a_login_that_nats_refuses_is_told_and_changes_nothing(tmp_path: Path) -
         port = stage.free_port()
         process = stage.Process(tmp_path, "server", "server", "--port", str(port), "--db", db, **environment).start()
         try:
-            process.until_said("refuses the login")
+            process.until_said("rejected the login")
             process.until_said("noetl server at")
             client = stage.Client([f"http://127.0.0.1:{port}"], token)
             with client.http:
                 found = client.http.get(f"{client.urls[0]}/readyz")
-                assert (found.status_code, "refuses the login" in found.json()["checks"]["nats"]) == (200, True)
+                assert (found.status_code, "rejected the login" in found.json()["checks"]["nats"]) == (200, True)
             assert "not-the-token" not in process.said() + found.text
         finally:
             assert process.stop() == 0, process.said()

@@ -125,8 +125,8 @@ def test_a_refused_login_is_told_without_the_secret(tmp_path: Path) -> None:
 
         async def story(bus: NatsConnection, told: Told) -> None:
             await until(lambda: told.lines)
-            assert "refuses the login" in told.lines[0][1]
-            assert "refuses the login" in bus.status()
+            assert "rejected the login" in told.lines[0][1]
+            assert "rejected the login" in bus.status()
             assert "wrong-token" not in str(told.lines) + bus.status()
 
         play(NatsSettings((server.url,), token="wrong-token"), story)

@@ -269,7 +269,7 @@ def private_key() -> str:
         ({}, "must have `service_account`"),
         ({"kind": "gcs_credential", "client_email": "a@b"}, "must have `service_account`"),
         ({"service_account": "s3cret"}, "not the text of a key file"),
-        ({"client_email": "a@b", "private_key": "s3cret"}, "is `private_key` whole?"),
+        ({"client_email": "a@b", "private_key": "s3cret"}, "check `private_key`"),
     ],
     ids=["empty", "half", "no json", "no key"],
 )

@@ -329,7 +329,7 @@ def test_a_login_that_is_refused(server: NatsServer, caller: Caller) -> None:
         operation="publish", subject="x", data="x", auth={"user": "ada", "password": "wr0ng-password"}
     )
     assert (kind, retryable) == ("auth", False)
-    assert "refuses the login" in message
+    assert "rejected the login" in message
     assert "wr0ng" not in message
 
 

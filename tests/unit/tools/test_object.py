@@ -191,7 +191,7 @@ def test_a_server_that_is_not_there(caller: Caller, url: str, auth: dict[str, An
         ("s3://bucket", {}, "access_key_id"),
         ("gs://bucket", {"client_email": "a@b"}, "private_key"),
         ("gs://bucket", {"service_account": "no json"}, "not the text of a key file"),
-        ("gs://bucket", {"client_email": "a@b", "private_key": "s3cret"}, "is `private_key` whole?"),
+        ("gs://bucket", {"client_email": "a@b", "private_key": "s3cret"}, "check `private_key`"),
         ("az://container", {"account_name": "a"}, "account_key"),
         ("az://container", {"account_name": "a", "account_key": "***"}, "give `auth`"),
         ("az://container", {"account_key": "c2VjcmV0"}, "give `auth`"),

@@ -341,7 +341,7 @@ def test_without_a_signature_only_what_is_public_can_be_read(server: S3Server, c
     outcome = caller.outcome(operation="get", key="x", auth={"anonymous": True})
     assert outcome.error is not None
     assert (outcome.error.kind, outcome.error.retryable, outcome.extra["s3"]["status"]) == ("auth", False, 403)
-    assert "is `auth` right" in outcome.error.message
+    assert "check `auth`" in outcome.error.message
     server.client.put_object_acl(Bucket=bucket, Key="x", ACL="public-read")
     assert caller.result(operation="get", key="x", auth={"anonymous": True})["data"] == "hello"
 
@@ -360,7 +360,7 @@ def test_a_worker_without_an_identity(caller: Caller, monkeypatch: pytest.Monkey
     monkeypatch.delenv("AWS_SESSION_TOKEN")
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")  # where a machine would be asked for its role
     kind, message, _ = caller.error(operation="list", auth=None)
-    assert (kind, "give `auth`, or sign the worker in" in message) == ("auth", True), message
+    assert (kind, "give `auth`, or credentials in the environment" in message) == ("auth", True), message
 
 
 def test_secrets_are_hidden_before_a_message_is_cut(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,7 @@ def _headers(
         if not HEADER_NAME.fullmatch(name) or name.lower() in FRAMING:
             raise InputError(f"the credential cannot be sent in a header {name!r}", "auth")
         if CONTROL.search(text):
-            raise InputError("the credential has a control character: remove it, or a line break too many", "auth")
+            raise InputError("the credential has a control character, perhaps a line break: remove it", "auth")
         headers[name] = text
     return [(name.encode(), text.encode()) for name, text in headers.items()]
 
@@ -164,7 +164,7 @@ def _clean(text: str, field: str) -> str:
     """The text as a header value; InputError if it has a line break, which would start another header."""
     text = text.strip(" \t")
     if control := CONTROL.search(text):
-        raise InputError(f"{field} has a control character, {control[0]!r}: remove it, or a line break too many")
+        raise InputError(f"{field} has a control character, {control[0]!r}: remove it")
     return text
 
 

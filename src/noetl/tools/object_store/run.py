@@ -164,11 +164,11 @@ def driver_failure(kind: str, error: Exception, location: str, redact: Callable[
     message = f"{location}: {line[:400]}"
     generic = isinstance(error, exceptions.GenericError)
     if generic and (re.search(METADATA_PATH, text) or re.search(NO_IDENTITY, re.sub(r"https?://\S+", "", text))):
-        return Failure("auth", f"{message}: give `auth`, or sign the worker in", extra=extra)
+        return Failure("auth", f"{message}: give `auth`, or credentials in the environment of the worker", extra=extra)
     if isinstance(error, FileNotFoundError) or status == 404:
         return Failure("not_found", f"{location} does not exist{f' ({code})' if code else ''}", extra=extra)
     if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError) or status in (401, 403):
-        return Failure("auth", f"{message}: is `auth` right, and may it do this?", extra=extra)
+        return Failure("auth", f"{message}: check `auth` and its permissions", extra=extra)
     rejected = status is not None and status < 500 and status not in (408, 429)
     if not generic or "LocalFileSystem" in text or rejected:
         return Failure("input", message, extra=extra)

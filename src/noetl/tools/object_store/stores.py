@@ -131,7 +131,7 @@ async def put_object(inputs: ObjectInputs, location: Location) -> dict[str, Any]
     headers = {"content_type": content_type} | {f"metadata.{name}": value for name, value in inputs.metadata.items()}
     for name, value in headers.items():
         if re.search(r"[\x00-\x1f\x7f]", value):
-            raise Failure("input", f"`{name}` has a control character: remove it, or a line break too many")
+            raise Failure("input", f"`{name}` has a control character, perhaps a line break: remove it")
     attributes = None if location.local else {"Content-Type": content_type, **inputs.metadata}
     stored = await obstore.put_async(location.store, location.path(key), content, attributes=attributes)
     return {"key": key, "size": size, "content_type": content_type, "etag": stored["e_tag"]}
@@ -217,7 +217,7 @@ async def _cloud_store(address: StoreAddress, fields: Fields, own: OwnInputs, co
     except BaseError:
         if "service_account_key" not in config:
             raise
-        raise Failure("auth", "the key of the service account cannot be used: is `private_key` whole?") from None
+        raise Failure("auth", "the key of the service account is invalid: check `private_key`") from None
 
 
 async def _s3_settings(fields: Fields, texts: dict[str, str], anonymous: bool) -> Settings:

@@ -23,7 +23,6 @@ from noetl.sql import quoted
 from noetl.tools.files import task_file
 from noetl.tools.rows import duckdb_database
 from noetl.tools.rows.blocking import Cancellation
-from noetl.tools.rows.columns import Column
 from noetl.tools.rows.duckdb_database import OpenOptions, literal, sql_errors
 
 T = TypeVar("T")
@@ -37,6 +36,23 @@ FIRST_ERROR_SECONDS = 0.2
 """How long the other end may take to report the error that broke the pipe."""
 NULL = r"\N"
 """Null in CSV. The text of these two characters is in quotes."""
+DECIMAL_DIGITS = 38
+"""The most digits of a decimal in DuckDB."""
+SUB_TIMESTAMPS = ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
+
+
+class Column(NamedTuple):
+    name: str
+    type: str
+
+    @property
+    def quoted(self) -> str:
+        return quoted(self.name)
+
+    @property
+    def nested(self) -> bool:
+        """Whether databases without such a type get its values as JSON."""
+        return self.type == "JSON" or self.type.endswith("]") or self.type.startswith(("STRUCT", "MAP", "UNION"))
 
 
 class TransferProgress:

@@ -7,6 +7,7 @@ three times slower.
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -25,14 +26,38 @@ from noetl.tools.postgres_client.session import connect_failure, statement_failu
 from noetl.tools.postgres_client.values import EMPTY_LIST, literals
 from noetl.tools.rows import endpoints
 from noetl.tools.rows.blocking import Cancellation
-from noetl.tools.rows.columns import Column, from_postgres, to_postgres
 from noetl.tools.rows.duckdb_database import table_name
-from noetl.tools.rows.endpoints import NULL, Pipe, PipedSource, StagedRows, Staging, TargetEndpoint, TransferProgress
+from noetl.tools.rows.endpoints import NULL, Column, Pipe, PipedSource, StagedRows, Staging, TransferProgress
 
 SETTINGS = "SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'; SET LOCAL timezone = 'UTC'"
 FORM = f"FORMAT csv, NULL '{NULL}'"
 COPYING = (ExecStatus.COPY_OUT, ExecStatus.COPY_IN)
 BUFFER_BYTES = 1 << 18
+SAME_IN_POSTGRES = ("SMALLINT", "INTEGER", "BIGINT", "BOOLEAN", "DATE", "INTERVAL", "UUID")
+FROM_POSTGRES = {
+    **{name.lower(): name for name in SAME_IN_POSTGRES},
+    "oid": "BIGINT",
+    "real": "FLOAT",
+    "double precision": "DOUBLE",
+    "time without time zone": "TIME",
+    "timestamp without time zone": "TIMESTAMP",
+    "timestamp with time zone": "TIMESTAMPTZ",
+    "bytea": "BLOB",
+    "json": "JSON",
+    "jsonb": "JSON",
+}
+TO_POSTGRES = {
+    **{name: name.lower() for name in (*SAME_IN_POSTGRES, "TIME", "TIMESTAMP", "TIMESTAMPTZ")},
+    **dict.fromkeys(("TINYINT", "UTINYINT"), "smallint"),
+    "USMALLINT": "integer",
+    "UINTEGER": "bigint",
+    "UBIGINT": "numeric(20,0)",
+    **dict.fromkeys(("HUGEINT", "UHUGEINT"), "numeric(39,0)"),
+    "FLOAT": "real",
+    "DOUBLE": "double precision",
+    **dict.fromkeys(endpoints.SUB_TIMESTAMPS, "timestamp"),
+    "BLOB": "bytea",
+}
 
 
 class TransferConnection:
@@ -144,7 +169,7 @@ class PostgresSource(PipedSource):
         # A line must not be empty, as it would be for an empty text that is the only column.
         form = f"{FORM}, FORCE_QUOTE *" if len(columns) == 1 else FORM
         self.copy = f"COPY (SELECT {', '.join(values)} FROM {inner}) TO STDOUT ({form})"
-        kinds = [from_postgres(column.type) for column in columns]
+        kinds = [_from_postgres(column.type) for column in columns]
         bare = [number for number, column in enumerate(columns) if column.type == "numeric"]
         if typed and bare:  # without a precision it gets the scale of its values, so that no digit is lost
             scales = ", ".join(f"coalesce(max(scale(c{number})), 0)" for number in bare)
@@ -174,7 +199,7 @@ def _to_pipe(name: str, kind: str) -> str:
     return f"to_json({name})" if kind.endswith("[]") else name
 
 
-class PostgresTarget(TargetEndpoint):
+class PostgresTarget(endpoints.TargetEndpoint):
     def __init__(self, connection: TransferConnection, table: str, mode: str, key: list[str]) -> None:
         self.connection, self.mode, self.key = connection, mode, key
         self.name = self.into = table_name(table)
@@ -186,7 +211,7 @@ class PostgresTarget(TargetEndpoint):
 
     def prepare(self, columns: list[Column]) -> None:
         if not self.types:
-            self.create({column.name: to_postgres(column.type) for column in columns})
+            self.create({column.name: _to_postgres(column.type) for column in columns})
         if self.mode == "replace":
             self.connection.rows(f"DELETE FROM {self.name}")
         if self.mode == "upsert":
@@ -265,3 +290,23 @@ def copy_across(
             yield bytes(buffer)
 
     return target.copy_in(chunks(), columns, progress)
+
+
+def _from_postgres(kind: str) -> str:
+    if kind.endswith("[]"):
+        inner = _from_postgres(kind.removesuffix("[]"))
+        return "VARCHAR[]" if inner == "BLOB" else f"{inner}[]"
+    if (decimal := re.fullmatch(r"numeric\((\d+),(-?\d+)\)", kind)) and int(decimal[1]) <= endpoints.DECIMAL_DIGITS:
+        digits, scale = int(decimal[1]), int(decimal[2])
+        return f"DECIMAL({digits},{scale})" if 0 <= scale <= digits else "VARCHAR"
+    bare = re.sub(r"\(\d+\)", "", kind)  # timestamp(3) without time zone
+    return FROM_POSTGRES.get(bare, "VARCHAR")
+
+
+def _to_postgres(kind: str) -> str:
+    if kind.startswith("DECIMAL"):
+        return kind.replace("DECIMAL", "numeric")
+    inner = re.fullmatch(r"([^\[\]]+)\[\d*\]", kind)
+    if inner and not inner[1].startswith(("STRUCT", "MAP", "UNION", "JSON", "ENUM")):
+        return f"{_to_postgres(inner[1])}[]"
+    return "jsonb" if Column("", kind).nested else TO_POSTGRES.get(kind, "text")

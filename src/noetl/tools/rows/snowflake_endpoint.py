@@ -12,13 +12,29 @@ from snowflake.connector.constants import FIELD_ID_TO_NAME
 
 from noetl.sql import Sql
 from noetl.tools.rows import endpoints
-from noetl.tools.rows.columns import Column, from_snowflake, to_snowflake
-from noetl.tools.rows.endpoints import NULL, Pipe, PipedSource, StagedRows, Staging, TargetEndpoint, TransferProgress
+from noetl.tools.rows.endpoints import DECIMAL_DIGITS, Column, PipedSource, StagedRows, Staging, TransferProgress
 from noetl.tools.rows.snowflake_database import SnowflakeSession, folded, insert, literal, quoted_name
 
 FETCH_ROWS = 2_000
 UNCHANGED = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "BOOLEAN", "BLOB", "DOUBLE", "FLOAT")
 """Types whose values are passed as they are; all others are text."""
+FROM_SNOWFLAKE = {
+    **{name: name for name in ("DATE", "TIME", "TIMESTAMP", "BOOLEAN")},
+    "REAL": "DOUBLE",
+    "TIMESTAMP_NTZ": "TIMESTAMP",
+    **dict.fromkeys(("TIMESTAMP_LTZ", "TIMESTAMP_TZ"), "TIMESTAMPTZ"),
+    **dict.fromkeys(("VARIANT", "OBJECT", "ARRAY"), "JSON"),
+    "BINARY": "BLOB",
+}
+TO_SNOWFLAKE = {
+    **{name: name for name in ("BOOLEAN", "DATE", "TIME")},
+    **dict.fromkeys(("FLOAT", "DOUBLE"), "FLOAT"),
+    **dict.fromkeys(("TIMESTAMP", *endpoints.SUB_TIMESTAMPS), "TIMESTAMP_NTZ"),
+    "TIMESTAMPTZ": "TIMESTAMP_TZ",
+    "BLOB": "BINARY",
+}
+LONG_DIGITS = 18
+"""A BIGINT can represent every number with so many digits."""
 
 
 class SnowflakeSource(PipedSource):
@@ -27,9 +43,9 @@ class SnowflakeSource(PipedSource):
         self.cursor = session.execute_sql(sql, params)
         columns = []
         for field in self.cursor.description:
-            kind = from_snowflake(FIELD_ID_TO_NAME[field.type_code], field.precision, field.scale)
+            kind = _from_snowflake(FIELD_ID_TO_NAME[field.type_code], field.precision, field.scale)
             columns.append(Column(_other_case(field.name), kind))
-        super().__init__(Pipe(staging.folder), columns)
+        super().__init__(endpoints.Pipe(staging.folder), columns)
 
     def feed(self, progress: TransferProgress) -> None:
         with self.pipe.writer() as writer:
@@ -42,7 +58,7 @@ class SnowflakeSource(PipedSource):
 
 def _cell(value: Any) -> str:
     if value is None:
-        return NULL
+        return endpoints.NULL
     if isinstance(value, (bytes, bytearray)):
         return value.hex()
     if isinstance(value, (datetime, date, time)):
@@ -57,7 +73,7 @@ def _other_case(text: str) -> str:
     return text.lower() if text == folded(text) and text == text.upper() else text
 
 
-class SnowflakeTarget(TargetEndpoint):
+class SnowflakeTarget(endpoints.TargetEndpoint):
     """A table, written in one transaction. Snowflake commits when it creates a table, so that comes first."""
 
     def __init__(self, session: SnowflakeSession, table: str, mode: str, key: list[str], batch_size: int) -> None:
@@ -74,7 +90,7 @@ class SnowflakeTarget(TargetEndpoint):
 
     def prepare(self, columns: list[Column]) -> None:
         if not self.types:
-            parts = ", ".join(f"{quoted_name(column.name)} {to_snowflake(column.type)}" for column in columns)
+            parts = ", ".join(f"{quoted_name(column.name)} {_to_snowflake(column.type)}" for column in columns)
             self.session.execute(f"CREATE TABLE {self.name} ({parts})")
         if self.mode == "upsert":
             names = ", ".join(quoted_name(column.name) for column in columns)
@@ -119,3 +135,19 @@ def _for_snowflake(column: Column) -> str:
         return column.quoted
     as_json = column.nested and column.type != "JSON"
     return f"to_json({column.quoted})::VARCHAR" if as_json else f"{column.quoted}::VARCHAR"
+
+
+def _from_snowflake(kind: str, digits: int | None, scale: int | None) -> str:
+    if kind != "FIXED":
+        return FROM_SNOWFLAKE.get(kind, "VARCHAR")
+    if scale:
+        return f"DECIMAL({digits or DECIMAL_DIGITS},{scale})"
+    return "BIGINT" if (digits or DECIMAL_DIGITS) <= LONG_DIGITS else f"DECIMAL({DECIMAL_DIGITS},0)"
+
+
+def _to_snowflake(kind: str) -> str:
+    if kind.startswith("DECIMAL"):
+        return kind.replace("DECIMAL", "NUMBER")
+    if kind.endswith(("INT", "INTEGER")):
+        return "NUMBER(38,0)"
+    return "VARIANT" if Column("", kind).nested else TO_SNOWFLAKE.get(kind, "VARCHAR")

@@ -22,9 +22,8 @@ from noetl.sql import Sql, quoted, write
 from noetl.tools.files import task_file
 from noetl.tools.rows import endpoints
 from noetl.tools.rows.blocking import Cancellation
-from noetl.tools.rows.columns import DECIMAL_DIGITS, Column
 from noetl.tools.rows.duckdb_database import literal, sql_errors, table_name
-from noetl.tools.rows.endpoints import SourceEndpoint, StagedRows, Staging, TargetEndpoint, TransferProgress
+from noetl.tools.rows.endpoints import Column, SourceEndpoint, StagedRows, Staging, TargetEndpoint, TransferProgress
 
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 COPY_OPTIONS = {
@@ -101,7 +100,7 @@ def _csv_kinds(staging: Staging, relation: str, columns: list[Column]) -> list[s
         *fitting, whole, scale = (value or 0 for value in row[start : start + width])
         digits = whole + scale
         matching = (kind for kind, matches in zip(PATTERNS, fitting, strict=True) if matches)
-        kind = next((kind for kind in matching if kind != "DECIMAL" or digits <= DECIMAL_DIGITS), "VARCHAR")
+        kind = next((kind for kind in matching if kind != "DECIMAL" or digits <= endpoints.DECIMAL_DIGITS), "VARCHAR")
         kinds.append(f"DECIMAL({digits},{scale})" if kind == "DECIMAL" else kind)
     return kinds
 

@@ -15,8 +15,8 @@ from noetl.sql import Sql, quoted
 from noetl.tools.rows import endpoints
 from noetl.tools.rows import staged_endpoints as staged
 from noetl.tools.rows.blocking import Cancellation
-from noetl.tools.rows.columns import Column
 from noetl.tools.rows.duckdb_database import table_name
+from noetl.tools.rows.endpoints import Column
 
 if TYPE_CHECKING:
     from noetl.tools.rows.postgres_endpoint import TransferConnection
