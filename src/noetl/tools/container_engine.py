@@ -29,10 +29,6 @@ LABEL = "io.noetl.action"
 RESPONSE_SECONDS = 60.0
 """For a response of the engine; pulling an image and running a container have no such limit."""
 REMOVE_SECONDS = 10.0
-READ_BYTES = 65536
-HEADER_BYTES = 8
-"""Before each frame of output: its stream and its length."""
-STREAMS = {1: "stdout", 2: "stderr"}
 ERROR_KINDS = {400: "input", 401: "auth", 403: "auth", 404: "not_found", 409: "input"}
 UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 REGISTRY_FIELDS = {"username": "username", "password": "password", "server": "serveraddress", "token": "identitytoken"}
@@ -201,7 +197,7 @@ async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, contex
         async with _attached(engine, container, stdin) as stream:
             await _request(engine, "POST", f"/containers/{container}/start")
             rest = b""
-            while data := await stream.read(READ_BYTES):
+            while data := await stream.read(65536):
                 rest = _feed_frames(rest + data, output)
             finished = await _request(engine, "POST", f"/containers/{container}/wait", timeout=None)
             described = await _request(engine, "GET", f"/containers/{container}/json")
@@ -248,11 +244,11 @@ async def _attached(engine: AsyncClient, container: str, stdin: bytes | None) ->
 
 def _feed_frames(data: bytes, output: ProcessOutput) -> bytes:
     start = 0
-    while (begin := start + HEADER_BYTES) <= len(data):
+    while (begin := start + 8) <= len(data):  # the header: the number of the stream, and the length
         end = begin + int.from_bytes(data[start + 4 : begin], "big")
         if end > len(data):
             break
-        output.feed(STREAMS.get(data[start], "stdout"), data[begin:end])
+        output.feed("stderr" if data[start] == 2 else "stdout", data[begin:end])
         start = end
     return data[start:]
 

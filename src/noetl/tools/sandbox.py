@@ -27,7 +27,6 @@ PROCESSES = 512
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store")
 """What every program needs, beside /proc and /dev."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
-RANDOM = ("/dev/urandom", "/dev/random")
 NAMES = "/run/systemd/resolve"
 """Where /etc/resolv.conf often leads."""
 
@@ -89,7 +88,7 @@ def landlock(sandbox: Sandbox, folders: Iterable[str], *, read: Iterable[str] = 
             contained = f"{path!r}, which contains {own_file} of noetl itself"
             raise Failure("input", f"the sandbox must not include {contained}; list narrower folders")
     needed = [*SYSTEM, NAMES, sys.prefix, sys.base_prefix, *read]
-    readable = ["/proc", *DEVICES, *RANDOM]
+    readable = ["/proc", *DEVICES, "/dev/urandom", "/dev/random"]
     readable += [part for path in dict.fromkeys(needed) for part in _without_own_files(path, own)]
     return {
         "read": [*readable, *sandbox.read],

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 CLOSE_SECONDS = 5.0
 READ_BYTES = 65536
-DRAIN_READS = 64
-"""Reads of a pipe that is to be emptied: it holds no more."""
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """Variables that every program gets. All others of this process may contain secrets."""
@@ -210,7 +208,7 @@ class ForkedChild:
 
     def drain(self) -> None:
         for fd in list(self.streams):
-            for _ in range(DRAIN_READS):
+            for _ in range(64):  # a pipe holds no more
                 if not self.read(fd):
                     break
 

@@ -99,8 +99,8 @@ class Captured(NamedTuple):
 
 
 class Capture(Struct):
-    max_bytes: int
-    tail_bytes: int
+    max_bytes: int = 1024 * 1024
+    tail_bytes: int = 8 * 1024
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
     size: int = 0

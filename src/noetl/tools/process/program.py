@@ -19,25 +19,11 @@ from noetl.tools.process.launcher import READ_BYTES, ForkedChild, Launcher, PerL
 from noetl.tools.process.output import Capture, Captured, LogBudget, OutputLines
 from noetl.tools.sandbox import Sandbox, confined, landlock, sandbox_of
 
-RESULT_BYTES = 1024 * 1024
-"""The most of each stream in a result."""
-ERROR_BYTES = 8 * 1024
-"""The most of each stream in an error."""
-LOG_BYTES = 16 * 1024 * 1024
-LOG_LINES = 200_000
 MAX_WORD_BYTES = 128 * 1024 - 1
 """The limit of Linux for one argument or variable."""
 MAX_TOTAL_BYTES = 2 * 1024 * 1024 - 64 * 1024
 END_SECONDS = 5.0
 """How long a program may take to end: longer than the grace period of its supervisor."""
-
-
-class ProgramRequest(msgspec.Struct):
-    argv: list[str]
-    env: dict[str, str]
-    cwd: str
-    limits: dict[str, Any]
-    landlock: dict[str, Any] | None = None
 
 
 class Ending(NamedTuple):
@@ -55,8 +41,8 @@ class ProcessOutput:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.budget = LogBudget(context.log, context.redact, LOG_BYTES, LOG_LINES)
-        self.streams = {name: (OutputLines(name), Capture(RESULT_BYTES, ERROR_BYTES)) for name in ("stdout", "stderr")}
+        self.budget = LogBudget(context.log, context.redact, max_bytes=16 * 1024 * 1024, max_lines=200_000)
+        self.streams = {name: (OutputLines(name), Capture()) for name in ("stdout", "stderr")}
 
     def feed(self, name: str, data: bytes) -> None:
         lines, capture = self.streams[name]
@@ -99,7 +85,8 @@ class ProgramEnvironment(NamedTuple):
         _check_size(argv, env)
         folders = [self.scratch, self.cwd]
         command = confined(self.box, argv, self.cwd, folders)
-        request = ProgramRequest(command, env, self.cwd, self.box.limits(), landlock(self.box, folders, read=read))
+        request: dict[str, Any] = {"argv": command, "env": env, "cwd": self.cwd, "limits": self.box.limits()}
+        request["landlock"] = landlock(self.box, folders, read=read)
         output = ProcessOutput(self.context)
         try:
             ending = await run_program(request, None if stdin is None else encode(stdin), output.feed)
@@ -197,10 +184,10 @@ def encode(text: str) -> bytes:
         raise Failure("input", "a text has a lone surrogate, which cannot be passed to a program") from None
 
 
-async def run_program(request: ProgramRequest, stdin: bytes | None, output: Callable[[str, bytes], None]) -> Ending:
-    """Run a program to its end, with all that it has started. Cancelling ends it.
+async def run_program(request: dict[str, Any], stdin: bytes | None, output: Callable[[str, bytes], None]) -> Ending:
+    """Run a program to its end, with all that it has started. Cancelling ends it. Failure if it cannot be started.
 
-    `output` takes `stdout` or `stderr` and what came. Failure if the program cannot be started.
+    `request` is for its supervisor; `output` takes the name of a stream and what came.
     """
     program = Program(_LAUNCHERS.get(), output)
     try:
@@ -252,7 +239,7 @@ class Program(ForkedChild):
         except OSError as error:
             raise Failure("internal", f"no process could be started: {error}", retryable=True) from None
 
-    async def response(self, request: ProgramRequest) -> dict[str, Any]:
+    async def response(self, request: dict[str, Any]) -> dict[str, Any]:
         """The response of the supervisor, which it sends when the program has ended."""
         frame = msgspec.json.encode(request)
         with suppress(ConnectionError):  # it has died, which is reported below
@@ -286,11 +273,11 @@ class Program(ForkedChild):
 _LAUNCHERS = PerLoop(lambda loop: Launcher(loop, ("supervisor",), "supervisor.serve(control, confine, descent)"))
 
 
-def _start_failure(request: ProgramRequest, error: str) -> Failure:
+def _start_failure(request: dict[str, Any], error: str) -> Failure:
     file, number, text = error.split("\0")
-    program = request.argv[0]
+    program = request["argv"][0]
     match int(number or 0):
-        case errno.ENOENT | errno.ENOTDIR if file == request.cwd:
+        case errno.ENOENT | errno.ENOTDIR if file == request["cwd"]:
             return Failure("not_found", f"the folder {file!r} does not exist on this worker")
         case errno.ENOENT | errno.ENOTDIR:
             return Failure("not_found", f"the program {program!r} is not on this worker: give its path, or install it")
