@@ -160,7 +160,13 @@ def _in_words(words: Sequence[str], *, fed: bool) -> Iterator[Rejection]:
     yield from by_programs(words, fed=fed)
     command = _without_prefixes(words)
     yield from _by_shell(command)
-    yield from _by_assignment(words, len(words) - len(command) + 1)
+    for number, word in enumerate(words):
+        subscripted = r"\{?" if number <= len(words) - len(command) else r"\{"  # `{a[0]}>file` evaluates it anywhere
+        if re.match(subscripted + r"[A-Za-z_]\w*\[[^\]]*[\0\1]", word):
+            yield SUBSCRIPT
+        if re.match(EXPANDED + r"\+?=.*[\0\1]", word, re.DOTALL):
+            message = f"the shell would read the template's value as code, since it expands {word.partition('=')[0]}"
+            yield Rejection(message, "use a variable of another name")
 
 
 def _without_prefixes(words: Sequence[str]) -> list[str]:
@@ -208,6 +214,7 @@ def _by_interpreter(name: str, reader: Interpreter, words: Sequence[str], fed: b
 
 
 def _parse_arguments(reader: Interpreter, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The code among the words of a program, and its other operands."""
     code: list[str] = []
     operands: list[str] = []
     pending, files = False, False
@@ -300,17 +307,6 @@ def _by_shell(words: Sequence[str]) -> Iterator[Rejection]:
         yield Rejection(f"{name} {rest[0]} would take the template's value for the name of a variable", WRITTEN_OUT)
     if has_template and ((name == "[[" and COMPARES.intersection(rest)) or (name in ("[", "test") and "-v" in rest)):
         yield Rejection(f"{name} would evaluate the template's value as a formula", AS_NUMBER)
-
-
-def _by_assignment(words: Sequence[str], count: int) -> Iterator[Rejection]:
-    """Assignments, the first so many words, that evaluate a subscript (`{a[0]}>file` does so anywhere), and variables
-    whose value a shell expands once more."""
-    for number, word in enumerate(words):
-        if re.match(r"%s[A-Za-z_]\w*\[[^\]]*[\0\1]" % (r"\{?" if number < count else r"\{"), word):
-            yield SUBSCRIPT
-        if re.match(EXPANDED + r"\+?=.*[\0\1]", word, re.DOTALL):
-            message = f"the shell would read the template's value as code, since it expands {word.partition('=')[0]}"
-            yield Rejection(message, "use a variable of another name")
 
 
 def _declares_template(name: str, words: Sequence[str]) -> Iterator[bool]:

@@ -77,7 +77,18 @@ def written(sql: Sql, value: Callable[[Any], str], *, empty: Empty = STANDARD_EM
     loose = " \t\n\r\f\v()[],;:"
     parts: list[tuple[Part, str]] = []
     for part, following in zip(sql.parts, (*sql.parts, "")[1:], strict=True):
-        text = _written(part, value, empty)
+        match part:
+            case str():
+                text = part
+            case Value(content):
+                text = value(content)
+            case Identifier(names):
+                text = quoted(*names)
+            case InList((), negated):
+                text = empty.always if negated else empty.never
+            case InList(items, negated):
+                rows = (f"({', '.join(map(value, item))})" if isinstance(item, list) else value(item) for item in items)
+                text = f"{'NOT ' if negated else ''}IN ({', '.join(rows)})"
         is_cast = isinstance(following, str) and following.lstrip().startswith("::")
         if text.startswith("-") and is_cast and not isinstance(part, str):
             text = f"({text})"  # -1::text would be -(1::text)
@@ -87,21 +98,6 @@ def written(sql: Sql, value: Callable[[Any], str], *, empty: Empty = STANDARD_EM
             text = f" {text}"  # without a space both might be read as one token
         parts.append((part, text))
     return WrittenSql(parts, sql.line)
-
-
-def _written(part: Part, value: Callable[[Any], str], empty: Empty) -> str:
-    match part:
-        case Value(content):
-            return value(content)
-        case Identifier(names):
-            return quoted(*names)
-        case InList((), negated):
-            return empty.always if negated else empty.never
-        case InList(items, negated):
-            rows = (f"({', '.join(map(value, item))})" if isinstance(item, list) else value(item) for item in items)
-            return f"{'NOT ' if negated else ''}IN ({', '.join(rows)})"
-        case str():
-            return part
 
 
 def simple_literal(value: bool | int | None) -> str:

@@ -41,7 +41,10 @@ async def run_container(inputs: Inputs, context: Context) -> Outcome:
         body = _body(inputs, context)
         registry = await context.credential(inputs.auth) if inputs.auth else None
         async with _engine() as engine:
-            await _remove_leftovers(engine, context.action)
+            filters = msgspec.json.encode({"label": [f"{LABEL}={context.action}"]}).decode()
+            query = {"all": "true", "filters": filters}
+            for container in (await _request(engine, "GET", "/containers/json", params=query)).json():
+                await _remove(engine, container["Id"])  # a lost worker has left it
             await _ensure_image(engine, inputs, registry)
             return await _run(engine, body, inputs, context)
     except Failure as failure:
@@ -155,7 +158,13 @@ def _body(inputs: Inputs, context: Context) -> dict[str, Any]:
 
 def _host_config(inputs: Inputs) -> dict[str, Any]:
     limits = inputs.limits or Limits()
-    memory = None if limits.memory is None else _bytes(limits.memory)
+    memory = None
+    if limits.memory is not None:
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([bkmg]?)(?:i?b)?", str(limits.memory).lower())
+        if match is None:
+            reason = f"must be bytes, or a text such as `512m` or `2g`, not {limits.memory!r}"
+            raise Failure("input", f"limits.memory {reason}")
+        memory = int(float(match[1]) * UNITS[match[2]])
     config: dict[str, Any] = {
         "Mounts": [_mount(mount) for mount in inputs.mounts],
         "PidsLimit": limits.pids or PROCESSES,
@@ -179,13 +188,6 @@ def _mount(mount: str | Mount) -> dict[str, Any]:
         task_folder(source, "mounts")
         kind, source = "bind", os.path.abspath(source)
     return {"Type": kind, "Source": source, "Target": mount.target, "ReadOnly": mount.read_only}
-
-
-def _bytes(size: int | str) -> int:
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([bkmg]?)(?:i?b)?", str(size).lower())
-    if match is None:
-        raise Failure("input", f"limits.memory must be bytes, or a text such as `512m` or `2g`, not {size!r}")
-    return int(float(match[1]) * UNITS[match[2]])
 
 
 async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, context: Context) -> Outcome:
@@ -258,11 +260,3 @@ async def _remove(engine: AsyncClient, container: str) -> None:
     with suppress(httpx2.RequestError):  # then the next call of this action removes it
         await engine.post(f"{path}/kill", timeout=REMOVE_SECONDS)  # or else Podman waits for its end
         await engine.delete(path, params={"force": "true", "v": "true"}, timeout=REMOVE_SECONDS)
-
-
-async def _remove_leftovers(engine: AsyncClient, action: str) -> None:
-    """Remove the container that a lost worker may have left of this very action."""
-    filters = msgspec.json.encode({"label": [f"{LABEL}={action}"]}).decode()
-    response = await _request(engine, "GET", "/containers/json", params={"all": "true", "filters": filters})
-    for container in response.json():
-        await _remove(engine, container["Id"])

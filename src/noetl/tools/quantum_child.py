@@ -40,21 +40,18 @@ def main() -> None:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
         for line in sys.stdin.buffer:
-            responses.write(json.dumps(_respond(json.loads(line), output)).encode() + b"\n")
-
-
-def _respond(request: dict[str, Any], output: IO[bytes]) -> dict[str, Any]:
-    output.seek(0)
-    output.truncate()
-    try:
-        response = _simulate(request, output)
-        if len(json.dumps(response["counts"])) > MAX_COUNTS_BYTES:
-            raise BadCircuit("too_large", f"the counts take more than {MAX_COUNTS_BYTES >> 20} MiB: run fewer shots")
-        return response
-    except BadCircuit as error:
-        return {"kind": error.args[0], "message": error.args[1]}
-    except Exception as error:  # the libraries raise many kinds of errors
-        return {"kind": "input", "message": f"{type(error).__name__}: {error}"}
+            output.seek(0)
+            output.truncate()
+            try:
+                response = _simulate(json.loads(line), output)
+                if len(json.dumps(response["counts"])) > MAX_COUNTS_BYTES:
+                    limit = f"{MAX_COUNTS_BYTES >> 20} MiB"
+                    raise BadCircuit("too_large", f"the counts take more than {limit}: run fewer shots")
+            except BadCircuit as error:
+                response = {"kind": error.args[0], "message": error.args[1]}
+            except Exception as error:  # the libraries raise many kinds of errors
+                response = {"kind": "input", "message": f"{type(error).__name__}: {error}"}
+            responses.write(json.dumps(response).encode() + b"\n")
 
 
 def _simulate(request: dict[str, Any], output: IO[bytes]) -> dict[str, Any]:

@@ -78,12 +78,19 @@ async def perform(inputs: Inputs, context: Context) -> Outcome:
     spec = _spec(inputs, context)
     simulators = _SIMULATORS.setdefault(asyncio.get_running_loop(), Simulators())
     job = simulators.job(spec, _request(spec), restart=inputs.operation != "poll")
-    if inputs.operation in ("run", "fetch"):
-        return _result(spec, await job.wait())
-    handle = spec.head(job.status) | spec.fields  # enough to find the job, or to run it again
-    if job.error is not None:
-        handle["error"] = job.error
-    return Outcome(result=handle, extra=_extra(spec, job.status))
+    if inputs.operation in ("submit", "poll"):
+        handle = spec.head(job.status) | spec.fields  # enough to find the job, or to run it again
+        if job.error is not None:
+            handle["error"] = job.error
+        return Outcome(result=handle, extra=_extra(spec, job.status))
+    response = await job.wait()
+    if "counts" not in response:
+        retryable = response.get("retryable", False)
+        raise Failure(response["kind"], response["message"], retryable=retryable, extra=_extra(spec, "error"))
+    provenance = spec.fields | {name: response[name] for name in ("method", "qubits", "versions")}
+    provenance["finished"] = rfc3339(response["finished"])
+    result = {"counts": response["counts"], "shots": spec.shots, "provenance": provenance}
+    return Outcome(result=spec.head("done") | result, extra=_extra(spec, "done"))
 
 
 async def close_simulators() -> None:
@@ -113,16 +120,6 @@ def _spec(inputs: Inputs, context: Context) -> JobSpec:
     if not valid or handle.get("job_id") != spec.job_id:
         raise Failure("input", "`job` is not a result of `submit`: it was changed")
     return spec
-
-
-def _result(spec: JobSpec, response: dict[str, Any]) -> Outcome:
-    if "counts" not in response:
-        retryable = response.get("retryable", False)
-        raise Failure(response["kind"], response["message"], retryable=retryable, extra=_extra(spec, "error"))
-    provenance = spec.fields | {name: response[name] for name in ("method", "qubits", "versions")}
-    provenance["finished"] = rfc3339(response["finished"])
-    result = {"counts": response["counts"], "shots": spec.shots, "provenance": provenance}
-    return Outcome(result=spec.head("done") | result, extra=_extra(spec, "done"))
 
 
 def _extra(spec: JobSpec, status: str) -> dict[str, Any]:
