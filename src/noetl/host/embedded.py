@@ -151,19 +151,14 @@ def _raise(execution: str, error: Exception) -> None:
 
 def open_below(store: Store, execution: str) -> list[str]:
     """Executions that have not ended and descend from this one."""
-    parents: dict[str, str | None] = {}
-
-    def parent_of(id: str) -> str | None:
-        if id not in parents:
-            parents[id] = next((summary.parent for summary in store.summaries(prefix=id, limit=1)), None)
-        return parents[id]
-
+    listed = [summary for status in OPEN for summary in store.summaries(status=status, limit=ALL)]
+    parents = {summary.execution_id: summary.parent for summary in listed}
     descendants = []
-    for status in OPEN:
-        for summary in store.summaries(status=status, limit=ALL):
-            above = parents[summary.execution_id] = summary.parent
-            while above is not None and above != execution:
-                above = parent_of(above)
-            if above == execution:
-                descendants.append(summary.execution_id)
+    for id, above in list(parents.items()):
+        while above is not None and above != execution:
+            if above not in parents:
+                parents[above] = next((summary.parent for summary in store.summaries(prefix=above, limit=1)), None)
+            above = parents[above]
+        if above == execution:
+            descendants.append(id)
     return descendants

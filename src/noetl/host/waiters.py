@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 
 from noetl.engine import events as e
@@ -14,7 +15,7 @@ from noetl.runtime.runtime import Runtime
 class Waiters:
     def __init__(self) -> None:
         self.ended: dict[str, asyncio.Event] = {}
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         self.closing = False
 
     def on_events(self, state: Execution, events: list[e.Event]) -> None:
@@ -24,7 +25,7 @@ class Waiters:
     async def wait(self, runtime: Runtime, execution: str, seconds: float) -> Execution:
         """The state when the execution has ended, at any server, or after the timeout."""
         ended = self.ended.setdefault(execution, asyncio.Event())
-        self.counts[execution] = self.counts.get(execution, 0) + 1
+        self.counts[execution] += 1
         try:
             if not (await runtime.executions.state(execution)).over and not self.closing:
                 with suppress(TimeoutError):

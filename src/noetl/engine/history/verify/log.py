@@ -122,7 +122,7 @@ class Log:
                     self.note("snapshot", "was taken of another log: the hash of its row differs")
                 for field in Execution.__struct_fields__ if self.foldable else ():
                     if field not in LIVE_ONLY and getattr(snapshot.state, field) != getattr(state, field):
-                        self.note("snapshot", f"its {field} is not what the log gives")
+                        self.note("snapshot", f"its {field} differs from the fold of the log")
         state.drain()
 
     def _change_net(self, event: e.ExecutionForked) -> None:
@@ -134,7 +134,9 @@ class Log:
 
     def _break_off(self, event: e.Event, error: Exception) -> None:
         if self.foldable:
-            self.note("replay", f"{event.name} does not follow from what came before ({type(error).__name__}: {error})")
+            self.note(
+                "replay", f"{event.name} does not follow from the events before it ({type(error).__name__}: {error})"
+            )
         self.foldable = False
 
     def end(self, status: str | None = None, derived: Derived | None = None) -> list[Violation]:
@@ -142,9 +144,9 @@ class Log:
         for check in self.checks:
             check.end()
         if self.foldable and status is not None and status != state.shown_status:
-            self.note("replay", f"lists say {status}, the log says {state.shown_status}")
+            self.note("replay", f"the execution is listed as {status}, but its log gives {state.shown_status}")
         if self.snapshot is not None and self.snapshot.seq > self.seq:
-            self.note("snapshot", f"stands at {self.snapshot.seq}, and the log ends at {self.seq}")
+            self.note("snapshot", f"was taken at event {self.snapshot.seq}, but the log ends at {self.seq}")
         if self.foldable and derived is not None:
             leased = {fence: (lease.run, lease.worker, lease.since, lease.ttl) for fence, lease in state.leases.items()}
             tables: tuple[tuple[str, Mapping[Any, Any], Mapping[Any, Any]], ...] = (
@@ -157,7 +159,7 @@ class Log:
                     if key not in fold:
                         self.note("rows", f"the {table} row {key!r} is not in the log")
                     elif key not in rows:
-                        self.note("rows", f"the log has {table} {key!r}, and there is no row of it")
+                        self.note("rows", f"the log has {table} {key!r}, but there is no row for it")
                     elif rows[key] != fold[key]:
                         self.note("rows", f"the {table} row {key!r} says {rows[key]}, the log {fold[key]}")
         for invariant, count in self.counts.items():

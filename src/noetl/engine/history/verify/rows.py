@@ -53,7 +53,7 @@ class Rows:
     def check(self, seq: int, kind: str, at: float, data: bytes, hashed: bytes) -> None:
         """Check the next row. Call it after `note` has the row's number."""
         if seq != self.last + 1:
-            self.note("seq", f"follows {self.last}")
+            self.note("seq", f"follows row {self.last}")
         if hashed != self.chained(self.head, kind, at, data):
             self.note(
                 "hash_chain", f"the hash of this {kind} does not follow from the row before it: one of them was changed"

@@ -46,7 +46,7 @@ class Tokens(LogCheck):
     def _enqueued(self, event: e.TokenEnqueued) -> None:
         token, run = event.token, event.origin
         if token != self.next:
-            self.fail(f"token {token} was made where {self.next} is next")
+            self.fail(f"token {token} was created, but token {self.next} is next")
         if run is not None:
             rest = self.runs.pop(run, 0) - 1
             if rest < 0:
@@ -54,13 +54,13 @@ class Tokens(LogCheck):
             elif rest:
                 self.runs[run] = rest
         elif token != 1:
-            self.fail(f"token {token} comes from nowhere")
+            self.fail(f"token {token} has no origin")
         self.next = max(self.next, token) + 1
         self.alive[token] = event.step
 
     def _held(self, event: e.TokenHeld) -> None:
         if event.token not in self.alive:
-            self.fail(f"token {event.token} is held and does not exist")
+            self.fail(f"token {event.token} is held, but does not exist")
 
     def _scheduled(self, event: e.StepScheduled) -> None:
         step = step_of(event.run)
@@ -72,9 +72,9 @@ class Tokens(LogCheck):
     def _end(self, token: int, how: str, step: str | None = None) -> None:
         at = self.alive.pop(token, None)
         if at is None:
-            self.fail(f"token {token} was {how} and does not exist, or not any more")
+            self.fail(f"token {token} was {how}, but does not exist or was consumed before")
         elif step is not None and at != step:
-            self.fail(f"token {token} was {how} and is at {at}")
+            self.fail(f"token {token} was {how}, but is at {at}")
 
     def _routed(self, event: e.NextEvaluated) -> None:
         self.runs[event.run] = len(event.selected) + len(event.to)
@@ -86,7 +86,7 @@ class Tokens(LogCheck):
             self.drop_all(event)
             return
         for token, step in self.alive.items():
-            self.fail(f"token {token} at {step} is neither consumed nor denied, and the workflow finished")
+            self.fail(f"the workflow finished, but token {token} at {step} was neither consumed nor denied")
         for run, count in self.runs.items():
             self.fail(f"{run} selected {count} arc{'s' * (count != 1)} more than it sent tokens")
 
@@ -124,14 +124,14 @@ class Runs(LogCheck):
         step = step_of(event.run)
         number = self.entries[step] = self.entries.get(step, 0) + 1
         if event.run != f"{step}#{number}":
-            self.fail(f"{event.run} was scheduled where {step}#{number} is next")
+            self.fail(f"{event.run} was scheduled, but {step}#{number} is next")
         if step not in self.log.net.steps:
             self.fail(f"the playbook has no step {step!r}")
         self.runs[event.run] = None
 
     def _routed(self, event: e.NextEvaluated) -> None:
         if event.run not in self.ended:
-            self.fail(f"the arcs of {event.run} were looked at, and it had not ended or they had been looked at")
+            self.fail(f"the arcs of {event.run} were evaluated before it ended, or twice")
         self.ended.pop(event.run, None)
 
     def _inside(self, event: e.StepStarted | e.StepDone | e.StepFailed | e.LoopDone) -> None:
@@ -160,7 +160,7 @@ class Runs(LogCheck):
     def _finished(self, event: e.WorkflowFinished) -> None:
         if event.outcome == "succeeded":
             for run in self.runs:
-                self.fail(f"{run} has not ended, and the workflow finished")
+                self.fail(f"the workflow finished, but {run} has not ended")
         self.runs.clear()
 
 
@@ -186,7 +186,7 @@ class Branches(LogCheck):
                 self.fail(f"{branch} of {event.run} fired twice")
             fired.append(branch)
         if event.case_mode == "exclusive" and len(fired) > 1:
-            self.fail(f"{len(fired)} branches of {event.run} fired, and one may")
+            self.fail(f"{len(fired)} branches of {event.run} fired in exclusive mode")
 
     def _chosen(self, event: NextRequested | BranchSuppressed) -> None:
         if event.branch not in self.runs.get(event.run, ()):
@@ -214,7 +214,7 @@ class OneEnd(LogCheck):
         self.processed = self.log.seq
 
     def _late(self, event: e.Event) -> None:
-        self.fail(f"{event.name} comes after the end, which is {self.processed}")
+        self.fail(f"{event.name} comes after the end, which is event {self.processed}")
 
 
 class Cancelled(LogCheck):
@@ -242,9 +242,9 @@ class Forks(LogCheck):
 
     def _forked(self, event: e.ExecutionForked) -> None:
         if event.source_id == self.log.execution:
-            self.fail("is said to be a fork of itself")
+            self.fail("names itself as the source of the fork")
         if event.source_seq != self.log.seq - 1:
-            self.fail(f"follows {self.log.seq - 1} events, and is said to share {event.source_seq} with its source")
+            self.fail(f"follows {self.log.seq - 1} events, but names event {event.source_seq} of its source")
 
 
 class Ctx(LogCheck):
@@ -310,4 +310,4 @@ class Ctx(LogCheck):
 
     def end(self) -> None:
         if self.log.foldable and self.ctx != self.log.state.ctx:
-            self.fail("ctx is not what its patches make it")
+            self.fail("ctx differs from the fold of its patches")

@@ -101,20 +101,20 @@ class Fences(LogCheck):
             return
         state, items = self.log.state, event.items
         if event.fence != state.fence + 1:
-            self.fail(f"the lease {event.fence} was granted after {state.fence}")
+            self.fail(f"lease {event.fence} was granted after lease {state.fence}")
         run = state.runs.get(event.run)
         if run is None:
             return
         if items is None and run.fence is not None:
-            self.fail(f"{run.id} was granted again, and its lease {run.fence} is alive")
+            self.fail(f"{run.id} was granted again, but its lease {run.fence} is alive")
         for fence, (first, last) in run.loop.lanes.items() if run.loop and items else ():
             if items and items[0] < last and first < items[1]:
-                self.fail(f"items {items} of {run.id} were granted again, and the lease {fence} is alive")
+                self.fail(f"items {items} of {run.id} were granted again, but lease {fence} is alive")
 
     def _paused(self, event: e.StepPaused) -> None:
         lease = self.log.state.leases.get(event.fence)
         if self.log.foldable and (lease is None or lease.run != event.run):
-            self.fail(f"{event.run} gave back the lease {event.fence}, which it does not hold")
+            self.fail(f"{event.run} returned lease {event.fence}, which it does not hold")
 
     def _reported(self, event: e.Event, name: str, index: int | None) -> None:
         state = self.log.state
@@ -128,7 +128,7 @@ class Fences(LogCheck):
             for first, last in run.loop.lanes.values():
                 if first <= index < last:
                     return
-        self.fail(f"{event.name} of {iteration_id(name, index)} was accepted, and no lease on it is alive")
+        self.fail(f"{event.name} of {iteration_id(name, index)} was accepted, but no lease on it is alive")
 
 
 class Loops(LogCheck):
@@ -162,11 +162,11 @@ class Loops(LogCheck):
     def _item_started(self, event: e.IterationStarted) -> None:
         run, index, finished = event.run, event.index, self.log.finished.get(event.run)
         if finished is None:
-            self.fail(f"item {index} of {run}, whose loop has not started")
+            self.fail(f"item {index} of {run} started before its loop")
         elif index in finished:
             self.fail(f"item {index} of {run} started after it was finished")
         elif index != finished.count and (loop := loop_of(self.log.net, run)) and loop.mode == "sequential":
-            self.fail(f"item {index} of {run} started where {finished.count} is next")
+            self.fail(f"item {index} of {run} started, but item {finished.count} is next")
 
     def _item_failed(self, event: e.IterationFailed) -> None:
         self._item_done(event)
@@ -180,12 +180,12 @@ class Loops(LogCheck):
         if not finished.add(index):
             self.fail(f"item {index} of {run} was finished twice")
         elif not 0 <= index < self.total.get(run, 0):
-            self.fail(f"item {index} of {run} was finished, and there are {self.total.get(run, 0)}")
+            self.fail(f"item {index} of {run} was finished, but the loop has {self.total.get(run, 0)} items")
 
     def _done(self, event: e.LoopDone) -> None:
         items, total, failed = self._ended(event)
         if total is None:
-            self.fail(f"the loop of {event.run} is done, and it had not started or was done before")
+            self.fail(f"the loop of {event.run} is done, but it had not started or was done before")
             return
         plan = self.log.net.steps.get(step_of(event.run))
         finished = total if plan is not None and not plan.step.tasks else items.count if items is not None else 0
@@ -217,6 +217,6 @@ class InFlight(LogCheck):
             return
         flying = len(run.loop.lanes) + len(run.parked) + 1
         if flying > plan.lanes:
-            self.fail(f"{flying} items of {event.run} are in flight, and {plan.lanes} may be")
+            self.fail(f"{flying} items of {event.run} are in flight, more than the maximum of {plan.lanes}")
         if not 0 <= event.items[0] < event.items[1] <= run.loop.total:
-            self.fail(f"items {event.items} of {event.run} were granted, and there are {run.loop.total}")
+            self.fail(f"items {event.items} of {event.run} were granted, but the loop has {run.loop.total} items")
