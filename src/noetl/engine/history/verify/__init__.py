@@ -12,22 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from noetl.engine.history.verify import rows as of_rows
 from noetl.engine.history.verify.log import LIVE_ONLY, Derived, Frozen, Log, LogCheck, NetOf, Part, Violation
 from noetl.engine.history.verify.rows import MAX_EVENT_BYTES, Codec, Load, StoredRow
 from noetl.engine.history.verify.steps import Branches, Cancelled, Ctx, Forks, OneEnd, Runs, Tokens
-from noetl.engine.history.verify.tasks import Fences, InFlight, Loops, Outcomes
+from noetl.engine.history.verify.tasks import Fences, Loops, Outcomes
 from noetl.engine.net import Net
 
 __all__ = ["CHECKS", "INVARIANTS", "LIVE_ONLY", "MAX_EVENT_BYTES", "Frozen", "Log", "Part", "Violation", "verify"]
 
-CHECKS: tuple[type[LogCheck], ...] = (
-    *(OneEnd, Tokens, Runs, Outcomes, Fences, Ctx),
-    *(Loops, InFlight, Branches, Cancelled, Forks),
-)
+CHECKS: tuple[type[LogCheck], ...] = (OneEnd, Tokens, Runs, Outcomes, Fences, Ctx, Loops, Branches, Cancelled, Forks)
 INVARIANTS: dict[str, str] = {
-    **of_rows.INVARIANTS,
-    **{kind.name: kind.__doc__ or "" for kind in CHECKS if kind is not InFlight},
+    "seq": "Rows are numbered 1, 2, 3 and so on.",
+    "hash_chain": "Each row carries a hash over itself and the row before it.",
+    "size": "An event is at most 64 KiB.",
+    "references": "What a row refers to is stored, as it was when it was referred to.",
+    **{kind.name: kind.__doc__ or "" for kind in CHECKS},
     "readable": "Every row can be read.",
     "snapshot": "A snapshot is the fold of the log up to its row.",
     "rows": "Ready work, leases and timers are kept as rows just as the log has them, both ways.",

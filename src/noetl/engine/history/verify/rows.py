@@ -33,14 +33,6 @@ class Codec(Protocol):
     def decode(self, name: str, data: bytes) -> Event: ...
 
 
-INVARIANTS = {
-    "seq": "Rows are numbered 1, 2, 3 and so on.",
-    "hash_chain": "Each row carries a hash over itself and the row before it.",
-    "size": "An event is at most 64 KiB.",
-    "references": "What a row refers to is stored, as it was when it was referred to.",
-}
-
-
 class Rows:
     """Checks the rows of a log in their order; `note` gets the name of a violated invariant and a message."""
 

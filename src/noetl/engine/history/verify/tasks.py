@@ -96,20 +96,28 @@ class Fences(LogCheck):
         }
 
     def _granted(self, event: e.StepStarted | e.StepRegranted) -> None:
-        """A lease is not granted on what another live lease covers."""
+        """A lease is not granted on what another live lease covers. For `loops`: no more lanes are under way than
+        allowed, and none is beyond the end."""
         if not self.log.foldable:
             return
-        state, items = self.log.state, event.items
+        state, items, plan = self.log.state, event.items, self.log.net.steps.get(step_of(event.run))
         if event.fence != state.fence + 1:
             self.fail(f"lease {event.fence} was granted after lease {state.fence}")
         run = state.runs.get(event.run)
-        if run is None:
-            return
-        if items is None and run.fence is not None:
+        if run is not None and items is None and run.fence is not None:
             self.fail(f"{run.id} was granted again, but its lease {run.fence} is alive")
-        for fence, (first, last) in run.loop.lanes.items() if run.loop and items else ():
-            if items and items[0] < last and first < items[1]:
+        if run is None or run.loop is None or items is None:
+            return
+        for fence, (first, last) in run.loop.lanes.items():
+            if items[0] < last and first < items[1]:
                 self.fail(f"items {items} of {run.id} were granted again, but lease {fence} is alive")
+        flying = len(run.loop.lanes) + len(run.parked) + 1
+        if plan is not None and flying > plan.lanes:
+            message = f"{flying} items of {run.id} are in flight, more than the maximum of {plan.lanes}"
+            self.log.note(Loops.name, message)
+        if not 0 <= items[0] < items[1] <= run.loop.total:
+            message = f"items {items} of {run.id} were granted, but the loop has {run.loop.total} items"
+            self.log.note(Loops.name, message)
 
     def _paused(self, event: e.StepPaused) -> None:
         lease = self.log.state.leases.get(event.fence)
@@ -199,24 +207,3 @@ class Loops(LogCheck):
         """Drop and return the finished items of the loop, their total and the number of failed ones."""
         run = event.run
         return self.log.finished.pop(run, None), self.total.pop(run, None), self.failed.pop(run, 0)
-
-
-class InFlight(LogCheck):
-    """The part of `loops` that looks at the lanes under way: no more of them than allowed, and none beyond the end."""
-
-    name = Loops.name
-    part = "fold"
-
-    def handlers(self) -> Handlers:
-        return {e.StepStarted: self._granted, e.StepRegranted: self._granted}
-
-    def _granted(self, event: e.StepStarted | e.StepRegranted) -> None:
-        plan = self.log.net.steps.get(step_of(event.run))
-        run = self.log.state.runs.get(event.run) if self.log.foldable else None
-        if event.items is None or plan is None or run is None or run.loop is None:
-            return
-        flying = len(run.loop.lanes) + len(run.parked) + 1
-        if flying > plan.lanes:
-            self.fail(f"{flying} items of {event.run} are in flight, more than the maximum of {plan.lanes}")
-        if not 0 <= event.items[0] < event.items[1] <= run.loop.total:
-            self.fail(f"items {event.items} of {event.run} were granted, but the loop has {run.loop.total} items")
