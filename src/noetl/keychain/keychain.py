@@ -183,8 +183,6 @@ class Keychain:
 
         await asyncio.gather(*map(learn, opens.keys() - self.redactor.names))
 
-    # -- resolving --------------------------------------------------------------------------------------------------
-
     async def _once(self, key: Hashable, resolve: Callable[[], Coroutine[Any, Any, Fields]]) -> Fields:
         """Resolve a key once; concurrent callers share the request. A failure is not cached."""
         if key not in self._resolved:
@@ -237,8 +235,6 @@ class Keychain:
             raise Failure("auth", f"{where}: credential {name!r} {reason}")
         return stored
 
-    # -- hiding -----------------------------------------------------------------------------------------------------
-
     def _learn(self, fields: Mapping[str, Any], where: str) -> None:
         for secret in secrets_in(fields):
             self._taint(secret, where)
@@ -275,9 +271,6 @@ def _mapped(where: str, fields: Mapping[str, Any], names: Names) -> Mapping[str,
     if missing:
         raise Failure("not_found", f"{where} has no field {', '.join(map(repr, missing))}")
     return {ours: fields[theirs] for ours, theirs in names.items()} if names else fields
-
-
-# -- before an execution starts ---------------------------------------------------------------------------------------
 
 
 def missing_entries(playbook: Playbook, stored: Mapping[str, SealedCredential]) -> list[str]:

@@ -115,9 +115,6 @@ def _core(text: str) -> str:
     return max(_ALPHANUMERIC.findall(text), key=len, default="")
 
 
-# -- as text ----------------------------------------------------------------------------------------------------------
-
-
 class TextForm(SecretForm):
     """Plain, url-quoted, escaped in JSON at several levels, in the repr of a Python value, or any mixture of them.
 
@@ -221,9 +218,6 @@ def _quoted(raw: bytes) -> bytes:
 def _any_case(digits: bytes) -> bytes:
     pairs = (bytes([digit]) for digit in digits)
     return b"".join(b"[%s%s]" % (digit, digit.upper()) if digit.isalpha() else digit for digit in pairs)
-
-
-# -- encoded ----------------------------------------------------------------------------------------------------------
 
 
 class Base64Form(SecretForm):

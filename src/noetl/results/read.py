@@ -1,8 +1,5 @@
-"""Reads the value of a reference.
-
-References come from workers and are not trusted: a file is read only where results are written (its name is the hash of
-its content) and only if it has the size in the reference; content must match its checksum; and the manifest of the
-chunks of a loop cannot make a list that is much longer than the chunks.
+"""Reads the value of a reference. References come from workers and are not trusted: a file is read only where results
+are written and only if it has the size in the reference; content must match its checksum.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Access to a server: tokens for programs, users and their sessions for people.
-
-No secret is stored: of a token or a session only the SHA-256 hash, of a password the argon2id hash.
-"""
+"""Tokens for programs, users and their sessions. Of a secret only a hash is stored: SHA-256, of a password argon2id."""
 
 from __future__ import annotations
 

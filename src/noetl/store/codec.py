@@ -44,9 +44,6 @@ CONTAINERS = (dict, list, tuple, msgspec.Struct)
 _TOO_DEEP = "the data is nested too deeply to be stored"
 
 
-# -- encode and decode ----------------------------------------------------------------------------------------------
-
-
 def encode(event: Event) -> bytes:
     """The fields of the event; its name is stored beside them. Unstorable if it would not read back equal."""
     try:
@@ -136,9 +133,6 @@ def _is_plain(hint: Any) -> bool:
 _encode = msgspec.json.Encoder().encode
 
 
-# -- by value -------------------------------------------------------------------------------------------------------
-
-
 def _encode_by_value(event: Event) -> bytes:
     try:
         data = _encode(_checked(event, ()))
@@ -199,9 +193,6 @@ def _unstorable(path: Path, value: str) -> Unstorable:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     where = where.lstrip(".").encode("utf-8", "backslashreplace").decode()
     return Unstorable(f"{where}: {value} cannot be stored")
-
-
-# -- rows -----------------------------------------------------------------------------------------------------------
 
 
 def chained(before: bytes, name: str, at: float, data: bytes) -> bytes:

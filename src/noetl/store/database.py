@@ -70,9 +70,6 @@ def readable(value: str) -> str:
     return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
 
 
-# -- execution ids as keys --------------------------------------------------------------------------------------------
-
-
 class ExecutionKey(bytes):
     """The 16 bytes of an execution id. Its type tells the driver of Postgres to send a uuid."""
 
@@ -111,9 +108,6 @@ def key_range(prefix: str) -> tuple[ExecutionKey, ExecutionKey] | None:
     except ValueError:
         return None
     return (low, high) if id_of(low).startswith(prefix) else None
-
-
-# -- files of SQL -----------------------------------------------------------------------------------------------------
 
 
 def load_queries(folder: Path, parameter: str = "?") -> dict[str, str]:

@@ -1,8 +1,8 @@
 """The link of a worker to a server over HTTP.
 
-A worker survives an outage of the server: every request is repeated until it is answered. That is safe because requests
-are idempotent: reports count their facts, claims have ids, content has its hash. Two responses end a call: the server
-rejects the token (then the worker stops), or the request itself (then the lease is dropped, and expires).
+A worker survives an outage of the server: every request is repeated until it is answered, which is safe because reports
+count their facts, claims have ids, and content has its hash. Two responses end a call: the server rejects the token
+(then the worker stops), or the request itself (then the lease is dropped, and expires).
 """
 
 from __future__ import annotations

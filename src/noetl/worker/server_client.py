@@ -1,4 +1,4 @@
-"""Requests of a worker to its server. All are idempotent, so each is repeated until the server answers it."""
+"""Requests of a worker to its server, repeated until the server answers."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""provider: aws. AWS Secrets Manager.
-
-`key` is the name or the ARN of a secret, `version` a version's id, or a stage such as `AWSPREVIOUS`. Signs in with
-`access_key_id`, `secret_access_key`, and `session_token` where the keys are temporary; or with the variables
-`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. `region` (`AWS_REGION`, `AWS_DEFAULT_REGION`) is
-needed if the key is not an ARN, `endpoint` (`AWS_ENDPOINT_URL_SECRETS_MANAGER`, `AWS_ENDPOINT_URL`) is another address
-of the service.
+"""provider: aws. AWS Secrets Manager: `key` is the name or the ARN of a secret, `version` a version's id, or a stage.
 
 Signed by hand: the signature is two pages of the manual, and the vendor's library is 30 MB.
 """

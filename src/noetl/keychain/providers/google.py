@@ -1,9 +1,6 @@
-"""provider: google. Google Secret Manager.
+"""provider: google. Google Secret Manager: `key` is `projects/P/secrets/NAME`, or `NAME` in its own project.
 
-`key` is `projects/P/secrets/NAME`, or `NAME` in the project of the credential (`project`, `GOOGLE_CLOUD_PROJECT`).
-Signs in with a service account (`service_account`, or its fields; the file that `GOOGLE_APPLICATION_CREDENTIALS`
-names), with a `token`, or as the machine it runs on through the metadata server. `endpoint`
-(`CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER`) is another address of the service.
+Signs in with a service account, with a `token`, or as the machine it runs on through the metadata server.
 """
 
 from __future__ import annotations

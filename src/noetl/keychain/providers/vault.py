@@ -1,9 +1,4 @@
-"""provider: vault. HashiCorp Vault or OpenBao: the KV engine, version 2.
-
-Signs in with the fields `url` and `token`, or `role_id` and `secret_id` (AppRole); or with the variables `VAULT_ADDR`
-and `VAULT_TOKEN`, or `VAULT_ROLE_ID` and `VAULT_SECRET_ID`. `namespace` (`VAULT_NAMESPACE`) is optional; `mount` is
-where the engine is mounted (`secret`), `approle` where AppRole is.
-"""
+"""provider: vault. HashiCorp Vault or OpenBao, the KV engine, version 2. Signs in with a token or with AppRole."""
 
 from __future__ import annotations
 

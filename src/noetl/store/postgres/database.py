@@ -163,8 +163,6 @@ class PostgresDatabase(Database):
             if self._connection is not None:
                 self._connection.close()
 
-    # -- the connection ---------------------------------------------------------------------------------------------
-
     def _live(self) -> Connection:
         if self._closed:
             raise StoreError(f"{self.address.redacted}: the store is closed")
@@ -220,8 +218,6 @@ class PostgresDatabase(Database):
         connection.execute(f"LISTEN {CHANNEL}")
         if self._mode == "read":
             connection.execute("SET default_transaction_read_only = on")
-
-    # -- opening ----------------------------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
         migrations = migrations_in(MIGRATIONS)

@@ -146,8 +146,6 @@ class SqliteDatabase(Database):
         except apsw.Error:  # SQLite has rolled back by itself, or the connection is closed
             pass
 
-    # -- opening ----------------------------------------------------------------------------------------------------
-
     def _set_up(self, mode: Mode, synchronous: Synchronous) -> None:
         if mode != "read":
             _use_wal(self.connection)
@@ -173,8 +171,6 @@ class SqliteDatabase(Database):
             raise StoreError(f"{self.path} is a database of another program")
         version: int = self.connection.execute(QUERIES["get_version"]).get if has_meta else 0
         return pending(migrations, version, str(self.path))
-
-    # -- errors -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:

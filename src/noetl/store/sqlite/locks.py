@@ -1,22 +1,15 @@
 """Locks beside an SQLite file: the owner of an execution, and a fair lock in front of SQLite's write lock.
 
-Both are an `flock`, which the operating system releases when its holder dies: nothing has to expire, and only an empty
-file can be left behind.
+Both are an `flock`, which the operating system releases when its holder dies: nothing has to expire.
 
-**The owner of an execution** is the process that dispatches its work. Other processes may still append to its log
-(cancel, signal, pause). Three things need care.
-
-- A file may be removed between opening and locking it, and a lock on a removed file is useless. So after locking, the
-  file must still be the one at its path; otherwise `acquire` tries again. The owner removes the file under the lock.
-- `is_owned` takes a shared lock for a moment, which can make an `acquire` fail. So `acquire` tries for a few
-  milliseconds.
-- A lock belongs to the open file, which forked children share: it would outlive a killed owner. So children close their
-  copy at once.
+**The owner of an execution** is the process that dispatches its work; others may still append to its log. A lock on a
+removed file is useless, so after locking, the file must still be the one at its path, and the owner removes it under
+the lock. `is_owned` takes a shared lock for a moment, so `acquire` tries for a few milliseconds. Forked children share
+the lock and would keep it beyond the death of the owner, so they close their copy at once.
 
 **The fair lock** lets a waiting writer go before one that has just committed. SQLite's lock is not fair: a writer that
-finds it taken sleeps up to 100 ms, while a process that commits all the time takes it again within microseconds, and
-`runs cancel` could wait for seconds beside a busy run. So a writer holds the fair lock while it waits for SQLite's.
-Holding it is not required: a writer that cannot get it in time (its holder may have been stopped) goes on without it.
+finds it taken sleeps up to 100 ms, while a process that commits all the time takes it again within microseconds. So a
+writer holds the fair lock while it waits for SQLite's. A writer that cannot get it in time goes on without it.
 """
 
 from __future__ import annotations
