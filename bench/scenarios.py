@@ -22,7 +22,7 @@ from typing import NamedTuple
 import httpx2
 
 from bench.engine import HEAD, NOOP, chain, loop, no_children
-from noetl.access.tokens import new_token
+from noetl.access import new_token
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.host.embedded import Embedded

@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
 
-from noetl.access.tokens import new_token
+from noetl.access import new_token
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine import events as e

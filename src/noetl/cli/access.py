@@ -63,13 +63,13 @@ def user_command() -> None:
 @client_option
 def add_user(name: str, role: Role, client: Client) -> None:
     """Add a user."""
-    from noetl.access import passwords
+    from noetl.access import check_password
 
     if sys.stdin.isatty():
         password = click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True, err=True)
     else:
         password = sys.stdin.readline().rstrip("\r\n")
-    passwords.check(password)
+    check_password(password)
     client.users.add(name, password, role)
     print_message(f"user {name} ({role}) is added")
 

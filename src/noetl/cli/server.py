@@ -13,7 +13,7 @@ from typing import NamedTuple
 import click
 
 import noetl
-from noetl.access.tokens import new_token
+from noetl.access import new_token
 from noetl.addresses import forbid_addresses
 from noetl.cli.daemon import flags_of, harden, log_option, on_signal
 from noetl.cli.options import DB_HELP

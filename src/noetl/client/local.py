@@ -106,7 +106,7 @@ class LocalCredentials(Local):
 
 class LocalTokens(Local):
     def create(self, role: Role, name: str, pool: str | None, lifetime: float | None) -> Json:
-        from noetl.access.tokens import new_token
+        from noetl.access import new_token
 
         now = self.clock.now()
         expires = None if lifetime is None else now + lifetime
@@ -127,12 +127,12 @@ class LocalTokens(Local):
 
 class LocalUsers(Local):
     def add(self, name: str, password: str, role: Role) -> None:
-        from noetl.access import passwords
+        from noetl.access import hash_password
         from noetl.model.identity import is_name
 
         if not is_name(name):
             raise UsageError(f"invalid user name {name!r}: use letters, digits and _ . @ -")
-        user = User(name, role, passwords.hashed(password), self.clock.now())
+        user = User(name, role, hash_password(password), self.clock.now())
         with opened(self.db, "create") as store:
             if not store.access.put_user(user, new=True):
                 raise Conflict(f"user {name!r} exists; delete it first with `noetl user delete {name}`")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 Value = TypeVar("Value")
+InStore = Callable[..., Awaitable[Any]]  # calls a function with arguments in the thread of a store
 Result = tuple[Any, BaseException | None]
 
 MAX_DELAY_SECONDS = 0.001

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from hmac import compare_digest
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from noetl.access import passwords
-from noetl.access.tokens import TOKEN_START, hash_of
+from noetl.access import TOKEN_START, hash_of, password_matches
 from noetl.clock import Clock
+from noetl.runtime.store_thread import InStore
 from noetl.server.problems import Refused
 from noetl.server.sessions import Sessions
 from noetl.store.access import Access, ApiToken, Role, Session, User
@@ -29,7 +29,6 @@ FIRST_DELAY, MAX_DELAY, MAX_DELAY_PER_USER = 2.0, 900.0, 60.0
 RESET_SECONDS = 3600.0
 MAX_SUBJECTS = 10_000
 
-InStore = Callable[..., Awaitable[Any]]
 Kind = Literal["token", "session"]
 Subject = tuple[str, ...]
 
@@ -127,7 +126,7 @@ class Authenticator:
         self.throttle.failed(*subject)  # in advance, so that concurrent guesses are all counted
         user: User | None = None if "\0" in name else await self.in_store(self.access.user, name)
         async with self._hashing:
-            matches = await asyncio.to_thread(passwords.matches, user.password if user else "", password)
+            matches = await asyncio.to_thread(password_matches, user.password if user else "", password)
         if not matches:
             return None
         self.throttle.succeeded(*subject)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -40,7 +40,8 @@ IMMUTABLE = {"Cache-Control": "private, max-age=31536000, immutable"}
 MAX_KEY_LENGTH = 200
 ANONYMOUS_BYTES = 64 * MIB
 
-Function = TypeVar("Function", bound=Callable[..., Awaitable[Any]])
+Handler = Callable[..., Awaitable[Any]]
+Function = TypeVar("Function", bound=Handler)
 Result = TypeVar("Result")
 
 
@@ -49,19 +50,29 @@ class Header(msgspec.Struct, frozen=True):
     description: str
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    method: str
-    path: str
-    function: Callable[..., Awaitable[Any]]
-    body: Any = None  # type of the JSON body; None if there is none, or if the function reads the body itself
-    media: tuple[str, ...] = ()  # accepted content types; empty if there is no body
-    optional: bool = False
-    limit: int = 0  # maximum size of the body in bytes
-    decoder: msgspec.json.Decoder[Any] | None = None
-    query: type[QueryString] | None = None
-    headers: tuple[Header, ...] = ()
-    answers: dict[int, Any] = {}
-    """Types of the answers by status, the usual one first. None: no content; a string: content of that media type."""
+class EndpointOptions(TypedDict, total=False):
+    status: int  # of the usual answer; default: 200, or 204 without an answer
+    raw: tuple[str, ...]  # content types of a body that the function reads itself
+    optional: bool  # whether the body may be missing
+    limit: int  # maximum size of the body in bytes; default: 1 MiB
+    headers: tuple[Header, ...]
+    answers: dict[int, Any]  # types by status, the usual one first; None: no content; a string: of that media type
+
+
+class Endpoint:
+    """A method of a path, with everything that is needed to check a request, to answer it and to document it."""
+
+    def __init__(self, method: str, path: str, function: Handler, options: EndpointOptions) -> None:
+        types = inspect.get_annotations(function, eval_str=True)
+        self.method, self.path, self.function = method, path, function
+        self.body: Any = types.get("body")
+        self.decoder = None if self.body is None else msgspec.json.Decoder(self.body)
+        self.query: type[QueryString] | None = types.get("query")
+        self.headers, self.optional = options.get("headers", ()), options.get("optional", False)
+        self.media = options.get("raw") or ((JSON,) if "body" in types else ())
+        self.limit = options.get("limit", MIB) if self.media else 0
+        usual = 204 if types["return"] is None else options.get("status", 200)
+        self.answers = options.get("answers") or {usual: types["return"]}
 
 
 class Routes:
@@ -69,39 +80,9 @@ class Routes:
         self.prefix = prefix
         self.endpoints: list[Endpoint] = []
 
-    def add(
-        self,
-        method: str,
-        path: str,
-        *,
-        status: int = 200,
-        raw: tuple[str, ...] = (),
-        optional: bool = False,
-        limit: int = MIB,
-        headers: tuple[Header, ...] = (),
-        answers: dict[int, Any] | None = None,
-    ) -> Callable[[Function], Function]:
-        """`raw` are the content types of a body that the function reads itself."""
-
+    def add(self, method: str, path: str, **options: Unpack[EndpointOptions]) -> Callable[[Function], Function]:
         def declare(function: Function) -> Function:
-            types = inspect.get_annotations(function, eval_str=True)
-            answer = types["return"]
-            media = raw or ((JSON,) if "body" in types else ())
-            self.endpoints.append(
-                Endpoint(
-                    method=method,
-                    path=self.prefix + path,
-                    function=function,
-                    body=types.get("body"),
-                    decoder=msgspec.json.Decoder(types["body"]) if "body" in types else None,
-                    media=media,
-                    optional=optional,
-                    limit=limit if media else 0,
-                    query=types.get("query"),
-                    headers=headers,
-                    answers=answers or {204 if answer is None else status: answer},
-                )
-            )
+            self.endpoints.append(Endpoint(method, self.prefix + path, function, options))
             return function
 
         return declare

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from noetl.errors import NoetlError
 from noetl.log import Log
+from noetl.runtime.store_thread import InStore
 from noetl.store.store import Store
 from noetl.timestamps import rfc3339
 
@@ -34,9 +34,7 @@ class Dependency(msgspec.Struct, frozen=True):
 
 
 class Health:
-    def __init__(
-        self, store: Store, bus: NatsConnection | None, in_store: Callable[..., Awaitable[Any]], log: Log
-    ) -> None:
+    def __init__(self, store: Store, bus: NatsConnection | None, in_store: InStore, log: Log) -> None:
         self.store, self.bus, self.in_store, self.log = store, bus, in_store, log
         self._changes: dict[str, tuple[bool, float, float]] = {}
         """Whether each is up, and since when: seconds since 1970, and monotonic seconds."""

@@ -7,10 +7,10 @@ servers may do this at once: executions that one has marked for removal and not 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from noetl.clock import Clock
 from noetl.engine.history.verify import Violation
 from noetl.errors import NotFound, StoreError
 from noetl.runtime.audit import Audit
+from noetl.runtime.store_thread import InStore
 from noetl.server.telemetry import Telemetry
 from noetl.store.store import Store, Summary
 
@@ -42,7 +43,7 @@ class VerifiedPage(Verified, frozen=True):
 
 
 class Maintenance:
-    def __init__(self, store: Store, in_store: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(self, store: Store, in_store: InStore) -> None:
         self._first, self._in_store = store, in_store
         self._second: Store | None = None
         self._thread = ThreadPoolExecutor(1, "noetl-maintenance")

@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from noetl.errors import NatsUnavailable, NotFound
+from noetl.runtime.store_thread import InStore
 from noetl.store.access import IDLE_SECONDS, Access, Session, User
 from noetl.timestamps import rfc3339
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from noetl.nats.connection import NatsConnection
 
-InStore = Callable[..., Awaitable[Any]]
 TOUCH_SECONDS = 60.0  # how often the last use of a session is stored
 BUCKET = "noetl_sessions"
 PREFIX = "noetl.sessions"

@@ -11,7 +11,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import msgspec
 from starlette.responses import StreamingResponse
@@ -21,6 +20,7 @@ from noetl.engine.events import Event, PlaybookProcessed
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError
 from noetl.reference import encode_reference
+from noetl.runtime.store_thread import InStore
 from noetl.server.execution_views import EventView
 from noetl.server.problems import Refused
 from noetl.store.store import Store
@@ -50,7 +50,7 @@ class Followed:
 
 
 class Streams:
-    def __init__(self, store: Store, in_store: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(self, store: Store, in_store: InStore) -> None:
         self.store, self.in_store = store, in_store
         self.limit, self.limit_per_caller = MAX_STREAMS, MAX_STREAMS_PER_CALLER
         self.by_caller: Counter[str] = Counter()

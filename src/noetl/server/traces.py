@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -23,6 +23,7 @@ from noetl.engine import events as e
 from noetl.engine.state import Execution
 from noetl.errors import StoreError, UsageError
 from noetl.model.identity import action_id, iteration_id, span_id, step_of
+from noetl.runtime.store_thread import InStore
 from noetl.store.codec import decode
 from noetl.store.store import Row, Store
 
@@ -118,7 +119,7 @@ class Spans:
 class Traces:
     """Sends spans to an OTLP receiver over HTTP; UsageError if the packages are missing."""
 
-    def __init__(self, url: str, store: Store, in_store: Callable[..., Awaitable[Any]], version: str) -> None:
+    def __init__(self, url: str, store: Store, in_store: InStore, version: str) -> None:
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import OTELResourceDetector, Resource

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 from command import Done, noetl
 
-from noetl.access.passwords import matches
-from noetl.access.tokens import hash_of
+from noetl.access import hash_of, password_matches
 from noetl.store.sqlite import SqliteStore
 
 PASSWORD = "correct horse battery"
@@ -64,8 +63,8 @@ def test_users_are_added_listed_and_deleted(tmp_path: Path) -> None:
     user = store.access.user("ada")
     store.close()
     assert user is not None
-    assert matches(user.password, PASSWORD)
-    assert not matches(user.password, "another password")
+    assert password_matches(user.password, PASSWORD)
+    assert not password_matches(user.password, "another password")
     said(tmp_path, "user", "delete", "ada")
     said(tmp_path, "user", "delete", "ada", code=4)
 

@@ -17,7 +17,7 @@ import httpx2
 from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
 
-from noetl.access.tokens import new_token
+from noetl.access import new_token
 from noetl.errors import NotFound
 from noetl.host.local_link import LocalLink
 from noetl.keychain.keychain import StoredCredential

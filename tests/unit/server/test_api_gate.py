@@ -16,7 +16,7 @@ from api_server import HELLO, SECONDS, YAML, ApiServer, register
 from tests.conformance.memory import MemoryStore
 from tests.table import for_each
 
-from noetl.access.tokens import new_token
+from noetl.access import new_token
 from noetl.errors import UsageError
 from noetl.server.api import ServerSettings
 from noetl.server.app import Guard, endpoints

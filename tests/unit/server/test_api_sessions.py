@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from api_server import ApiServer, OffsetClock
 
-from noetl.access.tokens import hash_of
+from noetl.access import hash_of
 from noetl.server.auth import COOKIE, MAX_SUBJECTS, Throttle
 from noetl.server.problems import Refused
 from noetl.store.access import Session

@@ -4,8 +4,7 @@ import asyncio
 
 from starlette.responses import Response
 
-from noetl.access import passwords
-from noetl.access.tokens import new_token
+from noetl.access import hash_password, new_token
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import is_name
 from noetl.server.endpoint import Call, Routes, created
@@ -88,7 +87,7 @@ async def add_user(call: Call, body: UserRequest) -> Response:
     if not is_name(body.name):
         raise Refused(422, "`name` must consist of letters, digits and _ . @ -")
     _check_role(body.role)
-    hash = await asyncio.to_thread(passwords.hashed, body.password)
+    hash = await asyncio.to_thread(hash_password, body.password)
     user = User(body.name, body.role, hash, call.api.clock.now())
     if not await call.in_store(lambda: call.api.store.access.put_user(user, new=True)):
         raise Conflict(f"user {body.name!r} exists")
@@ -111,7 +110,7 @@ async def change_user(call: Call, body: UserChange) -> UserView:
         raise NotFound(f"there is no user {name!r}")
     if body.role is not None:
         _check_role(body.role)
-    hash = user.password if body.password is None else await asyncio.to_thread(passwords.hashed, body.password)
+    hash = user.password if body.password is None else await asyncio.to_thread(hash_password, body.password)
     changed = User(name, body.role or user.role, hash, user.created)
     if not await call.in_store(lambda: api.store.access.put_user(changed, new=False)):
         raise NotFound(f"there is no user {name!r}")

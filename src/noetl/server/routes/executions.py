@@ -38,6 +38,7 @@ routes = Routes()
 
 PREFER = Header("Prefer", "`wait=SECONDS`: respond when the execution has ended, or after that time (at most 60).")
 IDEMPOTENCY_KEY = Header("Idempotency-Key", "Requests with the same key and content count once.")
+STARTS = (PREFER, IDEMPOTENCY_KEY)
 PAYLOAD_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 MAX_WAIT_SECONDS = 60
@@ -62,10 +63,7 @@ class Started(msgspec.Struct, frozen=True):
     execution_id: str
 
 
-STARTS: dict[str, Any] = {"limit": PAYLOAD_BYTES, "headers": (PREFER, IDEMPOTENCY_KEY)}
-
-
-@routes.add("POST", "/executions", **STARTS, answers={202: Started, 200: ExecutionView})
+@routes.add("POST", "/executions", limit=PAYLOAD_BYTES, headers=STARTS, answers={202: Started, 200: ExecutionView})
 async def start(call: Call, body: StartRequest) -> Response:
     """Start an execution of a registered playbook, or of the text of one (which requires the role author)."""
     api, runtime, is_author = call.api, call.api.host.runtime, call.caller.role in WRITE

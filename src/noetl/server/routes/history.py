@@ -8,11 +8,11 @@ from starlette.responses import Response
 from noetl.runtime import history
 from noetl.runtime.history import Edit, Forked
 from noetl.runtime.report import explained
-from noetl.server.endpoint import Call, Routes
+from noetl.server.endpoint import Call, EndpointOptions, Routes
 from noetl.server.execution_views import ExecutionView
 from noetl.server.problems import Refused
 from noetl.server.roles import WRITE
-from noetl.server.routes.executions import STARTS, execution_id, started
+from noetl.server.routes.executions import PAYLOAD_BYTES, STARTS, execution_id, started
 from noetl.server.schema import QueryString, RequestBody, text
 
 routes = Routes()
@@ -113,10 +113,15 @@ class ForkView(msgspec.Struct, frozen=True):
     done: list[str]
 
 
-FORKED = {202: ForkView, 200: ExecutionView}
+FORKS: EndpointOptions = {
+    "optional": True,
+    "limit": PAYLOAD_BYTES,
+    "headers": STARTS,
+    "answers": {202: ForkView, 200: ExecutionView},
+}
 
 
-@routes.add("POST", "/executions/{id}/fork", **STARTS, optional=True, answers=FORKED)
+@routes.add("POST", "/executions/{id}/fork", **FORKS)
 async def fork(call: Call, body: ForkRequest) -> Response:
     """Start an execution with the events of this one up to `at`, and continue from there. An edited playbook requires
     the role author."""
@@ -125,7 +130,7 @@ async def fork(call: Call, body: ForkRequest) -> Response:
     return await _started(call, await history.fork(call.api.host.runtime, call.path_params["id"], id, body.at, edit))
 
 
-@routes.add("POST", "/executions/{id}/retry", **STARTS, optional=True, answers=FORKED)
+@routes.add("POST", "/executions/{id}/retry", **FORKS)
 async def retry(call: Call, body: RetryRequest) -> Response:
     """Fork an execution just before it failed or was cancelled. Completed steps keep their results. An edited playbook
     requires the role author."""

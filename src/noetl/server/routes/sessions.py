@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from starlette.responses import Response
 
-from noetl.access.tokens import new_session
+from noetl.access import new_session
 from noetl.errors import NotFound
 from noetl.server.auth import cookie, cookie_of, csrf_of, unauthorised
 from noetl.server.endpoint import Call, Routes, json_response
