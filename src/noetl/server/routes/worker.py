@@ -6,10 +6,10 @@ The server appends the id of the token to the name of a worker, so no token can 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from msgspec.structs import replace
 from starlette.responses import Response
@@ -34,6 +34,7 @@ from noetl.worker import wire
 from noetl.worker.work import Work
 
 routes = Routes()
+Content = TypeVar("Content")
 
 MAX_WAIT_SECONDS = 60.0
 MAX_SLOTS = 10_000
@@ -206,25 +207,23 @@ async def secrets(call: Call, body: wire.SecretRequest) -> StoredCredential:
 @routes.add("GET", "/worker/playbooks/{hash}", answers={200: YAML})
 async def playbook(call: Call) -> Response:
     """The text of a playbook by its digest, for a worker with a lease of one of its executions."""
-    key, store = call.path_params["hash"], call.api.store
-    stored = await call.in_store(store.playbook, key) if await _may_read(call) else None
-    if stored is None:
-        raise NotFound(f"no lease of this token uses the playbook {key}")
-    return Response(stored[1], headers=IMMUTABLE, media_type=YAML)
+    _, source = await _read(call, call.api.store.playbook)
+    return Response(source, headers=IMMUTABLE, media_type=YAML)
 
 
 @routes.add("GET", "/worker/blobs/{hash}", answers={200: BYTES})
 async def get_blob(call: Call) -> Response:
     """Stored content by its hash, for a worker with a lease of an execution that refers to it."""
-    key, store = call.path_params["hash"], call.api.store
-    content = await call.in_store(store.blob, key) if await _may_read(call) else None
+    return Response(await _read(call, call.api.store.blob), headers=IMMUTABLE, media_type=BYTES)
+
+
+async def _read(call: Call, read: Callable[[str], Content | None]) -> Content:
+    key = call.path_params["hash"]
+    may_read = await call.in_store(call.api.store.may_read, f"@{_token(call).id}", key)
+    content = await call.in_store(read, key) if may_read else None
     if content is None:
-        raise NotFound(f"no lease of this token refers to the content {key}")
-    return Response(content, headers=IMMUTABLE, media_type=BYTES)
-
-
-async def _may_read(call: Call) -> bool:
-    return await call.in_store(call.api.store.may_read, f"@{_token(call).id}", call.path_params["hash"])
+        raise NotFound(f"no lease of this token refers to {key}")
+    return content
 
 
 class BlobQuery(QueryString, frozen=True):
