@@ -1,11 +1,8 @@
 """kind: container. One container through the Docker API, on Docker or Podman.
 
-The engine is that of `DOCKER_HOST`, or else of the default sockets of Docker and Podman. A container is created, runs
-to its end and is removed, also when the call is cancelled. It has the action id as a label: after a worker was lost,
-the next one that runs the same action removes the old container before it starts its own.
-
-A command that is text runs in the shell of the image, with templates quoted as in kind `shell`; a list of words runs
-as it is. Lines of output go to the log at once; the result has up to 1 MiB of each stream.
+A container is created, runs to its end and is removed, also when the call is cancelled. It has the action id as a
+label: after a worker was lost, the next one that runs the same action removes the old container before it starts its
+own. A command that is text runs in the shell of the image, with templates bound as in kind `shell`.
 """
 
 from __future__ import annotations

@@ -2,14 +2,9 @@
 
 The args are variables of the code, and its variable `result` is the result. Code that sets none but defines `main` has
 it called with those args that it accepts; `async def main` is awaited. `sys.exit()` ends the code early, with an error
-unless its argument is missing or 0. `python_child/inside/plain.py` says what a result may contain and how dates,
-decimals and the like are converted; `python_child` describes the processes.
-
-A child is reused for further calls of the same execution with the same credentials and the same sandbox. Each call has
-a new namespace, environment and folder, but imported modules stay as they are. It inherits the same variables as a
-`shell` (`PATH`, `HOME`, `LANG` and the like), `TMPDIR`, and those that Python needs to start. A child may allocate 2
-GiB of memory and have 512 descendants, or what `spec.sandbox` says: more memory is a MemoryError, and more processes
-end all of them.
+unless its argument is missing or 0. A child is reused for further calls of the same execution with the same credentials
+and sandbox: each call has a new namespace, environment and folder, but imported modules stay as they are. See
+`python_child` for the processes, and `python_child/inside/plain.py` for what a result may contain.
 """
 
 from __future__ import annotations

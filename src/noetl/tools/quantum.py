@@ -1,15 +1,9 @@
 """kind: quantum. Jobs on a quantum back end; qiskit Aer simulates one locally.
 
-`run` does everything at once. `submit`, `poll` and `fetch` are its parts, for long jobs: a rule polls until `status` is
-`done`.
-
-A job lives in the result of `submit`. Circuit, parameters, shots and seed determine a simulation; the handle has all of
-them, and its id is their hash. The process that submitted the job starts it at once. A worker that does not know the
-job, another one or the same one after a crash, starts it again and gets the same counts. Nothing is stored on disk.
-Without a seed one is derived from the action id, so a call that is repeated after a crash gets the same counts, too.
-
-Circuits are OpenQASM 2 or 3. A name in `parameters` is replaced by its value wherever the circuit uses it; in OpenQASM
-3 it may be declared (`input float[64] theta;`).
+`submit`, `poll` and `fetch` are the parts of `run`, for long jobs. A job lives in the result of `submit`: it has
+all that determines a simulation (circuit, parameters, shots, seed), and its id is their hash. A worker that does not
+know the job starts it again and gets the same counts; nothing is stored on disk. Without a seed one is derived from the
+action id, so a call that is repeated after a crash gets the same counts, too.
 
 Simulations run in processes of their own with one thread each, at most as many as there are processors. A cancelled
 call kills the process of its job, unless another call waits for the same job.

@@ -1,10 +1,7 @@
 """kind: script. A script in a file or in a result.
 
-`path` is a file on the worker; `ref` is a result that is the script, as text or as a reference to it. The script of a
-`ref` is written to a file that only this call can read. The interpreter is `interpreter`, or that of the first line
-(`#!...`), or `/bin/sh`. The script is never rendered: pass values by `argv`, `env` or `stdin`.
-
-Environment, folder, output and outcome are those of kind `shell`.
+The script of a `ref` is written to a file that only this call can read. A script is never rendered: pass values by
+`argv`, `env` or `stdin`. Environment, folder, output and outcome are those of kind `shell`.
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
 """kind: shell. Commands, through a shell or without one.
 
-A command given as text goes through a shell. A template in it is data wherever it stands, quoted for its place: its
-value is a word or a part of one, never syntax (`noetl/shell_text` tells how, and which places are refused). A list that
-stands alone outside quotes is several words. Text that is meant to be code can be given under `env` and run by `eval`.
-
-A command given as a list of words is run as it is, without a shell. Commands run one after the other, each in a process
-of its own but all in the same folder; the first that fails ends the task. A program finds `PATH`, `HOME`, `LANG`, a
-`TMPDIR` of its own, `NOETL_ACTION_ID`, `NOETL_EXECUTION_ID`, `NOETL_ATTEMPT` and what the task gives it, and nothing
-else of the worker's environment. When it has ended, or its time is over, whatever it has started is ended too.
-
-Lines of output go to the log as they come. Of each stream 1 MiB is kept for the result; where there was more, the
-result says so in `cut`. An exit code other than 0 is an error of kind `exit_code`.
+A command given as text goes through a shell; a template in it is data, never syntax (see `noetl/shell_text`). One given
+as a list of words is run as it is. Commands run one after the other in the same folder, up to the first that fails. A
+program gets a few variables of the worker's environment and what the task gives it. When it has ended, or its time is
+over, everything it has started is ended too.
 """
 
 from __future__ import annotations
