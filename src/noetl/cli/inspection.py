@@ -12,7 +12,7 @@ from time import monotonic
 import click
 
 from noetl.cli.options import client_and_output, client_option
-from noetl.cli.output import compact, count, emit_or, format_duration, output_option, print_message
+from noetl.cli.output import compact, count, emit, emit_or, format_duration, output_option, print_message
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.client.ports import Client, Json, OnProgress
@@ -40,21 +40,19 @@ def verify_command(run: str | None, client: Client, output: str | None) -> int:
     collect_garbage()
     with progress_line() as show:
         checked = client.runs.verify(run, show if sys.stderr.isatty() else None)
-    emit_or({key: checked[key] for key in ("executions", "violations")}, output, _print_checked)
-    return 1 if checked["violations"] else 0
-
-
-def _print_checked(checked: Json) -> None:
-    print_violations(checked["violations"])
-    print_message(f"{count(checked['executions'], 'execution')}: {verdict(checked['violations'])}")
+    executions, violations = checked["executions"], checked["violations"]
+    if output is not None:
+        emit({"executions": executions, "violations": violations}, output)
+    else:
+        print_violations(violations)
+        print_message(f"{count(executions, 'execution')}: {verdict(violations)}")
+    return 1 if violations else 0
 
 
 def print_violations(violations: list[Json], *, err: bool = False) -> None:
     for violation in violations:
-        name = click.style(violation["invariant"], fg="red", bold=True)
-        click.echo(
-            f"{violation['execution_id']}.{violation['seq']}: {name}: {printable(violation['message'])}", err=err
-        )
+        place, name = f"{violation['execution_id']}.{violation['seq']}", violation["invariant"]
+        click.echo(f"{place}: {click.style(name, fg='red', bold=True)}: {printable(violation['message'])}", err=err)
 
 
 def verdict(violations: list[Json]) -> str:

@@ -34,7 +34,7 @@ from noetl.engine.state import Execution
 from noetl.errors import Conflict, Interrupted, StoreError, TimedOut, UsageError
 from noetl.host.embedded import ALL, FOREIGN_CHANGES_SECONDS, open_below
 from noetl.model.identity import uuid7
-from noetl.model.status import ENDED, OPEN
+from noetl.model.status import ENDED, OPEN, status_phrase
 from noetl.runtime.catalog import PlaybookSource
 from noetl.runtime.committer import Answer
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
@@ -216,7 +216,7 @@ class LocalRuns:
     def _command(self, run: str, command: Command, wanted: str) -> Json:
         state = self._decide(run, command).state
         if state.status != wanted:
-            raise Conflict(f"cannot {type(command).__name__.lower()} {state.id}: the run {_outcome(state.status)}")
+            raise Conflict(f"cannot {type(command).__name__.lower()} {state.id}: the run {status_phrase(state.status)}")
         return {"execution_id": state.id, "status": state.status}
 
     def signal(self, run: str, name: str, id: str, payload: Any) -> Json:
@@ -268,7 +268,7 @@ class LocalRuns:
         execution = summary.execution_id
         with opened(self.db) as store:  # a run whose process died may have ended and left open children
             if summary.status in ENDED and not open_below(store, execution):
-                raise Conflict(f"cannot resume {execution}: the run {_outcome(summary.status)}")
+                raise Conflict(f"cannot resume {execution}: the run {status_phrase(summary.status)}")
         if not summary.local:
             raise Conflict(f"{execution} belongs to a server: start `noetl server` on this database to continue it")
         if summary.parent is not None:
@@ -324,12 +324,6 @@ def _item(summary: Summary) -> Json:
 
 def _report(on_progress: OnProgress, title: str, progress: Any) -> None:
     on_progress(title, progress.events, progress.total)
-
-
-def _outcome(status: str) -> str:
-    if status == "cancelled":
-        return "was cancelled"
-    return f"has already {status}" if status in ENDED else f"is {status}"
 
 
 def _abandoned(store: SqliteStore) -> list[Summary]:

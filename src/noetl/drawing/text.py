@@ -200,7 +200,13 @@ class Sheet:
         for number, row in enumerate(self.layout.rows):
             if number and not self.channel(self.layout.rows[number - 1], below_labels=number % 2 == 0):
                 return None
-            self.label_row(row) if number % 2 else self.box_row(row)
+            if number % 2 == 0:
+                self.box_row(row)
+                continue
+            y = self.add_rows(1 if row else 0)
+            for item in (self.layout.items[place] for place in row):
+                label = self.labels[item.edge] if item.labelled and item.edge is not None else ""
+                self.write(y, int(item.x), f"│ {label}" if label else "│")
         return ["".join(row) for row in self.rows]
 
     def add_rows(self, count: int) -> int:
@@ -212,12 +218,6 @@ class Sheet:
     def write(self, y: int, x: int, text: str) -> None:
         for place, cell in enumerate(cells(text)):
             self.rows[y][x + place] = cell
-
-    def label_row(self, row: Sequence[int]) -> None:
-        y = self.add_rows(1 if row else 0)
-        for item in (self.layout.items[number] for number in row):
-            label = self.labels[item.edge] if item.labelled and item.edge is not None else ""
-            self.write(y, int(item.x), f"│ {label}" if label else "│")
 
     def box_row(self, row: Sequence[int]) -> None:
         members = [self.layout.items[number] for number in row]

@@ -12,6 +12,7 @@ from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import uuid7
+from noetl.model.status import status_phrase
 from noetl.runtime.committer import Answer
 from noetl.runtime.history import state_at
 from noetl.server.endpoint import Call, Header, Routes, json_response
@@ -324,9 +325,7 @@ async def _handle(call: Call, command: Command) -> Answer:
 def _status(command: str, state: Execution, is_done: bool) -> ExecutionStatus:
     if is_done:
         return ExecutionStatus(state.id, cast(Status, state.shown_status))
-    if state.over and state.status != "cancelled":
-        raise Conflict(f"cannot {command} {state.id}: the run has already {state.status}")
-    raise Conflict(f"cannot {command} {state.id}: the run {'was' if state.over else 'is'} {state.shown_status}")
+    raise Conflict(f"cannot {command} {state.id}: the run {status_phrase(state.shown_status)}")
 
 
 class SignalRequest(RequestBody, frozen=True):
