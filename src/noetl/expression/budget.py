@@ -88,7 +88,6 @@ class Allowance:
         self.stop()
 
     def check(self) -> None:
-        """Raises when the time is over."""
         if perf_counter() > self._look_at:
             self.stop()
             if self.seconds <= 0:
@@ -96,7 +95,6 @@ class Allowance:
             self.start()
 
     def store(self, size: int) -> None:
-        """Takes `size` bytes for the value of an evaluation."""
         self.bytes -= size
         if self.bytes < 0:
             raise OutOfBudget(self._too_large, _HINT)
@@ -128,11 +126,9 @@ class Budget:
         return self._allowance
 
     def check(self) -> None:
-        """Raises when the time is over."""
         (self._allowance or self.allowance).check()
 
     def step(self) -> None:
-        """Counts one iteration of a loop."""
         self.steps -= 1
         if self.steps < 0:
             raise OutOfBudget(
@@ -169,7 +165,6 @@ class Budget:
         return text
 
     def elements(self, count: int) -> None:
-        """Asks for a list of `count` elements before it is made."""
         if count > ELEMENTS:
             raise OutOfBudget(f"a list may have at most {ELEMENTS:,} elements, this one would have more")
         self.charge(count * _ELEMENT_COST)
@@ -187,13 +182,11 @@ def decision_budget() -> Budget:
 
 
 def budget_in(scope: Mapping[str, Any]) -> Budget:
-    """A new budget for one evaluation in this scope."""
     shared: Budget | None = scope.get(BUDGET_KEY)
     return Budget(allowance=None if shared is None else shared.allowance, contents=scope.get(CONTENTS_KEY))
 
 
 def bounded_int(value: int) -> int:
-    """The number itself, if it is small enough to compute with."""
     if value.bit_length() > INTEGER_BITS:
         raise Fault(f"the number has more than {INTEGER_BITS} bits")
     return value

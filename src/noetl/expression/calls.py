@@ -94,7 +94,8 @@ def _applied(
     kwargs: dict[str, Closure],
 ) -> Closure:
     compiler.simple = False
-    call, gap, fail = entry.call, compiler.missing(node), compiler.failing_at(node)
+    offset = compiler.behind(DOT, node.node) if isinstance(node, nodes.Call) else node.offset  # of the name
+    call, gap, fail = entry.call, compiler.missing(node), compiler.failing(node, offset)
     leaves_holes = call is FILTERS["map"].call
     encodes = isinstance(node, nodes.Filter) and node.name in ENCODINGS
     if encodes:

@@ -12,12 +12,12 @@ while its body is compiled, so a name is either the template's own or read from 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from noetl.errors import TemplateSyntax
 from noetl.expression import nodes
-from noetl.expression.calls import CALLS, DOT, filtered
+from noetl.expression.calls import CALLS, filtered
 from noetl.expression.entries import sequence
 from noetl.expression.functions import METHOD_NAMES
 from noetl.expression.nodes import Closure, Comparison, Read, Scope, Unknown, Use, described, start
@@ -31,8 +31,6 @@ Statement = Callable[[Scope, Evaluation], None]
 
 
 class Compiler:
-    """Compiles one template and notes what it reads and uses on the way."""
-
     def __init__(self, source: str) -> None:
         self.source = source
         self.simple = True
@@ -70,23 +68,16 @@ class Compiler:
     def refuse(self, node: nodes.Node, message: str, hint: str | None = None) -> NoReturn:
         raise TemplateSyntax(message, self.source, start(node), hint)
 
-    def failing(self, node: nodes.Node) -> Callable[[Exception], Exception]:
-        """What to raise for an error in this node."""
-        source, offset = self.source, start(node)
-        return lambda error: located(error, source, offset)
-
     def missing(self, node: nodes.Node) -> Missing:
         text, hint = described(node), ""
         if isinstance(node, nodes.Getattr) and node.attr in METHOD_NAMES:
             hint = f"if the method is meant, call it: {text}()"
         return Missing(text, start(node), "", hint)
 
-    def failing_at(self, node: nodes.Node) -> Callable[[Exception], Exception]:
-        """Like failing, but at the name of the filter or method instead of the start of its subject."""
-        source, offset = self.source, node.offset
-        if isinstance(node, nodes.Call):
-            offset = self.behind(DOT, node.node)
-        return lambda error: located(error, source, offset)
+    def failing(self, node: nodes.Node, offset: int | None = None) -> Callable[[Exception], Exception]:
+        """What to raise for an error in this node, at its start unless an offset is given."""
+        source, place = self.source, start(node) if offset is None else offset
+        return lambda error: located(error, source, place)
 
     def behind(self, pattern: re.Pattern[str], node: nodes.Node) -> int:
         """The offset of a name whose node has the offset of the `is` or the dot before it."""
@@ -96,7 +87,6 @@ class Compiler:
     # --- statements
 
     def body(self, children: list[nodes.Node]) -> Statement:
-        """A closure that runs statements in order."""
         self.simple = False
         steps = [self._statement(child) for child in children]
         if len(steps) == 1:
@@ -154,7 +144,8 @@ class Compiler:
         self.bound = dict(before)
         otherwise = self.body(node.else_)
         outcomes.append(self.bound)
-        self.bound = _merged(outcomes)
+        names = {name for outcome in outcomes for name in outcome}  # bound for sure where every branch binds them
+        self.bound = {name: all(outcome.get(name, False) for outcome in outcomes) for name in names}
 
         def choose(scope: Scope, run: Evaluation) -> None:
             for test, branch in branches:
@@ -176,36 +167,33 @@ class Compiler:
         self.bound = dict(before)
         otherwise = self.body(node.else_)
         self.bound = before
-        fail, at_values = self.failing_at(node), self.failing(node.iter)
+        fail, at_values = self.failing(node), self.failing(node.iter)
 
-        def elements(scope: Scope, run: Evaluation) -> Sequence[Any]:
-            items = values(scope, run)
-            try:
-                items = sequence(run.budget, items)
-            except Exception as error:
-                raise at_values(error) from None
-            return [e for e in items if passes(e, scope, run)] if keep is not None else items
-
-        def passes(element: Any, scope: Scope, run: Evaluation) -> bool:
-            step(run)
-            assign(element, scope, run)
-            return bool(keep is not None and keep(scope, run))
-
-        def step(run: Evaluation) -> None:
+        def bind(element: Any, scope: Scope, run: Evaluation) -> None:
             try:
                 run.budget.step()
             except Exception as error:
                 raise fail(error) from None
+            assign(element, scope, run)
+
+        def selected(element: Any, scope: Scope, run: Evaluation) -> Any:
+            bind(element, scope, run)
+            return keep is None or keep(scope, run)
 
         def repeat(scope: Scope, run: Evaluation) -> None:
-            outer = run.locals
+            outer, items = run.locals, values(scope, run)
             run.locals = dict(outer)
-            loop = LoopVariable(elements(scope, run))
+            try:
+                items = sequence(run.budget, items)
+            except Exception as error:
+                raise at_values(error) from None
+            if keep is not None:
+                items = [element for element in items if selected(element, scope, run)]
+            loop = LoopVariable(items)
             for place, element in enumerate(loop.items):
-                step(run)
                 loop.index0 = place
                 run.locals = {**outer, "loop": loop}
-                assign(element, scope, run)
+                bind(element, scope, run)
                 body(scope, run)
             run.locals = dict(outer)
             if not loop.items:
@@ -225,7 +213,16 @@ class Compiler:
 
             return bind
         if isinstance(node, nodes.NSRef):
-            return self._field(node)
+            namespace, field = node.name, node.attr
+
+            def set_field(value: Any, scope: Scope, run: Evaluation) -> None:
+                target = run.locals.get(namespace)
+                if not isinstance(target, Namespace):
+                    hint = f"write {{% set {namespace} = namespace() %}} first"
+                    raise fail(Fault(f"'{namespace}' is not a namespace", hint))
+                target.fields[field] = value
+
+            return set_field
         if not isinstance(node, nodes.Tuple):
             self.refuse(node, f"cannot assign to {described(node)}")
         parts = [self._target(child) for child in node.items]
@@ -238,17 +235,6 @@ class Compiler:
                 part(element, scope, run)
 
         return unpack
-
-    def _field(self, node: nodes.NSRef) -> Callable[[Any, Scope, Evaluation], None]:
-        name, field, fail = node.name, node.attr, self.failing(node)
-
-        def assign(value: Any, scope: Scope, run: Evaluation) -> None:
-            target = run.locals.get(name)
-            if not isinstance(target, Namespace):
-                raise fail(Fault(f"'{name}' is not a namespace", f"write {{% set {name} = namespace() %}} first"))
-            target.fields[field] = value
-
-        return assign
 
     def _stmt_Assign(self, node: nodes.Assign) -> Statement:
         value = self.expression(node.node)
@@ -291,11 +277,10 @@ class Compiler:
             secret, run.sealed = run.sealed, sealed
             return Sealed(text) if secret else text
 
-        return capture if pipe is None else self._piped(pipe, capture)
+        return self._piped(pipe, capture)
 
-    def _piped(self, pipe: nodes.Filter, subject: Closure) -> Closure:
-        inner = self._piped(pipe.node, subject) if isinstance(pipe.node, nodes.Filter) else subject
-        return filtered(self, pipe, inner)
+    def _piped(self, pipe: nodes.Expr | None, subject: Closure) -> Closure:
+        return filtered(self, pipe, self._piped(pipe.node, subject)) if isinstance(pipe, nodes.Filter) else subject
 
     def _stmt_FilterBlock(self, node: nodes.FilterBlock) -> Statement:
         text, fail = self._captured(node.body, node.filter), self.failing(node)
@@ -330,16 +315,9 @@ class Compiler:
 
 
 def _targets(node: nodes.Node) -> list[str]:
-    """The names that an assignment binds."""
     if isinstance(node, nodes.Name):
         return [node.name]
     return [name for child in node.items for name in _targets(child)] if isinstance(node, nodes.Tuple) else []
-
-
-def _merged(outcomes: list[dict[str, bool]]) -> dict[str, bool]:
-    """Names bound after an if: surely where every branch binds them, else perhaps."""
-    names = {name for outcome in outcomes for name in outcome}
-    return {name: all(outcome.get(name, False) for outcome in outcomes) for name in names}
 
 
 EXPRESSIONS: Mapping[type[nodes.Node], Callable[[Compiler, Any, bool], Closure]] = {

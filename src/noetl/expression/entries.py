@@ -97,14 +97,12 @@ def getter(budget: Budget, attribute: str | int | None) -> Callable[[Any], Any]:
 
 
 def whole(value: Any, parameter: str, low: int = 0, high: int = CHARACTERS) -> int:
-    """The value of a parameter that is a whole number."""
     if not isinstance(value, int) or not low <= value <= high:
         raise Fault(f"{parameter} must be a whole number from {low} to {high:,}")
     return int(value)
 
 
 def string_of(value: Any, parameter: str) -> str:
-    """The value of a parameter that is a string."""
     if not isinstance(value, str):
         raise Fault(f"{parameter} must be a string, not {kind_of(value)}")
     return value
@@ -119,15 +117,16 @@ def short_text(budget: Budget, value: Any) -> str:
 
 
 def bounded_text(budget: Budget, value: Any) -> str:
-    """The text of a value, for work that gives one of about the same length."""
     text = to_text(value, budget)
     budget.string(len(text))
     return text
 
 
-def stripping(strip: Callable[[str, str | None], str], doc: str) -> Entry:
-    """An operation that removes characters at the ends of a text."""
+def changing(change: Callable[[str], str], doc: str) -> Entry:
+    return Entry(lambda budget, value: budget.made(change(bounded_text(budget, value))), doc)
 
+
+def stripping(strip: Callable[[str, str | None], str], doc: str) -> Entry:
     def call(budget: Budget, value: Any, chars: Any = None) -> str:
         text = to_text(value, budget)
         if chars is not None:  # each character is compared with each of them

@@ -13,7 +13,7 @@ from typing import Any
 
 from noetl.expression import text_filters, value_filters
 from noetl.expression.budget import ELEMENTS, Budget
-from noetl.expression.entries import Entry, entries_of, entry, getter, named, sequence, stripping
+from noetl.expression.entries import Entry, changing, entries_of, entry, getter, named, sequence, stripping
 from noetl.expression.nodes import Scope
 from noetl.expression.operators import contains, equal, ordered
 from noetl.expression.text import format_fields
@@ -97,8 +97,7 @@ TESTS: dict[str, Entry] = {
 }
 
 
-def check(budget: Budget, name: Any, value: Any, args: Sequence[Any]) -> bool:
-    """One test by name, for `select` and its like."""
+def _check(budget: Budget, name: Any, value: Any, args: Sequence[Any]) -> bool:
     test = TESTS.get(name) if isinstance(name, str) else None
     if test is None:
         raise Fault(f"unknown test {named(name)}")
@@ -130,25 +129,24 @@ def _map(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> list[Any]:
         return [fallback if isinstance(e, Missing) and fallback is not NOTHING else e for e in picked]
     if not args:
         raise Fault("map needs the name of a filter, or attribute='...'")
-    return [_apply(budget, args[0], element, args[1:], kwargs) for element in budget.each(values)]
-
-
-def _apply(budget: Budget, name: Any, value: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    name, *rest = args
     entry = FILTERS.get(name) if isinstance(name, str) else None
+    if not values:
+        return []
     if entry is None:
         raise Fault(f"unknown filter {named(name)}")
-    if entry.refuses(len(args), list(kwargs)):
+    if entry.refuses(len(rest), list(kwargs)):
         raise Fault(f"filter '{name}' takes {entry.signature}")
-    budget.check()
-    value = unwrapped(value, budget.contents)
-    if isinstance(value, Missing) and name not in TOLERANT:
-        return value
-    return entry.call(budget, value, *args, **kwargs)
+    mapped = []
+    for element in budget.each(values):
+        budget.check()
+        plain = unwrapped(element, budget.contents)
+        absent = isinstance(plain, Missing) and name not in TOLERANT
+        mapped.append(plain if absent else entry.call(budget, plain, *rest, **kwargs))
+    return mapped
 
 
 def _selection(by_field: bool, wanted: bool, doc: str) -> Entry:
-    """A filter that keeps the elements which, or a field of which, pass a test (or fail it)."""
-
     def call(budget: Budget, value: Any, *args: Any) -> list[Any]:
         values = sequence(budget, value)
         budget.elements(len(values))
@@ -158,7 +156,7 @@ def _selection(by_field: bool, wanted: bool, doc: str) -> Entry:
         return [
             element
             for element in budget.each(values)
-            if (check(budget, test[0], get(element), test[1:]) if test else bool(get(element))) is wanted
+            if (_check(budget, test[0], get(element), test[1:]) if test else bool(get(element))) is wanted
         ]
 
     return Entry(call, doc)
@@ -223,10 +221,7 @@ def _dict(budget: Budget, scope: Scope, *args: Any, **kwargs: Any) -> dict[str, 
 
 def _now(budget: Budget, scope: Scope) -> str:
     """The time of the decision as RFC 3339 in UTC: 2026-03-01T12:00:00Z."""
-    try:
-        moment = scope[NOW_KEY]
-    except KeyError:
-        moment = None
+    moment = scope.get(NOW_KEY)
     if isinstance(moment, int | float):
         moment = datetime.fromtimestamp(moment, UTC)
     if not isinstance(moment, datetime) or moment.tzinfo is None:
@@ -284,8 +279,7 @@ def _zfill(budget: Budget, value: str, width: Any) -> str:
 
 
 def _has_affix(budget: Budget, value: str, options: Any, test: Callable[[str, str], bool]) -> bool:
-    affixes = options if isinstance(options, list | tuple) else (options,)
-    for affix in budget.each(affixes):
+    for affix in budget.each(options if isinstance(options, list | tuple) else (options,)):
         if not isinstance(affix, str):
             raise Fault("a string or a list of strings is needed")
         if test(value, affix):
@@ -313,12 +307,6 @@ def _rsplit(budget: Budget, value: str, separator: Any = None, maxsplit: Any = -
 def _join(budget: Budget, value: str, parts: Any) -> str:
     """The elements of a list with this text between them."""
     return value_filters.join(budget, parts, value)
-
-
-def _title(budget: Budget, value: str) -> str:
-    """Each word with a capital."""
-    budget.string(len(value))
-    return budget.made(value.title())
 
 
 def _format(budget: Budget, value: str, *args: Any, **kwargs: Any) -> str:
@@ -378,7 +366,7 @@ METHODS: dict[str, dict[str, Entry]] = {
         "rstrip": stripping(str.rstrip, "Without white space (or `chars`) at the end."),
         "startswith": entry(_startswith),
         "strip": FILTERS["trim"],
-        "title": entry(_title),
+        "title": changing(str.title, "Each word with a capital."),
         "zfill": entry(_zfill),
     },
     "dict": {

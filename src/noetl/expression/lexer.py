@@ -52,7 +52,6 @@ _MISTAKES = {
 
 
 def has_syntax(source: str) -> bool:
-    """Whether the text is more than a constant."""
     return "{{" in source or "{%" in source or "{#" in source
 
 

@@ -16,7 +16,6 @@ class Node(msgspec.Struct, eq=False):
     offset: int
 
     def find_all(self, kind: type[Kind] | tuple[type[Kind], ...]) -> Iterator[Kind]:
-        """All nodes of a kind below this one."""
         for name in self.__struct_fields__:
             value = getattr(self, name)
             for child in value if isinstance(value, list) else (value,):
@@ -208,8 +207,6 @@ class Read(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A filter, test or function by name."""
-
     name: str
     offset: int
 
@@ -243,7 +240,6 @@ _FIRST = {
 
 
 def start(node: Node) -> int:
-    """Where the text of a node starts."""
     while (name := _FIRST.get(type(node))) is not None:
         first = getattr(node, name)
         first = (first[0] if first else None) if isinstance(first, list) else first
@@ -301,7 +297,6 @@ def static_path(node: Node | None) -> tuple[Path, Name] | None:
 
 
 def constant_key(node: Node) -> str | int | None:
-    """The key of x['key'], x[0] or x[-1]."""
     match node:
         case Const(value=str(key) | int(key)) if not isinstance(key, bool):
             return key
@@ -311,7 +306,6 @@ def constant_key(node: Node) -> str | int | None:
 
 
 def constant_values(node: Node | None) -> list[Any] | None:
-    """The values of a list or tuple of constants."""
     if isinstance(node, List | Tuple) and all(isinstance(e, Const) for e in node.items):
         return [element.value for element in node.items if isinstance(element, Const)]
     return None

@@ -185,7 +185,6 @@ _ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.
 
 
 def has_missing(value: Any, budget: Budget, depth: int = 0) -> Missing | None:
-    """The first missing value inside a list or map, if any."""
     if isinstance(value, Missing):
         return value
     if type(value) in SCALARS or isinstance(value, View):

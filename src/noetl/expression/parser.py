@@ -28,7 +28,6 @@ class ExpressionParser:
         self.text = self.word.text
 
     def take(self) -> Lexeme:
-        """The current token; the next one becomes current."""
         word = self.word
         self.place += 1
         self.word = self.words[self.place]
@@ -36,7 +35,6 @@ class ExpressionParser:
         return word
 
     def skip(self, text: str) -> bool:
-        """Take the current token if it is this one."""
         if self.text != text:
             return False
         self.take()

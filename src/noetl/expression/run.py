@@ -11,8 +11,6 @@ from noetl.expression.values import Contents, Fault, OutOfBudget, Sealed, View
 
 
 class Evaluation:
-    """One evaluation under way."""
-
     __slots__ = ("budget", "holes", "locals", "out", "sealed", "size")
 
     def __init__(self, budget: Budget) -> None:
@@ -50,8 +48,6 @@ class Namespace(View):
 
 
 class LoopVariable(View):
-    """The `loop` variable."""
-
     __slots__ = ("index0", "items")
 
     def __init__(self, items: Sequence[Any]) -> None:

@@ -31,7 +31,6 @@ def changed_secrets(source: str) -> list[TemplateFailed]:
 
 
 def _looked_into(node: nodes.Node) -> Iterator[nodes.Node | None]:
-    """The parts of a node whose values it reads."""
     match node:
         case nodes.Filter() if node.name not in PASSES_ON:
             yield node.node

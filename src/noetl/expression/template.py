@@ -9,7 +9,7 @@ from typing import Any
 from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import nodes
 from noetl.expression.budget import BUDGET_KEY, Budget, budget_in
-from noetl.expression.compile import Compiler, Statement
+from noetl.expression.compile import Compiler
 from noetl.expression.lexer import has_syntax
 from noetl.expression.nodes import Closure, Comparison, Read, Unknown, Use
 from noetl.expression.operators import has_missing
@@ -26,13 +26,16 @@ class Template:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.is_constant = not has_syntax(source)
-        self._expression: Closure | None = None  # of a source that is exactly one `{{ expression }}`
-        self._body: Statement | None = None
+        self.is_constant, self.is_expression = not has_syntax(source), False
         compiler = Compiler(source)
-        if not self.is_constant:
-            self._compile(compiler)
-        self.is_expression = self._expression is not None
+        try:
+            if not self.is_constant:
+                tree = syntax_tree(source)
+                single = _single_expression(source, tree)
+                self.is_expression = single is not None
+                self._closure: Closure = compiler.body(tree.body) if single is None else compiler.whole(single)
+        except RecursionError:
+            raise TemplateSyntax("the template is nested too deeply", source, 0) from None
         self.is_simple = compiler.simple
         self.reads: tuple[Read, ...] = tuple(compiler.reads)
         self.filters: tuple[Use, ...] = tuple(compiler.filters)
@@ -40,17 +43,6 @@ class Template:
         self.functions: tuple[Use, ...] = tuple(compiler.functions)
         self.unknown: tuple[Unknown, ...] = tuple(compiler.unknown)
         self.string_comparisons: tuple[Comparison, ...] = tuple(compiler.comparisons)
-
-    def _compile(self, compiler: Compiler) -> None:
-        try:
-            tree = syntax_tree(self.source)
-            single = _single_expression(self.source, tree)
-            if single is not None:
-                self._expression = compiler.whole(single)
-            else:
-                self._body = compiler.body(tree.body)
-        except RecursionError:
-            raise TemplateSyntax("the template is nested too deeply", self.source, 0) from None
 
     def __repr__(self) -> str:
         return f"Template({self.source!r})"
@@ -64,19 +56,27 @@ class Template:
             return self.source
         try:
             run = self._run(scope) if budget is None else Evaluation(budget)
-            return self._text(scope, run) if self._expression is None else self._value(scope, run)
+            value = self._closure(scope, run)
+            if run is not None and not self.is_expression:
+                text = "".join(run.out)
+                return Sealed(text) if run.sealed else text
+            hole = value if type(value) is Missing else None
+            if run is not None and run.holes and not isinstance(value, View):
+                hole = has_missing(value, run.budget)
         except TemplateError:
             raise
         except Exception as error:
             raise located(error, self.source, 0) from None
+        if hole is not None:
+            raise undefined(hole, self.source, 0)
+        return value
 
     def test(self, scope: Mapping[str, Any], *, budget: Budget | None = None) -> bool:
         """Whether a guard holds: a missing value is false, any other counts as in Python."""
-        if self._expression is None:
+        if not self.is_expression:
             return bool(self.evaluate(scope, budget=budget))
         try:
-            run = self._run(scope) if budget is None else Evaluation(budget)
-            return bool(self._expression(scope, run))
+            return bool(self._closure(scope, self._run(scope) if budget is None else Evaluation(budget)))
         except TemplateError:
             raise
         except Exception as error:
@@ -90,43 +90,13 @@ class Template:
             scope[BUDGET_KEY].check()
         return None
 
-    def _value(self, scope: Mapping[str, Any], run: Evaluation | None) -> Any:
-        assert self._expression is not None
-        value = self._expression(scope, run)
-        if isinstance(value, Missing):
-            raise undefined(value, self.source, 0)
-        if run is not None and run.holes and not isinstance(value, View):
-            hole = has_missing(value, run.budget)
-            if hole is not None:
-                raise undefined(hole, self.source, 0)
-        return value
-
-    def _text(self, scope: Mapping[str, Any], run: Evaluation | None) -> str | Sealed:
-        assert self._body is not None
-        run = run or Evaluation(budget_in(scope))
-        self._body(scope, run)
-        text = "".join(run.out)
-        return Sealed(text) if run.sealed else text
-
 
 def _single_expression(source: str, tree: nodes.Template) -> nodes.Expr | None:
-    """The expression of a source that is nothing else."""
-    text = source.strip()
-    if not (text.startswith("{{") and text.endswith("}}") and len(tree.body) == 1):
-        return None
-    output = tree.body[0]
-    if not isinstance(output, nodes.Output):
-        return None
-    rest = [n for n in output.nodes if not (isinstance(n, nodes.TemplateData) and n.data.isspace())]
-    return rest[0] if len(rest) == 1 and not isinstance(rest[0], nodes.TemplateData) else None
-
-
-def as_data(value: Any, source: str, budget: Budget) -> Any:
-    """The value as it can be stored: tuples are lists. TemplateFailed for what cannot be, BudgetExceeded."""
-    try:
-        return storable(value, budget)
-    except Fault as error:
-        raise located(error, source, 0) from None
+    match tree.body:
+        case [nodes.Output(nodes=parts)] if source.lstrip().startswith("{{") and source.rstrip().endswith("}}"):
+            rest = [n for n in parts if not (isinstance(n, nodes.TemplateData) and n.data.isspace())]
+            return rest[0] if len(rest) == 1 and not isinstance(rest[0], nodes.TemplateData) else None
+    return None
 
 
 def parse(source: str) -> Template:
@@ -164,7 +134,6 @@ def prepare(value: Any) -> Renderer:
 
 
 def _prepared(value: Any, path: tuple[str | int, ...]) -> Renderer | None:
-    """A renderer, or None for a value that has no template in it."""
     if len(path) > _MAX_DEPTH:
         error = TemplateSyntax("the value is nested too deeply")
         error.path = path[:8]
@@ -202,7 +171,10 @@ def _string(template: Template, path: tuple[str | int, ...]) -> Renderer:
                 if shared is None or type(value) in _NUMBERS:
                     return value  # it is data already
                 budget = budget or shared
-            return as_data(value, template.source, budget or Budget())
+            try:
+                return storable(value, budget or Budget())
+            except Fault as error:
+                raise located(error, template.source, 0) from None
         except TemplateError as error:
             error.path = path
             raise

@@ -41,7 +41,6 @@ def _scalar(value: Any) -> str:
 
 
 def _write(value: Any, parts: list[str], budget: Budget, depth: int) -> None:
-    """Appends Python's repr of a nested value, a piece at a time."""
     value = unwrapped(value, budget.contents)
     budget.charge(32)
     if isinstance(value, str):
@@ -85,7 +84,6 @@ def to_json(value: Any, budget: Budget, indent: int | None = None) -> str:
     separators = (",", ": ") if indent else (", ", ": ")
 
     def plain(value: Any) -> Any:
-        """What json does not know: views, and mappings that are not dicts."""
         value = unwrapped(value, budget.contents)
         return dict(value) if isinstance(value, Mapping) else value
 
@@ -279,7 +277,6 @@ def storable(value: Any, budget: Budget, depth: int = 0) -> Any:
 
 
 def is_storable(constant: Any) -> bool:
-    """Whether a constant of a template can be stored as it is."""
     try:
         return storable(constant, Budget()) is constant
     except Fault:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from noetl.expression.budget import ELEMENTS, Budget
-from noetl.expression.entries import SLOW_TEXT, Entry, bounded_text, short_text, string_of, stripping, whole
+from noetl.expression.entries import SLOW_TEXT, bounded_text, changing, short_text, string_of, stripping, whole
 from noetl.expression.text import printf, storable, to_json, to_text
 from noetl.expression.values import Fault, OutOfBudget, clipped, unwrapped
 
 _WRAPPED_LINE = 1 << 13  # textwrap takes the square of a line
 
 
-def _changing(change: Callable[[str], str], doc: str) -> Entry:
-    return Entry(lambda budget, value: budget.made(change(bounded_text(budget, value))), doc)
-
-
-capitalize = _changing(str.capitalize, "First character upper case, the rest lower case.")
-lower = _changing(str.lower, "In lower case.")
-upper = _changing(str.upper, "In upper case.")
+capitalize = changing(str.capitalize, "First character upper case, the rest lower case.")
+lower = changing(str.lower, "In lower case.")
+upper = changing(str.upper, "In upper case.")
 trim = stripping(str.strip, "Without white space (or `chars`) at both ends.")
 
 

@@ -33,16 +33,11 @@ def _sort_key(value: Any) -> Any:
     raise Fault(f"cannot sort by {kind_of(value)}", "sort by a field with attribute='...'")
 
 
-def _text_in(key: Any) -> int:
-    if isinstance(key, list | tuple):
-        return sum(len(part) for part in key if isinstance(part, str))
-    return len(key) if isinstance(key, str) else 0
-
-
 def _sorted(budget: Budget, values: Sequence[Any], key: Callable[[Any], Any], reverse: bool = False) -> list[Any]:
     budget.elements(len(values))
     keys = [_sort_key(key(value)) for value in budget.each(values)]
-    if sum(_text_in(key) for key in keys) > _SORTED_TEXT:  # sorted() does not check the clock
+    parts = (part for key in keys for part in (key if isinstance(key, list | tuple) else (key,)))
+    if sum(len(part) for part in parts if isinstance(part, str)) > _SORTED_TEXT:  # sorted() does not check the clock
         raise OutOfBudget("the texts are too long to sort")
     order = range(len(values))
     try:

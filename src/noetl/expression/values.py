@@ -84,8 +84,6 @@ class Interruption(BaseException):
 
 
 class Sealed(View):
-    """A value that is or contains a secret."""
-
     __slots__ = ("content",)
     __hash__ = None  # type: ignore[assignment]
 
@@ -117,7 +115,6 @@ class Group(tuple[Any, list[Any]]):
 
 
 def lookup(value: Any, key: str | int, missing: Missing, contents: Contents) -> Any:
-    """value.key or value[key], or `missing`."""
     kind = type(value)
     if kind is dict:
         return value.get(key, missing)
@@ -197,7 +194,6 @@ class Undefined(Fault):
 
 
 def undefined(missing: Missing, source: str, offset: int) -> TemplateUndefined:
-    """The error for a missing value that had to be there."""
     text = missing.text or "this expression"
     hint = missing.hint or "give it a value, or write | default(...) behind it"
     if missing.part and missing.part != missing.text:
