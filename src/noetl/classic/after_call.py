@@ -1,34 +1,29 @@
 """Runs the part of a classic step between its call and its routing.
 
-The canonical dialect routes by guards on arcs, which the server evaluates when a step has ended. A classic step decides
-more: it extracts variables, evaluates the branches of its `case`, runs the chains of matching branches, and stores the
-result. All of that runs after the call, on the same engine:
+A canonical step is routed by guards on arcs when it has ended. A classic step does more after its call, on the same
+engine:
 
-    call        the step's pipeline, or its loop, as in any step
     vars        the chain `vars`: one call of `noop` whose policy patches `ctx.vars`
     case        evaluated on `call.done` or `call.error`, then on `step.exit` if nothing has routed by then.
                 Each branch that fires runs its chain: `case_0`, `case_1` and so on
     sink        the chain `sink`, after the branches
 
 A chain is a pipeline whose prefix is its name, so a task in it is called `case_0/notify`, and retries, waits,
-iterators, redaction and recovery are those of every pipeline. A chain may also contain `next`, which does not route:
-it is a request (`next.requested`), and by its policy ends the step, its chain, or nothing. When the step ends, the
-server takes the request with the highest priority, then the one that was reached first, emits it as `next.evaluated`,
-and sends the tokens. Without a request the step's own `next` routes, but not after a failure.
+iterators, redaction and recovery are those of every pipeline. A `next` in a chain does not route: it is a request
+(`next.requested`), and by its policy ends the step, its chain, or nothing. When the step ends, the server takes the
+request with the highest priority, then the one that was reached first, and sends the tokens. Without a request the
+step's own `next` routes, but not after a failure.
 
-Decisions by process:
-
-    worker      which branches fire (`case.started`, `case.evaluated`), what is suppressed, when a poll is ready
-    server      targets of the step, delays, whether a computed target exists, and which branches of a step with
-                `eval_mode: on_event` fire (`noetl.classic.observe`): such a run is granted for its call, and again for
-                each batch of branches that an event has chosen
+The worker decides which branches fire, what is suppressed and when a poll is ready. The server decides the targets,
+and which branches of a step with `eval_mode: on_event` fire (`noetl.classic.observe`): such a run is granted for its
+call, and again for each batch of branches that an event has chosen.
 
 A failure that no worker reports (a step out of time, a failed item of a loop) is handled too if some branch sees
 failures: the server emits `case.started` and grants the rest of the run. A failure of the call that made a branch fire
 is handled by it, with or without a target. A failure inside a chain is the step's, and no branch sees it.
 
-The progress is `noetl.classic.state.AfterCallProgress`, folded from these events, so after a lost lease another worker
-continues after the last accepted task. Branches are not chosen twice; a chain that has ended does not run again.
+The progress is folded from these events (`noetl.classic.state`), so after a lost lease another worker continues after
+the last accepted task. Branches are not chosen twice; a chain that has ended does not run again.
 """
 
 from __future__ import annotations

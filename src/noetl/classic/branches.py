@@ -27,8 +27,6 @@ class BranchPlan:
 
 
 class CasePlan:
-    """The branches of a step, in the order in which their chains run."""
-
     def __init__(self, owner: str, cases: Cases) -> None:
         branches = [BranchPlan(owner, f"case_{i}", branch) for i, branch in enumerate(cases.branches)]
         if cases.order == "priority":

@@ -99,6 +99,5 @@ def _goto(label: str, tree: Map | Seq | str) -> model.Goto:
 
 
 def _set_task(label: str, values: Map) -> model.Task:
-    """`vars` and `set`: a `noop` whose policy patches `ctx.vars`."""
     then = model.Then("continue", set_ctx={"vars": {"$merge": plain(values)}})
     return model.Task(label, "noop", policy=(model.Rule(None, then),))

@@ -27,12 +27,10 @@ def is_classic(root: Map) -> bool:
 
 
 def first_construct(root: Map) -> tuple[Map, str]:
-    """The map and the key of the first classic construct of a classic document."""
     return next(_constructs(root))
 
 
 def tasks_of(tool: Any) -> list[Map]:
-    """The task maps of a `tool`, in any of their forms."""
     if isinstance(tool, Map):
         return [tool]
     items = _maps(tool)

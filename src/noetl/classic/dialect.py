@@ -100,7 +100,6 @@ def _set_chain_policies(step: Map, names: CallNames) -> None:
 
 
 def _sink_in_place(sink: Map, names: CallNames, default: Map | None) -> Map:
-    """A sink that stays in its place, where classic names are valid."""
     return map_at(sink, tool=sink_task(sink, names, {"result": "result"}, default))
 
 

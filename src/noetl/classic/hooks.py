@@ -32,7 +32,6 @@ def after_call_rules(step: Step) -> AfterCallRules:
 
 
 def step_plan(step: Step, kind_of: KindOf) -> PipelinePlan:
-    """For a worker: the compiled pipeline of a step of either dialect."""
     if step.after_call is None:
         return PipelinePlan(step.tasks, kind_of)
     from noetl.classic.after_call import AfterCallPlan

@@ -31,12 +31,10 @@ class CallNames:
         self.entries: dict[str, Map] = {entry["name"]: entry for entry in entries if "name" in entry}
 
     def tool_of(self, task: Map) -> Map:
-        """The workbook task that a task calls; empty if it calls none."""
         name = task.get("name")
         return as_map(self.tools.get(name)) if task.get("kind") == "workbook" and isinstance(name, str) else Map()
 
     def sinks_of(self, task: Map) -> list[Map]:
-        """The sinks of the workbook entries that a task calls."""
         sinks = []
         while task.get("kind") == "workbook" and task.get("name") in self.entries:
             entry = self.entries[task["name"]]
@@ -114,7 +112,6 @@ def renamed(node: Any, names: Names) -> Any:
 
 
 def renamed_text(value: Any, names: Names) -> Any:
-    """A template with names replaced; any other value as it is."""
     return _renamed_template(value, tuple(names.items())) if is_template(value) else value
 
 

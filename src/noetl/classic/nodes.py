@@ -9,12 +9,10 @@ from noetl.dsl.tree import Map, Seq, span_of
 
 
 def as_map(node: Any) -> Map:
-    """The node, or an empty map where it is not one."""
     return node if isinstance(node, Map) else Map()
 
 
 def as_list(node: Any) -> Seq:
-    """The node, or an empty list where it is not one."""
     return node if isinstance(node, Seq) else Seq()
 
 

@@ -1,15 +1,14 @@
 """Classic steps with `eval_mode: on_event`: the server evaluates their branches on every event of the execution.
 
 A run observes from its scheduling until a chain has reached a `next`, or no branch can fire any more. Observers are
-part of the state (`state.observers`), so they survive a crash; an execution without observers has no overhead.
+part of the state, so they survive a crash. Events are evaluated in the decision that emits them, before it is stored:
+none is evaluated twice or lost.
 
-- Events are evaluated in the decision that emits them, before it is stored: none is evaluated twice or lost.
 - A run does not observe its own events, nor `case.*`, `next.*` and `token.*`, except its timers (`spec.timers`) and
   the end of its own call, as `call.done` or `call.error`.
-- A signal that was sent before the step was entered is evaluated on entry. One that makes a branch fire is consumed;
-  any other signal stays for other receivers.
-- A worker runs the chains of the chosen branches (`noetl.classic.after_call`). Events that arrive meanwhile may
-  choose more branches, which wait as further batches.
+- A signal that makes a branch fire is consumed, also one that was sent before the step was entered; any other signal
+  stays for other receivers.
+- Events that arrive while a worker runs the chosen chains may choose more branches, which wait as further batches.
 - `else` fires on a message or a timer that matches no other branch.
 """
 
@@ -51,11 +50,19 @@ def enter(decision: Decision, step: Step, run: str) -> None:
 
 
 def observe(decision: Decision, cases: CasePlan, run: Run, event: e.Event) -> None:
-    observed = _observed(run, event)
-    if observed is None or not _is_pending(decision, event):
-        return
-    after, name = run.after_call, observed["name"]
+    after, name, message = run.after_call, event.name, None
     assert after is not None
+    if isinstance(event, CaseStarted) and event.run == run.id and event.trigger_event in POINTS:
+        name = event.trigger_event
+        observed = call_event(run, name)
+    elif name.startswith(NOT_OBSERVED) or _run_of(event) == run.id:
+        return
+    else:
+        observed = {"name": name, "data": _data(event)}
+    if isinstance(event, e.MessageReceived):
+        message = event.id
+        if not any(number == message for number, _ in decision.state.signals.get(event.type, ())):
+            return  # another observer has consumed it
     failed = name == "call.error"
     try:
         scope = branch_scope(decision, run, observed)
@@ -67,28 +74,10 @@ def observe(decision: Decision, cases: CasePlan, run: Run, event: e.Event) -> No
     if chosen:
         if name not in POINTS:
             decision.emit(CaseStarted(run.id, name))
-        message = event.id if isinstance(event, e.MessageReceived) else None
-        matched = tuple(sorted(chosen, key=branch_number))
-        order = tuple(chosen)
+        matched, order = tuple(sorted(chosen, key=branch_number)), tuple(chosen)
         decision.emit(CaseEvaluated(run.id, matched, order, cases.mode, cases.evaluate, name, observed, message))
     elif failed and after.failure is not None and not after.batches:
         decision.emit(e.StepFailed(run.id, *after.failure))
-
-
-def _is_pending(decision: Decision, event: e.Event) -> bool:
-    """Whether a signal is still pending: another observer may have consumed it."""
-    if not isinstance(event, e.MessageReceived):
-        return True
-    return any(number == event.id for number, _ in decision.state.signals.get(event.type, ()))
-
-
-def _observed(run: Run, event: e.Event) -> dict[str, Any] | None:
-    """An event as its observer sees it; None for one that it does not observe."""
-    if isinstance(event, CaseStarted) and event.run == run.id and event.trigger_event in POINTS:
-        return call_event(run, event.trigger_event)
-    if event.name.startswith(NOT_OBSERVED) or _run_of(event) == run.id:
-        return None
-    return {"name": event.name, "data": _data(event)}
 
 
 def call_event(run: Run, point: str) -> dict[str, Any]:

@@ -55,7 +55,6 @@ class ChainItem(NamedTuple):
 
 
 def chain_items(branch: Map) -> Iterator[ChainItem]:
-    """The items of a branch, in either form of `then`."""
     chain = branch.get("then", branch.get("else"))
     if isinstance(chain, Map):
         yield from (ChainItem(name, chain[name], chain) for name in ("sink", "set", "next") if name in chain)

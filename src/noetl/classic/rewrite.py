@@ -99,7 +99,6 @@ class _Rewriter:
         return routes.added
 
     def _local_names(self, step: Map) -> frozenset[str]:
-        """Bare names that are visible only inside the step."""
         loop = as_map(step.get("loop"))
         names = {loop[key] for key in ("iterator", "element") if key in loop}
         names |= {"index", "parent", "loop_index", "iter", "tasks", "_prev", "_task", "_attempt"}
@@ -220,7 +219,6 @@ class ClassicRoutes:
         return any(read.path[0] == "event" or read.path[:3] in ends or read.path[:2] in ends for read in reads)
 
     def _guards(self, branch: Map) -> Iterator[tuple[Any, bool]]:
-        """The guard of a branch as arcs see it, for the call and for the exit."""
         when = branch["when"]
         if not isinstance(when, str):
             yield when, False

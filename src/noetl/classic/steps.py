@@ -80,7 +80,6 @@ def drop_entry_keys(root: Map) -> None:
 
 
 def arcs_of(holder: Map, names: Names, leftovers: Leftovers) -> list[Map]:
-    """Arcs to the targets of a `next` in any of its classic forms."""
     at, key, delay = holder, "next", None
     if isinstance(holder["next"], Map):
         at, key = holder["next"], "to"

@@ -106,7 +106,6 @@ class YamlLayout:
         return self.text[offset : self._starts[self.line(offset) + 1] - 1]
 
     def has_no_content(self, line: int) -> bool:
-        """Whether the line is blank or has only a comment."""
         if line in self.comments and not self.before(self.comments[line]).strip():
             return True
         return not self.lines[line].strip() and not self.in_scalar(self._starts[line])
@@ -172,7 +171,6 @@ class Writer:
             yield _Unit(origin, self.dash, above, self._item(steps, i, self.dash), is_step=True)
 
     def _pairs(self, node: Map, column: int) -> tuple[list[str], list[str]]:
-        """The comments above the first key of a map, and its lines."""
         first: list[str] = []
         lines: list[str] = []
         for key in node:

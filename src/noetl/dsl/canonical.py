@@ -217,7 +217,6 @@ def _store(store: Any) -> dict[str, Any]:
 
 
 def _rules(rules: Seq) -> Iterator[tuple[model.Guard | None, Map]]:
-    """The guard of each rule, None for `else`, with its `then`."""
     for rule in rules:
         yield None if "else" in rule else rule["when"], rule.get("else", rule)["then"]
 

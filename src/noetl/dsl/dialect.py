@@ -20,11 +20,9 @@ class Dialect(NamedTuple):
     name: DialectName
     document: type[Document]
     task_keys: Mapping[str, Shape]
-    """Keys of every task besides those that all dialects have."""
     sites: type[SiteFinder]
     visibility: Visibility
     check: Callable[[Document, Problems], None]
-    """Checks that only this dialect needs."""
     prepare: Callable[[Map, KindSource], None]
     """Rewrites a sound tree in place until `builder` can build it."""
     builder: type[Builder]

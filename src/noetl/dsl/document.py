@@ -385,4 +385,3 @@ ROOT = Fields(
     retired={"vars": Retired(ROOT_VARS, "'vars' is not allowed at the root", VARS_HINT)},
 )
 DEFINITIONS: tuple[Fields, ...] = (TASK_SPEC, TASK_POLICY, RESULTS)
-"""Shapes that the schema defines once and refers to."""

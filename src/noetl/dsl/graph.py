@@ -112,7 +112,6 @@ def way_back(came: Mapping[str, str], start: str, goal: str) -> list[str]:
 
 
 def arrows(path: list[str]) -> str:
-    """`a → b → c`; a long path without its middle."""
     if len(path) > MAX_PATH_NAMES:
         path = [*path[: MAX_PATH_NAMES // 2], "…", *path[-MAX_PATH_NAMES // 2 :]]
     return " → ".join(path)

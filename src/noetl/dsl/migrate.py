@@ -37,7 +37,6 @@ class Migration(NamedTuple):
     problems: list[Problem]
     """What is wrong with the playbook; errors among it mean that it was not looked at further."""
     leftovers: list[Problem]
-    """Constructs without a canonical form."""
 
     @property
     def failed(self) -> bool:
@@ -75,7 +74,6 @@ def migrate(file: str, data: bytes | str, kinds: KindSource) -> Migration:
 
 
 def _order(node: Map, order: tuple[str, ...]) -> None:
-    """Put the keys of a map into their usual order; others follow."""
     pairs = sorted(node.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
     node.clear()
     node.update(pairs)

@@ -101,13 +101,11 @@ class Document:
         ]
 
     def pipelines(self, step: Map) -> Iterator[Map | Seq]:
-        """The `tool` of the step and of its iterators."""
         if "tool" in step:
             yield step["tool"]
         yield from (site.tree["tool"] for site in self.tasks(step) if is_iterator(site.tree))
 
     def loops(self, step: Map) -> list[Map]:
-        """The loop of the step, and its iterator tasks."""
         own = [step["loop"]] if "loop" in step else []
         return own + [site.tree for site in self.tasks(step) if site.tree.get("kind") == "iterator"]
 
@@ -116,11 +114,9 @@ class Document:
         return step.get("spec", Map()), step.get("loop", {}).get("spec", Map())
 
     def step_args(self, step: Map) -> Iterable[str]:
-        """Names of args that all tasks of the step have."""
         return ()
 
     def variables(self) -> Iterable[str]:
-        """Keys of `ctx.vars` that some step writes."""
         return ()
 
     def targets(self, step: Map) -> Iterator[OutlineTarget]:
@@ -175,7 +171,6 @@ def is_iterator(task: Map) -> bool:
 
 
 def callee(task: Map) -> str | None:
-    """The name of the workbook task that this one calls."""
     name = task.get("name") if task.get("kind") == "workbook" else None
     return name if isinstance(name, str) else None
 
@@ -190,7 +185,6 @@ def workbook_tasks(workbook: Any) -> dict[str, Map]:
 
 
 def rules(task: Map) -> Iterator[tuple[Map, Map, bool]]:
-    """Each rule of a task's policy, its `then`, and whether it is `else`."""
     for rule in task.get("spec", {}).get("policy", {}).get("rules", []):
         yield rule, rule.get("else", rule)["then"], "else" in rule
 

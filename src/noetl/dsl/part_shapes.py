@@ -110,8 +110,6 @@ class TaskShape(Shape):
 
 
 class PipelineShape(Shape):
-    """`tool`: one task, or a list of tasks in any of their forms."""
-
     definition = "pipeline"
 
     def __init__(self, task: TaskShape) -> None:

@@ -88,7 +88,6 @@ class Problems:
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str | None:
-    """A hint with the name that `name` is probably a misspelling of."""
     if not isinstance(name, str) or not name or len(name) > 64:
         return None
     from difflib import get_close_matches

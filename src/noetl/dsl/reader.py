@@ -102,8 +102,6 @@ def _decode(data: bytes | str) -> tuple[str, tuple[Check, int, str, str | None] 
 
 
 class _Open:
-    """A map or list that is still being read."""
-
     __slots__ = ("anchor", "bare_template", "height", "key", "key_span", "node", "own", "wants_key", "weight")
 
     def __init__(self, node: Map | Seq, anchor: str | None) -> None:

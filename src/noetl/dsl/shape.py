@@ -149,8 +149,6 @@ GUARD = Shape(  # a boolean or one expression in braces, which the template chec
 
 
 class Choice(Shape):
-    """One of some words, or another text that matches a pattern."""
-
     def __init__(self, *choices: str, pattern: str | None = None) -> None:
         def fits(value: Any) -> bool:
             other = pattern is not None and isinstance(value, str) and re.fullmatch(pattern, value) is not None
@@ -350,8 +348,6 @@ class OneOf(Shape):
 
 
 class WhenOrElse(Shape):
-    """A rule or branch: a map with `when`, or one with `else`."""
-
     def __init__(self, words: str, rule: Fields, otherwise: Fields, wrong: Check = WRONG_VALUE) -> None:
         super().__init__(words)
         self.rule, self.otherwise, self.wrong = rule, otherwise, wrong

@@ -110,7 +110,6 @@ def unshare(node: Any, visited: set[int] | None = None) -> None:
 
 
 def plain(node: Any) -> Any:
-    """The node as ordinary dicts and lists, for the model."""
     if isinstance(node, dict):
         return {key: plain(value) for key, value in node.items()}
     if isinstance(node, list):
@@ -119,8 +118,6 @@ def plain(node: Any) -> Any:
 
 
 class Text:
-    """A source text that can say where an offset lies."""
-
     def __init__(self, file: str, text: str) -> None:
         self.file, self.text = file, text
         self._walked: tuple[Span | None, list[int]] = (None, [])  # the last scalar that was asked about

@@ -28,7 +28,6 @@ SCALARS: dict[type, tuple[type, ...]] = {
     inspect.FloatType: (int, float),
     inspect.NoneType: (type(None),),
 }
-"""Types of the values that each scalar type takes."""
 TEMPLATE = {"type": "string", "pattern": r"\{[{%]"}
 
 
@@ -60,7 +59,6 @@ class Misfit(NamedTuple):
 
 
 def describe(value: object) -> str:
-    """A value in the words of YAML."""
     match value:
         case Mapping():
             return "a map"
@@ -84,7 +82,6 @@ def fields(model: type[msgspec.Struct]) -> Mapping[str, InputField]:
 
 
 def rows(kind: Kind) -> list[InputRow]:
-    """The reference table of a kind, keys of nested maps included."""
     table = []
     for field in fields(kind.inputs).values():
         nested = [
@@ -195,7 +192,6 @@ def _telling(kind: inspect.Type) -> list[inspect.Type]:
 
 
 def _joined(words: list[str], comma: str = "") -> str:
-    """`text`, `text or a list`, `text, a list or a map`."""
     words = list(dict.fromkeys(words))
     if len(words) < 2:
         return "".join(words)

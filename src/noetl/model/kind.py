@@ -19,18 +19,15 @@ class Kind(msgspec.Struct, frozen=True):
     timeout: float | None = None
     """Seconds a call may take when no `spec.timeout` is given; None where the kind has no limit of its own."""
     extra: str | None = None
-    """The extra of the distribution that brings its driver."""
     sql: tuple[str, ...] = ()
     """Inputs that hold SQL, where a template is one bound value and `ident` and `raw_sql` exist."""
     shell: tuple[str, ...] = ()
     """Inputs that hold commands for a shell, where a template is one word or a part of one, never syntax."""
     verbatim: tuple[str, ...] = ()
-    """Inputs that are never rendered, such as program code."""
     outcome: str | None = None
     """Name of the kind's own field on the outcome (`http`, `pg`, `py`)."""
     result: str = "value"
     """What classic templates call `result`: the `value` itself, its `data` (a body), or its `rows`."""
     one_of: tuple[tuple[str, ...], ...] = ()
-    """Groups of inputs of which exactly one must be given."""
     takes_args: bool = False
     """Whether the tool is handed the args themselves, not only templates over them."""

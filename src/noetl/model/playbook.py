@@ -29,12 +29,9 @@ class Part(msgspec.Struct, frozen=True):
 
 
 DEFAULT_ATTEMPTS = 3
-"""Attempts of a `retry` that does not say how many."""
 
 
 class Then(Part, frozen=True):
-    """What a matching rule does: one directive, its knobs, and patches."""
-
     do: Directive
     attempts: int | None = None
     backoff: Backoff | None = None
@@ -94,8 +91,6 @@ class Admit(Part, frozen=True):
 
 
 class Loop(Part, frozen=True):
-    """Runs the step's pipeline once per item of `collection`."""
-
     collection: Templated
     iterator: str
     mode: Literal["sequential", "parallel"] = "sequential"
@@ -115,8 +110,6 @@ class Arc(Part, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step that a run leads to, and what the token carries there."""
-
     step: str
     args: dict[str, Any] = {}
     delay: float | None = None
@@ -180,8 +173,6 @@ class AfterCall(Part, frozen=True):
 
 
 class Step(Part, frozen=True):
-    """A transition of the net: admission gate, loop, pipeline, router."""
-
     name: str
     desc: str | None = None
     spec: dict[str, Any] = {}

@@ -29,7 +29,6 @@ ITERATOR_RESERVED = NAMESPACES | {"index", "parent", "execution_id", "vars"}
 
 
 def check(document: Document, problems: Problems) -> None:
-    """All checks of names, on a document whose shapes are valid."""
     metadata = document.root.get("metadata", {})
     if "name" in metadata and "path" not in metadata:
         problems.add(PATH_MISSING, span_of(metadata), "metadata has no 'path'", f"add `path: {metadata['name']}`")

@@ -168,8 +168,6 @@ def _check_forks(playbook: Playbook, graph: Graph, declared: set[str], report: R
 
 
 class _Races:
-    """Steps of different branches that write the same key of ctx."""
-
     def __init__(self, playbook: Playbook, graph: Graph, report: Report) -> None:
         self.graph, self.report = graph, report
         self.places = {step.name: _writes(step) for step in playbook.steps}

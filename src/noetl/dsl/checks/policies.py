@@ -34,7 +34,6 @@ KIND_OPTIONS = {"mode": "iterator", "max_in_flight": "iterator", "exactly_once":
 
 
 def check(document: Document, problems: Problems) -> None:
-    """All checks of policies, on a document whose shapes are valid."""
     for step in document.steps:
         parallel = document.is_parallel(step)
         for site in document.tasks(step):

@@ -57,7 +57,6 @@ class Site(NamedTuple):
     bound: str = ""
     """`sql`, `snowflake`, `shell` or `words` (of a command without a shell) where a value is never spliced."""
     own_args: bool = False
-    """Whether it is in the task's own `args`, which are not visible there."""
 
 
 def check(sites: SiteFinder, visibility: Visibility) -> None:
@@ -176,7 +175,6 @@ class _Checker:
             self._add(HIDDEN, site, read.offset, message, f"write `{home}.{root}`")
 
     def _check_path(self, site: Site, read: Read) -> None:
-        """The part behind a namespace: does the step, key or field exist?"""
         if len(read.path) < 2 or not isinstance(read.path[1], str):
             return
         root, name = read.path[0], read.path[1]
@@ -234,7 +232,6 @@ class _Checker:
 
 class SiteFinder:
     task_keys: ClassVar = frozenset(["kind", "name", "spec"])
-    """Keys of a task that are neither inputs nor args."""
     input_places: ClassVar[dict[str, str]] = {}
     """Where the inputs of a task are, by where the task is: `input`, unless given here."""
 
@@ -256,7 +253,6 @@ class SiteFinder:
             yield from self.task(site, visible)
 
     def _callers(self) -> dict[str, LocalName]:
-        """What the callers of each workbook task can see: its templates see it too."""
         united: dict[str, tuple[set[str], ...]] = {}
         last: dict[str, LocalName] = {}
         for site in self.document.all_tasks:
