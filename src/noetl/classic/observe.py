@@ -14,7 +14,7 @@ none is evaluated twice or lost.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -22,6 +22,7 @@ from noetl.classic.branches import CasePlan, branch_number
 from noetl.classic.call_names import NO_CALL, call_names, failed_call
 from noetl.classic.events import CaseEvaluated, CaseStarted
 from noetl.engine import events as e
+from noetl.engine.decision import Decision
 from noetl.engine.leases import server_grant
 from noetl.engine.state import Run, StepResult
 from noetl.engine.step_runs import error_data
@@ -31,9 +32,6 @@ from noetl.model.identity import TaskId, step_of
 from noetl.model.outcome import Error
 from noetl.model.playbook import Step
 from noetl.scope import Scope, StepsView
-
-if TYPE_CHECKING:
-    from noetl.engine.decision import Decision
 
 NOT_OBSERVED = ("case.", "next.", "token.")
 POINTS = ("call.done", "call.error")

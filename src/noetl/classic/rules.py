@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from noetl.classic import observe
 from noetl.classic.branches import POINTS, CasePlan
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
 from noetl.classic.state import AfterCallProgress, BranchBatch, NextRequest
 from noetl.engine.admissible import Facts, Link, known_values, label_after, refuse, require
+from noetl.engine.decision import Decision
 from noetl.engine.events import Event, NextEvaluated, StepPaused
 from noetl.engine.known_values import fits
 from noetl.engine.state import Ended, Execution, Run
@@ -21,9 +22,6 @@ from noetl.engine.timer_keys import WaitLimit
 from noetl.engine.waits import consume_signal
 from noetl.model.outcome import Error
 from noetl.model.playbook import Goto, Step, Target
-
-if TYPE_CHECKING:
-    from noetl.engine.decision import Decision
 
 
 class ClassicRules:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from noetl.classic.detect import first_construct, is_classic
 from noetl.classic.language import ROOT
+from noetl.classic.nodes import as_list, as_map
 from noetl.dsl.checks import names, net, policies, size, templates
 from noetl.dsl.dialect import CANONICAL, DialectName
 from noetl.dsl.problem import Check, Problem, Problems
@@ -81,16 +82,11 @@ def too_expensive(file: str, data: bytes, why: str) -> Loaded:
 
 def _defaults(root: Map, kinds: KindSource) -> dict[str, set[str]]:
     """Inputs by kind that some outer scope gives; a task need not repeat them."""
-    executor = root.get("executor")
-    layers: list[Any] = [executor.get("spec") if isinstance(executor, dict) else None]
-    workflow = root.get("workflow")
-    for step in workflow if isinstance(workflow, list) else []:
-        if isinstance(step, dict):
-            loop = step.get("loop")
-            layers += [step.get("spec"), loop.get("spec") if isinstance(loop, dict) else None]
+    layers: list[Any] = [as_map(root.get("executor")).get("spec")]
+    for step in map(as_map, as_list(root.get("workflow"))):
+        layers += [step.get("spec"), as_map(step.get("loop")).get("spec")]
     defaults: dict[str, set[str]] = {}
-    for layer in layers:
-        for name, value in layer.items() if isinstance(layer, dict) else ():
-            if isinstance(value, dict) and kinds.get(name) is not None:
-                defaults.setdefault(name, set()).update(value)
+    for name, value in (pair for layer in layers for pair in as_map(layer).items()):
+        if isinstance(value, Map) and kinds.get(name) is not None:
+            defaults.setdefault(name, set()).update(value)
     return defaults

@@ -99,10 +99,6 @@ class Graph:
                         todo.append(to)
         return came
 
-    def path(self, start: str, goal: str, through: int) -> list[str]:
-        """A shortest path that keeps to the set `through` between its ends."""
-        return way_back(self.ways(start, through), start, goal)
-
 
 def way_back(came: Mapping[str, str], start: str, goal: str) -> list[str]:
     path = [goal]

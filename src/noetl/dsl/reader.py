@@ -261,7 +261,8 @@ class _Composer:
         if top.wants_key:
             self._key(top, value, span)
         elif isinstance(top.node, Seq):
-            top.node.put(value, span)
+            top.node.append(value)
+            top.node.item_spans.append(span)
         else:
             key, top.wants_key = top.key, True
             if key == "<<" and top.key_span.style == "":

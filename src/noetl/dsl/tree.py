@@ -60,10 +60,6 @@ class Seq(list[Any]):
         self.lost: list[Any] = []  # items that were refused and removed
         self.item_spans: list[Span] = []
 
-    def put(self, value: Any, span: Span) -> None:
-        self.append(value)
-        self.item_spans.append(span)
-
 
 def span_of(node: Any) -> Span:
     return node.span if isinstance(node, Map | Seq) else NOWHERE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from noetl.dsl.graph import Graph, arrows
+from noetl.dsl.graph import Graph, arrows, way_back
 from noetl.dsl.outline import Document, callee, labelled_items, rules, workbook_tasks
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Span, is_template, key_span, span_in, span_of
@@ -125,7 +125,7 @@ def _check_workbook(document: Document, problems: Problems) -> None:
         name = min(group, key=graph.bit.__getitem__)  # the first of them in the text
         following = next((to for to in graph.after[name] if to in group), None)
         if following is not None:
-            path = [name, *graph.path(following, name, graph.union(group))]
+            path = [name, *way_back(graph.ways(following, graph.union(group)), following, name)]
             message = f"workbook tasks call each other in a cycle: {arrows(path)}"
             problems.add(WORKBOOK_CYCLE, span_of(tasks[name]), message, "remove one of these calls")
 

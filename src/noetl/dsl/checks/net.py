@@ -27,11 +27,9 @@ Report = Callable[[Check, str, str, str | None], None]
 
 
 class Way(NamedTuple):
-    """A way from a step to another: by which arc, and whether it is certain to be open after success."""
-
     target: str
-    place: str
     certain: bool
+    """Whether it is always open after success."""
 
 
 def check(playbook: Playbook, declared_joins: set[str], report: Report) -> None:
@@ -46,19 +44,16 @@ def check(playbook: Playbook, declared_joins: set[str], report: Report) -> None:
 
 def _ways(step: Step) -> Iterator[Way]:
     sure = True  # until an earlier arc of an exclusive router may have taken the token
-    for i, arc in enumerate(step.router.arcs):
-        yield Way(arc.step, f"{step.name}/next/{i}", arc.when is True and sure)
+    for arc in step.router.arcs:
+        yield Way(arc.step, arc.when is True and sure)
         if step.router.mode == "exclusive" and arc.when is not False:
             sure = False
-    for goto, place in _gotos(step):
-        for arc in goto.to:
-            yield Way(arc.step, place, False)
+    yield from (Way(arc.step, False) for goto in _gotos(step) for arc in goto.to)
 
 
-def _gotos(step: Step) -> Iterator[tuple[Goto, str]]:
-    if step.after_call and step.after_call.cases:
-        for i, branch in enumerate(step.after_call.cases.branches):
-            yield from ((item, f"{step.name}/case_{i}") for item in branch.chain if isinstance(item, Goto))
+def _gotos(step: Step) -> Iterator[Goto]:
+    for branch in step.after_call.cases.branches if step.after_call and step.after_call.cases else ():
+        yield from (item for item in branch.chain if isinstance(item, Goto))
 
 
 def _check_reachable(playbook: Playbook, graph: Graph, report: Report) -> None:
@@ -155,7 +150,7 @@ def _check_forks(playbook: Playbook, graph: Graph, declared: set[str], report: R
     races = _Races(playbook, behind, report)
     for step in playbook.steps:
         arcs = [arc.step for arc in step.router.arcs if arc.when is not False and step.router.mode == "inclusive"]
-        for targets in (arcs, *([arc.step for arc in goto.to] for goto, _ in _gotos(step))):
+        for targets in (arcs, *([arc.step for arc in goto.to] for goto in _gotos(step))):
             times = Counter(target for target in targets if target in reach)
             fork = _Fork(step.name, list(times), behind, reach)
             twice = [(name, name, name) for name in times if times[name] > 1 and name not in reported]
