@@ -3,10 +3,10 @@
     detect        distinguishes it from the canonical dialect
     language      its keys, added to those of the canonical dialect
     outline       its parts and templates, for checks
-    dialect       normalises a document for `build`, which builds the model
+    dialect       normalises a document and builds its model
     rewrite       rewrites it for `noetl migrate`;  writer  text with comments
 
-`dialect` and `rewrite` share the conversions of keys that both dialects have:
+`dialect` and `rewrite` share `conversions`, for the keys that both dialects have:
 
     args              args of every task of the step, below the task's own
     retry, on_error   rules of the task's policy
@@ -17,7 +17,7 @@
 `dialect` leaves `vars`, `case` and `sink` in their step; they become its `AfterCall`, which is run by
 
     events, state     events after a call, and the progress folded from them
-    rules, observe    the rules of the engine
+    rules, branches   the rules of the engine
     after_call        on a worker;  hooks  the two seams to engine and worker
 
 `rewrite` converts them to:

@@ -15,7 +15,7 @@ request with the highest priority, then the one that was reached first, and send
 step's own `next` routes, but not after a failure.
 
 The worker decides which branches fire, what is suppressed and when a poll is ready. The server decides the targets,
-and which branches of a step with `eval_mode: on_event` fire (`noetl.classic.observe`): such a run is granted for its
+and which branches of a step with `eval_mode: on_event` fire (`noetl.classic.rules`): such a run is granted for its
 call, and again for each batch of branches that an event has chosen.
 
 A failure that no worker reports (a step out of time, a failed item of a loop) is handled too if some branch sees

@@ -1,13 +1,23 @@
-"""The branches of a classic step, compiled: which of them fire."""
+"""The branches of a classic step: which of them fire, and what their conditions see."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from noetl.classic.call_names import NO_CALL, call_names, failed_call
+from noetl.engine import events as e
+from noetl.engine.decision import Decision
 from noetl.engine.net import guard_test, sees_failure
+from noetl.engine.state import Run, StepResult
+from noetl.engine.step_runs import error_data
+from noetl.engine.timer_keys import StepTimer, timer_of
 from noetl.expression import parse
+from noetl.model.identity import TaskId, step_of
 from noetl.model.playbook import Branch, Cases
+from noetl.scope import Scope, StepsView
 
 POINTS = ("call.done", "call.error", "step.exit")
 """Where the branches of a step are evaluated."""
@@ -59,3 +69,71 @@ class CasePlan:
 
 def branch_number(name: str) -> int:
     return int(name.rpartition("_")[2])
+
+
+def call_event(run: Run, point: str) -> dict[str, Any]:
+    after = run.after_call
+    if after is not None and after.failure is not None:
+        error, task, attempt = after.failure
+        return {"name": point, "data": {"error": error_data(error, run.step, task, attempt)}}
+    return {"name": point, "data": {"result": _result(run)}}
+
+
+def _result(run: Run) -> Any:
+    if run.after_call is not None and run.after_call.looped:
+        return run.after_call.result
+    return run.progress[""].prev if "" in run.progress else None
+
+
+def run_of(event: e.Event) -> str | None:
+    task = getattr(event, "task", None)
+    return task.run if isinstance(task, TaskId) else getattr(event, "run", None)
+
+
+def event_data(event: e.Event) -> dict[str, Any]:
+    if isinstance(event, e.MessageReceived):
+        more = event.payload if isinstance(event.payload, dict) else {}
+        return {**more, "type": event.type, "id": event.id, "payload": event.payload}
+    data = {field: getattr(event, field) for field in event.__struct_fields__}
+    if isinstance(event, e.TimerFired):
+        timer = timer_of(event.timer)
+        data["timer_id"] = timer.timer if isinstance(timer, StepTimer) else event.timer
+    if (run := run_of(event)) is not None:
+        data |= {"run": run, "step": step_of(run)}
+    return {key: _plain(value) for key, value in data.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Structs as maps; results and payloads are not converted, so that their references can be loaded."""
+    if isinstance(value, TaskId):
+        return str(value)
+    if isinstance(value, msgspec.Struct):
+        return {field: _plain(getattr(value, field)) for field in value.__struct_fields__}
+    return value
+
+
+def branch_scope(decision: Decision, run: Run, observed: dict[str, Any]) -> Scope:
+    """The names that a branch sees; the run's own result once its call has ended."""
+    scope = decision.scope(run.args, run.args_by, observed)
+    step, after = decision.state.net.steps[run.step].step, run.after_call
+    assert step.after_call is not None
+    assert after is not None
+    outcome = NO_CALL
+    if after.point:
+        outcome = last_outcome(run)
+        own = StepResult("failed" if after.failure else "succeeded", result=_result(run), error=outcome["error"])
+        scope["steps"] = StepsView({**decision.state.steps, run.step: own})
+    scope.update(call_names(outcome, step.after_call.view, step.loop is not None))
+    return scope
+
+
+def last_outcome(run: Run) -> dict[str, Any]:
+    after, progress = run.after_call, run.progress.get("")
+    if after is not None and after.failure is not None:
+        error, task, attempt = after.failure
+        own = progress.tasks.get(task or "") if progress is not None else None
+        return own if own is not None else failed_call(error_data(error, run.step, task, attempt))
+    if after is not None and after.looped:
+        return {**NO_CALL, "result": after.result}
+    calls = list(progress.tasks.values()) if progress is not None else []
+    return calls[-1] if calls and calls[-1]["status"] == "ok" else NO_CALL  # templates do not see ignored errors

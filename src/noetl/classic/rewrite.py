@@ -6,20 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from noetl.classic.detect import CASE_SPEC, tasks_of
-from noetl.classic.names import CallNames, expression_of, path_of, rename_everywhere, renamed, renamed_text
-from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at, merged, part_of
-from noetl.classic.outline import ClassicDocument, chain_items
-from noetl.classic.policies import (
-    labelled,
-    on_error_of,
-    set_policy,
-    set_step_policies,
-    set_task,
-    sink_task,
-    step_retry,
-)
-from noetl.classic.steps import (
+from noetl.classic.conversions import (
     Leftover,
     Leftovers,
     arcs_of,
@@ -27,8 +14,19 @@ from noetl.classic.steps import (
     declare_credentials,
     drop_entry_keys,
     give_args,
+    labelled,
+    on_error_of,
     router_at,
+    set_policy,
+    set_step_policies,
+    set_task,
+    sink_task,
+    step_retry,
 )
+from noetl.classic.detect import CASE_SPEC, tasks_of
+from noetl.classic.names import CallNames, expression_of, path_of, rename_everywhere, renamed, renamed_text
+from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at, merged, part_of
+from noetl.classic.outline import ClassicDocument, chain_items
 from noetl.dsl.outline import labelled_items
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, unshare

@@ -1,6 +1,16 @@
 """The engine's rules for classic steps: `noetl.engine.after_call` as the classic dialect implements it.
 
-`noetl.classic.after_call` describes the part of a classic step after its call.
+`noetl.classic.after_call` describes the part of a classic step after its call. With `eval_mode: on_event` the server
+evaluates the branches of a step on every event of the execution. A run observes from its scheduling until a chain has
+reached a `next`, or no branch can fire any more. Observers are part of the state, so they survive a crash. Events are
+evaluated in the decision that emits them, before it is stored: none is evaluated twice or lost.
+
+- A run does not observe its own events, nor `case.*`, `next.*` and `token.*`, except its timers (`spec.timers`) and
+  the end of its own call, as `call.done` or `call.error`.
+- A signal that makes a branch fire is consumed, also one that was sent before the step was entered; any other signal
+  stays for other receivers.
+- Events that arrive while a worker runs the chosen chains may choose more branches, which wait as further batches.
+- `else` fires on a message or a timer that matches no other branch.
 """
 
 from __future__ import annotations
@@ -8,20 +18,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from noetl.classic import observe
-from noetl.classic.branches import POINTS, CasePlan
+from noetl.classic.branches import POINTS, CasePlan, branch_number, branch_scope, call_event, event_data, run_of
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
 from noetl.classic.state import AfterCallProgress, BranchBatch, NextRequest
 from noetl.engine.admissible import Facts, Link, known_values, label_after, refuse, require
 from noetl.engine.decision import Decision
-from noetl.engine.events import Event, NextEvaluated, StepPaused
+from noetl.engine.events import Event, MessageReceived, NextEvaluated, StepFailed, StepPaused
 from noetl.engine.known_values import fits
+from noetl.engine.leases import server_grant
 from noetl.engine.state import Ended, Execution, Run
 from noetl.engine.step_runs import refresh_ready
 from noetl.engine.timer_keys import WaitLimit
 from noetl.engine.waits import consume_signal
+from noetl.errors import TemplateError
 from noetl.model.outcome import Error
 from noetl.model.playbook import Goto, Step, Target
+
+NOT_OBSERVED = ("case.", "next.", "token.")
+CALL_POINTS = ("call.done", "call.error")
 
 
 class ClassicRules:
@@ -64,11 +78,44 @@ class ClassicRules:
         return True
 
     def enter(self, decision: Decision, run: str) -> None:
-        observe.enter(decision, self.step, run)
+        """Start to observe: signals that were sent before are evaluated now. A run without a call starts here."""
+        if not self.step.tasks:
+            grant = server_grant(decision.state, run)
+            decision.emit(grant)
+            decision.emit(StepPaused(run, grant.fence, "waiting", until="event", key="call"))
+        for type, signals in decision.state.signals.items():
+            decision.unobserved += ((run, MessageReceived(type, number, payload)) for number, payload in signals)
 
     def observe(self, decision: Decision, run: Run, event: Event) -> None:
-        if self.cases is not None:
-            observe.observe(decision, self.cases, run, event)
+        cases, after, name, message = self.cases, run.after_call, event.name, None
+        if cases is None or after is None:
+            return
+        if isinstance(event, CaseStarted) and event.run == run.id and event.trigger_event in CALL_POINTS:
+            name = event.trigger_event
+            observed = call_event(run, name)
+        elif name.startswith(NOT_OBSERVED) or run_of(event) == run.id:
+            return
+        else:
+            observed = {"name": name, "data": event_data(event)}
+        if isinstance(event, MessageReceived):
+            message = event.id
+            if not any(number == message for number, _ in decision.state.signals.get(event.type, ())):
+                return  # another observer has consumed it
+        failed = name == "call.error"
+        try:
+            scope = branch_scope(decision, run, observed)
+            with decision.allowance:
+                chosen = cases.chosen(scope, after.fired, failed, last=name in ("message.received", "timer.fired"))
+        except TemplateError as error:
+            decision.emit(StepFailed(run.id, Error("template", f"case: {error.message} in {error.source[:200]!r}")))
+            return
+        if chosen:
+            if name not in CALL_POINTS:
+                decision.emit(CaseStarted(run.id, name))
+            matched, order = tuple(sorted(chosen, key=branch_number)), tuple(chosen)
+            decision.emit(CaseEvaluated(run.id, matched, order, cases.mode, cases.evaluate, name, observed, message))
+        elif failed and after.failure is not None and not after.batches:
+            decision.emit(StepFailed(run.id, *after.failure))
 
     def take_failure(self, decision: Decision, run: Run, error: Error, task: str | None, attempt: int) -> bool:
         if run.after_call is None or run.after_call.point or self.cases is None or not self.cases.sees_failure:

@@ -123,8 +123,8 @@ class _Fork:
             arriving = {owner[source] for source in graph.among(graph.sources[name] & self.apart)}
             arriving.update(rank[branch] for branch in graph.among((graph.sources[name] | graph.bit[name]) & starts))
             if len(arriving) > 1:
-                one, other, *_ = sorted(arriving)
-                yield name, self.branches[one], self.branches[other]
+                first, second, *_ = sorted(arriving)
+                yield name, self.branches[first], self.branches[second]
 
     def _border(self) -> list[str]:
         """The shared steps that a branch may come to from steps of its own; looked for from the smaller side."""
@@ -155,9 +155,9 @@ def _check_forks(playbook: Playbook, graph: Graph, declared: set[str], report: R
             fork = _Fork(step.name, list(times), behind, reach)
             twice = [(name, name, name) for name in times if times[name] > 1 and name not in reported]
             reported.update(name for name, _, _ in twice)  # reported once per step
-            for name, one, other in [*twice, *fork.meetings(reported)]:
+            for name, first, second in [*twice, *fork.meetings(reported)]:
                 reported.add(name)
-                paths = f"{arrows(fork.path(one, name))} and {arrows(fork.path(other, name))}"
+                paths = f"{arrows(fork.path(first, name))} and {arrows(fork.path(second, name))}"
                 report(MEETING, name, f"two tokens may meet at {name!r}: {paths}", JOIN_HINT)
             races.check(fork)
 

@@ -246,8 +246,8 @@ def case_of(state: Execution, event: CaseEvaluated, seq: int, at: float, content
 
 
 def _branch_reasons(state: Execution, event: CaseEvaluated, at: float, contents: Contents) -> Iterator[Reason]:
-    from noetl.classic.branches import branch_number  # not at the top: a canonical run starts faster
-    from noetl.classic.observe import branch_scope, call_event
+    # not at the top: a canonical run starts faster
+    from noetl.classic.branches import branch_number, branch_scope, call_event
     from noetl.classic.rules import ClassicRules
 
     run = state.runs[event.run]

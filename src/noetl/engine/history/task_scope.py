@@ -114,8 +114,8 @@ def _add_progress(scope: Scope, progress: Progress | None) -> None:
 
 def _enter_chain(state: Execution, scope: Scope, run: Run, chain: str) -> None:
     """Enter a chain of a classic step, which sees how the step's call ended."""
-    from noetl.classic.call_names import call_names  # only for classic steps: a canonical run starts faster
-    from noetl.classic.observe import call_event, last_outcome
+    from noetl.classic.branches import call_event, last_outcome  # only for classic steps: a canonical run starts faster
+    from noetl.classic.call_names import call_names
 
     part, after = state.net.steps[run.step].step.after_call, run.after_call
     if part is not None and after is not None:
