@@ -241,8 +241,11 @@ class Retired(NamedTuple):
 
 
 class Fields(Shape):
-    """A map with fixed keys. `whole`: without a required key it is unusable; names of tool kinds are keys too if
-    there are `kinds`, the options allowed beside their default inputs; `rest` is the shape of all other keys; `wrong` reports another value."""
+    """A map with fixed keys.
+
+    `whole`: without a required key it is unusable. `kinds`: names of tool kinds are keys too; these options are allowed
+    among their default inputs. `rest` is the shape of all other keys. `wrong` reports a value that is not a map.
+    """
 
     def __init__(
         self,
