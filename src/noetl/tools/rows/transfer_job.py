@@ -2,26 +2,104 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from noetl.model.outcome import Failure
+from noetl.model.outcome import Failure, Outcome
 from noetl.sql import Sql, quoted
+from noetl.tools import http, postgres
+from noetl.tools.base import Context
+from noetl.tools.fields import Scalar
 from noetl.tools.rows import endpoints
 from noetl.tools.rows import staged_endpoints as staged
-from noetl.tools.rows.blocking import Cancellation
+from noetl.tools.rows.blocking import Cancellation, in_thread
 from noetl.tools.rows.duckdb_database import table_name
 from noetl.tools.rows.endpoints import Column
+from noetl.tools.transfer import Inputs, Source, Target
 
 if TYPE_CHECKING:
     from noetl.tools.rows.postgres_endpoint import TransferConnection
     from noetl.tools.rows.snowflake_database import SnowflakeSession
-    from noetl.tools.transfer import Inputs
+
+FIELDS = {
+    "postgres": ("auth", "query", "params", "table"),
+    "duckdb": ("database", "query", "params", "table"),
+    "snowflake": ("auth", "query", "params", "table", "database"),
+    "http": ("auth", "url", "headers", "rows"),
+    "file": ("path", "format"),
+}
+"""Fields of each kind of endpoint beside `kind` and `method`."""
+REQUIRED = {
+    "http": ("url",),
+    "file": ("path",),
+    "duckdb": ("database", "table"),
+    "postgres": ("table",),
+    "snowflake": ("table",),
+}
+
+
+async def call(inputs: Inputs, context: Context) -> Outcome:
+    _check(inputs)
+    source, target, loop = inputs.source, inputs.target, asyncio.get_running_loop()
+
+    def log(line: str) -> None:
+        loop.call_soon_threadsafe(context.log, "progress", line)
+
+    async def request(endpoint: Source | Target, headers: Mapping[str, Scalar], **body: Any) -> Any:
+        """The body of the response; Failure if the request fails."""
+        call = http.Inputs(url=endpoint.url or "", headers={**headers}, auth=endpoint.auth, **body)
+        outcome = await http.run(call, context)
+        if (error := outcome.error) is not None:
+            raise Failure(error.kind, error.message, retryable=error.retryable, extra=outcome.extra, **error.details)
+        return outcome.result["data"]
+
+    def send(batch: list[dict[str, Any]], number: int) -> Future[None]:
+        headers = {"Idempotency-Key": f"{context.idempotency_key}.{number}", **target.headers}
+        sending = request(target, headers, method=target.method, json=batch)
+        return asyncio.run_coroutine_threadsafe(sending, loop)
+
+    async def auth(endpoint: Source | Target) -> Any:
+        """A connection string for postgres, the fields of the credential for snowflake."""
+        if endpoint.kind == "postgres":
+            from noetl.tools.postgres_client.connections import conninfo_of
+
+            return await conninfo_of(postgres.Inputs(auth=endpoint.auth), context)
+        return await context.credential(endpoint.auth or "snowflake") if endpoint.kind == "snowflake" else None
+
+    auths = await auth(source), await auth(target)
+    rows = staged.rows_of(await request(source, source.headers), source.rows) if source.kind == "http" else []
+    transfer = Transfer(inputs, context.bound.get("source.query"), *auths, rows, send, log)
+    return Outcome(result=await in_thread(transfer.run))
+
+
+def _check(inputs: Inputs) -> None:
+    source, target = inputs.source, inputs.target
+    for side, endpoint in (("source", source), ("target", target)):
+        fields = (*FIELDS[endpoint.kind], "kind", "method")
+        for field in endpoint.__struct_fields__:
+            if field not in fields and getattr(endpoint, field):
+                raise Failure("input", f"{endpoint.kind} has no `{side}.{field}`: leave it out")
+    if source.kind in ("postgres", "duckdb", "snowflake"):
+        if (source.query is None) == (source.table is None):
+            raise Failure("input", "the source needs either `query` or `table`")
+    elif getattr(source, REQUIRED[source.kind][0]) is None:
+        raise Failure("input", f"the source needs `{REQUIRED[source.kind][0]}`")
+    for field in REQUIRED[target.kind]:
+        if not getattr(target, field):
+            raise Failure("input", f"the target needs `{field}`")
+    if inputs.mode == "upsert" and not inputs.key:
+        raise Failure("input", "`upsert` needs a `key`")
+    if inputs.key and inputs.mode != "upsert":
+        raise Failure("input", "`key` is only for `mode: upsert`: leave it out")
+    if target.kind == "http" and inputs.mode != "append":
+        raise Failure("input", "http only appends rows: leave `mode` out")
 
 
 @dataclass
