@@ -123,20 +123,16 @@ def test_a_restart_of_the_server_is_survived() -> None:
         server.close()
 
 
-def test_a_refused_connection_is_tried_as_often_as_the_task_says() -> None:
+def test_a_refused_connection_may_be_tried_again() -> None:
     server = PostgresServer()
     try:
         with asyncio.Runner() as runner:
             database = Database(Schema(server), runner)
             server.stop()
-
-            async def late() -> Outcome:
-                call = asyncio.create_task(database.ask("SELECT 1 AS one", call={"retries": 10}))
-                await asyncio.sleep(0.3)
-                await asyncio.to_thread(server.start)
-                return await call
-
-            assert database.whole(late()).ok
+            refused = database.error("SELECT 1 AS one")
+            assert (refused.kind, refused.retryable) == ("connect", True)
+            server.start()
+            assert database.outcome("SELECT 1 AS one").ok
             runner.run(kind.close())
     finally:
         server.close()

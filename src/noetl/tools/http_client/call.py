@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from errno import ECONNREFUSED
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import httpx2
@@ -49,10 +49,9 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
         except UnicodeEncodeError as error:
             return failed("input", f"http: text that cannot be encoded: {error.reason}", extra=no_response(None))
         redaction = Redaction(context.redact, credential.secrets)
-        cookies = Cookies() if inputs.follow_redirects else None
-        sender = Sender(client, credential, redaction, cookies)
         try:
-            response = await sender.run(request)
+            follow = inputs.follow_redirects
+            response = await _send(client, request, credential, redaction, follow_redirects=follow)
             try:
                 return await outcome_of(response, redaction, context.now)
             finally:
@@ -72,6 +71,7 @@ def _transport_failure(error: httpx2.RequestError, first: Request, redaction: Re
     request = error.request if error._request is not None else first
     limits = request.extensions.get("timeout", {})
     kind, retryable = "connect", True
+    tls = next((cause for cause in causes(error) if isinstance(cause, ssl.SSLError)), None)
     match error:
         case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
             kind, reason = "timeout", f"no connection within {limits.get('connect')} s"
@@ -83,7 +83,7 @@ def _transport_failure(error: httpx2.RequestError, first: Request, redaction: Re
             reason = "the body cannot be decompressed"
         case _ if is_forbidden_address(error):
             reason, retryable = str(error), False
-        case _ if (tls := _tls_failure(error)) is not None:
+        case _ if tls is not None:
             hint = ": is it a server without TLS, at http:// rather than https://?"
             reason, retryable = f"TLS failed: {tls}{hint if 'WRONG_VERSION_NUMBER' in str(tls) else ''}", False
         case _:  # the error of the operating system says more than those of the layers above
@@ -95,61 +95,47 @@ def _transport_failure(error: httpx2.RequestError, first: Request, redaction: Re
     return failed(kind, f"{request.method} {url}: {reason}", retryable=retryable, extra=no_response(url))
 
 
-def _tls_failure(error: BaseException) -> ssl.SSLError | None:
-    return next((cause for cause in causes(error) if isinstance(cause, ssl.SSLError)), None)
-
-
 class RedirectError(Exception):
     def __init__(self, message: str, response: Response) -> None:
         super().__init__(message)
         self.response = response
 
 
-class Sender(NamedTuple):
-    """Sends the requests of one call. Without `cookies` it follows no redirect."""
-
-    client: AsyncClient
-    credential: HttpAuth
-    redaction: Redaction
-    cookies: Cookies | None
-
-    async def run(self, request: Request) -> Response:
-        """The last response, whose body is not read yet."""
-        for hops in count():
-            check_request(request)
-            response = await self.client.send(request, stream=True)
-            following = response.next_request
-            if self.cookies is None or following is None:
-                return response
-            url, same_host = following.url, _same_host(request.url, following.url)
-            try:
-                if hops == MAX_REDIRECTS:
-                    raise RedirectError(f"redirected more than {MAX_REDIRECTS} times", response)
-                if url.scheme not in ("http", "https") or not has_port(url):
-                    raise RedirectError("redirected to a URL that is not http", response)
-                if not same_host and self.redaction.reveals_secret(str(url)):
-                    raise RedirectError("redirected to another host with the credential in the URL", response)
-                await read(response, DISCARD_BYTES)  # the connection is reused when the body has been read
-            finally:
-                await response.aclose()
-            self._prepare(following, response, self.cookies, same_host)
-            request = following
-        raise AssertionError("unreachable")
-
-    def _prepare(self, request: Request, response: Response, cookies: Cookies, same_host: bool) -> None:
-        """Remove the headers that must not leave the host. Cookies keep to their own rules."""
-        sent = response.request
+async def _send(
+    client: AsyncClient, request: Request, credential: HttpAuth, redaction: Redaction, *, follow_redirects: bool
+) -> Response:
+    """The last response, whose body is not read yet."""
+    cookies = Cookies()
+    for hops in count():
+        check_request(request)
+        response = await client.send(request, stream=True)
+        following = response.next_request
+        if not follow_redirects or following is None:
+            return response
+        url, same_host = following.url, _same_host(request.url, following.url)
+        try:
+            if hops == MAX_REDIRECTS:
+                raise RedirectError(f"redirected more than {MAX_REDIRECTS} times", response)
+            if url.scheme not in ("http", "https") or not has_port(url):
+                raise RedirectError("redirected to a URL that is not http", response)
+            if not same_host and redaction.reveals_secret(str(url)):
+                raise RedirectError("redirected to another host with the credential in the URL", response)
+            await read(response, DISCARD_BYTES)  # the connection is reused when the body has been read
+        finally:
+            await response.aclose()
         if not same_host:
-            for name in [name for name in request.headers if not CROSSES_HOSTS.fullmatch(name)]:
-                del request.headers[name]
-        elif missing := {k: v for k, v in self.credential.params.items() if k not in request.url.params}:
-            request.url = request.url.copy_merge_params(missing)
+            for name in [name for name in following.headers if not CROSSES_HOSTS.fullmatch(name)]:
+                del following.headers[name]
+        elif missing := {name: text for name, text in credential.params.items() if name not in url.params}:
+            following.url = url.copy_merge_params(missing)
         cookies.extract_cookies(response)
-        cookies.set_cookie_header(request)
-        if same_host and "cookie" in sent.headers:
-            headers = (message.headers.get("cookie", "") for message in (sent, request))
+        cookies.set_cookie_header(following)
+        if same_host and "cookie" in request.headers:
+            headers = (message.headers.get("cookie", "") for message in (request, following))
             pairs = [pair.strip() for header in headers for pair in header.split(";")]
-            request.headers["Cookie"] = "; ".join({pair.partition("=")[0]: pair for pair in pairs if pair}.values())
+            following.headers["Cookie"] = "; ".join({pair.partition("=")[0]: pair for pair in pairs if pair}.values())
+        request = following
+    raise AssertionError("unreachable")
 
 
 def _same_host(here: URL, there: URL) -> bool:

@@ -153,8 +153,22 @@ class ConnectionPool:
         return None
 
     async def _connect(self) -> Connection:
+        target = self.target
         try:
-            return await _open(self.target)
+            if anything_is_forbidden():
+                target = await asyncio.to_thread(with_addresses, target)
+            connection = await AsyncConnection.connect(
+                target,
+                autocommit=True,
+                prepare_threshold=None,  # DISCARD ALL would remove prepared statements that the driver expects
+                context=_AdaptContext(),
+            )
+            try:
+                await _set_formats(connection)
+            except BaseException:
+                await connection.close()
+                raise
+            return connection
         except (psycopg.Error, OSError, ValueError) as error:  # the last for an invalid host name
             raise connect_failure(error) from None
 
@@ -191,23 +205,6 @@ class ConnectionPool:
 class _AdaptContext:
     adapters = ADAPTERS
     connection = None
-
-
-async def _open(target: str) -> Connection:
-    if anything_is_forbidden():
-        target = await asyncio.to_thread(with_addresses, target)
-    connection = await AsyncConnection.connect(
-        target,
-        autocommit=True,
-        prepare_threshold=None,  # DISCARD ALL would remove prepared statements that the driver expects
-        context=_AdaptContext(),
-    )
-    try:
-        await _set_formats(connection)
-    except BaseException:
-        await connection.close()
-        raise
-    return connection
 
 
 async def _set_formats(connection: Connection) -> None:
