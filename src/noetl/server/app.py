@@ -44,6 +44,7 @@ from noetl.server.routes import (
     worker,
     workers,
 )
+from noetl.server.traces import trace_of
 from noetl.store.store import Store
 
 MODULES = (
@@ -210,6 +211,7 @@ class Guard:
             telemetry.traces.answered(call, status, seconds)
         if self.api.settings.log_requests and (not is_frequent or status >= 400):
             level: Level = "error" if status == 500 else "warning" if status > 500 else "info"
+            execution, parent = (None, None) if call is None else (call.execution, call.parent_span)
             telemetry.log.write(
                 level,
                 "request",
@@ -218,8 +220,8 @@ class Guard:
                 status=status,
                 ms=round(seconds * 1000, 3),
                 who=None if call is None or call.identity is None else call.identity.key,
-                execution_id=None if call is None else call.execution,
-                trace_id=None if call is None else call.trace_id,
+                execution_id=execution,
+                trace_id=parent.trace if parent else trace_of(execution) if execution else None,
                 request_id=reply.request_id,
             )
 

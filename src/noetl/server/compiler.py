@@ -63,16 +63,6 @@ class PlaybookCompiler:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def check(self, caller: str, text: bytes, *, strict: bool = False) -> Compiled:
-        """The problems of a text, without the playbook."""
-        return await self._in_turn(caller, CompileRequest(FILE, text, strict, self.seconds, whole=False))
-
-    async def compile(self, caller: str | None, text: bytes, file: str = FILE) -> Compiled:
-        """Compile a text of a caller, or a stored text for the server itself; Refused if the caller has too many
-        pending."""
-        seconds = self.seconds * (STORED_FACTOR if caller is None else 1)
-        return await self._in_turn(caller, CompileRequest(file, text, False, seconds, whole=True))
-
     def stop(self) -> None:
         self._closed = True
         if self._idle_timer is not None:
@@ -85,7 +75,13 @@ class PlaybookCompiler:
         self._threads.shutdown()
         self._end_idle()
 
-    async def _in_turn(self, caller: str | None, request: CompileRequest) -> Compiled:
+    async def compile(
+        self, caller: str | None, text: bytes, file: str = FILE, *, strict: bool = False, whole: bool = True
+    ) -> Compiled:
+        """Compile a text of a caller, or a stored one for the server itself. With `whole=False` the result has only the
+        problems. Refused if the caller has too many pending texts."""
+        seconds = self.seconds * (STORED_FACTOR if caller is None else 1)
+        request = CompileRequest(file, text, strict, seconds, whole)
         pending = self.pending[caller]
         if caller is not None and pending >= MAX_TEXTS_PER_CALLER:
             detail = f"this caller has {pending} pending compilations, the maximum; wait for one of them to finish"

@@ -26,7 +26,7 @@ from noetl.reference import encode_reference
 from noetl.server.problems import Refused
 from noetl.server.roles import ALLOWED, PREFIX
 from noetl.server.schema import QueryString
-from noetl.server.traces import Point, caller_of, trace_of
+from noetl.server.traces import Point, caller_of
 
 if TYPE_CHECKING:
     from noetl.server.api import Api
@@ -136,12 +136,6 @@ class Call(Request):
     @property
     def parent_span(self) -> Point | None:
         return caller_of(self.headers.get("traceparent", ""))
-
-    @property
-    def trace_id(self) -> str | None:
-        if (parent := self.parent_span) is not None:
-            return parent.trace
-        return None if self.execution is None else trace_of(self.execution)
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """The request body in parts, up to the endpoint's limit; nothing is buffered."""

@@ -68,19 +68,21 @@ class Spans:
                     self.left_out += 1
 
     def _ended(self, event: e.Event, at: float) -> Iterator[TraceSpan]:
-        """The spans that an event ends; one that it begins is opened."""
+        """The spans that an event ends; one that it begins is opened, once even if a lease is granted again."""
         root = span_id(self.execution)
         match event:
             case e.ExecutionRequested():
                 attributes: dict[str, Any] = {"noetl.execution_id": self.execution, "noetl.path": self.path}
-                self._begin(self.execution, TraceSpan(f"execution {self.path}", root, None, at, at, attributes))
+                self.open.setdefault(
+                    self.execution, TraceSpan(f"execution {self.path}", root, None, at, at, attributes)
+                )
             case e.StepScheduled(run=run):
                 attributes, id = {"noetl.step": step_of(run), "noetl.step_run_id": run}, span_id(self.execution, run)
-                self._begin(run, TraceSpan(f"step {step_of(run)}", id, root, at, at, attributes))
+                self.open.setdefault(run, TraceSpan(f"step {step_of(run)}", id, root, at, at, attributes))
             case e.IterationStarted(run=run, index=index):
                 key, attributes = iteration_id(run, index), {"noetl.step_run_id": run, "noetl.iteration": index}
                 id, parent = span_id(self.execution, key), span_id(self.execution, run)
-                self._begin(key, TraceSpan(f"iteration {step_of(run)}", id, parent, at, at, attributes))
+                self.open.setdefault(key, TraceSpan(f"iteration {step_of(run)}", id, parent, at, at, attributes))
             case e.StepDone(run=run) | e.LoopDone(run=run):
                 yield from self._end(run, at)
             case e.StepFailed(run=run, error=error):
@@ -107,9 +109,6 @@ class Spans:
                 status = {"noetl.status": event.outcome}
                 more = status | ({"noetl.spans_left_out": self.left_out} if self.left_out else {})
                 yield from self._end(self.execution, at, kind if event.outcome == "failed" else None, **more)
-
-    def _begin(self, key: str, span: TraceSpan) -> None:
-        self.open.setdefault(key, span)  # a lease that is granted again does not begin it anew
 
     def _end(self, key: str, at: float, error: str | None = None, **more: Any) -> Iterator[TraceSpan]:
         if (span := self.open.pop(key, None)) is not None:

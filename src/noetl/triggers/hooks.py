@@ -52,11 +52,8 @@ def fits(signature: hmac.HMAC, header: str) -> bool:
 
 def is_plausible(timestamp: str, signature: str, now: float) -> bool:
     """Whether the headers have a recent time and the form of a signature. This is checked before the body is read."""
-    return (
-        SIGNATURE.fullmatch(signature) is not None
-        and TIMESTAMP.fullmatch(timestamp) is not None
-        and abs(now - int(timestamp)) <= WINDOW_SECONDS
-    )
+    has_form = SIGNATURE.fullmatch(signature) and TIMESTAMP.fullmatch(timestamp)
+    return bool(has_form) and abs(now - int(timestamp)) <= WINDOW_SECONDS
 
 
 class Decoy:

@@ -299,7 +299,7 @@ def test_callers_take_turns() -> None:
     order: list[str] = []
 
     async def one(compiler: PlaybookCompiler, caller: str, text: str) -> None:
-        await compiler.check(caller, text.encode())
+        await compiler.compile(caller, text.encode(), whole=False)
         order.append(caller)
 
     async def story() -> None:
@@ -348,7 +348,7 @@ def test_a_process_that_has_compiled_much_is_replaced() -> None:
         compiler = PlaybookCompiler()
         processes = set()
         for _ in range(compile_process.MAX_BYTES // len(text) + 3):
-            assert (await compiler.check("anybody", text)).valid
+            assert (await compiler.compile("anybody", text, whole=False)).valid
             processes |= {process._process.pid for process in compiler._processes}
         compiler.close()
         assert len(processes) == 2

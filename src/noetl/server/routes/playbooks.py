@@ -77,7 +77,9 @@ class Validity(msgspec.Struct, frozen=True):
 @routes.add("POST", "/playbooks/validate", raw=TEXT)
 async def validate(call: Call, query: ValidateQuery) -> Validity:
     """Check a playbook: every problem, with its place."""
-    compiled = await call.api.playbooks.compiler.check(call.caller.key, await call.body(), strict=query.strict)
+    compiled = await call.api.playbooks.compiler.compile(
+        call.caller.key, await call.body(), strict=query.strict, whole=False
+    )
     return Validity(compiled.valid, list(map(Finding.of, compiled.problems)))
 
 
