@@ -26,6 +26,7 @@ LEEWAY_SECONDS = 60.0
 DEFAULT_LIFE_SECONDS = 300.0  # the lifetime of a token whose server does not state it
 
 Result = TypeVar("Result")
+Path = tuple[str, ...]  # of keys in the JSON of a response
 
 
 class SharedTasks(Generic[Result]):
@@ -113,10 +114,8 @@ class SecretServer(NamedTuple):
     name: str
 
     async def send(self, method: str, url: str, *, own: bool = False, **request: Any) -> SecretResponse:
-        """Redirects are not followed: they would send the credential elsewhere.
-
-        Refuses forbidden addresses, unless the address is the worker's `own` and comes from no playbook or credential.
-        """
+        """Redirects are not followed: they would send the credential elsewhere. Refuses forbidden addresses, unless the
+        address is the worker's `own` and comes from no playbook or credential."""
         import httpx2
 
         from noetl.tools.http_client.network import check_request, guard, is_forbidden_address
@@ -153,13 +152,7 @@ class SecretServer(NamedTuple):
         return SecretResponse(response.status_code, data)
 
     async def token(
-        self,
-        method: str,
-        url: str,
-        *,
-        path: tuple[str, ...] = ("access_token",),
-        seconds: tuple[str, ...] = ("expires_in",),
-        **request: Any,
+        self, method: str, url: str, *, path: Path = ("access_token",), seconds: Path = ("expires_in",), **request: Any
     ) -> AccessToken:
         response = await self.send(method, url, **request)
         token = response.at(*path)

@@ -12,7 +12,7 @@ import msgspec
 
 from noetl.durable import replace_file
 from noetl.errors import AuthError, NotFound, UsageError
-from noetl.keychain.keychain import StoredCredential
+from noetl.keychain.keychain import Fields, StoredCredential
 from noetl.keychain.kinds import PLUGIN, SHAPES, WEBHOOK, faults, is_known
 from noetl.keychain.master import MasterKeySource
 from noetl.keychain.sealed import Label, MasterKeys, revision_of, rewrap, seal, unseal
@@ -23,8 +23,8 @@ Newest = dict[str, int]
 
 
 class Rotated(NamedTuple):
-    credentials: int
-    forgotten: int
+    credentials: int  # that were wrapped again
+    forgotten: int  # old master keys that were removed
 
 
 class Revisions:
@@ -98,14 +98,7 @@ class Safe:
         self.revisions = Revisions(keys)
 
     def put(
-        self,
-        name: str,
-        kind: str,
-        fields: dict[str, Any],
-        *,
-        paths: Sequence[str] = (),
-        pools: Sequence[str] = (),
-        now: float,
+        self, name: str, kind: str, fields: Fields, *, paths: Sequence[str] = (), pools: Sequence[str] = (), now: float
     ) -> None:
         check(name, kind, fields)
         keys, row = self.keys.read_or_create(), self.store.get(name)
@@ -134,11 +127,8 @@ class Safe:
         return StoredCredential(row.name, row.kind, fields, row.paths, row.pools)
 
     def rotate(self, *, forget_older: bool = False) -> Rotated:
-        """Wrap every data key with a new master key.
-
-        The new key is on the disk before anything is wrapped with it, and the old ones stay: after an interruption all
-        credentials can be opened. A key in the environment is changed by the operator; then this only wraps.
-        """
+        """Wrap every data key with a new master key; the old ones stay, so that all credentials can be opened after an
+        interruption. A key in the environment is changed by the operator; then this only wraps."""
         keys = self.keys.add() if self.keys.is_file else self.keys.read()
         wrapped, forgotten = self._wrap_all(keys), 0
         if forget_older and self.keys.is_file:

@@ -96,7 +96,7 @@ class HttpLink:
                 for key, content in separate:
                     bucket = f"&bucket={buckets[key]}" if key in buckets else ""
                     path = f"/blobs/{key}?execution={execution}{bucket}"
-                    await self.server.call("PUT", path, content, kind="application/octet-stream")
+                    await self.server.call("PUT", path, content)
                     buckets.pop(key, None)
             except (Conflict, NotFound):  # the server accepts content for a lease only, and this one has ended
                 return False, []

@@ -26,18 +26,13 @@ class ServerClient:
         self.http = httpx2.AsyncClient(base_url=base_url(url), headers=headers(token), timeout=CALL)
 
     async def call(
-        self,
-        method: str,
-        path: str,
-        content: bytes | None = None,
-        *,
-        again: bytes | None = None,
-        limits: httpx2.Timeout = CALL,
-        kind: str = "application/json",
+        self, method: str, path: str, content: bytes = b"", *, again: bytes = b"", limits: httpx2.Timeout = CALL
     ) -> bytes:
-        """The content of the response; retries until there is one. `again` is the content of repeated requests."""
+        """The content of the response; retries until there is one. What is sent is JSON, except by PUT. `again` is the
+        content of repeated requests."""
         server_errors, pause = 0, FIRST_PAUSE_SECONDS
-        headers = {} if content is None else {"Content-Type": kind}
+        kind = "application/octet-stream" if method == "PUT" else "application/json"
+        headers = {} if method == "GET" else {"Content-Type": kind}
         while True:
             try:
                 response = await self.http.request(method, path, content=content, headers=headers, timeout=limits)
