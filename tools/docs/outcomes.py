@@ -43,6 +43,7 @@ ERRORS: dict[str, ErrorKind] = {
     "input": ErrorKind("every kind", "An input is invalid, or the result cannot be stored"),
     "template": ErrorKind("the pipeline, the engine", "A template could not be evaluated; the message quotes it"),
     "loop_input": ErrorKind("`iterator`, the engine", "`in` of a loop is not a list"),
+    "items_failed": ErrorKind("the engine", "Items of a loop with `on_error: collect` failed, after all have run"),
     "policy": ErrorKind("the pipeline", "A rule decided `fail`, or ran out of attempts, on an ok outcome"),
     "ctx_conflict": ErrorKind(
         "the pipeline, the engine",

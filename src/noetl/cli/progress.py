@@ -12,6 +12,7 @@ import msgspec
 from noetl.cli.output import count, emit, format_duration, print_message
 from noetl.client.ports import Items, ProgressView
 from noetl.engine import events as e
+from noetl.engine.waits import signals_text
 from noetl.model.identity import TaskId
 from noetl.printable import printable
 from noetl.store.codec import decode
@@ -37,7 +38,10 @@ class EventLines(ProgressView):
 
 
 def waits_for(event: e.StepPaused) -> str:
-    texts = {"signal": f"waits for the signal {event.key!r}", "child": f"waits for the child {event.key}"}
+    texts = {
+        "signal": f"waits for {signals_text(event.keys or (event.key,))}",
+        "child": f"waits for the child {event.key}",
+    }
     texts |= {"retry": "waits for its next attempt", "event": "listens"}
     return texts.get(event.until or "", "was lost" if event.reason == "lost" else "was given back")
 

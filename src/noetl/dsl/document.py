@@ -272,13 +272,14 @@ TASK = TaskShape({"args": ARGS, "spec": TASK_SPEC, "name": LABEL}, retired=OLD)
 PIPELINE = PipelineShape(TASK)
 
 _LOOP_EXEC = {"exec": Field(Choice("distributed", "local"), "whether one worker keeps all items")}
+ON_ERROR = "`fail`: a failed item fails the step; `collect`: after all items have run; `continue`: it does not (fail)"
 LOOP_SPEC = Fields(
     "loop.spec",
     {
         "mode": Field(Choice("sequential", "parallel"), "order of the items (sequential)"),
         "max_in_flight": Field(Integer(1, 10_000), "parallel: how many items at once (10)"),
         "policy": Field(Fields("loop.spec.policy", _LOOP_EXEC, retired=NO_RULES), "where items run"),
-        "on_error": Field(Choice("fail", "continue"), "whether one failed item fails the step (fail)"),
+        "on_error": Field(Choice("fail", "continue", "collect"), ON_ERROR),
         "collect": Field(BOOLEAN, "whether results of the items are kept (true)"),
         **INHERITED,
     },

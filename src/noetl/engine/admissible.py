@@ -259,8 +259,8 @@ def _step_paused(facts: Facts, fact: e.StepPaused) -> None:
     require((fact.reason == "waiting") == (fact.until is not None), "a run waits for something, or is returned")
     match fact.until:
         case None:
-            rest = (fact.index, fact.key, fact.due, fact.request, fact.chain)
-            require(rest == (None, "", None, None, ""), "a lease that is returned waits for nothing")
+            rest = (fact.index, fact.key, fact.due, fact.request, fact.chain, fact.keys)
+            require(rest == (None, "", None, None, "", ()), "a lease that is returned waits for nothing")
         case "event":
             if facts.plan.after_call is None:
                 refuse("the step waits for no event")
@@ -288,7 +288,11 @@ def _waits_for_task(facts: Facts, fact: e.StepPaused) -> None:
     else:
         require(fact.request is None, "a signal takes no request")
         known = known_values(facts, fact.index, fact.chain)
-        require(fits_text(link.inputs["signal"], fact.key, known), "the task waits for another signal")
+        if "signals" in link.inputs:
+            fitting = not fact.key and fits(link.inputs["signals"], list(fact.keys), known)
+        else:
+            fitting = not fact.keys and fits_text(link.inputs["signal"], fact.key, known)
+        require(fitting, "the task waits for another signal")
 
 
 def known_values(facts: Facts, index: int | None, chain: str) -> Known:

@@ -59,6 +59,8 @@ class Signal(msgspec.Struct, frozen=True):
     type: str
     id: str
     payload: Any = None
+    keep: bool = True
+    """Whether it is kept until a run waits for it; if not, it counts only for a run that waits already."""
 
 
 class ChildEnded(msgspec.Struct, frozen=True):

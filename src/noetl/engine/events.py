@@ -256,6 +256,8 @@ class StepPaused(RunEvent, frozen=True):
     request: dict[str, Any] | None = None
     """What the child is to run."""
     chain: str = ""
+    keys: tuple[str, ...] = ()
+    """The names of the signals, if it waits for the first of several."""
 
 
 class StepResumed(RunEvent, frozen=True):

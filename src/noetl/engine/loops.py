@@ -36,6 +36,8 @@ MAX_LIST_BYTES = 64 << 20
 MAX_ITEMS = 1 << 30
 MAX_IDLE_ITEMS = 1_000_000
 """Items of a loop without tasks: its result is made at once."""
+SHOWN_FAILURES = 5
+"""Failed items that the error of a loop names."""
 RESULTS_PER_CHUNK = 4_096
 BYTES_PER_CHUNK = 1 << 16
 
@@ -187,7 +189,7 @@ def fail_iteration(decision: Decision, fence: int, fact: e.IterationFailed) -> N
     run = decision.state.runs[fact.run]
     decision.emit(fact)
     settings = decision.state.net.steps[run.step].step.loop
-    if settings is not None and settings.on_error == "continue":
+    if settings is not None and settings.on_error != "fail":
         _finish_loop(decision, run)
     else:
         decision.fail(run.id, fact.error, fact.task, fact.attempt)
@@ -259,10 +261,22 @@ def note_writers(loop: LoopState, index: int, patch: Sequence[Write]) -> None:
 
 def _finish_loop(decision: Decision, run: Run) -> None:
     loop = run.loop
-    if loop is not None and loop.finished == loop.total:
-        collect = decision.state.net.steps[run.step].step.loop.collect  # type: ignore[union-attr]
-        result = _result(decision, loop) if collect else None
-        decision.emit(e.LoopDone(run.id, loop.total, loop.ok, loop.failed, result))
+    if loop is None or loop.finished < loop.total:
+        return
+    settings = decision.state.net.steps[run.step].step.loop
+    assert settings is not None
+    if loop.failed and settings.on_error == "collect":
+        decision.fail(run.id, _items_failed(loop))
+        return
+    result = _result(decision, loop) if settings.collect else None
+    decision.emit(e.LoopDone(run.id, loop.total, loop.ok, loop.failed, result))
+
+
+def _items_failed(loop: LoopState) -> Error:
+    first = loop.failures[0]
+    message = f"{loop.failed:,} of {loop.total:,} items failed; item {first['index']}: {first['error']['message']}"
+    details = {"failed": loop.failed, "total": loop.total, "first": loop.failures[:SHOWN_FAILURES]}
+    return Error("items_failed", message, details=details)
 
 
 def _result(decision: Decision, loop: LoopState) -> Any:

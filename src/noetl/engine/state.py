@@ -120,6 +120,13 @@ class Parked(msgspec.Struct):
     request: dict[str, Any] | None = None
     chain: str = ""
     """The chain that waits, if it is one."""
+    keys: tuple[str, ...] = ()
+    """The names of several signals, of which the first counts."""
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The names of the signals that it waits for."""
+        return () if self.until != "signal" else self.keys or (self.key,)
 
 
 class LoopState(msgspec.Struct):

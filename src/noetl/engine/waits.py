@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ MAX_SIGNAL_ID = 200
 
 def receive_signal(decision: Decision, signal: Signal) -> None:
     """Keep a signal until a run waits for it; one that is known already changes nothing."""
+    if not signal.keep and signal.type not in awaited_signals(decision.state):
+        return
     number = signal.id
     if len(number) > MAX_SIGNAL_ID:
         number = sha256(number.encode("utf-8", "replace")).hexdigest()
@@ -37,18 +40,40 @@ def deliver_signal(decision: Decision) -> bool:
     state = decision.state
     if not state.deliverable:
         return False
-    waiting: dict[str, tuple[Run, int]] = {}  # one pass: there may be thousands of signals and of parked items
+    waiting = awaited_signals(state)  # one pass: there may be thousands of signals and of parked items
+    names = [name for name, signals in state.signals.items() if signals and name in waiting]
+    if not names:
+        state.deliverable = False
+        return False
+    run, index = waiting[names[0]]
+    keys = run.parked[index].keys
+    name = _first_sent(state, [name for name in names if name in keys]) if keys else names[0]
+    number, payload = state.signals[name][0]
+    result = {"signal": name, "payload": payload} if keys else payload
+    _resume(decision, run, index, Outcome(result=result), number)
+    return True
+
+
+def awaited_signals(state: Execution) -> dict[str, tuple[Run, int]]:
+    """The names of the signals that runs wait for, each with the run or item that gets it."""
+    waiting: dict[str, tuple[Run, int]] = {}
     for run in state.runs.values():
         for index, parked in run.parked.items():
-            if parked.until == "signal":
-                waiting.setdefault(parked.key, (run, index))
-    for name, signals in state.signals.items() if waiting else ():
-        if signals and name in waiting:
-            number, payload = signals[0]
-            _resume(decision, *waiting[name], Outcome(result=payload), number)
-            return True
-    state.deliverable = False
-    return False
+            for name in parked.signals:
+                waiting.setdefault(name, (run, index))
+    return waiting
+
+
+def signals_text(names: Sequence[str]) -> str:
+    """What is waited for, in words."""
+    listed = ", ".join(map(repr, names))
+    return f"the signal {listed}" if len(names) == 1 else f"the first of the signals {listed}"
+
+
+def _first_sent(state: Execution, names: list[str]) -> str:
+    """The name whose oldest signal came first."""
+    numbers = {state.signals[name][0][0]: name for name in names}
+    return next((numbers[number] for number in state.signal_ids if number in numbers), names[0])
 
 
 def end_child(decision: Decision, child: str, outcome: Outcome) -> None:

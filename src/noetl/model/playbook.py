@@ -96,7 +96,7 @@ class Loop(Part, frozen=True):
     mode: Literal["sequential", "parallel"] = "sequential"
     max_in_flight: int | None = None
     exec: Literal["distributed", "local"] = "distributed"
-    on_error: Literal["fail", "continue"] = "fail"
+    on_error: Literal["fail", "continue", "collect"] = "fail"
     collect: bool = True
 
 

@@ -35,6 +35,8 @@ class Waiting(NamedTuple):
     due: float | None = None
     request: dict[str, Any] | None = None
     chain: str = ""
+    keys: tuple[str, ...] = ()
+    """The names of several signals."""
 
 
 End = Done | Failed | Waiting

@@ -12,20 +12,32 @@ from noetl.tools.base import Context
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    signal: Annotated[str, Meta(description="Name of the signal to wait for; one sent earlier counts")]
+    signal: Annotated[str | None, Meta(description="Name of the signal to wait for; one sent earlier counts")] = None
+    signals: Annotated[
+        list[str] | None,
+        Meta(description="Names of signals; the first to come ends the wait, and the result is {signal, payload}"),
+    ] = None
 
 
-KIND = Kind(name="wait", summary="Waits for a signal and gives its payload, holding no worker", inputs=Inputs)
+KIND = Kind(
+    name="wait",
+    summary="Waits for a signal and gives its payload, holding no worker",
+    inputs=Inputs,
+    one_of=(("signal", "signals"),),
+)
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    """Parks until the signal comes, for ever if no `spec.timeout` is given. The outcome is made where it arrives."""
+    """Parks until a signal comes, for ever if no `spec.timeout` is given. The outcome is made where it arrives."""
     # The front end reads this module too and has no use for the interpreter of pipelines.
     from noetl.pipeline.host import ParkedCall, Waiting
 
-    if not inputs.signal:
+    names = [inputs.signal or ""] if inputs.signals is None else inputs.signals
+    if not names or not all(names):
         return failed("input", "wait: the signal has no name")
-    if context.redact(inputs.signal) != inputs.signal:
+    if any(context.redact(name) != name for name in names):
         return failed("input", "wait: the name of the signal contains a secret, which its sender would have to know")
     due = context.now + context.timeout if isinstance(context.timeout, int | float) else None
-    raise ParkedCall(Waiting("signal", inputs.signal, due))
+    if inputs.signals is None:
+        raise ParkedCall(Waiting("signal", names[0], due))
+    raise ParkedCall(Waiting("signal", due=due, keys=tuple(names)))

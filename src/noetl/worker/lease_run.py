@@ -123,7 +123,7 @@ class LeaseRun:
         until: Any = wait.until
         request, fence = self.redact(wait.request), self.work.fence
         return e.StepPaused(
-            self.work.run, fence, "waiting", index, until, wait.key, wait.due, request, chain=wait.chain
+            self.work.run, fence, "waiting", index, until, wait.key, wait.due, request, wait.chain, wait.keys
         )
 
     def _pipeline(self, index: int | None, iteration: dict[str, Any]) -> Pipeline:

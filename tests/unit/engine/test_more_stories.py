@@ -2031,3 +2031,66 @@ def test_r3_a_lost_worker_does_not_start_the_count_again() -> None:
     )
     assert [done.attempt for done in stage.of("task.done")] == [1, 2, 3, 4]
     assert stage.state.status == "failed"
+
+
+# -- R12: the first of several signals -------------------------------------------------------------------------------
+
+CHOICE = "- {step: a, tool: {kind: wait, signals: [yes, no]}}"
+
+
+def test_r12_the_first_of_several_signals_ends_the_wait_and_is_named() -> None:
+    async def during(stage: Stage) -> None:
+        driving = asyncio.create_task(stage.drive())
+        await stage.until(lambda: "step.paused" in stage.names)
+        await stage.handle(Signal("other", "0"), Signal("no", "1", {"by": "ada"}), Signal("yes", "2"))
+        await driving
+
+    stage = play(CHOICE, during=during)
+    assert stage.state.result == {"signal": "no", "payload": {"by": "ada"}}
+    (paused,) = stage.of("step.paused")
+    assert (paused.key, paused.keys) == ("", ("yes", "no"))
+
+
+def test_r12_of_signals_that_were_sent_before_the_oldest_counts() -> None:
+    stage = play(CHOICE, Signal("yes", "1", 1), Signal("no", "2", 2))
+    assert stage.state.result == {"signal": "yes", "payload": 1}
+    stage = play(CHOICE, Signal("no", "1", 1), Signal("other", "0"), Signal("yes", "2", 2))
+    assert stage.state.result == {"signal": "no", "payload": 1}
+
+
+def test_r12_a_signal_that_is_not_kept_counts_only_for_a_run_that_waits() -> None:
+    async def during(stage: Stage) -> None:
+        driving = asyncio.create_task(stage.drive())
+        await stage.until(lambda: "step.paused" in stage.names)
+        await stage.handle(Signal("no", "2", keep=False), Signal("yes", "3", keep=False))
+        await driving
+
+    stage = play(CHOICE, Signal("yes", "1", keep=False), during=during)
+    assert stage.state.result == {"signal": "no", "payload": None}
+    assert [message.id for message in stage.of("message.received")] == ["2"]
+
+
+# -- R13: loops that collect their failures --------------------------------------------------------------------------
+
+
+def test_r13_a_loop_that_collects_runs_all_items_and_then_fails() -> None:
+    def odd(n: int) -> Any:
+        return broken() if n % 2 else n
+
+    loop = "loop: {in: [1, 2, 3, 4, 5], iterator: n, spec: {mode: MODE, on_error: collect}}"
+    body = "tool: {kind: python, code: odd, args: {n: '{{ iter.n }}'}}"
+    for mode in ("sequential", "parallel"):
+        stage = play(f"- {{step: a, {loop.replace('MODE', mode)}, {body}}}", tools={"odd": odd})
+        assert stage.names.count("loop.iteration.done") == 2
+        assert stage.names.count("loop.iteration.failed") == 3
+        error = stage.state.error
+        assert (error["kind"], error["step"]) == ("items_failed", "a")
+        assert error["message"] == "3 of 5 items failed; item 0: it broke"
+        assert [failure["index"] for failure in error["details"]["first"]] == [0, 2, 4]
+        assert "loop.done" not in stage.names
+
+
+def test_r13_a_loop_that_collects_succeeds_without_failures() -> None:
+    loop = "loop: {in: [1, 2], iterator: n, spec: {on_error: collect}}"
+    stage = play(f"- {{step: a, {loop}, tool: {{kind: noop, result: '{{{{ iter.n }}}}'}}}}")
+    assert stage.state.result == [1, 2]

@@ -11,6 +11,7 @@ from noetl.classic.events import CaseEvaluated
 from noetl.engine import events as e
 from noetl.engine.history.reasons import ExplainedDecision, Reason, admission, admission_of, arcs_of, case_of, rules_of
 from noetl.engine.state import Execution, Run, Token
+from noetl.engine.waits import signals_text
 from noetl.expression import Contents
 from noetl.model.identity import step_of
 
@@ -162,7 +163,7 @@ def _activity(state: Execution, run: Run) -> str:
     if run.parked:
         (key, parked), *more = run.parked.items()
         item = "" if run.loop is None else f" with item {key}" + (f" and {len(more)} more" if more else "")
-        targets = {"signal": f"the signal {parked.key!r}", "child": f"its child {parked.key}"}
+        targets = {"signal": signals_text(parked.signals), "child": f"its child {parked.key}"}
         return f"{run.id} waits{item} for {targets.get(parked.until, 'its next attempt')}"
     workers = sorted({lease.worker for lease in state.leases.values() if lease.run == run.id})
     if workers:
