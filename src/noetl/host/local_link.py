@@ -80,7 +80,7 @@ class LocalLink:
         return None if mark is None else (file.name, mark.line)
 
     async def credential(self, execution: str, name: str) -> StoredCredential:
-        return await self.runtime.credential(name)
+        return await self.runtime.thread.ask(self.runtime.open_credential, name)
 
     def revoke_void(self, worker: Worker) -> None:
         """Stop work whose lease has ended, according to the executions in memory. Without a pool, an execution that is

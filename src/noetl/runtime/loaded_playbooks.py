@@ -63,6 +63,7 @@ class LoadedPlaybooks:
     def __init__(self, store: Store, compile: Compile = compile_here, thread: StoreThread | None = None) -> None:
         self.store, self.compile, self.thread = store, compile, thread or StoreThread()
         self.cache: PlaybookCache[LoadedPlaybook] = PlaybookCache()
+        self.get = self.cache.require
         self._loading: dict[str, asyncio.Task[LoadedPlaybook]] = {}
 
     def add(self, playbook: Playbook, file: str = "", places: Mapping[str, Mark] | None = None) -> str:
@@ -71,10 +72,6 @@ class LoadedPlaybooks:
         if self.cache.get(digest) is None:
             self.cache.add(LoadedPlaybook(playbook, file, places))
         return digest
-
-    def get(self, digest: str) -> LoadedPlaybook:
-        """A playbook that is loaded, as that of every loaded execution is; NotFound if it is not."""
-        return self.cache.require(digest)
 
     async def load(self, digest: str) -> LoadedPlaybook:
         """A playbook of the store; NotFound if there is none."""

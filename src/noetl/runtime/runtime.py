@@ -20,6 +20,9 @@ from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 if TYPE_CHECKING:
     from noetl.nats.objects import ObjectBuckets
 
+Json = dict[str, Any]
+Parent = tuple[str, str, int]
+"""The id of a parent, its step, and the depth of the child."""
 OpenCredential = Callable[[str], StoredCredential]
 """Finds a credential and decrypts it; NoetlError if there is none. Blocks."""
 
@@ -51,21 +54,12 @@ class Runtime:
         )
 
     async def start(
-        self,
-        digest: str,
-        payload: dict[str, Any],
-        ctx: dict[str, Any],
-        execution: str | None = None,
-        parent: tuple[str, str, int] | None = None,
+        self, digest: str, payload: Json, ctx: Json, execution: str | None = None, parent: Parent | None = None
     ) -> Execution:
-        """Start an execution, under a new id unless one is given. `parent`: its id, its step, and the depth of the
-        child."""
+        """Start an execution, under a new id unless one is given."""
         execution = execution or uuid7(self.clock.now(), os.urandom(8))
         self.executions.create(execution, await self.playbooks.load(digest), digest)
         return (await self.committer.handle(execution, Start(payload, ctx, parent))).state
-
-    async def credential(self, name: str) -> StoredCredential:
-        return await self.thread.ask(self.open_credential, name)
 
     def close(self) -> None:
         self.thread.shutdown()

@@ -195,7 +195,7 @@ async def secrets(call: Call, body: wire.SecretRequest) -> StoredCredential:
     leases = [lease for lease in state.leases.values() if lease.worker == worker]
     if not leases:
         raise Conflict("this worker holds no lease of that execution")
-    credential = await api.host.runtime.credential(body.name)
+    credential = await api.thread.ask(api.host.runtime.open_credential, body.name)
     playbook, steps = state.net.playbook, [state.net.steps[state.runs[lease.run].step] for lease in leases]
     pools = {step.pool or playbook.executor.pool for step in steps}
     refusals = [credential.refusal(playbook.path, pool) for pool in sorted(pools)]
