@@ -76,17 +76,16 @@ class Dispatcher:
         again = bool(command.id) and (again or (command.worker, command.id) in self.answered_claims)
         while True:
             works = (await self._granted(command) if again else []) or await self._claim(command, pool)
-            if works:
+            if works and command.id:
                 self._remember(command)
             if works or not seconds or self.closing or (remaining := give_up - self.clock.now()) <= 0:
                 return works
             await self._wait_for_work(pool, remaining)
 
     def _remember(self, command: Claim) -> None:
-        if command.id:
-            self.answered_claims[command.worker, command.id] = None
-            while len(self.answered_claims) > MAX_CLAIMS:
-                del self.answered_claims[next(iter(self.answered_claims))]
+        self.answered_claims[command.worker, command.id] = None
+        if len(self.answered_claims) > MAX_CLAIMS:
+            del self.answered_claims[next(iter(self.answered_claims))]
 
     async def _granted(self, command: Claim) -> list[Work]:
         """The work of leases that the claim received before; the store has the live ones."""
@@ -186,12 +185,11 @@ class Dispatcher:
             if again or (turn_over and len(queue) > (execution in queue)):
                 report = replace(report, claim=None)
         answer = await self.runtime.committer.handle(execution, report)
-        works = answer.works
-        if claim is not None and works:
-            self._remember(claim)
-        elif claim is not None:
-            works = await self.claim(claim, again=again)
-        return answer, works
+        if claim is None or answer.works:
+            if claim is not None and claim.id:
+                self._remember(claim)
+            return answer, answer.works
+        return answer, await self.claim(claim, again=again)
 
     def verdict(self, execution: str, report: Report, answer: Answer) -> Verdict:
         """Whether a report was accepted, has arrived before, or was rejected because its lease has ended."""

@@ -40,7 +40,7 @@ class ReadyQueue:
             event.set()
 
     def on_events(self, state: Execution, events: list[e.Event]) -> None:
-        for pool in self.pools_of(state):
+        for pool in self.pools_of(state) if state.ready else ():
             if len(self.by_pool.get(pool, ())) < MAX_QUEUED:
                 self.add(pool, state.id)
             if self.publish is not None:
