@@ -73,42 +73,35 @@ LINE_END = re.compile(r"[\n\r]")
 
 
 def tokens(text: str, dialect: Dialect = STANDARD, mark: str = "") -> Iterator[SqlToken]:
-    position = 0
-    while position < len(text):
-        token = _token(text, position, dialect)
-        yield token if text[position] != mark else token._replace(kind="mark")
-        position = token.end
-
-
-def _token(text: str, start: int, dialect: Dialect) -> SqlToken:
-    match = TOKEN.match(text, start)
-    assert match is not None
-    kind, end = str(match.lastgroup), match.end()
-    match kind:
-        case "line":
-            return SqlToken("comment", start, end)
-        case "block":
-            end = end_of_comment(text, start, dialect)
-            return SqlToken("comment", start, end, text.endswith("*/", start + 4, end))
-        case "string":
-            pattern = REST_OF_ESCAPED if dialect.backslashes or text[start] in "Ee" else REST_OF_STRING
-            while (rest := pattern.match(text, end)) is not None and rest[0].endswith("'"):
-                continued = CONTINUATION.match(text, rest.end() - 1)
-                if continued is None:
-                    return SqlToken(kind, start, rest.end())
-                end = continued.end()
-            return SqlToken(kind, start, len(text), False)  # no match: the last character is a backslash
-        case "name":
-            rest = REST_OF_NAME.match(text, end)
-            assert rest is not None
-            return SqlToken(kind, start, rest.end(), rest[0].endswith('"'))
-        case "dollar":
-            close = text.find(match[0], end)
-            end = close + len(match[0]) if close >= 0 else len(text)
-            return SqlToken(kind, start, end, close >= 0)
-        case "symbol" if dialect.slashes and text.startswith("//", start):
-            return SqlToken("comment", start, end_of_line(text, start))
-    return SqlToken(kind, start, end)
+    start = 0
+    while start < len(text):
+        match = TOKEN.match(text, start)
+        assert match is not None
+        kind, end, closed = str(match.lastgroup), match.end(), True
+        match kind:
+            case "line":
+                kind = "comment"
+            case "block":
+                kind, end = "comment", end_of_comment(text, start, dialect)
+                closed = text.endswith("*/", start + 4, end)
+            case "string":
+                pattern = REST_OF_ESCAPED if dialect.backslashes or text[start] in "Ee" else REST_OF_STRING
+                rest = pattern.match(text, end)  # None if the last character is a backslash
+                while rest and rest[0].endswith("'") and (more := CONTINUATION.match(text, rest.end() - 1)):
+                    rest = pattern.match(text, more.end())
+                closed = rest is not None and rest[0].endswith("'")
+                end = rest.end() if rest else len(text)
+            case "name":
+                rest = REST_OF_NAME.match(text, end)
+                assert rest is not None
+                end, closed = rest.end(), rest[0].endswith('"')
+            case "dollar":
+                close = text.find(match[0], end)
+                end, closed = (close + len(match[0]), True) if close >= 0 else (len(text), False)
+            case "symbol" if dialect.slashes and text.startswith("//", start):
+                kind, end = "comment", end_of_line(text, start)
+        yield SqlToken(kind if text[start] != mark else "mark", start, end, closed)
+        start = end
 
 
 def end_of_line(text: str, start: int) -> int:

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 from contextlib import suppress
+from struct import pack
 
 TYPE_CHECKING = False  # spares the import of typing
 if TYPE_CHECKING:
@@ -81,19 +82,6 @@ def limit_program(limits: dict[str, Any]) -> None:
 # -- Landlock ---------------------------------------------------------------------------------------------------------
 
 
-class Filter(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
-
-
-class Ruleset(ctypes.Structure):
-    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
-
-
-class Beneath(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
-
-
 def landlock_version() -> int:
     return int(max(0, LIBC.syscall(CREATE_RULESET, None, 0, 1)))
 
@@ -105,13 +93,10 @@ def landlock(read: list[str], write: list[str], network: bool, calls: str) -> No
     writing = WRITE_FILE | REMOVE | MAKE | (REFER if version >= 2 else 0) | (TRUNCATE if version >= 3 else 0)
     reading = EXECUTE | READ_FILE | READ_DIR
     devices = IOCTL_DEV if version >= 5 else 0
-    rules = Ruleset(
-        reading | writing | devices,
-        0 if network or version < 4 else BIND_TCP | CONNECT_TCP,
-        SCOPED if version >= 6 else 0,
-    )
+    ports = 0 if network else BIND_TCP | CONNECT_TCP
     size = 24 if version >= 6 else 16 if version >= 4 else 8
-    ruleset = checked(LIBC.syscall(CREATE_RULESET, ctypes.byref(rules), size, 0))
+    attributes = pack("=QQQ", reading | writing | devices, ports, SCOPED)[:size]  # struct landlock_ruleset_attr
+    ruleset = checked(LIBC.syscall(CREATE_RULESET, attributes, size, 0))
     for path in read:
         allow(ruleset, path, reading)
     for path in write:
@@ -123,8 +108,8 @@ def landlock(read: list[str], write: list[str], network: bool, calls: str) -> No
     os.close(ruleset)
     program = bytes.fromhex(calls)
     buffer = ctypes.create_string_buffer(program, len(program))
-    descriptor = Filter(len(program) // INSTRUCTION_BYTES, ctypes.addressof(buffer))
-    checked(LIBC.prctl(PR_SET_SECCOMP, SECCOMP_FILTER, ctypes.byref(descriptor), 0, 0), "seccomp")
+    descriptor = pack("HP", len(program) // INSTRUCTION_BYTES, ctypes.addressof(buffer))
+    checked(LIBC.prctl(PR_SET_SECCOMP, SECCOMP_FILTER, descriptor, 0, 0), "seccomp")
 
 
 def allow(ruleset: int, path: str, rights: int) -> None:
@@ -133,9 +118,9 @@ def allow(ruleset: int, path: str, rights: int) -> None:
         fd = os.open(path, O_PATH | os.O_CLOEXEC)
     except OSError:
         return
-    rule = Beneath(rights if os.path.isdir(path) else rights & OF_FILES, fd)
+    rule = pack("=Qi", rights if os.path.isdir(path) else rights & OF_FILES, fd)
     try:
-        checked(LIBC.syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0))
+        checked(LIBC.syscall(ADD_RULE, ruleset, PATH_BENEATH, rule, 0))
     finally:
         os.close(fd)
 
