@@ -3,20 +3,19 @@
     prepare_shell("tar -cf {{ name }} 'in {{ folder }}'")(scope)
     -> ShellText(text='''tar -cf "${NOETL_1}" 'in '"${NOETL_2}"\'\'''', env={"NOETL_1": ..., "NOETL_2": ...})
 
-A value never becomes a part of the text that the shell reads, nor of a process's arguments. It goes into an
-environment variable, and in the text stands a reference to that variable, quoted for its place: `"${NOETL_1}"`
-outside quotes, `${NOETL_1}` inside double quotes and in a here-document, `'"${NOETL_1}"'` inside single quotes. So the
-worst that a hostile value can do is to be an odd word. To know the place, the command is scanned as a shell does it:
-quotes, `$( )`, backticks, `${ }`, `$(( ))`, here-documents, comments.
+A value never becomes a part of the text that the shell reads, nor of a process's arguments. It goes into an environment
+variable, and the text has a reference to that variable, quoted for its position: `"${NOETL_1}"` outside quotes,
+`${NOETL_1}` inside double quotes and in a here-document, `'"${NOETL_1}"'` inside single quotes. A hostile value is at
+worst an odd word. To find the position, the command is scanned as a shell reads it.
 
-A list that stands alone outside quotes is several words, one for each item and none if it is empty. Anywhere else a
-list is its JSON, as a map is everywhere. Null is empty text, a boolean `true` or `false`. Inside `$(( ))` only a whole
-number can stand. In a comment nothing is rendered.
+A list that is a whole word outside quotes becomes several words, one per item. Anywhere else a list is its JSON, as
+a map is everywhere. Null is empty text, a boolean `true` or `false`. Inside `$(( ))` only a whole number is allowed. In
+a comment nothing is rendered.
 
-Some places cannot be safe however they are quoted, because what the shell hands on is read as code by someone else:
-the argument of `eval` or of `sh -c`, a here-document for `bash`, a subscript of an array, the word behind `>&`, a
-command inside `$(( ))`. A template there is refused when it is prepared. Variables are not followed:
-`x={{ value }}; eval "$x"` is up to the author.
+Some positions cannot be safe however they are quoted, because the value is read as code later: the argument of `eval`
+or of `sh -c`, a here-document for `bash`, a subscript of an array, the word after `>&`, a command inside `$(( ))`. A
+template there is refused when it is prepared. Variables are not followed: `x={{ value }}; eval "$x"` is up to the
+author.
 """
 
 from __future__ import annotations

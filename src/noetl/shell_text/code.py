@@ -25,17 +25,17 @@ class Interpreter(NamedTuple):
     """A program that executes code from its arguments or input."""
 
     code: str
-    """Letters of options in front of code."""
+    """Letters of options whose value is code."""
     value: str = ""
     """Letters of options with another value."""
     long: tuple[str, ...] = ()
-    """Long options in front of code."""
+    """Long options whose value is code."""
     operands: Literal["", "first", "all"] = ""
     """Which of its operands are code, where no option gave the code."""
     file: str = ""
     """Letters of options with a file of code, in whose presence no operand is code."""
     options_anywhere: bool = False
-    """Options may stand behind operands: `su - me -c 'ls'`."""
+    """Options may follow operands: `su - me -c 'ls'`."""
     last: bool = False
     """Behind the code, all words are data."""
     always: bool = False
@@ -79,7 +79,7 @@ LONG_VALUES = ("--rcfile", "--init-file")
 COMMAND_PREFIXES = frozenset([
     "then", "do", "else", "elif", "if", "while", "until", "!", "{", "time", "command", "builtin", "exec", "sudo", "env",
 ])  # fmt: skip
-"""Words that may stand before the name of a command."""
+"""Words that may precede the name of a command."""
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=")
 DECLARATION_BUILTINS = frozenset(["export", "readonly", "local", "declare", "typeset"])
 NAME_BUILTINS = frozenset(["read", "unset", "getopts", "mapfile", "readarray", "let", "alias"])
@@ -88,14 +88,14 @@ WRAPPERS = COMMAND_PREFIXES.union([
 ])  # fmt: skip
 """Commands that run the rest of their words as a command."""
 BEFORE_COMMAND = frozenset(["-exec", "-execdir", "-ok", "-okdir", "--", "busybox"])
-"""Words that stand directly before the name of a command."""
+"""Words that directly precede the name of a command."""
 EXPANDED = r"(PS[0-4]|BASH_ENV|ENV|PROMPT_COMMAND)"
 """Variables whose value a shell expands, commands included."""
 COMPARES = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"])
 SSH_VALUES = "BbcDEeFIiJLlmOopQRSWw"
 AS_ARGUMENT = "pass the value on as an argument, sh -c 'ls \"$1\"' sh {{ x }}, or as a variable under `env`"
-WRITTEN_OUT = "write the name of the variable out, and the template behind `=`"
-AS_NUMBER = "make a number of it first, n=$(( {{ x }} ))"
+WRITTEN_OUT = "write the variable name literally, and the template after `=`"
+AS_NUMBER = "convert it to a number first, n=$(( {{ x }} ))"
 SUBSCRIPT = Rejection("the shell would evaluate the template's value as a subscript", AS_NUMBER)
 PASS_INPUT_ON = (["echo"], ["printf"], ["cat"], ["tee"])
 
@@ -106,13 +106,13 @@ class Command(Struct):
     words: list[str] = []
     word: str | None = None
     redirection: str | None = None
-    """The operator in front of the word."""
+    """The operator before the word."""
     offset: int | None = None
     """Of the first template in it."""
     fed: bool = False
     """Whether a template is in what it reads from its standard input."""
     expanded_twice: bool = False
-    """Whether a template is in a word that bash expands twice: the one behind `>&`."""
+    """Whether a template is in a word that bash expands twice: the one after `>&`."""
     pipes_into: Command | None = None
 
     def add(self, text: str) -> None:
@@ -131,7 +131,7 @@ class Command(Struct):
 
     @property
     def case_depth(self) -> int:
-        """1 inside `case ... in`, whose patterns end with a parenthesis; -1 behind `esac`."""
+        """1 inside `case ... in`, whose patterns end with a parenthesis; -1 after `esac`."""
         words = [*self.words, self.word][:1]
         return (words == ["case"]) - (words == ["esac"])
 
@@ -143,7 +143,7 @@ def rejections(command: Command) -> Iterator[Rejection]:
     for start in starts:
         name, *rest = [*_without_prefixes(words[start:]), ""]
         if name in DECLARATION_BUILTINS and any(re.match(r"-[A-Za-z]*i", word) for word in rest):
-            # Then no template may stand anywhere: the shell evaluates whatever is assigned to the variable later.
+            # No template is safe anywhere then: the shell evaluates whatever is assigned to the variable later.
             message = f"{name} -i makes the shell evaluate all that is assigned to the variable as code"
             yield Rejection(message, "declare it without -i, and calculate with $(( ))")
     if command.offset is None:
@@ -202,7 +202,7 @@ def _is_run(before: Sequence[str]) -> bool:
 
 def _by_interpreter(name: str, reader: Interpreter, words: Sequence[str], fed: bool) -> Iterator[Rejection]:
     """Code as the value of an option (`-c`, `-ec`, `-e'...'`), as an operand, or else on standard input."""
-    if name == "parallel":  # it quotes the words behind `:::` itself
+    if name == "parallel":  # it quotes the words after `:::` itself
         words = list(takewhile(lambda word: not word.startswith(":::"), words))
     code, operands = _parse_arguments(reader, words)
     if any(map(tainted, code)):
@@ -274,7 +274,7 @@ def _with_input(words: Sequence[str]) -> list[str]:
 def _by_ssh(words: Sequence[str], fed: bool) -> Iterator[Rejection]:
     """The remote shell reads all words after the host as one text."""
     hint = "send the value by standard input, printf '%s' {{ x }} | ssh host 'cat > file'"
-    rejection = Rejection("the shell behind ssh would read the template's value as code", hint)
+    rejection = Rejection("the remote shell of ssh would read the template's value as code", hint)
     skipped, host = False, False
     for word in words:
         if host and tainted(word):

@@ -55,7 +55,7 @@ class Scanner:
         self.in_escaped_backticks = False
         """Inside backticks with escapes, which are undone before the shell reads them."""
         self.in_arithmetic = 0
-        """Depth of `$(( ))`, where the shell evaluates whatever comes out."""
+        """Depth of `$(( ))`, where the shell evaluates the result of an expansion."""
 
     def plan(self) -> Plan:
         try:
@@ -153,8 +153,8 @@ class Scanner:
 
     def word_or_blank(self, item: str, command: Command) -> None:
         if self.at_template:
-            behind = self.text[self.position + 1 : self.position + 2]
-            alone = command.word is None and command.redirection is None and behind in (*SEPARATORS, "`", "")
+            following = self.text[self.position + 1 : self.position + 2]
+            alone = command.word is None and command.redirection is None and following in (*SEPARATORS, "`", "")
             self.use("alone" if alone else "outside", command)
         elif item in " \t\n":
             command.end_word()
@@ -234,7 +234,7 @@ class Scanner:
         quoted = False
         while (item := self.next) != "" and item not in SEPARATORS:
             if self.at_template:
-                self.refuse("a template as the end mark of a here-document", "write a fixed word behind <<")
+                self.refuse("a template as the end mark of a here-document", "write a fixed word after <<")
             quoted = quoted or item in "'\"\\"
             self.word_part(item, delimiter, quoted=False)
         self.documents.append(HereDocument(delimiter.word or "", quoted, strips_tabs, command))
@@ -276,7 +276,7 @@ class Scanner:
         if item == "\\":
             self.take()
             if self.at_template:
-                self.refuse("a template behind a backslash", "leave the backslash out: a value needs none")
+                self.refuse("a template after a backslash", "leave the backslash out: a value needs none")
             escaped = self.take()
             if escaped != "\n":
                 command.add(escaped)
@@ -308,7 +308,7 @@ class Scanner:
 
     def dollar(self, command: Command, quoted: bool) -> None:
         if self.position + 1 in self.numbers:
-            self.out.append("\\")  # a sign of money: else it would meet the reference behind it
+            self.out.append("\\")  # a literal dollar sign: unescaped it would join the reference after it
             command.add(self.take())
         elif self.ahead("$(("):
             self.take(3)
@@ -327,7 +327,7 @@ class Scanner:
             self.without_templates("]", "$[ ]", "write $(( )) in its place")
         elif self.ahead("$'") and not quoted:
             self.take(2)
-            self.without_templates("'", "$'...'", "close it before the template and open it again behind")
+            self.without_templates("'", "$'...'", "close it before the template and open it again after it")
         else:
             command.add(self.take())
 
