@@ -12,12 +12,13 @@ from noetl.expression.budget import Budget
 from noetl.expression.entries import Entry
 from noetl.expression.functions import FILTERS, FUNCTIONS, METHOD_NAMES, METHODS, SQL_FILTERS, TESTS, TOLERANT, holds
 from noetl.expression.nodes import Closure, Scope, Unknown, Use
-from noetl.expression.run import Evaluation, LoopVariable
+from noetl.expression.text import Evaluation
 from noetl.expression.values import (
     ENCODINGS,
     NOTHING,
     Contents,
     Fault,
+    LoopVariable,
     Missing,
     Sealed,
     View,
@@ -38,11 +39,8 @@ _NAMING = {"map": 0, "select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
 def _arguments(
     compiler: Compiler, node: nodes.Filter | nodes.Test | nodes.Call
 ) -> tuple[list[Closure], dict[str, Closure]]:
-    names = [keyword.key for keyword in node.kwargs]
-    if len(set(names)) != len(names):
-        compiler.refuse(node, "an argument is given twice")
     positional = [compiler.expression(arg) for arg in node.args]
-    return positional, {keyword.key: compiler.expression(keyword.value) for keyword in node.kwargs}
+    return positional, {name: compiler.expression(value) for name, value in node.kwargs.items()}
 
 
 def _filter(compiler: Compiler, node: nodes.Filter, tolerant: bool) -> Closure:

@@ -23,8 +23,8 @@ from noetl.expression.functions import METHOD_NAMES
 from noetl.expression.nodes import Closure, Comparison, Read, Scope, Unknown, Use, described, start
 from noetl.expression.operations import OPERATIONS
 from noetl.expression.paths import path
-from noetl.expression.run import Evaluation, LoopVariable, Namespace
-from noetl.expression.values import Fault, Missing, Sealed, located, undefined, unwrapped
+from noetl.expression.text import Evaluation
+from noetl.expression.values import Fault, LoopVariable, Missing, Namespace, Sealed, located, undefined, unwrapped
 
 MAX_DEPTH = 96  # of the tree; evaluation takes a Python frame or two per level
 Statement = Callable[[Scope, Evaluation], None]

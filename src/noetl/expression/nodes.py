@@ -16,13 +16,16 @@ class Node(msgspec.Struct, eq=False):
     offset: int
 
     def find_all(self, kind: type[Kind] | tuple[type[Kind], ...]) -> Iterator[Kind]:
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            for child in value if isinstance(value, list) else (value,):
-                if isinstance(child, Node):
-                    if isinstance(child, kind):
-                        yield child
-                    yield from child.find_all(kind)
+        """The nodes of a kind below this one."""
+        parts: list[Any] = [getattr(self, name) for name in self.__struct_fields__]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, Node):
+                if isinstance(part, kind):
+                    yield part
+                yield from part.find_all(kind)
+            elif isinstance(part, list | tuple | dict):
+                parts += part.values() if isinstance(part, dict) else part
 
 
 Kind = TypeVar("Kind", bound=Node)
@@ -72,13 +75,8 @@ class List(Expr):
     items: list[Expr]
 
 
-class Pair(Node):
-    key: Expr
-    value: Expr
-
-
 class Dict(Expr):
-    items: list[Pair]
+    items: list[tuple[Expr, Expr]]
 
 
 class CondExpr(Expr):
@@ -87,43 +85,33 @@ class CondExpr(Expr):
     expr2: Expr | None
 
 
-class Keyword(Node):
-    key: str
-    value: Expr
-
-
 class Filter(Expr):
     node: Expr | None
     name: str
     args: list[Expr]
-    kwargs: list[Keyword]
+    kwargs: dict[str, Expr]
 
 
 class Test(Expr):
     node: Expr
     name: str
     args: list[Expr]
-    kwargs: list[Keyword]
+    kwargs: dict[str, Expr]
 
 
 class Call(Expr):
     node: Expr
     args: list[Expr]
-    kwargs: list[Keyword]
+    kwargs: dict[str, Expr]
 
 
 class Concat(Expr):
     nodes: list[Expr]
 
 
-class Operand(Node):
-    op: str
-    expr: Expr
-
-
 class Compare(Expr):
     expr: Expr
-    ops: list[Operand]
+    ops: list[tuple[str, Expr]]
 
 
 class Binary(Expr):

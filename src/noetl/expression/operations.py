@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noetl.expression import nodes, operators
 from noetl.expression.budget import BUDGET_KEY, Budget, budget_in
 from noetl.expression.nodes import Closure, Comparison, Scope, constant_values, start, static_path
-from noetl.expression.run import Evaluation
-from noetl.expression.text import is_storable
+from noetl.expression.text import Evaluation, is_storable
 from noetl.expression.values import CONTENTS_KEY, SCALARS, Fault, Missing, refuse_sealed
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def _elements(compiler: Compiler, node: nodes.List | nodes.Tuple, tolerant: bool
 
 def _dict(compiler: Compiler, node: nodes.Dict, tolerant: bool) -> Closure:
     compiler.simple = False
-    pairs = [(compiler.expression(pair.key), compiler.expression(pair.value)) for pair in node.items]
+    pairs = [(compiler.expression(key), compiler.expression(value)) for key, value in node.items]
     fail = compiler.failing(node)
 
     def build(scope: Scope, run: Evaluation) -> Any:
@@ -143,23 +142,17 @@ def _conditional(compiler: Compiler, node: nodes.CondExpr, tolerant: bool) -> Cl
 def _compare(compiler: Compiler, node: nodes.Compare, tolerant: bool) -> Closure:
     _note_comparisons(compiler, node)
     first, fail = compiler.expression(node.expr), compiler.failing(node)
-    others = [compiler.expression(operand.expr) for operand in node.ops]
-    operand, constants = node.ops[0], constant_values(node.ops[0].expr)
-    if len(others) > 1:
-        pass
-    elif isinstance(operand.expr, nodes.Const):  # most guards compare with a constant, or with a list of them
-        value = operand.expr.value
-        if operand.op == "eq":
+    links = [(_COMPARISONS[op], compiler.expression(operand)) for op, operand in node.ops]
+    match node.ops:  # most guards compare with a constant, or with a list of them
+        case [("==", nodes.Const(value=value))]:
             return lambda scope, run: first(scope, run) == value
-        if operand.op == "ne":
+        case [("!=", nodes.Const(value=value))]:
             return lambda scope, run: first(scope, run) != value
-    elif constants is not None:
-        values = tuple(constants)
-        if operand.op == "in":
-            return lambda scope, run: first(scope, run) in values
-        if operand.op == "notin":
+        case [("in" | "not in" as op, operand)] if (constants := constant_values(operand)) is not None:
+            values = tuple(constants)
+            if op == "in":
+                return lambda scope, run: first(scope, run) in values
             return lambda scope, run: first(scope, run) not in values
-    links = [(_COMPARISONS[operand.op], other) for operand, other in zip(node.ops, others, strict=True)]
 
     def chain(scope: Scope, run: Evaluation | None) -> bool:
         a = first(scope, run)
@@ -180,16 +173,16 @@ def _compare(compiler: Compiler, node: nodes.Compare, tolerant: bool) -> Closure
 def _note_comparisons(compiler: Compiler, node: nodes.Compare) -> None:
     """Note the paths that are compared with strings, for the validator."""
     before = node.expr
-    for operand in node.ops:
-        after, op = operand.expr, _SYMBOLS.get(operand.op, "")
-        for side, other in ((before, after), (after, before) if op in ("==", "!=") else (None, None)):
+    for op, after in node.ops:
+        sides: list[tuple[nodes.Expr, list[Any]]] = []
+        if op in ("==", "!="):
+            sides = [(a, [b.value]) for a, b in ((before, after), (after, before)) if isinstance(b, nodes.Const)]
+        elif op in ("in", "not in"):
+            sides = [(before, constant_values(after) or [])]
+        for side, values in sides:
             path = static_path(side)
-            if op in ("==", "!="):
-                values = [other.value] if isinstance(other, nodes.Const) else []
-            else:
-                values = constant_values(other) or []
             strings = tuple(value for value in values if isinstance(value, str))
-            if op and path is not None and strings and len(strings) == len(values) and path[0][0] not in compiler.bound:
+            if path is not None and strings and len(strings) == len(values) and path[0][0] not in compiler.bound:
                 compiler.comparisons.append(Comparison(path[0], op, strings, start(node)))
         before = after
 
@@ -205,17 +198,15 @@ _OPERATORS: dict[str, Callable[[Any, Any, Budget], Any]] = {
 }
 
 _COMPARISONS: dict[str, Callable[[Any, Any, Budget | None], bool]] = {
-    "eq": operators.equal,
-    "ne": lambda a, b, budget: not operators.equal(a, b, budget),
-    "lt": lambda a, b, budget: operators.ordered(a, b, "<", budget),
-    "lteq": lambda a, b, budget: operators.ordered(a, b, "<=", budget),
-    "gt": lambda a, b, budget: operators.ordered(a, b, ">", budget),
-    "gteq": lambda a, b, budget: operators.ordered(a, b, ">=", budget),
+    "==": operators.equal,
+    "!=": lambda a, b, budget: not operators.equal(a, b, budget),
+    "<": lambda a, b, budget: operators.ordered(a, b, "<", budget),
+    "<=": lambda a, b, budget: operators.ordered(a, b, "<=", budget),
+    ">": lambda a, b, budget: operators.ordered(a, b, ">", budget),
+    ">=": lambda a, b, budget: operators.ordered(a, b, ">=", budget),
     "in": operators.contains,
-    "notin": lambda a, b, budget: not operators.contains(a, b, budget),
+    "not in": lambda a, b, budget: not operators.contains(a, b, budget),
 }
-
-_SYMBOLS = {"eq": "==", "ne": "!=", "in": "in", "notin": "not in"}
 
 OPERATIONS: Mapping[type[nodes.Node], Callable[[Compiler, Any, bool], Closure]] = {
     nodes.Const: _constant,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from noetl.errors import TemplateSyntax
 from noetl.expression import nodes
@@ -12,10 +12,12 @@ from noetl.expression.nodes import start
 
 CONSTANTS = {"true": True, "True": True, "false": False, "False": False, "none": None, "None": None}
 _OR, _AND, _NOT, _COMPARE, _SUM, _CONCAT, _PRODUCT, _POWER, _UNARY = range(1, 10)
-_COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "lteq", ">": "gt", ">=": "gteq", "in": "in", "not": "notin"}
+_COMPARISONS = frozenset(["==", "!=", "<", "<=", ">", ">=", "in", "not"])
 _BINARY = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "**": _POWER, **dict.fromkeys(("*", "/", "//", "%"), _PRODUCT)}
 _ENDS = {"variable_end": "}}", "block_end": "%}"}
 _ARGUMENTS = frozenset(["name", "string", "integer", "float"])  # of a test, without parentheses
+
+Item = TypeVar("Item")
 
 
 class ExpressionParser:
@@ -97,7 +99,14 @@ class ExpressionParser:
             elif text in _COMPARISONS:
                 if level > _COMPARE or (text == "not" and self.words[self.place + 1].text != "in"):
                     return node
-                node = nodes.Compare(offset, node, self.operands())
+                operands = []
+                while self.text in _COMPARISONS:
+                    op = "not in" if self.text == "not" else self.text
+                    self.take()
+                    if op == "not in":
+                        self.expect("in")
+                    operands.append((op, self.operation(_SUM)))
+                node = nodes.Compare(offset, node, operands)
             elif text == "~":
                 if level > _CONCAT:
                     return node
@@ -116,15 +125,6 @@ class ExpressionParser:
         for offset in reversed(offsets):
             node = nodes.Unary(offset, "not", node)
         return node
-
-    def operands(self) -> list[nodes.Operand]:
-        operands = []
-        while self.text in _COMPARISONS:
-            word = self.take()
-            if word.text == "not":
-                self.expect("in")
-            operands.append(nodes.Operand(word.offset, _COMPARISONS[word.text], self.operation(_SUM)))
-        return operands
 
     def unary(self) -> nodes.Expr:
         signs = []
@@ -180,18 +180,18 @@ class ExpressionParser:
             return items[0]
         return nodes.Tuple(offset, items) if items or explicit else self.fail("an expression is missing here")
 
-    def listed(self, closing: str, item: Callable[[], nodes.Kind]) -> list[nodes.Kind]:
-        items: list[nodes.Kind] = []
+    def listed(self, closing: str, item: Callable[[], Item]) -> list[Item]:
+        items: list[Item] = []
         while not self.skip(closing):
             items.append(item())
             if self.text != closing:
                 self.expect(",")
         return items
 
-    def pair(self) -> nodes.Pair:
+    def pair(self) -> tuple[nodes.Expr, nodes.Expr]:
         key = self.expression()
         self.expect(":")
-        return nodes.Pair(key.offset, key, self.expression())
+        return key, self.expression()
 
     def postfix(self, node: nodes.Expr) -> nodes.Expr:
         while True:
@@ -233,18 +233,20 @@ class ExpressionParser:
     def call(self, node: nodes.Expr) -> nodes.Expr:
         return nodes.Call(self.word.offset, node, *self.arguments(node))
 
-    def arguments(self, subject: nodes.Expr | None) -> tuple[list[nodes.Expr], list[nodes.Keyword]]:
+    def arguments(self, subject: nodes.Expr | None) -> tuple[list[nodes.Expr], dict[str, nodes.Expr]]:
         opening = self.expect("(")
         args: list[nodes.Expr] = []
-        kwargs: list[nodes.Keyword] = []
+        kwargs: dict[str, nodes.Expr] = {}
         while not self.skip(")"):
             if self.text in ("*", "**"):
                 offset = opening if subject is None else start(subject)
                 self.fail("'*' and '**' arguments are not available in playbooks", offset=offset)
             if self.word.type == "name" and self.words[self.place + 1].text == "=":
-                word = self.take()
+                name = self.take().text
                 self.take()
-                kwargs.append(nodes.Keyword(word.offset, word.text, self.expression()))
+                if name in kwargs:
+                    self.fail("an argument is given twice", offset=opening if subject is None else start(subject))
+                kwargs[name] = self.expression()
             elif kwargs:
                 self.fail("a positional argument follows a named one", offset=opening)
             else:
@@ -261,7 +263,7 @@ class ExpressionParser:
 
     def filter(self, node: nodes.Expr | None) -> nodes.Filter:
         word = self.dotted_name()
-        args, kwargs = self.arguments(node) if self.text == "(" else ([], [])
+        args, kwargs = self.arguments(node) if self.text == "(" else ([], {})
         return nodes.Filter(word.offset, node, word.text, args, kwargs)
 
     def test(self, node: nodes.Expr) -> nodes.Expr:
@@ -269,7 +271,7 @@ class ExpressionParser:
         negated = self.skip("not")
         name = self.dotted_name().text
         args: list[nodes.Expr] = []
-        kwargs: list[nodes.Keyword] = []
+        kwargs: dict[str, nodes.Expr] = {}
         if self.text == "(":
             args, kwargs = self.arguments(node)
         elif self.text == "is":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from noetl.expression import nodes
 from noetl.expression.nodes import MAX_KEYS, Closure, Path, Read, Scope, constant_key, path_texts, static_path
-from noetl.expression.run import Evaluation
+from noetl.expression.text import Evaluation
 from noetl.expression.values import (
     CONTENTS_KEY,
     SCALARS,

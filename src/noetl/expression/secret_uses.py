@@ -40,7 +40,7 @@ def _looked_into(node: nodes.Node) -> Iterator[nodes.Node | None]:
             yield from _arguments(node)
         case nodes.Compare():
             yield node.expr
-            yield from (operand.expr for operand in node.ops)
+            yield from (operand for _, operand in node.ops)
         case nodes.Binary() if node.op not in ("and", "or"):
             yield from (node.left, node.right)
         case nodes.Unary() if node.op != "not":
@@ -58,7 +58,7 @@ def _looked_into(node: nodes.Node) -> Iterator[nodes.Node | None]:
 
 def _arguments(node: nodes.Filter | nodes.Test | nodes.Call) -> Iterator[nodes.Node]:
     yield from node.args
-    yield from (keyword.value for keyword in node.kwargs)
+    yield from node.kwargs.values()
 
 
 def _is_secret(node: nodes.Node | None) -> bool:

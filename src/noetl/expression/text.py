@@ -12,11 +12,46 @@ from math import isfinite
 from string import Formatter
 from typing import Any
 
-from noetl.expression.budget import DEPTH, LONG, Budget
-from noetl.expression.values import SCALARS, Fault, Missing, Undefined, View, clipped, kind_of, unwrapped
+from noetl.expression.budget import CHARACTERS, DEPTH, LONG, Budget
+from noetl.expression.values import (
+    SCALARS,
+    Fault,
+    Missing,
+    OutOfBudget,
+    Sealed,
+    Undefined,
+    View,
+    clipped,
+    kind_of,
+    unwrapped,
+)
 
 _INDENTED_COST = 64  # json writes indented text in Python, an element at a time
 MAX_WIDTH = 1000  # of one formatted field
+
+
+class Evaluation:
+    """One evaluation under way: its budget, the template's own variables, and the text that it prints."""
+
+    __slots__ = ("budget", "holes", "locals", "out", "sealed", "size")
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.locals: dict[str, Any] = {}
+        self.out: list[str] = []
+        self.size = 0
+        self.holes = False  # a missing value was put into a list or map
+        self.sealed = False  # a secret was printed
+
+    def print(self, value: Any) -> None:
+        """Appends the text of a value to the output; a secret makes all of it secret."""
+        if type(value) is Sealed:
+            self.sealed, value = True, value.content
+        text = value if type(value) is str else to_text(value, self.budget)
+        self.size += len(text)
+        if self.size > CHARACTERS:
+            raise OutOfBudget(f"the result may have at most {CHARACTERS:,} characters")
+        self.out.append(text)
 
 
 def to_text(value: Any, budget: Budget) -> str:

@@ -15,7 +15,7 @@ offset, and raises the public error. Nothing else ever leaves an evaluation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from noetl.errors import BudgetExceeded, TemplateError, TemplateFailed, TemplateUndefined
@@ -106,6 +106,54 @@ class Sealed(View):
 
     def __repr__(self) -> str:
         return "Sealed(***)"
+
+
+class Namespace(View):
+    """What `{% set ns = namespace() %}` binds. Elsewhere it is a map: nobody else sees the object."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+
+    def lookup(self, name: str | int, contents: Contents) -> Any:
+        return self.fields[name]  # type: ignore[index]
+
+    def value(self, contents: Contents) -> Any:
+        return dict(self.fields)
+
+
+class LoopVariable(View):
+    __slots__ = ("index0", "items")
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self.items, self.index0 = items, 0
+
+    def lookup(self, name: str | int, contents: Contents) -> Any:
+        place, count = self.index0, len(self.items)
+        match name:
+            case "index":
+                return place + 1
+            case "index0":
+                return place
+            case "first":
+                return place == 0
+            case "last":
+                return place == count - 1
+            case "length":
+                return count
+            case "revindex":
+                return count - place
+            case "revindex0":
+                return count - place - 1
+            case "previtem" if place > 0:
+                return self.items[place - 1]
+            case "nextitem" if place < count - 1:
+                return self.items[place + 1]
+        raise KeyError(name)
+
+    def value(self, contents: Contents) -> Any:
+        raise Fault("'loop' is not a value", "use loop.index, loop.first, loop.last, loop.length ...")
 
 
 class Group(tuple[Any, list[Any]]):
@@ -212,15 +260,17 @@ def located(error: Exception, source: str, offset: int) -> TemplateError:
             return BudgetExceeded(error.message, source, offset, error.hint)
         case Fault():
             return TemplateFailed(error.message, source, offset, error.hint)
-        case RecursionError():
-            return TemplateFailed("the values are nested too deeply", source, offset)
-        case ZeroDivisionError():
-            return TemplateFailed("division by zero", source, offset)
-        case OverflowError():
-            return TemplateFailed("the number is too large", source, offset)
         case MemoryError():
             return BudgetExceeded("the value is too large", source, offset)
-    return TemplateFailed(f"this cannot be evaluated: {clipped(str(error))}", source, offset)
+        case RecursionError():
+            message = "the values are nested too deeply"
+        case ZeroDivisionError():
+            message = "division by zero"
+        case OverflowError():
+            message = "the number is too large"
+        case _:
+            message = f"this cannot be evaluated: {clipped(str(error))}"
+    return TemplateFailed(message, source, offset)
 
 
 def clipped(text: str) -> str:

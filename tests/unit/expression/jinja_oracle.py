@@ -14,6 +14,7 @@ from noetl.expression import nodes
 from noetl.expression.lexer import Lexeme, number, string
 
 LEXER = Environment(keep_trailing_newline=True).lexer
+SYMBOLS = {"eq": "==", "ne": "!=", "lt": "<", "lteq": "<=", "gt": ">", "gteq": ">=", "in": "in", "notin": "not in"}
 IGNORED = ignored_tokens | {"raw_begin", "raw_end"}
 
 
@@ -71,5 +72,14 @@ def _converted(node: Any) -> Any:
         return nodes.Binary(node.lineno, node.operator, _converted(node.left), _converted(node.right))
     if isinstance(node, jinja.UnaryExpr):
         return nodes.Unary(node.lineno, node.operator, _converted(node.node))
+    if isinstance(node, jinja.Pair):
+        return _converted(node.key), _converted(node.value)
+    if isinstance(node, jinja.Keyword):
+        return node.key, _converted(node.value)
+    if isinstance(node, jinja.Operand):
+        return SYMBOLS[node.op], _converted(node.expr)
     own = getattr(nodes, type(node).__name__)
-    return own(node.lineno or 0, *(_converted(getattr(node, field)) for field in own.__struct_fields__[1:]))
+    fields = {field: _converted(getattr(node, field)) for field in own.__struct_fields__[1:]}
+    if "kwargs" in fields:
+        fields["kwargs"] = dict(fields["kwargs"])
+    return own(node.lineno or 0, **fields)

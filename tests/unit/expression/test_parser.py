@@ -19,7 +19,7 @@ from noetl.expression.statements import syntax_tree
 
 NO_OFFSET = (
     *(nodes.Binary, nodes.Compare, nodes.CondExpr, nodes.Concat, nodes.Tuple, nodes.Slice),
-    *(nodes.Pair, nodes.Keyword, nodes.Operand, nodes.Output, nodes.Template),
+    *(nodes.Output, nodes.Template),
 )
 """Nodes whose own offset is never used: they start where their first part does, or are part of another."""
 
@@ -127,7 +127,9 @@ MISTAKES = [
 
 
 def dump(node: Any) -> Any:
-    if isinstance(node, list):
+    if isinstance(node, dict):
+        node = list(node.items())
+    if isinstance(node, list | tuple):
         return [dump(item) for item in node]
     if not isinstance(node, nodes.Node):
         return type(node), node
@@ -145,7 +147,7 @@ def check_against_jinja(source: str) -> None:
     try:
         own = syntax_tree(source)
     except TemplateSyntax as error:  # playbooks do not have all of Jinja, and Jinja overlooks some ends
-        if not error.message.endswith(("is never closed", "in playbooks", "inside an expression")):
+        if not error.message.endswith(("is never closed", "in playbooks", "inside an expression", "given twice")):
             raise
     else:
         assert (lex(source), dump(own)) == (words, dump(tree))
