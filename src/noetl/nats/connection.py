@@ -81,34 +81,29 @@ class NatsConnection:
         return NatsUnavailable(f"NATS at {addresses(self.settings)}: {self._error}")
 
     async def run(self) -> None:
+        """Connect, and reconnect, until cancelled."""
         clock, delay = asyncio.get_running_loop().time, MIN_RECONNECT_SECONDS
         while True:
-            started = clock()
+            started, connection = clock(), ClientConnection(self.settings, OPTIONS, self._mark_down)
             try:
-                await self._connect_once()
+                await connection.connect()
+                self._connection, self._cooldown_until = connection, 0.0
+                for callback in self.on_connect:
+                    await callback()
+                self._mark_up()
+                self.attempted.set()
+                await connection.ended.wait()
+                self._mark_down(f"the connection to NATS at {addresses(self.settings)} broke")
             except Failure as failure:
                 self.attempted.set()
                 self._mark_down(str(failure))
+            finally:
+                self._connection = None
+                await connection.close()
             if clock() - started > STABLE_SECONDS:
                 delay = MIN_RECONNECT_SECONDS
             await asyncio.sleep(delay)
             delay = min(MAX_RECONNECT_SECONDS, delay * 2)
-
-    async def _connect_once(self) -> None:
-        """Connect, wait until the connection ends, and raise a Failure."""
-        connection = ClientConnection(self.settings, OPTIONS, self._mark_down)
-        try:
-            await connection.connect()
-            self._connection, self._cooldown_until = connection, 0.0
-            for callback in self.on_connect:
-                await callback()
-            self._mark_up()
-            self.attempted.set()
-            await connection.ended.wait()
-            raise Failure("connect", f"the connection to NATS at {addresses(self.settings)} broke")
-        finally:
-            self._connection = None
-            await connection.close()
 
     def _mark_down(self, error: str) -> None:
         self._error = error

@@ -160,26 +160,19 @@ async def _status_error(response: Response, extra: dict[str, Any], redaction: Re
     details: dict[str, Any] = {"status": status}
     if (seconds := _retry_after(response.headers.get("retry-after", ""), now)) is not None:
         details["retry_after"] = seconds
-    if (excerpt := _excerpt(response, body, whole, redaction)) is not None:
+    content_type, excerpt = response.headers.get("content-type", ""), None
+    if body and (encoding := _encoding(body, content_type)) != "binary":
+        text = redaction.redact(_decode_text(body, content_type), sent)
+        raw = text.encode("utf-8", "replace")
+        if len(raw) > MAX_ERROR_BYTES:
+            excerpt = raw[:MAX_ERROR_BYTES].decode("utf-8", "ignore")
+        elif whole:  # or else nearly all of it was secret, and it may end with half of a secret
+            excerpt = _data(raw, content_type)[0] if encoding == "json" else text
+    if excerpt is not None:
         details["body"] = excerpt
     reason = redaction.redact(response.reason_phrase, sent)[:80]
     message = f"{sent.method} {redaction.url(sent.url)} answered {status} {reason}".rstrip()
     return failed("http_status", message, retryable=status in RETRYABLE_STATUSES, extra=extra, **details)
-
-
-def _excerpt(response: Response, body: bytes, whole: bool, redaction: Redaction) -> Any:
-    """The body of an error: small JSON as a value, or else the beginning of the text."""
-    content_type = response.headers.get("content-type", "")
-    encoding = _encoding(body, content_type)
-    if not body or encoding == "binary":
-        return None
-    text = redaction.redact(_decode_text(body, content_type), response.request)
-    raw = text.encode("utf-8", "replace")
-    if len(raw) > MAX_ERROR_BYTES:
-        return raw[:MAX_ERROR_BYTES].decode("utf-8", "ignore")
-    if not whole:
-        return None  # nearly all of it was secret, and it may end with half of a secret
-    return _data(raw, content_type)[0] if encoding == "json" else text
 
 
 def _retry_after(value: str, now: float) -> int | None:

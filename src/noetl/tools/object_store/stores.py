@@ -250,27 +250,22 @@ async def _gcs_settings(fields: Fields, texts: dict[str, str], anonymous: bool) 
     elif "token" in texts:
         config["bearer_token"] = texts["token"]
     elif fields is not None:
-        config["service_account_key"] = await _service_account(fields)
+        key = fields.get("service_account")
+        if isinstance(key, str):
+            try:
+                key = msgspec.json.decode(key)
+            except msgspec.DecodeError:
+                raise Failure("auth", "`service_account` of the credential is not the text of a key file") from None
+        if not isinstance(key, dict):
+            key = {name: value for name, value in fields.items() if name != "kind"}
+        if not {"client_email", "private_key"} <= key.keys():
+            expected = "`service_account` (a key file), `client_email` and `private_key`, `token`, or `anonymous: true`"
+            raise Failure("auth", f"a credential for Google Cloud Storage must have {expected}")
+        for name in ("token_uri", "gcs_base_url"):  # the driver sends requests to them
+            if key.get(name) is not None:
+                await _checked_endpoint(str(key[name]), name)
+        config["service_account_key"] = msgspec.json.encode({"private_key_id": ""} | key).decode()
     return config, credential
-
-
-async def _service_account(fields: dict[str, Any]) -> str:
-    """The key of a service account as JSON; Failure if it has an address that requests are not allowed to."""
-    key = fields.get("service_account")
-    if isinstance(key, str):
-        try:
-            key = msgspec.json.decode(key)
-        except msgspec.DecodeError:
-            raise Failure("auth", "`service_account` of the credential is not the text of a key file") from None
-    if not isinstance(key, dict):
-        key = {name: value for name, value in fields.items() if name != "kind"}
-    if not {"client_email", "private_key"} <= key.keys():
-        expected = "`service_account` (a key file), `client_email` and `private_key`, `token`, or `anonymous: true`"
-        raise Failure("auth", f"a credential for Google Cloud Storage must have {expected}")
-    for name in ("token_uri", "gcs_base_url"):  # the driver sends requests to them
-        if key.get(name) is not None:
-            await _checked_endpoint(str(key[name]), name)
-    return msgspec.json.encode({"private_key_id": ""} | key).decode()
 
 
 async def _azure_settings(fields: Fields, texts: dict[str, str], anonymous: bool) -> Settings:

@@ -133,7 +133,17 @@ class SnowflakeSession:
             cursor.execute(text, values or None, _statement_params={"requestId": request}, _is_put_get=False)
         except Error as error:
             self.cancellation.check()
-            raise _statement_failure(error) from None
+            code, message = error.errno, _message(error)
+            extra = snowflake_extra(code, error.sqlstate, error.sfqid)
+            if code == CANCELED:
+                raise Failure("cancelled", f"snowflake: {message}", extra=extra) from None
+            lost = isinstance(error, (OperationalError, InterfaceError)) or not isinstance(error, DatabaseError)
+            if lost or code in SESSION_ENDED:
+                message = f"the connection to Snowflake was lost: {message}"
+                raise Failure("connect", message, retryable=True, extra=extra) from None
+            line = re.search(r"(?i)\bline:? (\d+)", message)
+            place = {"line": int(line[1])} if line else {}
+            raise Failure("sql", f"snowflake: {message}", retryable=code == LOCKED, extra=extra, **place) from None
         finally:
             self.running = None
         return cursor
@@ -205,19 +215,6 @@ async def close_pool() -> None:
     pool = _POOLS.pop(asyncio.get_running_loop(), None)
     if pool is not None:
         await in_thread(lambda cancellation: pool.close())
-
-
-def _statement_failure(error: Error) -> Failure:
-    code, text = error.errno, _message(error)
-    extra = snowflake_extra(code, error.sqlstate, error.sfqid)
-    if code == CANCELED:
-        return Failure("cancelled", f"snowflake: {text}", extra=extra)
-    lost = isinstance(error, (OperationalError, InterfaceError)) or not isinstance(error, DatabaseError)
-    if lost or code in SESSION_ENDED:
-        return Failure("connect", f"the connection to Snowflake was lost: {text}", retryable=True, extra=extra)
-    line = re.search(r"(?i)\bline:? (\d+)", text)
-    place = {"line": int(line[1])} if line else {}
-    return Failure("sql", f"snowflake: {text}", retryable=code == LOCKED, extra=extra, **place)
 
 
 def _message(error: Error) -> str:
