@@ -127,7 +127,7 @@ class ClassicSiteFinder(SiteFinder):
 
     def step(self, step: Map) -> Iterator[Site]:
         yield from super().step(step)
-        more = {"step": step, "local": self.locals.of_step(step)}
+        more = {"step": step, "local": self.step_names(step)}
         yield from self.data(step, "args", "input", **more)
         yield from self.data(step, "vars", "vars", **more)
         yield from self.retry(step, more)
@@ -158,7 +158,7 @@ class ClassicSiteFinder(SiteFinder):
 
     def branch(self, branch: Map, step: Map) -> Iterator[Site]:
         items = list(chain_items(branch))
-        own = self.locals.of_step(step)
+        own = self.step_names(step)
         labels = own.labels | {item.name for item in items}
         more = {"step": step, "local": LocalName(own.iter, labels, own.args)}
         yield from self.guard(branch, "when", "case", step=step, local=own)

@@ -41,40 +41,31 @@ class Graph:
     def cycles(self) -> list[list[str]]:
         """The names in groups that lead to each other; a group comes after all that it leads to.
 
-        Tarjan's algorithm with a stack of its own: a chain of steps is deeper than Python's.
+        Kosaraju's algorithm with a stack of its own: a chain of steps is deeper than Python's.
         """
-        groups: list[list[str]] = []
-        number: dict[str, int] = {}
-        low: dict[str, int] = {}
-        path: list[str] = []
-        on_path: set[str] = set()
+        finished: list[str] = []
+        visited: set[str] = set()
         for start in self.names:
-            if start in number:
-                continue
-            work = [(start, iter(self.after[start]))]
-            number[start] = low[start] = len(number)
-            path.append(start)
-            on_path.add(start)
+            work = [] if start in visited else [(start, iter(self.after[start]))]
+            visited.add(start)
             while work:
-                name, rest = work[-1]
-                to = next((to for to in rest if to not in number or to in on_path), None)
+                to = next((to for to in work[-1][1] if to not in visited), None)
                 if to is None:
-                    work.pop()
-                    if work:
-                        low[work[-1][0]] = min(low[work[-1][0]], low[name])
-                    if low[name] == number[name]:
-                        groups.append([])
-                        while name in on_path:
-                            groups[-1].append(path.pop())
-                            on_path.discard(groups[-1][-1])
-                elif to in number:
-                    low[name] = min(low[name], number[to])
+                    finished.append(work.pop()[0])
                 else:
-                    number[to] = low[to] = len(number)
-                    path.append(to)
-                    on_path.add(to)
+                    visited.add(to)
                     work.append((to, iter(self.after[to])))
-        return groups
+        groups: list[list[str]] = []
+        for start in reversed(finished):
+            if start not in visited:
+                continue
+            visited.discard(start)
+            groups.append(group := [start])
+            for name in group:
+                sources = [source for source in self.before[name] if source in visited]
+                visited.difference_update(sources)
+                group += sources
+        return groups[::-1]
 
     def reach(self) -> dict[str, int]:
         """What each node leads to, itself included."""

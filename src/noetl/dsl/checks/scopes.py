@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from noetl.dsl.graph import Graph
-from noetl.dsl.outline import Document, TaskSite, labelled_items, rules
-from noetl.dsl.tree import Map
+from noetl.dsl.outline import Document
 
 BASE = frozenset(["workload", "ctx", "steps", "execution_id"])
 TOKEN = frozenset(["args", "args_by"])
@@ -108,61 +107,9 @@ class Arriving:
         return bool(self._arriving.get(step, 0) & self._bit.get(arg, 0))
 
 
-class Names(NamedTuple):
-    workload: frozenset[str]
-    ctx: frozenset[str]
-    vars: frozenset[str]
-    args: frozenset[str]
-    steps: frozenset[str]
-    keychain: frozenset[str]
-    arriving: Arriving
-
-
 class LocalName(NamedTuple):
     """The bare names inside one pipeline."""
 
     iter: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset()
     args: frozenset[str] = frozenset()
-
-
-def names_of(document: Document) -> Names:
-    root, final = document.root, document.executor_spec.get("final_step")
-    args = {name for step in document.steps for target in document.all_targets(step) for name in target.args}
-    then = (then for site in document.all_tasks for _, then, _ in rules(site.tree))
-    return Names(
-        workload=frozenset(root.get("workload", {})),
-        ctx=frozenset(key for part in then for key in part.get("set_ctx", {})),
-        vars=frozenset(document.variables()),
-        args=frozenset(args | ({"summary"} if final else set())),
-        steps=document.step_names,
-        keychain=frozenset(entry["name"] for entry in root.get("keychain", []) if "name" in entry),
-        arriving=Arriving(document, final),
-    )
-
-
-class Locals:
-    """Finds what tasks can see beside the names of the whole document. What a step's tasks share is found once."""
-
-    def __init__(self, document: Document) -> None:
-        self.document = document
-        self._steps: dict[int, LocalName] = {}
-
-    def of(self, site: TaskSite) -> LocalName:
-        (iteration, _, args), labels = self.of_step(site.step), site.visible
-        if site.outer:
-            iteration |= {outer.tree.get("iterator", "") for outer in site.outer}
-            labels = labels.union(*(outer.visible for outer in site.outer))
-        return LocalName(iteration, labels, args.union(own) if (own := site.tree.get("args")) else args)
-
-    def of_step(self, step: Map) -> LocalName:
-        """The names that the parts of a step outside of its tasks can see."""
-        if id(step) not in self._steps:
-            loop = step.get("loop", {})
-            names = {"index", "parent"} | {name for key in self.document.iterators if (name := loop.get(key))}
-            for site in self.document.tasks(step) if step else ():  # a task in the workbook has no step
-                for _, then, _ in rules(site.tree):
-                    names |= set(then.get("set_iter", {}))
-            labels = frozenset(item.label for item in labelled_items(step.get("tool")))
-            self._steps[id(step)] = LocalName(frozenset(names), labels, frozenset(self.document.step_args(step)))
-        return self._steps[id(step)]

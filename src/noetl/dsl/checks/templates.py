@@ -7,8 +7,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from noetl.dsl.checks.names import UNKNOWN_CREDENTIAL
 from noetl.dsl.checks.policies import SKIP_RULE
-from noetl.dsl.checks.scopes import HOME, LocalName, Locals, Names, Visibility, names_of
-from noetl.dsl.outline import Document, TaskSite, callee, rules
+from noetl.dsl.checks.scopes import HOME, Arriving, LocalName, Visibility
+from noetl.dsl.outline import Document, TaskSite, callee, labelled_items, rules
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource
 from noetl.dsl.tree import Map, Seq, is_template, key_span, span_in
@@ -60,15 +60,25 @@ class Site(NamedTuple):
 
 
 def check(sites: SiteFinder, visibility: Visibility) -> None:
-    checker = _Checker(names_of(sites.document), sites.problems, sites.kinds, visibility)
+    checker = _Checker(sites.document, sites.problems, sites.kinds, visibility)
     for site in sites.find():
         checker.check(site)
 
 
 class _Checker:
-    def __init__(self, names: Names, problems: Problems, kinds: KindSource, visibility: Visibility) -> None:
-        self.names, self.problems, self.kinds, self.visibility = names, problems, kinds, visibility
-        self.everywhere = names.workload | names.ctx | names.args | names.steps
+    def __init__(self, document: Document, problems: Problems, kinds: KindSource, visibility: Visibility) -> None:
+        self.problems, self.kinds, self.visibility = problems, kinds, visibility
+        root, final = document.root, document.executor_spec.get("final_step")
+        args = {name for step in document.steps for target in document.all_targets(step) for name in target.args}
+        then = (then for site in document.all_tasks for _, then, _ in rules(site.tree))
+        self.workload = frozenset(root.get("workload", {}))
+        self.ctx = frozenset(key for part in then for key in part.get("set_ctx", {}))
+        self.vars = frozenset(document.variables())
+        self.args = frozenset(args | ({"summary"} if final else set()))
+        self.steps = document.step_names
+        self.keychain = frozenset(entry["name"] for entry in root.get("keychain", []) if "name" in entry)
+        self.arriving = Arriving(document, final)
+        self.everywhere = self.workload | self.ctx | self.args | self.steps
 
     def check(self, site: Site) -> None:
         text, sql = site.value, site.bound in ("sql", "snowflake")
@@ -153,20 +163,20 @@ class _Checker:
     def _bare(self, site: Site) -> tuple[frozenset[str], ...]:
         """Where bare names come from; sets that are not united, since a document may have very many names."""
         if site.place == "workload":
-            return (self.names.workload,)
+            return (self.workload,)
         return (self.everywhere, *site.local, self.visibility.bare.get(site.place, frozenset()))
 
     def _check_hidden(self, site: Site, read: Read) -> None:
         root = str(read.path[0])
-        local, names = site.local, self.names
-        arriving = names.arriving.brings(site.step.get("step", "") if site.step else "", root)
+        local = site.local
+        arriving = self.arriving.brings(site.step.get("step", "") if site.step else "", root)
         providers = [
             ("an arg", "args", arriving or (root in local.args and not site.own_args)),
-            ("a ctx key", "ctx", root in names.ctx),
+            ("a ctx key", "ctx", root in self.ctx),
             ("an iter key", "iter", root in local.iter),
-            ("a workload key", "workload", root in names.workload),
+            ("a workload key", "workload", root in self.workload),
             ("a task", "tasks", root in local.labels),
-            ("a step", "steps", root in names.steps and root not in local.labels),
+            ("a step", "steps", root in self.steps and root not in local.labels),
         ]
         matching = [(kind, home) for kind, home, provides in providers if provides]
         if len(matching) > 1:
@@ -180,12 +190,12 @@ class _Checker:
         root, name = read.path[0], read.path[1]
         match root:
             case "steps" | "tasks":
-                candidates = self.names.steps if root == "steps" else site.local.labels
+                candidates = self.steps if root == "steps" else site.local.labels
                 if name not in candidates:
                     hint = self.problems.did_you_mean(name, candidates) or f"{root}: {few(candidates)}"
                     self._add(UNKNOWN_PART, site, read.offset, f"unknown {root[:-1]} {name!r}", hint)
-            case "keychain" if name not in self.names.keychain:
-                hint = self.problems.did_you_mean(name, self.names.keychain) or "declare it in the root `keychain`"
+            case "keychain" if name not in self.keychain:
+                hint = self.problems.did_you_mean(name, self.keychain) or "declare it in the root `keychain`"
                 self._add(UNKNOWN_CREDENTIAL, site, read.offset, f"the keychain has no entry {name!r}", hint)
             case "outcome" if site.task and (kind := self.kinds.get(site.task.tree["kind"])):
                 fields = {"status", "result", "error", "meta"} | ({kind.outcome} if kind.outcome else set())
@@ -201,11 +211,11 @@ class _Checker:
     def _check_written(self, site: Site, read: Read, root: str, name: str) -> None:
         """A key of a namespace that something should have written before it is read."""
         candidates: tuple[frozenset[str], ...] = {
-            "ctx": (self.names.ctx, frozenset(["vars"])),
-            "vars": (self.names.vars,),
-            "args": (self.names.args, site.local.args),
+            "ctx": (self.ctx, frozenset(["vars"])),
+            "vars": (self.vars,),
+            "args": (self.args, site.local.args),
             "iter": (site.local.iter,),
-            "workload": (self.names.workload,),
+            "workload": (self.workload,),
         }[root]
         if any(name in names for names in candidates):
             return
@@ -237,7 +247,7 @@ class SiteFinder:
 
     def __init__(self, document: Document, problems: Problems, kinds: KindSource) -> None:
         self.document, self.problems, self.kinds = document, problems, kinds
-        self.locals = Locals(document)
+        self._step_names: dict[int, LocalName] = {}
 
     def find(self) -> Iterator[Site]:
         spec = self.document.executor_spec
@@ -248,16 +258,35 @@ class SiteFinder:
             yield from self.step(step)
         callers = self._callers()
         for name, site in self.document.workbook:
-            local, called = self.locals.of(site), callers.get(name, LocalName())
+            local, called = self.task_names(site), callers.get(name, LocalName())
             visible = LocalName(local.iter | called.iter, local.labels | called.labels, local.args | called.args)
             yield from self.task(site, visible)
+
+    def task_names(self, site: TaskSite) -> LocalName:
+        (iteration, _, args), labels = self.step_names(site.step), site.visible
+        if site.outer:
+            iteration |= {outer.tree.get("iterator", "") for outer in site.outer}
+            labels = labels.union(*(outer.visible for outer in site.outer))
+        return LocalName(iteration, labels, args.union(own) if (own := site.tree.get("args")) else args)
+
+    def step_names(self, step: Map) -> LocalName:
+        """The names that the parts of a step outside of its tasks can see; found once for all of its tasks."""
+        if id(step) not in self._step_names:
+            loop = step.get("loop", {})
+            names = {"index", "parent"} | {name for key in self.document.iterators if (name := loop.get(key))}
+            for site in self.document.tasks(step) if step else ():  # a task in the workbook has no step
+                for _, then, _ in rules(site.tree):
+                    names |= set(then.get("set_iter", {}))
+            labels = frozenset(item.label for item in labelled_items(step.get("tool")))
+            self._step_names[id(step)] = LocalName(frozenset(names), labels, frozenset(self.document.step_args(step)))
+        return self._step_names[id(step)]
 
     def _callers(self) -> dict[str, LocalName]:
         united: dict[str, tuple[set[str], ...]] = {}
         last: dict[str, LocalName] = {}
         for site in self.document.all_tasks:
             if (name := callee(site.tree)) is not None:
-                local = self.locals.of(site)
+                local = self.task_names(site)
                 unions = united.setdefault(name, (set(), set(), set()))
                 for whole, part, before in zip(unions, local, last.get(name, LocalName()), strict=True):
                     if part is not before:  # the tasks of a pipeline share most of their sets
@@ -298,9 +327,9 @@ class SiteFinder:
         for key in self.document.collections:
             yield from self.data(step.get("loop", {}), key, "loop", step=step)
         for layer in self.document.layers(step):
-            yield from self.defaults(layer, step=step, local=self.locals.of_step(step))
+            yield from self.defaults(layer, step=step, local=self.step_names(step))
         for site in self.document.tasks(step):
-            yield from self.task(site, self.locals.of(site))
+            yield from self.task(site, self.task_names(site))
         yield from self.routing(step)
 
     def routing(self, step: Map) -> Iterator[Site]:
