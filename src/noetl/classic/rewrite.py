@@ -76,7 +76,7 @@ class _Rewriter:
             sinks.append(step["sink"])
             labels = self._labels(step)
             *_, stored = [free_label("sink", labels, self.step_names) for _ in sinks]
-        routes = ClassicRoutes(step, self.names, self.leftovers, local, self.step_names, stored)
+        routes = ClassicRoutes(self, step, local, stored)
         router = routes.router()
         self._refuse_outside(step)
         if len(self.leftovers) > before:  # the text of the step stays unchanged
@@ -147,19 +147,10 @@ class _Rewriter:
 class ClassicRoutes:
     """The routing of one step. `added` are the steps that its branches become."""
 
-    def __init__(
-        self,
-        step: Map,
-        calls: CallNames,
-        leftovers: Leftovers,
-        local: frozenset[str],
-        step_names: set[str],
-        sink_label: str | None,
-    ) -> None:
-        self.step, self.calls, self.leftovers, self.local = step, calls, leftovers, local
-        self.step_names, self.sink_label = step_names, sink_label
-        self.name = step["step"]
-        self.names = calls.after_step(step)
+    def __init__(self, rewriter: _Rewriter, step: Map, local: frozenset[str], sink_label: str | None) -> None:
+        self.calls, self.leftovers, self.step_names = rewriter.names, rewriter.leftovers, rewriter.step_names
+        self.step, self.name, self.local, self.sink_label = step, step["step"], local, sink_label
+        self.names = self.calls.after_step(step)
         self.added: list[Map] = []
 
     def router(self) -> Map | None:

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any, NamedTuple, NoReturn
 
+import msgspec
 import yaml
 
 from noetl.dsl.problem import Check, Problems, few
-from noetl.dsl.tree import Map, Seq, Span, Text
+from noetl.dsl.tree import NOWHERE, Map, Seq, Span, Text
 from noetl.expression import kind_of
 
 MAX_BYTES = 1 << 20
@@ -101,19 +102,18 @@ def _decode(data: bytes | str) -> tuple[str, tuple[Check, int, str, str | None] 
     return text, None
 
 
-class _Open:
-    __slots__ = ("anchor", "bare_template", "height", "key", "key_span", "node", "own", "wants_key", "weight")
+class _Open(msgspec.Struct):
+    """A map or list that is still being read. Weight and height count the nodes and levels below, aliases expanded."""
 
-    def __init__(self, node: Map | Seq, anchor: str | None) -> None:
-        self.node = node
-        self.anchor = anchor
-        self.bare_template = False
-        self.key = ""
-        self.wants_key = isinstance(node, Map)  # and not a value
-        self.key_span = node.span
-        self.own: dict[str, Span] = {}  # keys of the map itself, not of one that it merges
-        self.weight = 1  # nodes below, aliases expanded
-        self.height = 1  # levels below, aliases expanded
+    node: Map | Seq
+    anchor: str | None
+    wants_key: bool
+    key: str = ""
+    key_span: Span = NOWHERE
+    own: dict[str, Span] = {}  # keys of the map itself, not of one that it merges
+    bare_template: bool = False
+    weight: int = 1
+    height: int = 1
 
 
 class _Anchored(NamedTuple):
@@ -206,7 +206,7 @@ class _Composer:
         span = Span(start, event.end_mark.index)
         if event.anchor:
             self.anchors[event.anchor] = None
-        self.stack.append(_Open(Map(span) if is_map else Seq(span), event.anchor))
+        self.stack.append(_Open(Map(span) if is_map else Seq(span), event.anchor, wants_key=is_map))
 
     def _close(self, event: Any) -> None:
         top = self.stack.pop()
