@@ -88,10 +88,8 @@ TOKENS = TokenCache()
 
 
 class SecretResponse(NamedTuple):
-    """Status and JSON of a response; `data` is None if it is not JSON, or too large."""
-
     status: int
-    data: Any
+    data: Any  # None if the response is not JSON, or too large
 
     @property
     def ok(self) -> bool:

@@ -16,14 +16,12 @@ MAX_SESSION_SECONDS = 7 * 24 * 3600.0  # and in total
 
 
 class ApiToken(msgspec.Struct, frozen=True):
-    """A stored token. `pool` limits the token of a worker to one pool."""
-
     id: str
     hash: bytes
     role: Role
     name: str
     created: float
-    pool: str | None = None
+    pool: str | None = None  # to which the token of a worker is limited
     expires: float | None = None
     revoked: float | None = None
 
@@ -39,14 +37,12 @@ class User(msgspec.Struct, frozen=True):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A user who has signed in. It ends at `expires`, or earlier if it is not used."""
-
     id: str
     hash: bytes
     user: str
     created: float
     last_used: float
-    expires: float
+    expires: float  # it ends earlier if it is not used
     agent: str = ""
     address: str = ""
 

@@ -10,14 +10,12 @@ from noetl.store.database import Database
 
 
 class SealedCredential(msgspec.Struct, frozen=True):
-    """A stored credential. `paths` and `pools` are patterns of who may use it; none means all."""
-
     name: str
     kind: str
     sealed: bytes
     created: float
     updated: float
-    paths: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()  # patterns of playbooks that may use it; none means all
     pools: tuple[str, ...] = ()
 
 

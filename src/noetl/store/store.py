@@ -42,21 +42,17 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Leased(NamedTuple):
-    """A lease on a run, which expires when its worker has sent no heartbeat for `ttl` seconds."""
-
     run: str
     worker: str
     since: float
-    ttl: float
+    ttl: float  # seconds without a heartbeat of the worker after which it expires
 
 
 class HeldLease(NamedTuple):
-    """A lease of a worker; `since` is when it was granted, `paused` whether its execution is paused."""
-
     execution: str
     fence: int
-    since: float
-    paused: bool = False
+    since: float  # when it was granted
+    paused: bool = False  # whether its execution is paused
 
 
 class Change(msgspec.Struct):
@@ -90,9 +86,7 @@ class Backlog(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A stored state. `seq` and `hash` are those of its last row."""
-
-    seq: int
+    seq: int  # of its last row
     hash: bytes
     data: bytes
 
@@ -113,11 +107,9 @@ class WorkerSession(msgspec.Struct, frozen=True):
 
 
 class CatalogVersion(msgspec.Struct, frozen=True):
-    """A version of a playbook under its path. `label` is the version that the playbook states."""
-
     version: int
     digest: str
-    label: str
+    label: str  # the version that the playbook states
     registered: float
 
 

@@ -22,10 +22,8 @@ Outcome = Literal["started", "skipped", "missed", "failed"]
 
 
 class Firing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A time at which a schedule starts an execution. `key` identifies a firing that a user requested."""
-
     due: float
-    key: str = ""
+    key: str = ""  # identifies a firing that a user requested
 
     def execution(self, schedule: str) -> str:
         """The id of its execution, the same on every server and at every attempt."""
@@ -33,26 +31,22 @@ class Firing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Fired(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The outcome of a firing, or of `count` in a row, of which `due` is the last."""
-
     due: float
     at: float
     outcome: Outcome
     execution: str | None = None
     reason: str = ""
-    count: int = 1
+    count: int = 1  # such firings in a row, of which `due` is the last
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Starts a playbook at the times that one of `cron`, `every` (seconds) and `at` gives."""
-
     name: str
     id: str  # random: a deleted and recreated schedule has another one
     path: str
     version: int | None = None
     payload: dict[str, Any] = {}
     ctx: dict[str, Any] = {}
-    cron: str | None = None
+    cron: str | None = None  # one of `cron`, `every` (seconds) and `at` gives the times
     every: float | None = None
     at: float | None = None
     timezone: str = "UTC"
@@ -78,8 +72,6 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """A name under which signed requests start a playbook. Its secret is a credential."""
-
     name: str
     path: str
     version: int | None

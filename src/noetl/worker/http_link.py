@@ -56,9 +56,7 @@ class CompiledPlaybook:
 
 
 class LinkedWork(Work):
-    """Work that keeps its playbook in memory until the lease ends."""
-
-    compiled: CompiledPlaybook | None = None
+    compiled: CompiledPlaybook | None = None  # keeps the playbook in memory until the lease ends
 
 
 class HttpLink:

@@ -23,8 +23,7 @@ class Output:
         self.waits, self.urgent = Event(), Event()
         """Set while there are lines to send, and while the next message must be sent at once."""
         self._lines: list[LogLine] = []
-        self._dropped: Counter[tuple[str, str, str]] = Counter()
-        """Number of dropped lines, by execution, task and stream."""
+        self._dropped: Counter[tuple[str, str, str]] = Counter()  # lines by execution, task and stream
         self._lock = Lock()
 
     def __len__(self) -> int:

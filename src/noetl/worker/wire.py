@@ -47,7 +47,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pool: str
     slots: int
     claim_id: str = ""
-    wait: float = 0.0
+    wait: float = 0.0  # seconds that the server waits for work
     again: bool = False  # whether the claim was sent before without an answer
 
 
@@ -81,8 +81,6 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SecretRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A request for a credential, for a lease that the worker holds; the response is a StoredCredential."""
-
     worker: str
     execution: str
     name: str

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
@@ -27,11 +27,8 @@ NULL = LENGTH.pack(-1)
 UUID_OID = 2950
 
 
-class Packed:
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+class Packed(NamedTuple):
+    data: bytes
 
 
 class PackedDumper(Dumper):
