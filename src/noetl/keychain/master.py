@@ -110,23 +110,19 @@ def new_key() -> MasterKey:
 
 
 def _parsed(text: str, where: str) -> MasterKeys:
-    keys = [_key(line, where) for line in map(str.strip, text.splitlines()) if line]
+    """Keys in lines, in hex or in base64 of either alphabet, padded or not."""
+    keys = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        plain = line.rstrip("=").replace("+", "-").replace("/", "_")
+        try:
+            secret = bytes.fromhex(line) if HEX.fullmatch(line) else urlsafe_b64decode(plain + "=" * (-len(plain) % 4))
+        except ValueError:
+            secret = b""
+        if len(secret) != KEY_BYTES or not re.fullmatch(r"[\w-]+", plain, re.A):
+            raise AuthError(
+                f"{where}: a master key is {KEY_BYTES} random bytes in base64 or hex (`openssl rand -base64 32`)"
+            )
+        keys.append(MasterKey(secret))
     if not keys:
         raise AuthError(f"{where} contains no master key")
     return MasterKeys(keys[0], tuple(keys[1:]))
-
-
-def _key(text: str, where: str) -> MasterKey:
-    """A key in hex or in base64 of either alphabet, padded or not."""
-    if HEX.fullmatch(text):
-        return MasterKey(bytes.fromhex(text))
-    plain = text.rstrip("=").replace("+", "-").replace("/", "_")
-    try:
-        secret = urlsafe_b64decode(plain + "=" * (-len(plain) % 4)) if re.fullmatch(r"[\w-]+", plain, re.A) else b""
-    except ValueError:
-        secret = b""
-    if len(secret) != KEY_BYTES:
-        raise AuthError(
-            f"{where}: a master key is {KEY_BYTES} random bytes in base64 or hex (`openssl rand -base64 32`)"
-        )
-    return MasterKey(secret)

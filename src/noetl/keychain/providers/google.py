@@ -94,22 +94,16 @@ async def _token(request: ProviderRequest, account: Mapping[str, Any] | None) ->
 
 async def _signed(request: ProviderRequest, account: Mapping[str, Any]) -> AccessToken:
     """A token for an assertion that the key of the service account signs (RFC 7523)."""
-    url = account.get("token_uri") or TOKEN_URI
-    form = {"grant_type": GRANT, "assertion": _assertion(request, account, url)}
-    return await SecretServer(request.where, "Google's token endpoint").token("POST", url, data=form)
-
-
-def _assertion(request: ProviderRequest, account: Mapping[str, Any], audience: str) -> str:
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    now = int(time())
+    url, now = account.get("token_uri") or TOKEN_URI, int(time())
     header = {"alg": "RS256", "typ": "JWT"}
     if "private_key_id" in account:
         header["kid"] = account["private_key_id"]
-    claims = {"iss": account["client_email"], "scope": SCOPE, "aud": audience, "iat": now, "exp": now + 3600}
+    claims = {"iss": account["client_email"], "scope": SCOPE, "aud": url, "iat": now, "exp": now + 3600}
     signed = b".".join(_part(msgspec.json.encode(part)) for part in (header, claims))
     try:
         key = load_pem_private_key(account["private_key"].encode(), None)
@@ -117,7 +111,9 @@ def _assertion(request: ProviderRequest, account: Mapping[str, Any], audience: s
         raise request.failure("auth", "the private_key of the service account is not a key in PEM") from None
     if not isinstance(key, RSAPrivateKey):
         raise request.failure("auth", "the private_key of the service account is not an RSA key")
-    return b".".join([signed, _part(key.sign(signed, PKCS1v15(), SHA256()))]).decode()
+    assertion = b".".join([signed, _part(key.sign(signed, PKCS1v15(), SHA256()))])
+    form = {"grant_type": GRANT, "assertion": assertion.decode()}
+    return await SecretServer(request.where, "Google's token endpoint").token("POST", url, data=form)
 
 
 def _part(data: bytes) -> bytes:
