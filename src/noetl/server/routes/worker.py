@@ -320,10 +320,11 @@ def _worked_in(call: Call, executions: list[str]) -> set[str]:
     after its last report."""
     store, worked_in = call.api.store, set()
     for execution in executions:
-        workers = [lease.worker for lease in store.derived(execution).leases.values()]
-        for row in store.read(execution, max(0, store.seq(execution) - RECENT_EVENTS)):
-            if row.type in GRANTS:
-                workers.append(getattr(codec.decode(row.type, row.data), "worker", ""))
-        if any(_is_mine(call, worker) for worker in workers):
+        if any(_is_mine(call, lease.worker) for lease in store.derived(execution).leases.values()):
+            worked_in.add(execution)
+            continue
+        rows = store.read(execution, max(0, store.seq(execution) - RECENT_EVENTS))
+        grants = (codec.decode(row.type, row.data) for row in rows if row.type in GRANTS)
+        if any(_is_mine(call, getattr(grant, "worker", "")) for grant in grants):
             worked_in.add(execution)
     return worked_in
