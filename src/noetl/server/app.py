@@ -205,7 +205,9 @@ class Guard:
 
     def _record(self, method: str, reply: Reply, seconds: float) -> None:
         telemetry, route, status, call = self.api.telemetry, reply.route, reply.status, reply.call
-        telemetry.metrics.answered(method if route != NO_ROUTE else NO_ROUTE, route, status, seconds)
+        label = method if route != NO_ROUTE else NO_ROUTE
+        telemetry.metrics.count("noetl_http_requests_total", 1, label, route, str(status))
+        telemetry.metrics.observe("noetl_http_request_duration_seconds", seconds, label, route)
         is_frequent = route in FREQUENT_ROUTES
         if telemetry.traces is not None and not is_frequent and call is not None:
             telemetry.traces.answered(call, status, seconds)

@@ -98,10 +98,6 @@ class Metrics:
         histogram.counts[bisect_left(metric.buckets, value)] += 1
         histogram.sum += value
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        self.count("noetl_http_requests_total", 1, method, route, str(status))
-        self.observe("noetl_http_request_duration_seconds", seconds, method, route)
-
     def text(self, gauges: dict[str, dict[Labels, float]]) -> str:
         """All metrics; `gauges` are those that are read on request."""
         values = self.counted | {"noetl_http_requests_open": {(): self.open_requests}} | gauges | _process()
