@@ -12,14 +12,12 @@ from noetl.errors import NoetlError, StoreError
 from noetl.runtime.committer import Committer
 
 RESTART_SECONDS = 1.0
-"""The pause after a background loop has failed."""
 FIRST_SECONDS, LAST_SECONDS = 1.0, 30.0
 """The first retry delay of an execution, which doubles with each further failure, and the maximum delay."""
 
 OnError = Callable[[str, str | None], None]
 """Called with a message and the execution it concerns."""
 Send = Callable[[Iterable[tuple[str, Command]]], Awaitable[None]]
-"""Sends commands to executions, all at once."""
 
 
 async def keep_running(seconds: float, once: Callable[[], Awaitable[object]], on_error: OnError) -> None:

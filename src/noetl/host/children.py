@@ -161,7 +161,6 @@ class ChildSyncer:
         self.children, self.families, self.commands = children, families, commands
 
     async def sync_once(self) -> None:
-        """Wait for a change, and sync the families that have changed."""
         await self.families.changed.wait()
         for execution in self.families.take():
             try:

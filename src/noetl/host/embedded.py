@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from noetl.nats.objects import ObjectBuckets
 
 FOREIGN_CHANGES_SECONDS = 0.1
-"""Interval of the checks for changes by other processes."""
 ALL = 1_000_000
 
 

@@ -115,7 +115,6 @@ class LocalHeartbeat:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def send_once(self) -> None:
-        """Name the leases that the worker holds, and revoke the void ones."""
         leases: dict[str, list[int]] = {}
         for execution, fence in {*self.worker.leases, *self.link.reporting}:
             leases.setdefault(execution, []).append(fence)

@@ -27,7 +27,6 @@ class ReadyQueue:
         self.arrived: dict[str, asyncio.Event] = {}
         """By pool, set when an execution is added."""
         self.idle_claims: Counter[str] = Counter()
-        """Claims that wait for work of each pool."""
 
     def pools_of(self, state: Execution) -> set[str]:
         if not state.ready or state.status != "running":

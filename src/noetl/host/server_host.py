@@ -29,12 +29,9 @@ if TYPE_CHECKING:
 TICK_SECONDS = 0.1
 """Interval of the scans for due timers and for changes by other servers."""
 REAP_SECONDS = 1.0
-"""Interval of the scan for lost leases."""
 RECOVER_SECONDS = 1.5
-"""Interval of the scan for unfinished work of crashed servers."""
 SWEEP_SECONDS = 30.0
 OBSERVE_SECONDS = 1.0
-"""How often the server observes that it is not stalled."""
 
 
 class ServerHost:
@@ -110,7 +107,6 @@ class ServerHost:
         self.stall.observe()
 
     async def wait(self, execution: str, seconds: float) -> Execution:
-        """The state when the execution has ended, at any server, or after the timeout."""
         return await self.waiters.wait(self.runtime, execution, seconds)
 
     def release_waiters(self) -> None:

@@ -34,7 +34,6 @@ from noetl.tools.registry import KINDS
 
 ROWS_PER_BATCH = 1_000
 MAX_NETS = 64
-"""Number of compiled playbooks cached for the next executions."""
 LARGE = 200_000
 """Number of events above which a second process is faster."""
 

@@ -41,12 +41,10 @@ class Catalog:
     def __init__(self, playbooks: LoadedPlaybooks, *, nats: bool = False) -> None:
         self.playbooks, self.store, self.nats = playbooks, playbooks.store, nats
         self.sources: OrderedDict[str, PlaybookSource] = OrderedDict()
-        """By digest: the most recently used ones."""
         self.digests: dict[str, str] = {}
         """By file: a playbook that is called a thousand times is read once."""
 
     async def find(self, parent: Execution, request: dict[str, Any]) -> str:
-        """The digest of the playbook of a child; NoetlError if there is none."""
         path, version = str(request.get("path") or ""), request.get("version")
         number = version if isinstance(version, int) else None
         digest = self._ask(self.store.find, path, number) if number == version else None

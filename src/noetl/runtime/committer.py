@@ -33,7 +33,6 @@ BATCH_SECONDS = 0.05
 """Maximum time for which commands are decided before their events are stored; it blocks the event loop."""
 MAX_ERROR_CHARACTERS = 1_000
 SNAPSHOT_EVENTS = 10_000
-"""Events after which a snapshot is stored."""
 
 GRANTS = frozenset([e.StepStarted, e.StepRegranted])
 OnEvents = Callable[[Execution, list[e.Event]], None]
@@ -172,7 +171,6 @@ class Committer:
         self.contents.pending_blobs = {}
 
     async def _store(self, changes: dict[str, Change], *, alone: bool) -> dict[str, bool]:
-        """Commit the changes; whether that of each execution was accepted."""
         order, began = sorted(changes), perf_counter()
         ordered = [changes[execution] for execution in order]
         for change in ordered:
@@ -241,7 +239,6 @@ class Committer:
         batch.answers.setdefault(execution, []).append((pending, Answer(decision.events, works, loaded.state)))
 
     def _derive(self, change: Change, loaded: LoadedExecution, now: float) -> None:
-        """Add the changes of ready work, leases, timers and the summary to the transaction of their events."""
         state, old = loaded.state, loaded.summary
         ready, leases, timers = state.drain()
         change.ready.update(ready)

@@ -166,7 +166,6 @@ async def replay(runtime: Runtime, execution: str) -> Replayed:
 
 
 async def replay_with(runtime: Runtime, execution: str, digest: str) -> Replayed:
-    """Decide the log again with another playbook, up to the first difference."""
     ctx: dict[str, Any] = {}
     async for row in rows_of(runtime, execution):  # the `ctx` of the request: the patch before the first token
         event = decode(row.type, row.data)
@@ -184,7 +183,6 @@ async def replay_with(runtime: Runtime, execution: str, digest: str) -> Replayed
 
 
 async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: Edit) -> Forked:
-    """Start an execution with the events of the source up to `at`, or with all of them."""
     state, rows = await _cut(runtime, source, at)
     if at is None and state.over:
         raise Conflict(
@@ -213,7 +211,6 @@ async def retry(runtime: Runtime, source: str, name: str, edit: Edit) -> Forked:
 
 
 async def _cut(runtime: Runtime, source: str, at: int | None) -> tuple[Execution, list[Row]]:
-    """The log up to an event, and the other events of the same decision."""
     rows = []
     async for state, event, row in folded(runtime, source):
         rows.append(row)

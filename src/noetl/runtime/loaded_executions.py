@@ -27,7 +27,6 @@ class LoadedExecution:
         """Items of running loops that are stored by reference, by run."""
         self.snapshot_seq = state.seq
         self.stored_seq = state.seq
-        """The last event that is known to be stored."""
         self.fork_prefix: Change | None = None
         """Events that a fork copies from its source, until they are stored with its own first events."""
 
@@ -39,7 +38,6 @@ class LoadedExecutions(dict[str, LoadedExecution]):
         self._loading: dict[str, asyncio.Task[LoadedExecution]] = {}
 
     def create(self, execution: str, net: Net, digest: str) -> None:
-        """Add a new execution; its first command is Start."""
         self[execution] = LoadedExecution(Execution(execution, net, digest), ZERO, None)
 
     async def require(self, execution: str) -> LoadedExecution:
@@ -78,7 +76,6 @@ class LoadedExecutions(dict[str, LoadedExecution]):
         return loaded
 
     def _stored(self, execution: str) -> tuple[Row, Snapshot | None, list[Row], Summary | None]:
-        """The first row of a log, its latest snapshot, the rows after that, and the summary."""
         first = self.store.read(execution, 0, 1)
         if not first:
             raise NotFound(f"no execution {execution}")
@@ -87,7 +84,6 @@ class LoadedExecutions(dict[str, LoadedExecution]):
         return first[0], snapshot, self.store.read(execution, snapshot.seq if snapshot else 0), summary
 
     async def reload(self, execution: str) -> LoadedExecution:
-        """Discard a state that is not in the log, and fold the log again."""
         self.pop(execution, None)
         return await self.load(execution)
 
@@ -113,7 +109,6 @@ class LoadedExecutions(dict[str, LoadedExecution]):
 
 
 def summary_of(state: Execution, started: float, now: float, local: bool) -> Summary:
-    """The row of the execution in lists."""
     name, path, ended = state.net.playbook.name, state.net.playbook.path, now if state.over else None
     parent = state.parent[0] if state.parent else None
     return Summary(state.id, name, path, state.shown_status, started, ended, state.digest, parent, local)

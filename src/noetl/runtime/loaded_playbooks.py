@@ -67,7 +67,6 @@ class LoadedPlaybooks:
         self._loading: dict[str, asyncio.Task[LoadedPlaybook]] = {}
 
     def add(self, playbook: Playbook, file: str = "", places: Mapping[str, Mark] | None = None) -> str:
-        """Load a compiled playbook, with the places of its parts in its file; returns its digest."""
         digest = playbook.digest
         if self.cache.get(digest) is None:
             self.cache.add(LoadedPlaybook(playbook, file, places))

@@ -17,7 +17,6 @@ BUSY = ("held", "scheduled", "waiting", "running")
 
 
 def report(state: Execution, file: str, places: dict[str, Mark], duration: float) -> dict[str, Any]:
-    """The outcome of an execution; an error has its place in the playbook."""
     return {
         "execution_id": state.id,
         "status": state.shown_status,

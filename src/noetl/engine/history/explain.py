@@ -16,7 +16,6 @@ from noetl.expression import Contents
 from noetl.model.identity import step_of
 
 MAX_DECISIONS = 200
-"""Number of decisions that are reported, the latest ones."""
 
 
 class Explanation(msgspec.Struct, frozen=True):

@@ -42,7 +42,6 @@ class Reason(msgspec.Struct, frozen=True):
     """Its key among the places of the playbook: `STEP/next/0`."""
     leads_to: str
     when: str | None
-    """The source of the guard; None if there is none."""
     verdict: Verdict
     values: dict[str, Any] = {}
     missing: list[str] = []

@@ -53,7 +53,6 @@ def task_at(state: Execution, task: TaskId) -> Task | None:
 
 
 def task_scope(state: Execution, event: e.TaskDone, at: float, contents: Contents) -> Scope:
-    """The names that rules could read, `outcome` among them."""
     run, task = state.runs[event.task.run], event.task
     prefix, label, _ = split_path(task.path)
     loop = state.net.steps[run.step].step.loop

@@ -38,8 +38,6 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Derived(Protocol):
-    """Parts of the fold that a store keeps as rows."""
-
     @property
     def ready(self) -> dict[str, str]: ...
     @property
