@@ -16,18 +16,15 @@ UNLIMITED = 1 << 62
 
 
 def _patched(state: Execution, event: e.CtxPatched, at: float) -> None:
-    if event.spelled is not None:
-        _inline(state, event.spelled)
+    part = event.spelled
+    if part is not None:
+        text = state.partial_values.pop(part.key, "") + part.text
+        if part.more:
+            state.partial_values[part.key] = text
+        else:
+            state.inlined_values[part.key] = decode_inline(text)
     if event.patch:
         patch_ctx(state, event.patch)
-
-
-def _inline(state: Execution, part: e.InlinedPart) -> None:
-    text = state.partial_values.pop(part.key, "") + part.text
-    if part.more:
-        state.partial_values[part.key] = text
-    else:
-        state.inlined_values[part.key] = decode_inline(text)
 
 
 def patch_ctx(state: Execution, patch: Sequence[Write]) -> None:

@@ -35,20 +35,12 @@ def claim(decision: Decision, command: Claim) -> None:
         name = next((run for run, pool in state.ready.items() if command.pool in (None, pool)), None)
         if name is None:
             return
-        free -= _grant_run(decision, state.runs[name], command, free)
-
-
-def _grant_run(decision: Decision, run: Run, command: Claim, free: int) -> int:
-    """Grant a run or a lane; of a loop that one worker keeps, everything. Returns the number of slots it takes."""
-    state = decision.state
-    if not state.net.steps[run.step].local:
-        decision.emit(_grant(state, run, command, 1))
-        return 1
-    granted = 0
-    while granted < free and (not granted or has_room(state, run)):
-        decision.emit(_grant(state, run, command, free - granted))
-        granted += 1
-    return granted
+        run = state.runs[name]
+        decision.emit(_grant(state, run, command, free))
+        free -= 1
+        while free > 0 and state.net.steps[run.step].local and has_room(state, run):  # one worker keeps all its items
+            decision.emit(_grant(state, run, command, free))
+            free -= 1
 
 
 def _grant(state: Execution, run: Run, command: Claim, slots: int) -> e.StepStarted | e.StepRegranted:

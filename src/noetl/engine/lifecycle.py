@@ -39,13 +39,10 @@ def _start_final_step(decision: Decision, outcome: Outcome) -> None:
     state = decision.state
     final = state.net.playbook.final
     if final is not None and outcome != "cancelled":
-        schedule(decision, state.net.steps[final], (), {"summary": _summary(state, outcome)})
-
-
-def _summary(state: Execution, outcome: Outcome) -> dict[str, Any]:
-    steps = {name: result.status for name, result in state.steps.items()}
-    failure = [state.failure] if state.failure is not None and state.failure not in state.errors else []
-    return {"status": outcome, "steps": steps, "errors": [*state.errors, *failure]}
+        steps = {name: result.status for name, result in state.steps.items()}
+        failure = [state.failure] if state.failure is not None and state.failure not in state.errors else []
+        summary = {"status": outcome, "steps": steps, "errors": [*state.errors, *failure]}
+        schedule(decision, state.net.steps[final], (), {"summary": summary})
 
 
 def _result(decision: Decision, state: Execution) -> tuple[Any, dict[str, Any] | None]:

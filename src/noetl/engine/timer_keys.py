@@ -2,69 +2,56 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar
+
+import msgspec
 
 
-class ExecutionTimeout(NamedTuple):
-    """The time limit of the execution."""
+class Timer(msgspec.Struct, frozen=True):
+    form: ClassVar[str] = ""
 
     @property
     def name(self) -> str:
-        return "timeout"
+        return self.form.format(*msgspec.structs.astuple(self))
 
 
-class RunTimeout(NamedTuple):
-    """The time limit of a step run."""
+class ExecutionTimeout(Timer, frozen=True):
+    form = "timeout"
 
+
+class RunTimeout(Timer, frozen=True):
+    form = "timeout:{}"
     run: str
 
-    @property
-    def name(self) -> str:
-        return f"timeout:{self.run}"
 
-
-class WaitLimit(NamedTuple):
+class WaitLimit(Timer, frozen=True):
     """How long a parked run or item waits."""
 
+    form = "wait:{}:{}"
     run: str
     item: int
     """Its index, or WHOLE_RUN."""
 
-    @property
-    def name(self) -> str:
-        return f"wait:{self.run}:{self.item}"
 
-
-class StepTimer(NamedTuple):
+class StepTimer(Timer, frozen=True):
     """One of `spec.timers` of a classic step."""
 
+    form = "timer:{}:{}"
     run: str
     timer: str
 
-    @property
-    def name(self) -> str:
-        return f"timer:{self.run}:{self.timer}"
 
-
-class TokenDelay(NamedTuple):
+class TokenDelay(Timer, frozen=True):
     """A token on an arc that delays it."""
 
+    form = "token:{}"
     token: int
 
-    @property
-    def name(self) -> str:
-        return f"token:{self.token}"
 
-
-class MoreFirings(NamedTuple):
+class MoreFirings(Timer, frozen=True):
     """More transitions are enabled; the next decision fires them."""
 
-    @property
-    def name(self) -> str:
-        return "more"
-
-
-Timer: TypeAlias = ExecutionTimeout | RunTimeout | WaitLimit | StepTimer | TokenDelay | MoreFirings
+    form = "more"
 
 
 def timer_of(name: str) -> Timer:
