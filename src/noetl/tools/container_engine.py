@@ -57,9 +57,6 @@ async def run_container(inputs: Inputs, context: Context) -> Outcome:
         return failed("connect", message, retryable=True, extra=extra)
 
 
-# -- the engine -------------------------------------------------------------------------------------------------------
-
-
 def _engine() -> AsyncClient:
     timeout = httpx2.Timeout(RESPONSE_SECONDS)
     host = os.environ.get("DOCKER_HOST", "")
@@ -123,9 +120,6 @@ async def _ensure_image(engine: AsyncClient, inputs: Inputs, registry: dict[str,
             progress = msgspec.json.decode(line) if line.strip() else {}
             if "error" in progress:
                 raise Failure("not_found", f"the image {name!r} could not be pulled: {progress['error']}")
-
-
-# -- the container ----------------------------------------------------------------------------------------------------
 
 
 def _body(inputs: Inputs, context: Context) -> dict[str, Any]:

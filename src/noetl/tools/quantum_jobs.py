@@ -126,9 +126,6 @@ def _extra(spec: JobSpec, status: str) -> dict[str, Any]:
     return {"quantum": {"job_id": spec.job_id, "status": status}}
 
 
-# -- circuits ---------------------------------------------------------------------------------------------------------
-
-
 def _request(spec: JobSpec) -> dict[str, Any]:
     if len(spec.circuit.encode()) > MAX_CIRCUIT_BYTES:
         raise Failure("too_large", f"the circuit has more than {MAX_CIRCUIT_BYTES >> 20} MiB of text")
@@ -172,9 +169,6 @@ def bound(circuit: str, parameters: dict[str, float]) -> str:
 def without_comments(text: str) -> str:
     """The text with the line ends of its comments, so that line numbers stay."""
     return re.sub(TOKEN, lambda match: "\n" * match[0].count("\n") if match[0][:2] in ("//", "/*") else match[0], text)
-
-
-# -- simulations ------------------------------------------------------------------------------------------------------
 
 
 class Simulation:

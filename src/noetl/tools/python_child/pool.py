@@ -195,13 +195,9 @@ class ChildPool:
     # -- children go --------------------------------------------------------------------------------------------------
 
     def kill(self, child: PythonChild) -> None:
-        """Kill a child. It no longer counts; `ended` follows."""
+        """Kill a child. It no longer counts; its `ended` follows."""
         self.detach(child)
         self.launcher.kill(child)
-
-    def ended(self, child: PythonChild) -> None:
-        self.detach(child)
-        self.add_children_everywhere()
 
     def detach(self, child: PythonChild) -> None:
         lane = child.lane
@@ -359,7 +355,8 @@ class PythonChild(ForkedChild):
             call, self.call = self.call, None
             if call is not None:
                 call.fail(f"the process {self.protocol_error if killed and self.protocol_error else reason}")
-            self.pool.ended(self)
+            self.pool.detach(self)
+            self.pool.add_children_everywhere()
 
 
 def interpreter() -> tuple[list[str], list[str]]:

@@ -1,10 +1,9 @@
 """The loop of a child: read a call, run its code, respond, until the engine closes the channel.
 
 A call is a frame: four bytes of length, four bytes of serial number, and JSON: `code, libs, args, action, auth, file,
-line`.
-A response is a frame: four bytes of length, the serial number of the call (which data that code writes to the channel
-by mistake does not have), a byte for success, a byte that says whether to replace the child, and JSON: the result, or
-`kind, message, exception_type, traceback`.
+line`. A response is a frame: four bytes of length, the serial number of the call (which data that code writes to the
+channel by mistake does not have), a byte for success, a byte that says whether to replace the child, and JSON: the
+result, or `kind, message, exception_type, traceback`.
 """
 
 from __future__ import annotations
@@ -110,27 +109,24 @@ class Runner:
         """The lines of the running code, as `linecache` stores them."""
 
     def run(self) -> None:
-        while (frame := self.read()) is not None:
+        """Serve calls until the engine closes the channel."""
+        while True:
+            frame = bytearray()
+            while len(frame) < 8 or len(frame) < 8 + int.from_bytes(frame[:4], "little"):
+                chunk = os.read(self.control, 65536)
+                if not chunk:
+                    return
+                frame += chunk
             serial = bytes(frame[4:8])
             del frame[:8]
             ok, worn_out, response = self.respond(loads(frame))
-            del frame
+            del frame, chunk
             head = len(response).to_bytes(4, "little") + serial + bytes((ok, worn_out))
             written = os.writev(self.control, (head, response)) - len(head)
             view = memoryview(response)
             while written < len(response):
                 written += os.write(self.control, view[written:])
             del response, view
-
-    def read(self) -> bytearray | None:
-        """The frame of the next call; None if the engine has closed the channel."""
-        frame = bytearray()
-        while len(frame) < 8 or len(frame) < 8 + int.from_bytes(frame[:4], "little"):
-            chunk = os.read(self.control, 65536)
-            if not chunk:
-                return None
-            frame += chunk
-        return frame
 
     def respond(self, call: dict[str, Any]) -> tuple[bool, bool, bytes]:
         """Run a call; return whether it succeeded, whether the child is worn out, and the result or error as JSON."""
