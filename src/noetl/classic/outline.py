@@ -64,6 +64,10 @@ def chain_items(branch: Map) -> Iterator[ChainItem]:
         yield ChainItem(name, body, item)
 
 
+def step_items(step: Map) -> Iterator[ChainItem]:
+    return (item for branch in step.get("case", []) for item in chain_items(branch))
+
+
 class ClassicDocument(Document):
     step_actions = Document.step_actions | {"case"}
     collections = ("in", "collection")
@@ -84,10 +88,9 @@ class ClassicDocument(Document):
 
     def all_targets(self, step: Map) -> Iterator[OutlineTarget]:
         yield from super().all_targets(step)
-        for branch in step.get("case", []):
-            for item in chain_items(branch):
-                if item.name == "next":
-                    yield from next_targets(item.container)
+        for item in step_items(step):
+            if item.name == "next":
+                yield from next_targets(item.container)
 
     def step_args(self, step: Map) -> Iterable[str]:
         args: Map = step.get("args", Map())
@@ -96,10 +99,9 @@ class ClassicDocument(Document):
     def variables(self) -> Iterator[str]:
         for step in self.steps:
             yield from step.get("vars", ())
-            for branch in step.get("case", []):
-                for item in chain_items(branch):
-                    if item.name == "set":
-                        yield from item.body
+            for item in step_items(step):
+                if item.name == "set":
+                    yield from item.body
 
     def is_parallel(self, step: Map) -> bool:
         return step.get("loop", {}).get("mode") in ("parallel", "async") or super().is_parallel(step)

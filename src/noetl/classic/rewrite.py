@@ -26,7 +26,7 @@ from noetl.classic.conversions import (
 from noetl.classic.detect import CASE_SPEC, tasks_of
 from noetl.classic.names import CallNames, expression_of, path_of, rename_everywhere, renamed, renamed_text
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at, merged, part_of
-from noetl.classic.outline import ClassicDocument, chain_items
+from noetl.classic.outline import ClassicDocument, chain_items, step_items
 from noetl.dsl.outline import labelled_items
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, unshare
@@ -109,8 +109,7 @@ class _Rewriter:
         if "loop" in step and "sink" in step:
             construct = "`sink` of a loop step (it stores the results of all items)"
             self.leftovers.refuse(step, "sink", construct, "move it to a step that follows the loop")
-        chained = [item for branch in step.get("case", []) for item in chain_items(branch) if item.name != "next"]
-        if "sink" in step and chained:
+        if "sink" in step and any(item.name != "next" for item in step_items(step)):
             construct = "`sink` of a step whose branches have chains (it runs after them)"
             self.leftovers.refuse(step, "sink", construct, "move it to a separate step, or into the chains")
         if "loop" in step and "vars" in step:

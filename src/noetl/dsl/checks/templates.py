@@ -140,7 +140,10 @@ class _Checker:
 
     def _check_read(self, site: Site, read: Read) -> None:
         root, place = str(read.path[0]), self.visibility.places[site.place]
-        roots, bare = self.visibility.roots[site.place], self._bare(site)
+        roots = self.visibility.roots[site.place]
+        bare: tuple[frozenset[str], ...] = (self.workload,)
+        if site.place != "workload":  # sets that are not united, since a document may have very many names
+            bare = (self.everywhere, *site.local, self.visibility.bare.get(site.place, frozenset()))
         if root in roots:
             self._check_path(site, read)
         elif root == "keychain":
@@ -159,12 +162,6 @@ class _Checker:
             hint = self.problems.did_you_mean(root, *bare, roots)
             hint = hint or f"give it a default in `workload`, or write `workload.{root}`"
             self._add(UNKNOWN_NAME, site, read.offset, f"unknown name {root!r} {place}", hint)
-
-    def _bare(self, site: Site) -> tuple[frozenset[str], ...]:
-        """Where bare names come from; sets that are not united, since a document may have very many names."""
-        if site.place == "workload":
-            return (self.workload,)
-        return (self.everywhere, *site.local, self.visibility.bare.get(site.place, frozenset()))
 
     def _check_hidden(self, site: Site, read: Read) -> None:
         root = str(read.path[0])
