@@ -1,5 +1,5 @@
-"""The only module that reads the environment. A flag overrides a variable, a variable the default; `VARIABLES` explains
-each variable."""
+"""The only module that reads the environment. A flag, which is an argument here, overrides a variable, and a variable
+the default; `VARIABLES` explains each variable."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ def no_colour(environment: Environment = os.environ) -> bool:
 
 
 def settings(db: str | None = None, environment: Environment = os.environ) -> Settings:
-    """`db` is the value of the flag."""
     synchronous = environment.get("NOETL_SYNCHRONOUS") or "full"
     _check_choice("NOETL_SYNCHRONOUS", synchronous, get_args(Synchronous))
     return Settings(db or _secret("NOETL_DB", environment) or DEFAULT_DB, cast(Synchronous, synchronous))
@@ -72,7 +71,6 @@ def retention(flag: str | None = None, environment: Environment = os.environ) ->
 def log_settings(
     terminal: bool, form: str | None = None, level: str | None = None, environment: Environment = os.environ
 ) -> tuple[LogForm, LogLevel]:
-    """`form` and `level` are the values of flags."""
     form = form or environment.get("NOETL_LOG_FORMAT") or ("text" if terminal else "json")
     level = level or environment.get("NOETL_LOG_LEVEL") or "info"
     _check_choice("NOETL_LOG_FORMAT", form, get_args(LogForm))
@@ -124,10 +122,8 @@ def master_key_settings(environment: Environment = os.environ) -> MasterKeySetti
 def server_address(
     url: str | None = None, token: str | None = None, environment: Environment = os.environ, *, insecure: bool = False
 ) -> ServerAddress | None:
-    """The server that verbs act on; None if there is none. The arguments are the values of flags.
-
-    UsageError for a token over http:// to another machine, unless `insecure` is set.
-    """
+    """The server that verbs act on; None if there is none. UsageError for a token over http:// to another machine,
+    unless `insecure` is set."""
     url = url or environment.get("NOETL_SERVER")
     if not url:
         return None
@@ -172,7 +168,7 @@ def own_files(environment: Environment = os.environ) -> list[str]:
 
 
 def nats_settings(url: str | None = None, environment: Environment = os.environ) -> NatsSettings | None:
-    """None without NATS. `url` is the value of the flag."""
+    """None without NATS."""
     urls = url or _secret("NOETL_NATS", environment)
     if not urls:
         return None

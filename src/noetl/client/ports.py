@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Items = list[Json]
+OnJson = Callable[[Json], None]
 Warn = Callable[[str], None]
 """Takes a line for people, such as a warning."""
 OnProgress = Callable[[str, int, int], None]
@@ -73,23 +74,26 @@ class RunsPort(Protocol):
 
     in_process: bool
 
+    def events(self, run: str, after: int = 0) -> Iterator[Items]: ...
+    def output(self, run: str) -> Items: ...
+    def explain(self, run: str, step: str, step_run: str | None) -> Json: ...
+    def watch(self, run: str, view: ProgressView | None, timeout: float | None = None) -> Json: ...
+    def fork(self, run: str, fork: ForkOptions, view: ProgressView | None, on_forked: OnJson) -> Json: ...
+    def pause(self, run: str) -> Json: ...
+    def signal(self, run: str, name: str, id: str, payload: Any) -> Json: ...
+
     def list(self, status: str | None, limit: int) -> Items:
         """Newest first. `orphaned` is true for an open run whose process is gone."""
 
     def get(self, run: str) -> Json:
         """The run, with the reason of a cancel; `error_line` is the line of the playbook with the error."""
 
-    def events(self, run: str, after: int = 0) -> Iterator[Items]:
-        """The log, page by page."""
-
-    def output(self, run: str) -> Items: ...
     def playbook(self, run: Json) -> Json | None:
         """Id, file and text of a run's playbook; None if it is not available. A server has only registered ones."""
 
     def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
         """The contents of references; keys without content are left out."""
 
-    def explain(self, run: str, step: str, step_run: str | None) -> Json: ...
     def replay(self, run: str, source: PlaybookSource | None) -> Json:
         """Fold the log again and compare with the stored state; with a playbook, decide the log again."""
 
@@ -103,19 +107,13 @@ class RunsPort(Protocol):
         """Run to the end. Interrupted after Ctrl-C: on a database the run can be resumed, on a server it goes on.
         TimedOut if a server takes longer than `timeout`, which has no effect on a database."""
 
-    def watch(self, run: str, view: ProgressView | None, timeout: float | None = None) -> Json: ...
-    def fork(
-        self, run: str, fork: ForkOptions, view: ProgressView | None, on_forked: Callable[[Json], None]
-    ) -> Json: ...
     def cancel(self, run: str, reason: str) -> Json:
         """Also cancels open children; Conflict if the run has ended."""
 
-    def pause(self, run: str) -> Json: ...
-    def signal(self, run: str, name: str, id: str, payload: Any) -> Json: ...
     def resume(self, run: str, new_view: NewView) -> Json:
         """Continue a paused or abandoned run and follow it to its end."""
 
-    def resume_all(self, new_view: NewView, on_end: Callable[[Json], None]) -> int:
+    def resume_all(self, new_view: NewView, on_end: OnJson) -> int:
         """Resume every paused or abandoned run, and return their number. `on_end` gets each run when it ends."""
 
     def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
@@ -135,6 +133,7 @@ class CatalogPort(Protocol):
 
 class CredentialsPort(ResourcePort, Protocol):
     def set(self, name: str, kind: str, fields: Json, paths: tuple[str, ...], pools: tuple[str, ...]) -> None: ...
+
     def rotate(self, forget_old: bool) -> Json:
         """Wrap every credential with a new master key: `credentials` is their number, `key` the id of the new key.
         UsageError on a server, whose clients have no access to its key."""
@@ -152,21 +151,22 @@ class UsersPort(ResourcePort, Protocol):
 
 
 class SchedulesPort(ResourcePort, Protocol):
-    def put(self, name: str, request: Json, replace: bool) -> Json:
-        """Conflict if the schedule exists, unless `replace` is set."""
-
     def get(self, name: str) -> Json: ...
     def pause(self, name: str) -> Json: ...
     def resume(self, name: str) -> Json: ...
+
+    def put(self, name: str, request: Json, replace: bool) -> Json:
+        """Conflict if the schedule exists, unless `replace` is set."""
+
     def trigger(self, name: str) -> Json:
         """Fire now. The run is `queued` if it has to wait for the previous one; a server starts it."""
 
 
 class HooksPort(ResourcePort, Protocol):
+    def rotate(self, name: str) -> Json: ...
+
     def put(self, name: str, path: str, version: int | None, secret: str | None) -> Json:
         """Add or change a hook. `secret` of the answer is set if it was generated."""
-
-    def rotate(self, name: str) -> Json: ...
 
 
 class Client(Protocol):
