@@ -213,7 +213,10 @@ def revived(value: Any) -> Any:
     match value:
         case dict():
             if len(value) == 1 and MARK in value:
-                return _reference(value[MARK])
+                try:
+                    return Reference(**revived(value[MARK]))
+                except TypeError:
+                    raise ValueError(f"not a reference: {str(value[MARK])[:100]}") from None
             return {unescaped(key): revived(item) for key, item in value.items()}
         case list():
             return [revived(item) for item in value]
@@ -223,13 +226,6 @@ def revived(value: Any) -> Any:
             return type(value)(**{name: revived(getattr(value, name)) for name in value.__struct_fields__})
         case _:
             return value
-
-
-def _reference(fields: Any) -> Reference:
-    try:
-        return Reference(**revived(fields))
-    except TypeError:
-        raise ValueError(f"not a reference: {str(fields)[:100]}") from None
 
 
 def encode_inline(value: Any) -> str:

@@ -8,29 +8,25 @@ Playbooks are written in Jinja's language, by people and by other systems, and s
 itself is not used: the syntax tree (`lexer.py`, `parser.py`, `statements.py`) is compiled into Python closures
 (`compile.py`), for four reasons.
 
-*Escapes.* Every escape from Jinja's sandbox, known or to come, goes through attribute access on Python
-objects, through str.format, or through generated code. There is no generated code here; `a.b` is a key of a map or
-a field of a View and never a Python attribute (`missing.lookup` is the only place that looks things up);
-methods are a short list of our own functions and can be called but not held; str.format and `%` are parsed
-by us (`text.py`). It is deny by default: a node, filter, test, function or method without an entry does
-not exist.
+*Escapes.* Every escape from Jinja's sandbox goes through attribute access on Python objects, through str.format, or
+through generated code. There is no generated code here; `a.b` is a key of a map or a field of a View and never a Python
+attribute (`values.lookup` is the only place that looks things up); methods are a short list of our own functions and
+can be called but not held; str.format and `%` are parsed by us (`text.py`). A node, filter, test, function or method
+without an entry does not exist.
 
-*Bombs.* A sandbox does not stop `2 ** 10 ** 10`, `'x' * 10 ** 10` or a loop that doubles a list. Here every
-operator and filter asks a Budget before it makes something, loops are counted, and the clock is looked at
-between bounded pieces of work (`budget.py`).
+*Bombs.* A sandbox does not stop `2 ** 10 ** 10` or a loop that doubles a list. Every operator and filter asks a Budget
+before it makes something, loops are counted, and the clock is checked between bounded pieces of work (`budget.py`).
 
-*Speed.* Jinja generates and compiles Python code, 0.4 to 1.1 ms a template, and a compiled guard takes 11 to
-23 us. A closure is made in microseconds and a guard takes about one.
+*Speed.* Jinja takes 0.4 to 1.1 ms to compile a template, and 11 to 23 us for a guard. A closure is made in
+microseconds, and a guard takes about one.
 
-*Meaning.* A missing value chains, makes comparisons false and lets `default` work; where it is printed,
-stored or passed on it is an error that names the expression and its place (`missing.py`). "42" stays a
-string. On a map `a.items` is the key, `a.items()` the method. Data is never parsed as a template.
+*Meaning.* A missing value chains, makes comparisons false and lets `default` work; where it is printed, stored or
+passed on it is an error that names the expression and its place. "42" stays a string. On a map `a.items` is the key,
+`a.items()` the method. Data is never parsed as a template.
 
-Offsets are characters into the template's source, exact for every error and every name read; the
-validator turns them into lines and columns of the playbook.
-
-Everything that goes wrong is a TemplateError: TemplateSyntax from `parse`; TemplateUndefined,
-TemplateFailed or BudgetExceeded from an evaluation. An Interruption raised by a View passes through.
+Offsets are characters into the template's source, exact for every error and every name that is read. Everything that
+goes wrong is a TemplateError: TemplateSyntax from `parse`; TemplateUndefined, TemplateFailed or BudgetExceeded from an
+evaluation. An Interruption raised by a View passes through.
 """
 
 from __future__ import annotations

@@ -46,55 +46,46 @@ def sameas(budget: Budget, value: Any, other: Any) -> bool:
     return type(value) is type(other) and equal(value, other, budget)
 
 
-_EQ = Entry(lambda budget, value, other: equal(value, other, budget), "Equal to `other`.")
+def _order(symbol: str, doc: str) -> Entry:
+    return Entry(lambda budget, value, other: ordered(value, other, symbol, budget), doc)
+
+
 _NE = Entry(lambda budget, value, other: not equal(value, other, budget), "Not equal to `other`.")
-_LT = Entry(lambda budget, value, other: ordered(value, other, "<", budget), "Less than `other`.")
-_LE = Entry(lambda budget, value, other: ordered(value, other, "<=", budget), "Less than or equal to `other`.")
-_GT = Entry(lambda budget, value, other: ordered(value, other, ">", budget), "Greater than `other`.")
-_GE = Entry(lambda budget, value, other: ordered(value, other, ">=", budget), "Greater than or equal to `other`.")
+_UNDEFINED = Entry(lambda budget, value: isinstance(value, Missing), "The value does not exist.")
 _SEQUENCE = Entry(
     lambda budget, value: isinstance(value, list | tuple | str | Mapping),
     "A list, a text or a map: something with a length.",
 )
-_UNDEFINED = Entry(lambda budget, value: isinstance(value, Missing), "The value does not exist.")
-
 TESTS: dict[str, Entry] = {
-    "!=": _NE,
-    "<": _LT,
-    "<=": _LE,
-    "==": _EQ,
-    ">": _GT,
-    ">=": _GE,
+    **dict.fromkeys(
+        ("==", "eq", "equalto"), Entry(lambda budget, value, other: equal(value, other, budget), "Equal to `other`.")
+    ),
+    **dict.fromkeys(("!=", "ne"), _NE),
+    **dict.fromkeys(("<", "lt", "lessthan"), _order("<", "Less than `other`.")),
+    **dict.fromkeys(("<=", "le"), _order("<=", "Less than or equal to `other`.")),
+    **dict.fromkeys((">", "gt", "greaterthan"), _order(">", "Greater than `other`.")),
+    **dict.fromkeys((">=", "ge"), _order(">=", "Greater than or equal to `other`.")),
+    **dict.fromkeys(("iterable", "sequence"), _SEQUENCE),
     "boolean": Entry(lambda budget, value: isinstance(value, bool), "true or false."),
     "defined": Entry(lambda budget, value: not isinstance(value, Missing), "The value exists."),
     "divisibleby": Entry(lambda budget, value, num: _integer(value) % _integer(num) == 0, "Divisible by `num`."),
-    "eq": _EQ,
-    "equalto": _EQ,
     "even": Entry(lambda budget, value: _integer(value) % 2 == 0, "An even number."),
     "false": Entry(lambda budget, value: value is False, "false itself."),
     "float": Entry(lambda budget, value: isinstance(value, float), "A floating-point number."),
-    "ge": _GE,
-    "greaterthan": _GT,
-    "gt": _GT,
     "in": Entry(lambda budget, value, container: contains(value, container, budget), "Contained in `container`."),
     "integer": Entry(lambda budget, value: isinstance(value, int) and not isinstance(value, bool), "A whole number."),
-    "iterable": _SEQUENCE,
-    "le": _LE,
-    "lessthan": _LT,
     "lower": Entry(lambda budget, value: _in_case(budget, value, str.islower), "A text in lower case."),
-    "lt": _LT,
     "mapping": Entry(lambda budget, value: isinstance(value, Mapping), "A map."),
-    "ne": _NE,
     "none": Entry(lambda budget, value: value is None, "null."),
     "number": Entry(lambda budget, value: isinstance(value, int | float), "A number (or a boolean, as in Jinja)."),
     "odd": Entry(lambda budget, value: _integer(value) % 2 == 1, "An odd number."),
     "sameas": entry(sameas),
-    "sequence": _SEQUENCE,
     "string": Entry(lambda budget, value: isinstance(value, str), "A text."),
     "true": Entry(lambda budget, value: value is True, "true itself, not just something that counts as true."),
     "undefined": _UNDEFINED,
     "upper": Entry(lambda budget, value: _in_case(budget, value, str.isupper), "A text in upper case."),
 }
+TESTS = dict(sorted(TESTS.items()))
 
 
 def _check(budget: Budget, name: Any, value: Any, args: Sequence[Any]) -> bool:

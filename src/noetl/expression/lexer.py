@@ -38,16 +38,16 @@ _TAGS = {
     "{": ("variable", "}}", re.compile(_TOKEN.format(end=r"-\}\}\s*|\}\}"), re.VERBOSE | re.DOTALL)),
     "%": ("block", "%}", re.compile(_TOKEN.format(end=r"\+%\}|-%\}\s*|%\}"), re.VERBOSE | re.DOTALL)),
 }
-_MISTAKES = {
-    "||": ("'||' is not an operator", "write 'or' instead of '||'"),
-    "{{": ("'{{' inside an expression", "inside '{{ }}' write names without braces"),
-    "&": ("unexpected character '&'", "write 'and' instead of '&&'"),
-    "!": ("unexpected character '!'", "write 'not' instead of '!'"),
-    "?": ("unexpected character '?'", "write 'a if condition else b'"),
-    "$": ("unexpected character '$'", "write the name without '$'"),
-    "'": ('unexpected character "\'"', "the string that starts here is never closed"),
-    '"': ("unexpected character '\"'", "the string that starts here is never closed"),
-    "`": ("unexpected character '`'", "use ' or \" for strings"),
+_MISTAKES = {"||": "'||' is not an operator", "{{": "'{{' inside an expression"}
+_HINTS = {
+    "||": "write 'or' instead of '||'",
+    "{{": "inside '{{ }}' write names without braces",
+    "&": "write 'and' instead of '&&'",
+    "!": "write 'not' instead of '!'",
+    "?": "write 'a if condition else b'",
+    "$": "write the name without '$'",
+    **dict.fromkeys("'\"", "the string that starts here is never closed"),
+    "`": "use ' or \" for strings",
 }
 
 
@@ -120,9 +120,9 @@ def _tag_tokens(source: str, opening: re.Match[str], words: list[Lexeme]) -> int
             text = source[start:position]
             if not text.isidentifier():
                 raise TemplateSyntax(f"'{text[:40]}' is not a name", source, start)
-        if kind == "mistake" or text in ("||", "{{"):
-            message, hint = _MISTAKES.get(text, (f"unexpected character {text!r}", None))
-            raise TemplateSyntax(message, source, start, hint)
+        if kind == "mistake" or text in _MISTAKES:
+            message = _MISTAKES.get(text, f"unexpected character {text!r}")
+            raise TemplateSyntax(message, source, start, _HINTS.get(text))
         word = Lexeme(start, position, kind, text)
         words.append(word)
         if text in _BRACKETS:

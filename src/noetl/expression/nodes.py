@@ -118,8 +118,8 @@ class Binary(Expr):
     """Two operands and `+ - * / // % ** and or` between them."""
 
     op: str
-    left: Expr
-    right: Expr
+    first: Expr
+    second: Expr
 
 
 class Unary(Expr):
@@ -171,7 +171,7 @@ class With(Node):
     body: list[Node]
 
 
-class Template(Node):
+class Root(Node):
     body: list[Node]
 
 
@@ -217,7 +217,7 @@ class Comparison(NamedTuple):
 
 
 _FIRST = {
-    Binary: "left",
+    Binary: "first",
     **dict.fromkeys((Getattr, Getitem, Call, Filter, Test), "node"),
     Compare: "expr",
     CondExpr: "expr1",

@@ -65,8 +65,8 @@ def _dict(compiler: Compiler, node: nodes.Dict, tolerant: bool) -> Closure:
 
 
 def _binary(compiler: Compiler, node: nodes.Binary, tolerant: bool) -> Closure:
-    first = compiler.expression(node.left, tolerant or node.op == "or")
-    second = compiler.expression(node.right, tolerant)
+    first = compiler.expression(node.first, tolerant or node.op == "or")
+    second = compiler.expression(node.second, tolerant)
     if node.op == "and":
         return lambda scope, run: first(scope, run) and second(scope, run)
     if node.op == "or":

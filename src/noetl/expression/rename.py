@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from noetl.expression.lexer import Lexeme, lex
 from noetl.expression.template import parse
 
 _PLAIN_PATH = re.compile(r"[^\W\d]\w*(\.\w+|\[-?\d+\]|\['[^'\\]*'\])*")
+_KEY = re.compile(r"""\s*(?:\.\s*(?P<name>[^\W\d]\w*)(?![^\x00-\x7f])|\[\s*(?P<quoted>'[^'\\]*'|"[^"\\]*")\s*\])""")
 
 
 def rename(source: str, names: Mapping[str, str]) -> str:
@@ -17,51 +17,22 @@ def rename(source: str, names: Mapping[str, str]) -> str:
     The longest prefix wins. Names that the template binds itself, attributes, argument names and strings
     stay. A replacement that is not a plain path is put in parentheses.
     """
-    template = parse(source)
-    if template.is_constant:
-        return source
-    words = lex(source)
-    places = {lexeme.offset: number for number, lexeme in enumerate(words)}
-    wanted = {tuple(name.split(".")): _wrapped(text) for name, text in names.items()}
-    edits: dict[int, tuple[int, str]] = {}
-    for read in template.reads:
-        if edit := _edit(words, places[read.offset], wanted):
-            edits[read.offset] = edit
+    wanted: dict[tuple[str, ...], str] = {}
+    for name, text in names.items():
+        plain = _PLAIN_PATH.fullmatch(text.strip())
+        wanted[tuple(name.split("."))] = text.strip() if plain else f"({text.strip()})"
+    edits: dict[int, tuple[int, str]] = {}  # where each ends, and what replaces it
+    for read in parse(source).reads:
+        path: tuple[str, ...] = (str(read.path[0]),)
+        end = read.offset + len(path[0])
+        if path in wanted:
+            edits[read.offset] = (end, wanted[path])
+        while (key := _KEY.match(source, end)) is not None:
+            path, end = (*path, key["name"] or key["quoted"][1:-1]), key.end()
+            if path in wanted:
+                edits[read.offset] = (end, wanted[path])
     out, end = [], 0
     for offset in sorted(edits):
         out += [source[end:offset], edits[offset][1]]
         end = edits[offset][0]
     return "".join([*out, source[end:]])
-
-
-def _wrapped(text: str) -> str:
-    text = text.strip()
-    return text if _PLAIN_PATH.fullmatch(text) else f"({text})"
-
-
-def _edit(words: list[Lexeme], number: int, wanted: Mapping[tuple[str, ...], str]) -> tuple[int, str] | None:
-    """Where the longest known prefix that starts at this name ends, and what replaces it."""
-    path: tuple[str, ...] = ()
-    best = None
-    for key, end in _keys(words, number):
-        path = (*path, key)
-        if path in wanted:
-            best = (end, wanted[path])
-    return best
-
-
-def _keys(words: list[Lexeme], number: int) -> list[tuple[str, int]]:
-    """The name and the constant keys behind it, each with the offset where it ends."""
-    keys = [(words[number].text, words[number].end)]
-    number += 1
-    while number + 2 < len(words):
-        first, second, third = words[number : number + 3]
-        if first.text == "." and second.type == "name":
-            keys.append((second.text, second.end))
-            number += 2
-        elif first.text == "[" and second.type == "string" and third.text == "]":
-            keys.append((second.text[1:-1], third.end))
-            number += 3
-        else:
-            break
-    return keys

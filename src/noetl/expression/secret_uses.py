@@ -42,7 +42,7 @@ def _looked_into(node: nodes.Node) -> Iterator[nodes.Node | None]:
             yield node.expr
             yield from (operand for _, operand in node.ops)
         case nodes.Binary() if node.op not in ("and", "or"):
-            yield from (node.left, node.right)
+            yield from (node.first, node.second)
         case nodes.Unary() if node.op != "not":
             yield node.node
         case nodes.Getitem() if not (isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str)):
@@ -68,7 +68,7 @@ def _is_secret(node: nodes.Node | None) -> bool:
         case nodes.CondExpr():
             return _is_secret(node.expr1) or _is_secret(node.expr2)
         case nodes.Binary(op="and" | "or"):
-            return _is_secret(node.left) or _is_secret(node.right)
+            return _is_secret(node.first) or _is_secret(node.second)
         case nodes.Filter() if node.name in PASSES_ON:
             return _is_secret(node.node)
     path = static_path(node)

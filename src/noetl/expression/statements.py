@@ -16,28 +16,26 @@ _REFUSED = {
     "macro": "macros are not available in playbooks; use a workbook task",
     "call": "call blocks are not available in playbooks",
     "include": "a playbook string cannot include another template",
-    "import": "a playbook string cannot import another template",
-    "from": "a playbook string cannot import another template",
+    **dict.fromkeys(("import", "from"), "a playbook string cannot import another template"),
     "extends": "a playbook string cannot extend another template",
     "block": "template blocks are not available in playbooks",
     "do": "the 'do' statement is not available in playbooks; templates have no side effects",
     "autoescape": "autoescape is not available; use the filter 'escape'",
-    "trans": "translations are not available in playbooks",
-    "pluralize": "translations are not available in playbooks",
+    **dict.fromkeys(("trans", "pluralize"), "translations are not available in playbooks"),
     "debug": "the debug statement is not available in playbooks",
     "break": "loops in templates have no break; filter with {% for x in xs if ... %}",
     "continue": "loops in templates have no continue; filter with {% for x in xs if ... %}",
 }
 
 
-def syntax_tree(source: str) -> nodes.Template:
+def syntax_tree(source: str) -> nodes.Root:
     """The tree of a template; only ever raises TemplateSyntax."""
     if len(source) > SOURCE_CHARACTERS:
         raise TemplateSyntax(f"the template is longer than {SOURCE_CHARACTERS:,} characters", source, 0)
     if (path := _PATH.fullmatch(source)) and path[1] != "not" and path[1] not in CONSTANTS:
         return _path_tree(path)
     try:
-        return nodes.Template(0, _TemplateParser(lex(source), source).body())
+        return nodes.Root(0, _TemplateParser(lex(source), source).body())
     except RecursionError:
         raise TemplateSyntax("the template is nested too deeply", source, 0) from None
 
@@ -46,13 +44,13 @@ def syntax_tree(source: str) -> nodes.Template:
 _PATH = re.compile(r"\{\{\s*([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*)\s*\}\}", re.ASCII)
 
 
-def _path_tree(path: re.Match[str]) -> nodes.Template:
+def _path_tree(path: re.Match[str]) -> nodes.Root:
     node: nodes.Expr = nodes.Name(path.start(1), path[1])
     offset = path.start(2)
     for attribute in path[2].split(".")[1:]:
         node = nodes.Getattr(offset, node, attribute)
         offset += len(attribute) + 1
-    return nodes.Template(0, [nodes.Output(path.start(1), [node])])
+    return nodes.Root(0, [nodes.Output(path.start(1), [node])])
 
 
 class _TemplateParser(ExpressionParser):
@@ -117,12 +115,11 @@ class _TemplateParser(ExpressionParser):
         return body
 
     def if_(self, tag: Lexeme) -> nodes.If:
-        condition = self.items(self.operation)
-        node = nodes.If(tag.offset, condition, self.block(tag, "elif", "else", "endif"), [], [])
-        while self.text == "elif":
-            self.take()
-            offset, condition = self.word.offset, self.items(self.operation)
-            node.elif_.append(nodes.If(offset, condition, self.block(tag, "elif", "else", "endif"), [], []))
+        branches: list[nodes.If] = []
+        while not branches or self.skip("elif"):
+            offset, condition = self.word.offset if branches else tag.offset, self.items(self.operation)
+            branches.append(nodes.If(offset, condition, self.block(tag, "elif", "else", "endif"), [], []))
+        node, *node.elif_ = branches
         if self.take().text == "else":
             node.else_ = self.block(tag, "endif")
         return node

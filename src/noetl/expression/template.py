@@ -90,7 +90,7 @@ class Template:
         return None
 
 
-def _single_expression(source: str, tree: nodes.Template) -> nodes.Expr | None:
+def _single_expression(source: str, tree: nodes.Root) -> nodes.Expr | None:
     match tree.body:
         case [nodes.Output(nodes=parts)] if source.lstrip().startswith("{{") and source.rstrip().endswith("}}"):
             rest = [n for n in parts if not (isinstance(n, nodes.TemplateData) and n.data.isspace())]

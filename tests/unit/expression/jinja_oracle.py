@@ -29,10 +29,10 @@ def jinja_lexemes(source: str) -> list[Lexeme]:
     return [lexeme for lexeme in lexemes if lexeme.type not in IGNORED]
 
 
-def jinja_tree(source: str) -> nodes.Template:
+def jinja_tree(source: str) -> nodes.Root:
     """The tree that Jinja's parser makes, in our nodes. TemplateSyntaxError."""
     tree = _OffsetParser([_token(lexeme, source) for lexeme in jinja_lexemes(source)]).subparse()
-    return nodes.Template(0, [_converted(node) for node in tree])
+    return nodes.Root(0, [_converted(node) for node in tree])
 
 
 def _token(lexeme: Lexeme, source: str) -> Token:

@@ -19,7 +19,7 @@ from noetl.expression.statements import syntax_tree
 
 NO_OFFSET = (
     *(nodes.Binary, nodes.Compare, nodes.CondExpr, nodes.Concat, nodes.Tuple, nodes.Slice),
-    *(nodes.Output, nodes.Template),
+    *(nodes.Output, nodes.Root),
 )
 """Nodes whose own offset is never used: they start where their first part does, or are part of another."""
 
