@@ -25,7 +25,6 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
 POOL_SIZE = 32
-"""Connections kept open for an event loop."""
 PERMISSION_ERROR = r"(?i)permissions violation for .*?\"(.*?)\""
 
 

@@ -38,7 +38,6 @@ class ReadyHints:
         self._unpublished: set[str] = set()
         self._publishing: asyncio.Task[None] | None = None
         self._handlers: dict[str, OnHint] = {}
-        """By pool that a worker waits for."""
         self._subscriptions: dict[str, Subscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         connection.on_connect.append(self._resubscribe)

@@ -146,7 +146,6 @@ def _same_host(here: URL, there: URL) -> bool:
 
 
 _clients: WeakKeyDictionary[AbstractEventLoop, dict[Any, AsyncClient]] = WeakKeyDictionary()
-"""Each holds the connections of one event loop that share their TLS options."""
 
 
 def _client(tls: Tls | None) -> AsyncClient:

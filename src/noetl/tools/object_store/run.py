@@ -22,7 +22,6 @@ from noetl.tools.fields import Auth
 BUCKET = r"[A-Za-z0-9][A-Za-z0-9._:-]{1,221}"
 SCHEMES = ("s3", "gs", "az", "file", "memory")
 MAX_KEY_BYTES = 1_024
-"""The limit of S3 and GCS."""
 USES: dict[str, frozenset[str]] = {
     "list": frozenset(["prefix", "limit"]),
     "get": frozenset(["key", "file"]),

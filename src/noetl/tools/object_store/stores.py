@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
 
 POOL_SIZE = 64
-"""Stores kept open for each event loop."""
 CONNECT_SECONDS = 5
 READ_SECONDS = 300
 """How long a server may send nothing."""
@@ -48,7 +47,6 @@ Fields = dict[str, Any] | None
 Settings = tuple[dict[str, Any], dict[str, Any] | None]
 """The configuration of a store, and the credential that it gets as a whole."""
 OwnInputs = dict[str, str | None]
-"""`endpoint` and `region` of the task."""
 
 
 class Location(NamedTuple):
@@ -58,7 +56,6 @@ class Location(NamedTuple):
     name: str
     """As a URL: `s3://bucket`."""
     folder: str = ""
-    """Without a slash at its end."""
     local: bool = False
     """Whether objects are files: they have no metadata, and are listed in no order."""
 

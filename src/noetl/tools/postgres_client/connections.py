@@ -99,10 +99,7 @@ _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, ConnectionPool]] 
 
 
 def pool_of(target: str) -> ConnectionPool:
-    pools = _pools.setdefault(asyncio.get_running_loop(), {})
-    if target not in pools:
-        pools[target] = ConnectionPool(target)
-    return pools[target]
+    return _pools.setdefault(asyncio.get_running_loop(), {}).setdefault(target, ConnectionPool(target))
 
 
 async def close_pools() -> None:

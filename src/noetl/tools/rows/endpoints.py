@@ -37,7 +37,6 @@ FIRST_ERROR_SECONDS = 0.2
 NULL = r"\N"
 """Null in CSV. The text of these two characters is in quotes."""
 DECIMAL_DIGITS = 38
-"""The most digits of a decimal in DuckDB."""
 SUB_TIMESTAMPS = ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
 
 

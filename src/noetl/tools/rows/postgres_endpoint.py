@@ -17,7 +17,6 @@ import psycopg
 from psycopg import Connection
 from psycopg.errors import error_from_result
 from psycopg.pq import Escaping, ExecStatus
-from psycopg.pq.abc import PGconn
 
 from noetl.model.outcome import Failure
 from noetl.sql import Sql, write
@@ -62,12 +61,8 @@ TO_POSTGRES = {
 
 class TransferConnection:
     def __init__(self, driver: Connection[Any]) -> None:
-        self.driver = driver
+        self.driver, self.pq = driver, driver.pgconn
         self.aborted = self.committing = False
-
-    @property
-    def pq(self) -> PGconn:
-        return self.driver.pgconn
 
     def abort(self) -> None:
         """Cancel the running statement, from another thread; the second time, shut the socket down."""

@@ -33,8 +33,6 @@ TO_SNOWFLAKE = {
     "TIMESTAMPTZ": "TIMESTAMP_TZ",
     "BLOB": "BINARY",
 }
-LONG_DIGITS = 18
-"""A BIGINT can represent every number with so many digits."""
 
 
 class SnowflakeSource(PipedSource):
@@ -142,7 +140,7 @@ def _from_snowflake(kind: str, digits: int | None, scale: int | None) -> str:
         return FROM_SNOWFLAKE.get(kind, "VARCHAR")
     if scale:
         return f"DECIMAL({digits or DECIMAL_DIGITS},{scale})"
-    return "BIGINT" if (digits or DECIMAL_DIGITS) <= LONG_DIGITS else f"DECIMAL({DECIMAL_DIGITS},0)"
+    return "BIGINT" if digits and digits <= 18 else f"DECIMAL({DECIMAL_DIGITS},0)"
 
 
 def _to_snowflake(kind: str) -> str:

@@ -36,13 +36,8 @@ FIELDS = {
     "file": ("path", "format"),
 }
 """Fields of each kind of endpoint beside `kind` and `method`."""
-REQUIRED = {
-    "http": ("url",),
-    "file": ("path",),
-    "duckdb": ("database", "table"),
-    "postgres": ("table",),
-    "snowflake": ("table",),
-}
+REQUIRED = {"http": ["url"], "file": ["path"], "duckdb": ["database", "table"]}
+"""Of a target; other databases need a `table`. Of a source, if it is not a database."""
 
 
 async def call(inputs: Inputs, context: Context) -> Outcome:
@@ -91,7 +86,7 @@ def _check(inputs: Inputs) -> None:
             raise Failure("input", "the source needs either `query` or `table`")
     elif getattr(source, REQUIRED[source.kind][0]) is None:
         raise Failure("input", f"the source needs `{REQUIRED[source.kind][0]}`")
-    for field in REQUIRED[target.kind]:
+    for field in REQUIRED.get(target.kind, ["table"]):
         if not getattr(target, field):
             raise Failure("input", f"the target needs `{field}`")
     if inputs.mode == "upsert" and not inputs.key:
