@@ -209,6 +209,8 @@ async def _connect(login: NatsSettings) -> ClientConnection:
     connection = ClientConnection(login)
     try:
         await connection.connect()
+    except Failure:  # it was never open, or is closed again
+        raise
     except BaseException:
         await connection.close()
         raise
