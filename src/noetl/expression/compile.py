@@ -117,8 +117,10 @@ class Compiler:
         return parts[0] if len(parts) == 1 else output
 
     def _printed(self, node: nodes.Expr) -> Statement:
+        return self._printing(node, self.expression(node))
+
+    def _printing(self, node: nodes.Node, value: Closure) -> Statement:
         fail, source, offset = self.failing(node), self.source, start(node)
-        value = self.expression(node)
 
         def emit(scope: Scope, run: Evaluation) -> None:
             printed = value(scope, run)
@@ -283,16 +285,7 @@ class Compiler:
         return filtered(self, pipe, self._piped(pipe.node, subject)) if isinstance(pipe, nodes.Filter) else subject
 
     def _stmt_FilterBlock(self, node: nodes.FilterBlock) -> Statement:
-        text, fail = self._captured(node.body, node.filter), self.failing(node)
-
-        def emit(scope: Scope, run: Evaluation) -> None:
-            value = text(scope, run)
-            try:
-                run.print(value)
-            except Exception as error:
-                raise fail(error) from None
-
-        return emit
+        return self._printing(node, self._captured(node.body, node.filter))
 
     def _stmt_With(self, node: nodes.With) -> Statement:
         before = self.bound

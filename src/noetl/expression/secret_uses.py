@@ -5,8 +5,6 @@ It does not follow handles from other sources and names that the template binds:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from noetl.errors import TemplateFailed
 from noetl.expression import nodes
 from noetl.expression.functions import SQL_FILTERS
@@ -30,35 +28,31 @@ def changed_secrets(source: str) -> list[TemplateFailed]:
     return [TemplateFailed(SECRET_MESSAGE, source, offset, SECRET_HINT) for offset in offsets]
 
 
-def _looked_into(node: nodes.Node) -> Iterator[nodes.Node | None]:
+def _looked_into(node: nodes.Node) -> list[nodes.Expr | None]:
+    """The parts of a node whose values it reads."""
+    arguments: list[nodes.Expr] = []
+    if isinstance(node, nodes.Filter | nodes.Test | nodes.Call):
+        arguments = [*node.args, *node.kwargs.values()]
     match node:
         case nodes.Filter() if node.name not in PASSES_ON:
-            yield node.node
-            yield from _arguments(node)
+            return [node.node, *arguments]
         case nodes.Test() if node.name not in ("defined", "undefined", "none"):
-            yield node.node
-            yield from _arguments(node)
+            return [node.node, *arguments]
         case nodes.Compare():
-            yield node.expr
-            yield from (operand for _, operand in node.ops)
+            return [node.expr, *(operand for _, operand in node.ops)]
         case nodes.Binary() if node.op not in ("and", "or"):
-            yield from (node.first, node.second)
+            return [node.first, node.second]
         case nodes.Unary() if node.op != "not":
-            yield node.node
+            return [node.node]
         case nodes.Getitem() if not (isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str)):
-            yield node.node
+            return [node.node]
         case nodes.Call(node=nodes.Getattr() as method):
-            yield method.node
-            yield from _arguments(node)
+            return [method.node, *arguments]
         case nodes.Call(node=nodes.Name(name=name)) if name not in KEEPS:
-            yield from _arguments(node)
+            return [*arguments]
         case nodes.For():
-            yield node.iter
-
-
-def _arguments(node: nodes.Filter | nodes.Test | nodes.Call) -> Iterator[nodes.Node]:
-    yield from node.args
-    yield from node.kwargs.values()
+            return [node.iter]
+    return []
 
 
 def _is_secret(node: nodes.Node | None) -> bool:
