@@ -46,7 +46,7 @@ def _check_keys(values: Any, kind: Kind, others: Mapping[str, Shape | None], wal
                 del values[key]
         elif key in others:
             shape = others[key]
-            walk.keys.append(f"{key!r} of {kind.name}: ")
+            walk.keys.append((key, kind.name))
             if shape is not None and not shape.check(values[key], span_in(values, key), walk):
                 del values[key]
             walk.keys.pop()

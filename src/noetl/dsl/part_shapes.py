@@ -94,7 +94,7 @@ class TaskShape(Shape):
         for key, part in {**self.keys, **walk.task_keys}.items():
             if key == "name" and kind.name == "workbook":
                 continue  # there it is the input that says which task
-            walk.keys.append(f"{key!r} of a task: ")
+            walk.keys.append((key, "a task"))
             if key in value and not part.check(value[key], span_in(value, key), walk):
                 del value[key]
             walk.keys.pop()

@@ -43,16 +43,13 @@ class Walk(NamedTuple):
     """Inputs by kind that an outer scope may supply, so that no task has to."""
     task_keys: Mapping[str, Shape]
     """Keys of a task that only the dialect of the document has."""
-    keys: list[str]
-    """The keys that lead to the node, innermost last, as messages name them: `'timeout' of task.spec: `."""
+    keys: list[tuple[str, str]]
+    """The keys that lead to the node, innermost last, each with the part that has it: `timeout` and `task.spec`."""
 
     def add(self, check: Check, span: Span, message: str, hint: str | None = None) -> None:
         """Report a problem of the node; the message begins with its key."""
-        self.problems.add(check, span, (self.keys[-1] if self.keys else "") + message, hint)
-
-
-def _matches(test: Test, value: Any) -> bool:
-    return isinstance(value, test) if isinstance(test, type) else test(value)
+        place = "{!r} of {}: ".format(*self.keys[-1]) if self.keys else ""
+        self.problems.add(check, span, place + message, hint)
 
 
 class Shape:
@@ -68,7 +65,8 @@ class Shape:
         hint: Callable[[Any], str | None] | None = None,
         templates: bool = False,
     ) -> None:
-        self.words, self.templates, self._fits, self._schema, self._hint = words, templates, fits, schema or {}, hint
+        self.words, self.templates, self._schema, self._hint = words, templates, schema or {}, hint
+        self._fits: Callable[[Any], bool] = fits.__instancecheck__ if isinstance(fits, type) else fits
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         """Report what is wrong with the node; False if it is unusable as a whole."""
@@ -76,11 +74,11 @@ class Shape:
             if not self.templates:
                 walk.add(TEMPLATE_HERE, span, "a template is not allowed here", f"write {self.words}")
             return self.templates
-        if _matches(self._fits, value):
+        if self._fits(value):
             return True
         if self._hint is not None:
             return self.refuse(value, span, walk, hint=self._hint(value))
-        quotable = isinstance(value, int | float) and _matches(self._fits, str(value))
+        quotable = isinstance(value, int | float) and self._fits(str(value))
         return self.refuse(value, span, walk, hint="put it in quotes" if quotable else None)
 
     def refuse(
@@ -294,7 +292,7 @@ class Fields(Shape):
             if field.rewrite is not None and not walk.classic:
                 walk.problems.add(MIXED, key_span(value, key), f"{key!r} belongs to the classic dialect", field.rewrite)
                 return False
-            walk.keys.append(f"{key!r} of {self.part}: ")
+            walk.keys.append((key, self.part))
             usable = field.shape.check(value[key], span_in(value, key), walk)
             walk.keys.pop()
             return usable
@@ -325,9 +323,12 @@ class Fields(Shape):
 class Form(NamedTuple):
     """One way to write a value; classic ones say how to rewrite them."""
 
-    applies: Test
+    test: Test
     shape: Shape
     rewrite: str | None = None
+
+    def applies(self, value: Any) -> bool:
+        return isinstance(value, self.test) if isinstance(self.test, type) else self.test(value)
 
 
 class OneOf(Shape):
@@ -338,7 +339,7 @@ class OneOf(Shape):
         self.forms = forms
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
-        form = next((form for form in self.forms if _matches(form.applies, value)), None)
+        form = next((form for form in self.forms if form.applies(value)), None)
         if form is None:
             return self.refuse(value, span, walk)
         if form.rewrite is not None and not walk.classic:
