@@ -28,6 +28,7 @@ ERROR_KINDS = frozenset(
         *("http_status", "connect", "timeout", "cancelled", "lost", "poison", "template", "input", "auth", "not_found"),
         *("too_large", "sql", "python", "exit_code", "child_failed", "ctx_conflict", "policy", "loop_input", "limit"),
         "internal",
+        "items_failed",
     ]
 )
 """The kinds of the language. A tool may have others, with its own name and a dot in front."""
