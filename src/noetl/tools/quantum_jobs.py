@@ -20,6 +20,7 @@ from msgspec import Struct
 from noetl.model.outcome import Failure, Outcome
 from noetl.timestamps import rfc3339
 from noetl.tools.base import Context
+from noetl.tools.process.launcher import INTERPRETER, inherited
 from noetl.tools.quantum import MAX_SHOTS, Inputs
 
 METHODS = {
@@ -261,7 +262,7 @@ class Simulators:
             stderr=DEVNULL,
             start_new_session=True,
             limit=MAX_RESPONSE_BYTES,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env=inherited(*INTERPRETER) | {"OMP_NUM_THREADS": "1"},
         )
 
     def _retire(self, process: Process) -> None:

@@ -305,6 +305,10 @@ async def child() -> int:
         await asyncio.sleep(0.01)
 
 
+def environment(process: int) -> bytes:
+    return Path(f"/proc/{process}/environ").read_bytes()
+
+
 @pytest.mark.parametrize("operation", ["run", "fetch"])
 def test_cancelling_kills_the_simulation(caller: Caller, operation: str) -> None:
     async def main() -> None:
@@ -318,6 +322,22 @@ def test_cancelling_kills_the_simulation(caller: Caller, operation: str) -> None
             await call
         assert children() == []
         assert (await caller.ask(circuit=BELL)).ok
+
+    caller.whole(main())
+
+
+def test_a_simulator_does_not_get_the_secrets_of_the_worker(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOETL_MASTER_KEY", "key-of-the-worker")
+    monkeypatch.setenv("CLOUD_TOKEN", "token-of-the-worker")
+
+    async def main() -> None:
+        call = asyncio.create_task(caller.ask(circuit=long_circuit()))
+        variables = environment(await child())
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert b"OMP_NUM_THREADS=1" in variables
+        assert b"of-the-worker" not in variables
 
     caller.whole(main())
 
