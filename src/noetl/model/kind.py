@@ -5,11 +5,16 @@ from __future__ import annotations
 import msgspec
 
 
+def doc(text: str) -> msgspec.Meta:
+    """The description of an input: `path: Annotated[str, doc("File to read")]`."""
+    return msgspec.Meta(description=text)
+
+
 class Kind(msgspec.Struct, frozen=True):
     """One tool kind.
 
     `inputs` is the model of the task's keys: field names are the keys an author may write, types are what the tool
-    gets after rendering, `msgspec.Meta(description=...)` documents each. Keys every task has (`kind`, `spec`,
+    gets after rendering, `doc(...)` describes each. Keys every task has (`kind`, `spec`,
     `args`, `name`) are not among them.
     """
 

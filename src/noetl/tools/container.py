@@ -11,42 +11,39 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from noetl.model.kind import Kind
+from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context
 from noetl.tools.fields import Auth, Env, Stdin
 
 
 class Mount(Struct, forbid_unknown_fields=True, kw_only=True):
-    source: Annotated[str, Meta(description="Folder or file on the host, or the name of a volume")]
-    target: Annotated[str, Meta(description="Where it is mounted in the container")]
-    read_only: Annotated[bool, Meta(description="Mount it read-only")] = False
+    source: Annotated[str, doc("Folder or file on the host, or the name of a volume")]
+    target: Annotated[str, doc("Where it is mounted in the container")]
+    read_only: Annotated[bool, doc("Mount it read-only")] = False
 
 
 class Limits(Struct, forbid_unknown_fields=True, kw_only=True):
-    memory: Annotated[
-        Annotated[int, Meta(ge=1)] | str | None, Meta(description="Memory in bytes, or as `512m`, `2g`")
-    ] = None
-    cpus: Annotated[Annotated[float, Meta(gt=0)] | None, Meta(description="Number of processors, such as 0.5")] = None
-    pids: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Maximum number of processes (512)")] = None
+    memory: Annotated[Annotated[int, Meta(ge=1)] | str | None, doc("Memory in bytes, or as `512m`, `2g`")] = None
+    cpus: Annotated[Annotated[float, Meta(gt=0)] | None, doc("Number of processors, such as 0.5")] = None
+    pids: Annotated[Annotated[int, Meta(ge=1)] | None, doc("Maximum number of processes (512)")] = None
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    image: Annotated[str, Meta(description="Image to run, with tag or digest")]
+    image: Annotated[str, doc("Image to run, with tag or digest")]
     command: Annotated[
-        str | list[str] | None,
-        Meta(description="Command in place of the image's own: text runs in a shell, a list does not"),
+        str | list[str] | None, doc("Command in place of the image's own: text runs in a shell, a list does not")
     ] = None
-    entrypoint: Annotated[str | list[str] | None, Meta(description="Entry point in place of the image's own")] = None
+    entrypoint: Annotated[str | list[str] | None, doc("Entry point in place of the image's own")] = None
     env: Env = {}
-    workdir: Annotated[str | None, Meta(description="Folder in the container to start in")] = None
-    user: Annotated[str | int | None, Meta(description="User to run as: a name, an id, or `uid:gid`")] = None
-    mounts: Annotated[list[str | Mount], Meta(description="Mounts: a map each, or `source:target[:ro]`")] = []
-    limits: Annotated[Limits | None, Meta(description="Resource limits of the container")] = None
-    network: Annotated[str | None, Meta(description="Network to join; `none` for no network")] = None
+    workdir: Annotated[str | None, doc("Folder in the container to start in")] = None
+    user: Annotated[str | int | None, doc("User to run as: a name, an id, or `uid:gid`")] = None
+    mounts: Annotated[list[str | Mount], doc("Mounts: a map each, or `source:target[:ro]`")] = []
+    limits: Annotated[Limits | None, doc("Resource limits of the container")] = None
+    network: Annotated[str | None, doc("Network to join; `none` for no network")] = None
     stdin: Stdin = None
-    pull: Annotated[Literal["missing", "always", "never"], Meta(description="When to fetch the image")] = "missing"
-    platform: Annotated[str | None, Meta(description="Platform of the image, such as `linux/arm64`")] = None
+    pull: Annotated[Literal["missing", "always", "never"], doc("When to fetch the image")] = "missing"
+    platform: Annotated[str | None, doc("Platform of the image, such as `linux/arm64`")] = None
     auth: Auth = None
 
 

@@ -6,15 +6,16 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from noetl.model.kind import doc
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context, missing_driver
 from noetl.tools.fields import SqlInputs, sql_kind
 
 
 class Inputs(SqlInputs, forbid_unknown_fields=True, kw_only=True):
-    database: Annotated[str | None, Meta(description="File of the database; in memory by default")] = None
-    read_only: Annotated[bool, Meta(description="Open the file for reading only")] = False
-    paths: Annotated[list[str], Meta(description="Folders and files that the statements may read and write")] = []
+    database: Annotated[str | None, doc("File of the database; in memory by default")] = None
+    read_only: Annotated[bool, doc("Open the file for reading only")] = False
+    paths: Annotated[list[str], doc("Folders and files that the statements may read and write")] = []
     memory: Annotated[
         str, Meta(pattern=r"^[1-9]\d*(KB|MB|GB|KiB|MiB|GiB)$", description="Memory limit, such as `512MB`")
     ] = "1GB"

@@ -4,50 +4,43 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from noetl.model.kind import Kind
+from noetl.model.kind import Kind, doc
 
 Scalar: TypeAlias = str | int | float | bool
 
 Auth: TypeAlias = Annotated[
-    str | dict[str, Any] | None,
-    Meta(description="Name of the keychain entry to sign in with, or a map of its fields"),
+    str | dict[str, Any] | None, doc("Name of the keychain entry to sign in with, or a map of its fields")
 ]
 
 # Processes.
-Env: TypeAlias = Annotated[
-    dict[str, Scalar | None],
-    Meta(description="Environment variables to add; null removes one"),
-]
-Cwd: TypeAlias = Annotated[str | None, Meta(description="Folder to run in; a new temporary one by default")]
-Stdin: TypeAlias = Annotated[str | None, Meta(description="Text for standard input")]
+Env: TypeAlias = Annotated[dict[str, Scalar | None], doc("Environment variables to add; null removes one")]
+Cwd: TypeAlias = Annotated[str | None, doc("Folder to run in; a new temporary one by default")]
+Stdin: TypeAlias = Annotated[str | None, doc("Text for standard input")]
 ProcessAuth: TypeAlias = Annotated[
-    str | dict[str, Any] | None,
-    Meta(description="Keychain entry, or a map, whose fields the process gets as `NOETL_AUTH_<FIELD>`"),
+    str | dict[str, Any] | None, doc("Keychain entry, or a map, whose fields the process gets as `NOETL_AUTH_<FIELD>`")
 ]
 
 # Objects in a bucket.
-Bucket: TypeAlias = Annotated[str, Meta(description="Bucket to work in")]
+Bucket: TypeAlias = Annotated[str, doc("Bucket to work in")]
 
 
 class SqlInputs(Struct, forbid_unknown_fields=True, kw_only=True):
     """Inputs of the SQL kinds. A template inside a statement is one bound value, never spliced text."""
 
-    command: Annotated[str | None, Meta(description="SQL to run, one statement or several")] = None
-    query: Annotated[str | None, Meta(description="The same as `command`")] = None
+    command: Annotated[str | None, doc("SQL to run, one statement or several")] = None
+    query: Annotated[str | None, doc("The same as `command`")] = None
     params: Annotated[
-        list[Any] | dict[str, Any] | None,
-        Meta(description="Values for the placeholders of the driver, by position or by name"),
+        list[Any] | dict[str, Any] | None, doc("Values for the placeholders of the driver, by position or by name")
     ] = None
-    table: Annotated[str | None, Meta(description="Table to insert into in bulk, in place of a statement")] = None
+    table: Annotated[str | None, doc("Table to insert into in bulk, in place of a statement")] = None
     columns: Annotated[
-        list[str] | None,
-        Meta(description="Columns to fill; required when `rows` are lists, else taken from the first row"),
+        list[str] | None, doc("Columns to fill; required when `rows` are lists, else taken from the first row")
     ] = None
     rows: Annotated[
         list[dict[str, Any] | list[Any]] | None,
-        Meta(description="Rows to insert into `table`, as maps or as lists; without them `args` is the row"),
+        doc("Rows to insert into `table`, as maps or as lists; without them `args` is the row"),
     ] = None
 
     @property

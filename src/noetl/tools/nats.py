@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct
 
-from noetl.model.kind import Kind
+from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Failure, Outcome
 from noetl.settings import NatsSettings
 from noetl.tools.base import Context, missing_driver
@@ -39,22 +39,22 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
             "publish", "request", "kv_get", "kv_put", "kv_delete", "kv_keys",
             "object_get", "object_put", "object_delete", "object_list",
         ],
-        Meta(description="What to do"),
+        doc("What to do")
     ]  # fmt: skip
-    url: Annotated[str | list[str] | None, Meta(description="Servers, if `auth` names none: `nats://host:4222`")] = None
-    subject: Annotated[str | None, Meta(description="Subject to publish or send a request to")] = None
-    stream: Annotated[str | None, Meta(description="JetStream stream that must confirm what is published")] = None
-    bucket: Annotated[str | None, Meta(description="Bucket of keys or of objects")] = None
-    key: Annotated[str | None, Meta(description="Key, or name of the object")] = None
-    data: Annotated[Any, Meta(description="Content: text as it is, a result reference as its bytes, else JSON")] = UNSET
-    file: Annotated[str | None, Meta(description="File that `object_put` reads or `object_get` writes")] = None
-    headers: Annotated[dict[str, str], Meta(description="Headers of the message")] = {}
+    url: Annotated[str | list[str] | None, doc("Servers, if `auth` names none: `nats://host:4222`")] = None
+    subject: Annotated[str | None, doc("Subject to publish or send a request to")] = None
+    stream: Annotated[str | None, doc("JetStream stream that must confirm what is published")] = None
+    bucket: Annotated[str | None, doc("Bucket of keys or of objects")] = None
+    key: Annotated[str | None, doc("Key, or name of the object")] = None
+    data: Annotated[Any, doc("Content: text as it is, a result reference as its bytes, else JSON")] = UNSET
+    file: Annotated[str | None, doc("File that `object_put` reads or `object_get` writes")] = None
+    headers: Annotated[dict[str, str], doc("Headers of the message")] = {}
     revision: Annotated[
-        Annotated[int, Meta(ge=0)] | None, Meta(description="Revision that the key must still have; 0: no such key yet")
+        Annotated[int, Meta(ge=0)] | None, doc("Revision that the key must still have; 0: no such key yet")
     ] = None
     format: Annotated[
         Literal["auto", "json", "text", "bytes"],
-        Meta(description="How a response is decoded; `auto` decodes JSON objects and arrays"),
+        doc("How a response is decoded; `auto` decodes JSON objects and arrays"),
     ] = "auto"
     auth: Auth = None
 

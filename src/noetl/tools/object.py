@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta
-
+from noetl.model.kind import doc
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context
 from noetl.tools.object_store.run import ObjectInputs, close, object_kind, run_operation
@@ -14,10 +13,8 @@ __all__ = ["KIND", "Inputs", "close", "run"]
 
 
 class Inputs(ObjectInputs, forbid_unknown_fields=True, kw_only=True):
-    url: Annotated[str, Meta(description="Store: `s3://bucket`, `gs://bucket`, `az://container`, `file:///folder`")]
-    destination_auth: Annotated[
-        str | dict[str, Any] | None, Meta(description="As `auth`, for a copy into another store")
-    ] = None
+    url: Annotated[str, doc("Store: `s3://bucket`, `gs://bucket`, `az://container`, `file:///folder`")]
+    destination_auth: Annotated[str | dict[str, Any] | None, doc("As `auth`, for a copy into another store")] = None
 
 
 KIND = object_kind("object", "Lists, gets, puts, deletes and copies objects in the store that a URL names", Inputs)

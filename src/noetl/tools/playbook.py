@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from noetl.model.identity import child_id
-from noetl.model.kind import Kind
+from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Outcome, failed
 from noetl.tools.base import Context
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    path: Annotated[str, Meta(description="Path in the catalog, else a file relative to the playbook that asks for it")]
-    version: Annotated[int | str | None, Meta(description="Version in the catalog; the newest if not given")] = None
+    path: Annotated[str, doc("Path in the catalog, else a file relative to the playbook that asks for it")]
+    version: Annotated[int | str | None, doc("Version in the catalog; the newest if not given")] = None
 
 
 KIND = Kind(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from msgspec import Meta
-
+from noetl.model.kind import doc
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context, missing_driver
 from noetl.tools.fields import Auth, SqlInputs, sql_kind
@@ -14,7 +13,7 @@ from noetl.tools.fields import Auth, SqlInputs, sql_kind
 
 class Inputs(SqlInputs, forbid_unknown_fields=True, kw_only=True):
     auth: Auth = None
-    dsn: Annotated[str | None, Meta(description="Connection string, for classic playbooks; prefer `auth`")] = None
+    dsn: Annotated[str | None, doc("Connection string, for classic playbooks; prefer `auth`")] = None
 
 
 KIND = sql_kind("postgres", "PostgreSQL", Inputs, outcome="pg")

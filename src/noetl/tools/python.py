@@ -14,10 +14,10 @@ import sys
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
-from noetl.model.kind import Kind
+from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.tools.base import Context
 from noetl.tools.sandbox import PROCESSES
@@ -30,17 +30,12 @@ LARGE_BYTES = 1024 * 1024
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    code: Annotated[
-        str,
-        Meta(description="Program: `args` are its variables, `result` is its result, or `def main(**args)`"),
-    ]
+    code: Annotated[str, doc("Program: `args` are its variables, `result` is its result, or `def main(**args)`")]
     libs: Annotated[
-        list[str] | dict[str, str],
-        Meta(description="Modules to import first: a list, or a map of the name to use to the module"),
+        list[str] | dict[str, str], doc("Modules to import first: a list, or a map of the name to use to the module")
     ] = {}
     auth: Annotated[
-        str | dict[str, Any] | None,
-        Meta(description="Keychain entry, or a map of several, that the code finds in `auth`"),
+        str | dict[str, Any] | None, doc("Keychain entry, or a map of several, that the code finds in `auth`")
     ] = None
 
 

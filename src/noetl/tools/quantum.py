@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from noetl.model.kind import Kind
+from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context, missing_driver
 
@@ -25,24 +25,20 @@ MAX_SHOTS = 1_000_000
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     operation: Annotated[
         Literal["run", "submit", "poll", "fetch"],
-        Meta(description="Run to the end, or submit a job, poll its status, and fetch its counts"),
+        doc("Run to the end, or submit a job, poll its status, and fetch its counts"),
     ] = "run"
     backend: Annotated[
         Literal["aer", "aer_statevector", "aer_stabilizer", "aer_matrix_product_state"],
-        Meta(description="Back end that runs the circuit; `aer` chooses the simulation method"),
+        doc("Back end that runs the circuit; `aer` chooses the simulation method"),
     ] = "aer"
-    circuit: Annotated[str | None, Meta(description="Circuit in OpenQASM 2 or 3, for `run` and `submit`")] = None
-    parameters: Annotated[dict[str, float], Meta(description="Values of the circuit's parameters, by name")] = {}
-    shots: Annotated[
-        Annotated[int, Meta(ge=1, le=MAX_SHOTS)], Meta(description="Number of shots, at most a million")
-    ] = 1024
+    circuit: Annotated[str | None, doc("Circuit in OpenQASM 2 or 3, for `run` and `submit`")] = None
+    parameters: Annotated[dict[str, float], doc("Values of the circuit's parameters, by name")] = {}
+    shots: Annotated[Annotated[int, Meta(ge=1, le=MAX_SHOTS)], doc("Number of shots, at most a million")] = 1024
     seed: Annotated[
         Annotated[int, Meta(ge=0, le=2**32 - 1)] | None,
-        Meta(description="Seed of the simulator, for reproducible counts; derived from the action id by default"),
+        doc("Seed of the simulator, for reproducible counts; derived from the action id by default"),
     ] = None
-    job: Annotated[dict[str, Any] | None, Meta(description="Result of `submit` or `poll`, for `poll` and `fetch`")] = (
-        None
-    )
+    job: Annotated[dict[str, Any] | None, doc("Result of `submit` or `poll`, for `poll` and `fetch`")] = None
 
 
 KIND = Kind(

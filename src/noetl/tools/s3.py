@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
+from noetl.model.kind import doc
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context
 from noetl.tools.fields import Bucket
@@ -16,7 +15,7 @@ __all__ = ["KIND", "Inputs", "close", "run"]
 
 class Inputs(ObjectInputs, forbid_unknown_fields=True, kw_only=True):
     bucket: Bucket
-    region: Annotated[str | None, Meta(description="Region of the bucket")] = None
+    region: Annotated[str | None, doc("Region of the bucket")] = None
 
 
 KIND = object_kind("s3", "Lists, gets, puts, deletes and copies objects in S3 and compatible stores", Inputs)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
-from noetl.model.kind import Kind
+from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context
 from noetl.tools.fields import Cwd, Env, ProcessAuth, Scalar, Stdin
@@ -20,13 +20,12 @@ from noetl.tools.shell import close as close
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    path: Annotated[str | None, Meta(description="File of the script on the worker, relative to the playbook")] = None
-    ref: Annotated[Any, Meta(description="Result that is the script: its text, or a reference to it")] = None
+    path: Annotated[str | None, doc("File of the script on the worker, relative to the playbook")] = None
+    ref: Annotated[Any, doc("Result that is the script: its text, or a reference to it")] = None
     interpreter: Annotated[
-        str | list[str] | None,
-        Meta(description="Program that runs it, with options as a list; by default that of its first line"),
+        str | list[str] | None, doc("Program that runs it, with options as a list; by default that of its first line")
     ] = None
-    argv: Annotated[list[Scalar], Meta(description="Arguments of the script")] = []
+    argv: Annotated[list[Scalar], doc("Arguments of the script")] = []
     env: Env = {}
     cwd: Cwd = None
     stdin: Stdin = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from noetl.model.kind import Kind
+from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Outcome, failed
 from noetl.tools.base import Context
 
@@ -14,14 +14,12 @@ from noetl.tools.base import Context
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     provider: Annotated[
         Literal["env", "file", "credential", "google", "aws", "vault"],
-        Meta(description="Where the secret is; `credential` is noetl's own store"),
+        doc("Where the secret is; `credential` is noetl's own store"),
     ] = "credential"
-    key: Annotated[str, Meta(description="Name or path of the secret, as the provider spells it")]
-    version: Annotated[
-        int | str | None, Meta(description="Version at `google`, `aws` or `vault`; the newest by default")
-    ] = None
-    map: Annotated[dict[str, str], Meta(description="Fields of the handle, each with its field in the secret")] = {}
-    auth: Annotated[str | None, Meta(description="Name of the keychain entry to sign in with at the provider")] = None
+    key: Annotated[str, doc("Name or path of the secret, as the provider spells it")]
+    version: Annotated[int | str | None, doc("Version at `google`, `aws` or `vault`; the newest by default")] = None
+    map: Annotated[dict[str, str], doc("Fields of the handle, each with its field in the secret")] = {}
+    auth: Annotated[str | None, doc("Name of the keychain entry to sign in with at the provider")] = None
 
 
 KIND = Kind(

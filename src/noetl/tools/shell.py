@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
-from noetl.model.kind import Kind
+from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.tools.base import Context
 from noetl.tools.fields import Cwd, Env, ProcessAuth, Stdin
@@ -29,10 +29,10 @@ SHELLS = frozenset(["sh", "bash", "dash", "ash", "busybox", "ksh", "mksh", "zsh"
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     cmds: Annotated[
         str | list[str | list[str]] | None,
-        Meta(description="Commands in order: text goes through a shell, a list of words does not"),
+        doc("Commands in order: text goes through a shell, a list of words does not"),
     ] = None
-    command: Annotated[str | None, Meta(description="One command, through a shell")] = None
-    shell: Annotated[str, Meta(description="Program that runs commands given as text")] = "/bin/sh"
+    command: Annotated[str | None, doc("One command, through a shell")] = None
+    shell: Annotated[str, doc("Program that runs commands given as text")] = "/bin/sh"
     env: Env = {}
     cwd: Cwd = None
     stdin: Stdin = None

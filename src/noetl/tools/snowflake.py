@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from msgspec import Meta
-
+from noetl.model.kind import doc
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context, missing_driver
 from noetl.tools.fields import Auth, SqlInputs, sql_kind
@@ -14,10 +13,10 @@ from noetl.tools.fields import Auth, SqlInputs, sql_kind
 
 class Inputs(SqlInputs, forbid_unknown_fields=True, kw_only=True):
     auth: Auth = None
-    warehouse: Annotated[str | None, Meta(description="Warehouse to use")] = None
-    database: Annotated[str | None, Meta(description="Database to use")] = None
-    schema: Annotated[str | None, Meta(description="Schema to use")] = None
-    role: Annotated[str | None, Meta(description="Role to use")] = None
+    warehouse: Annotated[str | None, doc("Warehouse to use")] = None
+    database: Annotated[str | None, doc("Database to use")] = None
+    schema: Annotated[str | None, doc("Schema to use")] = None
+    role: Annotated[str | None, doc("Role to use")] = None
 
 
 KIND = sql_kind("snowflake", "Snowflake", Inputs, outcome="snowflake")

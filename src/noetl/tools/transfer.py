@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from noetl.model.kind import Kind
+from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context, missing_driver
 from noetl.tools.fields import Auth, Scalar
@@ -17,42 +17,41 @@ Format = Literal["csv", "json", "jsonl", "parquet"]
 
 
 class Source(Struct, forbid_unknown_fields=True, kw_only=True):
-    kind: Annotated[EndpointKind, Meta(description="Where the rows come from")]
+    kind: Annotated[EndpointKind, doc("Where the rows come from")]
     auth: Auth = None
-    query: Annotated[str | None, Meta(description="SQL that returns the rows")] = None
-    params: Annotated[list[Any] | dict[str, Any] | None, Meta(description="Values for placeholders of the SQL")] = None
-    table: Annotated[str | None, Meta(description="Table to read whole, in place of a query")] = None
-    database: Annotated[str | None, Meta(description="File of a DuckDB database, or a database")] = None
-    url: Annotated[str | None, Meta(description="URL that responds with the rows")] = None
-    headers: Annotated[dict[str, Scalar], Meta(description="Headers to send to the URL")] = {}
-    rows: Annotated[str | None, Meta(description="Path of the rows in the response, such as `data.items`")] = None
-    path: Annotated[str | None, Meta(description="File to read")] = None
-    format: Annotated[Format | None, Meta(description="Format of the file; by default that of its suffix")] = None
+    query: Annotated[str | None, doc("SQL that returns the rows")] = None
+    params: Annotated[list[Any] | dict[str, Any] | None, doc("Values for placeholders of the SQL")] = None
+    table: Annotated[str | None, doc("Table to read whole, in place of a query")] = None
+    database: Annotated[str | None, doc("File of a DuckDB database, or a database")] = None
+    url: Annotated[str | None, doc("URL that responds with the rows")] = None
+    headers: Annotated[dict[str, Scalar], doc("Headers to send to the URL")] = {}
+    rows: Annotated[str | None, doc("Path of the rows in the response, such as `data.items`")] = None
+    path: Annotated[str | None, doc("File to read")] = None
+    format: Annotated[Format | None, doc("Format of the file; by default that of its suffix")] = None
 
 
 class Target(Struct, forbid_unknown_fields=True, kw_only=True):
-    kind: Annotated[EndpointKind, Meta(description="Where the rows go")]
+    kind: Annotated[EndpointKind, doc("Where the rows go")]
     auth: Auth = None
-    table: Annotated[str | None, Meta(description="Table to write to; created if it does not exist")] = None
-    database: Annotated[str | None, Meta(description="File of a DuckDB database, or a database")] = None
-    url: Annotated[str | None, Meta(description="URL that receives each batch as a JSON list")] = None
-    method: Annotated[Literal["POST", "PUT"], Meta(description="HTTP method")] = "POST"
-    headers: Annotated[dict[str, Scalar], Meta(description="Headers to send to the URL")] = {}
-    path: Annotated[str | None, Meta(description="File to write")] = None
-    format: Annotated[Format | None, Meta(description="Format of the file; by default that of its suffix")] = None
+    table: Annotated[str | None, doc("Table to write to; created if it does not exist")] = None
+    database: Annotated[str | None, doc("File of a DuckDB database, or a database")] = None
+    url: Annotated[str | None, doc("URL that receives each batch as a JSON list")] = None
+    method: Annotated[Literal["POST", "PUT"], doc("HTTP method")] = "POST"
+    headers: Annotated[dict[str, Scalar], doc("Headers to send to the URL")] = {}
+    path: Annotated[str | None, doc("File to write")] = None
+    format: Annotated[Format | None, doc("Format of the file; by default that of its suffix")] = None
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    source: Annotated[Source, Meta(description="Where the rows come from")]
-    target: Annotated[Target, Meta(description="Where the rows go")]
+    source: Annotated[Source, doc("Where the rows come from")]
+    target: Annotated[Target, doc("Where the rows go")]
     columns: Annotated[
-        dict[str, str] | None, Meta(description="Columns to write, each with its column in the source; all by default")
+        dict[str, str] | None, doc("Columns to write, each with its column in the source; all by default")
     ] = None
     mode: Annotated[
-        Literal["append", "replace", "upsert"],
-        Meta(description="Append, replace all rows, or update rows with the same `key`"),
+        Literal["append", "replace", "upsert"], doc("Append, replace all rows, or update rows with the same `key`")
     ] = "append"
-    key: Annotated[list[str], Meta(description="Columns that identify a row, for `upsert`")] = []
+    key: Annotated[list[str], doc("Columns that identify a row, for `upsert`")] = []
     batch_size: Annotated[int, Meta(ge=1, description="Number of rows in a batch")] = 10_000
 
 

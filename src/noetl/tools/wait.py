@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from noetl.model.kind import Kind
+from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Outcome, failed
 from noetl.tools.base import Context
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    signal: Annotated[str | None, Meta(description="Name of the signal to wait for; one sent earlier counts")] = None
+    signal: Annotated[str | None, doc("Name of the signal to wait for; one sent earlier counts")] = None
     signals: Annotated[
-        list[str] | None,
-        Meta(description="Names of signals; the first to come ends the wait, and the result is {signal, payload}"),
+        list[str] | None, doc("Names of signals; the first to come ends the wait, and the result is {signal, payload}")
     ] = None
 
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from msgspec import UNSET, Meta, Struct
 from msgspec.structs import fields
 
-from noetl.model.kind import Kind
+from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context, missing_driver
 from noetl.tools.fields import Auth
@@ -38,16 +38,16 @@ METADATA_PATH = r"/latest/(api/token|meta-data)|/computeMetadata/|/metadata/iden
 
 
 class ObjectInputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    operation: Annotated[Literal["list", "get", "put", "delete", "copy"], Meta(description="What to do")]
-    key: Annotated[str | None, Meta(description="Object to get, put or delete, or to copy from")] = None
-    prefix: Annotated[str | None, Meta(description="Lists only the objects whose key starts with this")] = None
-    limit: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Maximum number of objects to list")] = 1000
-    data: Annotated[Any, Meta(description="Content: text as it is, a result reference as its bytes, else JSON")] = UNSET
-    file: Annotated[str | None, Meta(description="File on the worker that `put` reads, or that `get` writes")] = None
-    destination: Annotated[str | None, Meta(description="Target of a copy: a key in the same bucket, or a URL")] = None
-    content_type: Annotated[str | None, Meta(description="Media type; guessed from the key by default")] = None
-    metadata: Annotated[dict[str, str], Meta(description="Custom metadata to store with the object")] = {}
-    endpoint: Annotated[str | None, Meta(description="Address of the store, if it is not the vendor's own")] = None
+    operation: Annotated[Literal["list", "get", "put", "delete", "copy"], doc("What to do")]
+    key: Annotated[str | None, doc("Object to get, put or delete, or to copy from")] = None
+    prefix: Annotated[str | None, doc("Lists only the objects whose key starts with this")] = None
+    limit: Annotated[Annotated[int, Meta(ge=1)] | None, doc("Maximum number of objects to list")] = 1000
+    data: Annotated[Any, doc("Content: text as it is, a result reference as its bytes, else JSON")] = UNSET
+    file: Annotated[str | None, doc("File on the worker that `put` reads, or that `get` writes")] = None
+    destination: Annotated[str | None, doc("Target of a copy: a key in the same bucket, or a URL")] = None
+    content_type: Annotated[str | None, doc("Media type; guessed from the key by default")] = None
+    metadata: Annotated[dict[str, str], doc("Custom metadata to store with the object")] = {}
+    endpoint: Annotated[str | None, doc("Address of the store, if it is not the vendor's own")] = None
     auth: Auth = None
 
 
