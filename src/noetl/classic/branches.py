@@ -20,7 +20,6 @@ from noetl.model.playbook import Branch, Cases
 from noetl.scope import Scope, StepsView
 
 POINTS = ("call.done", "call.error", "step.exit")
-"""Where the branches of a step are evaluated."""
 FAILURE_FIELDS = (("error",), ("status",), ("status_code",))
 
 
@@ -63,7 +62,6 @@ class CasePlan:
         return [branch.name for branch in self.branches if branch.otherwise][:1]
 
     def spent(self, fired: Sequence[str]) -> bool:
-        """Whether no branch can fire any more."""
         return bool(fired) and (self.mode == "exclusive" or len(fired) == len(self.branches))
 
 

@@ -75,7 +75,6 @@ def give_args(step: Map) -> None:
 
 
 def drop_entry_keys(root: Map) -> None:
-    """Remove the keys of workbook entries that were copied to their callers."""
     for entry in as_list(root.get("workbook")):
         entry.pop("sink", None)
         as_map(entry.get("tool")).pop("retry", None)
@@ -107,7 +106,6 @@ def arcs_of(holder: Map, names: Names, leftovers: Leftovers) -> list[Map]:
 
 
 def router_at(at: Map | Seq, arcs: list[Map]) -> Map:
-    """A router that fires all of these arcs."""
     spec = map_at(at, mode="inclusive") if len(arcs) > 1 else None
     return map_at(at, spec=spec, arcs=list_at(at, arcs))
 

@@ -153,7 +153,6 @@ class ClassicRoutes:
         self.added: list[Map] = []
 
     def router(self) -> Map | None:
-        """The canonical `next`; None if no step follows."""
         case = self.step.get("case")
         if case is None:
             return self._plain_router() if "next" in self.step else None

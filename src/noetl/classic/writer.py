@@ -44,7 +44,6 @@ class YamlLayout:
         self.aliases: list[tuple[int, int]] = []  # offsets of each alias and of its node
         self._read()
         self.comments: dict[int, int] = {}
-        """By line, the offset of its comment."""
         for match in _HASH.finditer(text):
             if not self.in_scalar(match.start()):
                 self.comments.setdefault(self.line(match.start()), match.start())
@@ -98,11 +97,9 @@ class YamlLayout:
         return max(span.start, self._ends[bisect_right(self._ends, span.end) - 1])
 
     def before(self, offset: int) -> str:
-        """The text before the offset on its line."""
         return self.text[self._starts[self.line(offset)] : offset]
 
     def behind(self, offset: int) -> str:
-        """The text after the offset on its line."""
         return self.text[offset : self._starts[self.line(offset) + 1] - 1]
 
     def has_no_content(self, line: int) -> bool:

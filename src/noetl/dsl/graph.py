@@ -23,10 +23,8 @@ class Graph:
             for to in out:
                 self.before[to].append(name)
         self.sources = {name: self.union(before) for name, before in self.before.items()}
-        """What leads to each node, as a set."""
 
     def among(self, bits: int) -> Iterator[str]:
-        """The names in a set, in their order."""
         while bits:
             lowest = bits & -bits
             yield self.names[lowest.bit_length() - 1]

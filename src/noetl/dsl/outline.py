@@ -69,7 +69,6 @@ class Document:
 
     @cached_property
     def steps(self) -> list[Map]:
-        """The steps that have a name."""
         return [step for step in self.root.get("workflow", []) if "step" in step]
 
     @cached_property
@@ -77,7 +76,6 @@ class Document:
         return frozenset(step["step"] for step in self.steps)
 
     def tasks(self, step: Map) -> list[TaskSite]:
-        """Every task of a step, those inside iterators too."""
         if id(step) not in self._tasks:
             self._tasks[id(step)] = list(self.find_tasks(step))
         return self._tasks[id(step)]
@@ -110,7 +108,6 @@ class Document:
         return own + [site.tree for site in self.tasks(step) if site.tree.get("kind") == "iterator"]
 
     def layers(self, step: Map) -> tuple[Map, Map]:
-        """The `spec` of a step and of its loop, which may hold defaults of kinds."""
         return step.get("spec", Map()), step.get("loop", {}).get("spec", Map())
 
     def step_args(self, step: Map) -> Iterable[str]:
@@ -153,7 +150,6 @@ def labelled_items(tool: Any) -> Iterator[LabelledTask]:
 
 
 def pipeline(step: Map, tool: Any, outer: tuple[TaskSite, ...] = (), place: str = "pipeline") -> Iterator[TaskSite]:
-    """The tasks of a `tool`, and those inside iterators."""
     items = list(labelled_items(tool))
     refused = [item for item in getattr(tool, "lost", ()) if isinstance(item, dict)]
     names = [item.get("name") if "kind" in item else next(iter(item), None) for item in refused]

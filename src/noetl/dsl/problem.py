@@ -36,7 +36,6 @@ class Problem(msgspec.Struct, frozen=True):
     message: str
     hint: str | None = None
     source: str = ""
-    """The offending line of the text."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}: {self.code} {self.message}"

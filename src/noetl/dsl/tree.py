@@ -34,8 +34,6 @@ _ESCAPED_LINE_END = re.compile(r"\\\r?\n[ \t]*")
 
 
 class Map(dict[str, Any]):
-    """A mapping with the place of itself, of each key and of each value."""
-
     __slots__ = ("lost", "span", "spans")
 
     def __init__(self, span: Span = NOWHERE) -> None:
@@ -50,8 +48,6 @@ class Map(dict[str, Any]):
 
 
 class Seq(list[Any]):
-    """A list with the place of itself and of each item."""
-
     __slots__ = ("item_spans", "lost", "span")
 
     def __init__(self, span: Span = NOWHERE) -> None:
@@ -66,7 +62,6 @@ def span_of(node: Any) -> Span:
 
 
 def span_in(container: Any, key: str | int) -> Span:
-    """The place of the value at `key` of a map, or at that index of a list."""
     if isinstance(key, str):
         return container.spans[key][1] if isinstance(container, Map) and key in container.spans else span_of(container)
     if isinstance(container, Seq) and key < len(container.item_spans):
@@ -126,7 +121,6 @@ class Text:
         return Mark(line, offset - self._starts[line - 1] + 1)
 
     def line(self, number: int, limit: int = 1 << 20) -> str:
-        """The line of that number, without its end, cut at a limit."""
         start = self._starts[number - 1]
         end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
         return self.text[start : min(end, start + limit)].rstrip("\r")

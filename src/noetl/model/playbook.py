@@ -242,7 +242,6 @@ class Playbook(Part, frozen=True):
         return sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
 
     def step(self, name: str) -> Step:
-        """The step of that name; KeyError if there is none."""
         for step in self.steps:
             if step.name == name:
                 return step

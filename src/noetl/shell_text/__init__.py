@@ -46,8 +46,6 @@ Scope = Mapping[str, Any]
 
 
 class ShellText(NamedTuple):
-    """A command, and the variables it refers to."""
-
     text: str
     env: dict[str, str]
 

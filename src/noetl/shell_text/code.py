@@ -75,11 +75,9 @@ INTERPRETERS = {
 INPUT_COMMANDS = ("xargs", "parallel")
 """Programs that make words of what they read, and commands of those."""
 LONG_VALUES = ("--rcfile", "--init-file")
-"""Long options of shells whose value is the next word."""
 COMMAND_PREFIXES = frozenset([
     "then", "do", "else", "elif", "if", "while", "until", "!", "{", "time", "command", "builtin", "exec", "sudo", "env",
 ])  # fmt: skip
-"""Words that may precede the name of a command."""
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=")
 DECLARATION_BUILTINS = frozenset(["export", "readonly", "local", "declare", "typeset"])
 NAME_BUILTINS = frozenset(["read", "unset", "getopts", "mapfile", "readarray", "let", "alias"])
@@ -108,7 +106,6 @@ class Command(Struct):
     redirection: str | None = None
     """The operator before the word."""
     offset: int | None = None
-    """Of the first template in it."""
     fed: bool = False
     """Whether a template is in what it reads from its standard input."""
     expanded_twice: bool = False
@@ -214,7 +211,6 @@ def _by_interpreter(name: str, reader: Interpreter, words: Sequence[str], fed: b
 
 
 def _parse_arguments(reader: Interpreter, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The code among the words of a program, and its other operands."""
     code: list[str] = []
     operands: list[str] = []
     pending, files = False, False

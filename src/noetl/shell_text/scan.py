@@ -31,8 +31,6 @@ Plan = list[str | TemplateUse]
 
 
 class HereDocument(NamedTuple):
-    """A here-document that was announced and has not been read yet."""
-
     delimiter: str
     quoted: bool
     strips_tabs: bool

@@ -190,7 +190,6 @@ class _SlotReader:
         self.tokens = list(tokens(self.text, dialect, self.mark))
         counts = (self.text.count(self.mark, token.start, token.end) for token in self.tokens)
         self.first = list(accumulate(counts, initial=0))
-        """By token, the number of its first template."""
         self.significant = [number for number, token in enumerate(self.tokens) if not token.insignificant]
 
     def slots(self) -> list[Slot]:

@@ -73,7 +73,6 @@ def write(sql: Sql, value: Callable[[Any], str], *, empty: Empty = STANDARD_EMPT
 
 
 def written(sql: Sql, value: Callable[[Any], str], *, empty: Empty = STANDARD_EMPTY) -> WrittenSql:
-    """The same, part by part."""
     loose = " \t\n\r\f\v()[],;:"
     parts: list[tuple[Part, str]] = []
     for part, following in zip(sql.parts, (*sql.parts, "")[1:], strict=True):

@@ -21,13 +21,10 @@ Run: TypeAlias = Callable[[Any, "Context"], Awaitable[Outcome]]
 Value = TypeVar("Value")
 
 RETRYABLE_STATUSES = frozenset([408, 425, 429, 500, 502, 503, 504])
-"""HTTP responses after which the same request may succeed."""
 MAX_RESULT_BYTES = 50 * 2**20
-"""Maximum size of the rows that a database kind returns."""
 
 
 def missing_driver(kind: str, extra: str) -> Outcome:
-    """The outcome of a call whose driver is missing, with the command that installs it."""
     message = f"kind {kind} needs a driver that is not installed: pip install 'noetl-engine[{extra}]'"
     return failed("not_found", message)
 
@@ -74,7 +71,6 @@ class Context(msgspec.Struct, frozen=True):
     Failure of kind `auth` if there is none."""
     redact: Redact = _no_redaction
     keychain: Any = None
-    """The keychain of the lease, for `kind: secrets`."""
 
     folder: str = ""
     """The folder of the playbook's file, where it has one on this machine."""

@@ -35,7 +35,6 @@ REGISTRY_FIELDS = {"username": "username", "password": "password", "server": "se
 
 
 async def run_container(inputs: Inputs, context: Context) -> Outcome:
-    """Create the container, run it to its end, and remove it. Cancelling removes it, too."""
     extra = {"container": {"exit_code": None}}
     try:
         body = _body(inputs, context)
@@ -75,7 +74,6 @@ def _engine() -> AsyncClient:
 
 
 async def _request(engine: AsyncClient, method: str, path: str, **more: Any) -> Response:
-    """The response of the engine; Failure if it is an error."""
     response = await engine.request(method, path, **more)
     if response.is_success or response.status_code == 304:
         return response

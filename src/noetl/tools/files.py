@@ -18,7 +18,6 @@ def task_file(path: str, where: str, check: Callable[[str], str] = check) -> str
 
 
 def task_folder(path: str, where: str) -> str:
-    """The same for a folder, including everything in it."""
     return task_file(path, where, check_folder)
 
 

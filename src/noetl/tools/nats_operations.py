@@ -40,8 +40,6 @@ async def perform(inputs: Inputs, login: NatsSettings, context: Context) -> Outc
 
 
 class Operation:
-    """One call. Each operation is a method of its name."""
-
     def __init__(self, client: Client, inputs: Inputs, payload: bytes, message_id: str) -> None:
         self.client, self.inputs, self.payload, self.message_id = client, inputs, payload, message_id
         self.jetstream = client.jetstream(timeout=RESPONSE_SECONDS)
@@ -110,7 +108,6 @@ class Operation:
     async def _write(
         self, payload: bytes, expected: int | None, own_headers: dict[str, str] | None = None
     ) -> tuple[int, bool]:
-        """The revision that was written, and whether an earlier call wrote it."""
         headers = {MSG_ID: self.message_id, **(own_headers or {})}
         if expected is not None:
             headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)

@@ -70,7 +70,6 @@ _decode_error = msgspec.json.Decoder(ChildError).decode
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    """Run the code in a child of this execution. Cancelling kills that child and all its descendants."""
     from noetl.tools.python_child.pool import POOLS, ChildDied
 
     try:

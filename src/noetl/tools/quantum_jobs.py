@@ -33,13 +33,11 @@ MAX_QUBITS = 1000
 MAX_CIRCUIT_BYTES = 1 * 2**20
 MAX_RESPONSE_BYTES = 64 * 2**20
 MAX_ENDED_JOBS = 32
-"""Ended jobs that are remembered; any other is simulated again on request."""
 MAX_PROCESSES = 8
 JOB_SECONDS = 24 * 3600.0
 IDLE_SECONDS = 60.0
 KILL_SECONDS = 10.0
 TRANSIENT = frozenset(["exit_code", "timeout"])
-"""Error kinds after which the same job may succeed."""
 
 TOKEN = r"(?s)//[^\n]*|/\*.*?\*/|\"[^\"]*\"|'[^']*'|\d[\w.]*|[^\W\d]\w*"
 """A comment, a string, a number or a name."""
@@ -282,7 +280,6 @@ class Simulators:
 
 
 async def _end(process: Process) -> None:
-    """Kill a process and wait until it has ended and its pipes are closed."""
     with suppress(ProcessLookupError):
         process.kill()
     if process.stdin is not None:

@@ -70,13 +70,11 @@ class Registry:
         return self._runners[name]
 
     async def close(self) -> None:
-        """Close the connections and child processes of all tools, even if one of them fails."""
         async with AsyncExitStack() as stack:
             for close in self._closers:
                 stack.push_async_callback(close)
 
     def names(self) -> list[str]:
-        """All names, built-in ones first. Loads no kind."""
         return [*BUILTIN, *sorted(self._entry_points)]
 
     def all(self) -> dict[str, Kind]:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 PROCESSES = 512
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store")
-"""What every program needs, beside /proc and /dev."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 NAMES = "/run/systemd/resolve"
 """Where /etc/resolv.conf often leads."""
@@ -99,7 +98,6 @@ def landlock(sandbox: Sandbox, folders: Iterable[str], *, read: Iterable[str] = 
 
 
 def _without_own_files(path: str, own: OwnFiles) -> list[str]:
-    """A path that every program needs, or its parts without noetl's own files."""
     own_file = own.inside(path)
     if own_file is None:
         return [path]

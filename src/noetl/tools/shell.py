@@ -51,7 +51,6 @@ KIND = Kind(
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    """Run the commands in order, up to the first that fails. Cancelling ends all their processes."""
     from noetl.tools.process.program import check_arguments, program_environment
 
     extra = {"shell": {"exit_code": None}}

@@ -20,8 +20,6 @@ MAX_WRITTEN_OUT = 8 << 20
 
 
 class _Written(NamedTuple):
-    """The text that a part becomes, in characters, and its tasks by kind."""
-
     size: int
     kinds: Counter[str]
 

@@ -206,7 +206,6 @@ class _Checker:
                 pass
 
     def _check_written(self, site: Site, read: Read, root: str, name: str) -> None:
-        """A key of a namespace that something should have written before it is read."""
         candidates: tuple[frozenset[str], ...] = {
             "ctx": (self.ctx, frozenset(["vars"])),
             "vars": (self.vars,),

@@ -139,7 +139,6 @@ async def _send(
 
 
 def _same_host(here: URL, there: URL) -> bool:
-    """Whether two URLs have the same origin, or the second is its upgrade to TLS."""
     old, new = here.origin, there.origin
     upgrade = (old.scheme, old.port, new.scheme, new.port) == ("http", 80, "https", 443)
     return old == new or (upgrade and old.host == new.host)

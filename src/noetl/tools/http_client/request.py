@@ -28,7 +28,6 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 ACCEPTED = "a bearer token {token}, {username, password}, or an API key {value, header} or {value, query}"
 FORM_OF_KIND = {"bearer": "bearer", "oauth2_client_credentials": "bearer", "basic": "basic", "api_key": "api_key"}
 FORM_OF_FIELD = {"token": "bearer", "access_token": "bearer", "username": "basic", "value": "api_key"}
-"""For credentials of other kinds."""
 
 
 class InputError(Failure):
@@ -99,7 +98,6 @@ def build(client: AsyncClient, inputs: Inputs, credential: HttpAuth, context: Co
 
 
 def has_port(url: URL) -> bool:
-    """Whether the port is absent or valid; the client does not check it."""
     return url.port is None or 0 < url.port < 65536
 
 
@@ -169,7 +167,6 @@ def _clean(text: str, field: str) -> str:
 
 
 def _body(inputs: Inputs) -> tuple[bytes | None, str | None]:
-    """The bytes to send and their media type; None for a multipart form."""
     bodies = {
         "body": inputs.body is not None,
         "json": inputs.json is not UNSET,

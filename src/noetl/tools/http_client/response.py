@@ -51,12 +51,10 @@ class Redaction:
         return text
 
     def url(self, url: URL) -> str:
-        """The URL without user, password and query string."""
         path, mark, _ = self._redact(url.raw_path.decode("ascii")).partition("?")
         return f"{url.scheme}://{self._redact(url.netloc.decode('ascii'))}{path[:500]}{'?...' * bool(mark)}"
 
     def reveals_secret(self, url: str) -> bool:
-        """Whether a URL contains a secret of the call, in any encoding."""
         decoded = {url, unquote(url), unquote_plus(url)} if url else ()
         return any(self._redact(text) != text or any(secret in text for secret in self._secrets) for text in decoded)
 
@@ -90,7 +88,6 @@ async def outcome_of(response: Response, redaction: Redaction, now: float) -> Ou
 
 
 async def read(response: Response, limit: int) -> tuple[bytes, bool]:
-    """The decompressed body up to the limit, and whether it is complete."""
     parts: list[bytes] = []
     size = 0
     async with aclosing(response.aiter_bytes()) as stream:

@@ -67,7 +67,6 @@ def decode(content: bytes, content_type: str, key: str, encoding: str | None = N
 
 
 def guess_type(key: str) -> str:
-    """The media type that the suffix of a key stands for; empty if it is unknown."""
     # A fresh table: that of the module also has the entries of the machine's own files.
     media, compression = MimeTypes().guess_type(f"/{key}", strict=False)
     if compression is not None:

@@ -29,7 +29,6 @@ USES: dict[str, frozenset[str]] = {
     "delete": frozenset(["key"]),
     "copy": frozenset(["key", "destination", "destination_auth"]),
 }
-"""The inputs of each operation that not every operation has."""
 NO_IDENTITY = (
     r"(?i)credential|token request|Missing *(Account|\w*AccessKey)|Invalid Access Key|Account must be specified"
 )

@@ -38,7 +38,6 @@ READ_SECONDS = 300
 """How long a server may send nothing."""
 ENDPOINT = r"https?://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?(/[^\s\\]*)?"
 AZURE_KEYS = [{"account_key"}, {"sas_key"}, {"token"}, {"client_id", "client_secret", "tenant_id"}]
-"""A credential for Azure needs one of these."""
 PAGE_LENGTH = 1000
 CHUNK_BYTES = 8 * 2**20
 
@@ -54,7 +53,6 @@ class Location(NamedTuple):
 
     store: ObjectStore
     name: str
-    """As a URL: `s3://bucket`."""
     folder: str = ""
     local: bool = False
     """Whether objects are files: they have no metadata, and are listed in no order."""

@@ -129,12 +129,10 @@ class StatementsJob:
         words = [first_words(statement) for statement in self.statements]
         others = [number for number, statement_words in enumerate(words) if not _is_control(statement_words)]
         self.controls = len(others) < len(words)
-        """Whether the SQL itself begins and ends transactions."""
         self.transactional = len(words) > 1 and not self.controls
         """Whether it runs in one transaction; otherwise each statement commits by itself, or the SQL has its own."""
         self.repeatable = len(words) == 1 and words[0][:1] in READING
         self.last = others[-1] if others else len(words) - 1
-        """The statement whose rows are the result."""
 
     async def run(self, session: PostgresSession) -> Any:
         rows, count = RowBuffer(), len(self.statements)
@@ -150,7 +148,6 @@ class StatementsJob:
 
 
 def _is_control(words: tuple[str, ...]) -> bool:
-    """Whether a statement begins or ends a transaction, which `ROLLBACK TO` does not."""
     return (words[:1] in CONTROL and "TO" not in words) or words[:2] == ("PREPARE", "TRANSACTION")
 
 

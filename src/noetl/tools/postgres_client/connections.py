@@ -30,7 +30,6 @@ IDLE_SECONDS = 60
 CLEAN_SECONDS = 5
 DEFAULT_PORT = "5432"
 NAMES = {"database": "dbname", "username": "user"}
-"""Fields of a credential with another name in libpq."""
 DEFAULTS = {"connect_timeout": 10, "application_name": "noetl", "password": "", "passfile": ""}
 """Empty passwords keep libpq from sending those of the worker's own environment and files to a server."""
 
@@ -117,7 +116,6 @@ class ConnectionPool:
         self.target = target
         self.room = asyncio.Semaphore(SIZE)
         self.idle: dict[Connection, asyncio.TimerHandle] = {}
-        """Unused connections, each with the timer that closes it; the last one is used first."""
         self.users = 0
 
     @asynccontextmanager
@@ -170,7 +168,6 @@ class ConnectionPool:
             raise connect_failure(error) from None
 
     async def _return(self, connection: Connection) -> None:
-        """Keep the connection if it can be cleaned, or else close it."""
         clean = False
         try:
             if not connection.closed and connection.pgconn.transaction_status != TransactionStatus.ACTIVE:

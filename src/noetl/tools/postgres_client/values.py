@@ -87,8 +87,6 @@ def json_text(value: Any) -> str:
 
 
 def array_text(value: list[Any]) -> str:
-    """A list in the array syntax of the server: `{"a","b",NULL,{...}}`."""
-
     def element(item: Any) -> str:
         if item is None or isinstance(item, list):
             return "NULL" if item is None else array_text(item)

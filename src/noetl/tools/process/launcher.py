@@ -95,7 +95,6 @@ class Launcher:
         child.close_theirs()
 
     def kill(self, child: ForkedChild) -> None:
-        """Kill a child and all its descendants; its `ended` is called then."""
         if self.zygote is not None and child.number is not None:
             with suppress(OSError):  # the zygote has ended, and its children with it
                 self.zygote[0].send(b"K" + child.number.to_bytes(8, "little"))
@@ -151,7 +150,6 @@ class Launcher:
 
 
 def ending(code: int) -> str:
-    """How a process ended, from its exit code or negative signal number."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -163,14 +161,11 @@ def ending(code: int) -> str:
 
 
 class ForkedChild:
-    """A child as the engine sees it: a channel, and the pipes of its output."""
-
     def __init__(self, launcher: Launcher) -> None:
         self.launcher, self.loop = launcher, launcher.loop
         self.number: int | None = None
         self.pid: int | None = None
         self.streams: dict[int, str] = {}
-        """`stdout` and `stderr` by descriptor."""
         self.channel, theirs = socket.socketpair()
         self.channel.setblocking(False)
         self.theirs = [theirs.detach()]
@@ -198,7 +193,6 @@ class ForkedChild:
         raise NotImplementedError
 
     def read(self, fd: int) -> bool:
-        """Read from a stream; return whether there may be more."""
         try:
             data = os.read(fd, READ_BYTES)
         except BlockingIOError:

@@ -20,8 +20,6 @@ MARGIN = 16 * 1024
 
 
 class LogBudget(Struct):
-    """How much a call may still write to the log, over both streams."""
-
     log: Callable[[str, str], None]
     redact: Redact
     max_bytes: int = 1024 * 1024
@@ -46,8 +44,6 @@ class LogBudget(Struct):
 
 
 class OutputLines:
-    """Splits one stream of a child into lines, over several calls."""
-
     __slots__ = ("decoder", "name", "rest")
 
     def __init__(self, name: str) -> None:

@@ -37,8 +37,6 @@ class Ending(NamedTuple):
 
 
 class ProcessOutput:
-    """The output of a call: logged line by line, and captured for its outcome."""
-
     def __init__(self, context: Context) -> None:
         self.context = context
         self.budget = LogBudget(context.log, context.redact, max_bytes=16 * 1024 * 1024, max_lines=200_000)
@@ -100,7 +98,6 @@ class ProgramEnvironment(NamedTuple):
 
 
 def _check_size(argv: list[str], env: Mapping[str, str]) -> None:
-    """Failure with a better message than that of the system."""
     sizes = {f"variable {name}": len(encode(f"{name}={value}")) for name, value in env.items()}
     sizes |= {f"argument {place}": len(encode(word)) for place, word in enumerate(argv)}
     for name, size in sizes.items():
@@ -240,7 +237,6 @@ class Program(ForkedChild):
             raise Failure("internal", f"no process could be started: {error}", retryable=True) from None
 
     async def response(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The response of the supervisor, which it sends when the program has ended."""
         frame = msgspec.json.encode(request)
         with suppress(ConnectionError):  # it has died, which is reported below
             await self.loop.sock_sendall(self.channel, len(frame).to_bytes(4, "little") + frame)

@@ -18,12 +18,10 @@ from noetl.tools.process.launcher import READ_BYTES, ForkedChild, Launcher, PerL
 from noetl.tools.process.output import LogBudget, OutputLines
 
 CHILDREN_PER_LANE = min(len(os.sched_getaffinity(0)), 4)
-"""Children that a lane gets at once, if it has as many calls."""
 MAX_CHILDREN = 64
 MAX_IDLE = 16
 """Idle children of all lanes that are not surplus."""
 MAX_CALLS = 1000
-"""Calls of one child, after which it is replaced."""
 GROW_SECONDS = 0.005
 """When every child of a lane is busy for so long and calls wait, it gets more."""
 SURPLUS_SECONDS = 1.0
@@ -62,7 +60,6 @@ class Lane(Struct, eq=False):
     settings: dict[str, Any]
     children: set[PythonChild] = set()
     idle: list[PythonChild] = []
-    """The last one is used first."""
     waiting: deque[ChildCall] = field(default_factory=deque)
     timer: asyncio.TimerHandle | None = None
 
@@ -114,14 +111,12 @@ class ChildPool:
             self.add_children(lane)
 
     def add_children(self, lane: Lane) -> None:
-        """Start children for waiting calls up to the limit of a lane, and check again later."""
         while lane.waiting and len(lane.children) < CHILDREN_PER_LANE and self.fork_child(lane):
             pass
         if lane.waiting and lane.timer is None:
             lane.timer = self.loop.call_later(GROW_SECONDS, self.grow, lane)
 
     def grow(self, lane: Lane) -> None:
-        """Double the children of a lane if all of them are busy for long."""
         lane.timer = None
         busy_before = self.loop.time() - GROW_SECONDS
         if all(child.busy_since is not None and child.busy_since <= busy_before for child in lane.children):
@@ -158,7 +153,6 @@ class ChildPool:
         return True
 
     def idle_children(self) -> list[PythonChild]:
-        """Of all lanes, those that are idle for the longest time first."""
         idle = [child for lane in self.lanes.values() for child in lane.idle]
         return sorted(idle, key=lambda child: child.idle_since)
 
@@ -209,7 +203,6 @@ class ChildPool:
             self.remove_if_empty(lane)
 
     def add_children_everywhere(self) -> None:
-        """Start children for waiting calls; lanes with the fewest children come first."""
         short = [lane for lane in self.lanes.values() if lane.waiting and len(lane.children) < CHILDREN_PER_LANE]
         for lane in sorted(short, key=lambda lane: len(lane.children)):
             self.add_children(lane)
@@ -245,7 +238,6 @@ class PythonChild(ForkedChild):
         self.calls = 0
         self.worn_out = False
         self.protocol_error: str | None = None
-        """Why it is being killed, if it violated the protocol."""
         self.busy_since: float | None = None
         """None while it is being forked."""
         self.idle_since = 0.0

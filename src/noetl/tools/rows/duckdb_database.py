@@ -29,7 +29,6 @@ from noetl.tools.files import task_file, task_folder
 from noetl.tools.rows.blocking import Cancellation
 
 WAL_SUFFIXES = (".wal", ".wal.checkpoint", ".wal.recovery")
-"""Files beside a database file while it is open."""
 
 
 class OpenOptions(NamedTuple):
@@ -59,8 +58,6 @@ def open_database(
 
 
 class DatabaseFile:
-    """One database file in this process: the waiting calls and the open instance."""
-
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.queue: deque[object] = deque()

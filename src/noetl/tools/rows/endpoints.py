@@ -55,8 +55,6 @@ class Column(NamedTuple):
 
 
 class TransferProgress:
-    """Logs the number of rows, at most once a second."""
-
     def __init__(self, log: Callable[[str], object]) -> None:
         self.log, self._logged = log, time.monotonic()
 
@@ -72,7 +70,6 @@ class Staging(NamedTuple):
 
     connection: DuckDBPyConnection
     folder: str
-    """For pipes and temporary files."""
 
     def describe(self, query: str) -> list[Column]:
         with_zone = r"^TIMESTAMP WITH TIME ZONE"

@@ -86,7 +86,6 @@ class TransferConnection:
             raise error_from_result(result)
 
     def end_copy(self) -> int:
-        """The number of rows, once the server has confirmed them."""
         rows, error = 0, None
         while (result := self.pq.get_result()) is not None:
             if result.status in COPYING:  # it would return this for ever
@@ -188,7 +187,6 @@ class PostgresSource(PipedSource):
 
 
 def _to_pipe(name: str, kind: str) -> str:
-    """The expression that PostgreSQL writes a column with, for DuckDB."""
     if kind == "bytea":
         return f"encode({name}, 'hex')"
     return f"to_json({name})" if kind.endswith("[]") else name
@@ -256,7 +254,6 @@ class PostgresTarget(endpoints.TargetEndpoint):
 
 
 def _for_postgres(column: Column, kind: str) -> str:
-    """The expression that DuckDB writes a column with, for a PostgreSQL type."""
     name = column.quoted
     if column.type == "BLOB":
         return rf"'\x' || hex({name})"

@@ -18,7 +18,6 @@ from noetl.tools.snowflake import Inputs
 CHANGES = frozenset(["INSERT", "UPDATE", "DELETE", "MERGE"])
 READS = frozenset(["SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "LIST", "LS", "CALL", "VALUES"])
 STATELESS = (CHANGES | READS) - {"CALL"}
-"""Statements that leave the state of a session unchanged."""
 
 
 async def call(inputs: Inputs, context: Context) -> Outcome:

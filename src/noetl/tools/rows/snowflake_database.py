@@ -112,7 +112,6 @@ class SnowflakeSession:
     def __init__(self, connection: SnowflakeConnection, cancellation: Cancellation) -> None:
         self.connection, self.cancellation = connection, cancellation
         self.running: tuple[str, str] | None = None
-        """The running statement and the id of its request."""
         self.interrupted = False
         self.clean = True
         """Whether the call left the state of the session unchanged."""
@@ -159,7 +158,6 @@ class SnowflakePool:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: dict[str, list[tuple[SnowflakeConnection, float]]] = {}
-        """Unused connections, each with when it was returned."""
 
     @contextmanager
     def session(self, fields: Mapping[str, Any], cancellation: Cancellation) -> Iterator[SnowflakeSession]:

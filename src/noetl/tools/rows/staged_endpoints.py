@@ -45,7 +45,6 @@ PATTERNS = {
 }
 """The pattern of the values of each type. The first type that matches all values is chosen."""
 SOURCE, TARGET = "source", "target"
-"""Aliases of attached DuckDB files."""
 
 Send = Callable[[list[dict[str, Any]], int], Future[None]]
 """Sends a batch with its number; the future fails with a Failure if the server rejects it."""
@@ -215,7 +214,6 @@ def _for_file(column: Column, form: str) -> str:
 
 
 def rows_of(response: Any, path: str | None) -> list[dict[str, Any]]:
-    """The rows in a response: a list of maps, at a path such as `data.items`."""
     rows = response
     for key in path.split(".") if path else []:
         if not isinstance(rows, dict) or key not in rows:

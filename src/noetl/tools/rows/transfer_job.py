@@ -35,7 +35,6 @@ FIELDS = {
     "http": ("auth", "url", "headers", "rows"),
     "file": ("path", "format"),
 }
-"""Fields of each kind of endpoint beside `kind` and `method`."""
 REQUIRED = {"http": ["url"], "file": ["path"], "duckdb": ["database", "table"]}
 """Of a target; other databases need a `table`. Of a source, if it is not a database."""
 
@@ -48,7 +47,6 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
         loop.call_soon_threadsafe(context.log, "progress", line)
 
     async def request(endpoint: Source | Target, headers: Mapping[str, Scalar], **body: Any) -> Any:
-        """The body of the response; Failure if the request fails."""
         call = http.Inputs(url=endpoint.url or "", headers={**headers}, auth=endpoint.auth, **body)
         outcome = await http.run(call, context)
         if (error := outcome.error) is not None:
@@ -172,7 +170,6 @@ class Transfer:
         return count
 
     def _chosen(self, columns: list[Column], target: endpoints.TargetEndpoint) -> tuple[list[Column], str]:
-        """The columns to write, and the SQL that selects them; Failure if the source or the target lacks one."""
         mapping, names = self.inputs.columns, [column.name for column in columns]
         if mapping is None:
             duplicate = next((name for place, name in enumerate(names) if name in names[:place]), None)
@@ -246,7 +243,6 @@ class Transfer:
         return SnowflakeSource(session, staging, self._sql(quoted_name), source.params)
 
     def _sql(self, name_of: Callable[[str], str] = table_name) -> Sql:
-        """The query of the source; `name_of` quotes the name of its table."""
         table = self.inputs.source.table
         if table is not None:
             return Sql((f"SELECT * FROM {name_of(table)}",))

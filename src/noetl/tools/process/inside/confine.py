@@ -50,7 +50,6 @@ def adopt_orphans() -> None:
 
 
 def prefer_oom_kill() -> None:
-    """Make the kernel kill this process rather than the engine when memory runs out."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("500")
 
@@ -113,7 +112,6 @@ def landlock(read: list[str], write: list[str], network: bool, calls: str) -> No
 
 
 def allow(ruleset: int, path: str, rights: int) -> None:
-    """Grant rights on a file, or on a folder and its content; a missing path needs none."""
     try:
         fd = os.open(path, O_PATH | os.O_CLOEXEC)
     except OSError:

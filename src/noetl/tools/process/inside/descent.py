@@ -37,7 +37,6 @@ def below(pid: int) -> Iterator[int]:
 
 
 def memory_bytes(pid: int) -> int:
-    """The memory of a process without what it shares."""
     try:
         with open(f"/proc/{pid}/statm") as file:
             _, resident, shared, *_ = file.read().split()

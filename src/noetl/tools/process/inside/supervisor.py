@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 2.0
 CHECK_SECONDS = 0.05
-"""How often the processes and their memory are checked."""
 
 
 def serve(control: int, confine: Any, descent: Any) -> None:
-    """`confine` and `descent` are the modules of these names."""
     request = loads(read(control, int.from_bytes(read(control, 4), "little")))
     program, start_error = start(request, confine)
     if start_error:
@@ -43,7 +41,6 @@ def serve(control: int, confine: Any, descent: Any) -> None:
 
 
 def read(fd: int, size: int) -> bytes:
-    """So many bytes; exits if the engine has ended."""
     data = bytearray()
     while len(data) < size:
         chunk = os.read(fd, min(size - len(data), 1 << 20))
@@ -54,7 +51,6 @@ def read(fd: int, size: int) -> bytes:
 
 
 def start(request: dict[str, Any], confine: Any) -> tuple[int, str]:
-    """Start the program; return its process id, and the error if it could not be started."""
     supervisor = os.getpid()
     error_pipe, error_end = os.pipe2(os.O_CLOEXEC)
     program = os.fork()

@@ -30,7 +30,6 @@ CONTROL = 3
 """The descriptor of the channel to the engine in a child, after stdin, stdout and stderr."""
 REAP_SECONDS = 2.0
 CHECK_SECONDS = 0.1
-"""How often the descendants of children are counted."""
 
 
 class Child:
@@ -93,7 +92,6 @@ class Zygote:
                     self.kill(child.pid)
 
     def handle_message(self) -> bool:
-        """Handle one message; False at the end."""
         message, ancillary, _, _ = self.channel.recvmsg(65536, CMSG_SPACE(16), MSG_CMSG_CLOEXEC)
         if not message:
             return False

@@ -25,7 +25,6 @@ UNCHANGED = frozenset([str, bool, type(None)])
 BASES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (str, str.__str__), (int, int.__int__), (float, float.__float__), (dict, dict), (list, list), (tuple, list),
 )  # fmt: skip
-"""Conversions of subclasses."""
 HINTS = {
     **dict.fromkeys(["set", "frozenset"], "a set has no order: make it a list, sorted(...) for instance"),
     **dict.fromkeys(["bytes", "bytearray"], "decode it into text, or encode it with base64"),
@@ -42,7 +41,6 @@ class NotPlain(Exception):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         self.path: list[Any] = []
-        """Keys and indices from the part outwards."""
 
     def __str__(self) -> str:
         path = "result"
@@ -146,7 +144,6 @@ def is_a(value: Any, module: str, *names: str) -> bool:
 
 
 def find_surrogate(value: Any) -> NotPlain | None:
-    """The path of text in a plain value that is not valid Unicode."""
     if isinstance(value, str):
         try:
             value.encode()

@@ -41,8 +41,6 @@ encode_small = JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=F
 
 
 class Process:
-    """The state of the process that calls may change."""
-
     def __init__(self, flush_c: Callable[[], None]) -> None:
         self.flush_c = flush_c
         self.pid = os.getpid()
@@ -106,10 +104,8 @@ class Runner:
         self.process = Process(flush_c)
         self.programs: dict[tuple[str, int, str], tuple[CodeType, Any]] = {}
         self.source: Any = (0, None, [], "")
-        """The lines of the running code, as `linecache` stores them."""
 
     def run(self) -> None:
-        """Serve calls until the engine closes the channel."""
         while True:
             frame = bytearray()
             while len(frame) < 8 or len(frame) < 8 + int.from_bytes(frame[:4], "little"):
