@@ -21,7 +21,7 @@ from noetl.cli.pool import WORKERS_USER_HELP, Member, Pool, WorkersUser
 from noetl.cli.start import collect_garbage
 from noetl.client.database import opener, safe_of, server_of
 from noetl.clock import SystemClock
-from noetl.errors import Conflict, UsageError
+from noetl.errors import Conflict, NoetlError, UsageError
 from noetl.host.background import described, keep_running
 from noetl.host.heartbeats import LocalHeartbeat
 from noetl.host.local_link import LocalLink
@@ -247,6 +247,7 @@ async def running(store: Store, listener: socket.socket, options: HostOptions) -
             await listen(app, listener, ended, proxies=options.proxies)
         except Exception as error:
             api.host.on_error(f"the HTTP server failed, shutting down: {described(error)}", None)
+            raise NoetlError("the HTTP server failed; its error is in the log above") from error
         finally:
             ended.set()
 
@@ -256,13 +257,14 @@ async def running(store: Store, listener: socket.socket, options: HostOptions) -
     finally:
         api.stop()
         ended.set()
-        await serving
+        await asyncio.wait([serving])
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
         if api.telemetry.traces is not None:
             await api.telemetry.traces.close()
         api.close()
+    serving.result()
 
 
 def make_token(store: Store, role: Role, name: str) -> tuple[str, str]:

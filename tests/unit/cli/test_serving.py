@@ -10,6 +10,7 @@ import pytest
 
 from noetl.cli import server
 from noetl.cli.server import HostOptions, running
+from noetl.errors import NoetlError
 from noetl.host import background
 from noetl.log import Log
 from noetl.server.health import Health
@@ -32,7 +33,8 @@ def test_a_server_that_cannot_serve_says_why_and_ends(tmp_path: Path, monkeypatc
             async with running(SqliteStore(tmp_path / "noetl.db"), listener, options) as server, asyncio.timeout(60):
                 await server.ended.wait()
 
-    asyncio.run(story())
+    with pytest.raises(NoetlError, match="the HTTP server failed"):  # so the command does not end with exit code 0
+        asyncio.run(story())
     assert "the HTTP server failed, shutting down: RuntimeError in failing" in stream.getvalue()
 
 
