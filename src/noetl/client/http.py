@@ -13,12 +13,13 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from noetl.client.ports import ALL, PAGE, Items, Json, RunsPort, Warn
+from noetl.client.ports import ALL, PAGE, Items, Json, Warn
 from noetl.dsl.problem import Problem
 from noetl.errors import AuthError, Conflict, NoetlError, NotFound, PlaybookInvalid, ServerUnreachable, UsageError
 from noetl.settings import ServerAddress, is_this_machine
 
 if TYPE_CHECKING:
+    from noetl.client.http_runs import HttpRuns
     from noetl.runtime.catalog import PlaybookSource
     from noetl.store.access import Role
 
@@ -143,7 +144,7 @@ class HttpClient:
         self.hooks = HttpHooks(self.http)
 
     @cached_property
-    def runs(self) -> RunsPort:
+    def runs(self) -> HttpRuns:
         from noetl.client.http_runs import HttpRuns
 
         return HttpRuns(self.http)
