@@ -35,7 +35,7 @@ from noetl.store.access import Role
 from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS
 from noetl.worker.http_link import HttpLink
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 from noetl.worker.server_client import base_url, headers
 from noetl.worker.wire import HeartbeatRequest, encode
 from noetl.worker.worker import Worker
@@ -121,7 +121,7 @@ async def served(folder: Path) -> AsyncIterator[Prepare]:
 async def connected(store: SqliteStore, transport: httpx2.AsyncBaseTransport) -> HttpLink:
     """The link of a worker that the server has heard of."""
     secret, clock = token(store, "worker"), SystemClock()
-    link = HttpLink(URL, secret, NAME, "default", Output(clock))
+    link = HttpLink(URL, secret, NAME, "default", OutputBuffer(clock))
     await link.server.http.aclose()
     link.server.http = httpx2.AsyncClient(base_url=base_url(URL), headers=headers(secret), transport=transport)
     await link.server.call(

@@ -45,7 +45,7 @@ from noetl.tools.registry import KINDS
 from noetl.worker import wire
 from noetl.worker.http_link import HttpLink
 from noetl.worker.link import Link
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import WorkerLoop
@@ -120,7 +120,7 @@ class LocalStand:
         self.app = create_app(self.store, SystemClock(), settings)
         self.host = self.app.api.host
         self.runtime = self.host.runtime
-        self.output = Output(SystemClock())
+        self.output = OutputBuffer(SystemClock())
 
     def link(self, worker: str = "w1", pool: str = "default") -> Link:
         return LocalLink(self.host.dispatcher, self.output, pool)
@@ -419,7 +419,7 @@ class ServerLinkSuite(LinkSuite):
 
     def test_a_worker_runs_everything_to_its_end(self, opening: Open) -> None:
         async def story(stand: Stand) -> None:
-            worker = Worker("w1", stand.link(), KINDS, SystemClock(), 8, Output(SystemClock()).write)
+            worker = Worker("w1", stand.link(), KINDS, SystemClock(), 8, OutputBuffer(SystemClock()).write)
             loop = WorkerLoop(worker, pytest.fail)
             running = asyncio.create_task(loop.run())
             items, chain = await start(stand, LOOP, items=300), await start(stand, CHAIN)
@@ -432,7 +432,7 @@ class ServerLinkSuite(LinkSuite):
 
     def test_a_worker_that_ends_hands_back_what_it_has(self, opening: Open) -> None:
         async def story(stand: Stand) -> None:
-            worker = Worker("w1", stand.link(), KINDS, SystemClock(), 8, Output(SystemClock()).write)
+            worker = Worker("w1", stand.link(), KINDS, SystemClock(), 8, OutputBuffer(SystemClock()).write)
             loop = WorkerLoop(worker, pytest.fail, grace=0.0)
             execution = await start(stand, CHAIN.replace("{kind: noop, result: 1}", "{kind: shell, cmds: [sleep 600]}"))
             running = asyncio.create_task(loop.run())

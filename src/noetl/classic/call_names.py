@@ -23,7 +23,7 @@ def call_names(outcome: dict[str, Any], view: str, loop: bool) -> dict[str, Any]
     """The classic names for an outcome. The results of a loop are viewed item by item."""
     data = _items(outcome["result"], view) if loop else _part(outcome["result"], view)
     return {
-        "result": Rows(data) if view == "rows" and not loop and data is not None else data,
+        "result": RowList(data) if view == "rows" and not loop and data is not None else data,
         "response": Envelope(outcome, data, ("status_code", "headers", "data", "status", "error")),
         "this": Envelope(outcome, data, ("status", "data", "error", "meta")),
     }
@@ -34,7 +34,7 @@ def _part(result: Any, view: str) -> Any:
         return result
     if isinstance(result, dict):
         return result.get(view, result)
-    return Part(result, view) if isinstance(result, View) else result
+    return StoredField(result, view) if isinstance(result, View) else result
 
 
 def _items(results: Any, view: str) -> Any:
@@ -44,10 +44,10 @@ def _items(results: Any, view: str) -> Any:
         parts = [_part(result, view) for result in results]
         if not any(isinstance(part, View) for part in parts):
             return parts
-    return Items(results, view)
+    return StoredItemFields(results, view)
 
 
-class Part(View):
+class StoredField(View):
     """A field of a value that is stored elsewhere."""
 
     __slots__ = ("field", "whole")
@@ -62,7 +62,7 @@ class Part(View):
             return unwrapped(self.whole, contents)
 
 
-class Items(Part):
+class StoredItemFields(StoredField):
     """The fields of the results of a loop that are stored elsewhere."""
 
     __slots__ = ()
@@ -74,7 +74,7 @@ class Items(Part):
         return [unwrapped(_part(result, self.field), contents) for result in results]
 
 
-class Rows(View):
+class RowList(View):
     """A list of rows, which is also its own field `rows`."""
 
     __slots__ = ("rows",)

@@ -37,7 +37,7 @@ from noetl.store.open import open_store
 from noetl.store.sqlite import Owner, SqliteStore
 from noetl.store.store import Store, WorkerSession
 from noetl.tools.registry import KINDS
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import GRACE_SECONDS, WorkerLoop
 
@@ -177,7 +177,7 @@ async def _develop(store: Store, listener: socket.socket, token: str, options: H
     url, clock, name = url_of(listener), SystemClock(), f"dev-{os.getpid()}"
     forbid_addresses()
     async with running(store, listener, options) as host:
-        output = Output(clock, max_lines=None)  # tools limit the output of a call, and every report stores it
+        output = OutputBuffer(clock, max_lines=None)  # tools limit the output of a call, and every report stores it
         link = LocalLink(host.engine.dispatcher, output, DEV_POOL)
         worker = Worker(name, link, KINDS, clock, DEV_SLOTS, output.write)
         session = WorkerSession(name, DEV_POOL, DEV_SLOTS, socket.gethostname(), clock.now(), version=noetl.__version__)

@@ -34,7 +34,7 @@ from noetl.settings import (
 from noetl.tools.registry import KINDS
 from noetl.worker.heartbeat import Heartbeat
 from noetl.worker.http_link import HttpLink
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 from noetl.worker.wire import HeartbeatRequest
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import GRACE_SECONDS, WorkerLoop
@@ -128,7 +128,7 @@ async def _work(
     nats: NatsSettings | None,
 ) -> None:
     name, pool, slots, clock = session.worker, session.pool, session.slots, SystemClock()
-    output = Output(clock)
+    output = OutputBuffer(clock)
     async with object_buckets(nats, log.write) as buckets:
         link = HttpLink(address.url, address.token, name, pool, output, buckets)
         worker = Worker(name, link, KINDS, clock, slots, output.write)

@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from noetl.engine import events as e
-from noetl.engine.known_values import Known, fits, fits_text
+from noetl.engine.known_values import KnownValues, fits, fits_text
 from noetl.engine.net import StepPlan
 from noetl.engine.patch import BadPatch, apply_patch, operator_of
 from noetl.engine.state import Execution, Progress, Run
@@ -287,15 +287,15 @@ def _waits_for_task(facts: Facts, fact: e.StepPaused) -> None:
         _waits_for_child(facts, fact, link, at)
     else:
         require(fact.request is None, "a signal takes no request")
-        known = known_values(facts, fact.index, fact.chain)
+        values = known_values(facts, fact.index, fact.chain)
         if "signals" in link.inputs:
-            fitting = not fact.key and fits(link.inputs["signals"], list(fact.keys), known)
+            fitting = not fact.key and fits(link.inputs["signals"], list(fact.keys), values)
         else:
-            fitting = not fact.keys and fits_text(link.inputs["signal"], fact.key, known)
+            fitting = not fact.keys and fits_text(link.inputs["signal"], fact.key, values)
         require(fitting, "the task waits for another signal")
 
 
-def known_values(facts: Facts, index: int | None, chain: str) -> Known:
+def known_values(facts: Facts, index: int | None, chain: str) -> KnownValues:
     state, run = facts.state, facts.run
     scope = Scope(workload=state.workload, args=run.args, args_by=run.args_by, execution_id=state.id)
     rules = facts.plan.after_call
@@ -309,7 +309,7 @@ def known_values(facts: Facts, index: int | None, chain: str) -> Known:
         items = run.loop.items
         if isinstance(items, list):
             scope["iter"] = {loop.iterator: items[index], "index": index, **facts.progress(index, "").iter}
-    return Known(scope, facts.budget)
+    return KnownValues(scope, facts.budget)
 
 
 def _waits_for_child(facts: Facts, fact: e.StepPaused, task: Task, at: Progress) -> None:
@@ -320,11 +320,11 @@ def _waits_for_child(facts: Facts, fact: e.StepPaused, task: Task, at: Progress)
     request = fact.request or {}
     require(set(request) == {"path", "version", "payload", "step"}, "the child request has unexpected fields")
     require(request["step"] == facts.run.step, "the child request names another step")
-    known = known_values(facts, fact.index, fact.chain)
-    require(fits(task.args, request["payload"], known), "the payload does not match the task")
-    known = known.with_args(request["payload"])
-    require(fits_text(task.inputs["path"], request["path"], known), "the path does not match the task")
-    require(fits_text(task.inputs.get("version"), request["version"], known), "the version does not match the task")
+    values = known_values(facts, fact.index, fact.chain)
+    require(fits(task.args, request["payload"], values), "the payload does not match the task")
+    values = values.with_args(request["payload"])
+    require(fits_text(task.inputs["path"], request["path"], values), "the path does not match the task")
+    require(fits_text(task.inputs.get("version"), request["version"], values), "the version does not match the task")
 
 
 CHECKS: dict[type[e.Event], Callable[[Facts, Any], None]] = {

@@ -21,17 +21,17 @@ STABLE = frozenset(["workload", "args", "args_by", "ctx", "iter", "execution_id"
 """Names whose values are the same for the worker and for the server."""
 
 
-class Known(NamedTuple):
+class KnownValues(NamedTuple):
     """Names that have the same value for a task and the server. A missing name can't be derived."""
 
     scope: Scope
     budget: Budget
     """Shared by all templates of a report. Values beyond it are not derived."""
 
-    def with_args(self, own: Any) -> Known:
+    def with_args(self, own: Any) -> KnownValues:
         """The same for the inputs of a task, which see its own args too."""
         args = {**self.scope["args"], **own} if isinstance(own, dict) else self.scope["args"]
-        return Known(Scope(self.scope, args=args), self.budget)
+        return KnownValues(Scope(self.scope, args=args), self.budget)
 
     def value(self, source: str) -> Any:
         """The value of a template; UNKNOWN if only the worker knows it."""
@@ -56,21 +56,21 @@ class UnknownValue:
 UNKNOWN = UnknownValue()
 
 
-def fits(written: Any, reported: Any, known: Known) -> bool:
+def fits(written: Any, reported: Any, values: KnownValues) -> bool:
     """Whether a reported value equals the value of the playbook, as far as that can be derived."""
     if isinstance(written, str):
-        return _agrees(known.value(written), reported)
+        return _agrees(values.value(written), reported)
     if isinstance(written, dict):
-        return isinstance(reported, dict) and _match(written, reported, lambda value, other: fits(value, other, known))
+        return isinstance(reported, dict) and _match(written, reported, lambda value, other: fits(value, other, values))
     if isinstance(written, list | tuple):
         same = isinstance(reported, list | tuple) and len(reported) == len(written)
-        return same and all(fits(value, other, known) for value, other in zip(written, reported, strict=True))
+        return same and all(fits(value, other, values) for value, other in zip(written, reported, strict=True))
     return _agrees(written, reported)
 
 
-def fits_text(written: Any, reported: Any, known: Known) -> bool:
+def fits_text(written: Any, reported: Any, values: KnownValues) -> bool:
     """The same for an input that may be converted on its way: `"3"` is version 3."""
-    expected = known.value(written) if isinstance(written, str) else written
+    expected = values.value(written) if isinstance(written, str) else written
     return _agrees(expected, reported) or (reported is not None and _agrees(str(expected), str(reported)))
 
 

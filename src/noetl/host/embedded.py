@@ -27,7 +27,7 @@ from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import OpenCredential, Runtime, no_credentials
 from noetl.store.store import Store
 from noetl.tools.registry import Registry
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 from noetl.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Embedded:
         self.runtime = Runtime(playbooks, clock, open_credential=open_credential, buckets=buckets, on_events=on_events)
         source = LoadedWork(self.runtime.executions)
         dispatcher = Dispatcher(self.runtime, self.queue, source, Backoff(clock), _raise)
-        output = Output(clock, max_lines=None)
+        output = OutputBuffer(clock, max_lines=None)
         self.link = LocalLink(dispatcher, output)
         self.worker = Worker(f"{name}-{os.getpid()}", self.link, registry, clock, slots, output.write)
         self.ticker = Ticker(source, self._send)

@@ -11,7 +11,7 @@ from noetl.errors import StoreError
 from noetl.host.dispatcher import Dispatcher
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.playbook import Playbook
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 
@@ -26,7 +26,7 @@ class LocalLink:
 
     most_content: int | None = None
 
-    def __init__(self, dispatcher: Dispatcher, output: Output, pool: str | None = None) -> None:
+    def __init__(self, dispatcher: Dispatcher, output: OutputBuffer, pool: str | None = None) -> None:
         self.dispatcher, self.runtime, self.output, self.pool = dispatcher, dispatcher.runtime, output, pool
         self.contents, self.plan = self.runtime.contents, self.runtime.playbooks.plan
         self.reporting: set[tuple[str, int]] = set()

@@ -22,7 +22,7 @@ import msgspec
 from noetl.classic.hooks import after_call_rules
 from noetl.dsl.compile import load
 from noetl.engine.events import ExecutionRequested
-from noetl.engine.history.verify import CHECKS, Frozen, Log, Part, Violation
+from noetl.engine.history.verify import CHECKS, Frozen, LogReader, Part, Violation
 from noetl.engine.net import Net
 from noetl.errors import NoetlError, NotFound
 from noetl.results.read import read_content
@@ -82,7 +82,9 @@ class Audit:
             if snapshot is not None and part != "rows":
                 frozen = Frozen(snapshot.seq, snapshot.hash, thaw(snapshot.data, net))
             rows = self._read(execution, 0, seq)
-            log = Log(CHECKS, execution, self._first_net(rows, net), codec, self._content, frozen, self._net, part)
+            log = LogReader(
+                CHECKS, execution, self._first_net(rows, net), codec, self._content, frozen, self._net, part
+            )
         except (NoetlError, msgspec.MsgspecError) as error:
             return [Violation(execution, 0, "replay", f"the log cannot be checked: {error}")]
         try:

@@ -38,7 +38,7 @@ from noetl.expression.functions import SQL_FILTERS
 from noetl.expression.pieces import TemplatePosition, TemplateValue, compile_pieces
 from noetl.expression.text import storable, to_json, to_text
 from noetl.expression.values import located
-from noetl.sql.lexing import SNOWFLAKE, STANDARD, Dialect, hide_comments, literal_text, tokens, unused_character
+from noetl.sql.lexing import SNOWFLAKE, STANDARD, SqlDialect, hide_comments, literal_text, tokens, unused_character
 from noetl.sql.statements import (
     Empty,
     Identifier,
@@ -57,7 +57,7 @@ from noetl.sql.statements import (
 )
 
 __all__ = [
-    "SNOWFLAKE", "STANDARD", "Dialect", "Empty", "Identifier", "InList", "Part", "Sql", "Value", "WrittenSql",
+    "SNOWFLAKE", "STANDARD", "Empty", "Identifier", "InList", "Part", "Sql", "SqlDialect", "Value", "WrittenSql",
     "first_words", "is_quoted", "prepare_sql", "quoted", "simple_literal", "statements", "write", "written",
 ]  # fmt: skip
 
@@ -70,7 +70,7 @@ IN_LIST = re.compile(r"N?I(?:T|\(T(?:,T)*\))")
 """In a text with one letter per token; see `_letter`."""
 
 
-def prepare_sql(source: str, dialect: Dialect = STANDARD) -> Callable[[Mapping[str, Any]], Sql]:
+def prepare_sql(source: str, dialect: SqlDialect = STANDARD) -> Callable[[Mapping[str, Any]], Sql]:
     """A function that binds values. Raises TemplateSyntax; the function raises other TemplateErrors."""
     if not any(tag in source for tag in ("{{", "{%", "{#")):
         constant = Sql((source,) if source else (), dialect)
@@ -181,7 +181,9 @@ class Binding:
 class _SlotReader:
     """Finds the position of each template, and so what it becomes; TemplateSyntax where it cannot be bound."""
 
-    def __init__(self, pieces: Sequence[str | TemplatePosition | TemplateValue], source: str, dialect: Dialect) -> None:
+    def __init__(
+        self, pieces: Sequence[str | TemplatePosition | TemplateValue], source: str, dialect: SqlDialect
+    ) -> None:
         self.source, self.dialect = source, dialect
         templates = [piece for piece in pieces if not isinstance(piece, str)]
         self.places = [piece.place if isinstance(piece, TemplateValue) else piece for piece in templates]

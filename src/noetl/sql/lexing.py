@@ -17,7 +17,7 @@ MARKS = "\x01\x02\x03\x04\x05\x06\x07\x08\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x1
 """Characters that SQL does not contain."""
 
 
-class Dialect(NamedTuple):
+class SqlDialect(NamedTuple):
     backslashes: bool = False
     """A backslash is an escape in every string, not only in E'...'."""
     nested_comments: bool = True
@@ -25,8 +25,8 @@ class Dialect(NamedTuple):
     """`//` begins a comment."""
 
 
-STANDARD = Dialect()
-SNOWFLAKE = Dialect(backslashes=True, nested_comments=False, slashes=True)
+STANDARD = SqlDialect()
+SNOWFLAKE = SqlDialect(backslashes=True, nested_comments=False, slashes=True)
 
 
 class SqlToken(NamedTuple):
@@ -72,7 +72,7 @@ COMMENT_BOUND = re.compile(r"/\*|\*/")
 LINE_END = re.compile(r"[\n\r]")
 
 
-def tokens(text: str, dialect: Dialect = STANDARD, mark: str = "") -> Iterator[SqlToken]:
+def tokens(text: str, dialect: SqlDialect = STANDARD, mark: str = "") -> Iterator[SqlToken]:
     start = 0
     while start < len(text):
         match = TOKEN.match(text, start)
@@ -109,7 +109,7 @@ def end_of_line(text: str, start: int) -> int:
     return match.start() if match else len(text)
 
 
-def end_of_comment(text: str, start: int, dialect: Dialect) -> int:
+def end_of_comment(text: str, start: int, dialect: SqlDialect) -> int:
     depth, position = 1, start + 2
     while depth:
         bound = COMMENT_BOUND.search(text, position)
@@ -172,7 +172,7 @@ IN_TAG = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[\[({\])}]|%(?=\})"
 CLOSING = {"{{": "}}", "{%": "%}"}
 
 
-def hide_comments(source: str, dialect: Dialect) -> tuple[str, str]:
+def hide_comments(source: str, dialect: SqlDialect) -> tuple[str, str]:
     """The source with every `{` in a comment replaced by a character that it does not contain, and that character."""
     mark = unused_character(source)
     copied = position = 0

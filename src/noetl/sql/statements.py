@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-from noetl.sql.lexing import STANDARD, Dialect, tokens, unused_character
+from noetl.sql.lexing import STANDARD, SqlDialect, tokens, unused_character
 
 
 class Value(NamedTuple):
@@ -32,7 +32,7 @@ Part: TypeAlias = str | Value | Identifier | InList
 
 class Sql(NamedTuple):
     parts: tuple[Part, ...]
-    dialect: Dialect = STANDARD
+    dialect: SqlDialect = STANDARD
     line: int = 1
     """The line of the whole text that this begins on."""
 
@@ -133,7 +133,7 @@ def statements(sql: Sql) -> list[Sql]:
     return split
 
 
-def _ends(text: str, dialect: Dialect) -> Iterator[int]:
+def _ends(text: str, dialect: SqlDialect) -> Iterator[int]:
     """Where statements end: at a semicolon outside brackets and outside the body of a routine, and at the end.
 
     `CREATE FUNCTION ... BEGIN ATOMIC ...; END` has semicolons inside, and `CASE ... END` may be among them.

@@ -16,7 +16,7 @@ EndpointKind = Literal["postgres", "duckdb", "snowflake", "http", "file"]
 Format = Literal["csv", "json", "jsonl", "parquet"]
 
 
-class Source(Struct, forbid_unknown_fields=True, kw_only=True):
+class TransferSource(Struct, forbid_unknown_fields=True, kw_only=True):
     kind: Annotated[EndpointKind, doc("Where the rows come from")]
     auth: Auth = None
     query: Annotated[str | None, doc("SQL that returns the rows")] = None
@@ -30,7 +30,7 @@ class Source(Struct, forbid_unknown_fields=True, kw_only=True):
     format: Annotated[Format | None, doc("Format of the file; by default that of its suffix")] = None
 
 
-class Target(Struct, forbid_unknown_fields=True, kw_only=True):
+class TransferTarget(Struct, forbid_unknown_fields=True, kw_only=True):
     kind: Annotated[EndpointKind, doc("Where the rows go")]
     auth: Auth = None
     table: Annotated[str | None, doc("Table to write to; created if it does not exist")] = None
@@ -43,8 +43,8 @@ class Target(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    source: Annotated[Source, doc("Where the rows come from")]
-    target: Annotated[Target, doc("Where the rows go")]
+    source: Annotated[TransferSource, doc("Where the rows come from")]
+    target: Annotated[TransferTarget, doc("Where the rows go")]
     columns: Annotated[
         dict[str, str] | None, doc("Columns to write, each with its column in the source; all by default")
     ] = None

@@ -26,7 +26,7 @@ from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
 from noetl.tools.registry import KINDS
 from noetl.worker import wire
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 from noetl.worker.playbook_cache import PlaybookCache
 from noetl.worker.remote_contents import RemoteContents
 from noetl.worker.reports import Reports
@@ -63,7 +63,13 @@ class HttpLink:
     most_content: int | None = wire.CONTENT_BYTES
 
     def __init__(
-        self, url: str, token: str, worker: str, pool: str, output: Output, object_buckets: ObjectBuckets | None = None
+        self,
+        url: str,
+        token: str,
+        worker: str,
+        pool: str,
+        output: OutputBuffer,
+        object_buckets: ObjectBuckets | None = None,
     ) -> None:
         self.worker, self.pool, self.output = worker, pool, output
         self.server = ServerClient(url, token)

@@ -15,7 +15,7 @@ LINES_PER_MESSAGE = 5_000
 WriteOutput = Callable[[str, str, str], None]  # takes a line of a task: `EXECUTION|TASK`, the stream and the line
 
 
-class Output:
+class OutputBuffer:
     """Lines that wait to be sent, at most `max_lines`; None: no limit."""
 
     def __init__(self, clock: Clock, max_lines: int | None = MAX_LINES) -> None:

@@ -14,7 +14,7 @@ from story import EXECUTION, HEAD
 
 from noetl.dsl.compile import load
 from noetl.engine import events as e
-from noetl.engine.history.verify import CHECKS, Log
+from noetl.engine.history.verify import CHECKS, LogReader
 from noetl.engine.history.verify.log import Intervals
 from noetl.engine.net import Net
 from noetl.model.identity import TaskId
@@ -106,7 +106,7 @@ def rows(events: Iterator[e.Event], count: int) -> Iterator[list[Row]]:
         yield batch
 
 
-def held(log: Log) -> int:
+def held(log: LogReader) -> int:
     """The bytes of everything that the checks and the fold hold on to."""
     seen: dict[int, object] = {}
     found: list[object] = [log]
@@ -130,7 +130,7 @@ def held(log: Log) -> int:
 def test_memory_does_not_follow_the_length_of_the_log(
     workflow: str, events: Callable[[], Iterator[e.Event]], few: int, many: int
 ) -> None:
-    log = Log(CHECKS, EXECUTION, Net(load("story.yaml", HEAD + workflow, KINDS).require()), codec)
+    log = LogReader(CHECKS, EXECUTION, Net(load("story.yaml", HEAD + workflow, KINDS).require()), codec)
     sizes = {}
     for batch in rows(events(), many):
         log.take(batch)
@@ -141,7 +141,7 @@ def test_memory_does_not_follow_the_length_of_the_log(
 
 
 def test_damage_in_every_row_is_counted_and_not_listed() -> None:
-    log = Log(CHECKS, EXECUTION, Net(load("story.yaml", HEAD + JUMPS, KINDS).require()), codec)
+    log = LogReader(CHECKS, EXECUTION, Net(load("story.yaml", HEAD + JUMPS, KINDS).require()), codec)
     for batch in rows(visits_without_end(), 5_000):
         log.take([row._replace(hash=b"?" * 16) for row in batch])
     found = log.end()
@@ -155,7 +155,7 @@ def test_an_item_that_runs_again_after_its_end_is_found_though_its_tasks_are_for
     done = next(i for i, event in enumerate(events) if isinstance(event, e.TaskDone))
     task = events[done].task  # type: ignore[attr-defined]
     late = [e.TaskStarted(task), events[done]]
-    log = Log(CHECKS, EXECUTION, Net(load("story.yaml", HEAD + LOOP, KINDS).require()), codec)
+    log = LogReader(CHECKS, EXECUTION, Net(load("story.yaml", HEAD + LOOP, KINDS).require()), codec)
     log.take(codec.rows_of([*events, *late], 1, 1.0, codec.ZERO))
     messages = [violation.message for violation in log.end() if violation.invariant == "outcomes"]
     assert messages == [
@@ -167,7 +167,7 @@ def test_an_item_that_runs_again_after_its_end_is_found_though_its_tasks_are_for
 def test_an_earlier_visit_that_comes_back_is_found() -> None:
     events = list(islice(visits_without_end(), 100))
     done = next(event for event in events if isinstance(event, e.TaskDone))
-    log = Log(CHECKS, EXECUTION, Net(load("story.yaml", HEAD + JUMPS, KINDS).require()), codec)
+    log = LogReader(CHECKS, EXECUTION, Net(load("story.yaml", HEAD + JUMPS, KINDS).require()), codec)
     log.take(codec.rows_of([*events, done], 1, 1.0, codec.ZERO))
     assert [violation.message for violation in log.end()] == ["start#1/t#1 has an outcome after its last one"]
 

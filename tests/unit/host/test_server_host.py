@@ -27,7 +27,7 @@ from noetl.store import codec
 from noetl.store.sqlite import SqliteStore
 from noetl.store.store import Store, WorkerSession
 from noetl.tools.registry import KINDS
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 
@@ -83,7 +83,7 @@ class House:
     def __init__(self, store: Store) -> None:
         self.errors: list[tuple[str, str | None]] = []
         self.host = new_host(store, self)
-        output = Output(SystemClock())
+        output = OutputBuffer(SystemClock())
         link = LocalLink(self.host.dispatcher, output, "default")
         self.worker = Worker("w1", link, KINDS, SystemClock(), 8, output.write)
         self.tasks: list[asyncio.Task[Any]] = []

@@ -28,7 +28,7 @@ from noetl.server.listen import ConnectionLimits, HttpServer, bound
 from noetl.store.access import ROLES, Role
 from noetl.store.store import Store
 from noetl.tools.registry import KINDS
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 from noetl.worker.worker import Worker
 
 Value = TypeVar("Value")
@@ -133,7 +133,7 @@ class ApiServer:
         self.host = self.app.api.host
         self.app.api.telemetry.log._stream = self.log
         engine = asyncio.create_task(self.host.run())
-        output = Output(self.clock)
+        output = OutputBuffer(self.clock)
         link = LocalLink(self.host.dispatcher, output, "default")
         worker = Worker("local", link, KINDS, self.clock, 16, output.write)
         self._claiming = asyncio.create_task(_claim(worker))

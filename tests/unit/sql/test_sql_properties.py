@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noetl.errors import TemplateError
-from noetl.sql import SNOWFLAKE, STANDARD, Dialect, Identifier, InList, Sql, Value, prepare_sql, statements, write
+from noetl.sql import SNOWFLAKE, STANDARD, Identifier, InList, Sql, SqlDialect, Value, prepare_sql, statements, write
 from noetl.sql.lexing import tokens
 
 NASTY = st.sampled_from(
@@ -169,7 +169,7 @@ DIALECTS = st.sampled_from([STANDARD, SNOWFLAKE])
 
 @settings(deadline=None)
 @given(SOURCES, DIALECTS, DATA)
-def test_any_source_is_bound_or_refused(source: str, dialect: Dialect, a: str) -> None:
+def test_any_source_is_bound_or_refused(source: str, dialect: SqlDialect, a: str) -> None:
     try:
         sql = prepare_sql(source, dialect)({"a": a})
     except TemplateError:
@@ -179,7 +179,7 @@ def test_any_source_is_bound_or_refused(source: str, dialect: Dialect, a: str) -
 
 @settings(deadline=None)
 @given(SOURCES, DIALECTS)
-def test_tokens_are_the_whole_text(source: str, dialect: Dialect) -> None:
+def test_tokens_are_the_whole_text(source: str, dialect: SqlDialect) -> None:
     found = list(tokens(source, dialect))
     assert "".join(source[token.start : token.end] for token in found) == source
     assert all(token.end > token.start for token in found)

@@ -29,7 +29,7 @@ from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.postgres import PostgresStore
 from noetl.store.store import WorkerSession
 from noetl.tools.registry import KINDS
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 from noetl.worker.worker import Worker
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
@@ -109,7 +109,7 @@ async def _work(store: PostgresStore) -> None:
         playbook = load("hot.yaml", text, KINDS).require()
         await host.runtime.thread.ask(store.put_playbook, playbook.digest, "hot.yaml", text.encode())
         digests.append(host.runtime.playbooks.add(playbook))
-    output = Output(SystemClock())
+    output = OutputBuffer(SystemClock())
     link = LocalLink(host.dispatcher, output, "default")
     workers = [Worker(f"w{n}", link, KINDS, SystemClock(), 8, output.write) for n in range(3)]
     tasks = [asyncio.create_task(_claim(host, worker)) for worker in workers]

@@ -18,7 +18,7 @@ from noetl.tools.registry import KINDS
 from noetl.worker import output
 from noetl.worker.heartbeat import Heartbeat
 from noetl.worker.http_link import HttpLink
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 from noetl.worker.wire import HeartbeatRequest
 from noetl.worker.worker import Worker
 
@@ -31,7 +31,7 @@ class Bench:
 
     def __init__(self, server: Scripted, beat: float = 0.05) -> None:
         clock = SystemClock()
-        self.link = HttpLink(server.url, "noetl_token", "w1", "blue", Output(clock))
+        self.link = HttpLink(server.url, "noetl_token", "w1", "blue", OutputBuffer(clock))
         self.worker = Worker("w1", self.link, KINDS, clock, 4, self.link.output.write)
         self.rejections: list[AuthError] = []
         self.log: list[str] = []

@@ -21,7 +21,7 @@ from noetl.reference import Reference, TooLarge, refer, reference_to
 from noetl.results.read import Damaged
 from noetl.tools.registry import KINDS
 from noetl.worker.http_link import SEPARATE_BYTES, HttpLink
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 from noetl.worker.server_client import RequestRejected
 
 EXECUTION = "0198a000-0000-7000-8000-000000000001"
@@ -42,7 +42,7 @@ def with_link(server: Scripted, act: Act) -> Any:
     """Do something with a link, in time."""
 
     async def run() -> Any:
-        link = HttpLink(server.url, "noetl_token", "w1", "blue", Output(SystemClock()))
+        link = HttpLink(server.url, "noetl_token", "w1", "blue", OutputBuffer(SystemClock()))
         link.terms.registered.set()
         try:
             async with asyncio.timeout(30):

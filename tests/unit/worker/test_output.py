@@ -6,16 +6,16 @@ import pytest
 
 from noetl.clock import SystemClock
 from noetl.worker import output
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 
 
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> Output:
+def lines(monkeypatch: pytest.MonkeyPatch) -> OutputBuffer:
     monkeypatch.setattr(output, "LINES_PER_MESSAGE", 3)
-    return Output(SystemClock(), max_lines=5)
+    return OutputBuffer(SystemClock(), max_lines=5)
 
 
-def test_lines_are_taken_in_order_a_few_at_a_time(lines: Output) -> None:
+def test_lines_are_taken_in_order_a_few_at_a_time(lines: OutputBuffer) -> None:
     for number in range(5):
         lines.write("e1|start#1/a#1", "stdout", str(number))
     assert [line[4] for line in lines.take()] == ["0", "1", "2"]
@@ -25,21 +25,21 @@ def test_lines_are_taken_in_order_a_few_at_a_time(lines: Output) -> None:
     assert lines.take() == []
 
 
-def test_a_line_knows_its_execution_and_task(lines: Output) -> None:
+def test_a_line_knows_its_execution_and_task(lines: OutputBuffer) -> None:
     lines.write("e1|start#1[2]/a#1", "stderr", "no|pe")
     ((execution, task, at, stream, text),) = lines.take()
     assert (execution, task, stream, text) == ("e1", "start#1[2]/a#1", "stderr", "no|pe")
     assert at > 0
 
 
-def test_lines_that_could_not_be_sent_go_back_to_the_front(lines: Output) -> None:
+def test_lines_that_could_not_be_sent_go_back_to_the_front(lines: OutputBuffer) -> None:
     for number in range(4):
         lines.write("e1|t", "stdout", str(number))
     lines.put_back(lines.take())
     assert [line[4] for line in lines.take()] == ["0", "1", "2"]
 
 
-def test_lines_that_find_no_room_are_counted_and_the_gap_is_shown(lines: Output) -> None:
+def test_lines_that_find_no_room_are_counted_and_the_gap_is_shown(lines: OutputBuffer) -> None:
     for number in range(8):
         lines.write("e1|t", "stdout", str(number))
     lines.take()
@@ -48,7 +48,7 @@ def test_lines_that_find_no_room_are_counted_and_the_gap_is_shown(lines: Output)
     assert [line[4] for line in (*lines.take(), *lines.take())] == ["3", "4", gap, "after"]
 
 
-def test_a_gap_is_shown_to_its_task_also_if_no_line_comes_after_it(lines: Output) -> None:
+def test_a_gap_is_shown_to_its_task_also_if_no_line_comes_after_it(lines: OutputBuffer) -> None:
     for task in ("e1|a", "e1|a", "e2|b"):
         for number in range(4):
             lines.write(task, "stdout", str(number))
@@ -61,7 +61,7 @@ def test_a_gap_is_shown_to_its_task_also_if_no_line_comes_after_it(lines: Output
 
 
 def test_without_a_limit_no_line_is_dropped() -> None:
-    lines = Output(SystemClock(), max_lines=None)
+    lines = OutputBuffer(SystemClock(), max_lines=None)
     for number in range(output.MAX_LINES + 1):
         lines.write("e1|t", "stdout", str(number))
     taken = []

@@ -16,7 +16,7 @@ from noetl.errors import AuthError, NoetlError, StoreError
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
 from noetl.tools.registry import KINDS
-from noetl.worker.output import Output
+from noetl.worker.output import OutputBuffer
 from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import WorkerLoop
@@ -113,7 +113,7 @@ def loop_with(desk: Desk, act: Callable[[WorkerLoop], Any], *, slots: int = 4, g
 
     async def run() -> None:
         loop = WorkerLoop(
-            Worker("w1", desk, KINDS, SystemClock(), slots, Output(SystemClock()).write), complaints.append, grace
+            Worker("w1", desk, KINDS, SystemClock(), slots, OutputBuffer(SystemClock()).write), complaints.append, grace
         )
         running = asyncio.create_task(loop.run())
         try:

@@ -22,7 +22,7 @@ from noetl.tools.rows import staged_endpoints as staged
 from noetl.tools.rows.blocking import Cancellation, in_thread
 from noetl.tools.rows.duckdb_database import table_name
 from noetl.tools.rows.endpoints import Column
-from noetl.tools.transfer import Inputs, Source, Target
+from noetl.tools.transfer import Inputs, TransferSource, TransferTarget
 
 if TYPE_CHECKING:
     from noetl.tools.rows.postgres_endpoint import TransferConnection
@@ -46,7 +46,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
     def log(line: str) -> None:
         loop.call_soon_threadsafe(context.log, "progress", line)
 
-    async def request(endpoint: Source | Target, headers: Mapping[str, Scalar], **body: Any) -> Any:
+    async def request(endpoint: TransferSource | TransferTarget, headers: Mapping[str, Scalar], **body: Any) -> Any:
         call = http.Inputs(url=endpoint.url or "", headers={**headers}, auth=endpoint.auth, **body)
         outcome = await http.run(call, context)
         if (error := outcome.error) is not None:
@@ -58,7 +58,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
         sending = request(target, headers, method=target.method, json=batch)
         return asyncio.run_coroutine_threadsafe(sending, loop)
 
-    async def auth(endpoint: Source | Target) -> Any:
+    async def auth(endpoint: TransferSource | TransferTarget) -> Any:
         """A connection string for postgres, the fields of the credential for snowflake."""
         if endpoint.kind == "postgres":
             from noetl.tools.postgres_client.connections import conninfo_of

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from noetl.engine.history.verify.log import LIVE_ONLY, Derived, Frozen, Log, LogCheck, NetOf, Part, Violation
+from noetl.engine.history.verify.log import LIVE_ONLY, DerivedRows, Frozen, LogCheck, LogReader, NetOf, Part, Violation
 from noetl.engine.history.verify.rows import MAX_EVENT_BYTES, Codec, Load, StoredRow
 from noetl.engine.history.verify.steps import Branches, Cancelled, Ctx, Forks, OneEnd, Runs, Tokens
 from noetl.engine.history.verify.tasks import Fences, Loops, Outcomes
 from noetl.engine.net import Net
 
-__all__ = ["CHECKS", "INVARIANTS", "LIVE_ONLY", "MAX_EVENT_BYTES", "Frozen", "Log", "Part", "Violation", "verify"]
+__all__ = ["CHECKS", "INVARIANTS", "LIVE_ONLY", "MAX_EVENT_BYTES", "Frozen", "LogReader", "Part", "Violation", "verify"]
 
 CHECKS: tuple[type[LogCheck], ...] = (OneEnd, Tokens, Runs, Outcomes, Fences, Ctx, Loops, Branches, Cancelled, Forks)
 INVARIANTS: dict[str, str] = {
@@ -42,11 +42,11 @@ def verify(
     load: Load | None = None,
     status: str | None = None,
     snapshot: Frozen | None = None,
-    derived: Derived | None = None,
+    derived: DerivedRows | None = None,
     net_of: NetOf | None = None,
 ) -> list[Violation]:
     """Every violation in a log. `net` is its first playbook and `load` loads stored content. `status` is the listed
     status of the execution and `derived` its derived rows, both as of the last row."""
-    log = Log(CHECKS, execution, net, codec, load, snapshot, net_of)
+    log = LogReader(CHECKS, execution, net, codec, load, snapshot, net_of)
     log.take(rows)
     return log.end(status, derived)

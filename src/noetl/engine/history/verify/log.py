@@ -37,7 +37,7 @@ class Violation(msgspec.Struct, frozen=True):
     message: str
 
 
-class Derived(Protocol):
+class DerivedRows(Protocol):
     @property
     def ready(self) -> dict[str, str]: ...
     @property
@@ -54,7 +54,7 @@ class Frozen(NamedTuple):
     state: Execution
 
 
-class Log:
+class LogReader:
     """Reads the rows of a log in batches and returns the violations at the end."""
 
     def __init__(
@@ -137,7 +137,7 @@ class Log:
             )
         self.foldable = False
 
-    def end(self, status: str | None = None, derived: Derived | None = None) -> list[Violation]:
+    def end(self, status: str | None = None, derived: DerivedRows | None = None) -> list[Violation]:
         state = self.state
         for check in self.checks:
             check.end()
@@ -179,7 +179,7 @@ class LogCheck:
     part: ClassVar[Literal["rows", "fold"]] = "rows"
     """`fold` if it reads the state."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LogReader) -> None:
         self.log = log
         self.runs: dict[str, Any] = {}
         """Data of each step run, dropped when the run ends."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, NextRequested
 from noetl.engine import events as e
-from noetl.engine.history.verify.log import Handlers, Log, LogCheck, loop_of
+from noetl.engine.history.verify.log import Handlers, LogCheck, LogReader, loop_of
 from noetl.engine.patch import SET, BadPatch, Patch, apply_patch
 from noetl.model.identity import step_of
 from noetl.reference import decode_inline
@@ -25,7 +25,7 @@ class Tokens(LogCheck):
 
     name = "tokens"
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LogReader) -> None:
         super().__init__(log)
         self.runs: dict[str, int] = {}
         """How many tokens each run has still to send."""
@@ -100,7 +100,7 @@ class Runs(LogCheck):
 
     name = "runs"
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LogReader) -> None:
         super().__init__(log)
         self.runs: dict[str, None] = {}
         self.entries: dict[str, int] = {}
@@ -253,7 +253,7 @@ class Ctx(LogCheck):
     name = "ctx"
     part = "fold"
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LogReader) -> None:
         super().__init__(log)
         self.runs: dict[str, dict[str, tuple[int, Any]]] = {}
         """Which item of a loop wrote a key, and which value."""

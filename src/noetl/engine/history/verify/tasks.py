@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from noetl.classic.events import BranchSuppressed, NextRequested
 from noetl.engine import events as e
-from noetl.engine.history.verify.log import Handlers, Intervals, Log, LogCheck, loop_of
+from noetl.engine.history.verify.log import Handlers, Intervals, LogCheck, LogReader, loop_of
 from noetl.model.identity import TaskId, iteration_id, step_of
 
 Item = dict[str, tuple[int, int, bool]]
@@ -144,7 +144,7 @@ class Loops(LogCheck):
 
     name = "loops"
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LogReader) -> None:
         super().__init__(log)
         self.total: dict[str, int] = {}
         self.failed: dict[str, int] = {}
