@@ -75,13 +75,13 @@ class Lines(ProgressView):
 
     def _lines(self, event: e.Event, at: float) -> Iterator[str]:
         match event:
+            case e.StepRegranted(run=run, reason=reason):
+                self.started.setdefault(run, at)
+                yield f"{run} started again ({reason})"
             case e.StepStarted(run=run):
                 if run not in self.started and run not in self.looped:
                     self.started[run] = at
                     yield f"{run} started"
-            case e.StepRegranted(run=run, reason=reason):
-                self.started.setdefault(run, at)
-                yield f"{run} started again ({reason})"
             case e.LoopDone(run=run, total=total, failed=failed) if run not in self.looped:
                 self.looped.add(run)
                 failures = f", {failed:,} failed" if failed else ""
@@ -143,7 +143,7 @@ class StepRow(msgspec.Struct):
 
     def update(self, event: e.Event, at: float) -> None:
         match event:
-            case e.StepStarted() | e.StepRegranted() | e.StepResumed():
+            case e.StepStarted() | e.StepResumed():
                 self.status, self.note = "running", ""
                 self.started = at if self.started is None else self.started
             case e.StepDone() | e.LoopDone():

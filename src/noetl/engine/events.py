@@ -220,21 +220,12 @@ class StepStarted(RunEvent, frozen=True):
     """Of a loop: the lane length from here on."""
 
 
-class StepRegranted(RunEvent, frozen=True):
+class StepRegranted(StepStarted, frozen=True):
     """A lease was lost, and its work was granted again."""
 
-    name, entity, status = "step.regranted", "step", "in_progress"
+    name = "step.regranted"
 
-    fence: int
-    reason: str
-    worker: str = ""
-    items: Interval | None = None
-    claim: str = ""
-    """The worker's name for its claim."""
-    ttl: float = 0.0
-    """Seconds after the worker's last heartbeat until the lease expires."""
-    lane: int = 0
-    """Of a loop: the lane length from here on."""
+    reason: str = ""
 
 
 class StepPaused(RunEvent, frozen=True):

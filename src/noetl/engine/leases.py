@@ -43,7 +43,7 @@ def claim(decision: Decision, command: Claim) -> None:
             free -= 1
 
 
-def _grant(state: Execution, run: Run, command: Claim, slots: int) -> e.StepStarted | e.StepRegranted:
+def _grant(state: Execution, run: Run, command: Claim, slots: int) -> e.StepStarted:
     plan, loop = state.net.steps[run.step], run.loop
     items, lane = None, 0
     if loop is not None and not (run.after_call is not None and run.after_call.begun):
@@ -52,7 +52,7 @@ def _grant(state: Execution, run: Run, command: Claim, slots: int) -> e.StepStar
     fence, index = state.fence + 1, items[0] if items else WHOLE_RUN
     if index in run.losses:
         ttl = LEASE_SECONDS * 2 ** run.losses[index]
-        return e.StepRegranted(run.id, fence, "lost", command.worker, items, command.id, ttl, lane)
+        return e.StepRegranted(run.id, fence, command.worker, items, command.id, ttl, lane, "lost")
     return e.StepStarted(run.id, fence, command.worker, items, command.id, LEASE_SECONDS, lane)
 
 
@@ -93,7 +93,7 @@ def count_fact(state: Execution, event: e.Event) -> None:
         state.leases[fence].facts += 1
 
 
-def _granted(state: Execution, event: e.StepStarted | e.StepRegranted, at: float) -> None:
+def _granted(state: Execution, event: e.StepStarted, at: float) -> None:
     run = state.runs[event.run]
     state.fence = event.fence
     state.leases[event.fence] = Lease(run.id, event.worker, at, event.ttl, event.claim)

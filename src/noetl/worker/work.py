@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from noetl.classic.state import AfterCallProgress
-from noetl.engine.events import StepRegranted, StepStarted
+from noetl.engine.events import StepStarted
 from noetl.engine.loops import is_parallel
 from noetl.engine.net import Net, all_tasks
 from noetl.engine.state import Execution, Progress, StepResult
@@ -52,7 +52,7 @@ class Work(msgspec.Struct):
     entries: list[str] = []  # keychain entries of external providers that other workers may have resolved
 
 
-def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[Any] | None) -> Work:
+def work_of(state: Execution, event: StepStarted, items: list[Any] | None) -> Work:
     """The work of a grant. `items` are all items of the loop."""
     run, steps = state.runs[event.run], state.steps
     plan, executor = state.net.steps[run.step], state.net.playbook.executor

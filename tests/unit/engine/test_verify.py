@@ -200,7 +200,7 @@ def test_a_lost_lease_that_is_granted_again_breaks_nothing() -> None:
     granted = where(events, e.StepStarted)
     again = [
         (e.StepPaused("start#1", 1, "lost"), events[granted][1]),
-        (e.StepRegranted("start#1", 2, "lost", "other"), events[granted][1]),
+        (e.StepRegranted("start#1", 2, "other", reason="lost"), events[granted][1]),
     ]
     events = [*events[: granted + 1], *again, *events[granted + 1 :]]
     assert Story(CHAIN).broken(changed(events, e.StepStarted, 1, fence=3)) == set()

@@ -59,7 +59,7 @@ def test_a_report_of_a_lost_lease_does_not_count() -> None:
     scenario = Scenario(WORKFLOW).given(*LEASED)
     scenario.when(Lost(1)).then(StepPaused(RUN, 1, "lost"))
     scenario.when(Report(1, (StepDone(RUN, 1),))).then_nothing()
-    scenario.when(Claim("another")).then(StepRegranted(RUN, 2, "lost", "another"))
+    scenario.when(Claim("another")).then(StepRegranted(RUN, 2, "another", reason="lost"))
     scenario.when(Report(1, (StepDone(RUN, 1),))).then_nothing()
     scenario.when(Report(2, (StepDone(RUN, 1),))).then(*DONE)
 

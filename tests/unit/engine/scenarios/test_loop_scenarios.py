@@ -102,4 +102,4 @@ def test_an_empty_loop_is_done_at_once() -> None:
 def test_the_items_of_a_lost_worker_are_handed_out_again() -> None:
     scenario = Scenario(LOOP).given(*STARTED, StepStarted(RUN, 1, "worker", (0, 1)))
     scenario.when(Lost(1)).then(StepPaused(RUN, 1, "lost"))
-    scenario.when(Claim("another", 1)).then(StepRegranted(RUN, 2, "lost", "another", (0, 1)))
+    scenario.when(Claim("another", 1)).then(StepRegranted(RUN, 2, "another", (0, 1), reason="lost"))

@@ -95,7 +95,7 @@ class Fences(LogCheck):
             **dict.fromkeys(runs, lambda event: self._reported(event, event.run, None)),
         }
 
-    def _granted(self, event: e.StepStarted | e.StepRegranted) -> None:
+    def _granted(self, event: e.StepStarted) -> None:
         """A lease is not granted on what another live lease covers. For `loops`: no more lanes are under way than
         allowed, and none is beyond the end."""
         if not self.log.foldable:
