@@ -24,7 +24,7 @@ from noetl.engine import (
     waits,
 )
 from noetl.engine import events as e
-from noetl.engine.history import fork
+from noetl.engine.history.fork import HANDLERS as FORK_HANDLERS
 from noetl.engine.state import Execution
 from noetl.engine.upcast import UPCASTERS
 from noetl.model.identity import step_of
@@ -53,6 +53,8 @@ def _upcasted(upcast: Callable[[Execution, Any, float], Any], handler: Handler) 
     return handle
 
 
-ROOMS = (start, lifecycle, tokens, routing, schedule, leases, step_runs, loops, tasks, waits, timers, ctx, fork)
-HANDLERS: dict[type[e.Event], Handler] = {kind: handle for room in ROOMS for kind, handle in room.HANDLERS.items()}
+ROOMS = (start, lifecycle, tokens, routing, schedule, leases, step_runs, loops, tasks, waits, timers, ctx)
+HANDLERS: dict[type[e.Event], Handler] = dict(FORK_HANDLERS)
+for room in ROOMS:
+    HANDLERS |= room.HANDLERS
 HANDLERS.update({kind: _upcasted(upcast, HANDLERS[kind]) for kind, upcast in UPCASTERS.items()})

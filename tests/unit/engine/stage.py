@@ -94,6 +94,9 @@ class StageEngine(Embedded):
                 async with asyncio.timeout(CALM_SECONDS):
                     await committed.wait()
                 return
+            committing = self.runtime.committer._task
+            if committing is not None and not committing.done():  # the machine is busy: something still moves
+                return
             due = self.next_due()
         if due is not None:
             self.clock.time = max(self.clock.time, due)
