@@ -22,8 +22,7 @@ Level = Literal["debug", "info", "warning", "error"]
 ORDER: dict[Level, int] = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:{}@+")
 """Characters of a value that needs no quotes in a text line."""
-LIBRARY_LINES, LIBRARY_SECONDS = 20, 60.0
-"""Maximum lines per library in that time."""
+LIBRARY_LINES, LIBRARY_SECONDS = 20, 60.0  # maximum lines per library in that time
 
 
 class Log:

@@ -25,16 +25,13 @@ class Settings(NamedTuple):
 
 
 class MasterKeySettings(NamedTuple):
-    key: str | None
-    """The key itself; after commas, older ones that are still needed."""
-    file: str
-    """The file with the key, if `key` is None."""
+    key: str | None  # the key itself; after commas, older ones that are still needed
+    file: str  # the file with the key, if `key` is None
 
 
 class ServerAddress(NamedTuple):
     url: str
-    token: str
-    """Empty if there is none."""
+    token: str  # empty if there is none
 
 
 class NatsSettings(NamedTuple):
@@ -42,8 +39,7 @@ class NatsSettings(NamedTuple):
     user: str | None = None
     password: str | None = None
     token: str | None = None
-    creds: str | None = None
-    """The text of a .creds file."""
+    creds: str | None = None  # the text of a .creds file
 
 
 def no_colour(environment: Environment = os.environ) -> bool:

@@ -26,7 +26,7 @@ SERVER = ("background", "heartbeats", "reaper", "recovery", "server_host")
 REMOTE = frozenset(
     [
         *(*SERVER, "sweeper", "waiters"),
-        *("heartbeat", "http_link", "remote_contents", "reports", "server_client", "worker_loop"),
+        *("heartbeat", "http_link", "remote_contents", "server_client", "worker_loop"),
     ]
 )
 """Modules of servers and their workers: those are killed from outside, in tests/acceptance/modes."""

@@ -21,7 +21,7 @@ from noetl.engine.state import Execution
 from noetl.model.identity import step_of
 from noetl.model.outcome import Error
 from noetl.model.playbook import Arc, Executor, Loop, Playbook, Router, Step, Task
-from noetl.store.snapshot import freeze, thaw
+from noetl.store.codec import freeze, thaw
 
 NO_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]
 """A failing net is small as it is; shrinking hundreds of choices takes minutes."""

@@ -18,7 +18,7 @@ from tools.docs.outcomes import ERRORS
 from noetl.errors import FileMissing, NotFound, PlaybookInvalid
 from noetl.model.kind import Kind
 from noetl.model.outcome import Failure, Outcome, failed
-from noetl.testing import Example, call_tool, check_kind, leftovers, run_playbook, tool_context
+from noetl.testing import Example, call_tool, check_kind, example, run_playbook, tool_context
 from noetl.testing.conformance import ERROR_KINDS
 from noetl.tools import noop
 from noetl.tools.base import Context
@@ -366,7 +366,7 @@ def test_cancelling_that_is_swallowed_is_seen() -> None:
 
 
 def test_leftovers_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "END_SECONDS", 0.2)
+    monkeypatch.setattr(example, "END_SECONDS", 0.2)
     over = threading.Event()
     kept: list[Any] = []
 

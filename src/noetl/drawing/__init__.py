@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from noetl.drawing.dot import dot_of
-from noetl.drawing.mermaid import mermaid_of
+from noetl.drawing.markup import dot_of, mermaid_of
 from noetl.drawing.net import net_of
 from noetl.drawing.svg import svg_of
 from noetl.drawing.text import text_of

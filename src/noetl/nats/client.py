@@ -43,8 +43,7 @@ class ClientConnection:
         self.ended = asyncio.Event()
         self.waiting: dict[Future[None], str] = {}
         """A future that fails with the connection, and the subject or bucket, of each waiting operation."""
-        self._last_error: Exception | None = None
-        """The driver itself only reports that no server is left."""
+        self._last_error: Exception | None = None  # the driver itself only reports that no server is left
 
     async def connect(self) -> None:
         """Try each server once; Failure with the error of the last one."""

@@ -22,14 +22,12 @@ from noetl.nats.connection import NatsConnection
 
 SUBJECT = "noetl.ready."
 GROUP = "noetl"
-PUBLISH_INTERVAL_SECONDS = 0.02
-"""At most one hint for a pool in this time, however much of its work becomes ready."""
+PUBLISH_INTERVAL_SECONDS = 0.02  # at most one hint for a pool in this time, however much of its work becomes ready
 
 UNAVAILABLE = (NatsUnavailable, Error, OSError)
 """The connection logs these errors; `_resubscribe` and the scans of the servers make up for them."""
 
-OnHint = Callable[[str], Awaitable[bool]]
-"""Looks for work of a pool; False if no worker waits for it."""
+OnHint = Callable[[str], Awaitable[bool]]  # looks for work of a pool; False if no worker waits for it
 
 
 class ReadyHints:

@@ -27,8 +27,8 @@ from noetl.engine.net import Net
 from noetl.errors import NoetlError, NotFound
 from noetl.results.read import read_content
 from noetl.store import codec
+from noetl.store.codec import readable_snapshot, thaw
 from noetl.store.open import open_store
-from noetl.store.snapshot import readable, thaw
 from noetl.store.store import Row, Store, Summary
 from noetl.tools.registry import KINDS
 
@@ -76,7 +76,7 @@ class Audit:
                 listed = store.summaries(prefix=execution, limit=1)
                 if not listed:
                     return []  # removed meanwhile
-                snapshot = readable(store.snapshot(execution))
+                snapshot = readable_snapshot(store.snapshot(execution))
                 seq, derived = store.seq(execution), store.derived(execution)
             net, frozen = self._net(summary.digest), None
             if snapshot is not None and part != "rows":

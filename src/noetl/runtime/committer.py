@@ -24,8 +24,7 @@ from noetl.engine.state import Execution
 from noetl.reference import Need, Reference
 from noetl.runtime.contents import Contents, DecisionContents
 from noetl.runtime.loaded_executions import LoadedExecution, LoadedExecutions, summary_of
-from noetl.store.codec import rows_of
-from noetl.store.snapshot import freeze
+from noetl.store.codec import freeze, rows_of
 from noetl.store.store import Change, Leased, Row
 from noetl.worker.work import Work, work_of
 

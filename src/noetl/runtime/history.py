@@ -25,8 +25,7 @@ from noetl.reference import Need
 from noetl.runtime.contents import DecisionContents
 from noetl.runtime.loaded_executions import LoadedExecution
 from noetl.runtime.runtime import Runtime
-from noetl.store.codec import decode
-from noetl.store.snapshot import readable, thaw
+from noetl.store.codec import decode, readable_snapshot, thaw
 from noetl.store.store import Change, Derived, Row, Snapshot
 
 ROWS_PER_READ = 1_000
@@ -93,7 +92,7 @@ async def state_at(runtime: Runtime, execution: str, seq: int) -> tuple[Executio
 
     def stored() -> tuple[Snapshot | None, str]:
         for summary in runtime.store.summaries(prefix=execution, limit=1):
-            return readable(runtime.store.snapshot(execution)), summary.digest
+            return readable_snapshot(runtime.store.snapshot(execution)), summary.digest
         return None, ""
 
     snapshot, digest = await runtime.thread.ask(stored)

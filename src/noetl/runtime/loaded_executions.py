@@ -11,8 +11,7 @@ from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks, single_flight
-from noetl.store.codec import ZERO, decode
-from noetl.store.snapshot import readable, thaw
+from noetl.store.codec import ZERO, decode, readable_snapshot, thaw
 from noetl.store.store import Change, Row, Snapshot, Summary
 
 
@@ -79,7 +78,7 @@ class LoadedExecutions(dict[str, LoadedExecution]):
         first = self.store.read(execution, 0, 1)
         if not first:
             raise NotFound(f"no execution {execution}")
-        snapshot = readable(self.store.snapshot(execution))
+        snapshot = readable_snapshot(self.store.snapshot(execution))
         summary = next(iter(self.store.summaries(prefix=execution, limit=1)), None)
         return first[0], snapshot, self.store.read(execution, snapshot.seq if snapshot else 0), summary
 

@@ -1,4 +1,4 @@
-"""Events to bytes and back, and the chain of hashes over them.
+"""Events and snapshots to bytes and back, and the chain of hashes over events.
 
 Events are JSON, so that any tool can read a log, and always read back equal. JSON has no sets, bytes, NaN or numeric
 keys, and the encoder silently writes something similar for them; so `encode` decodes its bytes once and compares, which
@@ -8,7 +8,7 @@ error names the path of a value that cannot be stored. `noetl.model.marks` has t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from hashlib import sha256
 from math import isfinite
@@ -19,10 +19,12 @@ import msgspec
 
 import noetl.classic.events  # noqa: F401  # adds its events to EVENTS
 from noetl.engine.events import EVENTS, Event
+from noetl.engine.net import Net
+from noetl.engine.state import Execution
 from noetl.errors import Unreadable, Unstorable
 from noetl.model.marks import MARK, escaped, may_hold_references
 from noetl.reference import Reference, revived
-from noetl.store.store import Row
+from noetl.store.store import Row, Snapshot
 
 OPTIONAL = {"schema_hint": "", "preview": None}  # fields of a reference that events leave out if they have these values
 ZERO = b"\0" * 16
@@ -42,6 +44,11 @@ MAX_VALUE_DEPTH = 200
 recurse, and loops and children put results into each other."""
 CONTAINERS = (dict, list, tuple, msgspec.Struct)
 _TOO_DEEP = "the data is nested too deeply to be stored"
+
+SNAPSHOT_FORMAT = b'{"format":2,'
+"""How a snapshot begins whose state this version can read. Others are ignored, and the log is folded instead."""
+
+SCALARS = frozenset([str, int, float, bool, type(None)])
 
 
 def encode(event: Event) -> bytes:
@@ -213,3 +220,39 @@ def rows_of(events: list[Event], first: int, at: float, head: bytes) -> list[Row
         head = chained(head, event.name, at, data)
         rows.append(Row(seq, event.name, at, data, head))
     return rows
+
+
+def freeze(state: Execution) -> bytes:
+    """The state, ready to be stored. Its net comes from the playbook."""
+    fields = {key: plain(getattr(state, name)) for name, key in _names(state) if name != "net"}
+    return encode_value({"format": 2, **fields})
+
+
+def readable_snapshot(snapshot: Snapshot | None) -> Snapshot | None:
+    """The snapshot, unless another version wrote it."""
+    return snapshot if snapshot is not None and snapshot.data.startswith(SNAPSHOT_FORMAT) else None
+
+
+def thaw(data: bytes, net: Net) -> Execution:
+    fields = {**decode_value(data), "net": None}
+    del fields["format"]
+
+    def hook(kind: type, value: Any) -> Any:
+        return net if kind is Net else value
+
+    return msgspec.convert(fields, Execution, dec_hook=hook, str_keys=True)
+
+
+def plain(value: Any) -> Any:
+    """Structs as maps, keys as text; references stay what they are."""
+    if isinstance(value, msgspec.Struct):
+        return {key: plain(getattr(value, name)) for name, key in _names(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple) and not isinstance(value, Reference):
+        return [item if type(item) in SCALARS else plain(item) for item in value]
+    return value
+
+
+def _names(value: msgspec.Struct) -> Iterable[tuple[str, str]]:
+    return zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)

@@ -19,8 +19,17 @@ import msgspec
 from noetl.model.inputs import InputRow, rows, schema
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
-from noetl.testing.example import CALL_SECONDS, Example, call_all, cancel_call, close_twice, leaked_tasks, odd_variants
-from noetl.testing.leftovers import left_since, resources
+from noetl.testing.example import (
+    CALL_SECONDS,
+    Example,
+    call_all,
+    cancel_call,
+    close_twice,
+    leaked_tasks,
+    left_since,
+    odd_variants,
+    resources,
+)
 from noetl.testing.tool import Tool, hiding, tool_of
 
 ERROR_KINDS = frozenset(
@@ -32,8 +41,7 @@ ERROR_KINDS = frozenset(
     ]
 )
 """The kinds of the language. A tool may have others, with its own name and a dot in front."""
-TASK_KEYS = frozenset(["kind", "spec", "args", "name"])
-"""Keys of every task, which cannot be inputs."""
+TASK_KEYS = frozenset(["kind", "spec", "args", "name"])  # keys of every task, which cannot be inputs
 HEAVY = frozenset(
     [
         *("asyncio", "concurrent", "ctypes", "email", "http", "logging", "multiprocessing", "select", "socket"),
@@ -217,8 +225,7 @@ class ToolSuite:
     At least one example should succeed, one should fail, and one should last, so that it can be cancelled.
     """
 
-    tool: ClassVar[Any]
-    """The module of the kind, or the name of an installed one."""
+    tool: ClassVar[Any]  # the module of the kind, or the name of an installed one
     examples: ClassVar[Examples] = ()
 
     test_kind_describes_itself = _test(description)

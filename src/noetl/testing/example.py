@@ -1,11 +1,16 @@
-"""A call to try, variants of it with odd values, and the ways in which the checks make calls."""
+"""A call to try, odd variants of it, the ways in which the checks make calls, and what calls leave behind."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,27 +18,23 @@ from noetl.model.outcome import Outcome
 from noetl.testing.tool import Tool, calling, secrets_of, tool_context
 
 ODD_TEXTS = ("", " ", "\0", "{{ x }}", "'; --", "../..", "x" * 100_000)
-MIN_SECRET_LENGTH = 12
-"""A shorter secret, or half of one, may occur in a text by chance."""
+MIN_SECRET_LENGTH = 12  # a shorter secret, or half of one, may occur in a text by chance
 CANCEL_AFTER_SECONDS = 0.2
-CANCELLED_WITHIN_SECONDS = 10.0
-"""Far more than a cancelled tool needs to end, so that only one that hangs fails."""
+CANCELLED_WITHIN_SECONDS = 10.0  # far more than a cancelled tool needs to end, so that only one that hangs fails
 CALL_SECONDS = 30.0
+END_SECONDS = 5.0  # how long threads and processes may take to end
 
-Ended = Outcome | Exception
-"""The outcome of a call, or the exception that it raised."""
+Ended = Outcome | Exception  # the outcome of a call, or the exception that it raised
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
     """A call to try. It is made several times, so its effects must be repeatable."""
 
     inputs: dict[str, Any] = {}
-    context: dict[str, Any] = {}
-    """Fields of the context, such as `args`."""
+    context: dict[str, Any] = {}  # fields of the context, such as `args`
     credentials: dict[str, dict[str, Any]] = {}
     """What `auth` can name. Texts in it are secrets, and no error may show one."""
-    error: str | None = None
-    """The kind of error that the call must end with; None if it must succeed."""
+    error: str | None = None  # the kind of error that the call must end with; None if it must succeed
     lasts: bool = False
     """Whether the call takes long enough to be cancelled: ten seconds or more. Such a call is only ever cancelled."""
 
@@ -114,3 +115,41 @@ async def _close(tool: Tool) -> None:
     if tool.close is not None:
         with suppress(Exception):
             await tool.close()
+
+
+class Resources(NamedTuple):
+    threads: frozenset[str]
+    processes: frozenset[int]
+    files: dict[str, str]  # open descriptors with their targets
+
+
+def resources() -> Resources:
+    gc.collect()
+    threads = frozenset(f"{thread.name} {thread.ident}" for thread in threading.enumerate())
+    children, files = set(), {}
+    for task in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            children |= {int(pid) for pid in task.read_text().split()}
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the descriptor that lists them is closed already
+            files[entry.name] = os.readlink(entry)
+    return Resources(threads, frozenset(children), files)
+
+
+def left_since(before: Resources) -> list[str]:
+    """Resources that the process has now and had not before, after a grace time."""
+    deadline = time.monotonic() + END_SECONDS
+    while (leftovers := _more(before, resources())) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return leftovers
+
+
+def _more(before: Resources, now: Resources) -> list[str]:
+    leftovers = [f"a thread is left: {name}" for name in sorted(now.threads - before.threads)]
+    for pid in sorted(now.processes - before.processes):
+        command = ""
+        with suppress(OSError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(bytes(1), b" ").decode(errors="replace")
+        leftovers.append(f"a process is left: {pid} {command}".rstrip())
+    new = sorted(target for number, target in now.files.items() if before.files.get(number) != target)
+    return leftovers + [f"a file is left open: {target}" for target in new]

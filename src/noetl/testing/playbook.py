@@ -38,25 +38,20 @@ from noetl.tools.registry import KINDS, Registry
 
 Fake = Outcome | Callable[[Any, Context], Outcome | Awaitable[Outcome]]
 """Replaces the tool of a kind: one outcome for all calls, or a function of inputs and context."""
-TEXT_NAME = "playbook.yaml"
-"""File name of a playbook that is passed as text."""
+TEXT_NAME = "playbook.yaml"  # file name of a playbook that is passed as text
 
 
 class Finished(NamedTuple):
     """The end of a run. References are replaced by their values."""
 
-    status: str
-    """`succeeded`, `failed` or `cancelled`."""
+    status: str  # `succeeded`, `failed` or `cancelled`
     result: Any
     ctx: dict[str, Any]
-    steps: dict[str, dict[str, Any]]
-    """By name, each step that was entered: its `status`, `runs`, `result` and `error`."""
+    steps: dict[str, dict[str, Any]]  # by name, each step that was entered: its `status`, `runs`, `result` and `error`
     error: dict[str, Any] | None
     """`kind`, `message`, `step`, `task`, `attempt`, and `file`, `line`, `column` of the task that failed."""
-    events: list[dict[str, Any]]
-    """The log, as `noetl runs events` shows it."""
-    logs: list[tuple[str, str, str]]
-    """Output of tasks: task, stream, line."""
+    events: list[dict[str, Any]]  # the log, as `noetl runs events` shows it
+    logs: list[tuple[str, str, str]]  # output of tasks: task, stream, line
 
     def of(self, event_type: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["event_type"] == event_type]

@@ -29,8 +29,7 @@ from noetl.worker import wire
 from noetl.worker.output import OutputBuffer
 from noetl.worker.playbook_cache import PlaybookCache
 from noetl.worker.remote_contents import RemoteContents
-from noetl.worker.reports import Reports
-from noetl.worker.server_client import ServerClient
+from noetl.worker.server_client import Reports, ServerClient
 from noetl.worker.terms import LeaseTerms
 from noetl.worker.work import Work
 

@@ -18,7 +18,6 @@ from noetl.errors import NoetlError
 from noetl.model.identity import TaskId
 from noetl.reference import Reference
 from noetl.store import codec
-from noetl.store.snapshot import plain
 from noetl.store.store import LogLine
 from noetl.worker.work import Work
 
@@ -92,7 +91,7 @@ class HeartbeatReply(msgspec.Struct, frozen=True):
 
 
 def encode_work(work: Work) -> msgspec.Raw:
-    return msgspec.Raw(codec.encode_value(plain(work)))
+    return msgspec.Raw(codec.encode_value(codec.plain(work)))
 
 
 def decode_work(data: bytes | msgspec.Raw) -> Work:

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noetl.drawing import draw
-from noetl.drawing.dot import escaped as dot_escaped
-from noetl.drawing.mermaid import escaped as mermaid_escaped
+from noetl.drawing.markup import for_dot, for_mermaid
 from noetl.drawing.net import net_of, one_line
 from noetl.drawing.text import columns
 from noetl.model.playbook import Arc, Playbook, Router, Step, Task
@@ -41,8 +40,8 @@ def test_every_format_names_every_step(book: Playbook) -> None:
     mermaid, dot = draw(book, "mermaid"), draw(book, "dot")
     for step in book.steps:
         assert step.name in drawn
-        assert mermaid_escaped(step.name) in mermaid
-        assert dot_escaped(step.name) in dot
+        assert for_mermaid(step.name) in mermaid
+        assert for_dot(step.name) in dot
 
 
 @settings(deadline=None, max_examples=80)

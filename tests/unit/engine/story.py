@@ -16,8 +16,7 @@ from noetl.engine.evolve import evolve
 from noetl.engine.state import Execution
 from noetl.host.embedded import Embedded
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
-from noetl.store.codec import decode
-from noetl.store.snapshot import freeze, thaw
+from noetl.store.codec import decode, freeze, thaw
 from noetl.store.store import Row
 from noetl.tools.registry import KINDS
 

@@ -24,7 +24,7 @@ from noetl.expression import Budget, render
 from noetl.model.outcome import failed
 from noetl.reference import Need
 from noetl.runtime import committer
-from noetl.store.snapshot import freeze, thaw
+from noetl.store.codec import freeze, thaw
 from noetl.worker import wire
 
 CHILD = (

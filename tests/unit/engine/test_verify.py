@@ -27,7 +27,7 @@ from noetl.model.outcome import Error
 from noetl.reference import refer
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store import codec
-from noetl.store.snapshot import freeze, thaw
+from noetl.store.codec import freeze, thaw
 from noetl.store.store import Derived, Leased, Row
 from noetl.tools.registry import KINDS
 

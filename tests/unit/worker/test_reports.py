@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from noetl.worker.reports import MAX_REPORTS, Reports
+from noetl.worker.server_client import MAX_REPORTS, Reports
 from noetl.worker.wire import ReportRequest, Verdicts
 
 

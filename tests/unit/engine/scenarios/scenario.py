@@ -21,7 +21,7 @@ from noetl.engine.decision import Decision
 from noetl.engine.evolve import evolve
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
-from noetl.store.snapshot import freeze, thaw
+from noetl.store.codec import freeze, thaw
 from noetl.tools.registry import KINDS
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: scenario, path: tests/scenario}\n"
