@@ -92,7 +92,7 @@ def explained(
             for decision in explanation.decisions
         ],
         "left_out": explanation.left_out,
-        "stands": explanation.stands,
+        "stands": explanation.notes,
     }
 
 

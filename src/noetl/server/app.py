@@ -26,7 +26,7 @@ from noetl.clock import Clock
 from noetl.errors import NoetlError
 from noetl.log import Level
 from noetl.server.api import Api, ServerSettings
-from noetl.server.endpoint import BodyMemory, Call, Endpoint, respond
+from noetl.server.endpoint import ApiCall, BodyMemory, Endpoint, respond
 from noetl.server.openapi import describe, public
 from noetl.server.problems import MEDIA, Refused, document, refused
 from noetl.server.roles import ALLOWED, FORMS, PREFIX
@@ -162,7 +162,7 @@ class Guard:
             telemetry.metrics.open_requests -= 1
             self._record(scope["method"], reply, perf_counter() - started)
 
-    async def authorize(self, call: Call) -> None:
+    async def authorize(self, call: ApiCall) -> None:
         names = [name for name, _ in call.scope["headers"] if name in SINGLE]
         if len(names) != len(set(names)):
             twice = next(name for name in names if names.count(name) > 1)
@@ -232,7 +232,7 @@ class Reply:
     def __init__(self, send: Send, request_id: str) -> None:
         self.send, self.request_id, self.status = send, request_id, 0
         self.route = NO_ROUTE
-        self.call: Call | None = None  # the request, once it is authorized
+        self.call: ApiCall | None = None  # the request, once it is authorized
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -264,7 +264,7 @@ class Resource:
             raise Refused(405, f"{self.path} supports {allowed}", headers={"Allow": allowed})
         assert isinstance(send, Reply)
         send.route = self.path
-        call = Call(self.guard.api, endpoint, scope, receive, send.request_id)
+        call = ApiCall(self.guard.api, endpoint, scope, receive, send.request_id)
         try:
             await self.guard.authorize(call)
             send.call = call

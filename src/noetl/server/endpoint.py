@@ -1,7 +1,7 @@
 """How a route is declared: a decorator names its method and path, the function's signature its types.
 
     @routes.add("POST", "/tokens", status=201)
-    async def add_token(call: Call, body: TokenRequest) -> NewToken: ...
+    async def add_token(call: ApiCall, body: TokenRequest) -> NewToken: ...
 
 `body` is the JSON body and `query` the query string, both msgspec structs that are decoded and checked before the
 function runs. The return annotation is the type of the answer; None is an empty answer (204). A function with several
@@ -101,7 +101,7 @@ class BodyMemory:
         self.held += size
 
 
-class Call(Request):
+class ApiCall(Request):
     """A request that was routed to an endpoint. `app` is the Guard that has received it."""
 
     def __init__(self, api: Api, endpoint: Endpoint, scope: Scope, receive: Receive, request_id: str) -> None:
@@ -215,7 +215,7 @@ class Call(Request):
             task.cancel()
 
 
-async def respond(call: Call) -> Response:
+async def respond(call: ApiCall) -> Response:
     endpoint = call.endpoint
     arguments: dict[str, Any] = {}
     if endpoint.query is not None:

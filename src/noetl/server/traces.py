@@ -28,7 +28,7 @@ from noetl.store.codec import decode
 from noetl.store.store import Row, Store
 
 if TYPE_CHECKING:
-    from noetl.server.endpoint import Call
+    from noetl.server.endpoint import ApiCall
 
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 ROWS_PER_READ = 1_000
@@ -141,7 +141,7 @@ class Traces:
             del self.requests[next(iter(self.requests))]
         return point
 
-    def answered(self, call: Call, status: int, seconds: float) -> None:
+    def answered(self, call: ApiCall, status: int, seconds: float) -> None:
         point, caller, execution = call.span, call.parent_span, call.execution
         attributes = {
             "http.request.method": call.endpoint.method,

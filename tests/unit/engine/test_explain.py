@@ -256,7 +256,7 @@ def test_a_token_that_was_never_let_in() -> None:
         "token 2 (from start#1) is held",
         "token 2 is denied",
     ]
-    assert found.stands == ["it has not run: a token arrived, and was not admitted"]
+    assert found.notes == ["it has not run: a token arrived, and was not admitted"]
 
 
 def test_how_a_held_token_a_join_and_a_wait_stand_now() -> None:
@@ -275,7 +275,7 @@ def test_how_a_held_token_a_join_and_a_wait_stand_now() -> None:
         await stage.until(lambda: bool(stage.live().runs["b#1"].parked))
         await stage.handle(Pause())
         for step in ("b", "both", "gate", "late"):
-            said[step] = (await live(stage, step))[0].stands
+            said[step] = (await live(stage, step))[0].notes
         await stage.handle(Cancel())
 
     stage = play(steps, during=during)
@@ -288,7 +288,7 @@ def test_how_a_held_token_a_join_and_a_wait_stand_now() -> None:
         "token 4 (from start#1) is held until ctx changes or a signal comes: ctx.open is not matched; the execution is paused"
     ]
     assert said["late"] == ["token 5 (from start#1) is delayed by its arc"]
-    assert explained(stage, "both").stands == [
+    assert explained(stage, "both").notes == [
         "it has not run: a token arrived, and was not admitted: the execution was cancelled before it could enter"
     ]
 
@@ -297,7 +297,7 @@ def test_a_run_that_no_worker_has_taken() -> None:
     said: list[str] = []
 
     async def during(stage: Stage) -> None:
-        said.extend((await live(stage, "a"))[0].stands)
+        said.extend((await live(stage, "a"))[0].notes)
         await stage.handle(Cancel())
 
     play("- {step: a, tool: {kind: noop}}", during=during)
@@ -311,22 +311,22 @@ def test_a_step_that_never_ran_shows_the_arcs_that_lead_to_it() -> None:
     stage = play(ARCS.replace("MODE", "exclusive"), head="workload: {limit: 5}\n")
     found = explained(stage, "big")
     (arcs,) = found.decisions
-    assert found.stands == ["it has not run: no token arrived", f"a did not lead here, see event {arcs.seq}"]
+    assert found.notes == ["it has not run: no token arrived", f"a did not lead here, see event {arcs.seq}"]
     assert verdicts(arcs)[0] == ("big", "not matched")
 
 
 def test_other_reasons_why_a_step_never_ran() -> None:
     steps = "- {step: a, next: {arcs: [{step: b, when: '{{ false }}'}]}}\n- {step: b, next: {arcs: [{step: c}]}}\n- {step: c}\n- {step: alone}\n- {step: bye}"
     stage = play(steps, Cancel(), head="executor: {spec: {final_step: bye}}\n")
-    assert explained(stage, "c").stands == ["it has not run: no token arrived", "b has not run either"]
-    assert explained(stage, "alone").stands == ["it has not run: no arc leads to it"]
+    assert explained(stage, "c").notes == ["it has not run: no token arrived", "b has not run either"]
+    assert explained(stage, "alone").notes == ["it has not run: no arc leads to it"]
     stage = play(
         "- {step: a, tool: {kind: wait, signal: x}, next: {arcs: [{step: c}]}}\n- {step: c}\n- {step: bye}",
         Cancel(),
         head="executor: {spec: {final_step: bye}}\n",
     )
-    assert explained(stage, "bye").stands[0].startswith("it has not run: it is the final step")
-    assert explained(stage, "c").stands[1] == "a was cancelled, and its arcs were not evaluated"
+    assert explained(stage, "bye").notes[0].startswith("it has not run: it is the final step")
+    assert explained(stage, "c").notes[1] == "a was cancelled, and its arcs were not evaluated"
 
 
 # -- as a whole -----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ class Explanation(msgspec.Struct, frozen=True):
     decisions: list[ExplainedDecision]
     left_out: int
     """Number of earlier decisions that are not reported."""
-    stands: list[str]
+    notes: list[str]
 
 
 class Explainer:
@@ -98,12 +98,12 @@ class Explainer:
         return admission_of(state, self._together(state, number), seq, at, contents, says, admitted=False)
 
     def conclude(self, state: Execution, at: float, contents: Contents) -> Explanation:
-        stands = list(self._alive(state, at, contents))
-        if not self.entered and not stands:
-            stands = list(self._never(state))
+        notes = list(self._alive(state, at, contents))
+        if not self.entered and not notes:
+            notes = list(self._never(state))
             if not self.arrived:
                 self.decisions.extend(sorted(self.before.values(), key=lambda decision: decision.seq))
-        return Explanation(self.step, list(self.decisions), max(0, self.count - MAX_DECISIONS), stands)
+        return Explanation(self.step, list(self.decisions), max(0, self.count - MAX_DECISIONS), notes)
 
     def _alive(self, state: Execution, at: float, contents: Contents) -> Iterator[str]:
         for run in state.runs.values():

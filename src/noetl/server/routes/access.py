@@ -7,7 +7,7 @@ from starlette.responses import Response
 from noetl.access import hash_password, new_token
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import is_name
-from noetl.server.endpoint import Call, Routes, created
+from noetl.server.endpoint import ApiCall, Routes, created
 from noetl.server.problems import Refused
 from noetl.server.record_views import NewToken, TokenItem, UserView
 from noetl.server.schema import ItemList, RequestBody
@@ -24,7 +24,7 @@ class TokenPage(ItemList[TokenItem], frozen=True):
 
 
 @routes.add("GET", "/tokens")
-async def tokens(call: Call) -> TokenPage:
+async def tokens(call: ApiCall) -> TokenPage:
     """All tokens, including revoked and expired ones; never their secrets."""
     return TokenPage(list(map(TokenItem.of, await call.in_store(call.api.store.access.tokens))))
 
@@ -39,7 +39,7 @@ class TokenRequest(RequestBody, frozen=True):
 
 
 @routes.add("POST", "/tokens", answers={201: NewToken})
-async def add_token(call: Call, body: TokenRequest) -> Response:
+async def add_token(call: ApiCall, body: TokenRequest) -> Response:
     """Create a token. Its secret is sent only in this response."""
     if body.pool is not None and body.role != "worker":
         raise Refused(422, "`pool` is only for tokens of the role worker")
@@ -55,7 +55,7 @@ async def add_token(call: Call, body: TokenRequest) -> Response:
 
 
 @routes.add("DELETE", "/tokens/{name}")
-async def revoke_token(call: Call) -> None:
+async def revoke_token(call: ApiCall) -> None:
     """Revoke a token by its id. Other servers may accept it for two more seconds."""
     id, api = call.path_params["name"], call.api
     if not await call.in_store(api.store.access.revoke_token, id, api.clock.now()):
@@ -68,7 +68,7 @@ class UserPage(ItemList[UserView], frozen=True):
 
 
 @routes.add("GET", "/users")
-async def users(call: Call) -> UserPage:
+async def users(call: ApiCall) -> UserPage:
     """The people who can sign in."""
     return UserPage(list(map(UserView.of, await call.in_store(call.api.store.access.users))))
 
@@ -82,7 +82,7 @@ class UserRequest(RequestBody, frozen=True):
 
 
 @routes.add("POST", "/users", answers={201: UserView})
-async def add_user(call: Call, body: UserRequest) -> Response:
+async def add_user(call: ApiCall, body: UserRequest) -> Response:
     """Create a user."""
     if not is_name(body.name):
         raise Refused(422, "`name` must consist of letters, digits and _ . @ -")
@@ -102,7 +102,7 @@ class UserChange(RequestBody, frozen=True):
 
 
 @routes.add("PUT", "/users/{name}")
-async def change_user(call: Call, body: UserChange) -> UserView:
+async def change_user(call: ApiCall, body: UserChange) -> UserView:
     """Change the role or the password of a user. A new password ends the sessions."""
     api, name = call.api, call.path_params["name"]
     user = await call.in_store(api.store.access.user, name)
@@ -122,7 +122,7 @@ async def change_user(call: Call, body: UserChange) -> UserView:
 
 
 @routes.add("DELETE", "/users/{name}")
-async def delete_user(call: Call) -> None:
+async def delete_user(call: ApiCall) -> None:
     """Delete a user, and end the sessions."""
     name, authenticator = call.path_params["name"], call.api.authenticator
     if not await authenticator.sessions.delete_user(name):

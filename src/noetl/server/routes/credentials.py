@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.errors import NotFound
-from noetl.server.endpoint import Call, Routes
+from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.record_views import CredentialView
 from noetl.server.schema import ItemList, RequestBody
 from noetl.store.credentials import SealedCredential
@@ -16,7 +16,7 @@ class CredentialPage(ItemList[CredentialView], frozen=True):
 
 
 @routes.add("GET", "/credentials")
-async def list_all(call: Call) -> CredentialPage:
+async def list_all(call: ApiCall) -> CredentialPage:
     """The credentials, their kinds and restrictions."""
     return CredentialPage(list(map(CredentialView.of, await call.in_store(call.api.store.credentials.all))))
 
@@ -31,7 +31,7 @@ class CredentialRequest(RequestBody, frozen=True):
 
 
 @routes.add("PUT", "/credentials/{path}")
-async def put(call: Call, body: CredentialRequest) -> CredentialView:
+async def put(call: ApiCall, body: CredentialRequest) -> CredentialView:
     """Store a credential, or replace it."""
     name, safe, now = call.path_params["path"], call.api.safe(), call.api.clock.now()
 
@@ -46,7 +46,7 @@ async def put(call: Call, body: CredentialRequest) -> CredentialView:
 
 
 @routes.add("DELETE", "/credentials/{path}")
-async def delete(call: Call) -> None:
+async def delete(call: ApiCall) -> None:
     """Delete a credential."""
     name = call.path_params["path"]
     if not await call.in_store(call.api.store.credentials.delete, name):

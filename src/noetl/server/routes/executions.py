@@ -15,7 +15,7 @@ from noetl.model.identity import uuid7
 from noetl.model.status import status_phrase
 from noetl.runtime.committer import Answer
 from noetl.runtime.history import state_at
-from noetl.server.endpoint import Call, Header, Routes, json_response
+from noetl.server.endpoint import ApiCall, Header, Routes, json_response
 from noetl.server.execution_views import EventView, ExecutionItem, ExecutionView, StateView, Status, execution_item
 from noetl.server.problems import Refused
 from noetl.server.roles import PREFIX, WRITE
@@ -65,7 +65,7 @@ class Started(msgspec.Struct, frozen=True):
 
 
 @routes.add("POST", "/executions", limit=PAYLOAD_BYTES, headers=STARTS, answers={202: Started, 200: ExecutionView})
-async def start(call: Call, body: StartRequest) -> Response:
+async def start(call: ApiCall, body: StartRequest) -> Response:
     """Start an execution of a registered playbook, or of the text of one (which requires the role author)."""
     api, runtime, is_author = call.api, call.api.host.runtime, call.caller.role in WRITE
     if sum(source is not None for source in (body.path, body.playbook_id, body.playbook)) != 1:
@@ -88,7 +88,7 @@ async def start(call: Call, body: StartRequest) -> Response:
     return await started(call, execution, Started(execution))
 
 
-async def execution_id(call: Call, operation: str = "") -> str:
+async def execution_id(call: ApiCall, operation: str = "") -> str:
     """A new id, or that of an earlier request with the same Idempotency-Key, which is for one operation with one
     request body."""
     execution = uuid7(call.api.clock.now(), os.urandom(8))
@@ -104,7 +104,7 @@ async def execution_id(call: Call, operation: str = "") -> str:
     return earlier
 
 
-async def started(call: Call, execution: str, answer: msgspec.Struct) -> Response:
+async def started(call: ApiCall, execution: str, answer: msgspec.Struct) -> Response:
     """The answer about a new execution; the execution itself if its end was awaited."""
     match = WAIT.search(call.headers.get("prefer", ""))
     seconds = min(MAX_WAIT_SECONDS, int(match[1])) if match else 0
@@ -118,7 +118,7 @@ async def started(call: Call, execution: str, answer: msgspec.Struct) -> Respons
 
 
 @routes.add("GET", "/executions/{id}", answers={200: ExecutionView, 304: None})
-async def show_one(call: Call) -> Response:
+async def show_one(call: ApiCall) -> Response:
     """An execution: the output of `noetl run`, and its progress."""
     state, summary = await call.api.load(call.path_params["id"])
     if state.over and call.headers.get("if-none-match") == _tag(state):
@@ -130,7 +130,7 @@ def _tag(state: Execution) -> str:
     return f'W/"{state.seq}"'
 
 
-def _view(call: Call, state: Execution, summary: Summary, headers: dict[str, str] | None = None) -> Response:
+def _view(call: ApiCall, state: Execution, summary: Summary, headers: dict[str, str] | None = None) -> Response:
     file = call.api.host.runtime.playbooks.get(state.digest).file
     view = ExecutionView.of(state, summary, file, call.api.clock.now())
     return json_response(view, headers={"ETag": _tag(state)} | (headers or {}))
@@ -148,7 +148,7 @@ class ExecutionPage(ItemPage[ExecutionItem, str], frozen=True):
 
 
 @routes.add("GET", "/executions")
-async def list_all(call: Call, query: ExecutionQuery) -> ExecutionPage:
+async def list_all(call: ApiCall, query: ExecutionQuery) -> ExecutionPage:
     """Executions, newest first."""
     limit, status, prefix, now = query.limit, query.status, query.prefix.lower(), call.api.clock.now()
 
@@ -180,7 +180,7 @@ class EventPage(ItemPage[EventView, int], frozen=True):
 
 
 @routes.add("GET", "/executions/{id}/events", answers={200: EventPage, 204: None})
-async def events(call: Call, query: AfterQuery) -> Response:
+async def events(call: ApiCall, query: AfterQuery) -> Response:
     """The event log. With `Accept: text/event-stream` a stream until the end; `Last-Event-ID` resumes it."""
     execution = call.path_params["id"]
     if "text/event-stream" not in call.headers.get("accept", ""):
@@ -203,7 +203,7 @@ async def events(call: Call, query: AfterQuery) -> Response:
     return EventStream(streams, call.caller.key, streams.events(execution, after, call.is_still_authorized))
 
 
-async def _check_exists(call: Call, execution: str) -> None:
+async def _check_exists(call: ApiCall, execution: str) -> None:
     if not await call.in_store(call.api.store.seq, execution):
         raise NotFound(f"no execution {execution}")
 
@@ -213,7 +213,7 @@ class StateQuery(QueryString, frozen=True):
 
 
 @routes.add("GET", "/executions/{id}/state")
-async def state(call: Call, query: StateQuery) -> StateView:
+async def state(call: ApiCall, query: StateQuery) -> StateView:
     """The state after an event: the fold of the log up to there."""
     api, runtime, execution = call.api, call.api.host.runtime, call.path_params["id"]
     current, _ = await api.load(execution)
@@ -235,7 +235,7 @@ class VarsView(msgspec.Struct, frozen=True):
 
 
 @routes.add("GET", "/executions/{id}/vars")
-async def variables(call: Call) -> VarsView:
+async def variables(call: ApiCall) -> VarsView:
     """The variables of a classic playbook."""
     state, _ = await call.api.load(call.path_params["id"])
     return VarsView(state.id, state.ctx.get("vars", {}))
@@ -260,7 +260,7 @@ class LogPage(ItemPage[LogLineView, int], frozen=True):
 
 
 @routes.add("GET", "/executions/{id}/logs")
-async def logs(call: Call, query: LogQuery) -> LogPage:
+async def logs(call: ApiCall, query: LogQuery) -> LogPage:
     """The standard output and error of the tasks of an execution."""
     execution = call.path_params["id"]
 
@@ -297,28 +297,28 @@ class ExecutionStatus(msgspec.Struct, frozen=True):
 
 
 @routes.add("POST", "/executions/{id}/cancel", optional=True, status=202)
-async def cancel(call: Call, body: CancelRequest) -> ExecutionStatus:
+async def cancel(call: ApiCall, body: CancelRequest) -> ExecutionStatus:
     """Cancel an execution and its children."""
     state = (await _handle(call, Cancel(body.reason))).state
     return _status("cancel", state, state.status in ("cancelling", "cancelled"))
 
 
 @routes.add("POST", "/executions/{id}/pause", optional=True, status=202)
-async def pause(call: Call, body: Nothing) -> ExecutionStatus:
+async def pause(call: ApiCall, body: Nothing) -> ExecutionStatus:
     """Start no further tasks; running ones finish."""
     state = (await _handle(call, Pause())).state
     return _status("pause", state, state.status == "paused")
 
 
 @routes.add("POST", "/executions/{id}/resume", optional=True, status=202)
-async def resume(call: Call, body: Nothing) -> ExecutionStatus:
+async def resume(call: ApiCall, body: Nothing) -> ExecutionStatus:
     """Continue after a pause."""
     answer = await _handle(call, Resume())
     state = answer.state
     return _status("resume", state, not state.over and (bool(answer.events) or state.status == "running"))
 
 
-async def _handle(call: Call, command: Command) -> Answer:
+async def _handle(call: ApiCall, command: Command) -> Answer:
     return await call.api.host.runtime.committer.handle(call.path_params["id"], command)
 
 
@@ -352,7 +352,7 @@ class SignalAnswer(msgspec.Struct, frozen=True):
 
 
 @routes.add("POST", "/executions/{id}/signals", limit=PAYLOAD_BYTES, headers=(IDEMPOTENCY_KEY,), status=202)
-async def signal(call: Call, body: SignalRequest) -> SignalAnswer:
+async def signal(call: ApiCall, body: SignalRequest) -> SignalAnswer:
     """Send a signal to an execution. A signal that nothing waits for yet is stored."""
     id = body.id or call.headers.get("idempotency-key") or uuid7(call.api.clock.now(), os.urandom(8))
     answer = await _handle(call, Signal(body.name, id, body.payload))

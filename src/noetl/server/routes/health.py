@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from noetl.errors import NoetlError
 from noetl.model.status import OPEN
-from noetl.server.endpoint import JSON, Call, Routes, json_response
+from noetl.server.endpoint import JSON, ApiCall, Routes, json_response
 from noetl.server.health import TIMEOUT_SECONDS, Dependency
 from noetl.server.roles import PREFIX
 from noetl.server.telemetry import Labels
@@ -28,7 +28,7 @@ class Liveness(msgspec.Struct, frozen=True):
 
 
 @routes.add("GET", "/livez")
-async def live(call: Call) -> Liveness:
+async def live(call: ApiCall) -> Liveness:
     """Whether the server responds."""
     return Liveness()
 
@@ -42,7 +42,7 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 @routes.add("GET", "/readyz", answers={200: Readiness, 503: Readiness})
-async def ready(call: Call) -> Response:
+async def ready(call: ApiCall) -> Response:
     """Whether the server can work, and the status of its dependencies. `nats` is not required."""
     api = call.api
     dependencies = await api.health.check()
@@ -54,7 +54,7 @@ async def ready(call: Call) -> Response:
 
 
 @routes.add("GET", "/metrics", answers={200: "text/plain"})
-async def metrics(call: Call) -> Response:
+async def metrics(call: ApiCall) -> Response:
     """Metrics for Prometheus."""
     api, dependencies = call.api, await call.api.health.check()
     gauges: dict[str, dict[Labels, float]] = {
@@ -92,12 +92,12 @@ class Version(msgspec.Struct, frozen=True):
 
 
 @routes.add("GET", "/version")
-async def version(call: Call) -> Version:
+async def version(call: ApiCall) -> Version:
     """The version of the server."""
     return Version("noetl", call.api.settings.version, "v1")
 
 
 @routes.add("GET", f"{PREFIX}/openapi.json", answers={200: JSON})
-async def openapi(call: Call) -> Response:
+async def openapi(call: ApiCall) -> Response:
     """This document."""
     return json_response(call.app.openapi)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from noetl.runtime import history
 from noetl.runtime.history import Edit, Forked
 from noetl.runtime.report import explained
-from noetl.server.endpoint import Call, EndpointOptions, Routes
+from noetl.server.endpoint import ApiCall, EndpointOptions, Routes
 from noetl.server.execution_views import ExecutionView
 from noetl.server.problems import Refused
 from noetl.server.roles import WRITE
@@ -69,7 +69,7 @@ class ExplainView(msgspec.Struct, frozen=True):
 
 
 @routes.add("GET", "/executions/{id}/explain")
-async def explain(call: Call, query: ExplainQuery) -> ExplainView:
+async def explain(call: ApiCall, query: ExplainQuery) -> ExplainView:
     """Why a step ran as it did: each arc, rule and gate that was evaluated, with its values; why a token is held, what
     a join waits for, why a step never ran."""
     runtime, run = call.api.host.runtime, query.run or None
@@ -122,7 +122,7 @@ FORKS: EndpointOptions = {
 
 
 @routes.add("POST", "/executions/{id}/fork", **FORKS)
-async def fork(call: Call, body: ForkRequest) -> Response:
+async def fork(call: ApiCall, body: ForkRequest) -> Response:
     """Start an execution with the events of this one up to `at`, and continue from there. An edited playbook requires
     the role author."""
     edit = await _edit(call, body)
@@ -131,7 +131,7 @@ async def fork(call: Call, body: ForkRequest) -> Response:
 
 
 @routes.add("POST", "/executions/{id}/retry", **FORKS)
-async def retry(call: Call, body: RetryRequest) -> Response:
+async def retry(call: ApiCall, body: RetryRequest) -> Response:
     """Fork an execution just before it failed or was cancelled. Completed steps keep their results. An edited playbook
     requires the role author."""
     edit = await _edit(call, body)
@@ -139,7 +139,7 @@ async def retry(call: Call, body: RetryRequest) -> Response:
     return await _started(call, await history.retry(call.api.host.runtime, call.path_params["id"], id, edit))
 
 
-async def _edit(call: Call, request: RetryRequest) -> Edit:
+async def _edit(call: ApiCall, request: RetryRequest) -> Edit:
     """The changes, after the same check of the keychain as for any start."""
     playbooks = call.api.playbooks
     if request.playbook is None:
@@ -153,7 +153,7 @@ async def _edit(call: Call, request: RetryRequest) -> Edit:
     return Edit(digest, request.ctx)
 
 
-async def _started(call: Call, forked: Forked) -> Response:
+async def _started(call: ApiCall, forked: Forked) -> Response:
     call.starts(forked.execution_id)
     again = [AgainView(**run) for run in forked.again]
     view = ForkView(forked.execution_id, forked.source_id, forked.source_seq, again, forked.done)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from noetl.errors import AuthError
 from noetl.keychain.safe import Safe
 from noetl.model.identity import uuid7
-from noetl.server.endpoint import JSON, Call, Header, Routes, created, json_response
+from noetl.server.endpoint import JSON, ApiCall, Header, Routes, created, json_response
 from noetl.server.problems import Refused
 from noetl.server.record_views import HookView
 from noetl.server.schema import ItemList, Nothing, RequestBody, VersionNumber
@@ -36,7 +36,7 @@ class Delivered(msgspec.Struct, frozen=True):
 
 
 @routes.add("POST", "/hooks/{name}", raw=(JSON,), headers=SIGNED, status=202)
-async def deliver(call: Call) -> Delivered:
+async def deliver(call: ApiCall) -> Delivered:
     """Start the playbook of a hook. The body is its payload; the signature authorizes the sender."""
     hook, signature, body = await _verified(call)
     try:
@@ -55,7 +55,7 @@ async def deliver(call: Call) -> Delivered:
     return Delivered(execution, execution != new)
 
 
-async def _verified(call: Call) -> tuple[Hook, str, bytes]:
+async def _verified(call: ApiCall) -> tuple[Hook, str, bytes]:
     """The hook, the signature and the body, if the signature is valid. All errors have the same answer: who cannot sign
     learns nothing. Invalid headers are answered before the body is read; the body for a hook that does not exist is
     read and not stored."""
@@ -85,7 +85,7 @@ async def _verified(call: Call) -> tuple[Hook, str, bytes]:
     return hook, signature.hexdigest(), body
 
 
-def _rejected(call: Call) -> Refused:
+def _rejected(call: ApiCall) -> Refused:
     call.api.telemetry.metrics.count("noetl_deliveries_refused_total")
     detail = "delivery rejected: unknown hook, invalid signature, or timestamp more than five minutes off"
     return Refused(401, detail, kind="signature", headers={"WWW-Authenticate": "Noetl-Signature"})
@@ -96,7 +96,7 @@ class HookPage(ItemList[HookView], frozen=True):
 
 
 @routes.add("GET", "/hooks")
-async def list_all(call: Call) -> HookPage:
+async def list_all(call: ApiCall) -> HookPage:
     """The hooks by name, without their secrets."""
     return HookPage(list(map(HookView.of, await call.in_store(call.api.store.triggers.hooks))))
 
@@ -116,7 +116,7 @@ class HookSecret(HookView, frozen=True):
 
 
 @routes.add("PUT", "/hooks/{name}", answers={200: HookSecret, 201: HookSecret})
-async def put(call: Call, body: HookRequest) -> Response:
+async def put(call: ApiCall, body: HookRequest) -> Response:
     """Create or change a hook. A generated secret is sent only in this response."""
     api, name = call.api, call.path_params["name"]
     await api.playbooks.check_registered(body.path, body.version)
@@ -127,13 +127,13 @@ async def put(call: Call, body: HookRequest) -> Response:
 
 
 @routes.add("DELETE", "/hooks/{name}")
-async def delete(call: Call) -> None:
+async def delete(call: ApiCall) -> None:
     """Delete a hook and its secret."""
     await call.in_store(hooks.delete, call.api.store, call.path_params["name"])
 
 
 @routes.add("POST", "/hooks/{name}/rotate", optional=True)
-async def rotate(call: Call, body: Nothing) -> HookSecret:
+async def rotate(call: ApiCall, body: Nothing) -> HookSecret:
     """Replace the secret of a hook. The old one is invalid at once."""
     api = call.api
     hook, secret = await call.in_store(hooks.rotate, api.store, api.safe(), call.path_params["name"], api.clock.now())

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from noetl.server.endpoint import Call, Routes
+from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.execution_views import ExecutionItem, execution_item
 from noetl.server.maintenance import EXECUTIONS_PER_BATCH, Verified, VerifiedPage
 from noetl.server.schema import IdCursor, Limit, PageQuery, RequestBody
@@ -31,7 +31,7 @@ class Pruned(msgspec.Struct, frozen=True):
 
 
 @routes.add("POST", "/executions/prune")
-async def prune(call: Call, body: PruneRequest) -> Pruned:
+async def prune(call: ApiCall, body: PruneRequest) -> Pruned:
     """Remove a batch of executions that ended long ago, with all their data; if `more` is true, send it again.
 
     Open executions stay, and so do their parents and children. With `dry_run` nothing is removed, and the executions
@@ -50,7 +50,7 @@ async def prune(call: Call, body: PruneRequest) -> Pruned:
 
 
 @routes.add("GET", "/executions/{id}/verify")
-async def verify(call: Call) -> Verified:
+async def verify(call: ApiCall) -> Verified:
     """Check the log of an execution against every invariant."""
     return await call.until_disconnect(call.api.maintenance.verify(call.path_params["id"]))
 
@@ -61,6 +61,6 @@ class VerifyQuery(PageQuery, frozen=True):
 
 
 @routes.add("GET", "/verify")
-async def verify_all(call: Call, query: VerifyQuery) -> VerifiedPage:
+async def verify_all(call: ApiCall, query: VerifyQuery) -> VerifiedPage:
     """Check the logs of executions, newest first; a page takes a few seconds at most."""
     return await call.until_disconnect(call.api.maintenance.verify_page(query.cursor, query.limit))

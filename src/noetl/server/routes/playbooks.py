@@ -6,7 +6,7 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from noetl.server.endpoint import BYTES, YAML, Call, Routes, created, json_response
+from noetl.server.endpoint import BYTES, YAML, ApiCall, Routes, created, json_response
 from noetl.server.playbooks import unknown
 from noetl.server.problems import Finding, Refused
 from noetl.server.record_views import PlaybookItem, PlaybookVersion, version_view
@@ -29,7 +29,7 @@ class Registered(msgspec.Struct, frozen=True):
 
 
 @routes.add("POST", "/playbooks", raw=TEXT, answers={201: Registered})
-async def register(call: Call) -> Response:
+async def register(call: ApiCall) -> Response:
     """Register a playbook under its `metadata.path`. The same text keeps its version."""
     api = call.api
     source = await call.body()
@@ -51,7 +51,7 @@ class PlaybookPage(ItemPage[PlaybookItem, str], frozen=True):
 
 
 @routes.add("GET", "/playbooks")
-async def list_all(call: Call, query: PlaybookQuery) -> PlaybookPage:
+async def list_all(call: ApiCall, query: PlaybookQuery) -> PlaybookPage:
     """Registered playbooks by path, each with its current version."""
 
     def read(store: Store) -> list[PlaybookItem]:
@@ -75,7 +75,7 @@ class Validity(msgspec.Struct, frozen=True):
 
 
 @routes.add("POST", "/playbooks/validate", raw=TEXT)
-async def validate(call: Call, query: ValidateQuery) -> Validity:
+async def validate(call: ApiCall, query: ValidateQuery) -> Validity:
     """Check a playbook: every problem, with its place."""
     compiled = await call.api.playbooks.compiler.compile(
         call.caller.key, await call.body(), strict=query.strict, whole=False
@@ -98,7 +98,7 @@ class PlaybookText(msgspec.Struct, frozen=True):
 
 
 @routes.add("GET", "/playbooks/{path}", answers={200: PlaybookText, 304: None})
-async def show_one(call: Call, query: VersionQuery) -> Response:
+async def show_one(call: ApiCall, query: VersionQuery) -> Response:
     """The text of a playbook and its versions. With `Accept: application/yaml` only the text."""
     store, path = call.api.store, call.path_params["path"]
     versions = await call.in_store(store.versions, path)

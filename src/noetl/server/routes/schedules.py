@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from noetl.errors import Conflict, NotFound
-from noetl.server.endpoint import Call, Header, Routes, created, json_response
+from noetl.server.endpoint import ApiCall, Header, Routes, created, json_response
 from noetl.server.record_views import ScheduleView, schedule_view
 from noetl.server.roles import PREFIX
 from noetl.server.schema import ItemPage, Nothing, PageQuery
@@ -28,7 +28,7 @@ class NewSchedule(ScheduleRequest, frozen=True, kw_only=True):
 
 
 @routes.add("POST", "/schedules", answers={201: ScheduleView})
-async def add(call: Call, body: NewSchedule) -> Response:
+async def add(call: ApiCall, body: NewSchedule) -> Response:
     """Create a schedule. Its playbook must be registered."""
     schedule = schedules.made(body.name, body, call.api.clock.now())
     await call.api.playbooks.check_registered(body.path, body.version)
@@ -42,7 +42,7 @@ class SchedulePage(ItemPage[ScheduleView, str], frozen=True):
 
 
 @routes.add("GET", "/schedules")
-async def list_all(call: Call, query: PageQuery) -> SchedulePage:
+async def list_all(call: ApiCall, query: PageQuery) -> SchedulePage:
     """Schedules by name."""
     page = await call.in_store(call.api.store.triggers.schedules, query.cursor, query.limit + 1)
     following = page[query.limit - 1].name if len(page) > query.limit else None
@@ -52,13 +52,13 @@ async def list_all(call: Call, query: PageQuery) -> SchedulePage:
 
 
 @routes.add("GET", "/schedules/{name}")
-async def show_one(call: Call) -> ScheduleView:
+async def show_one(call: ApiCall) -> ScheduleView:
     """A schedule: its next firing, and the outcomes of its latest ones."""
     return await _view(call, await _schedule(call))
 
 
 @routes.add("PUT", "/schedules/{name}", answers={200: ScheduleView, 201: ScheduleView})
-async def put(call: Call, body: ScheduleRequest) -> Response:
+async def put(call: ApiCall, body: ScheduleRequest) -> Response:
     """Change or create a schedule. If its times stay the same, its next firing does, too."""
     name, api = call.path_params["name"], call.api
     await call.api.playbooks.check_registered(body.path, body.version)
@@ -68,20 +68,20 @@ async def put(call: Call, body: ScheduleRequest) -> Response:
 
 
 @routes.add("DELETE", "/schedules/{name}")
-async def delete(call: Call) -> None:
+async def delete(call: ApiCall) -> None:
     """Delete a schedule. Executions that it has started continue."""
     if not await call.in_store(call.api.store.triggers.delete_schedule, call.path_params["name"]):
         raise NotFound(f"there is no schedule {call.path_params['name']!r}")
 
 
 @routes.add("POST", "/schedules/{name}/pause", optional=True)
-async def pause(call: Call, body: Nothing) -> ScheduleView:
+async def pause(call: ApiCall, body: Nothing) -> ScheduleView:
     """Start nothing until it is resumed."""
     return await _view(call, await _change(call, lambda old, _, now: schedules.paused(old, now)))
 
 
 @routes.add("POST", "/schedules/{name}/resume", optional=True)
-async def resume(call: Call, body: Nothing) -> ScheduleView:
+async def resume(call: ApiCall, body: Nothing) -> ScheduleView:
     """Continue with the next firing. Firings during the pause are not made up for."""
     return await _view(call, await _change(call, lambda old, _, now: schedules.resumed(old, now)))
 
@@ -94,7 +94,7 @@ class Triggered(msgspec.Struct, frozen=True):
 
 
 @routes.add("POST", "/schedules/{name}/trigger", optional=True, headers=(IDEMPOTENCY_KEY,), answers={202: Triggered})
-async def trigger(call: Call, body: Nothing) -> Response:
+async def trigger(call: ApiCall, body: Nothing) -> Response:
     """Fire now, in addition to the times of the schedule, even if it is paused. Its overlap policy applies."""
     firing = Firing(round(call.api.clock.now(), 3), secrets.token_hex(8))
     if "idempotency-key" in call.headers:
@@ -109,17 +109,17 @@ async def trigger(call: Call, body: Nothing) -> Response:
     return json_response(Triggered(execution, firing in schedule.queue), 202, location)
 
 
-async def _change(call: Call, change: Callable[[Schedule, Collection[str], float], Schedule]) -> Schedule:
+async def _change(call: ApiCall, change: Callable[[Schedule, Collection[str], float], Schedule]) -> Schedule:
     api, name, now = call.api, call.path_params["name"], call.api.clock.now()
     return await call.in_store(schedules.change_in, api.store, name, lambda old, is_open: change(old, is_open, now))
 
 
-async def _schedule(call: Call) -> Schedule:
+async def _schedule(call: ApiCall) -> Schedule:
     schedule = await call.in_store(call.api.store.triggers.schedule, call.path_params["name"])
     if schedule is None:
         raise NotFound(f"there is no schedule {call.path_params['name']!r}")
     return schedule
 
 
-async def _view(call: Call, schedule: Schedule) -> ScheduleView:
+async def _view(call: ApiCall, schedule: Schedule) -> ScheduleView:
     return schedule_view(await call.in_store(schedules.refreshed, call.api.store, schedule))

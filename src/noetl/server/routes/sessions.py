@@ -8,7 +8,7 @@ from starlette.responses import Response
 from noetl.access import new_session
 from noetl.errors import NotFound
 from noetl.server.auth import cookie, cookie_of, csrf_of, unauthorised
-from noetl.server.endpoint import Call, Routes, json_response
+from noetl.server.endpoint import ApiCall, Routes, json_response
 from noetl.server.problems import Refused
 from noetl.server.record_views import RecordView
 from noetl.server.schema import QueryString, RequestBody, text
@@ -36,7 +36,7 @@ class NewSession(msgspec.Struct, frozen=True):
 
 
 @routes.add("POST", "/sessions", limit=16_384, answers={201: NewSession})
-async def login(call: Call, body: LoginRequest) -> Response:
+async def login(call: ApiCall, body: LoginRequest) -> Response:
     """Sign in. The response sets the cookie of the session."""
     api = call.api
     address = call.client.host if call.client is not None else ""
@@ -78,7 +78,7 @@ class SessionPage(msgspec.Struct, frozen=True):
 
 
 @routes.add("GET", "/sessions")
-async def list_all(call: Call, query: SessionQuery) -> SessionPage:
+async def list_all(call: ApiCall, query: SessionQuery) -> SessionPage:
     """The caller, and the caller's sessions."""
     caller = call.caller
     own = caller.name if caller.session is not None else ""  # the name of a token is not that of a user
@@ -94,7 +94,7 @@ async def list_all(call: Call, query: SessionQuery) -> SessionPage:
 
 
 @routes.add("DELETE", "/sessions", answers={204: None})
-async def logout(call: Call) -> Response:
+async def logout(call: ApiCall) -> Response:
     """Sign out."""
     if call.caller.session is None:
         raise Refused(422, "a token has no session; revoke it with DELETE /api/v1/tokens/ID")
@@ -104,7 +104,7 @@ async def logout(call: Call) -> Response:
 
 
 @routes.add("DELETE", "/sessions/{name}")
-async def end(call: Call) -> None:
+async def end(call: ApiCall) -> None:
     """End a session by its id: one's own, or as admin any."""
     id, sessions, caller = call.path_params["name"], call.api.authenticator.sessions, call.caller
     user = None if caller.role == "admin" else caller.name if caller.session is not None else ""

@@ -24,7 +24,7 @@ from noetl.results.stores import buckets, is_named
 from noetl.runtime.committer import Answer
 from noetl.server.api import Api
 from noetl.server.auth import unauthorised
-from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, MIB, YAML, Call, Routes
+from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, MIB, YAML, ApiCall, Routes
 from noetl.server.problems import Refused
 from noetl.server.schema import QueryString, text
 from noetl.store import codec
@@ -51,7 +51,7 @@ MAX_NAME_LENGTH = 200
 
 
 @routes.add("POST", "/worker/claim", answers={200: list[dict[str, Any]]})
-async def claim(call: Call, body: wire.ClaimRequest) -> Response:
+async def claim(call: ApiCall, body: wire.ClaimRequest) -> Response:
     """Lease ready work of a pool. If there is none, wait for it up to `wait` seconds."""
     command = _claim(call, body)
     seconds = max(0.0, min(MAX_WAIT_SECONDS, body.wait))
@@ -71,7 +71,7 @@ async def claim(call: Call, body: wire.ClaimRequest) -> Response:
 
 
 @routes.add("POST", "/worker/report", limit=wire.CONTENT_BYTES)
-async def report(call: Call, body: list[wire.ReportRequest]) -> list[wire.Verdicts]:
+async def report(call: ApiCall, body: list[wire.ReportRequest]) -> list[wire.Verdicts]:
     """Report outcomes under leases. All reports of the list are decided and committed together."""
     if len(body) > MAX_REPORTS:
         raise Refused(413, f"a request must not have more than {MAX_REPORTS:,} reports")
@@ -90,7 +90,7 @@ async def report(call: Call, body: list[wire.ReportRequest]) -> list[wire.Verdic
     return await asyncio.gather(*(_verdicts(call, request.execution, report) for request, report in pairs))
 
 
-async def _verdicts(call: Call, execution: str, report: Report) -> wire.Verdicts:
+async def _verdicts(call: ApiCall, execution: str, report: Report) -> wire.Verdicts:
     """Decide a report. Without its lease only its claim counts; with a lease of another token, or with facts that do
     not follow from its lease, it is rejected."""
     api = call.api
@@ -144,7 +144,7 @@ async def _decide(api: Api, execution: str, report: Report, *, again: bool) -> t
         return await api.host.dispatcher.report(execution, report, again=again)
 
 
-async def _check_references(call: Call, state: Execution, report: Report) -> None:
+async def _check_references(call: ApiCall, state: Execution, report: Report) -> None:
     """Inadmissible unless each stored value that a report refers to comes with it, belongs to the execution, or is
     where the playbook stores results: otherwise a worker could read any value by its hash."""
     included = {key: len(content) for key, content in report.blobs}
@@ -161,7 +161,7 @@ async def _check_references(call: Call, state: Execution, report: Report) -> Non
             raise Inadmissible(f"the stored value {reference.digest[:12]} does not belong to this execution")
 
 
-def _claim(call: Call, request: wire.ClaimRequest) -> Claim:
+def _claim(call: ApiCall, request: wire.ClaimRequest) -> Claim:
     if not 1 <= request.slots <= MAX_SLOTS:
         raise Refused(422, f"`slots` must be 1 to {MAX_SLOTS:,}")
     pool, claim_id = _pool(call, request.pool), _checked("claim_id", request.claim_id)
@@ -169,7 +169,7 @@ def _claim(call: Call, request: wire.ClaimRequest) -> Claim:
 
 
 @routes.add("POST", "/worker/heartbeat", limit=16 * MIB)
-async def heartbeat(call: Call, body: wire.HeartbeatRequest) -> wire.HeartbeatReply:
+async def heartbeat(call: ApiCall, body: wire.HeartbeatRequest) -> wire.HeartbeatReply:
     """Record a heartbeat; return revoked leases and paused executions."""
     worker, pool = _name(call, body.worker), _pool(call, body.pool)
     _checked("host` and `version", body.host + body.version)
@@ -186,7 +186,7 @@ async def heartbeat(call: Call, body: wire.HeartbeatRequest) -> wire.HeartbeatRe
 
 
 @routes.add("POST", "/worker/secrets")
-async def secrets(call: Call, body: wire.SecretRequest) -> StoredCredential:
+async def secrets(call: ApiCall, body: wire.SecretRequest) -> StoredCredential:
     """A decrypted credential, for an execution of which the worker holds a lease."""
     if len(body.name) > MAX_NAME_LENGTH or len(body.execution) > MAX_NAME_LENGTH:
         raise Refused(422, f"`name` and `execution` must have at most {MAX_NAME_LENGTH} characters")
@@ -205,19 +205,19 @@ async def secrets(call: Call, body: wire.SecretRequest) -> StoredCredential:
 
 
 @routes.add("GET", "/worker/playbooks/{hash}", answers={200: YAML})
-async def playbook(call: Call) -> Response:
+async def playbook(call: ApiCall) -> Response:
     """The text of a playbook by its digest, for a worker with a lease of one of its executions."""
     _, source = await _read(call, call.api.store.playbook)
     return Response(source, headers=IMMUTABLE, media_type=YAML)
 
 
 @routes.add("GET", "/worker/blobs/{hash}", answers={200: BYTES})
-async def get_blob(call: Call) -> Response:
+async def get_blob(call: ApiCall) -> Response:
     """Stored content by its hash, for a worker with a lease of an execution that refers to it."""
     return Response(await _read(call, call.api.store.blob), headers=IMMUTABLE, media_type=BYTES)
 
 
-async def _read(call: Call, read: Callable[[str], Content | None]) -> Content:
+async def _read(call: ApiCall, read: Callable[[str], Content | None]) -> Content:
     key = call.path_params["hash"]
     may_read = await call.in_store(call.api.store.may_read, f"@{_token(call).id}", key)
     content = await call.in_store(read, key) if may_read else None
@@ -232,7 +232,7 @@ class BlobQuery(QueryString, frozen=True):
 
 
 @routes.add("PUT", "/worker/blobs/{hash}", raw=(BYTES,), limit=wire.CONTENT_BYTES)
-async def put_blob(call: Call, query: BlobQuery) -> None:
+async def put_blob(call: ApiCall, query: BlobQuery) -> None:
     """Store content before the report that refers to it."""
     api, execution, key = call.api, query.execution, call.path_params["hash"]
     if not execution:
@@ -269,29 +269,29 @@ def _checked(field: str, value: str) -> str:
     return value
 
 
-def _name(call: Call, worker: str) -> str:
+def _name(call: ApiCall, worker: str) -> str:
     if not worker:
         raise Refused(422, "`worker` must not be empty")
     return f"{_checked('worker', worker)}@{_token(call).id}"
 
 
-def _pool(call: Call, pool: str) -> str:
+def _pool(call: ApiCall, pool: str) -> str:
     allowed, pool = _token(call).pool, _checked("pool", pool) or "default"
     if allowed not in (None, pool):
         raise Refused(403, f"this token is for the pool {allowed!r}, not {pool!r}")
     return pool
 
 
-def _token(call: Call) -> ApiToken:
+def _token(call: ApiCall) -> ApiToken:
     assert call.caller.token is not None
     return call.caller.token
 
 
-def _is_mine(call: Call, worker: str) -> bool:
+def _is_mine(call: ApiCall, worker: str) -> bool:
     return worker.rpartition("@")[2] == _token(call).id
 
 
-async def _store_lines(call: Call, lines: list[LogLine]) -> None:
+async def _store_lines(call: ApiCall, lines: list[LogLine]) -> None:
     """Store output of tasks, for executions in which the token holds or recently held a lease."""
     if not lines:
         return
@@ -315,7 +315,7 @@ async def _store_lines(call: Call, lines: list[LogLine]) -> None:
         await call.in_store(call.api.store.append_output, accepted)
 
 
-def _worked_in(call: Call, executions: list[str]) -> set[str]:
+def _worked_in(call: ApiCall, executions: list[str]) -> set[str]:
     """Executions in which a worker of the token holds or recently held a lease: the last lines of a task may arrive
     after its last report."""
     store, worked_in = call.api.store, set()

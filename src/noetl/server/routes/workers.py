@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from noetl.errors import NotFound
-from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, Call, Routes
+from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, ApiCall, Routes
 from noetl.server.record_views import RecordView
 from noetl.server.schema import ItemList
 from noetl.timestamps import rfc3339
@@ -34,14 +34,14 @@ class WorkerPage(ItemList[WorkerView], frozen=True):
 
 
 @routes.add("GET", "/workers")
-async def workers(call: Call) -> WorkerPage:
+async def workers(call: ApiCall) -> WorkerPage:
     """The workers at their last heartbeats."""
     sessions = await call.in_store(call.api.store.workers)
     return WorkerPage([WorkerView.of(session, last_heard=rfc3339(session.beat)) for session in sessions])
 
 
 @routes.add("GET", "/results/{hash}", answers={200: BYTES})
-async def result(call: Call) -> Response:
+async def result(call: ApiCall) -> Response:
     """The content of a reference by its key: JSON, or the bytes of a file."""
     key = call.path_params["hash"]
     content = await call.in_store(call.api.store.blob, key)
