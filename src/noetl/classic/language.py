@@ -68,7 +68,7 @@ POLL = Fields(
 
 
 class SinkShape(Fields):
-    """A sink may name its table itself, beside the tool."""
+    """A sink may name its table next to its tool."""
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         tool = value.get("tool") if isinstance(value, dict) else None

@@ -50,7 +50,7 @@ def restore_command(file: str, db: str | None, address: ServerAddress | None, ou
     """Create the database that `--db` names from a copy that `noetl backup` has made.
 
     An existing database is never overwritten: stop the processes that use it and move it away first, together with the
-    files beside it (-wal and -shm), which SQLite would take for a part of the new one.
+    files next to it (-wal and -shm), which SQLite would take for a part of the new one.
     """
     target = _database_file(db, address, "restore")
     if not Path(file).is_file():

@@ -17,8 +17,8 @@ MAX_BYTES = 2**20
 KIND_HELP = f"Kind of the credential: {', '.join(SHAPES)}, or PLUGIN.KIND of a plug-in."
 DATA_HELP = (
     "Fields as a JSON object, in a file or (-, the default) on standard input; a terminal prompts for them without "
-    "echo. JSON on the command line is visible in the list of processes. Text that is no object is the token, key or "
-    "connection string of the kind."
+    "echo. JSON on the command line is visible in the list of processes. Text that is not a JSON object is the token, "
+    "key or connection string of the kind."
 )
 
 

@@ -131,7 +131,7 @@ def json_object(text: str | None, option: str, example: str) -> dict[str, Any]:
 
 
 def secret_text(option: str, value: str, prompt: str, max_bytes: int | None = None) -> str:
-    """The text of `@FILE`, or of standard input for `-`; a terminal is asked for it without echo."""
+    """The text of `@FILE`, or of standard input for `-`; a terminal prompts for it without echo."""
     from noetl.files import STDIN, read_file
 
     if value == STDIN and sys.stdin is not None and sys.stdin.isatty():

@@ -100,7 +100,7 @@ class Lines(ProgressView):
             case e.StepPaused(run=run, index=index) if event.reason != "returned":
                 yield f"{run if index is None else f'{run}[{index}]'} {waits_for(event)}"
             case e.StepResumed(run=run, index=index):
-                yield f"{run if index is None else f'{run}[{index}]'} goes on"
+                yield f"{run if index is None else f'{run}[{index}]'} resumed"
             case e.MessageReceived(type=kind):
                 yield f"signal {kind!r} received"
             case e.PlaybookCancelled(reason=reason):

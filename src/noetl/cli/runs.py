@@ -298,7 +298,7 @@ def _print_forked(forked: Json) -> None:
     if forked["done"]:
         print_message(printable(f"  kept: {', '.join(forked['done'])}"))
     for step in forked["again"]:
-        text = f"{'again' if step['failed'] else 'goes on'}: {step['run']}"
+        text = f"{'again' if step['failed'] else 'continues'}: {step['run']}"
         if step["items"] is not None:
             text += f", {count(step['items'], 'item')} left"
         elif step["task"]:

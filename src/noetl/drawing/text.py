@@ -274,16 +274,16 @@ def on_whole_columns(layout: Layout) -> None:
             item = layout.items[row[place]]
             above, under = layout.items[item.up[0]], layout.items[item.down[0]]
             wanted = (under.x, above.x) if len(above.down) > 1 else (above.x, under.x)
-            item.x = next((x for x in wanted if stands_free(layout, row, place, x)), item.x)
+            item.x = next((x for x in wanted if is_free(layout, row, place, x)), item.x)
     for row in layout.rows[1:]:
         for place, number in enumerate(row):
             item = layout.items[number]
             offsets = sorted((layout.items[other].x - item.x for other in item.up), key=abs)
-            if offsets and abs(offsets[0]) <= GAP and stands_free(layout, row, place, item.x + offsets[0]):
+            if offsets and abs(offsets[0]) <= GAP and is_free(layout, row, place, item.x + offsets[0]):
                 item.x += offsets[0]
 
 
-def stands_free(layout: Layout, row: Sequence[int], place: int, x: float) -> bool:
+def is_free(layout: Layout, row: Sequence[int], place: int, x: float) -> bool:
     low, high = room(layout.items, row, place, 2)
     return max(low, layout.items[row[place]].extent.before) <= x <= high
 

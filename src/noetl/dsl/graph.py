@@ -1,4 +1,4 @@
-"""Questions about whole graphs, asked of sets that are the bits of one number.
+"""Queries on whole graphs. A set of nodes is the bits of one number.
 
 A playbook may have ten thousand steps, and a check that walks from each of them would take minutes. With sets as
 numbers, what every node can reach costs one `|` per arc.

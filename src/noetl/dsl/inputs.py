@@ -33,7 +33,7 @@ def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
 
 
 def check_defaults(values: Any, kind: Kind, walk: Walk, options: Mapping[str, Shape]) -> bool:
-    """The default inputs of a kind, as an outer `spec` gives them, and the options that are allowed beside them."""
+    """The default inputs of a kind, as an outer `spec` gives them, and the options that are allowed next to them."""
     _check_keys(values, kind, options, walk)
     return True
 
@@ -56,7 +56,7 @@ def _check_keys(values: Any, kind: Kind, others: Mapping[str, Shape | None], wal
 
 
 def check_table(sink: Any, tool: Any, kind: Kind, walk: Walk) -> None:
-    """The table of a sink beside its tool: the kind must take a table, and have no other target."""
+    """The table of a sink, next to its tool: the kind must take a table, and have no other target."""
     if "table" not in fields(kind.inputs):
         _refuse(sink, "table", kind, walk)
     for group in kind.one_of:

@@ -58,7 +58,7 @@ def rule_shape(then: Shape, retired: Mapping[str, Retired]) -> WhenOrElse:
         "a rule",
         {"else": Field(body, "what happens when nothing matched", required=True)},
         retired={
-            "then": Retired(RULE_SHAPE, "'then' is not allowed beside `else`", "write `else: {then: {...}}`"),
+            "then": Retired(RULE_SHAPE, "'then' is not allowed next to `else`", "write `else: {then: {...}}`"),
             "when": Retired(RULE_SHAPE, "a rule has either `when` or `else`", "split it into two rules"),
         },
         whole=True,

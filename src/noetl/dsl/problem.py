@@ -1,6 +1,6 @@
 """What is wrong with a playbook, where, and what to do about it.
 
-A `Check` is declared beside the code that applies it and has a stable code; a `Problem` is one finding of it. Every
+A `Check` is declared next to the code that applies it and has a stable code; a `Problem` is one finding of it. Every
 check has a page in docs/reference/problems, with the examples from tests/checks.
 """
 

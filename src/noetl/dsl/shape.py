@@ -235,7 +235,7 @@ class Retired(NamedTuple):
     message: str
     hint: str
     stands_for: tuple[str, ...] = ()
-    """Keys that are not reported as missing beside this one."""
+    """Keys that are not reported as missing if this one is present."""
 
 
 class Fields(Shape):

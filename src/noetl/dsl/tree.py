@@ -111,7 +111,7 @@ def plain(node: Any) -> Any:
 class Text:
     def __init__(self, file: str, text: str) -> None:
         self.file, self.text = file, text
-        self._walked: tuple[Span | None, list[int]] = (None, [])  # the last scalar that was asked about
+        self._walked: tuple[Span | None, list[int]] = (None, [])  # of the last scalar that was looked up
         self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def mark(self, offset: int) -> Mark:

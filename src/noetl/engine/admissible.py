@@ -242,7 +242,7 @@ def _iteration_failed(facts: Facts, fact: e.IterationFailed) -> None:
 
 
 def _step_failed(facts: Facts, fact: e.StepFailed) -> None:
-    """A worker that can't run a step at all may report that under any lease of it."""
+    """A worker that cannot run a step at all may report that under any lease of it."""
     if fact.task is not None or fact.taken:
         facts.holds(None)
     facts.failed_at(None, fact.task, fact.attempt)
@@ -271,7 +271,7 @@ def _step_paused(facts: Facts, fact: e.StepPaused) -> None:
 
 def _waits_for_task(facts: Facts, fact: e.StepPaused) -> None:
     facts.holds(fact.index)
-    require(not fact.chain or "#" not in fact.chain, "a task inside an iterator can't wait")
+    require(not fact.chain or "#" not in fact.chain, "a task inside an iterator cannot wait")
     require(not fact.chain or fact.chain.endswith("/"), f"the step has no chain {fact.chain[:200]!r}")
     _, link, at = facts.next_link(fact.index, fact.chain)
     if fact.until == "retry":

@@ -43,7 +43,7 @@ class AfterCallRules(Protocol):
         """The run waits for an event."""
 
     def loop_done(self, state: Execution, run: Run, result: Any) -> bool:
-        """Whether the run goes on after its loop."""
+        """Whether the run continues after its loop."""
 
     # -- decisions --------------------------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ class Fork(msgspec.Struct, frozen=True):
     """The payload of the source, for the workload of an edited playbook."""
     ctx: dict[str, Any] = {}
     retry: str | None = None
-    """The run that failed, empty if there is none; None if this is no retry."""
+    """The run that failed, empty if there is none; None if this is not a retry."""
 
 
 class Cancel(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """evolve(state, event): what each event changes. Constant work per event; no template, no clock, no choice.
 
-Replay is `evolve` over the log, and live state is the same: a decision evolves its own events. The handlers stand
-beside the decisions that emit their events.
+Replay is `evolve` over the log, and live state is the same: a decision evolves its own events. Handlers
+are in the files of the decisions that emit their events.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ STABLE = frozenset(["workload", "args", "args_by", "ctx", "iter", "execution_id"
 
 
 class KnownValues(NamedTuple):
-    """Names that have the same value for a task and the server. A missing name can't be derived."""
+    """Names that have the same value for a task and the server. A missing name cannot be derived."""
 
     scope: Scope
     budget: Budget

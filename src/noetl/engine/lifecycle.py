@@ -22,7 +22,7 @@ Outcome = Literal["succeeded", "failed", "cancelled"]
 
 
 def finish(decision: Decision, outcome: Outcome) -> bool:
-    """End the workflow and start the final step, or end the execution. Whether it goes on."""
+    """End the workflow and start the final step, or end the execution. Returns whether it continues."""
     state = decision.state
     if state.finished is None:
         decision.emit(e.WorkflowFinished(outcome))

@@ -68,11 +68,11 @@ class StepPlan:
         self.iterators = dict(_iterators(step.tasks, ""))
         for name, chain in step.after_call.chains.items() if step.after_call else ():
             self.iterators |= _iterators([link for link in chain if isinstance(link, Task)], f"{name}/")
-        """Iterator tasks by their labels (`each`, `each/inner`), and whether their items work beside each other."""
+        """Iterator tasks by their labels (`each`, `each/inner`), and whether their items run in parallel."""
         self.gives_handles = any(task.kind in GIVES_HANDLES for task in all_tasks(step))
         """Whether results of its tasks may contain handles of secrets."""
         self.reads = _steps_read(step, self.after_call.templates if self.after_call is not None else [])
-        """Other steps whose results its tasks read; None if that can't be known beforehand."""
+        """Other steps whose results its tasks read; None if that cannot be known beforehand."""
 
     @property
     def on_success(self) -> str:

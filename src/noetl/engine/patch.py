@@ -3,8 +3,8 @@
 A patch is a list of writes, each a key, an operator and a value. Whether a value is reduced was decided by what the
 author wrote, before anything was rendered, so data that happens to look like a reducer stays data.
 
-A reducer that meets a stored value has to look into it. `wanted` tells which ones a patch needs, and whoever applies
-the patch brings their `contents`.
+A reducer that meets a stored value has to look into it. `wanted` yields those that a patch needs; the caller
+passes their `contents`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOTHING: Contents = {}
 
 
 class BadPatch(Exception):
-    """A reducer met a value that it can't combine with."""
+    """A reducer met a value that it cannot combine with."""
 
 
 REDUCERS: dict[str, Callable[[Any, Any], Any]] = {
@@ -67,7 +67,7 @@ def written(old: Any, operator: str, operand: Any, contents: Contents = NOTHING)
     try:
         return REDUCERS[operator](old, operand)
     except (TypeError, ValueError):
-        message = f"{operator} can't combine {_words(old)} with {_words(operand)}"
+        message = f"{operator} cannot combine {_words(old)} with {_words(operand)}"
         raise BadPatch(message) from None
 
 

@@ -27,7 +27,7 @@ class Unroutable(Exception):
 
 def route(decision: Decision, ended: Ended) -> None:
     """Decide where an ended run leads, and send its tokens."""
-    if decision.state.finished is not None:  # the final step stands outside the net
+    if decision.state.finished is not None:  # the final step is outside the net
         decision.emit(e.NextEvaluated(ended.run, ended.on))
         return
     rules = decision.state.net.steps[step_of(ended.run)].after_call

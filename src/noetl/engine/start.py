@@ -40,7 +40,7 @@ def start(decision: Decision, command: Start) -> None:
         _refuse(decision, command, _failure("template", f"workload: {error.message} in {error.source[:200]!r}"))
         return
     except EventTooLarge as error:
-        _refuse(decision, replace(command, payload={}), _failure("too_large", f"the request can't be stored: {error}"))
+        _refuse(decision, replace(command, payload={}), _failure("too_large", f"the request cannot be stored: {error}"))
         return
     decision.emit(requested)
     decision.emit(evaluated)

@@ -45,9 +45,9 @@ def accept_task(decision: Decision, fence: int, fact: e.TaskDone) -> None:
         contents = {reference.key: decision.content(reference) for reference in _wanted(decision.state, fitting)}
         problem = _patch_problem(decision.state, fitting, contents)
     except EventTooLarge as error:
-        problem = Error("too_large", f"the outcome and patches of a task can't be stored: {error}")
+        problem = Error("too_large", f"the outcome and patches of a task cannot be stored: {error}")
     except TemplateFailed as error:
-        problem = Error("too_large", f"a reducer can't look into what it is to change: {error}")
+        problem = Error("too_large", f"a reducer cannot read the value that it changes: {error}")
     if problem is None:
         for key, value in contents.items():  # the next patch reads it, and the fold cannot read the store
             text = encode_inline(value)
@@ -66,7 +66,7 @@ def accept_task(decision: Decision, fence: int, fact: e.TaskDone) -> None:
         decision.fail(task.run, problem, task.place, fact.attempt)
         return
     fail_iteration(decision, fence, e.IterationFailed(task.run, task.index, problem, task.label, fact.attempt))
-    if fence in decision.state.leases:  # its worker must not go on; others get the rest
+    if fence in decision.state.leases:  # its worker must stop; others get the rest
         decision.emit(e.StepPaused(task.run, fence, "returned"))
 
 
@@ -208,12 +208,12 @@ def _labels(path: Sequence[str]) -> str:
 
 
 def item_of(state: Execution, run: Run, task: TaskId) -> str | None:
-    """The innermost item around a task that works beside others and alone sees what it writes, as the prefix of its
-    tasks: `each#1[0]/`, empty for an item of the loop itself. None if there is none: the whole run sees the writes."""
+    """The innermost parallel item around a task, which alone sees its writes, as the prefix of its tasks: `each#1[0]/`,
+    empty for an item of the loop itself. None if there is none: the whole run sees the writes."""
     iterators = state.net.steps[run.step].iterators
     items = task.path.split("/")[:-1] if iterators else []  # the items of iterators around the task: `each#1[0]`
     for depth in range(len(items), 0, -1):
-        if iterators.get(_labels(items[:depth])):  # what is no iterator is a chain
+        if iterators.get(_labels(items[:depth])):  # else it is a chain
             return "/".join(items[:depth]) + "/"
     return "" if task.index is not None and is_parallel(state, run) else None
 

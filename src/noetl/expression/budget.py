@@ -43,9 +43,9 @@ _HINT = "move heavy work into a python or SQL task"
 class Allowance:
     """CPU time and bytes that evaluations may use together. The time counts between `start` and `stop`.
 
-    It is CPU time of this thread, so that a busy machine fails nobody. Asking for it is slow, and it never exceeds the
-    time that passes: it is only asked for once that much time has passed, and the first 20 ms are taken from the
-    ordinary clock.
+    It is CPU time of this thread, so that no evaluation fails because the machine is busy. Reading it is slow, and it
+    never exceeds the time that passes: it is read only once that much time has passed, and the first 20 ms are
+    measured by the ordinary clock.
     """
 
     __slots__ = ("_began", "_look_at", "_too_large", "_too_long", "_uncounted", "bytes", "seconds")

@@ -47,7 +47,7 @@ def format(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> str:
 
 
 def indent(budget: Budget, value: Any, width: Any = 4, first: Any = False, blank: Any = False) -> str:
-    """Lines indented by `width` spaces (or by a text); the first one only if asked."""
+    """Lines indented by `width` spaces (or by a text); the first one only if `first`."""
     margin = width if isinstance(width, str) else " " * whole(width, "width", high=1000)
     text = to_text(value, budget)
     budget.string(len(text) + len(margin) * (text.count("\n") + 1))

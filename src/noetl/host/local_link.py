@@ -21,7 +21,7 @@ MAX_WAITING_LINES = 5_000
 
 
 class LocalLink:
-    """Connects a worker to the dispatcher beside it. Without a pool it claims work of all pools, does not wait for
+    """Connects a worker to the dispatcher in its process. Without a pool it claims work of all pools, does not wait for
     work, and stores output before a report only if there is much of it."""
 
     most_content: int | None = None

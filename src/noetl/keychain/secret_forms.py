@@ -168,7 +168,7 @@ def _first_piece(count: int, rest: str) -> bytes:
 
 
 def _behind(pattern: bytes, count: int) -> bytes:
-    """A pattern behind so many backslashes. It begins with a byte that stands for itself, maybe escaped."""
+    """A pattern behind `count` backslashes. Its first byte is a literal, maybe escaped."""
     if count == 0:
         return pattern
     first = pattern[: 2 if pattern[:1] == b"\\" else 1]
@@ -224,8 +224,8 @@ class Base64Form(SecretForm):
     """Inside of something that was encoded in base64, standard or for addresses, escaped or quoted again, in one line
     or in several.
 
-    A line may end anywhere in the secret, but not twice within `LINE` characters. So of the two halves of so many at
-    least one is whole, and each is a gate.
+    A line may end anywhere in the secret, but not twice within `LINE` characters. So at
+    least one of the two halves of that many is whole, and each is a gate.
     """
 
     def __init__(self, secret: str) -> None:

@@ -1,4 +1,4 @@
-"""Copies of large values in object buckets, beside those in the database.
+"""Copies of large values in object buckets, in addition to those in the database.
 
 JetStream acknowledges a message before it is safe on disk, so an object is never the only copy: it is there so that
 workers and other programs can read it without a request to a server. Buckets that are created here expire objects

@@ -102,7 +102,7 @@ class Pipeline:
             await self.host.sleep(remaining)
 
     def can_park(self, wait: float) -> bool:
-        """Whether a wait of so many seconds frees the worker."""
+        """Whether a wait of that many seconds frees the worker."""
         return self.parks and wait > DURABLE_WAIT_SECONDS
 
     async def goto(self, label: str, wait: float) -> str | End:

@@ -1,4 +1,4 @@
-"""The playbooks of a process and their files. The playbook of a child is a registered one, else a file beside the
+"""The playbooks of a process and their files. The playbook of a child is a registered one, else a file next to the
 file of its parent.
 
 The text of each is stored under its digest, so an execution can be resumed without its file.
@@ -53,7 +53,7 @@ class Catalog:
             return digest
         if version is not None:
             raise NoetlError(f"{path}: version {version} is not registered, and files have no versions")
-        file = beside(self.source(parent.digest).file, path)
+        file = sibling_file(self.source(parent.digest).file, path)
         if file not in self.digests:
             source = read(file)
             self._check(source.loaded.require())
@@ -117,8 +117,8 @@ def read(file: str) -> PlaybookSource:
     return PlaybookSource(name, text, load(name, text, KINDS))
 
 
-def beside(parent: str, path: str) -> str:
-    """The file of that name beside the parent, with or without its ending; FileMissing if there is none."""
+def sibling_file(parent: str, path: str) -> str:
+    """The file of that name next to the parent, with or without its ending; FileMissing if there is none."""
     folder = os.path.dirname(os.path.abspath(parent))
     for ending in ("", ".yaml", ".yml"):
         file = os.path.normpath(os.path.join(folder, path + ending))

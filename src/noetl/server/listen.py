@@ -30,7 +30,7 @@ ACCEPTED_AT_ONCE = 64
 """Connections accepted per turn of the loop before surplus ones are closed; also the failed attempts per turn without
 free descriptors."""
 TICKS_PER_SECOND = 10
-CLOSE_SECONDS = 3  # time for open requests after the server was told to stop
+CLOSE_SECONDS = 3  # time for open requests after a stop signal
 DESCRIPTORS = 65_536  # requested file descriptor limit; a server needs a few more descriptors than connections
 RESERVED_DESCRIPTORS = 128
 """Kept free for the database, for files, and for connections that are accepted before another one is closed."""

@@ -17,7 +17,7 @@ The position of a template decides what it becomes, before any value is known:
     $$ {{ x }} $$                an error
 
 `if`, `for`, `set` and `with` choose text; the values inside are bound as well. A template without a space between it
-and a word, or directly beside a string, is an error: the server would read something else than the author wrote.
+and a word, or directly next to a string, is an error: the server would read something else than the author wrote.
 
 The templates are marks in the text while it is read (see `lexing`). So it is known what the server reads as a string, a
 name or a comment, whatever a value contains.
@@ -265,7 +265,7 @@ class _SlotReader:
             hint = 'add a space; a name with a template in it goes in double quotes: "table_{{ x }}"'
             raise self._error(template, f"there is no space between a template and {self._written(other)!r}", hint)
         if self._written(other) == "." and self.places[template].filter != "ident":
-            raise self._error(template, "a template beside a dot is a name", "write {{ name | ident }}")
+            raise self._error(template, "a template next to a dot is a name", "write {{ name | ident }}")
 
     def _check_adjacent(self, pair: tuple[int, int]) -> None:
         """The server joins two adjacent strings, or reports an error that is hard to understand."""
@@ -273,7 +273,7 @@ class _SlotReader:
         is_data = all(self.tokens[token].kind in ("string", "mark") for token in pair)
         if templates and is_data and not any(self.places[template].filter for template in templates):
             neighbour = "another" if len(templates) == 2 else "a string"
-            message = f"a template is directly beside {neighbour}"
+            message = f"a template is directly next to {neighbour}"
             raise self._error(templates[0], message, "put an operator or a comma between them")
 
     def _in_lists(self) -> dict[int, tuple[int, Slot]]:

@@ -126,7 +126,7 @@ QUOTES = {
     False: re.compile(rf"((?!))|'(')|{CONTINUED}"),
     True: re.compile(rf"(\\.)|'(')|{CONTINUED}", re.DOTALL),
 }
-"""By whether a backslash begins an escape: an escape, a doubled quote, and where a string goes on in the next line."""
+"""By whether a backslash begins an escape: an escape, a doubled quote, and where a string continues on a new line."""
 ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.)|\Z)", re.DOTALL)
 NAMED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 

@@ -36,7 +36,7 @@ Decode = Callable[[bytes], Any]
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONGEST = str(LARGEST).encode().translate(_ZEROS)
 _LONGEST_NEGATIVE = str(SMALLEST).encode().translate(_ZEROS)
-"""Numbers of so many digits may be beyond the limits of 64 bits."""
+"""Numbers with that many digits may exceed 64 bits."""
 
 MAX_DEPTH = 300
 MAX_VALUE_DEPTH = 200
@@ -52,7 +52,7 @@ SCALARS = frozenset([str, int, float, bool, type(None)])
 
 
 def encode(event: Event) -> bytes:
-    """The fields of the event; its name is stored beside them. Unstorable if it would not read back equal."""
+    """The fields of the event; its name is stored next to them. Unstorable if it would not read back equal."""
     try:
         data = _encode(event)
         may_be_deep = len(data) > 2 * MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH

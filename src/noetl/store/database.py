@@ -1,6 +1,6 @@
 """A SQL database that runs named queries: what `Store` needs of SQLite and Postgres.
 
-Queries and migrations are .sql files beside the code. They are not read through `importlib.resources`, whose import
+Queries and migrations are .sql files next to the code. They are not read through `importlib.resources`, whose import
 takes 10 ms: longer than opening a store.
 """
 

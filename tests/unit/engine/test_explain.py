@@ -395,4 +395,4 @@ def test_what_a_rule_could_not_write_is_told() -> None:
     (found,) = of(explained(stage, "a"), "rules")
     assert (verdicts(found), found.differs) == ([("continue", "matched")], "")
     assert "; fail: " in found.says
-    assert "$add can't combine text with a number" in found.says
+    assert "$add cannot combine text with a number" in found.says

@@ -307,12 +307,12 @@ def test_blocks_that_make_text_are_refused(source: str) -> None:
         ("SELECT {{ n }}days", "there is no space between a template and 'days'"),
         ("SELECT 1{{ n }}", "there is no space between a template and '1'"),
         ("SELECT E{{ x }}", "there is no space between a template and 'E'"),
-        ("SELECT shop.{{ x }}", "a template beside a dot is a name"),
-        ("SELECT {{ x }}.id", "a template beside a dot is a name"),
-        ("SELECT 'a'{{ x }}", "a template is directly beside a string"),
-        ("SELECT {{ x }}\n-- c\n'a'", "a template is directly beside a string"),
-        ("SELECT {{ x }} {{ x }}", "a template is directly beside another"),
-        ("SELECT '{{ x }}' {{ x }}", "a template is directly beside a string"),
+        ("SELECT shop.{{ x }}", "a template next to a dot is a name"),
+        ("SELECT {{ x }}.id", "a template next to a dot is a name"),
+        ("SELECT 'a'{{ x }}", "a template is directly next to a string"),
+        ("SELECT {{ x }}\n-- c\n'a'", "a template is directly next to a string"),
+        ("SELECT {{ x }} {{ x }}", "a template is directly next to another"),
+        ("SELECT '{{ x }}' {{ x }}", "a template is directly next to a string"),
     ],
 )
 def test_a_template_that_would_not_be_read_as_one_value(source: str, message: str) -> None:

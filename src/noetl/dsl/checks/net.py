@@ -220,7 +220,7 @@ def _writes(step: Step) -> dict[str, str]:
 
 
 def _check_endless(playbook: Playbook, ways: dict[str, list[Way]], report: Report) -> None:
-    """Walk along the arcs that are certain: a walk that comes back to itself goes on until a limit ends the run."""
+    """Walk along the arcs that are certain: a walk that returns to a step repeats until a limit ends the run."""
     certain = {name: next((way.target for way in out if way.certain), None) for name, out in ways.items()}
     reported: set[str] = set()
     for step in playbook.steps:

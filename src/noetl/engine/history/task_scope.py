@@ -91,7 +91,7 @@ def task_scope(state: Execution, event: e.TaskDone, at: float, contents: Content
 
 
 def _ctx(state: Execution, run: Run, task: TaskId) -> dict[str, Any]:
-    """`ctx` as the run sees it; an item beside others sees its own writes in addition."""
+    """`ctx` as the run sees it; a parallel item also sees its own writes."""
     ctx = dict(run.ctx)
     item = item_of(state, run, task)
     if item is None:

@@ -1,4 +1,4 @@
-"""Where secrets live beside noetl's own store: `env`, `file`, and one module for each service.
+"""Sources of secrets other than noetl's own store: `env`, `file`, and one module for each service.
 
 A provider is a function that returns the text of a secret. It signs in with the fields of a credential if there is one,
 and otherwise with the environment of the worker, under the names that the provider's own tools use.

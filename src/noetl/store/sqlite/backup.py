@@ -25,7 +25,7 @@ def copy_database(source: Path, target: Path) -> int:
     for path in (target, *(target.with_name(target.name + suffix) for suffix in SUFFIXES)):
         if path.exists():
             raise Conflict(
-                f"{path} exists: move it away first, together with the files beside it ({', '.join(SUFFIXES)})"
+                f"{path} exists: move it away first, together with the files next to it ({', '.join(SUFFIXES)})"
             )
     SqliteStore(source, mode="read").close()  # raises if it is not a database of a known version
     draft = target.with_name(f"{target.name}.{os.getpid()}.draft")

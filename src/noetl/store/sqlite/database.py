@@ -186,7 +186,7 @@ class SqliteDatabase(Database):
 
 
 def _create(path: Path) -> None:
-    """Create the file, readable by its owner only; SQLite gives the files beside it the same mode."""
+    """Create the file, readable by its owner only; SQLite gives the files next to it the same mode."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

@@ -1,4 +1,4 @@
-"""Locks beside an SQLite file: the owner of an execution, and a fair lock in front of SQLite's write lock.
+"""Locks next to an SQLite file: the owner of an execution, and a fair lock in front of SQLite's write lock.
 
 Both are an `flock`, which the operating system releases when its holder dies: nothing has to expire.
 
@@ -9,7 +9,7 @@ the lock and would keep it beyond the death of the owner, so they close their co
 
 **The fair lock** lets a waiting writer go before one that has just committed. SQLite's lock is not fair: a writer that
 finds it taken sleeps up to 100 ms, while a process that commits all the time takes it again within microseconds. So a
-writer holds the fair lock while it waits for SQLite's. A writer that cannot get it in time goes on without it.
+writer holds the fair lock while it waits for SQLite's. A writer that cannot get it in time continues without it.
 """
 
 from __future__ import annotations

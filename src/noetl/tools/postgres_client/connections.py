@@ -65,7 +65,7 @@ def with_addresses(target: str) -> str:
     """The connection string with a checked address for each host, which is repeated for each of its addresses.
     ForbiddenAddress or OSError if there is none. Blocks.
 
-    libpq accepts an address beside a name (`hostaddr` beside `host`): it connects to the address and verifies the
+    libpq accepts an address in addition to a name (`hostaddr` and `host`): it connects to the address and verifies the
     certificate of the name. So it connects only to checked addresses, even if a DNS response changes meanwhile.
     """
     if not anything_is_forbidden():

@@ -147,7 +147,7 @@ class Runs(LogCheck):
 
     def _looped(self, event: e.LoopDone) -> None:
         plan = self.log.net.steps.get(step_of(event.run))
-        if plan is not None and plan.after_call is not None:  # the run goes on
+        if plan is not None and plan.after_call is not None:  # the run continues
             self._inside(event)
         else:
             self._end(event)

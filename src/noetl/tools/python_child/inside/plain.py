@@ -148,12 +148,12 @@ def find_surrogate(value: Any) -> NotPlain | None:
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            return NotPlain(f"is text that is no valid Unicode: it has half a surrogate pair at {error.start}")
+            return NotPlain(f"is not valid Unicode: it has half a surrogate pair at {error.start}")
         return None
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
     for key, item in items:
         if isinstance(key, str) and find_surrogate(key) is not None:
-            return NotPlain(f"has the key {key!r}, which is no valid Unicode")
+            return NotPlain(f"has the key {key!r}, which is not valid Unicode")
         fault = find_surrogate(item)
         if fault is not None:
             fault.path.append(key)
