@@ -10,23 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from noetl.classic import outline
-from noetl.classic.conversions import (
-    Leftovers,
-    arcs_of,
-    convert_loop,
-    declare_credentials,
-    drop_entry_keys,
-    give_args,
-    labelled,
-    on_error_of,
-    retry_rule,
-    router_at,
-    set_policy,
-    set_step_policies,
-    sink_task,
-    step_retry,
-)
+from noetl.classic import conversions, outline
 from noetl.classic.detect import tasks_of
 from noetl.classic.language import TASK_KEYS
 from noetl.classic.names import CallNames, rename_everywhere, renamed_text
@@ -45,23 +29,23 @@ SINK = "$sink"
 
 def prepare(root: Map, kinds: KindSource) -> None:
     unshare(root)
-    leftovers = Leftovers(kinds)  # all of them can be built
-    declare_credentials(outline.ClassicDocument(root), kinds, leftovers)
+    leftovers = conversions.Leftovers(kinds)  # all of them can be built
+    conversions.declare_credentials(outline.ClassicDocument(root), kinds, leftovers)
     names, step_names = CallNames(root, kinds), {step["step"] for step in root["workflow"]}
     for step in root["workflow"]:
-        convert_loop(step)
-        give_args(step)
+        conversions.convert_loop(step)
+        conversions.give_args(step)
         sinks = [sink for task in tasks_of(step.get("tool")) for sink in names.sinks_of(task)]
         _set_chain_policies(step, names)
-        set_step_policies(step, names, with_vars=False)
+        conversions.set_step_policies(step, names, with_vars=False)
         if "sink" in step:
             step["sink"] = _sink_in_place(step["sink"], names, None)
         if isinstance(step.get("next"), str | list):
             at = step["next"] if isinstance(step["next"], Seq) else step
-            step["next"] = router_at(at, arcs_of(step, names.after_step(step), leftovers))
+            step["next"] = conversions.router_at(at, conversions.arcs_of(step, names.after_step(step), leftovers))
         if sinks:
             _append_sinks(step, sinks, names, step_names)
-    drop_entry_keys(root)
+    conversions.drop_entry_keys(root)
     rename_everywhere(root, kinds)
 
 
@@ -71,23 +55,23 @@ def _append_sinks(step: Map, sinks: list[Map], names: CallNames, step_names: set
     label, call, *_ = items[-1]
     labels = {item.label for item in items}
     if isinstance(step["tool"], Map):
-        step["tool"] = list_at(call, [labelled(call, label, call)])
+        step["tool"] = list_at(call, [conversions.labelled(call, label, call)])
     for sink in sinks:
-        task = sink_task(sink, names, names.in_pipeline(label, call), None)
+        task = conversions.sink_task(sink, names, names.in_pipeline(label, call), None)
         task[SINK] = True
-        step["tool"].append(labelled(sink, free_label("sink", labels, step_names), task))
+        step["tool"].append(conversions.labelled(sink, free_label("sink", labels, step_names), task))
 
 
 def _set_chain_policies(step: Map, names: CallNames) -> None:
     """Set the retries of calls in chains: the innermost `retry` wins; that of a whole chain becomes `again`."""
-    ignore = "continue" if on_error_of(step) == "ignore" else None
+    ignore = "continue" if conversions.on_error_of(step) == "ignore" else None
     for branch in step.get("case", []):
         chain = branch.get("then", branch.get("else"))
         retry = as_map(chain).get("retry", branch.get("retry"))
-        default = step_retry(step) if retry is None else retry
+        default = conversions.step_retry(step) if retry is None else retry
         if retry is not None and retry.get("scope") == "chain":
-            default = map_at(step) if on_error_of(step) == "retry" else None
-            branch["again"] = retry_rule(branch, retry, names.in_rule(branch), ignore=False)
+            default = map_at(step) if conversions.on_error_of(step) == "retry" else None
+            branch["again"] = conversions.retry_rule(branch, retry, names.in_rule(branch), ignore=False)
         for name, body, container in list(outline.chain_items(branch)):
             if name == "sink":
                 container[name] = _sink_in_place(body, names, default)
@@ -99,15 +83,15 @@ def _set_chain_policies(step: Map, names: CallNames) -> None:
             if "poll" in body:
                 body["poll"]["until"] = renamed_text(body["poll"]["until"], names.in_rule(call))
             for sink in reversed(names.sinks_of(call)):
-                task = sink_task(sink, names, names.in_pipeline(name, call), default)
-                item = labelled(sink, "sink", map_at(sink, tool=task))
+                task = conversions.sink_task(sink, names, names.in_pipeline(name, call), default)
+                item = conversions.labelled(sink, "sink", map_at(sink, tool=task))
                 place = next(i for i, other in enumerate(chain) if other is container)
                 insert_item(chain, place + 1, item)
-            set_policy(call, names, default, ignore=ignore)
+            conversions.set_policy(call, names, default, ignore=ignore)
 
 
 def _sink_in_place(sink: Map, names: CallNames, default: Map | None) -> Map:
-    return map_at(sink, tool=sink_task(sink, names, {"result": "result"}, default))
+    return map_at(sink, tool=conversions.sink_task(sink, names, {"result": "result"}, default))
 
 
 class ClassicBuilder(Builder):

@@ -6,23 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from noetl.classic.conversions import (
-    Leftover,
-    Leftovers,
-    arcs_of,
-    convert_loop,
-    declare_credentials,
-    drop_entry_keys,
-    give_args,
-    labelled,
-    on_error_of,
-    router_at,
-    set_policy,
-    set_step_policies,
-    set_task,
-    sink_task,
-    step_retry,
-)
+from noetl.classic import conversions
 from noetl.classic.detect import CASE_SPEC, tasks_of
 from noetl.classic.names import CallNames, expression_of, path_of, rename_everywhere, renamed, renamed_text
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at, merged, part_of
@@ -39,11 +23,11 @@ OWN_SPEC = (*CASE_SPEC, "timeout", "timers", "join", "policy")
 _EVENT_NAME = re.compile(r"""event\.name\s*==\s*(['"])(call\.done|call\.error|step\.exit)\1""")
 
 
-def rewrite(root: Map, kinds: KindSource) -> list[Leftover]:
+def rewrite(root: Map, kinds: KindSource) -> list[conversions.Leftover]:
     """Rewrite the document in place; returns the constructs that were not rewritten."""
     unshare(root)
-    leftovers = Leftovers(kinds)
-    declare_credentials(ClassicDocument(root), kinds, leftovers)
+    leftovers = conversions.Leftovers(kinds)
+    conversions.declare_credentials(ClassicDocument(root), kinds, leftovers)
     rewriter = _Rewriter(root, CallNames(root, kinds), leftovers)
     steps, position = root["workflow"], 0
     while position < len(steps):
@@ -51,13 +35,13 @@ def rewrite(root: Map, kinds: KindSource) -> list[Leftover]:
             position += 1
             insert_item(steps, position, step)
         position += 1
-    drop_entry_keys(root)
+    conversions.drop_entry_keys(root)
     rename_everywhere(root, kinds)
     return leftovers
 
 
 class _Rewriter:
-    def __init__(self, root: Map, names: CallNames, leftovers: Leftovers) -> None:
+    def __init__(self, root: Map, names: CallNames, leftovers: conversions.Leftovers) -> None:
         self.names, self.leftovers = names, leftovers
         self.step_names: set[str] = {step["step"] for step in root["workflow"]}
         self.inputs = set(as_map(root.get("workload")))
@@ -68,8 +52,8 @@ class _Rewriter:
         local = self._local_names(step)
         if "tool" not in step and ("vars" in step or "sink" in step):
             step["tool"] = map_at(step, kind="noop")
-        convert_loop(step)
-        give_args(step)
+        conversions.convert_loop(step)
+        conversions.give_args(step)
         sinks = [sink for task in tasks_of(step.get("tool")) for sink in self.names.sinks_of(task)]
         before, stored = len(self.leftovers), None
         if "sink" in step:
@@ -82,7 +66,7 @@ class _Rewriter:
         if len(self.leftovers) > before:  # the text of the step stays unchanged
             self.step_names -= {extra["step"] for extra in routes.added}
             return []
-        set_step_policies(step, self.names, with_vars=True)
+        conversions.set_step_policies(step, self.names, with_vars=True)
         if sinks:
             self._append_sinks(step, sinks)
         for key in ("case", "vars", "sink"):
@@ -130,16 +114,16 @@ class _Rewriter:
         tool, labels = step["tool"], self._labels(step)
         if isinstance(tool, Map):
             (label,), call = labels, tool
-            pipeline = list_at(tool, [labelled(tool, label, tool)])
+            pipeline = list_at(tool, [conversions.labelled(tool, label, tool)])
         else:
             pipeline = tool
             *_, (label, call, _, _) = labelled_items(tool)
         names = self.names.in_pipeline(label, call)
         for sink in sinks:
-            task = sink_task(sink, self.names, names, None)
-            pipeline.append(labelled(sink, free_label("sink", labels, self.step_names), task))
+            task = conversions.sink_task(sink, self.names, names, None)
+            pipeline.append(conversions.labelled(sink, free_label("sink", labels, self.step_names), task))
         result = map_at(tool, kind="noop", result=f"{{{{ {path_of('tasks', label)}.result }}}}")
-        pipeline.append(labelled(tool, free_label("result", labels, self.step_names), result))
+        pipeline.append(conversions.labelled(tool, free_label("result", labels, self.step_names), result))
         step["tool"] = pipeline
 
 
@@ -240,11 +224,11 @@ class ClassicRoutes:
         following = self.step["next"]
         if isinstance(following, Map):
             return following
-        return router_at(following if isinstance(following, Seq) else self.step, self._next_arcs())
+        return conversions.router_at(following if isinstance(following, Seq) else self.step, self._next_arcs())
 
     def _next_arcs(self) -> list[Map]:
         self.leftovers.refuse_reads(self.step, "next", {"loop_index"}, "in `args` of `next`")
-        return arcs_of(self.step, self.names, self.leftovers)
+        return conversions.arcs_of(self.step, self.names, self.leftovers)
 
     def _add_step(self, name: str, at: Any, tasks: Seq | None, router: Map | None) -> Map:
         """Add a step, for a fork after an exclusive choice or for calls. Returns the arc that leads to it."""
@@ -274,7 +258,7 @@ class ClassicRoutes:
         for item in chain:
             if "next" in item:
                 self.leftovers.refuse(item, "next", "`next` before the end of a chain", "move it to the end")
-        arcs = arcs_of(goto, self.names, self.leftovers) if goto is not None else []
+        arcs = conversions.arcs_of(goto, self.names, self.leftovers) if goto is not None else []
         if goto is not None:
             hidden = self.local | {name for item in chain for name in item}
             hidden |= EVENT if chain or len(arcs) > 1 else set()
@@ -288,23 +272,23 @@ class ClassicRoutes:
             if self._sees_failure(renamed_text(branch.get("when"), self.names)):
                 for arc in arcs:  # a branch may handle a failure, and `next` does not follow one
                     arc["when"] = f"{{{{ {path_of('steps', self.name)}.status == 'succeeded' }}}}"
-        tasks = self._chain_tasks(branch, chain, retry if retry is not None else step_retry(self.step))
-        router = router_at(branch, arcs) if arcs else None
+        tasks = self._chain_tasks(branch, chain, retry if retry is not None else conversions.step_retry(self.step))
+        router = conversions.router_at(branch, arcs) if arcs else None
         return self._add_step(f"{self.name}_case_{number}", branch, tasks, router)
 
     def _chain_tasks(self, branch: Map, chain: list[Map], retry: Map | None) -> Seq:
         tasks = list_at(branch)
         labels: set[str] = set()
-        ignore = "continue" if on_error_of(self.step) == "ignore" else None
+        ignore = "continue" if conversions.on_error_of(self.step) == "ignore" else None
 
         def append(at: Map, label: str, task: Map) -> None:
-            tasks.append(labelled(at, label, task))
+            tasks.append(conversions.labelled(at, label, task))
 
         for item in chain:
             ((name, body),) = item.items()
             self._refuse_moved(item, name, labels)
             if name == "set":
-                append(item, free_label("set", labels, self.step_names), set_task(item, body, self.names))
+                append(item, free_label("set", labels, self.step_names), conversions.set_task(item, body, self.names))
             if name in ("set", "next"):
                 continue
             if "poll" in body:
@@ -312,7 +296,7 @@ class ClassicRoutes:
                 hint = "`jump` back to the call, with a `delay`, from a rule of its policy"
                 self.leftovers.refuse(body, "poll", construct, hint)
             if name == "sink":
-                task = sink_task(body, self.calls, self.names, retry)
+                task = conversions.sink_task(body, self.calls, self.names, retry)
                 append(item, free_label("sink", labels, self.step_names), task)
                 continue
             task = renamed(body["tool"], self.names)
@@ -320,11 +304,11 @@ class ClassicRoutes:
                 task["args"] = merged(renamed(body["args"], self.names), as_map(task.get("args")))
             if "retry" in body:
                 task["retry"] = body["retry"]
-            set_policy(task, self.calls, retry, ignore=ignore)
+            conversions.set_policy(task, self.calls, retry, ignore=ignore)
             labels.add(name)
             append(item, name, task)
             for sink in self.calls.sinks_of(task):
-                stored = sink_task(sink, self.calls, self.calls.in_pipeline(name, task), retry)
+                stored = conversions.sink_task(sink, self.calls, self.calls.in_pipeline(name, task), retry)
                 append(item, free_label("sink", labels, self.step_names), stored)
         return tasks
 
