@@ -23,7 +23,7 @@ COMMON = frozenset(["kind", "name", "args", "spec"])
 def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
     """Report unknown, missing and ill-typed inputs, and remove those that are of no use."""
     supplied = set(task) | walk.defaults.get(kind.name, set())
-    _check_keys(task, kind, dict.fromkeys(COMMON | walk.task_keys.keys()), walk)
+    check_keys(task, kind, dict.fromkeys(COMMON | walk.task_keys.keys()), walk)
     for name, field in fields(kind.inputs).items():
         if field.required and name not in supplied:
             hint = f"add `{name}:`, {field.description.lower()}"
@@ -32,13 +32,8 @@ def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
         _check_one_of(group, set(task) if set(task) & set(group) else supplied, kind, span, walk)
 
 
-def check_defaults(values: Any, kind: Kind, walk: Walk, options: Mapping[str, Shape]) -> bool:
-    """The default inputs of a kind, as an outer `spec` gives them, and the options that are allowed next to them."""
-    _check_keys(values, kind, options, walk)
-    return True
-
-
-def _check_keys(values: Any, kind: Kind, others: Mapping[str, Shape | None], walk: Walk) -> None:
+def check_keys(values: Any, kind: Kind, others: Mapping[str, Shape | None], walk: Walk) -> None:
+    """Remove wrong inputs, and keys that are neither inputs nor among the others."""
     declared = fields(kind.inputs)
     for key in list(values):
         if key in declared:

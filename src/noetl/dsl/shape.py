@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Literal, NamedTuple, Protocol
 
-from noetl.dsl.inputs import check_defaults
+from noetl.dsl.inputs import check_keys
 from noetl.dsl.problem import Check, Problems, did_you_mean
 from noetl.dsl.tree import Map, Seq, Span, is_template, key_span, span_in
 from noetl.model.duration import seconds
@@ -298,7 +298,9 @@ class Fields(Shape):
             return usable
         if self.kinds is not None and (kind := walk.kinds.get(key)) is not None:
             is_mapping = MapOf(DATA).check(value[key], span_in(value, key), walk)
-            return is_mapping and check_defaults(value[key], kind, walk, self.kinds)
+            if is_mapping:
+                check_keys(value[key], kind, self.kinds, walk)
+            return is_mapping
         if retired := self.retired.get(key):
             walk.problems.add(retired.check, key_span(value, key), retired.message, retired.hint)
             return False

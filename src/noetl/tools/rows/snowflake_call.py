@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from snowflake.connector.constants import FIELD_ID_TO_NAME
@@ -24,7 +25,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
     fields = await context.credential(inputs.auth or "snowflake")
     own = {name: getattr(inputs, name) for name in ("warehouse", "database", "schema", "role")}
     fields = {**fields, **{name: value for name, value in own.items() if value is not None}}
-    pool = database.pool_of_loop()
+    pool = database.POOLS.setdefault(asyncio.get_running_loop(), database.SnowflakePool())
 
     def work(cancellation: Cancellation) -> Outcome:
         with pool.session(fields, cancellation) as session:

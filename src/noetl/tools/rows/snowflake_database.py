@@ -202,15 +202,11 @@ class SnowflakePool:
                 logout(connection)
 
 
-_POOLS: WeakKeyDictionary[AbstractEventLoop, SnowflakePool] = WeakKeyDictionary()
-
-
-def pool_of_loop() -> SnowflakePool:
-    return _POOLS.setdefault(asyncio.get_running_loop(), SnowflakePool())
+POOLS: WeakKeyDictionary[AbstractEventLoop, SnowflakePool] = WeakKeyDictionary()
 
 
 async def close_pool() -> None:
-    pool = _POOLS.pop(asyncio.get_running_loop(), None)
+    pool = POOLS.pop(asyncio.get_running_loop(), None)
     if pool is not None:
         await in_thread(lambda cancellation: pool.close())
 
