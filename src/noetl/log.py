@@ -73,26 +73,21 @@ class _Libraries(logging.Handler):
         self._windows: dict[str, _Window] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        suppressed = self._admit(record.name)
-        if suppressed is None:
+        library, now = record.name, self.clock()
+        window = self._windows.get(library)
+        suppressed = 0 if window is None else window.suppressed
+        if window is None or now - window.started >= LIBRARY_SECONDS:
+            self._windows[library] = _Window(now)
+        elif window.written >= LIBRARY_LINES:
+            window.suppressed += 1
             return
+        else:
+            window.written += 1
         level: Level = "error" if record.levelno >= logging.ERROR else "warning"
         kind = record.exc_info[0] if record.exc_info else None
         message = record.getMessage().partition("\n")[0][:200]
         error = None if kind is None else kind.__name__
-        self.log.write(level, message, library=record.name, error=error, suppressed=suppressed or None)
-
-    def _admit(self, library: str) -> int | None:
-        """Number of lines suppressed before this one; None if this one is suppressed, too."""
-        now, before = self.clock(), self._windows.get(library)
-        if before is None or now - before.started >= LIBRARY_SECONDS:
-            self._windows[library] = _Window(now)
-            return before.suppressed if before is not None else 0
-        if before.written >= LIBRARY_LINES:
-            before.suppressed += 1
-            return None
-        before.written += 1
-        return 0
+        self.log.write(level, message, library=library, error=error, suppressed=suppressed or None)
 
 
 def capture_warnings(log: Log) -> None:

@@ -164,7 +164,6 @@ def own_files(environment: Environment = os.environ) -> list[str]:
 
 
 def nats_settings(url: str | None = None, environment: Environment = os.environ) -> NatsSettings | None:
-    """None without NATS."""
     urls = url or _secret("NOETL_NATS", environment)
     if not urls:
         return None

@@ -113,7 +113,6 @@ def turned_edges(net: DrawnNet) -> tuple[list[bool], list[int]]:
 
 
 def ends(edge: Edge, turned: bool) -> tuple[int, int]:
-    """Upper node and lower node."""
     return (edge.target, edge.source) if turned else (edge.source, edge.target)
 
 
@@ -152,7 +151,6 @@ def chain(items: list[Item], number: int, edge: Edge, turned: bool, label: Exten
 
 
 def ordered(items: Sequence[Item], rank: Sequence[int], net: DrawnNet) -> list[list[int]]:
-    """Rows of items in the order with the fewest crossings that a few sweeps find."""
     rows: list[list[int]] = [[] for _ in range(max((item.row for item in items), default=-1) + 1)]
 
     def first_met(number: int) -> tuple[int, int]:
@@ -213,7 +211,6 @@ def place(items: Sequence[Item], rows: Sequence[Sequence[int]], gap: float) -> N
 def straighten(
     items: Sequence[Item], rows: Sequence[Sequence[int]], chains: Sequence[list[int] | None], gap: float
 ) -> None:
-    """Move passes of one edge to one column, as many in a row as the items beside them allow."""
     slot = {number: place for row in rows for place, number in enumerate(row)}
     for way in chains:
         run: list[int] = []

@@ -8,7 +8,6 @@ from noetl.drawing.net import DrawnNet, DrawnNode
 
 MERMAID_ESCAPES = str.maketrans({char: f"#{ord(char)};" for char in '"#&<>|[](){}`;\\%'})
 MERMAID_SHAPES = {"step": ('["', '"]'), "missing": ('["', '"]'), "computed": ('(("', '"))')}
-FINAL_SHAPE = ('[["', '"]]')
 DOT_HEAD = """\
   rankdir=TB;
   node [shape=box, style="rounded,filled", fillcolor="#ffffff", color="#94a3b8"];
@@ -19,7 +18,7 @@ DOT_HEAD = """\
 def mermaid_of(net: DrawnNet) -> str:
     lines = ["flowchart TD"]
     for number, node in enumerate(net.nodes):
-        opening, closing = FINAL_SHAPE if node.final else MERMAID_SHAPES[node.role]
+        opening, closing = ('[["', '"]]') if node.final else MERMAID_SHAPES[node.role]
         lines.append(f"  n{number}{opening}{node_label(node)}{closing}")
     for edge in net.edges:
         arrow = ("-.->" if edge.failure else "-->") + (f'|"{for_mermaid(edge.label)}"|' if edge.label else "")

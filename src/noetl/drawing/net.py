@@ -19,14 +19,11 @@ LABEL_LENGTH = 40
 MAX_TASKS = 12
 PARALLEL_DEFAULT = 10
 
-FAILURE_EVENTS = ("step.failed", "call.error")
 SUCCESS = re.compile(r"==\s*['\"](ok|success|done|completed|step\.done)['\"]|is\s+none\b|\bnot\s+[\w.]+\.error\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """A short note on a step; `title` explains it."""
-
     kind: BadgeKind
     text: str
     title: str = ""
@@ -141,7 +138,7 @@ def catches_failure(guard: Guard | None, step: str) -> bool:
     """Whether the guard reads a failure of its own step. A guess that only affects the style of the line."""
     if not isinstance(guard, str) or SUCCESS.search(guard):
         return False
-    if any(name in guard for name in FAILURE_EVENTS):
+    if any(name in guard for name in ("step.failed", "call.error")):
         return "!=" not in guard
     owner = rf"(?<![\w.])(?:(?:steps\.)?{re.escape(step)}|this|event|steps\[['\"]{re.escape(step)}['\"]\])"
     return re.search(rf"{owner}\.(?:status|error)\b", guard) is not None
@@ -232,7 +229,6 @@ def duration(seconds: float) -> str:
 
 
 def durations(value: Any) -> str:
-    """A duration as people write it, or several by name."""
     if isinstance(value, dict):
         parts = ", ".join(f"{name} {durations(item)}" for name, item in value.items())
         return shorten(one_line(parts), LABEL_LENGTH)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from noetl.drawing.layout import Extent, Layout, lay_out
-from noetl.drawing.net import Badge, BadgeKind, DrawnNet, DrawnNode, Edge, TaskLine, shorten
+from noetl.drawing.net import Badge, BadgeKind, DrawnNet, DrawnNode, Edge, shorten
 
 SANS = "Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 MONO = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace"
@@ -329,17 +329,14 @@ def inside(node: DrawnNode, box: Box, x: float, y: float) -> Iterator[str]:
         y += PILL_ROW
     if node.tasks:
         yield f'<path d="M{x:.1f},{y + 5.5:.1f} h{box.width:.1f}" stroke="#e2e8f0"/>'
-        yield from task_rows(node.tasks, x + PAD, y + 11)
-
-
-def task_rows(tasks: Sequence[TaskLine], x: float, y: float) -> Iterator[str]:
-    font = f'font-family="{MONO}" font-size="{TASK_SIZE}"'
-    for line in tasks:
-        indent = 2 * 0.61 * TASK_SIZE * line.depth
-        colour = DOTS.get(line.kind, REST)
-        yield f'<circle cx="{x + 3 + indent:.1f}" cy="{y + TASK_ROW / 2:.1f}" r="3" fill="{colour}"/>'
-        text = shorten(line.text, LINE_WIDE).lstrip()
-        label, rest = text[: len(line.label)], text[len(line.label) :]
-        at = f'<text x="{x + 14 + indent:.1f}" y="{y + 13.5:.1f}" {font} fill="{INK}" xml:space="preserve">'
-        yield f'{at}{escape(label)}<tspan fill="{SOFT}">{escape(rest)}</tspan></text>'
-        y += TASK_ROW
+        y += 11
+        font = f'font-family="{MONO}" font-size="{TASK_SIZE}" fill="{INK}" xml:space="preserve"'
+        for line in node.tasks:
+            indent = 2 * 0.61 * TASK_SIZE * line.depth
+            colour = DOTS.get(line.kind, REST)
+            yield f'<circle cx="{x + PAD + 3 + indent:.1f}" cy="{y + TASK_ROW / 2:.1f}" r="3" fill="{colour}"/>'
+            text = shorten(line.text, LINE_WIDE).lstrip()
+            label, rest = text[: len(line.label)], text[len(line.label) :]
+            opening = f'<text x="{x + PAD + 14 + indent:.1f}" y="{y + 13.5:.1f}" {font}>'
+            yield f'{opening}{escape(label)}<tspan fill="{SOFT}">{escape(rest)}</tspan></text>'
+            y += TASK_ROW

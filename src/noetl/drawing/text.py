@@ -142,7 +142,6 @@ def columns(text: str) -> int:
 
 
 def fit(text: str, wide: int) -> str:
-    """The text, cut with … if it is too wide."""
     if columns(text) <= wide:
         return text
     row = cells(text)[: wide - 1]

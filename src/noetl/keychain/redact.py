@@ -85,7 +85,6 @@ class Redactor:
 
 
 def _is_large(value: Any) -> bool:
-    """Whether a value is large enough to block other tasks. Stops as soon as it is."""
     room, todo = LARGE, [value]
     while todo and room > 0:
         part = todo.pop()

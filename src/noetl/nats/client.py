@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
 POOL_SIZE = 32
+LOGIN_ERRORS = (AuthorizationError, InvalidUserCredentialsError)
 PERMISSION_ERROR = r"(?i)permissions violation for .*?\"(.*?)\""
 
 
@@ -53,8 +54,15 @@ class ClientConnection:
                     await self._connect(server)
             except (OSError, Error, ValueError) as error:
                 await self.close()
-                if number == len(self.login.servers):
-                    raise _connect_failure(self.login, self._last_error or error) from None
+                if number < len(self.login.servers):
+                    continue
+                cause, where = self._last_error or error, f"NATS at {addresses(self.login)}"
+                text = error_text(cause)
+                if isinstance(cause, LOGIN_ERRORS) or "authorization violation" in text.lower():
+                    raise Failure("auth", f"{where} rejected the login: check the credential") from None
+                if isinstance(cause, TimeoutError):
+                    text = f"no response within {CONNECT_SECONDS:g} seconds"
+                raise Failure("connect", f"no connection to {where}: {text}", retryable=True) from None
             except ImportError:
                 raise Failure("not_found", "`creds` need a package that is not installed: pip install nkeys") from None
             else:
@@ -157,15 +165,6 @@ def addresses(login: NatsSettings) -> str:
 
 def error_text(error: Exception) -> str:
     return str(getattr(error, "description", None) or error).removeprefix("nats: ") or type(error).__name__
-
-
-def _connect_failure(login: NatsSettings, error: Exception) -> Failure:
-    text = error_text(error)
-    if isinstance(error, AuthorizationError | InvalidUserCredentialsError) or "authorization violation" in text.lower():
-        return Failure("auth", f"NATS at {addresses(login)} rejected the login: check the credential")
-    if isinstance(error, TimeoutError):
-        text = f"no response within {CONNECT_SECONDS:g} seconds"
-    return Failure("connect", f"no connection to NATS at {addresses(login)}: {text}", retryable=True)
 
 
 Opening = Task[ClientConnection]

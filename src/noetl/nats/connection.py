@@ -78,7 +78,6 @@ class NatsConnection:
         return NatsUnavailable(f"NATS at {addresses(self.settings)}: {self._error}")
 
     async def run(self) -> None:
-        """Connect, and reconnect, until cancelled."""
         clock, delay = asyncio.get_running_loop().time, MIN_RECONNECT_SECONDS
         while True:
             started, connection = clock(), ClientConnection(self.settings, OPTIONS, self._mark_down)

@@ -46,7 +46,6 @@ class ReadyHints:
             self._publishing = self._start(self._publish())
 
     def subscribe(self, pool: str, on_hint: OnHint) -> None:
-        """Receive hints for the pool: a worker waits for its work."""
         if pool not in self._handlers:
             self._handlers[pool] = on_hint
             self._start(self._subscribe(pool))

@@ -45,7 +45,7 @@ def read_content(read_blob: ReadBlob, kind: str, key: str, size: int | None = No
     if re.fullmatch(r"(/|[a-z0-9]+://).*/([0-9a-f]{2})/\2[0-9a-f]{62}", key, re.DOTALL) is None or "\0" in key:
         raise NoetlError("the reference does not point to a stored result")
     if kind == "object":
-        from noetl.results.object import read_object
+        from noetl.results.stores import read_object
 
         return read_object(key)
     try:

@@ -31,7 +31,6 @@ ZERO = b"\0" * 16
 SMALLEST, LARGEST = -(2**63), 2**64 - 1
 
 Path = tuple[str | int, ...]
-Decode = Callable[[bytes], Any]
 
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONGEST = str(LARGEST).encode().translate(_ZEROS)
@@ -120,7 +119,7 @@ def decode_value(data: bytes) -> Any:
 
 
 @cache
-def _decoder(name: str) -> Decode:
+def _decoder(name: str) -> Callable[[bytes], Any]:
     if name not in EVENTS:
         raise Unreadable(f"unknown event type {name!r}: upgrade noetl to read this log")
     return msgspec.json.Decoder(EVENTS[name]).decode

@@ -44,7 +44,6 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def odd_variants(example: Example) -> Iterator[tuple[str, Example]]:
-    """The example with an unknown key, without each of its inputs, and with odd values for each that is a text."""
     inputs = example.inputs
     odd: dict[str, dict[str, Any]] = {" with an unknown key": {**inputs, "no_such_input": 1}}
     for name, value in inputs.items():

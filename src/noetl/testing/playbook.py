@@ -111,16 +111,11 @@ def run_playbook(
 
 
 class SkippingClock(SystemClock):
-    """A clock that can be set forward, so that a test does not wait for timers."""
-
     def __init__(self, *, skips: bool) -> None:
-        self.skips, self._ahead = skips, 0.0
+        self.skips, self.ahead = skips, 0.0
 
     def now(self) -> float:
-        return time.time() + self._ahead
-
-    def set_to(self, due: float) -> None:
-        self._ahead += max(0.0, due - self.now())
+        return time.time() + self.ahead
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(0 if self.skips else seconds)
@@ -138,7 +133,7 @@ async def _skip_waits(engine: Embedded, clock: SkippingClock) -> None:
         if any(wait.until == "child" and wait.key not in children for wait in parked):
             continue  # a child is about to start, or its end is not reported yet
         if timers := [at for state in live for at in state.timers.values()]:
-            clock.set_to(min(timers))
+            clock.ahead += max(0.0, min(timers) - clock.now())
 
 
 def _finished(state: Execution, source: PlaybookSource, store: InMemoryStore) -> Finished:

@@ -34,7 +34,6 @@ class Tool(NamedTuple):
 
 
 def tool_of(subject: Any) -> Tool:
-    """The tool of an installed kind, of a module, or of an object that has `KIND` and `run`."""
     module = subject
     if isinstance(subject, str):
         entries = entry_points(group=GROUP, name=subject)

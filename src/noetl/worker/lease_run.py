@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noetl.classic.hooks import AwaitingEvent, FailureHandled
 from noetl.engine import events as e
+from noetl.engine.commands import Claim
 from noetl.engine.loops import FAST_LANE_SECONDS
 from noetl.engine.state import Progress
 from noetl.keychain.keychain import Keychain
@@ -72,7 +73,8 @@ class LeaseRun:
     async def _finish(self, *, hand_back: bool = False) -> None:
         """Send the last report, with a claim for other work. From here on the engine may end the lease."""
         self.worker.leases.pop((self.work.execution, self.work.fence), None)
-        await self.reporter.send(claim=self.worker.next_claim(), last=True, hand_back=hand_back)
+        claim = None if self.worker.draining else Claim(self.worker.name, 1 + max(0, self.worker.free))
+        await self.reporter.send(claim=claim, last=True, hand_back=hand_back)
 
     async def _run_step(self) -> None:
         pipeline = self._pipeline(None, {"index": 0})

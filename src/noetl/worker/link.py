@@ -28,8 +28,6 @@ class StoredContents(Protocol):
 
 
 class Link(Protocol):
-    """The engine, in the same process or over HTTP."""
-
     most_content: int | None  # maximum size of one content of a report; None: no limit
 
     @property

@@ -12,7 +12,7 @@ from noetl.errors import NoetlError
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.pipeline.plan import TaskPlan
 from noetl.reference import BINARY, Reference, refer, reference_to
-from noetl.results.stores import bucket_of, in_bucket, write_file
+from noetl.results.stores import bucket_of, fault_of, in_bucket, write_file, write_object
 from noetl.store.codec import check_value
 from noetl.worker.link import Link
 from noetl.worker.work import Work
@@ -67,8 +67,6 @@ class ResultStore:
             case "file":
                 return await asyncio.to_thread(write_file, store.get("path", ".noetl/results"), reference, content)
             case "object":
-                from noetl.results.object import fault_of, write_object
-
                 if (fault := fault_of(store["url"])) is not None:
                     raise Failure("not_found", fault)
                 return await asyncio.to_thread(write_object, store["url"], reference, content)

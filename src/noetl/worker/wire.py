@@ -176,9 +176,5 @@ def decode_as(kind: type[Message], data: bytes) -> Message:
         raise BadMessage(str(error)) from None
 
 
-def encode_works(works: Sequence[Work]) -> bytes:
-    return encode([encode_work(work) for work in works])
-
-
 def decode_works(data: bytes) -> list[Work]:
     return [decode_work(work) for work in decode_as(list[msgspec.Raw], data)]

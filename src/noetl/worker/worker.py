@@ -46,10 +46,6 @@ class Worker:
     def free(self) -> int:
         return self.slots - len(self.tasks) - self.claimed
 
-    def next_claim(self) -> Claim | None:
-        """The claim of a report that frees its slot; None if nothing new may start."""
-        return None if self.draining else Claim(self.name, 1 + max(0, self.free))
-
     async def claim(self) -> None:
         if self.free > 0:
             self.claimed = self.free
@@ -80,7 +76,6 @@ class Worker:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def _slot(self, work: Work | None) -> None:
-        """One lease after the other, as long as reports bring new work."""
         while work is not None:
             key = (work.execution, work.fence)
             task = asyncio.current_task()

@@ -13,9 +13,9 @@ from tests.servers.s3 import KEYS, REGION, S3Server, s3_server
 from noetl.errors import NoetlError
 from noetl.model.outcome import Failure
 from noetl.reference import Reference, refer
-from noetl.results import object as object_store
-from noetl.results.object import fault_of, read_object, write_object
+from noetl.results import stores
 from noetl.results.read import Damaged, read_value
+from noetl.results.stores import fault_of, read_object, write_object
 
 VALUE = {"rows": list(range(50_000))}
 
@@ -33,7 +33,7 @@ def s3(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEYS["access_key_id"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEYS["secret_access_key"])
     yield server
-    object_store._opened.cache_clear()
+    stores._opened.cache_clear()
 
 
 def kept_at(url: str) -> Reference:
@@ -83,8 +83,8 @@ def test_a_store_that_does_not_answer_is_worth_another_try(s3: S3Server, monkeyp
     bucket = s3.bucket()
     found = kept_at(f"s3://{bucket}")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr(object_store, "RETRIES", 0)
-    object_store._opened.cache_clear()
+    monkeypatch.setattr(stores, "RETRIES", 0)
+    stores._opened.cache_clear()
     with pytest.raises(Failure) as caught:
         kept_at(f"s3://{bucket}")
     error = caught.value.outcome.error

@@ -54,7 +54,11 @@ class ProviderRequest(NamedTuple):
 async def read(provider: str, request: ProviderRequest) -> str:
     """The text of a secret without surrounding white space. Failure if there is none."""
     if provider == "env":
-        text = _read_variable(request)
+        if request.key.upper().startswith(OWN_VARIABLES):
+            raise request.failure("auth", f"{request.key} belongs to noetl itself; use a variable of another name")
+        if request.key not in request.environment:
+            raise request.failure("not_found", f"the worker has no environment variable {request.key}")
+        text = request.environment[request.key]
     elif provider == "file":
         text = await asyncio.to_thread(_read_file, request)
     elif provider in PROVIDERS:
@@ -62,16 +66,6 @@ async def read(provider: str, request: ProviderRequest) -> str:
     else:
         raise request.failure("auth", f"unknown provider {provider!r}; the providers are {', '.join(PROVIDERS)}")
     return text.strip()
-
-
-def _read_variable(request: ProviderRequest) -> str:
-    name = request.key
-    if name.upper().startswith(OWN_VARIABLES):
-        raise request.failure("auth", f"{name} belongs to noetl itself; use a variable of another name")
-    value = request.environment.get(name)
-    if value is None:
-        raise request.failure("not_found", f"the worker has no environment variable {name}")
-    return value
 
 
 def _read_file(request: ProviderRequest) -> str:

@@ -19,7 +19,6 @@ from noetl.keychain.providers import ProviderRequest
 from noetl.keychain.rest import SecretServer
 
 SERVICE = "secretsmanager"
-VERSION_ID = r"[A-Za-z0-9-]{32,64}"
 
 
 class Keys(NamedTuple):
@@ -36,7 +35,7 @@ async def read(request: ProviderRequest) -> str:
     parameters = {"SecretId": request.key}
     if request.version is not None:
         version = str(request.version)
-        parameters["VersionId" if re.fullmatch(VERSION_ID, version) else "VersionStage"] = version
+        parameters["VersionId" if re.fullmatch(r"[A-Za-z0-9-]{32,64}", version) else "VersionStage"] = version
     body = msgspec.json.encode(parameters)
     headers = signed(keys, url, body, datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ"))
     server = SecretServer(request.where, "AWS Secrets Manager")

@@ -19,7 +19,6 @@ from noetl.keychain.providers import ProviderRequest
 from noetl.keychain.rest import TOKENS, AccessToken, SecretServer
 
 ENDPOINT = "https://secretmanager.googleapis.com"
-TOKEN_URI = "https://oauth2.googleapis.com/token"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 METADATA = "metadata.google.internal"
@@ -99,7 +98,7 @@ async def _signed(request: ProviderRequest, account: Mapping[str, Any]) -> Acces
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    url, now = account.get("token_uri") or TOKEN_URI, int(time())
+    url, now = account.get("token_uri") or "https://oauth2.googleapis.com/token", int(time())
     header = {"alg": "RS256", "typ": "JWT"}
     if "private_key_id" in account:
         header["kid"] = account["private_key_id"]

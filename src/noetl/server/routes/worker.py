@@ -67,7 +67,7 @@ async def claim(call: ApiCall, body: wire.ClaimRequest) -> Response:
     if works:
         metrics.observe("noetl_claim_wait_seconds", perf_counter() - started)
     metrics.count("noetl_leases_granted_total", len(works))
-    return Response(wire.encode_works(works), media_type=JSON)
+    return Response(wire.encode([wire.encode_work(work) for work in works]), media_type=JSON)
 
 
 @routes.add("POST", "/worker/report", limit=wire.CONTENT_BYTES)

@@ -33,7 +33,6 @@ HERE = Path(__file__).parent
 MIGRATIONS = HERE / "migrations"
 QUERIES = {name: query.encode() for name, query in load_queries(HERE, "%s").items()}
 OLDEST_SERVER = 14
-CHANNEL = "noetl_events"
 MAX_ATTEMPTS = 3
 
 MESSAGES: dict[type[psycopg.Error], str] = {
@@ -215,17 +214,30 @@ class PostgresDatabase(Database):
             self._notified = self._notified or notice.pid != connection.info.backend_pid
 
         connection.add_notify_handler(note)
-        connection.execute(f"LISTEN {CHANNEL}")
+        connection.execute("LISTEN noetl_events")
         if self._mode == "read":
             connection.execute("SET default_transaction_read_only = on")
 
     def _set_up(self) -> None:
-        migrations = migrations_in(MIGRATIONS)
+        migrations, schema = migrations_in(MIGRATIONS), self.address.schema
+
+        def migrate(connection: Connection) -> None:
+            with connection.transaction():
+                connection.execute(QUERIES["lock_migration"], (schema,))
+                todo = self._pending(connection, migrations)
+                if 1 in todo:
+                    connection.execute("SET LOCAL client_min_messages = warning")
+                    connection.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(schema)))
+                    connection.execute(QUERIES["create_meta"])
+                for version, sql in todo.items():
+                    connection.execute(sql.encode())
+                    connection.execute(QUERIES["put_version"], (str(version),))
+
         if self.run(lambda connection: self._pending(connection, migrations), reading=True):
             if self._mode == "read":  # an old schema, or one that another process is creating
                 PostgresDatabase(self.address, self._synchronous, "write").close()
             else:
-                self.run(lambda connection: self._migrate(connection, migrations))
+                self.run(migrate)
 
     def _pending(self, connection: Connection, migrations: dict[int, str]) -> dict[int, str]:
         """The migrations to apply; NotFound if there is no schema and the mode does not allow to create it."""
@@ -240,19 +252,6 @@ class PostgresDatabase(Database):
             raise NotFound(f"{database} has no noetl schema {schema!r}: start `noetl server` to create it")
         version = connection.execute(QUERIES["get_version"]).fetchall()[0][0] if has_meta else 0
         return pending(migrations, version, database)
-
-    def _migrate(self, connection: Connection, migrations: dict[int, str]) -> None:
-        schema = self.address.schema
-        with connection.transaction():
-            connection.execute(QUERIES["lock_migration"], (schema,))
-            todo = self._pending(connection, migrations)
-            if 1 in todo:
-                connection.execute("SET LOCAL client_min_messages = warning")
-                connection.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(schema)))
-                connection.execute(QUERIES["create_meta"])
-            for version, sql in todo.items():
-                connection.execute(sql.encode())
-                connection.execute(QUERIES["put_version"], (str(version),))
 
     def _explained(self, error: psycopg.Error, broken: bool) -> StoreError:
         reason = self.address.without_password((error.diag.message_primary or str(error)).partition("\n")[0])

@@ -16,7 +16,6 @@ from noetl.durable import sync
 from noetl.errors import Conflict, StoreError
 from noetl.store.sqlite.store import SqliteStore
 
-ALL_PAGES = -1
 SUFFIXES = ("-wal", "-shm", "-journal")  # of files that SQLite reads as parts of a database
 
 
@@ -56,7 +55,7 @@ def _copy(source: Path, target: Path) -> None:
     ):
         theirs.set_busy_timeout(30_000)
         with ours.backup("main", theirs, "main") as copying:
-            copying.step(ALL_PAGES)  # in one step: otherwise it restarts after each commit of others
+            copying.step(-1)  # all pages in one step: otherwise it restarts after each commit of others
         ours.execute("PRAGMA journal_mode = DELETE")
         problem = ours.execute("PRAGMA quick_check(1)").get
         if problem != "ok":
