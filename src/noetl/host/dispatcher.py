@@ -7,6 +7,7 @@ servers grant the same work at once, one commit is rejected and decided again. A
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
@@ -16,11 +17,11 @@ from msgspec.structs import replace
 
 from noetl.engine import events as e
 from noetl.engine.commands import Claim, Report
+from noetl.engine.state import Execution
 from noetl.errors import NotFound, StoreError
 from noetl.host.background import Backoff
-from noetl.host.ready import ReadyQueue
-from noetl.host.work_source import WorkSource
 from noetl.runtime.committer import Answer
+from noetl.runtime.loaded_executions import LoadedExecutions
 from noetl.runtime.runtime import Runtime
 from noetl.worker.wire import Verdict
 from noetl.worker.work import Work
@@ -38,6 +39,84 @@ TURN_SECONDS = 0.1
 the grant of the next one are one commit, without a wait in the queue."""
 MAX_CLAIMS = 1_000
 MAX_ENDED_LEASES = 10_000
+TIMERS_PER_SCAN = 100
+MAX_QUEUED = 10_000
+"""Executions that wait here for their turn; the others wait in the store."""
+DEFAULT_POOL = "default"
+ANY_POOL = ""
+"""The pool of a worker that serves all pools."""
+
+
+class StoredWork:
+    """The executions of a whole store, for a server."""
+
+    def __init__(self, runtime: Runtime, backoff: Backoff) -> None:
+        self.runtime, self.backoff = runtime, backoff
+
+    async def ready(self, pool: str, limit: int, after: str) -> list[str]:
+        """Executions with ready work of a pool, ordered by id, after one of them."""
+        return await self.runtime.thread.ask(self.runtime.store.waiting, pool, limit, after)
+
+    async def due(self, now: float) -> list[tuple[str, str]]:
+        """Timers that are due, with their executions."""
+        limit = TIMERS_PER_SCAN + len(self.backoff)  # paused executions must not hide the others
+        return await self.runtime.thread.ask(self.runtime.store.due, now, limit)
+
+
+class LoadedWork:
+    """The executions of one process, for `noetl run`. Its worker serves all pools."""
+
+    def __init__(self, executions: LoadedExecutions) -> None:
+        self.executions = executions
+
+    async def ready(self, pool: str, limit: int, after: str) -> list[str]:
+        return sorted(
+            id
+            for id, loaded in self.executions.items()
+            if id > after and loaded.state.ready and loaded.state.status == "running"
+        )[:limit]
+
+    async def due(self, now: float) -> list[tuple[str, str]]:
+        return [
+            (id, timer)
+            for id, loaded in self.executions.items()
+            if not loaded.state.over and loaded.state.status != "paused"
+            for timer, at in loaded.state.timers.items()
+            if at <= now
+        ]
+
+
+WorkSource = StoredWork | LoadedWork
+
+
+class ReadyQueue:
+    """Executions with ready work by pool, in the order in which they are served. A cache only: the store has all of
+    them. With `any_pool` there is one queue for all pools; `publish` tells other servers of a pool with ready work."""
+
+    def __init__(self, *, any_pool: bool = False, publish: Callable[[str], None] | None = None) -> None:
+        self.any_pool, self.publish = any_pool, publish
+        self.default_pool = ANY_POOL if any_pool else DEFAULT_POOL
+        self.by_pool: dict[str, dict[str, None]] = {}
+        self.arrived: dict[str, asyncio.Event] = {}
+        """By pool, set when an execution is added."""
+        self.idle_claims: Counter[str] = Counter()
+
+    def pools_of(self, state: Execution) -> set[str]:
+        if not state.ready or state.status != "running":
+            return set()
+        return {ANY_POOL} if self.any_pool else set(state.ready.values())
+
+    def add(self, pool: str, execution: str) -> None:
+        self.by_pool.setdefault(pool, {}).setdefault(execution)
+        if (event := self.arrived.get(pool)) is not None:
+            event.set()
+
+    def on_events(self, state: Execution, events: list[e.Event]) -> None:
+        for pool in self.pools_of(state) if state.ready else ():
+            if len(self.by_pool.get(pool, ())) < MAX_QUEUED:
+                self.add(pool, state.id)
+            if self.publish is not None:
+                self.publish(pool)
 
 
 class Dispatcher:

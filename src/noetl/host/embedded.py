@@ -16,10 +16,8 @@ from noetl.engine.state import Execution
 from noetl.errors import StoreError
 from noetl.host.background import Backoff
 from noetl.host.children import ChildExecutions, Families, FindPlaybook
-from noetl.host.dispatcher import Dispatcher
+from noetl.host.dispatcher import Dispatcher, LoadedWork, ReadyQueue
 from noetl.host.local_link import LocalLink
-from noetl.host.ready import ReadyQueue
-from noetl.host.work_source import LoadedWork
 from noetl.model.status import OPEN
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import OpenCredential, Runtime, no_credentials

@@ -11,12 +11,10 @@ from noetl.engine.commands import Lost, TimerDue
 from noetl.engine.state import Execution
 from noetl.host.background import BackgroundCommands, Backoff, OnError, keep_running
 from noetl.host.children import ChildExecutions, ChildSyncer, Families, FindPlaybook
-from noetl.host.dispatcher import Dispatcher
+from noetl.host.dispatcher import MAX_QUEUED, Dispatcher, ReadyQueue, StoredWork
 from noetl.host.heartbeats import Heartbeats, StallDetector
-from noetl.host.ready import MAX_QUEUED, ReadyQueue
 from noetl.host.recovery import Recovery
 from noetl.host.waiters import Waiters
-from noetl.host.work_source import StoredWork
 from noetl.runtime.committer import OnCommit, OnEvents
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import OpenCredential, Runtime, no_credentials

@@ -30,37 +30,11 @@ from noetl.server.endpoint import ApiCall, BodyMemory, Endpoint, respond
 from noetl.server.openapi import describe, public
 from noetl.server.problems import MEDIA, Refused, document, refused
 from noetl.server.roles import ALLOWED, FORMS, PREFIX
-from noetl.server.routes import (
-    access,
-    credentials,
-    executions,
-    health,
-    history,
-    hooks,
-    maintenance,
-    playbooks,
-    schedules,
-    sessions,
-    worker,
-    workers,
-)
+from noetl.server.routes import access, executions, health, history, maintenance, playbooks, triggers, worker
 from noetl.server.traces import trace_of
 from noetl.store.store import Store
 
-MODULES = (
-    executions,
-    history,
-    worker,
-    playbooks,
-    schedules,
-    hooks,
-    workers,
-    credentials,
-    access,
-    sessions,
-    maintenance,
-    health,
-)
+MODULES = (executions, history, worker, playbooks, triggers, access, maintenance, health)
 CHANGES = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 SINGLE = frozenset([b"host", b"origin", b"authorization", b"cookie", b"content-type", b"x-csrf-token"])
 """Headers that must not be repeated, because it would be open which one counts."""

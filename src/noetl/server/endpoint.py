@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypedDict, TypeVar, Unpack
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -24,8 +24,7 @@ from starlette.types import Receive, Scope
 
 from noetl.reference import encode_reference
 from noetl.server.problems import Refused
-from noetl.server.roles import ALLOWED, PREFIX
-from noetl.server.schema import QueryString
+from noetl.server.roles import ALLOWED, FORMS, PREFIX
 from noetl.server.traces import Point, caller_of
 
 if TYPE_CHECKING:
@@ -43,6 +42,46 @@ ANONYMOUS_BYTES = 64 * MIB
 Handler = Callable[..., Awaitable[Any]]
 Function = TypeVar("Function", bound=Handler)
 Result = TypeVar("Result")
+Item = TypeVar("Item")
+Position = TypeVar("Position", str, int)
+
+
+class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A JSON body; unknown keys are errors."""
+
+
+class Nothing(RequestBody, frozen=True):
+    """An empty object."""
+
+
+class QueryString(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters; unknown ones are errors."""
+
+
+def text(description: str) -> msgspec.Meta:
+    """A text parameter. Databases cannot store NUL."""
+    return msgspec.Meta(pattern=r"^[^\0]*$", description=description)
+
+
+VersionNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+CURSOR = "The `next` of the page before this one."
+Cursor = Annotated[str, text(CURSOR)]
+IdCursor = Annotated[str, msgspec.Meta(description=CURSOR, pattern=rf"^({FORMS['id']})?(?!\n)$")]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=1_000, description="Maximum number of items.")]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="Only items after this number.")]
+
+
+class PageQuery(QueryString, frozen=True):
+    cursor: Cursor = ""
+    limit: Limit = 100
+
+
+class ItemList(msgspec.Struct, Generic[Item], frozen=True):
+    items: list[Item]
+
+
+class ItemPage(ItemList[Item], Generic[Item, Position], frozen=True):
+    next: Position | None
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -56,6 +95,7 @@ class EndpointOptions(TypedDict, total=False):
     optional: bool  # whether the body may be missing
     limit: int  # maximum size of the body in bytes; default: 1 MiB
     headers: tuple[Header, ...]
+    operation: str  # its id in the OpenAPI document; default: MODULE_FUNCTION
     answers: dict[int, Any]  # types by status, the usual one first; None: no content; a string: of that media type
 
 
@@ -71,6 +111,8 @@ class Endpoint:
         self.headers, self.optional = options.get("headers", ()), options.get("optional", False)
         self.media = options.get("raw") or ((JSON,) if "body" in types else ())
         self.limit = options.get("limit", MIB) if self.media else 0
+        name = f"{function.__module__.rpartition('.')[2]}_{function.__name__}"
+        self.operation = options.get("operation", name)
         usual = 204 if types["return"] is None else options.get("status", 200)
         self.answers = options.get("answers") or {usual: types["return"]}
 

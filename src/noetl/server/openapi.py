@@ -76,7 +76,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     problem = {"schema": {"$ref": REFERENCE.format(name="ProblemDetails")}}
     responses["default"] = {"description": "An error.", "content": {MEDIA: problem}}
     operation: dict[str, Any] = {
-        "operationId": f"{endpoint.function.__module__.rpartition('.')[2]}_{endpoint.function.__name__}",
+        "operationId": endpoint.operation,
         "tags": [endpoint.path.removeprefix(PREFIX).split("/")[1] if endpoint.path.startswith(PREFIX) else "server"],
         "summary": re.split(r"(?<=[.:]) ", description)[0].rstrip(".:"),
         "description": f"{description} {access}",

@@ -1,17 +1,23 @@
+"""/tokens, /users, /sessions and /credentials."""
+
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated, Any
 
+import msgspec
 from starlette.responses import Response
 
-from noetl.access import hash_password, new_token
+from noetl.access import hash_password, new_session, new_token
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import is_name
-from noetl.server.endpoint import ApiCall, Routes, created
+from noetl.server.auth import cookie, cookie_of, csrf_of, unauthorised
+from noetl.server.endpoint import ApiCall, ItemList, QueryString, RequestBody, Routes, created, json_response, text
 from noetl.server.problems import Refused
-from noetl.server.record_views import NewToken, TokenItem, UserView
-from noetl.server.schema import ItemList, RequestBody
-from noetl.store.access import Role, User
+from noetl.server.record_views import CredentialView, NewToken, RecordView, TokenItem, UserView
+from noetl.store.access import MAX_SESSION_SECONDS, Role, User
+from noetl.store.credentials import SealedCredential
+from noetl.timestamps import rfc3339
 
 routes = Routes()
 
@@ -133,3 +139,141 @@ async def delete_user(call: ApiCall) -> None:
 def _check_role(role: Role) -> None:
     if role == "worker":
         raise Refused(422, "the role worker is only for tokens")
+
+
+class CredentialPage(ItemList[CredentialView], frozen=True):
+    pass
+
+
+@routes.add("GET", "/credentials", operation="credentials_list_all")
+async def credentials(call: ApiCall) -> CredentialPage:
+    """The credentials, their kinds and restrictions."""
+    return CredentialPage(list(map(CredentialView.of, await call.in_store(call.api.store.credentials.all))))
+
+
+class CredentialRequest(RequestBody, frozen=True):
+    """A credential: its fields, and the playbooks and pools that may use it (default: all)."""
+
+    kind: str
+    data: dict[str, Any]
+    paths: list[str] = []
+    pools: list[str] = []
+
+
+@routes.add("PUT", "/credentials/{path}", operation="credentials_put")
+async def put_credential(call: ApiCall, body: CredentialRequest) -> CredentialView:
+    """Store a credential, or replace it."""
+    name, safe, now = call.path_params["path"], call.api.safe(), call.api.clock.now()
+
+    def store() -> SealedCredential | None:
+        safe.put(name, body.kind, dict(body.data), paths=body.paths, pools=body.pools, now=now)
+        return safe.store.get(name)
+
+    sealed = await call.in_store(store)
+    if sealed is None:
+        raise NotFound(f"credential {name!r} was deleted at the same time")
+    return CredentialView.of(sealed)
+
+
+@routes.add("DELETE", "/credentials/{path}", operation="credentials_delete")
+async def delete_credential(call: ApiCall) -> None:
+    """Delete a credential."""
+    name = call.path_params["path"]
+    if not await call.in_store(call.api.store.credentials.delete, name):
+        raise NotFound(f"there is no credential {name!r}")
+
+
+class LoginRequest(RequestBody, frozen=True):
+    """Name and password."""
+
+    user: str
+    password: str
+
+
+class NewSession(msgspec.Struct, frozen=True):
+    """A new session, whose secret is in the cookie. Changes need `csrf_token` in the header X-CSRF-Token."""
+
+    session_id: str
+    user: str
+    role: Role
+    csrf_token: str
+    expires: str
+
+
+@routes.add("POST", "/sessions", limit=16_384, answers={201: NewSession}, operation="sessions_login")
+async def login(call: ApiCall, body: LoginRequest) -> Response:
+    """Sign in. The response sets the cookie of the session."""
+    api = call.api
+    address = call.client.host if call.client is not None else ""
+    user = await api.authenticator.user(body.user, body.password, address)
+    if user is None:
+        api.telemetry.metrics.count("noetl_logins_failed_total")
+        raise unauthorised("wrong user name or password")
+    agent = call.headers.get("user-agent", "").encode("ascii", "replace").decode()
+    secret, session = new_session(user.name, api.clock.now(), agent, address)
+    await api.authenticator.sessions.begin(session, user)
+    answer = NewSession(session.id, user.name, user.role, csrf_of(secret), rfc3339(session.expires))
+    return json_response(answer, 201, {"Set-Cookie": cookie(secret, int(MAX_SESSION_SECONDS))})
+
+
+class SessionQuery(QueryString, frozen=True):
+    user: Annotated[str, text("Sessions of this user (admin only); `*` lists all.")] = ""
+
+
+class SessionView(RecordView, frozen=True):
+    """A session of a user."""
+
+    id: str
+    user: str
+    created: str
+    last_seen: str
+    expires: str
+    agent: str
+    address: str
+    current: bool
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    """The caller, and sessions; `csrf_token` if the caller has a session."""
+
+    name: str
+    role: Role
+    csrf_token: str | None
+    items: list[SessionView]
+
+
+@routes.add("GET", "/sessions", operation="sessions_list_all")
+async def sessions(call: ApiCall, query: SessionQuery) -> SessionPage:
+    """The caller, and the caller's sessions."""
+    caller = call.caller
+    own = caller.name if caller.session is not None else ""  # the name of a token is not that of a user
+    if query.user not in ("", own) and caller.role != "admin":
+        raise Refused(403, "only the role admin may list sessions of others")
+    user = None if query.user == "*" else query.user or own
+    csrf = None if caller.session is None else csrf_of(cookie_of(call.headers))
+    current = None if caller.session is None else caller.session.id
+    views = []
+    for session in await call.api.authenticator.sessions.of(user) if user != "" else []:
+        views.append(SessionView.of(session, last_seen=rfc3339(session.last_used), current=session.id == current))
+    return SessionPage(caller.name, caller.role, csrf, views)
+
+
+@routes.add("DELETE", "/sessions", answers={204: None}, operation="sessions_logout")
+async def logout(call: ApiCall) -> Response:
+    """Sign out."""
+    if call.caller.session is None:
+        raise Refused(422, "a token has no session; revoke it with DELETE /api/v1/tokens/ID")
+    await call.api.authenticator.sessions.end(call.caller.session)
+    call.api.authenticator.clear_cache()
+    return Response(status_code=204, headers={"Set-Cookie": cookie("", 0)})
+
+
+@routes.add("DELETE", "/sessions/{name}", operation="sessions_end")
+async def end_session(call: ApiCall) -> None:
+    """End a session by its id: one's own, or as admin any."""
+    id, sessions, caller = call.path_params["name"], call.api.authenticator.sessions, call.caller
+    user = None if caller.role == "admin" else caller.name if caller.session is not None else ""
+    session = next((session for session in await sessions.of(user) if session.id == id), None)
+    if session is None or not await sessions.end(session):
+        raise NotFound(f"there is no session {id!r}")
+    call.api.authenticator.clear_cache()

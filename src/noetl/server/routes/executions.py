@@ -15,12 +15,10 @@ from noetl.model.identity import uuid7
 from noetl.model.status import status_phrase
 from noetl.runtime.committer import Answer
 from noetl.runtime.history import state_at
-from noetl.server.endpoint import ApiCall, Header, Routes, json_response
-from noetl.server.execution_views import EventView, ExecutionItem, ExecutionView, StateView, Status, execution_item
-from noetl.server.problems import Refused
-from noetl.server.roles import PREFIX, WRITE
-from noetl.server.schema import (
+from noetl.server.endpoint import (
+    ApiCall,
     Count,
+    Header,
     IdCursor,
     ItemPage,
     Limit,
@@ -28,9 +26,14 @@ from noetl.server.schema import (
     PageQuery,
     QueryString,
     RequestBody,
+    Routes,
     VersionNumber,
+    json_response,
     text,
 )
+from noetl.server.execution_views import EventView, ExecutionItem, ExecutionView, StateView, Status, execution_item
+from noetl.server.problems import Refused
+from noetl.server.roles import PREFIX, WRITE
 from noetl.server.sse import EventStream
 from noetl.store.store import Store, Summary
 from noetl.timestamps import rfc3339

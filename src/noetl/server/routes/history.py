@@ -8,12 +8,11 @@ from starlette.responses import Response
 from noetl.runtime import history
 from noetl.runtime.history import Edit, Forked
 from noetl.runtime.report import explained
-from noetl.server.endpoint import ApiCall, EndpointOptions, Routes
+from noetl.server.endpoint import ApiCall, EndpointOptions, QueryString, RequestBody, Routes, text
 from noetl.server.execution_views import ExecutionView
 from noetl.server.problems import Refused
 from noetl.server.roles import WRITE
 from noetl.server.routes.executions import PAYLOAD_BYTES, STARTS, execution_id, started
-from noetl.server.schema import QueryString, RequestBody, text
 
 routes = Routes()
 MAX_STEP_NAME_LENGTH = 1_000

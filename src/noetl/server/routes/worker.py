@@ -24,9 +24,8 @@ from noetl.results.stores import buckets, is_named
 from noetl.runtime.committer import Answer
 from noetl.server.api import Api
 from noetl.server.auth import unauthorised
-from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, MIB, YAML, ApiCall, Routes
+from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, MIB, YAML, ApiCall, QueryString, Routes, text
 from noetl.server.problems import Refused
-from noetl.server.schema import QueryString, text
 from noetl.store import codec
 from noetl.store.access import ApiToken
 from noetl.store.store import Change, LogLine, WorkerSession
