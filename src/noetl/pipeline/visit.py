@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from noetl.engine.events import (
@@ -66,76 +67,71 @@ class Visit:
         """Milliseconds of the last attempt."""
 
     async def run(self) -> str | End | None:
-        plan, scope, progress, templates = self.plan, self.scope, self.progress, self.pipeline.templates
-        scope["_task"] = plan.label
-        templates.contents = {}  # values that another task has read may be large
+        """Call the tool until nothing repeats the call, then do what the first matching rule says."""
+        plan, progress = self.plan, self.progress
+        self.scope["_task"] = plan.label
+        self.pipeline.templates.contents = {}  # values that another task has read may be large
         progress.attempt = progress.round = progress.round_start = 1
-        rules = plan.rules or []
         first = self.attempt == 1 and not progress.started and progress.delivered is None
         while True:
-            late = False
             try:
-                self._enter()
-                if plan.args is not None:
-                    args = await templates.evaluate(plan.args, scope, inputs=True)
-                    scope["args"] = {**scope["args"], **args}
-                if first and plan.skips:
-                    skip = await templates.evaluate(lambda scope: first_match(plan.skips, scope), scope)
-                    if skip is not None:
-                        return await self._close("skip", skip)
-                started = self.host.now()
-                try:
-                    self.outcome = await self._call()
-                except DeadlinePassed:
-                    late = True
-                self.took = round((self.host.now() - started) * 1000, 3)
-                meta = {"attempt": self.attempt, "duration_ms": self.took, "ts": started}
-                scope["outcome"] = self.outcome.as_data(meta)
-                if not plan.task.sink:
-                    self.pipeline.last = scope["outcome"]
+                skip = await self._enter(first)
+                if skip is not None:
+                    return await self._close("skip", skip)
+                in_time = await self._attempt()
             except TemplateError as error:
                 self.outcome, self.took = self.host.redact(template_outcome(error)), 0.0
                 return await self.fail(None)
             except ParkedCall as parked:
                 return parked.wait
-            if late or (plan.until is not None and self._is_late()):
+            if not in_time:
                 return await self._fail_poll("deadline")
             if plan.retry is not None and self._repeats(plan.retry):
                 end = await self._retry(plan.retry, self.attempt - self.round_start + 1, "spec")
-                if end is not None:
-                    return end
-                first = False
-                continue
-            try:
-                rule = await templates.evaluate(lambda scope: first_match(rules, scope), scope) if rules else None
-            except TemplateError as error:
-                return await self.fail(None, self._rule_error(error))
-            ok = self.outcome.ok
-            do = rule.then.do if rule is not None else ("continue" if ok or plan.rules is not None else "fail")
-            if do == "retry" and rule is not None:
+            else:
+                try:
+                    rule = await self._first_rule(plan.rules) if plan.rules else None
+                except TemplateError as error:
+                    return await self.fail(None, self._rule_error(error))
+                if rule is None or rule.then.do != "retry":
+                    return await self._follow(rule)
                 if self.round >= (rule.then.attempts or DEFAULT_ATTEMPTS):
                     return await self.fail(rule, _after_last(self.attempt, self.outcome))
                 end = await self._retry(rule, self.round, "policy")
-                if end is not None:
-                    return end
-                first = False
-            elif plan.until is not None and do == "continue" and ok:
-                return await self._poll(rule)
-            elif do == "fail":
-                return await self.fail(rule)
-            elif do == "jump" and rule is not None and rule.then.delay is not None:
-                return await self._delayed_jump(rule)
-            else:
-                return await self._close(do, rule)
+            if end is not None:
+                return end
+            first = False
+
+    async def _first_rule(self, rules: Sequence[RulePlan]) -> RulePlan | None:
+        return await self.pipeline.templates.evaluate(lambda scope: first_match(rules, scope), self.scope)
 
     # -- the call ---------------------------------------------------------------------------------------------------
 
-    def _enter(self) -> None:
-        scope = self.scope
+    async def _enter(self, first: bool) -> RulePlan | None:
+        """Set the names of the attempt; the rule that skips the task, which only the first attempt may."""
+        scope, plan = self.scope, self.plan
         scope["_attempt"], scope["_prev"] = self.attempt, self.progress.prev
         scope["args"] = self.pipeline.args
         scope[NOW_KEY] = self.host.now()
         scope.pop("outcome", None)
+        if plan.args is not None:
+            args = await self.pipeline.templates.evaluate(plan.args, scope, inputs=True)
+            scope["args"] = {**scope["args"], **args}
+        return await self._first_rule(plan.skips) if first and plan.skips else None
+
+    async def _attempt(self) -> bool:
+        """Make the call and keep its outcome. False if the deadline of the poll has passed."""
+        in_time, started = True, self.host.now()
+        try:
+            self.outcome = await self._call()
+        except DeadlinePassed:
+            in_time = False
+        self.took = round((self.host.now() - started) * 1000, 3)
+        meta = {"attempt": self.attempt, "duration_ms": self.took, "ts": started}
+        self.scope["outcome"] = self.outcome.as_data(meta)
+        if not self.plan.task.sink:
+            self.pipeline.last = self.scope["outcome"]
+        return in_time and not (self.plan.until is not None and self._is_late())
 
     async def _call(self) -> Outcome:
         plan, progress, host, templates = self.plan, self.progress, self.host, self.pipeline.templates
@@ -177,6 +173,18 @@ class Visit:
             return failed("input", f"a task of kind {plan.kind.name} cannot wait inside an iterator: use a loop")
 
     # -- directives -------------------------------------------------------------------------------------------------
+
+    async def _follow(self, rule: RulePlan | None) -> str | End | None:
+        """Apply a directive other than `retry`; None is the default for the outcome."""
+        plan, ok = self.plan, self.outcome.ok
+        do = rule.then.do if rule is not None else ("continue" if ok or plan.rules is not None else "fail")
+        if plan.until is not None and do == "continue" and ok:
+            return await self._poll(rule)
+        if do == "fail":
+            return await self.fail(rule)
+        if do == "jump" and rule is not None and rule.then.delay is not None:
+            return await self._delayed_jump(rule)
+        return await self._close(do, rule)
 
     def _repeats(self, retry: RulePlan) -> bool:
         """Whether `spec.retry` repeats the call (R3)."""
