@@ -5,8 +5,8 @@
     render({"url": "{{ api }}/users", "n": 5}, scope)              a playbook value, deeply
 
 Playbooks are written in Jinja's language, by people and by other systems, and some of those are hostile. Jinja
-itself is not used: the syntax tree (`lexer.py`, `parser.py`, `statements.py`) is compiled into Python closures
-(`compile.py`), for four reasons.
+itself is not used: the syntax tree (`lexer.py`, `parser.py`, `template_parser.py`) is compiled into Python
+closures (`compile.py`), for four reasons.
 
 *Escapes.* Every escape from Jinja's sandbox goes through attribute access on Python objects, through str.format, or
 through generated code. There is no generated code here; `a.b` is a key of a map or a field of a View and never a Python

@@ -14,7 +14,7 @@ from noetl.expression.budget import Budget
 from noetl.expression.compile import Compiler, Statement
 from noetl.expression.nodes import Scope, start
 from noetl.expression.operators import has_missing
-from noetl.expression.statements import syntax_tree
+from noetl.expression.template_parser import syntax_tree
 from noetl.expression.text import Evaluation
 from noetl.expression.values import Missing, located, revealed, undefined
 

@@ -9,7 +9,7 @@ from noetl.errors import TemplateFailed
 from noetl.expression import nodes
 from noetl.expression.functions import SQL_FILTERS
 from noetl.expression.nodes import start, static_path
-from noetl.expression.statements import syntax_tree
+from noetl.expression.template_parser import syntax_tree
 from noetl.expression.values import ENCODINGS, SECRET_HINT, SECRET_MESSAGE
 
 ROOT = "keychain"

@@ -13,7 +13,7 @@ from noetl.expression.compile import Compiler
 from noetl.expression.lexer import has_syntax
 from noetl.expression.nodes import Closure, Comparison, Read, Unknown, Use
 from noetl.expression.operators import has_missing
-from noetl.expression.statements import syntax_tree
+from noetl.expression.template_parser import syntax_tree
 from noetl.expression.text import Evaluation, storable
 from noetl.expression.values import Fault, Missing, Sealed, View, located, undefined
 

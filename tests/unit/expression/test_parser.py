@@ -15,7 +15,7 @@ from tests.unit.expression.jinja_oracle import jinja_lexemes, jinja_tree
 from noetl.errors import TemplateSyntax
 from noetl.expression import Template, nodes, parse
 from noetl.expression.lexer import lex
-from noetl.expression.statements import syntax_tree
+from noetl.expression.template_parser import syntax_tree
 
 NO_OFFSET = (
     *(nodes.Binary, nodes.Compare, nodes.CondExpr, nodes.Concat, nodes.Tuple, nodes.Slice),
