@@ -235,11 +235,8 @@ def retry_rule(at: Map, retry: Map, names: Names, ignore: bool) -> Map:
         parts.append(f"_attempt < {attempts}")
     if go_on is not None and len(parts) > 1:
         parts[0] = f"({parts[0]})"
-    backoff, delay, growth = (
-        as_map(retry.get("backoff")),
-        retry.get("initial_delay"),
-        retry.get("backoff_multiplier", 1),
-    )
+    backoff, delay = as_map(retry.get("backoff")), retry.get("initial_delay")
+    growth = retry.get("backoff_multiplier", 1)
     then: dict[str, Any] = {"backoff": "exponential" if growth == 2 else None, "delay": delay}
     if backoff:
         kind = backoff.get("type", "fixed")

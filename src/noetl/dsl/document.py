@@ -136,10 +136,7 @@ INHERITED = {
     "max_visits": Field(Integer(1, 1_000_000), "how often a task may be visited in one run (10,000)"),
     "retry": Field(RETRY, "how often a call is repeated while its error is retryable, before the policy sees it"),
 }
-LAYERED = {
-    "timeout": TIMEOUT,
-    **{key: INHERITED[key].shape for key in ("retry", "sandbox", "on_lost", "max_visits")},
-}
+LAYERED = {"timeout": TIMEOUT, **{key: INHERITED[key].shape for key in ("retry", "sandbox", "on_lost", "max_visits")}}
 """Options that are allowed among the default inputs of a kind."""
 
 METADATA = Fields(

@@ -228,12 +228,7 @@ FAILURES: list[tuple[type[Exception], str, str, bool]] = [
     (stream_errors.ServiceUnavailableError, "connect", "JetStream is unavailable: {}", True),
     (stream_errors.ServerError, "connect", "JetStream is unavailable: {}", True),
     (stream_errors.NotFoundError, "not_found", "not found", False),
-    (
-        errors.MaxPayloadError,
-        "too_large",
-        "the message is above the limit of the server: use `object_put`",
-        False,
-    ),
+    (errors.MaxPayloadError, "too_large", "the message is above the limit of the server: use `object_put`", False),
     (errors.TimeoutError, "timeout", f"no response within {RESPONSE_SECONDS:g} seconds", True),
     (stream_errors.Error, "input", "{}", False),
     (Exception, "connect", "{}", True),
