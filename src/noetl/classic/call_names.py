@@ -117,7 +117,6 @@ class Envelope(View):
 
 
 def _of_http(outcome: dict[str, Any], field: str, contents: Contents) -> Any:
-    """A field of HTTP calls: from the error of the call, or from its result."""
     http = outcome.get("http")
     if isinstance(http, dict) and field in http:
         return http[field]

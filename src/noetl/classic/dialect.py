@@ -112,7 +112,6 @@ class ClassicBuilder(Builder):
         )
 
     def _view(self, tool: Map | Seq | None) -> Any:
-        """The part of the last call's result that classic templates read as `result`."""
         calls = [item.task for item in labelled_items(tool) if SINK not in item.task] if tool else []
         if not calls:
             return "value"

@@ -104,7 +104,6 @@ class _Rewriter:
                 self.leftovers.refuse_reads(step, key, EVENT, f"in `{key}`")
 
     def _labels(self, step: Map) -> set[str]:
-        """The labels of the pipeline; a single task will be called `call`."""
         if isinstance(step["tool"], Map):
             return {free_label("call", set(), self.step_names)}
         return {item.label for item in labelled_items(step["tool"])}
@@ -247,7 +246,6 @@ class ClassicRoutes:
         return map_at(at, step=name)
 
     def _branch_arc(self, number: int, branch: Map) -> Map:
-        """The arc of a branch: to its target, or to a separate step if it calls tools."""
         written = branch.get("then", branch.get("else"))
         retry = as_map(written).get("retry", branch.get("retry"))
         if retry is not None and retry.get("scope") == "chain":

@@ -209,7 +209,6 @@ class Writer:
         return [f"{' ' * column}-{' ' * bool(first)}{first}", *rest]
 
     def _value(self, value: Any, span: Span | None, column: int) -> list[str]:
-        """The lines of a value after a key at `column`; the first one continues the line of the key."""
         block = isinstance(value, Map | Seq) and value and span is not None and _is_block(self.layout, span)
         if span is not None and self._is_unchanged(value, span) and not block:
             source = self.layout.before(span.start)

@@ -81,7 +81,6 @@ def too_expensive(file: str, data: bytes, why: str) -> Loaded:
 
 
 def _defaults(root: Map, kinds: KindSource) -> dict[str, set[str]]:
-    """Inputs by kind that some outer scope gives; a task need not repeat them."""
     layers: list[Any] = [as_map(root.get("executor")).get("spec")]
     for step in map(as_map, as_list(root.get("workflow"))):
         layers += [step.get("spec"), as_map(step.get("loop")).get("spec")]

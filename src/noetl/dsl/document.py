@@ -77,7 +77,6 @@ STORES = ("db", "file", "nats_object", "object")
 
 
 def _kept_in(kind: str, **more: Field) -> Form:
-    """A store written as a map, with the keys that mean something to its kind."""
     name = Field(Choice(kind), "where large results go", required=True)
     fields = Fields(f"a result store of kind {kind}", {"kind": name, **more})
     return Form(lambda value: isinstance(value, dict) and value.get("kind") == kind, fields)

@@ -57,7 +57,6 @@ def _task(kind: Kind) -> Schema:
 
 
 def _open_specs(schema: Any) -> list[Any]:
-    """Every object schema that has the keys of a layered spec, which may also hold defaults of kinds."""
     if isinstance(schema, list):
         return [spec for item in schema for spec in _open_specs(item)]
     if not isinstance(schema, dict):

@@ -131,7 +131,6 @@ def _fields(struct: inspect.Type) -> Iterator[InputField]:
 
 
 def _structs(kind: inspect.Type) -> Iterator[tuple[str, inspect.StructType]]:
-    """Maps with known keys among the values of a type, each with the way to them."""
     for option in _alternatives(kind):
         match option:
             case inspect.StructType():
@@ -274,7 +273,6 @@ def _keys(struct: inspect.StructType, value: Mapping[Any, object], path: Path) -
 
 
 def _admit(node: dict[str, Any], definitions: dict[str, Any], outer: tuple[str, ...]) -> dict[str, Any]:
-    """The same schema, but a template will do as well."""
     annotations = {key: node[key] for key in ("description", "default", "examples") if node.get(key) is not None}
     shape = {key: value for key, value in node.items() if key not in ("description", "default", "examples")}
     options = [_inner(option, definitions, outer) for option in shape.get("anyOf", [shape])]

@@ -203,7 +203,6 @@ class _Races:
 
 
 def _writes(step: Step) -> dict[str, str]:
-    """Keys of ctx that a step writes without a reducer, with the place where."""
     writes: dict[str, str] = {}
 
     def visit(tasks: tuple[Task, ...], owner: str) -> None:

@@ -144,7 +144,6 @@ def _ways(task: Map, labels: list[str], place: int) -> Iterator[str]:
 
 
 def _cycle(start: str, ways: dict[str, set[str]]) -> list[str]:
-    """A path that comes back on itself, as a counterexample."""
     path = {start: None}
     label = start
     while following := sorted(to for to in ways[label] if to in ways):

@@ -379,7 +379,6 @@ def _insert(connection: DuckDBPyConnection, table: str, columns: list[str], rows
 
 
 def _from_cell(cell: str, kind: str) -> str:
-    """The expression that converts a JSON value to the type of the column, as it would convert a literal."""
     if kind == "JSON" or kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION", "VARIANT")):
         return f"CAST({cell} AS {kind})"
     text = f"({cell}->>'$')"

@@ -212,7 +212,6 @@ async def close_pool() -> None:
 
 
 def _message(error: Error) -> str:
-    """The message of the server, without the number and id that the connector adds."""
     text = error.raw_msg or error.msg or str(error)
     return re.sub(r"\A\d{6} \(\w+\): (?:[0-9a-f-]{30,}: )?", "", text).strip()
 

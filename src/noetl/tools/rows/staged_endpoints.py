@@ -197,7 +197,6 @@ class FileTarget(TargetEndpoint):
 
 
 def _for_file(column: Column, form: str) -> str:
-    """The expression that writes a column: JSON and CSV have few types."""
     name = column.quoted
     if form == "parquet":
         return name
