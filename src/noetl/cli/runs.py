@@ -171,11 +171,17 @@ def _print_status(run: Json) -> None:
 @click.argument("name")
 @click.option("--data", metavar="JSON|@FILE", help="Payload of the signal.")
 @click.option("--id", help="Id of the signal: a second signal with the same id is ignored.")
+@click.option("--if-awaited", is_flag=True, help="Drop the signal if nothing waits for it now; otherwise it is kept.")
 @client_and_output
-def signal_command(run: str, name: str, data: str | None, id: str | None, client: Client, output: str | None) -> None:
-    """Send a signal to a run. Prints `accepted`, `duplicate` for a known id, or `late` if the run has ended."""
+def signal_command(
+    run: str, name: str, data: str | None, id: str | None, if_awaited: bool, client: Client, output: str | None
+) -> None:
+    """Send a signal to a run.
+
+    Prints `accepted`, `duplicate` for a known id, `late` if the run has ended, or `dropped` by `--if-awaited`.
+    """
     id = id or uuid7(time.time(), os.urandom(8))
-    signalled = client.runs.signal(run, name, id, json_or_file(data, "--data"))
+    signalled = client.runs.signal(run, name, id, json_or_file(data, "--data"), not if_awaited)
     emit_or(signalled, output, lambda signalled: click.echo(signalled["answer"]))
 
 

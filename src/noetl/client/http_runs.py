@@ -226,9 +226,9 @@ class HttpRuns:
         status = (self.http.post(f"/executions/{execution}/{verb}", body) or self.get(execution))["status"]
         return {"execution_id": execution, "status": status}
 
-    def signal(self, run: str, name: str, id: str, payload: Any) -> Json:
+    def signal(self, run: str, name: str, id: str, payload: Any, keep: bool) -> Json:
         path = f"/executions/{self.find(run)}/signals"
-        body = self.http.post(path, {"name": name, "id": id, "payload": payload})
+        body = self.http.post(path, {"name": name, "id": id, "payload": payload, "keep": keep})
         return {key: body[key] for key in ("execution_id", "name", "id", "answer")}
 
     def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:

@@ -230,9 +230,11 @@ class LocalRuns:
             raise Conflict(f"cannot {type(command).__name__.lower()} {state.id}: the run {status_phrase(state.status)}")
         return {"execution_id": state.id, "status": state.status}
 
-    def signal(self, run: str, name: str, id: str, payload: Any) -> Json:
-        answer = self._decide(run, Signal(name, id, payload))
-        word = "accepted" if answer.events else "duplicate" if id in answer.state.signal_ids else "late"
+    def signal(self, run: str, name: str, id: str, payload: Any, keep: bool) -> Json:
+        answer = self._decide(run, Signal(name, id, payload, keep))
+        over = answer.state.over
+        known = id in answer.state.signal_ids or (keep and not over)
+        word = "accepted" if answer.events else "duplicate" if known else "late" if over else "dropped"
         return {"execution_id": answer.state.id, "name": name, "id": id, "answer": word}
 
     def _decide(self, run: str, command: Command) -> Answer:

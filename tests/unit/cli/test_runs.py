@@ -160,6 +160,7 @@ def test_without_a_database_there_are_no_runs(tmp_path: Path, args: list[str]) -
 def test_a_signal_reaches_a_run_in_another_terminal(tmp_path: Path, asking: tuple[Terminal, str]) -> None:
     one, execution = asking
     assert data(runs(tmp_path, "show", "last", "-o", "json"))["steps"]["ask"]["status"] == "waiting"
+    assert runs(tmp_path, "signal", "last", "other", "--if-awaited").out == "dropped\n"
     answers = [runs(tmp_path, "signal", "last", "go", "--data", '{"by": "Ada"}', "--id", "7").out for _ in range(2)]
     assert answers[0] == "accepted\n"
     assert answers[1] in ("duplicate\n", "late\n")

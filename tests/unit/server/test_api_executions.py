@@ -298,6 +298,18 @@ def test_a_signal_is_accepted_once_and_late_after_the_end(admin: httpx2.Client) 
     assert admin.post(url, json={"name": ""}).status_code == 422
 
 
+def test_a_signal_that_is_not_kept_counts_only_if_something_waits_for_it(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/waits"})
+    until(admin, execution, "waiting")
+    url = f"{API}/executions/{execution}/signals"
+    other = admin.post(url, json={"name": "stop", "id": "1", "keep": False}).json()
+    assert (other["answer"], other["accepted"], other["duplicate"], other["late"]) == ("dropped", False, False, False)
+    assert admin.post(url, json={"name": "go", "id": "1", "payload": 5, "keep": False}).json()["answer"] == "accepted"
+    assert until(admin, execution, "succeeded")["result"] == 5
+    assert admin.post(url, json={"name": "go", "id": "1", "keep": False}).json()["answer"] == "duplicate"
+    assert admin.post(url, json={"name": "go", "keep": False}).json()["answer"] == "late"
+
+
 def test_what_is_cancelled_ends_and_can_not_be_cancelled_after_an_end(admin: httpx2.Client) -> None:
     execution = begun(admin, {"path": "tests/waits"})
     answer = admin.post(f"{API}/executions/{execution}/cancel", json={"reason": "enough"})

@@ -337,13 +337,15 @@ class SignalRequest(RequestBody, frozen=True):
     name: Annotated[str, msgspec.Meta(min_length=1)]
     id: str | None = None
     payload: Any = None
+    keep: bool = True
+    """Whether it is kept until something waits for it; if not, it is dropped unless something waits already."""
 
 
-SignalOutcome = Literal["accepted", "duplicate", "late"]
+SignalOutcome = Literal["accepted", "duplicate", "late", "dropped"]
 
 
 class SignalAnswer(msgspec.Struct, frozen=True):
-    """`accepted`, `duplicate` if the id was received before, or `late` after the end."""
+    """`accepted`, `duplicate` if the id was received before, `late` after the end, or `dropped`: nothing waited."""
 
     execution_id: str
     name: str
@@ -356,12 +358,12 @@ class SignalAnswer(msgspec.Struct, frozen=True):
 
 @routes.add("POST", "/executions/{id}/signals", limit=PAYLOAD_BYTES, headers=(IDEMPOTENCY_KEY,), status=202)
 async def signal(call: ApiCall, body: SignalRequest) -> SignalAnswer:
-    """Send a signal to an execution. A signal that nothing waits for yet is stored."""
+    """Send a signal to an execution. A signal that nothing waits for yet is stored, unless `keep` is false."""
     id = body.id or call.headers.get("idempotency-key") or uuid7(call.api.clock.now(), os.urandom(8))
-    answer = await _handle(call, Signal(body.name, id, body.payload))
+    answer = await _handle(call, Signal(body.name, id, body.payload, body.keep))
     state = answer.state
     accepted = any(event.name == "message.received" for event in answer.events)
-    duplicate = not accepted and (id in state.signal_ids or not state.over)
-    late = not accepted and not duplicate
-    outcome: SignalOutcome = "accepted" if accepted else "duplicate" if duplicate else "late"
+    duplicate = not accepted and (id in state.signal_ids or (body.keep and not state.over))
+    late = not accepted and not duplicate and state.over
+    outcome: SignalOutcome = "accepted" if accepted else "duplicate" if duplicate else "late" if late else "dropped"
     return SignalAnswer(state.id, body.name, id, outcome, accepted, duplicate, late)
