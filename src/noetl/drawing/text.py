@@ -256,8 +256,13 @@ class Sheet:
                 for column in entering | leaving:
                     line[column] = NORTH | SOUTH
         for bundle in bundles.values():
-            if not bundle.straight:
-                draw_horizontal(strokes[bundle.track], bundle)
+            if bundle.straight:
+                continue
+            (low, high), line = bundle.span, strokes[bundle.track]
+            for column in range(low, high + 1):
+                if not line[column]:  # where another bundle passes, this one is interrupted
+                    ends_here = NORTH * (column in bundle.tops) | SOUTH * (column in bundle.bottoms)
+                    line[column] = ends_here | EAST * (column < high) | WEST * (column > low)
         for y, line in enumerate(strokes, first):
             self.write(y, 0, "".join(STROKES[stroke] for stroke in line))
         return True
@@ -316,11 +321,3 @@ def tracks(bundles: Sequence[Bundle]) -> int | None:
     except CycleError:
         return None
     return len(occupied)
-
-
-def draw_horizontal(line: list[int], bundle: Bundle) -> None:
-    low, high = bundle.span
-    for column in range(low, high + 1):
-        if not line[column]:  # where another bundle passes, this one is interrupted
-            ends_here = NORTH * (column in bundle.tops) | SOUTH * (column in bundle.bottoms)
-            line[column] = ends_here | EAST * (column < high) | WEST * (column > low)
