@@ -17,6 +17,7 @@ FIRST_SECONDS, LAST_SECONDS = 1.0, 30.0
 
 OnError = Callable[[str, str | None], None]
 """Called with a message and the execution it concerns."""
+Send = Callable[[Iterable[tuple[str, Command]]], Awaitable[None]]
 
 
 async def keep_running(seconds: float, once: Callable[[], Awaitable[object]], on_error: OnError) -> None:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from noetl.clock import Clock
-from noetl.engine.commands import Lost, TimerDue
+from noetl.engine.commands import Command, Lost
 from noetl.engine.state import Execution
 from noetl.errors import StoreError
 from noetl.host.background import Backoff
 from noetl.host.children import ChildExecutions, Families, FindPlaybook
 from noetl.host.dispatcher import Dispatcher, LoadedWork, ReadyQueue
 from noetl.host.local_link import LocalLink
+from noetl.host.ticker import Ticker
 from noetl.model.status import OPEN
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import OpenCredential, Runtime, no_credentials
@@ -50,11 +52,12 @@ class Embedded:
         self.queue, self.families = ReadyQueue(any_pool=True), Families()
         on_events = (self.queue.on_events, self.families.on_events)
         self.runtime = Runtime(playbooks, clock, open_credential=open_credential, buckets=buckets, on_events=on_events)
-        self.source = LoadedWork(self.runtime.executions)
-        dispatcher = Dispatcher(self.runtime, self.queue, self.source, Backoff(clock), _raise)
+        source = LoadedWork(self.runtime.executions)
+        dispatcher = Dispatcher(self.runtime, self.queue, source, Backoff(clock), _raise)
         output = OutputBuffer(clock, max_lines=None)
         self.link = LocalLink(dispatcher, output)
         self.worker = Worker(f"{name}-{os.getpid()}", self.link, registry, clock, slots, output.write)
+        self.ticker = Ticker(source, self._send)
         self.children = ChildExecutions(self.runtime, find_playbook)
 
     async def start(self, execution: str, digest: str, payload: dict[str, Any], ctx: dict[str, Any]) -> Execution:
@@ -91,8 +94,7 @@ class Embedded:
                     continue
                 await self.link.store_output()
                 return state
-            for id, timer in await self.source.due(self.clock.now()):
-                await committer.handle(id, TimerDue(timer))
+            await self.ticker.tick_once(self.clock.now())
             self.link.revoke_void(self.worker)
             await self.worker.claim()
             if committer.committed is committed:
@@ -134,6 +136,10 @@ class Embedded:
     def _notice(self, state: Execution) -> None:
         self.queue.on_events(state, [])
         self.families.add([state.id])
+
+    async def _send(self, commands: Iterable[tuple[str, Command]]) -> None:
+        for execution, command in commands:
+            await self.runtime.committer.handle(execution, command)
 
 
 def _raise(execution: str, error: Exception) -> None:

@@ -7,13 +7,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from noetl.clock import Clock
-from noetl.engine.commands import Lost, TimerDue
 from noetl.engine.state import Execution
 from noetl.host.background import BackgroundCommands, Backoff, OnError, keep_running
 from noetl.host.children import ChildExecutions, ChildSyncer, Families, FindPlaybook
-from noetl.host.dispatcher import MAX_QUEUED, Dispatcher, ReadyQueue, StoredWork
+from noetl.host.dispatcher import Dispatcher, ReadyQueue, StoredWork
 from noetl.host.heartbeats import Heartbeats, StallDetector
+from noetl.host.reaper import Reaper
 from noetl.host.recovery import Recovery
+from noetl.host.sweeper import Sweeper
+from noetl.host.ticker import Ticker
 from noetl.host.waiters import Waiters
 from noetl.runtime.committer import OnCommit, OnEvents
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
@@ -28,9 +30,6 @@ REAP_SECONDS = 1.0
 RECOVER_SECONDS = 1.5
 SWEEP_SECONDS = 30.0
 OBSERVE_SECONDS = 1.0
-LEASES_PER_SCAN = 100
-MAX_IDLE_EXECUTIONS = 1_000
-"""Executions without leases that stay in memory; the others are loaded again at their next command."""
 
 
 class ServerHost:
@@ -66,12 +65,15 @@ class ServerHost:
             on_commit=on_commit,
         )
         self.on_error, self.stall = on_error, StallDetector()
-        self.commands = commands = BackgroundCommands(runtime.committer, Backoff(clock), on_error)
-        self.source = StoredWork(runtime, commands.backoff)
-        self.dispatcher = Dispatcher(runtime, queue, self.source, commands.backoff, commands.back_off, hints)
+        commands = BackgroundCommands(runtime.committer, Backoff(clock), on_error)
+        source = StoredWork(runtime, commands.backoff)
+        self.dispatcher = Dispatcher(runtime, queue, source, commands.backoff, commands.back_off, hints)
         self.heartbeats = Heartbeats(runtime, commands, self.stall)
+        self.ticker = Ticker(source, commands.send)
+        self.reaper = Reaper(runtime, commands, self.stall)
         self.children = ChildSyncer(ChildExecutions(runtime, find_playbook), families, commands)
         self.recovery = Recovery(runtime, self.dispatcher, families, commands)
+        self.sweeper = Sweeper(self.dispatcher, self.waiters)
 
     async def run(self) -> None:
         loops: list[tuple[float, Callable[[], Awaitable[None]]]] = [
@@ -79,7 +81,7 @@ class ServerHost:
             (REAP_SECONDS, self.reap_once),
             (0.0, self.children.sync_once),
             (RECOVER_SECONDS, self.recovery.recover_once),
-            (SWEEP_SECONDS, self.sweep_once),
+            (SWEEP_SECONDS, self.sweeper.sweep_once),
             (OBSERVE_SECONDS, self.observe_once),
         ]
         async with asyncio.TaskGroup() as group:
@@ -87,34 +89,16 @@ class ServerHost:
                 group.create_task(keep_running(seconds, once, self.on_error))
 
     async def tick_once(self) -> None:
-        """Fire the timers that are due, and notice changes by other servers."""
-        if due := await self.source.due(self.runtime.clock.now()):
-            await self.commands.send((execution, TimerDue(timer)) for execution, timer in due)
+        await self.ticker.tick_once(self.runtime.clock.now())
         if await self.runtime.thread.ask(self.runtime.store.changed_elsewhere):
             for pool in list(self.dispatcher.queue.arrived):
                 await self.dispatcher.find_ready(pool)
             await self.waiters.check_once(self.runtime)
 
     async def reap_once(self) -> None:
-        """Expire leases of workers that send no heartbeats, and notice ends that no notification has announced. After a
-        stall of the server itself, workers get time to send a heartbeat first."""
-        attentive = self.stall.attentive_seconds()
-        limit = LEASES_PER_SCAN + len(self.commands.backoff)  # paused executions must not hide the others
-        lost = await self.runtime.thread.ask(self.runtime.store.expired_leases, None, limit, attentive)
-        if self.stall.attentive_seconds() >= attentive:  # else the stall began with the query
-            await self.commands.send((execution, Lost(fence)) for execution, fence in lost)
+        """Expire lost leases, and notice ends that no notification has announced."""
+        await self.reaper.reap_once()
         await self.waiters.check_once(self.runtime)
-
-    async def sweep_once(self) -> None:
-        """Queue ready work that other scans have missed, and unload idle executions."""
-        queue, executions = self.dispatcher.queue, self.runtime.executions
-        for pool in {queue.default_pool, *queue.arrived}:
-            await self.dispatcher.find_ready(pool, MAX_QUEUED)
-        started = self.dispatcher.turn_started_at
-        idle = [id for id, loaded in executions.items() if not loaded.state.leases and id not in self.waiters.ended]
-        for id in idle[:-MAX_IDLE_EXECUTIONS]:
-            executions.pop(id, None)
-        self.dispatcher.turn_started_at = {id: at for id, at in started.items() if id in executions}
 
     async def observe_once(self) -> None:
         await self.runtime.thread.ask(self.runtime.store.next_due)
