@@ -13,13 +13,12 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from noetl.client.ports import ALL, PAGE, Items, Json, Warn
+from noetl.client.ports import ALL, PAGE, Items, Json, RunsPort, Warn
 from noetl.dsl.problem import Problem
 from noetl.errors import AuthError, Conflict, NoetlError, NotFound, PlaybookInvalid, ServerUnreachable, UsageError
 from noetl.settings import ServerAddress, is_this_machine
 
 if TYPE_CHECKING:
-    from noetl.client.http_runs import HttpRuns
     from noetl.runtime.catalog import PlaybookSource
     from noetl.store.access import Role
 
@@ -144,7 +143,7 @@ class HttpClient:
         self.hooks = HttpHooks(self.http)
 
     @cached_property
-    def runs(self) -> HttpRuns:
+    def runs(self) -> RunsPort:
         from noetl.client.http_runs import HttpRuns
 
         return HttpRuns(self.http)

@@ -7,15 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from noetl.client.database import json_of, not_registered, opened, safe_of
-from noetl.client.ports import ALL, Items, Json, Warn
+from noetl.client.ports import ALL, HooksPort, Items, Json, RunsPort, SchedulesPort, Warn
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server.record_views import CredentialView, NewToken, TokenItem, UserView, version_view
 from noetl.store.access import Role, User
 
 if TYPE_CHECKING:
-    from noetl.client.local_runs import LocalRuns
-    from noetl.client.local_triggers import LocalHooks, LocalSchedules
     from noetl.runtime.catalog import PlaybookSource
 
 
@@ -30,19 +28,19 @@ class LocalClient:
         self.users = LocalUsers(db)
 
     @cached_property
-    def runs(self) -> LocalRuns:
+    def runs(self) -> RunsPort:
         from noetl.client.local_runs import LocalRuns
 
         return LocalRuns(self.db, self.warn)
 
     @property
-    def schedules(self) -> LocalSchedules:
+    def schedules(self) -> SchedulesPort:
         from noetl.client.local_triggers import LocalSchedules
 
         return LocalSchedules(self.db)
 
     @property
-    def hooks(self) -> LocalHooks:
+    def hooks(self) -> HooksPort:
         from noetl.client.local_triggers import LocalHooks
 
         return LocalHooks(self.db)
@@ -100,8 +98,6 @@ class LocalCredentials(Local):
                 raise NotFound(f"credential {name!r} not found: `noetl credential list` lists all credentials")
 
     def rotate(self, forget_old: bool) -> Json:
-        """Wrap every credential with a new master key: `credentials` is their number, `key` the id of the new key.
-        UsageError on a server, whose clients have no access to its key."""
         with opened(self.db, "write") as store:
             safe = safe_of(store)
             rotated = safe.rotate(forget_older=forget_old)
@@ -109,10 +105,7 @@ class LocalCredentials(Local):
 
 
 class LocalTokens(Local):
-    """To delete a token is to revoke it: it stays in the list."""
-
     def create(self, role: Role, name: str, pool: str | None, lifetime: float | None) -> Json:
-        """The only answer that contains the secret."""
         from noetl.access import new_token
 
         now = self.clock.now()

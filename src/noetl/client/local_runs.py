@@ -54,8 +54,7 @@ Begin = Callable[[Engine], Awaitable[tuple[Execution, int]]]
 
 
 class LocalRuns:
-    """This process runs executions, and they end with it; a server goes on without the client. Code that `noetl run`
-    does not need is imported on first use."""
+    """Code that `noetl run` does not need is imported on first use."""
 
     in_process = True
 
@@ -63,7 +62,6 @@ class LocalRuns:
         self.db, self.warn = db, warn
 
     def list(self, status: str | None, limit: int) -> Items:
-        """Newest first. `orphaned` is true for an open run whose process is gone."""
         with opened(self.db) as store:
             summaries = store.summaries(status=status, limit=ALL)
             summaries.sort(key=lambda summary: (summary.started, summary.execution_id), reverse=True)
@@ -73,8 +71,6 @@ class LocalRuns:
             ]
 
     def get(self, run: str) -> Json:
-        """The run, with the reason of a cancel; `error_line` is the line of the playbook with the error."""
-
         async def get(local: Engine, summary: Summary) -> Json:
             return local.run(await local.runtime.executions.state(summary.execution_id), summary)
 
@@ -105,7 +101,6 @@ class LocalRuns:
         ]
 
     def playbook(self, run: Json) -> Json | None:
-        """Id, file and text of a run's playbook; None if it is not available. A server has only registered ones."""
         with opened(self.db) as store:
             stored = store.playbook(run["playbook_id"])
         if stored is None:
@@ -113,7 +108,6 @@ class LocalRuns:
         return {"playbook_id": run["playbook_id"], "file": stored[0], "text": stored[1].decode("utf-8", "replace")}
 
     def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The contents of references; keys without content are left out."""
         with opened(self.db) as store:
             return {key: content for key in keys if (content := store.blob(key)) is not None}
 
@@ -134,7 +128,6 @@ class LocalRuns:
         return self._with_engine(run, lambda local, summary: replay_stored(local.runtime, summary.execution_id, source))
 
     def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:
-        """Check one run or all: the number of `executions`, and the `violations`."""
         from noetl.runtime.audit import LARGE, Audit, verify_large
 
         with opened(self.db) as store:
@@ -150,13 +143,9 @@ class LocalRuns:
         return {"executions": len(summaries), "violations": msgspec.to_builtins(violations)}
 
     def start(self, start: RunOptions) -> str:
-        """Start a run without waiting for it; returns its id. UsageError on a database."""
         raise UsageError("a database does not execute runs by itself: use --server URL")
 
     def run(self, start: RunOptions, view: ProgressView | None, timeout: float | None = None) -> Json:
-        """Run to the end. Interrupted after Ctrl-C: on a database the run can be resumed, on a server it goes on.
-        TimedOut if a server takes longer than `timeout`, which has no effect on a database."""
-
         async def begin(local: Engine) -> tuple[Execution, int]:
             if start.source is not None:
                 digest = local.catalog.add(start.source)
@@ -255,14 +244,12 @@ class LocalRuns:
             return asyncio.run(decide())
 
     def resume(self, run: str, new_view: NewView) -> Json:
-        """Continue a paused or abandoned run and follow it to its end."""
         with opened_file(self.db) as store:
             summary = find_run(store, run)
         return asyncio.run(self._resume(summary, new_view))
 
     def resume_all(self, new_view: NewView, on_end: Callable[[Json], None]) -> int:
-        """Resume every paused or abandoned run, and return their number; `on_end` gets each run when it ends. All run
-        at once, each with an engine of its own, so that a waiting run does not delay the others."""
+        """All run at once, each with an engine of its own, so that a waiting run does not delay the others."""
 
         async def resume(summary: Summary) -> None:
             on_end(await self._resume(summary, new_view))
@@ -311,7 +298,6 @@ class LocalRuns:
                         return local.run(state)
 
     def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
-        """The number of removed runs; with `dry_run` the runs that would be removed."""
         now = SystemClock().now()
         with opened(self.db, "read" if dry_run else "write") as store:
             if dry_run:

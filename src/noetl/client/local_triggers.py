@@ -20,7 +20,6 @@ from noetl.triggers import hooks, schedules
 
 class LocalSchedules(Local):
     def put(self, name: str, request: Json, replace: bool) -> Json:
-        """Conflict if the schedule exists, unless `replace` is set."""
         try:
             wanted = msgspec.convert(request, schedules.ScheduleRequest)
         except msgspec.ValidationError as error:
@@ -56,7 +55,6 @@ class LocalSchedules(Local):
             return _view(store, schedules.change_in(store, name, lambda old, _: change(old, self.clock.now())))
 
     def trigger(self, name: str) -> Json:
-        """Fire now. The run is `queued` if it has to wait for the previous one; a server starts it."""
         now = self.clock.now()
         firing = Firing(round(now, 3), secrets.token_hex(8))
         with opened(self.db, "write") as store:
@@ -81,7 +79,6 @@ def _no_schedule(name: str) -> NotFound:
 
 class LocalHooks(Local):
     def put(self, name: str, path: str, version: int | None, secret: str | None) -> Json:
-        """Add or change a hook. `secret` of the answer is set if it was generated."""
         with opened(self.db, "write") as store:
             registered(store, path, version)
             hook, generated, _ = hooks.put(store, safe_of(store), name, path, version, secret, self.clock.now())

@@ -1,5 +1,4 @@
-"""The client of the command line: a database (`LocalClient`) and a server (`HttpClient`) offer the same methods. The
-local ones describe them.
+"""The client of the command line: a database (`LocalClient`) and a server (`HttpClient`) offer the same methods.
 
 Runs, schedules, tokens and so on are JSON bodies of the API, as maps: docs/reference/openapi.json has their schemas. A
 RUN is an id, the beginning of one, or `last`. Methods raise NotFound for a name that does not exist.
@@ -7,18 +6,16 @@ RUN is an id, the beginning of one, or `last`. Methods raise NotFound for a name
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from noetl.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from noetl.client.http import HttpClient
-    from noetl.client.local import LocalClient
     from noetl.runtime.catalog import PlaybookSource
+    from noetl.store.access import Role
     from noetl.store.store import Row
 
-Client: TypeAlias = "LocalClient | HttpClient"
 Json = dict[str, Any]
 Items = list[Json]
 OnJson = Callable[[Json], None]
@@ -72,9 +69,122 @@ NewView = Callable[[], ProgressView | None]
 """A run that is resumed may need a second view: after it was taken over from a process that died."""
 
 
+class RunsPort(Protocol):
+    """On a database, this process runs executions, and they end with it. A server goes on without the client."""
+
+    in_process: bool
+
+    def events(self, run: str, after: int = 0) -> Iterator[Items]: ...
+    def output(self, run: str) -> Items: ...
+    def explain(self, run: str, step: str, step_run: str | None) -> Json: ...
+    def watch(self, run: str, view: ProgressView | None, timeout: float | None = None) -> Json: ...
+    def fork(self, run: str, fork: ForkOptions, view: ProgressView | None, on_forked: OnJson) -> Json: ...
+    def pause(self, run: str) -> Json: ...
+    def signal(self, run: str, name: str, id: str, payload: Any) -> Json: ...
+
+    def list(self, status: str | None, limit: int) -> Items:
+        """Newest first. `orphaned` is true for an open run whose process is gone."""
+
+    def get(self, run: str) -> Json:
+        """The run, with the reason of a cancel; `error_line` is the line of the playbook with the error."""
+
+    def playbook(self, run: Json) -> Json | None:
+        """Id, file and text of a run's playbook; None if it is not available. A server has only registered ones."""
+
+    def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The contents of references; keys without content are left out."""
+
+    def replay(self, run: str, source: PlaybookSource | None) -> Json:
+        """Fold the log again and compare with the stored state; with a playbook, decide the log again."""
+
+    def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:
+        """Check one run or all: the number of `executions`, and the `violations`."""
+
+    def start(self, start: RunOptions) -> str:
+        """Start a run without waiting for it; returns its id. UsageError on a database."""
+
+    def run(self, start: RunOptions, view: ProgressView | None, timeout: float | None = None) -> Json:
+        """Run to the end. Interrupted after Ctrl-C: on a database the run can be resumed, on a server it goes on.
+        TimedOut if a server takes longer than `timeout`, which has no effect on a database."""
+
+    def cancel(self, run: str, reason: str) -> Json:
+        """Also cancels open children; Conflict if the run has ended."""
+
+    def resume(self, run: str, new_view: NewView) -> Json:
+        """Continue a paused or abandoned run and follow it to its end."""
+
+    def resume_all(self, new_view: NewView, on_end: OnJson) -> int:
+        """Resume every paused or abandoned run, and return their number. `on_end` gets each run when it ends."""
+
+    def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
+        """The number of removed runs; with `dry_run` the runs that would be removed."""
+
+
 class ResourcePort(Protocol):
     def list(self) -> Items: ...
     def delete(self, name: str) -> None: ...
+
+
+class CatalogPort(Protocol):
+    def register(self, source: PlaybookSource) -> Json: ...
+    def list(self, prefix: str) -> Items: ...
+    def get(self, path: str, version: int | None) -> Json: ...
+
+
+class CredentialsPort(ResourcePort, Protocol):
+    def set(self, name: str, kind: str, fields: Json, paths: tuple[str, ...], pools: tuple[str, ...]) -> None: ...
+
+    def rotate(self, forget_old: bool) -> Json:
+        """Wrap every credential with a new master key: `credentials` is their number, `key` the id of the new key.
+        UsageError on a server, whose clients have no access to its key."""
+
+
+class TokensPort(ResourcePort, Protocol):
+    """To delete a token is to revoke it: it stays in the list."""
+
+    def create(self, role: Role, name: str, pool: str | None, lifetime: float | None) -> Json:
+        """The only answer that contains the secret."""
+
+
+class UsersPort(ResourcePort, Protocol):
+    def add(self, name: str, password: str, role: Role) -> None: ...
+
+
+class SchedulesPort(ResourcePort, Protocol):
+    def get(self, name: str) -> Json: ...
+    def pause(self, name: str) -> Json: ...
+    def resume(self, name: str) -> Json: ...
+
+    def put(self, name: str, request: Json, replace: bool) -> Json:
+        """Conflict if the schedule exists, unless `replace` is set."""
+
+    def trigger(self, name: str) -> Json:
+        """Fire now. The run is `queued` if it has to wait for the previous one; a server starts it."""
+
+
+class HooksPort(ResourcePort, Protocol):
+    def rotate(self, name: str) -> Json: ...
+
+    def put(self, name: str, path: str, version: int | None, secret: str | None) -> Json:
+        """Add or change a hook. `secret` of the answer is set if it was generated."""
+
+
+class Client(Protocol):
+    @property
+    def runs(self) -> RunsPort: ...
+    @property
+    def catalog(self) -> CatalogPort: ...
+    @property
+    def credentials(self) -> CredentialsPort: ...
+    @property
+    def tokens(self) -> TokensPort: ...
+    @property
+    def users(self) -> UsersPort: ...
+    @property
+    def schedules(self) -> SchedulesPort: ...
+    @property
+    def hooks(self) -> HooksPort: ...
+    def close(self) -> None: ...
 
 
 def not_one_run(run: str, matches: Sequence[tuple[str, str, str]]) -> NotFound | UsageError:
