@@ -37,6 +37,10 @@ _ELEMENT_COST = 32  # a slot in a list and the small object in it
 _UNCOUNTED_SECONDS = 0.02
 _TOO_LONG = "the template took too long"
 _TOO_LARGE = "the value of the template is too large to be stored"
+_DECISION_TOO_LONG = (
+    f"the templates of this decision used up the {DECISION_SECONDS * 1000:.0f} ms of CPU time they share"
+)
+_DECISION_TOO_LARGE = f"the values that the templates of this decision give exceed {DECISION_BYTES >> 20} MiB together"
 _HINT = "move heavy work into a python or SQL task"
 
 
@@ -172,11 +176,7 @@ class Budget:
 
 def decision_budget() -> Budget:
     """For all templates of one decision: put it into their scope under BUDGET_KEY."""
-    too_long = f"the templates of this decision used up the {DECISION_SECONDS * 1000:.0f} ms of CPU time they share"
-    too_large = (
-        f"the values that the templates of this decision give are larger than {DECISION_BYTES >> 20} MiB together"
-    )
-    return Budget(allowance=Allowance(DECISION_SECONDS, DECISION_BYTES, too_long, too_large))
+    return Budget(allowance=Allowance(DECISION_SECONDS, DECISION_BYTES, _DECISION_TOO_LONG, _DECISION_TOO_LARGE))
 
 
 def budget_in(scope: Mapping[str, Any]) -> Budget:
