@@ -40,7 +40,9 @@ _TOO_LARGE = "the value of the template is too large to be stored"
 _DECISION_TOO_LONG = (
     f"the templates of this decision used up the {DECISION_SECONDS * 1000:.0f} ms of CPU time they share"
 )
-_DECISION_TOO_LARGE = f"the values that the templates of this decision give exceed {DECISION_BYTES >> 20} MiB together"
+_DECISION_TOO_LARGE = (
+    f"the values that the templates of this decision give are larger than {DECISION_BYTES >> 20} MiB together"
+)
 _HINT = "move heavy work into a python or SQL task"
 
 
