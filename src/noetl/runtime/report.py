@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 from msgspec.structs import asdict
 
 from noetl.dsl.tree import Mark
 from noetl.engine.history.explain import Explanation
-from noetl.engine.history.reasons import Reason
 from noetl.engine.state import Execution
 from noetl.timestamps import rfc3339
 
@@ -68,38 +68,77 @@ def located(error: dict[str, Any] | None, file: str, places: dict[str, Mark]) ->
     }
 
 
+class ReasonView(msgspec.Struct, frozen=True):
+    """An arc or a rule: its target, its guard, the verdict, and the values of the names in it."""
+
+    leads_to: str
+    when: str | None
+    verdict: Literal["matched", "not matched", "not reached", "error"]
+    values: dict[str, Any]
+    missing: list[str]
+    note: str | None
+    file: str
+    line: int | None
+    column: int | None
+
+
+class DecisionView(msgspec.Struct, frozen=True):
+    """A decision about a step, and its reasons. `differs` is the outcome of today, if it is another one: the log is
+    right."""
+
+    seq: int
+    timestamp: str
+    kind: Literal["arcs", "rules", "admission", "case"]
+    about: str
+    says: str
+    reasons: list[ReasonView]
+    differs: str | None
+
+
+class ExplainView(msgspec.Struct, frozen=True):
+    """Why a step ran, waits or never ran. `status` is null if it was never entered; `left_out` counts earlier
+    decisions that are omitted."""
+
+    execution_id: str
+    step: str
+    run: str | None
+    status: str | None
+    runs: int
+    file: str
+    line: int | None
+    column: int | None
+    decisions: list[DecisionView]
+    left_out: int
+    stands: list[str]
+
+
 def explained(
     explanation: Explanation, state: Execution, run: str | None, file: str, places: Mapping[str, Mark]
-) -> dict[str, Any]:
-    step = steps(state).get(explanation.step)
-    return {
-        "execution_id": state.id,
-        "step": explanation.step,
-        "run": run,
-        "status": step["status"] if step else None,
-        "runs": state.entries.get(explanation.step, 0),
-        **_place(file, places.get(explanation.step)),
-        "decisions": [
-            {
-                "seq": decision.seq,
-                "timestamp": rfc3339(decision.at),
-                "kind": decision.kind,
-                "about": decision.about,
-                "says": decision.says,
-                "reasons": [_reason(reason, file, places) for reason in decision.reasons],
-                "differs": decision.differs or None,
-            }
-            for decision in explanation.decisions
-        ],
-        "left_out": explanation.left_out,
-        "stands": explanation.notes,
-    }
-
-
-def _reason(reason: Reason, file: str, places: Mapping[str, Mark]) -> dict[str, Any]:
-    view = asdict(reason)
-    place = view.pop("place")
-    return {**view, "note": reason.note or None, **_place(file, places.get(place))}
+) -> ExplainView:
+    decisions = []
+    for decision in explanation.decisions:
+        time, differs = rfc3339(decision.at), decision.differs or None
+        reasons = []
+        for reason in decision.reasons:
+            fields = asdict(reason) | {"note": reason.note or None} | _place(file, places.get(reason.place))
+            del fields["place"]
+            reasons.append(ReasonView(**fields))
+        decisions.append(
+            DecisionView(decision.seq, time, decision.kind, decision.about, decision.says, reasons, differs)
+        )
+    name, place = explanation.step, _place(file, places.get(explanation.step))
+    status, runs = steps(state).get(name, {}).get("status"), state.entries.get(name, 0)
+    return ExplainView(
+        state.id,
+        name,
+        run,
+        status,
+        runs,
+        **place,
+        decisions=decisions,
+        left_out=explanation.left_out,
+        stands=explanation.notes,
+    )
 
 
 def _place(file: str, mark: Mark | None) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from starlette.responses import Response
 
 from noetl.runtime import history
 from noetl.runtime.history import Edit, Forked
-from noetl.runtime.report import explained
+from noetl.runtime.report import ExplainView, explained
 from noetl.server.endpoint import ApiCall, EndpointOptions, QueryString, RequestBody, Routes, text
 from noetl.server.execution_views import ExecutionView
 from noetl.server.problems import Refused
@@ -23,50 +23,6 @@ class ExplainQuery(QueryString, frozen=True):
     run: Annotated[str, text("One run of it, such as `fetch#2`; default: all.")] = ""
 
 
-class ReasonView(msgspec.Struct, frozen=True):
-    """An arc or a rule: its target, its guard, the verdict, and the values of the names in it."""
-
-    leads_to: str
-    when: str | None
-    verdict: Literal["matched", "not matched", "not reached", "error"]
-    values: dict[str, Any]
-    missing: list[str]
-    note: str | None
-    file: str
-    line: int | None
-    column: int | None
-
-
-class DecisionView(msgspec.Struct, frozen=True):
-    """A decision about a step, and its reasons. `differs` is the outcome of today, if it is another one: the log is
-    right."""
-
-    seq: int
-    timestamp: str
-    kind: Literal["arcs", "rules", "admission", "case"]
-    about: str
-    says: str
-    reasons: list[ReasonView]
-    differs: str | None
-
-
-class ExplainView(msgspec.Struct, frozen=True):
-    """Why a step ran, waits or never ran. `status` is null if it was never entered; `left_out` counts earlier
-    decisions that are omitted."""
-
-    execution_id: str
-    step: str
-    run: str | None
-    status: str | None
-    runs: int
-    file: str
-    line: int | None
-    column: int | None
-    decisions: list[DecisionView]
-    left_out: int
-    stands: list[str]
-
-
 @routes.add("GET", "/executions/{id}/explain")
 async def explain(call: ApiCall, query: ExplainQuery) -> ExplainView:
     """Why a step ran as it did: each arc, rule and gate that was evaluated, with its values; why a token is held, what
@@ -76,7 +32,7 @@ async def explain(call: ApiCall, query: ExplainQuery) -> ExplainView:
         raise Refused(422, "`step` must be the name of a step")
     explanation, state = await history.explain(runtime, call.path_params["id"], query.step, run)
     file = runtime.playbooks.get(state.digest).file
-    return ExplainView(**explained(explanation, state, run, file.name, file.places))
+    return explained(explanation, state, run, file.name, file.places)
 
 
 class RetryRequest(RequestBody, frozen=True):
