@@ -121,10 +121,10 @@ TIMEOUT = OneOf("a time limit", Form(dict, Fields("a time limit", _LIMITS)), For
 _RETRY = Fields(
     "retry",
     {
-        "attempts": Field(Integer(1, 100), "how often the call is made in all (3)"),
-        "delay": Field(DURATION, "seconds before the first repetition (1)"),
+        "attempts": Field(Integer(1, 100), "maximum number of calls, including the first (3)"),
+        "delay": Field(DURATION, "wait before the first retry (1 s)"),
         "backoff": Field(Choice("none", "linear", "exponential"), "how the wait grows (exponential)"),
-        "max_delay": Field(DURATION, "the longest wait (60 s)"),
+        "max_delay": Field(DURATION, "maximum wait (60 s)"),
     },
 )
 RETRY = OneOf("a number of retries, or a map", Form(dict, _RETRY), Form(object, Integer(0, 100)))
@@ -133,7 +133,7 @@ INHERITED = {
     "sandbox": Field(SANDBOX, "how child processes are confined"),
     "on_lost": Field(Choice("retry", "error"), "what happens to a task whose worker was lost: `retry` or `error`"),
     "max_visits": Field(Integer(1, 1_000_000), "how often a task may be visited in one run (10,000)"),
-    "retry": Field(RETRY, "how often a call is repeated while its error is retryable, before the policy sees it"),
+    "retry": Field(RETRY, "number of retries while the error of a call is retryable, before the policy sees it"),
 }
 LAYERED = {"timeout": TIMEOUT, **{key: INHERITED[key].shape for key in ("retry", "sandbox", "on_lost", "max_visits")}}
 """Options that are allowed among the default inputs of a kind."""
@@ -219,10 +219,10 @@ TASK_THEN = Fields(
         "do": Field(
             Choice("continue", "retry", "jump", "break", "fail", "skip"), "what the pipeline does next", required=True
         ),
-        "attempts": Field(Integer(1, 10_000), "retry: how often the task runs in all (3)"),
+        "attempts": Field(Integer(1, 10_000), "retry: maximum number of attempts, including the first (3)"),
         "backoff": Field(Choice("none", "linear", "exponential"), "retry: how the wait grows (none)"),
         "delay": Field(DELAY, "retry or jump: seconds to wait (1 for retry, 0 for jump)"),
-        "max_delay": Field(DURATION, "retry: the longest wait"),
+        "max_delay": Field(DURATION, "retry: maximum wait"),
         "jitter": Field(BOOLEAN, "retry: spread waits at random"),
         "to": Field(LABEL, "jump: label of the task that runs next"),
         "set_iter": Field(MapOf(DATA, NAME), "writes to `iter`"),
@@ -268,7 +268,7 @@ TASK = TaskShape({"args": ARGS, "spec": TASK_SPEC, "name": LABEL}, retired=OLD)
 PIPELINE = PipelineShape(TASK)
 
 _LOOP_EXEC = {"exec": Field(Choice("distributed", "local"), "whether one worker keeps all items")}
-ON_ERROR = "`fail`: a failed item fails the step; `collect`: after all items have run; `continue`: it does not (fail)"
+ON_ERROR = "`fail`: a failed item fails the step at once; `collect`: after all items; `continue`: not at all (fail)"
 LOOP_SPEC = Fields(
     "loop.spec",
     {

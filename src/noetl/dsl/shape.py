@@ -53,7 +53,7 @@ class Walk(NamedTuple):
 
 
 class Shape:
-    """Checks one node: what fits, in words and as JSON Schema. `templates`: a template may stand for the value."""
+    """Checks one node, and describes it as text and as JSON Schema. `templates`: it may be a template."""
 
     definition: str | None = None  # name under `$defs`, for shapes that are used in many places
 

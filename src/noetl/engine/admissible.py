@@ -299,7 +299,7 @@ def known_values(facts: Facts, index: int | None, chain: str) -> KnownValues:
     state, run = facts.state, facts.run
     scope = Scope(workload=state.workload, args=run.args, args_by=run.args_by, execution_id=state.id)
     rules = facts.plan.after_call
-    if rules is None or not rules.observes:  # else it may have changed while the worker was at work
+    if rules is None or not rules.observes:  # else it may have changed while the worker was running it
         scope["ctx"] = ctx = dict(run.ctx)
         if item_of(state, run, TaskId(run.id, "", index)) is not None:
             with suppress(BadPatch):
@@ -313,7 +313,7 @@ def known_values(facts: Facts, index: int | None, chain: str) -> KnownValues:
 
 
 def _waits_for_child(facts: Facts, fact: e.StepPaused, task: Task, at: Progress) -> None:
-    """Path, version, payload and id of the child are what the compiled task makes of them."""
+    """Path, version, payload and id of the child must be those of the compiled task."""
     path = f"{fact.chain}{task.label}#{at.visits.get(task.label, 0)}"
     action = action_id(facts.state.id, TaskId(facts.run.id, path, fact.index))
     require(fact.key == child_id(action, at.attempt), "the child id does not match the task")

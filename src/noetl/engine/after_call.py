@@ -61,7 +61,7 @@ class AfterCallRules(Protocol):
     # -- questions --------------------------------------------------------------------------------------------------
 
     def awaits_event(self, run: Run) -> bool:
-        """Whether nobody can work on the run until an event comes."""
+        """Whether no worker can run it until an event arrives."""
 
     def is_server_event(self, state: Execution, event: Event) -> bool:
         """Whether the server emitted an event that otherwise workers report."""

@@ -136,7 +136,7 @@ def _reads(value: Any) -> Iterator[Read]:
 
 
 def canonical_only(step: Step) -> NoReturn:
-    raise TypeError(f"step {step.name!r} does more after its call than the canonical dialect knows")
+    raise TypeError(f"step {step.name!r} has an `after_call`, which only the classic dialect supports")
 
 
 class Net:

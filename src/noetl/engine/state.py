@@ -347,7 +347,7 @@ class Execution(msgspec.Struct):
 
     @property
     def shown_status(self) -> str:
-        """The status for people: a run that nobody can work on is `waiting`."""
+        """The status to show: `waiting` if no worker can run any of it."""
         idle = (
             self.status == "running" and not self.leases and not self.ready and not self.unadmitted and not self.ended
         )

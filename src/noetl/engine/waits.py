@@ -25,7 +25,7 @@ MAX_SIGNAL_ID = 200
 
 
 def receive_signal(decision: Decision, signal: Signal) -> None:
-    """Keep a signal until a run waits for it; one that is known already changes nothing."""
+    """Keep a signal until a run waits for it; a duplicate changes nothing."""
     if not signal.keep and signal.type not in awaited_signals(decision.state):
         return
     number = signal.id
@@ -65,7 +65,7 @@ def awaited_signals(state: Execution) -> dict[str, tuple[Run, int]]:
 
 
 def signals_text(names: Sequence[str]) -> str:
-    """What is waited for, in words."""
+    """The awaited signals, for messages."""
     listed = ", ".join(map(repr, names))
     return f"the signal {listed}" if len(names) == 1 else f"the first of the signals {listed}"
 
@@ -85,7 +85,7 @@ def end_child(decision: Decision, child: str, outcome: Outcome) -> None:
 
 
 def wake(decision: Decision, name: str, index: int, late: Outcome) -> None:
-    """The time of a parked run is over: a pause between attempts ends, anything else gets the outcome `late`."""
+    """A parked run is due: a retry starts its attempt, any other wait ends with the outcome `late`."""
     run = decision.state.runs.get(name)
     if run is not None and index in run.parked:
         _resume(decision, run, index, None if run.parked[index].until == "retry" else late)

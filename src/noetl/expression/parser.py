@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 
 class ExpressionParser:
-    """One pass over the tokens of a template. A text tells a token: no string is a bare word."""
+    """One pass over the tokens of a template. The text of a token identifies it: a string is never a bare word."""
 
     def __init__(self, words: list[Lexeme], source: str) -> None:
         self.words, self.source = [*words, Lexeme(len(source), len(source), "end", "")], source

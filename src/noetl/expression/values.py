@@ -109,7 +109,7 @@ class Sealed(View):
 
 
 class Namespace(View):
-    """What `{% set ns = namespace() %}` binds. Elsewhere it is a map: nobody else sees the object."""
+    """What `{% set ns = namespace() %}` binds. Elsewhere it is a map: the object never leaves the template."""
 
     __slots__ = ("fields",)
 

@@ -1,4 +1,4 @@
-"""What a kind takes, in words for people, as JSON Schema for editors, and as a check of literal values.
+"""The inputs of a kind: as text for readers, as JSON Schema for editors, and as a check of literal values.
 
 All three read the kind's input model, so they cannot disagree with it or with each other. The words are
 those of YAML: text, number, yes/no, list, map. An author may write a template in the place of any value, so a
@@ -183,7 +183,7 @@ def _of(item: inspect.Type) -> str:
 
 
 def _telling(kind: inspect.Type) -> list[inspect.Type]:
-    """The alternatives that a reader wants to hear of: not null, and `number` covers whole ones."""
+    """The alternatives to show: not null, and `number` covers whole ones."""
     kinds = [option for option in _alternatives(kind) if not isinstance(option, inspect.NoneType)]
     if any(isinstance(option, inspect.FloatType) for option in kinds):
         kinds = [option for option in kinds if not isinstance(option, inspect.IntType)]

@@ -30,7 +30,7 @@ T = TypeVar("T")
 MIN_RECONNECT_SECONDS, MAX_RECONNECT_SECONDS = 0.1, 5.0  # between two attempts to connect; doubled each time
 STABLE_SECONDS = 10.0  # a connection that lasted so long resets the delay
 RESPONSE_SECONDS = 2.0
-COOLDOWN_SECONDS = 5.0  # how long a server that did not respond is left alone
+COOLDOWN_SECONDS = 5.0  # how long a server that did not respond is not tried again
 OPTIONS = {"no_echo": True, "ping_interval": 10, "max_outstanding_pings": 2}
 
 WriteLog = Callable[[Level, str], None]

@@ -98,7 +98,7 @@ def prepare_sql(source: str, dialect: SqlDialect = STANDARD) -> Callable[[Mappin
                         message = f"`raw_sql` splices text, not {kind_of(piece.value)}"
                         raise TemplateFailed(message, source, piece.place.offset)
                     pieces.append(piece.value)
-                elif isinstance(piece.value, int | float | str):  # the driver knows what its database can hold
+                elif isinstance(piece.value, int | float | str):  # the driver rejects what its database cannot store
                     pieces.append(piece)
                 else:
                     pieces.append(_stored(piece, run.budget, source))

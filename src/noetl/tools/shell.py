@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from noetl.shell_text import ShellText
 
 SHELLS = frozenset(["sh", "bash", "dash", "ash", "busybox", "ksh", "mksh", "zsh"])
-"""Those that know `${NAME}` and quotes as POSIX has them."""
+"""Shells with `${NAME}` and quotes as in POSIX."""
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):

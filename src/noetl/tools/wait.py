@@ -1,4 +1,4 @@
-"""kind: wait. Parks the run until a signal comes."""
+"""kind: wait. Parks the run until a signal arrives."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from noetl.tools.base import Context
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     signal: Annotated[str | None, doc("Name of the signal to wait for; one sent earlier counts")] = None
     signals: Annotated[
-        list[str] | None, doc("Names of signals; the first to come ends the wait, and the result is {signal, payload}")
+        list[str] | None,
+        doc("Names of signals; the first to arrive ends the wait; the result is {signal, payload}"),
     ] = None
 
 
 KIND = Kind(
     name="wait",
-    summary="Waits for a signal and gives its payload, holding no worker",
+    summary="Waits for a signal and returns its payload, without occupying a worker",
     inputs=Inputs,
     one_of=(("signal", "signals"),),
 )
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    """Parks until a signal comes, for ever if no `spec.timeout` is given. The outcome is made where it arrives."""
+    """Parks until a signal arrives, for ever without a `spec.timeout`. The engine makes the outcome."""
     # The front end reads this module too and has no use for the interpreter of pipelines.
     from noetl.pipeline.host import ParkedCall, Waiting
 

@@ -64,7 +64,7 @@ def _check_reachable(playbook: Playbook, graph: Graph, report: Report) -> None:
     for step in playbook.steps:
         if step.name in reached:
             continue
-        path = [step.name]  # from as far back as it goes, or as is of use to a reader
+        path = [step.name]  # begins at the farthest step before it, within the limit
         while len(path) < MAX_PATH_NAMES:
             before = next((source for source in graph.before[path[0]] if source not in path), None)
             if before is None:

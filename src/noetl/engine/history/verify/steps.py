@@ -21,7 +21,7 @@ BEGINNINGS: tuple[type[e.Event], ...] = (
 
 
 class Tokens(LogCheck):
-    """Every token is consumed by one run, or denied, or still waits or is held; none comes from nowhere."""
+    """Every token is consumed by one run, or denied, or still waits or is held; each was enqueued before."""
 
     name = "tokens"
 
@@ -233,7 +233,7 @@ class Cancelled(LogCheck):
 
 
 class Forks(LogCheck):
-    """What a fork says of its source is true: all that came before it are the source's events."""
+    """A fork begins with the events of the source that it names, and with no others."""
 
     name = "fork"
 
