@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
+from heapq import nsmallest
 from math import ceil
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -273,9 +275,10 @@ def _finish_loop(decision: Decision, run: Run) -> None:
 
 
 def _items_failed(loop: LoopState) -> Error:
-    first = loop.failures[0]
+    shown = nsmallest(SHOWN_FAILURES, loop.failures, key=itemgetter("index"))
+    first = shown[0]
     message = f"{loop.failed:,} of {loop.total:,} items failed; item {first['index']}: {first['error']['message']}"
-    details = {"failed": loop.failed, "total": loop.total, "first": loop.failures[:SHOWN_FAILURES]}
+    details = {"failed": loop.failed, "total": loop.total, "first": shown}
     return Error("items_failed", message, details=details)
 
 

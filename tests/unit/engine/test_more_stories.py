@@ -2090,6 +2090,24 @@ def test_r13_a_loop_that_collects_runs_all_items_and_then_fails() -> None:
         assert "loop.done" not in stage.names
 
 
+def test_r13_the_error_names_the_first_items_and_not_those_that_failed_first() -> None:
+    stage = play(
+        """
+        - step: a
+          loop: {in: [1, 2, 3], iterator: n, spec: {mode: parallel, on_error: collect}}
+          tool:
+            kind: python
+            code: fails
+            spec: {policy: {rules: [{when: "{{ iter.n == 1 }}", then: {do: retry, attempts: 2, delay: 2}}, {else: {then: {do: fail}}}]}}
+        """,
+        tools={"fails": broken},
+    )
+    assert [event.index for event in stage.of("loop.iteration.failed")] == [1, 2, 0]
+    error = stage.state.error
+    assert error["message"].startswith("3 of 3 items failed; item 0: it broke")
+    assert [failure["index"] for failure in error["details"]["first"]] == [0, 1, 2]
+
+
 def test_r13_a_loop_that_collects_succeeds_without_failures() -> None:
     loop = "loop: {in: [1, 2], iterator: n, spec: {on_error: collect}}"
     stage = play(f"- {{step: a, {loop}, tool: {{kind: noop, result: '{{{{ iter.n }}}}'}}}}")
