@@ -222,8 +222,8 @@ class LocalRuns:
     def signal(self, run: str, name: str, id: str, payload: Any, keep: bool) -> Json:
         answer = self._decide(run, Signal(name, id, payload, keep))
         over = answer.state.over
-        known = id in answer.state.signal_ids or (keep and not over)
-        word = "accepted" if answer.events else "duplicate" if known else "late" if over else "dropped"
+        duplicate = id in answer.state.signal_ids or (keep and not over)
+        word = "accepted" if answer.events else "duplicate" if duplicate else "late" if over else "dropped"
         return {"execution_id": answer.state.id, "name": name, "id": id, "answer": word}
 
     def _decide(self, run: str, command: Command) -> Answer:
