@@ -127,9 +127,9 @@ NOT_A_READ = {
     ("script", "Inputs.cwd"): "where code runs: its user and sandbox decide what it reads",
     ("container", "Inputs.workdir"): "a folder in the container",
     ("playbook", "Inputs.path"): "a path of the catalog; read as a playbook or not at all",
-    ("transfer", "Source.rows"): "a path in data",
-    ("transfer", "Source.format"): "a word",
-    ("transfer", "Target.format"): "a word",
+    ("transfer", "TransferSource.rows"): "a path in data",
+    ("transfer", "TransferSource.format"): "a word",
+    ("transfer", "TransferTarget.format"): "a word",
 }
 """Inputs whose description speaks of a file or path, and which open none for the playbook."""
 
@@ -148,19 +148,19 @@ CALLS: dict[tuple[str, str], list[dict[str, Any]]] = {
     ]
     + [{"operation": "put", "url": "file://FOLDER", "key": "NAME", "data": "x"}]
     + [{"operation": "copy", "url": "file://FOLDER", "key": "NAME", "destination": "memory://b/k"}],
-    ("transfer", "Source.path"): [
+    ("transfer", "TransferSource.path"): [
         {"source": {"kind": "file", "path": "PATH", "format": "csv"}, "target": {"kind": "file", "path": "/tmp/x.csv"}}
     ],
-    ("transfer", "Target.path"): [
+    ("transfer", "TransferTarget.path"): [
         {"source": {"kind": "file", "path": "/tmp/x.csv"}, "target": {"kind": "file", "path": "PATH", "format": "csv"}}
     ],
-    ("transfer", "Source.database"): [
+    ("transfer", "TransferSource.database"): [
         {
             "source": {"kind": "duckdb", "database": "PATH", "query": "SELECT 1"},
             "target": {"kind": "file", "path": "/tmp/x.csv"},
         }
     ],
-    ("transfer", "Target.database"): [
+    ("transfer", "TransferTarget.database"): [
         {
             "source": {"kind": "file", "path": "/tmp/x.csv"},
             "target": {"kind": "duckdb", "database": "PATH", "table": "t"},
