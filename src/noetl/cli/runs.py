@@ -182,7 +182,13 @@ def signal_command(
     """
     id = id or uuid7(time.time(), os.urandom(8))
     signalled = client.runs.signal(run, name, id, json_or_file(data, "--data"), not if_awaited)
-    emit_or(signalled, output, lambda signalled: click.echo(signalled["answer"]))
+    emit_or(signalled, output, _print_signalled)
+
+
+def _print_signalled(signalled: Json) -> None:
+    waiting = f" (waiting: {', '.join(signalled['waiting'])})" if signalled["waiting"] else ""
+    note = f", nobody waits for {signalled['name']!r} yet{waiting}" if signalled["pending"] else ""
+    click.echo(printable(signalled["answer"] + note))
 
 
 @command.command("resume")

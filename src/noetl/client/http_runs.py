@@ -229,7 +229,7 @@ class HttpRuns:
     def signal(self, run: str, name: str, id: str, payload: Any, keep: bool) -> Json:
         path = f"/executions/{self.find(run)}/signals"
         body = self.http.post(path, {"name": name, "id": id, "payload": payload, "keep": keep})
-        return {key: body[key] for key in ("execution_id", "name", "id", "answer")}
+        return {key: body[key] for key in ("execution_id", "name", "id", "answer", "pending", "waiting")}
 
     def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
         removed, body = 0, {"older_than": age, "dry_run": dry_run}

@@ -31,6 +31,7 @@ from noetl.clock import SystemClock
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
+from noetl.engine.waits import signal_result
 from noetl.errors import Conflict, Interrupted, StoreError, TimedOut, UsageError
 from noetl.host.embedded import ALL, FOREIGN_CHANGES_SECONDS, open_below
 from noetl.model.identity import uuid7
@@ -220,11 +221,10 @@ class LocalRuns:
         return {"execution_id": state.id, "status": state.status}
 
     def signal(self, run: str, name: str, id: str, payload: Any, keep: bool) -> Json:
-        answer = self._decide(run, Signal(name, id, payload, keep))
-        over = answer.state.over
-        duplicate = id in answer.state.signal_ids or (keep and not over)
-        word = "accepted" if answer.events else "duplicate" if duplicate else "late" if over else "dropped"
-        return {"execution_id": answer.state.id, "name": name, "id": id, "answer": word}
+        signal = Signal(name, id, payload, keep)
+        decided = self._decide(run, signal)
+        result = signal_result(decided.state, decided.events, signal)
+        return {"execution_id": decided.state.id, "name": name, "id": id, **result._asdict()}
 
     def _decide(self, run: str, command: Command) -> Answer:
         """Decide a command on the log as it is, and append the events. A cancel reaches open children too."""

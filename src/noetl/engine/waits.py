@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from noetl.engine import events as e
 from noetl.engine.commands import Signal
@@ -28,9 +28,7 @@ def receive_signal(decision: Decision, signal: Signal) -> None:
     """Keep a signal until a run waits for it; a duplicate changes nothing."""
     if not signal.keep and signal.type not in awaited_signals(decision.state):
         return
-    number = signal.id
-    if len(number) > MAX_SIGNAL_ID:
-        number = sha256(number.encode("utf-8", "replace")).hexdigest()
+    number = _number(signal)
     if number not in decision.state.signal_ids:
         decision.emit(e.MessageReceived(signal.type, number, signal.payload))
 
@@ -62,6 +60,41 @@ def awaited_signals(state: Execution) -> dict[str, tuple[Run, int]]:
             for name in parked.signals:
                 waiting.setdefault(name, (run, index))
     return waiting
+
+
+SignalOutcome = Literal["accepted", "duplicate", "late", "dropped"]
+
+
+class SignalResult(NamedTuple):
+    """What became of a signal."""
+
+    answer: SignalOutcome
+    pending: bool
+    """Whether it was accepted and nothing waits for it yet."""
+    waiting: list[str]
+    """The names of the signals that the execution waits for."""
+
+
+def signal_result(state: Execution, events: Sequence[e.Event], signal: Signal) -> SignalResult:
+    """What became of a signal, in the state after its events."""
+    number, answer = _number(signal), "dropped"
+    if any(isinstance(event, e.MessageReceived) for event in events):
+        answer = "accepted"
+    elif number in state.signal_ids or (signal.keep and not state.over):
+        answer = "duplicate"
+    elif state.over:
+        answer = "late"
+    waiting = sorted(awaited_signals(state))
+    kept = any(other == number for other, _ in state.signals.get(signal.type, ()))
+    pending = answer == "accepted" and kept and signal.type not in waiting  # a paused execution may still wait for it
+    return SignalResult(cast(SignalOutcome, answer), pending, waiting)
+
+
+def _number(signal: Signal) -> str:
+    """The id under which a signal is known."""
+    if len(signal.id) <= MAX_SIGNAL_ID:
+        return signal.id
+    return sha256(signal.id.encode("utf-8", "replace")).hexdigest()
 
 
 def signals_text(names: Sequence[str]) -> str:

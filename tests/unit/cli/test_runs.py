@@ -171,9 +171,17 @@ def test_a_signal_reaches_a_run_in_another_terminal(tmp_path: Path, asking: tupl
     assert verified(tmp_path) == (1, [])
 
 
+def test_a_signal_that_nobody_waits_for_is_named_with_those_that_are(tmp_path: Path, killed: str) -> None:
+    said = runs(tmp_path, "signal", "last", "goo").out
+    assert said == "accepted, nobody waits for 'goo' yet (waiting: go)\n"
+    runs(tmp_path, "pause", "last")
+    assert runs(tmp_path, "signal", "last", "go").out == "accepted\n"
+
+
 def test_a_signal_in_json(tmp_path: Path, killed: str) -> None:
     found = data(runs(tmp_path, "signal", "last", "go", "--id", "a", "-o", "json"))
-    assert found == {"execution_id": killed, "name": "go", "id": "a", "answer": "accepted"}
+    assert found.pop("execution_id") == killed
+    assert found == {"name": "go", "id": "a", "answer": "accepted", "pending": False, "waiting": []}
     assert data(runs(tmp_path, "signal", "last", "other", "--id", "a", "-o", "json"))["answer"] == "duplicate"
     assert runs(tmp_path, "signal", "last", "go", "--data", "{").code == 2
 

@@ -3,13 +3,14 @@ from __future__ import annotations
 import os
 import re
 from hashlib import sha256
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 from starlette.responses import Response
 
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
+from noetl.engine.waits import SignalOutcome, signal_result
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import uuid7
 from noetl.model.status import status_phrase
@@ -341,9 +342,6 @@ class SignalRequest(RequestBody, frozen=True):
     """Whether it is kept until something waits for it; if not, it is dropped unless something waits already."""
 
 
-SignalOutcome = Literal["accepted", "duplicate", "late", "dropped"]
-
-
 class SignalAnswer(msgspec.Struct, frozen=True):
     """`accepted`, `duplicate` if the id was received before, `late` after the end, or `dropped`: nothing waited."""
 
@@ -354,16 +352,18 @@ class SignalAnswer(msgspec.Struct, frozen=True):
     accepted: bool
     duplicate: bool
     late: bool
+    pending: bool
+    """Whether it was accepted and nothing waits for it yet."""
+    waiting: list[str]
+    """The names of the signals that the execution waits for."""
 
 
 @routes.add("POST", "/executions/{id}/signals", limit=PAYLOAD_BYTES, headers=(IDEMPOTENCY_KEY,), status=202)
 async def signal(call: ApiCall, body: SignalRequest) -> SignalAnswer:
     """Send a signal to an execution. A signal that nothing waits for yet is stored, unless `keep` is false."""
     id = body.id or call.headers.get("idempotency-key") or uuid7(call.api.clock.now(), os.urandom(8))
-    answer = await _handle(call, Signal(body.name, id, body.payload, body.keep))
-    state = answer.state
-    accepted = any(event.name == "message.received" for event in answer.events)
-    duplicate = not accepted and (id in state.signal_ids or (body.keep and not state.over))
-    late = not accepted and not duplicate and state.over
-    outcome: SignalOutcome = "accepted" if accepted else "duplicate" if duplicate else "late" if late else "dropped"
-    return SignalAnswer(state.id, body.name, id, outcome, accepted, duplicate, late)
+    signal = Signal(body.name, id, body.payload, body.keep)
+    decided = await _handle(call, signal)
+    answer, pending, waiting = signal_result(decided.state, decided.events, signal)
+    accepted, duplicate, late = answer == "accepted", answer == "duplicate", answer == "late"
+    return SignalAnswer(decided.state.id, body.name, id, answer, accepted, duplicate, late, pending, waiting)
