@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -15,7 +15,10 @@ Data = TypeVar("Data")
 FORMATS = ("json", "jsonl", "yaml", "table")
 COLOURS = {"error": "red", "warning": "yellow"}
 MAX_COLUMNS = 160
-RESULT = ("execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms")
+RESULT = (
+    *("execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms"),
+    *("continued_errors", "continued"),
+)
 
 
 def output_option(*formats: str) -> Callable[..., Any]:
@@ -140,19 +143,41 @@ def print_result(run: dict[str, Any], output: str | None) -> int:
     reason = f": {printable(run['cancel_reason'])}" if run["status"] == "cancelled" and run["cancel_reason"] else ""
     took = format_duration(run["duration_ms"] / 1000)
     print_message(f"{printable(run['name'])} {verdict} in {took}{reason}")
+    for line in continued_lines(run):
+        print_message(line)
     if succeeded:
         emit(run["result"], "json")
     return 0 if succeeded else 1
+
+
+def brief(text: str, limit: int = 200) -> str:
+    """The beginning of a text, on one line."""
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def continued_lines(run: dict[str, Any]) -> Iterator[str]:
+    """The errors that policies continued past: their number, and the first ones."""
+    if run["continued_errors"]:
+        yield f"continued past {count(run['continued_errors'], 'error')}:"
+        yield from (f"  {_located_error(error, brief(str(error['message'])))}" for error in run["continued"])
+        if run["continued_errors"] > len(run["continued"]):
+            yield f"  and {run['continued_errors'] - len(run['continued']):,} more"
+
+
+def _located_error(error: dict[str, Any], message: str) -> str:
+    line, column = error["line"], error["column"]
+    place = printable(f"{error['file']}:{line}:{column}" if line else error["file"])
+    who = [printable(f"{word} {error[word]}") for word in ("step", "task", "attempt") if error[word]]
+    parts = [click.style(place, bold=True), *([", ".join(who)] if who else [])]
+    kind = click.style(printable(str(error["kind"])), fg="red", bold=True)
+    return f"{': '.join(parts)}: {kind}: {message}"
 
 
 def error_text(run: dict[str, Any]) -> str:
     """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...`, and the line, if it is known."""
     error = run["error"]
     line, column = error["line"], error["column"]
-    place = printable(f"{error['file']}:{line}:{column}" if line else error["file"])
-    who = [printable(f"{word} {error[word]}") for word in ("step", "task", "attempt") if error[word]]
-    parts = [click.style(place, bold=True), *([", ".join(who)] if who else [])]
-    kind, message = printable(str(error["kind"])), printable(str(error["message"]), lines=True)
-    text = f"{': '.join(parts)}: {click.style(kind, fg='red', bold=True)}: {message}"
+    text = _located_error(error, printable(str(error["message"]), lines=True))
     source = excerpt(line, column, run["error_line"], "red") if line and run["error_line"] else []
     return "\n".join([text, *source])

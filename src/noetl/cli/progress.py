@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from noetl.cli.output import count, emit, format_duration, print_message
+from noetl.cli.output import brief, count, emit, format_duration, print_message
 from noetl.client.ports import Items, ProgressView
 from noetl.engine import events as e
+from noetl.engine.tasks import CONTINUES, MAX_CONTINUED
 from noetl.engine.waits import signals_text
 from noetl.model.identity import TaskId
 from noetl.printable import printable
@@ -46,12 +47,6 @@ def waits_for(event: e.StepPaused) -> str:
     return texts.get(event.until or "", "was lost" if event.reason == "lost" else "was given back")
 
 
-def brief(text: str, limit: int = 200) -> str:
-    """The beginning of a text, on one line."""
-    line = printable(" ".join(text.split()))
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
-
-
 class Lines(ProgressView):
     """One line on standard error for each event that matters to people."""
 
@@ -61,6 +56,7 @@ class Lines(ProgressView):
         self.looped: set[str] = set()
         """Step runs whose loop is done; the rest of a classic step may follow."""
         self.problems: dict[TaskId, str] = {}
+        self.continued = 0
 
     def begin(self, name: str, execution: str, last_old: int) -> None:
         self.last_old = last_old
@@ -68,7 +64,9 @@ class Lines(ProgressView):
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
         for row in rows:  # most are not even decoded
-            if row.type in PRINTED and (row.type != e.TaskDone.name or b'"retry"' in row.data):
+            if row.type in PRINTED and (
+                row.type != e.TaskDone.name or b'"error"' in row.data or b'"retry"' in row.data
+            ):
                 for line in self._lines(decode(row.type, row.data), row.at):
                     if row.seq > self.last_old:
                         print_message(printable(line))
@@ -95,6 +93,10 @@ class Lines(ProgressView):
             case e.TaskDone(task=task, outcome=outcome) if event.do == "retry":
                 why = outcome.error
                 self.problems[task] = brief(f"{why.kind}: {why.message}") if why else "a rule asks for it"
+            case e.TaskDone(task=task, outcome=outcome) if outcome.error is not None and event.do in CONTINUES:
+                self.continued += 1
+                if self.continued <= MAX_CONTINUED:
+                    yield f"{task} continued past {brief(f'{outcome.error.kind}: {outcome.error.message}')}"
             case e.TaskRetryScheduled(task=task, attempt=attempt, due=due):
                 yield f"{task} attempt {attempt} in {format_duration(due - at)} ({self.problems.pop(task, 'again')})"
             case e.StepPaused(run=run, index=index) if event.reason != "returned":

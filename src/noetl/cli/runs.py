@@ -17,6 +17,7 @@ from noetl.cli.inspection import diff_command, replay_command
 from noetl.cli.options import client_and_output, client_option, json_or_file, scalar, timeout_option
 from noetl.cli.output import (
     RESULT,
+    continued_lines,
     count,
     emit,
     emit_or,
@@ -98,6 +99,8 @@ def show_command(run: str, client: Client, output: str | None) -> None:
         click.echo()
         steps = [{"step": name} | step for name, step in record["steps"].items()]
         emit(pick(steps, "step", "status", "runs", "result"), "table")
+    for line in continued_lines(record):
+        click.echo(line)
     if record["error"] is not None:
         click.echo(f"\n{error_text(record)}")
     elif record["status"] in ENDED:

@@ -296,6 +296,10 @@ class Execution(msgspec.Struct):
     deliverable: bool = msgspec.field(default=False, name="listening")
     """A signal, or a run that waits for one, is new."""
     failure: dict[str, Any] | None = None
+    continued_errors: int = 0
+    """Number of errors of tasks that a policy continued past (R4)."""
+    continued: list[dict[str, Any]] = []
+    """The first of them."""
     errors: list[dict[str, Any]] = []
     deadline_passed: bool = False
     """The time limit of the execution has passed: no branch may end first."""

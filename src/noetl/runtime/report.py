@@ -24,6 +24,8 @@ def report(state: Execution, file: str, places: dict[str, Mark], duration: float
         "ctx": state.ctx,
         "steps": steps(state),
         "error": located(state.error or state.failure, file, places),
+        "continued_errors": state.continued_errors,
+        "continued": [located(error, file, places) for error in state.continued],
         "events": state.seq,
         "duration_ms": round(duration * 1000, 3),
     }

@@ -66,7 +66,9 @@ def test_json_is_the_contract(tmp_path: Path) -> None:
     done = noetl("run", file(tmp_path, TWO), "-o", "json", cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     found = data(done)
-    assert list(found) == ["execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms"]
+    keys = ["execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms"]
+    assert list(found) == [*keys, "continued_errors", "continued"]
+    assert (found["continued_errors"], found["continued"]) == (0, [])
     assert (found["status"], found["result"], found["ctx"], found["error"]) == ("succeeded", 8, {"a": 1}, None)
     assert found["steps"] == {
         "start": {"status": "succeeded", "runs": 1, "result": 7, "error": None},
@@ -76,6 +78,35 @@ def test_json_is_the_contract(tmp_path: Path) -> None:
     assert found["duration_ms"] >= 0
     assert found["execution_id"][14] == "7"
     assert verified(tmp_path) == (1, [])
+
+
+SWALLOWS = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: swallows, path: tests/swallows}
+workflow:
+  - step: start
+    loop: {in: "{{ range(7) }}", iterator: n}
+    tool:
+      - call:
+          kind: python
+          code: "raise ValueError(1)"
+          spec: {policy: {rules: [{else: {then: {do: continue}}}]}}
+"""
+
+
+def test_errors_that_a_policy_continued_past_are_shown(tmp_path: Path) -> None:
+    done = noetl("run", file(tmp_path, SWALLOWS), cwd=tmp_path)
+    assert done.code == 0
+    assert done.err.count("continued past python: ValueError: 1") == 5
+    end = done.err.splitlines()[-7:]
+    assert (end[0], end[-1]) == ("continued past 7 errors:", "  and 2 more")
+    assert ":9:11: step start, task call, attempt 1: python: ValueError: 1" in end[1]
+    shown = noetl("runs", "show", "last", cwd=tmp_path).out
+    assert "continued past 7 errors:\n" in shown
+    found = data(noetl("runs", "show", "last", "-o", "json", cwd=tmp_path))
+    assert (found["continued_errors"], len(found["continued"])) == (7, 5)
+    assert {error["line"] for error in found["continued"]} == {9}
 
 
 @pytest.mark.parametrize("form", ["jsonl", "yaml", "table"])

@@ -2112,3 +2112,29 @@ def test_r13_a_loop_that_collects_succeeds_without_failures() -> None:
     loop = "loop: {in: [1, 2], iterator: n, spec: {on_error: collect}}"
     stage = play(f"- {{step: a, {loop}, tool: {{kind: noop, result: '{{{{ iter.n }}}}'}}}}")
     assert stage.state.result == [1, 2]
+
+
+# -- R4: errors that a policy continued past -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("do", ["continue", "break", "jump, to: after"])
+def test_r4_errors_that_a_policy_continued_past_are_counted(do: str) -> None:
+    policy = rules(when("outcome.status == 'error'", f"do: {do}"), otherwise("do: continue"))
+    steps = f"- {{step: a, tool: [{{call: {{kind: python, code: f, {policy}}}}}, {{after: {{kind: noop}}}}]}}"
+    stage = play(steps, tools={"f": broken})
+    assert (stage.state.status, stage.state.continued_errors) == ("succeeded", 1)
+    (error,) = stage.state.continued
+    assert (error["step"], error["task"], error["kind"], error["message"]) == ("a", "call", "shaky", "it broke")
+
+
+def test_r4_only_the_first_are_kept_and_all_are_counted() -> None:
+    policy = rules(otherwise("do: continue"))
+    loop = 'loop: {in: "{{ range(20) }}", iterator: n, spec: {mode: parallel}}'
+    stage = play(f"- {{step: a, {loop}, tool: {{kind: python, code: f, {policy}}}}}", tools={"f": broken})
+    assert (stage.state.continued_errors, len(stage.state.continued)) == (20, 5)
+
+
+def test_r4_a_retry_a_failure_and_a_skip_are_no_continued_errors() -> None:
+    policy = rules(when("outcome.status == 'error'", "do: retry, attempts: 2"))
+    stage = play(f"- {{step: a, tool: {{kind: python, code: f, {policy}}}}}", tools={"f": broken})
+    assert (stage.state.status, stage.state.continued_errors) == ("failed", 0)
