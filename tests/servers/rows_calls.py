@@ -10,7 +10,8 @@ import msgspec
 from tests.servers.tool_call import SECONDS, context
 
 from noetl.model.outcome import Error, Failure, Outcome
-from noetl.sql import SNOWFLAKE, STANDARD, prepare_sql
+from noetl.sql import prepare_sql
+from noetl.sql.lexing import SNOWFLAKE, STANDARD
 
 
 class Calls:

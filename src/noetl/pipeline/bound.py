@@ -23,7 +23,8 @@ def bound_inputs(kind: Kind, inputs: Mapping[str, Any]) -> dict[str, Bind]:
 def _bound(kind: Kind, inputs: Mapping[str, Any]) -> Iterator[tuple[str, Bind]]:
     for path in kind.sql:
         if isinstance(text := _at(inputs, path), str):
-            from noetl.sql import SNOWFLAKE, STANDARD, prepare_sql
+            from noetl.sql import prepare_sql
+            from noetl.sql.lexing import SNOWFLAKE, STANDARD
 
             end, dot, _ = path.rpartition(".")  # the database of one end of a transfer is in `source.kind`
             database = _at(inputs, f"{end}.kind") if dot else kind.name

@@ -38,28 +38,8 @@ from noetl.expression.functions import SQL_FILTERS
 from noetl.expression.pieces import TemplatePosition, TemplateValue, compile_pieces
 from noetl.expression.text import storable, to_json, to_text
 from noetl.expression.values import located
-from noetl.sql.lexing import SNOWFLAKE, STANDARD, SqlDialect, hide_comments, literal_text, tokens, unused_character
-from noetl.sql.statements import (
-    Empty,
-    Identifier,
-    InList,
-    Part,
-    Sql,
-    Value,
-    WrittenSql,
-    first_words,
-    is_quoted,
-    quoted,
-    simple_literal,
-    statements,
-    write,
-    written,
-)
-
-__all__ = [
-    "SNOWFLAKE", "STANDARD", "Empty", "Identifier", "InList", "Part", "Sql", "SqlDialect", "Value", "WrittenSql",
-    "first_words", "is_quoted", "prepare_sql", "quoted", "simple_literal", "statements", "write", "written",
-]  # fmt: skip
+from noetl.sql.lexing import STANDARD, SqlDialect, hide_comments, literal_text, tokens, unused_character
+from noetl.sql.statements import Identifier, InList, Part, Sql, Value
 
 Content: TypeAlias = tuple[str | int, ...]
 """The content of a string or name: texts, and templates by their number."""

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noetl.errors import TemplateError
-from noetl.sql import SNOWFLAKE, STANDARD, Identifier, InList, Sql, SqlDialect, Value, prepare_sql, statements, write
-from noetl.sql.lexing import tokens
+from noetl.sql import prepare_sql
+from noetl.sql.lexing import SNOWFLAKE, STANDARD, SqlDialect, tokens
+from noetl.sql.statements import Identifier, InList, Sql, Value, statements, write
 
 NASTY = st.sampled_from(
     ["'", '"', "''", "\\", "\\'", "$$", "--", "/*", "*/", ";", "{{", "}}", "{%", "\n", "$1", "%s", "?", ":a"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.sql import SNOWFLAKE, Sql, Value, prepare_sql, statements, write
+from noetl.sql import prepare_sql
+from noetl.sql.lexing import SNOWFLAKE
+from noetl.sql.statements import Sql, Value, statements, write
 
 
 def texts(source: str) -> list[str]:

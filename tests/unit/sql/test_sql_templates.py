@@ -8,7 +8,9 @@ import pytest
 
 from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax, TemplateUndefined
 from noetl.expression import Contents, View
-from noetl.sql import SNOWFLAKE, Empty, Identifier, InList, Part, Sql, Value, prepare_sql, quoted, write
+from noetl.sql import prepare_sql
+from noetl.sql.lexing import SNOWFLAKE
+from noetl.sql.statements import Empty, Identifier, InList, Part, Sql, Value, quoted, write
 
 SCOPE: dict[str, Any] = {
     "x": "o'b",

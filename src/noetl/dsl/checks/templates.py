@@ -371,6 +371,6 @@ def _parts(task: Map, key: str, kind: Kind | None) -> Iterator[tuple[tuple[Any, 
 
 
 def _dialect(site: Site) -> Any:
-    from noetl.sql import SNOWFLAKE, STANDARD
+    from noetl.sql.lexing import SNOWFLAKE, STANDARD
 
     return SNOWFLAKE if site.bound == "snowflake" else STANDARD

@@ -8,7 +8,7 @@ import os
 import re
 import ssl
 from asyncio import AbstractEventLoop
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from errno import ECONNREFUSED
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from itertools import count
@@ -50,16 +50,11 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
             return failed("input", f"http: text that cannot be encoded: {error.reason}", extra=no_response(None))
         redaction = Redaction(context.redact, credential.secrets)
         try:
-            follow = inputs.follow_redirects
-            response = await _send(client, request, credential, redaction, follow_redirects=follow)
-            try:
+            response = await _send(client, request, credential, redaction, follow_redirects=inputs.follow_redirects)
+            async with aclosing(response):
                 return await outcome_of(response, redaction, context.now)
-            finally:
-                await response.aclose()
-        except RedirectError as error:
-            status, extra = error.response.status_code, http_extra(error.response, redaction)
-            message = f"{request.method} {redaction.url(request.url)}: {error}"
-            return failed("http_status", message, extra=extra, status=status)
+        except Failure as failure:
+            return failure.outcome
         except httpx2.InvalidURL:  # the client parses `Location` even if it does not follow it
             message = f"{request.method} {redaction.url(request.url)}: redirected to an invalid URL"
             return failed("http_status", message, extra=no_response(redaction.url(request.url)))
@@ -95,17 +90,11 @@ def _transport_failure(error: httpx2.RequestError, first: Request, redaction: Re
     return failed(kind, f"{request.method} {url}: {reason}", retryable=retryable, extra=no_response(url))
 
 
-class RedirectError(Exception):
-    def __init__(self, message: str, response: Response) -> None:
-        super().__init__(message)
-        self.response = response
-
-
 async def _send(
     client: AsyncClient, request: Request, credential: HttpAuth, redaction: Redaction, *, follow_redirects: bool
 ) -> Response:
-    """The last response, whose body is not read yet."""
-    cookies = Cookies()
+    """The last response, whose body is not read yet; Failure if a redirect cannot be followed."""
+    cookies, first = Cookies(), request
     for hops in count():
         check_request(request)
         response = await client.send(request, stream=True)
@@ -113,16 +102,19 @@ async def _send(
         if not follow_redirects or following is None:
             return response
         url, same_host = following.url, _same_host(request.url, following.url)
-        try:
-            if hops == MAX_REDIRECTS:
-                raise RedirectError(f"redirected more than {MAX_REDIRECTS} times", response)
-            if url.scheme not in ("http", "https") or not has_port(url):
-                raise RedirectError("redirected to a URL that is not http", response)
-            if not same_host and redaction.reveals_secret(str(url)):
-                raise RedirectError("redirected to another host with the credential in the URL", response)
+        problem = None
+        if hops == MAX_REDIRECTS:
+            problem = f"more than {MAX_REDIRECTS} times"
+        elif url.scheme not in ("http", "https") or not has_port(url):
+            problem = "to a URL that is not http"
+        elif not same_host and redaction.reveals_secret(str(url)):
+            problem = "to another host with the credential in the URL"
+        async with aclosing(response):
+            if problem is not None:
+                message = f"{first.method} {redaction.url(first.url)}: redirected {problem}"
+                extra = http_extra(response, redaction)
+                raise Failure("http_status", message, extra=extra, status=response.status_code)
             await read(response, DISCARD_BYTES)  # the connection is reused when the body has been read
-        finally:
-            await response.aclose()
         if not same_host:
             for name in [name for name in following.headers if not CROSSES_HOSTS.fullmatch(name)]:
                 del following.headers[name]
@@ -148,8 +140,7 @@ _clients: WeakKeyDictionary[AbstractEventLoop, dict[Any, AsyncClient]] = WeakKey
 
 
 def _client(tls: Tls | None) -> AsyncClient:
-    """The client of this event loop for these options and the age of their files: a renewed certificate takes effect
-    at once. InputError if they cannot be used."""
+    """The client of this event loop for these options, or InputError. A renewed certificate takes effect at once."""
     identity: list[Any] = []
     if tls is not None:
         identity.append(tls.verify)
@@ -180,15 +171,9 @@ def _new_client(tls: Tls) -> AsyncClient:
         raise InputError(f"`tls`: the files cannot be used: {error}") from None
     # The slots of the worker limit how many requests run at once.
     limits = Limits(max_keepalive_connections=KEEP_ALIVE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_SECONDS)
-    client = AsyncClient(
-        verify=context,
-        limits=limits,
-        headers={"User-Agent": f"noetl/{__version__}", "Accept-Encoding": "gzip, deflate"},
-        # Unrelated executions share the client: it stores no cookie.
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-        timeout=None,
-    )
-    return guard(client)
+    headers = {"User-Agent": f"noetl/{__version__}", "Accept-Encoding": "gzip, deflate"}
+    cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # stores none: unrelated executions share the client
+    return guard(AsyncClient(verify=context, limits=limits, headers=headers, cookies=cookies, timeout=None))
 
 
 async def close_clients() -> None:

@@ -17,10 +17,7 @@ from noetl.addresses import ForbiddenAddress, anything_is_forbidden, check_addre
 
 
 class GuardedNetwork(httpcore2.AsyncNetworkBackend):
-    """Checks all addresses of a host before it connects, and the connected one before anything is sent.
-
-    The first check avoids the connection; the second holds if the DNS response changes in between.
-    """
+    """Checks all addresses of a host before it connects, and the connected one too: the DNS response may change."""
 
     def __init__(self, inner: httpcore2.AsyncNetworkBackend) -> None:
         self._inner = inner
@@ -50,11 +47,7 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
 
 
 class Stream(httpcore2.AsyncNetworkStream):
-    """A connection that detects quickly whether its server has closed it.
-
-    For each request the pool checks every idle connection; with fifty idle ones the layers below would take a third of
-    the time of a request for it.
-    """
+    """A connection that detects quickly whether its server has closed it: the pool checks all idle ones per request."""
 
     def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
         self._inner = inner
@@ -97,10 +90,8 @@ def _check(host: str, address: str) -> None:
 
 
 def guard(client: AsyncClient) -> AsyncClient:
-    """Keep a client from connecting to forbidden addresses.
-
-    A client with a transport of ours would ignore the proxies of the environment, so its own one is changed.
-    """
+    """Keep a client from connecting to forbidden addresses. A transport of ours would ignore the environment's proxies,
+    so the client's own one is changed."""
     pool: Any = client._transport._pool  # type: ignore[attr-defined]
     pool._network_backend = GuardedNetwork(pool._network_backend)
     return client

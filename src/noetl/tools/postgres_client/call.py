@@ -14,7 +14,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from noetl.model.outcome import Failure, Outcome
-from noetl.sql import Part, Sql, Value, first_words, is_quoted, quoted, statements
+from noetl.sql.statements import Part, Sql, Value, first_words, is_quoted, quoted, statements
 from noetl.tools.base import Context
 from noetl.tools.postgres import Inputs
 from noetl.tools.postgres_client.connections import conninfo_of, pool_of

@@ -20,7 +20,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import Escaping, ExecStatus, TransactionStatus
 
 from noetl.model.outcome import Failure
-from noetl.sql import InList, Sql, Value, WrittenSql, written
+from noetl.sql.statements import InList, Sql, Value, WrittenSql, written
 from noetl.tools.base import Context
 from noetl.tools.postgres_client.values import EMPTY_LIST, RowBuffer, encoded, literals
 from noetl.tools.rows.values import distinct_names

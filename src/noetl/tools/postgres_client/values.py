@@ -19,7 +19,7 @@ from psycopg.pq.abc import Escaping
 from psycopg.types.string import TextLoader
 
 from noetl.model.outcome import Failure
-from noetl.sql import Empty, simple_literal
+from noetl.sql.statements import Empty, simple_literal
 from noetl.tools.rows.values import check_size, from_json
 
 EMPTY_LIST = Empty("= ANY ('{}')", "<> ALL ('{}')")

@@ -24,7 +24,7 @@ import msgspec
 from duckdb import DuckDBPyConnection, Error, Statement, StatementType
 
 from noetl.model.outcome import Failure, Outcome
-from noetl.sql import Sql, WrittenSql, quoted, simple_literal, statements, written
+from noetl.sql.statements import Sql, WrittenSql, quoted, simple_literal, statements, written
 from noetl.tools.base import Context
 from noetl.tools.duckdb import Inputs
 from noetl.tools.files import task_file, task_folder

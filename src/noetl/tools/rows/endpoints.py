@@ -19,7 +19,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from noetl.model.outcome import Failure
-from noetl.sql import quoted
+from noetl.sql.statements import quoted
 from noetl.tools.files import task_file
 from noetl.tools.rows import duckdb_database
 from noetl.tools.rows.blocking import Cancellation

@@ -19,7 +19,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import Escaping, ExecStatus
 
 from noetl.model.outcome import Failure
-from noetl.sql import Sql, write
+from noetl.sql.statements import Sql, write
 from noetl.tools.postgres_client.connections import with_addresses
 from noetl.tools.postgres_client.session import connect_failure, statement_failure
 from noetl.tools.postgres_client.values import EMPTY_LIST, literals

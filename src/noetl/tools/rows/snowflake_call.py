@@ -9,7 +9,7 @@ from snowflake.connector.constants import FIELD_ID_TO_NAME
 from snowflake.connector.cursor import SnowflakeCursor
 
 from noetl.model.outcome import Failure, Outcome
-from noetl.sql import Sql, statements
+from noetl.sql.statements import Sql, statements
 from noetl.tools.base import Context
 from noetl.tools.rows import snowflake_database as database
 from noetl.tools.rows.blocking import Cancellation, in_thread

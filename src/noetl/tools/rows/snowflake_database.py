@@ -23,7 +23,7 @@ from snowflake.connector.errors import DatabaseError, Error, InterfaceError, Ope
 
 from noetl.addresses import check_host_blocking
 from noetl.model.outcome import Failure
-from noetl.sql import InList, Sql, Value, first_words, quoted, simple_literal, write
+from noetl.sql.statements import InList, Sql, Value, first_words, quoted, simple_literal, write
 from noetl.tools.rows.blocking import Cancellation, in_thread
 
 LOGIN_SECONDS = 20

@@ -10,7 +10,7 @@ from typing import Any
 
 from snowflake.connector.constants import FIELD_ID_TO_NAME
 
-from noetl.sql import Sql
+from noetl.sql.statements import Sql
 from noetl.tools.rows import endpoints
 from noetl.tools.rows.endpoints import DECIMAL_DIGITS, Column, PipedSource, StagedRows, Staging, TransferProgress
 from noetl.tools.rows.snowflake_database import SnowflakeSession, folded, insert, literal, quoted_name

@@ -18,7 +18,7 @@ import duckdb
 import msgspec
 
 from noetl.model.outcome import Failure
-from noetl.sql import Sql, quoted, write
+from noetl.sql.statements import Sql, quoted, write
 from noetl.tools.files import task_file
 from noetl.tools.rows import endpoints
 from noetl.tools.rows.blocking import Cancellation

@@ -13,7 +13,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from noetl.model.outcome import Failure, Outcome
-from noetl.sql import Sql, quoted
+from noetl.sql.statements import Sql, quoted
 from noetl.tools import http, postgres
 from noetl.tools.base import Context
 from noetl.tools.fields import Scalar
