@@ -1,14 +1,11 @@
-"""Jobs of `kind: quantum`: their handles, circuits and simulator processes."""
+"""Jobs of `kind: quantum`: their handles and circuits. Children of the pool of `kind: python` simulate them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
-import sys
-from asyncio import AbstractEventLoop, TimerHandle
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from contextlib import suppress
+from asyncio import AbstractEventLoop
 from hashlib import sha256
 from math import isfinite
 from typing import Any, Literal
@@ -19,8 +16,8 @@ from msgspec import Struct
 
 from noetl.model.outcome import Failure, Outcome
 from noetl.timestamps import rfc3339
-from noetl.tools.base import Context
-from noetl.tools.process.launcher import INTERPRETER, inherited
+from noetl.tools.base import Context, Redact
+from noetl.tools.python_child.pool import POOLS, ChildDied
 from noetl.tools.quantum import MAX_SHOTS, Inputs
 
 METHODS = {
@@ -31,13 +28,16 @@ METHODS = {
 }
 MAX_QUBITS = 1000
 MAX_CIRCUIT_BYTES = 1 * 2**20
-MAX_RESPONSE_BYTES = 64 * 2**20
+MAX_RESPONSE_BYTES = 50 * 2**20
 MAX_ENDED_JOBS = 32
 MAX_PROCESSES = 8
 JOB_SECONDS = 24 * 3600.0
-IDLE_SECONDS = 60.0
 KILL_SECONDS = 10.0
 TRANSIENT = frozenset(["exit_code", "timeout"])
+PROGRAM = """import sys
+sys.path = [folder for folder in sys.path if folder]
+from noetl.tools.quantum_child import simulate
+result = simulate(request)"""
 
 TOKEN = r"(?s)//[^\n]*|/\*.*?\*/|\"[^\"]*\"|'[^']*'|\d[\w.]*|[^\W\d]\w*"
 """A comment, a string, a number or a name."""
@@ -76,7 +76,7 @@ class JobSpec(Struct, frozen=True):
 async def perform(inputs: Inputs, context: Context) -> Outcome:
     spec = _spec(inputs, context)
     simulators = _SIMULATORS.setdefault(asyncio.get_running_loop(), Simulators())
-    job = simulators.job(spec, _request(spec), restart=inputs.operation != "poll")
+    job = simulators.job(spec, context.redact, restart=inputs.operation != "poll")
     if inputs.operation in ("submit", "poll"):
         handle = spec.head(job.status) | spec.fields  # enough to find the job, or to run it again
         if job.error is not None:
@@ -94,7 +94,10 @@ async def perform(inputs: Inputs, context: Context) -> Outcome:
 
 async def close_simulators() -> None:
     if simulators := _SIMULATORS.pop(asyncio.get_running_loop(), None):
-        await simulators.close()
+        for job in simulators.jobs.values():
+            job.task.cancel()
+        await asyncio.wait([job.task for job in simulators.jobs.values()], timeout=KILL_SECONDS)
+        POOLS.close()
 
 
 def _spec(inputs: Inputs, context: Context) -> JobSpec:
@@ -171,18 +174,18 @@ def without_comments(text: str) -> str:
 
 
 class Simulation:
-    def __init__(self, simulators: Simulators, request: dict[str, Any]) -> None:
+    def __init__(self, slots: asyncio.Semaphore, request: dict[str, Any], redact: Redact) -> None:
         self.status: Literal["queued", "running", "done", "error"] = "queued"
         self.error: dict[str, Any] | None = None
         self.waiting = 0
-        self.task = asyncio.ensure_future(self._simulate(simulators, request))
+        self.task = asyncio.ensure_future(self._run(slots, request, redact))
 
-    async def _simulate(self, simulators: Simulators, request: dict[str, Any]) -> dict[str, Any]:
-        async with simulators.slots:
+    async def _run(self, slots: asyncio.Semaphore, request: dict[str, Any], redact: Redact) -> dict[str, Any]:
+        async with slots:
             self.status = "running"
             try:
                 async with asyncio.timeout(JOB_SECONDS):  # for a job that nobody waits for
-                    response = await simulators.simulate(request)
+                    response = await _simulate(request, redact)
             except TimeoutError:
                 message = f"the simulation took more than {JOB_SECONDS / 3600:g} hours"
                 response = {"kind": "timeout", "message": message}
@@ -209,82 +212,31 @@ class Simulators:
     def __init__(self) -> None:
         self.slots = asyncio.Semaphore(min(len(os.sched_getaffinity(0)), MAX_PROCESSES))
         self.jobs: dict[str, Simulation] = {}
-        self.idle: list[tuple[Process, TimerHandle]] = []
 
-    def job(self, spec: JobSpec, request: dict[str, Any], *, restart: bool) -> Simulation:
+    def job(self, spec: JobSpec, redact: Redact, *, restart: bool) -> Simulation:
         """The job of that specification, started if it is unknown; `restart` also after a transient error."""
-        job = self.jobs.pop(spec.job_id, None)
+        request, job = _request(spec), self.jobs.pop(spec.job_id, None)
         transient = job is not None and job.error is not None and job.error["kind"] in TRANSIENT
         if job is None or job.task.cancelling() or (restart and transient):
-            job = Simulation(self, request)
+            job = Simulation(self.slots, request, redact)
         self.jobs[spec.job_id] = job
         ended = [name for name, other in self.jobs.items() if other.task.done()]
         for name in ended[:-MAX_ENDED_JOBS]:
             del self.jobs[name]
         return job
 
-    async def simulate(self, request: dict[str, Any]) -> dict[str, Any]:
-        try:
-            process = await self._take_process()
-        except OSError as error:
-            return {"kind": "exit_code", "message": f"no process could be started: {error}", "retryable": True}
-        complete = False
-        try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(msgspec.json.encode(request) + b"\n")
-            line = await process.stdout.readline()
-            if not line.endswith(b"\n"):
-                code = await process.wait()
-                reason = f"was killed by signal {-code}: out of memory?" if code < 0 else f"ended with exit code {code}"
-                return {"kind": "exit_code", "message": f"the simulator process {reason}", "retryable": code < 0}
-            complete = True
-            return msgspec.json.decode(line, type=dict[str, Any])
-        finally:
-            if complete:
-                timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._retire, process)
-                self.idle.append((process, timer))
-            else:
-                await _end(process)
 
-    async def _take_process(self) -> Process:
-        while self.idle:
-            process, timer = self.idle.pop()
-            timer.cancel()
-            if process.returncode is None:
-                return process
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "noetl.tools.quantum_child", str(os.getpid())),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=DEVNULL,
-            start_new_session=True,
-            limit=MAX_RESPONSE_BYTES,
-            env=inherited(*INTERPRETER) | {"OMP_NUM_THREADS": "1"},
-        )
-
-    def _retire(self, process: Process) -> None:
-        self.idle = [entry for entry in self.idle if entry[0] is not process]
-        with suppress(ProcessLookupError):
-            process.kill()
-
-    async def close(self) -> None:
-        tasks = [job.task for job in self.jobs.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=KILL_SECONDS)
-        for process, timer in self.idle:
-            timer.cancel()
-            await _end(process)
-
-
-async def _end(process: Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
-    if process.stdin is not None:
-        process.stdin.close()
-    await asyncio.wait((asyncio.ensure_future(process.wait()),), timeout=KILL_SECONDS)
+async def _simulate(request: dict[str, Any], redact: Redact) -> dict[str, Any]:
+    args = {"request": request}
+    call = {"code": PROGRAM, "libs": (), "args": args, "action": "", "auth": None, "file": "<quantum>", "line": 1}
+    try:
+        _, content = await POOLS.get().call("quantum", {}, msgspec.json.encode(call), lambda stream, line: None, redact)
+    except ChildDied as died:
+        return {"kind": "exit_code", "message": f"the simulation failed: {died}", "retryable": True}
+    if len(content) > MAX_RESPONSE_BYTES:
+        limit = f"{MAX_RESPONSE_BYTES >> 20} MiB"
+        return {"kind": "too_large", "message": f"the counts take more than {limit}: run fewer shots"}
+    return msgspec.json.decode(content, type=dict[str, Any])
 
 
 _SIMULATORS: WeakKeyDictionary[AbstractEventLoop, Simulators] = WeakKeyDictionary()
