@@ -8,7 +8,7 @@ import click
 
 from noetl.cli.options import add_list, add_removal, client_and_output, client_option
 from noetl.cli.output import emit_or, print_message
-from noetl.client.ports import Client
+from noetl.client.client import Client
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
 from noetl.store.access import ROLES, Role
@@ -40,13 +40,12 @@ def create_token(
     lifetime = None if expires is None else seconds(expires)
     if expires is not None and (lifetime is None or lifetime <= 0):
         raise UsageError(f"--expires {expires}: write a duration such as 90s, 12h or 30d")
-    emit_or(client.tokens.create(role, name, pool, lifetime), output, lambda token: click.echo(token["token"]))
+    body = {"role": role, "name": name, "pool": pool, "expires_in": lifetime}
+    emit_or(client.tokens.add(body), output, lambda token: click.echo(token["token"]))
 
 
-LIST_TOKENS_HELP = "List tokens, also expired and revoked ones, without their secrets."
-REVOKE_HELP = "Revoke a token by its id. Servers notice within seconds."
-add_list(token_command, lambda client: client.tokens, LIST_TOKENS_HELP)
-add_removal(token_command, lambda client: client.tokens, REVOKE_HELP, "revoke", "ID")
+add_list(token_command, "tokens", "List tokens, also expired and revoked ones, without their secrets.")
+add_removal(token_command, "tokens", "Revoke a token by its id. Servers notice within seconds.", "revoke", "ID")
 
 
 @click.group("user")
@@ -70,9 +69,9 @@ def add_user(name: str, role: Role, client: Client) -> None:
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     check_password(password)
-    client.users.add(name, password, role)
+    client.users.add({"name": name, "password": password, "role": role})
     print_message(f"user {name} ({role}) is added")
 
 
-add_list(user_command, lambda client: client.users, "List the users who can sign in.")
-add_removal(user_command, lambda client: client.users, "Delete a user, and end all sessions of the user.")
+add_list(user_command, "users", "List the users who can sign in.")
+add_removal(user_command, "users", "Delete a user, and end all sessions of the user.")

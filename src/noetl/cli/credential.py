@@ -7,7 +7,7 @@ import msgspec
 
 from noetl.cli.options import add_list, add_removal, client_and_output, client_option, secret_text
 from noetl.cli.output import count, emit, print_message
-from noetl.client.ports import Client
+from noetl.client.client import Client
 from noetl.errors import UsageError
 from noetl.files import STDIN
 from noetl.keychain.kinds import SHAPES, fields_of
@@ -55,13 +55,12 @@ def set_command(
     if fields is None:
         raise UsageError("--data must be a JSON object with the fields of the credential")
     check(name, kind, fields)
-    client.credentials.set(name, kind, fields, paths, pools)
+    client.credentials.put(name, {"kind": kind, "data": fields, "paths": paths, "pools": pools})
     print_message(f"credential {name} ({kind}) is set")
 
 
-LIST_HELP = "List credentials with their kinds and who may use them, without their values."
-add_list(command, lambda client: client.credentials, LIST_HELP)
-add_removal(command, lambda client: client.credentials, "Delete a credential.")
+add_list(command, "credentials", "List credentials with their kinds and who may use them, without their values.")
+add_removal(command, "credentials", "Delete a credential.")
 
 
 @command.command("rotate")

@@ -15,7 +15,7 @@ from noetl.cli.options import client_and_output, client_option
 from noetl.cli.output import compact, count, emit, emit_or, format_duration, output_option, print_message
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
-from noetl.client.ports import Client, Json, OnProgress
+from noetl.client.client import Client, Json, OnProgress
 from noetl.printable import printable
 from noetl.runtime.catalog import read
 

@@ -17,7 +17,7 @@ from noetl.errors import UsageError
 from noetl.settings import ServerAddress, server_address
 
 if TYPE_CHECKING:
-    from noetl.client.ports import Client, ResourcePort
+    from noetl.client.client import Client
 
 DB_HELP = "Database file or Postgres URL; default NOETL_DB, then ./.noetl/noetl.db."
 SERVER_HELP = "Server to use instead of a database; default NOETL_SERVER. Its token is read from NOETL_TOKEN."
@@ -73,29 +73,23 @@ def client_and_output(function: Callable[..., int | None]) -> Callable[..., None
     return client_option(output_option()(function))
 
 
-def add_list(group: click.Group, resource: Callable[[Client], ResourcePort], help: str) -> None:
-    """Add `list`, which prints all items of a resource."""
+def add_list(group: click.Group, resource: str, help: str) -> None:
+    """Add `list`, which prints all items of a resource of the client."""
 
     @group.command("list", help=help)
     @client_and_output
     def list_command(client: Client, output: str | None) -> None:
-        emit(resource(client).list(), output or "table")
+        emit(getattr(client, resource).list(), output or "table")
 
 
-def add_removal(
-    group: click.Group,
-    resource: Callable[[Client], ResourcePort],
-    help: str,
-    verb: str = "delete",
-    metavar: str = "NAME",
-) -> None:
+def add_removal(group: click.Group, resource: str, help: str, verb: str = "delete", metavar: str = "NAME") -> None:
     """Add `delete`, which removes one item of a resource."""
 
     @group.command(verb, help=help)
     @click.argument("name", metavar=metavar)
     @client_option
     def removal_command(name: str, client: Client) -> None:
-        resource(client).delete(name)
+        getattr(client, resource).delete(name)
         print_message(f"{group.name} {name} is {verb}d")
 
 

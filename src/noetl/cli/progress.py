@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from noetl.cli.output import brief, count, emit, format_duration, print_message
-from noetl.client.ports import Items, ProgressView
+from noetl.client.client import Items, ProgressView
 from noetl.engine import events as e
 from noetl.engine.tasks import CONTINUES, MAX_CONTINUED
 from noetl.engine.waits import signals_text

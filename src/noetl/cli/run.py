@@ -10,7 +10,7 @@ from noetl.cli.options import client_and_output, payload_options, split_version,
 from noetl.cli.output import emit, emit_or, excerpt, pick, print_message, print_problems, print_rejected, print_result
 from noetl.cli.progress import new_view
 from noetl.cli.start import collect_garbage
-from noetl.client.ports import Client, Json, RunOptions
+from noetl.client.client import Client, Json, RunOptions
 from noetl.printable import printable
 from noetl.runtime.catalog import PlaybookSource, read
 from noetl.runtime.loaded_playbooks import obstacles

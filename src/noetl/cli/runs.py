@@ -30,7 +30,7 @@ from noetl.cli.output import (
 from noetl.cli.progress import EventLines, new_view
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
-from noetl.client.ports import PAGE, Client, ForkOptions, Items, Json
+from noetl.client.client import PAGE, Client, ForkOptions, Items, Json
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
 from noetl.model.identity import uuid7

@@ -15,7 +15,7 @@ from noetl.cli.options import (
     split_version,
 )
 from noetl.cli.output import emit, emit_or, print_message
-from noetl.client.ports import Client, Json
+from noetl.client.client import Client, Json
 from noetl.errors import UsageError
 
 OVERLAP_HELP = "Firing while a run of the schedule is open: it is skipped, queued, or starts a second run."
@@ -95,20 +95,16 @@ def show_schedule(name: str, client: Client, output: str | None) -> None:
     emit(client.schedules.get(name), output or "yaml")
 
 
-@schedule_command.command("pause")
-@click.argument("name")
-@client_and_output
-def pause_schedule(name: str, client: Client, output: str | None) -> None:
-    """Start nothing until the schedule is resumed."""
-    emit_or(client.schedules.pause(name), output, _print_schedule)
+def _add_change(verb: str, help: str) -> None:
+    @schedule_command.command(verb, help=help)
+    @click.argument("name")
+    @client_and_output
+    def change_schedule(name: str, client: Client, output: str | None) -> None:
+        emit_or(client.schedules.act(name, verb), output, _print_schedule)
 
 
-@schedule_command.command("resume")
-@click.argument("name")
-@client_and_output
-def resume_schedule(name: str, client: Client, output: str | None) -> None:
-    """Continue with the next firing. Firings during the pause are skipped."""
-    emit_or(client.schedules.resume(name), output, _print_schedule)
+_add_change("pause", "Start nothing until the schedule is resumed.")
+_add_change("resume", "Continue with the next firing. Firings during the pause are skipped.")
 
 
 @schedule_command.command("trigger")
@@ -119,13 +115,13 @@ def trigger_schedule(name: str, client: Client, output: str | None) -> None:
 
     On a database, a server that works on it starts the run.
     """
-    firing = client.schedules.trigger(name)
+    firing = client.schedules.act(name, "trigger")
     emit_or(firing, output, lambda firing: click.echo(firing["execution_id"]))
     if firing["queued"]:
         print_message(f"schedule {name}: the run starts when the previous one has ended")
 
 
-add_removal(schedule_command, lambda client: client.schedules, "Delete a schedule. Runs that it has started go on.")
+add_removal(schedule_command, "schedules", "Delete a schedule. Runs that it has started go on.")
 
 
 def _print_schedule(schedule: Json) -> None:
@@ -158,10 +154,11 @@ def add_hook(name: str, path: str, secret: str | None, client: Client, output: s
     if secret is not None and secret != "-" and not secret.startswith("@"):
         raise UsageError("--secret: the list of processes would expose it; use @FILE, or - for standard input")
     text = None if secret is None else secret_text("--secret", secret, "Secret")
-    _print_hook(client.hooks.put(name, *split_version(path), text), output)
+    playbook, version = split_version(path)
+    _print_hook(client.hooks.put(name, {"path": playbook, "version": version, "secret": text}), output)
 
 
-add_list(hook_command, lambda client: client.hooks, "List hooks without their secrets.")
+add_list(hook_command, "hooks", "List hooks without their secrets.")
 
 
 @hook_command.command("rotate")
@@ -169,10 +166,10 @@ add_list(hook_command, lambda client: client.hooks, "List hooks without their se
 @client_and_output
 def rotate_hook(name: str, client: Client, output: str | None) -> None:
     """Replace the secret of a hook by a generated one and print it. The old secret is invalid at once."""
-    _print_hook(client.hooks.rotate(name), output)
+    _print_hook(client.hooks.act(name, "rotate"), output)
 
 
-add_removal(hook_command, lambda client: client.hooks, "Delete a hook and its secret.")
+add_removal(hook_command, "hooks", "Delete a hook and its secret.")
 
 
 def _print_hook(hook: Json, output: str | None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from noetl.client.ports import ALL, LAST, MAX_MATCHES, Json, not_one_run
+from noetl.client.client import ALL, LAST, MAX_MATCHES, Json, not_one_run
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.reference import Reference
 from noetl.settings import master_key_settings, settings

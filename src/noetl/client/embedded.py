@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from noetl.client.client import Json, ProgressView, Warn
 from noetl.client.database import json_of, opener
-from noetl.client.ports import Json, ProgressView, Warn
 from noetl.clock import SystemClock
 from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution

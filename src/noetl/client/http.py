@@ -1,57 +1,76 @@
-"""The client of a server. A response with an error status becomes the error that a database would have raised."""
+"""The client of a server, whose workers execute the runs. A response with an error status becomes the error that a
+database would have raised."""
 
 from __future__ import annotations
 
+import re
 import secrets
+import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cached_property
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from itertools import islice
+from math import inf
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx2
 import msgspec
 
-from noetl.client.ports import ALL, PAGE, Items, Json, RunsPort, Warn
+from noetl import errors
+from noetl.client.client import ALL, LAST, MAX_MATCHES, PAGE, Items, Json, NewView, ProgressView, not_one_run
 from noetl.dsl.problem import Problem
-from noetl.errors import AuthError, Conflict, NoetlError, NotFound, PlaybookInvalid, ServerUnreachable, UsageError
+from noetl.errors import NotFound, ServerUnreachable, UsageError
 from noetl.settings import ServerAddress, is_this_machine
 
 if TYPE_CHECKING:
+    from noetl.client.client import ForkOptions, OnProgress, RunOptions, Warn
     from noetl.runtime.catalog import PlaybookSource
-    from noetl.store.access import Role
 
 CALL = httpx2.Timeout(60.0, connect=5.0)
 LONG_CALL = httpx2.Timeout(None, connect=5.0)
 """For requests that may take the server long."""
 RETRY_SECONDS = 0.5
 START_RETRIES = 2
+ID_LENGTH = 36
+KEY = re.compile("[0-9a-f]{64}")
+"""Key of a value in the database; other stores are not reachable through the API."""
+SILENCE_SECONDS = 60.0
+"""A stream sends a sign of life more often than that."""
+MAX_OUTAGE_SECONDS = 60.0
+"""How long a server may be unreachable while a run is followed."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+JSON_BODY = {"Content-Type": "application/json"}
+YAML_BODY = {"Content-Type": "application/yaml"}
 
 
 class Http:
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
-        headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
+        headers = JSON_BODY | ({"Authorization": f"Bearer {address.token}"} if address.token else {})
         self.client = httpx2.Client(base_url=f"{address.url}/api/v1", headers=headers, timeout=CALL)
 
     def get(self, path: str, *, timeout: httpx2.Timeout = CALL, **query: Any) -> Json:
-        return self._json("GET", path, query, timeout=timeout)
+        params = {name: value for name, value in query.items() if value is not None}
+        return self.call("GET", path, params=params, timeout=timeout)
 
     def post(self, path: str, body: Json | None = None, *, timeout: httpx2.Timeout = CALL, key: str = "") -> Json:
         """`key` is an Idempotency-Key."""
         headers = {"Idempotency-Key": key} if key else {}
-        content = msgspec.json.encode(body or {})
-        return self._json("POST", path, {}, content=content, headers=headers, timeout=timeout)
+        return self.call("POST", path, content=msgspec.json.encode(body or {}), headers=headers, timeout=timeout)
 
-    def post_text(self, path: str, text: bytes, **query: Any) -> Json:
-        return self._json("POST", path, query, content=text, headers={"Content-Type": "application/yaml"})
+    def call(self, method: str, path: str, **options: Any) -> Json:
+        content = self.send(method, path, **options).content
+        return msgspec.json.decode(content, type=dict[str, Any]) if content else {}
 
-    def put(self, path: str, body: Json) -> Json:
-        return self._json("PUT", path, {}, content=msgspec.json.encode(body))
-
-    def delete(self, path: str) -> None:
-        self.send("DELETE", path)
+    def send(self, method: str, path: str, **options: Any) -> httpx2.Response:
+        with self.reaching():
+            response = self.client.request(method, path, **options)
+        if not response.is_success:
+            raise error_of(response)
+        return response
 
     def items(self, path: str, limit: int = ALL, **query: Any) -> Iterator[Json]:
         cursor = None
@@ -75,20 +94,6 @@ class Http:
                 time.sleep(RETRY_SECONDS)
         return self.post(path, body, key=key)
 
-    def _json(self, method: str, path: str, query: Json, **options: Any) -> Json:
-        params = {name: value for name, value in query.items() if value is not None}
-        content = self.send(method, path, params=params, **options).content
-        return msgspec.json.decode(content, type=dict[str, Any]) if content else {}
-
-    def send(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        if "content" in options:
-            options["headers"] = {"Content-Type": "application/json"} | options.get("headers", {})
-        with self.reaching():
-            response = self.client.request(method, path, **options)
-        if not response.is_success:
-            raise error_of(response)
-        return response
-
     @contextmanager
     def reaching(self) -> Iterator[None]:
         """ServerUnreachable for errors of the connection."""
@@ -99,7 +104,7 @@ class Http:
             raise ServerUnreachable(f"no server answers at {self.address.url}: {why}") from error
 
 
-def error_of(response: httpx2.Response) -> NoetlError:
+def error_of(response: httpx2.Response) -> errors.NoetlError:
     """The error of a response, which has the same exit code as that of a database."""
     try:
         body = msgspec.json.decode(response.content)
@@ -110,18 +115,18 @@ def error_of(response: httpx2.Response) -> NoetlError:
     match response.status_code:
         case 401:
             host = response.request.url.host
-            return AuthError(f"{detail}; set NOETL_TOKEN or NOETL_TOKEN_FILE to a token of {host}")
+            return errors.AuthError(f"{detail}; set NOETL_TOKEN or NOETL_TOKEN_FILE to a token of {host}")
         case 403:
-            return AuthError(detail)
+            return errors.AuthError(detail)
         case 404 | 410:
             return NotFound(detail)
         case 409 | 412:
-            return Conflict(detail)
+            return errors.Conflict(detail)
         case 422 if problem.get("problems"):
-            return PlaybookInvalid([problem_of(fault) for fault in problem["problems"]])
+            return errors.PlaybookInvalid([problem_of(fault) for fault in problem["problems"]])
         case 400 | 413 | 415 | 422:
             return UsageError(detail)
-    return NoetlError(f"the server responded with status {response.status_code}: {detail}")
+    return errors.NoetlError(f"the server responded with status {response.status_code}: {detail}")
 
 
 def problem_of(fault: Json, **more: str) -> Problem:
@@ -135,34 +140,46 @@ class HttpClient:
         self.http = Http(address)
         if address.url.startswith("http://") and not is_this_machine(address.url):
             warn(f"noetl: {address.url} is not encrypted: others can read the token")
+        self.runs = HttpRuns(self.http)
         self.catalog = HttpCatalog(self.http)
-        self.credentials = HttpCredentials(self.http)
-        self.tokens = HttpTokens(self.http)
-        self.users = HttpUsers(self.http)
-        self.schedules = HttpSchedules(self.http)
-        self.hooks = HttpHooks(self.http)
-
-    @cached_property
-    def runs(self) -> RunsPort:
-        from noetl.client.http_runs import HttpRuns
-
-        return HttpRuns(self.http)
+        self.credentials = HttpCredentials(self.http, "/credentials")
+        self.tokens = HttpResource(self.http, "/tokens")
+        self.users = HttpResource(self.http, "/users")
+        self.schedules = HttpResource(self.http, "/schedules")
+        self.hooks = HttpResource(self.http, "/hooks")
 
     def close(self) -> None:
         self.http.client.close()
 
 
 class HttpResource:
-    path = ""
-
-    def __init__(self, http: Http) -> None:
-        self.http = http
+    def __init__(self, http: Http, path: str) -> None:
+        self.http, self.path = http, path
 
     def list(self) -> Items:
-        return list(self.http.get(self.path)["items"])
+        return list(self.http.items(self.path))
+
+    def get(self, name: str) -> Json:
+        return self.http.get(f"{self.path}/{name}")
+
+    def add(self, body: Json) -> Json:
+        return self.http.post(self.path, body)
+
+    def put(self, name: str, body: Json, replace: bool = True) -> Json:
+        if not replace:
+            return self.add(body | {"name": name})
+        return self.http.call("PUT", f"{self.path}/{name}", content=msgspec.json.encode(body))
+
+    def act(self, name: str, verb: str) -> Json:
+        return self.http.post(f"{self.path}/{name}/{verb}", key=secrets.token_hex(16))
 
     def delete(self, name: str) -> None:
-        self.http.delete(f"{self.path}/{name}")
+        self.http.send("DELETE", f"{self.path}/{name}")
+
+
+class HttpCredentials(HttpResource):
+    def rotate(self, forget_old: bool) -> Json:
+        raise UsageError("clients of a server have no access to its master key: rotate it with --db on its machine")
 
 
 class HttpCatalog:
@@ -170,7 +187,7 @@ class HttpCatalog:
         self.http = http
 
     def register(self, source: PlaybookSource) -> Json:
-        body = self.http.post_text("/playbooks", source.text)
+        body = self.http.call("POST", "/playbooks", content=source.text, headers=YAML_BODY)
         return {key: body[key] for key in ("playbook_id", "path", "version")}
 
     def list(self, prefix: str) -> Items:
@@ -180,62 +197,229 @@ class HttpCatalog:
         return self.http.get(f"/playbooks/{quote(path)}", version=version)
 
     def validate(self, text: bytes, strict: bool) -> Json:
-        return self.http.post_text("/playbooks/validate", text, strict="true" if strict else None)
+        strictly = {"strict": "true"} if strict else {}
+        return self.http.call("POST", "/playbooks/validate", content=text, headers=YAML_BODY, params=strictly)
 
 
-class HttpCredentials(HttpResource):
-    path = "/credentials"
+class HttpRuns:
+    in_process = False
 
-    def set(self, name: str, kind: str, fields: Json, paths: tuple[str, ...], pools: tuple[str, ...]) -> None:
-        self.http.put(f"/credentials/{name}", {"kind": kind, "data": fields, "paths": paths, "pools": pools})
+    def __init__(self, http: Http) -> None:
+        self.http = http
 
-    def rotate(self, forget_old: bool) -> Json:
-        raise UsageError("clients of a server have no access to its master key: rotate it with --db on its machine")
+    def find(self, run: str) -> str:
+        if len(run) == ID_LENGTH:
+            return run.lower()
+        if run == LAST:
+            items = self.http.items("/executions", PAGE * MAX_MATCHES)
+            matches = list(islice((item for item in items if item.get("parent") is None), 1))
+        else:
+            matches = list(self.http.items("/executions", MAX_MATCHES + 1, prefix=run.lower())) if run else []
+        if len(matches) != 1:
+            raise not_one_run(run, [(item["execution_id"], item["name"], item["status"]) for item in matches])
+        return str(matches[0]["execution_id"])
+
+    def list(self, status: str | None, limit: int) -> Items:
+        """Ids of children are not in chronological order, so the page is sorted again."""
+        items = [item | {"orphaned": False} for item in self.http.items("/executions", limit, status=status)]
+        return sorted(items, key=lambda item: (item["started"], item["execution_id"]), reverse=True)
+
+    def get(self, run: str) -> Json:
+        return self.http.get(f"/executions/{self.find(run)}") | {"error_line": "", "cancel_reason": None}
+
+    def events(self, run: str, after: int = 0) -> Iterator[Items]:
+        path = f"/executions/{self.find(run)}/events"
+        while page := self.http.get(path, after=after, limit=PAGE)["items"]:
+            yield page
+            after = page[-1]["seq"]
+
+    def output(self, run: str) -> Items:
+        path, after, lines = f"/executions/{self.find(run)}/logs", 0, []
+        while page := self.http.get(path, after=after)["items"]:
+            lines += page
+            after = page[-1]["number"]
+        return lines
+
+    def playbook(self, run: Json) -> Json | None:
+        catalog = HttpCatalog(self.http)
+        try:
+            entries = catalog.get(run["path"], None)["versions"]
+            version = next(entry["version"] for entry in entries if entry["playbook_id"] == run["playbook_id"])
+        except (NotFound, StopIteration):
+            return None
+        text = catalog.get(run["path"], version)["text"]
+        return {"playbook_id": run["playbook_id"], "file": run["path"], "text": text}
+
+    def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
+        contents = {}
+        for key in filter(KEY.fullmatch, keys):
+            with suppress(NotFound):
+                contents[key] = self.http.send("GET", f"/results/{key}").content
+        return contents
+
+    def explain(self, run: str, step: str, step_run: str | None) -> Json:
+        return self.http.get(f"/executions/{self.find(run)}/explain", step=step, run=step_run)
+
+    def replay(self, run: str, source: PlaybookSource | None) -> Json:
+        from noetl.client.replay import replay_remote
+
+        execution = self.find(run)
+        state = self.http.get(f"/executions/{execution}/state")
+        path = self.get(execution)["path"]
+        events = [event for page in self.events(execution) for event in page if event["seq"] <= state["seq"]]
+
+        def text_of(digest: str) -> bytes:
+            playbook = self.playbook({"path": path, "playbook_id": digest})
+            if playbook is None:
+                url = self.http.address.url
+                raise NotFound(
+                    f"the playbook of {execution} is not registered, so its text cannot be fetched: register its file "
+                    f"with `noetl register FILE --server {url}`, or replay on the database with --db"
+                )
+            return str(playbook["text"]).encode()
+
+        return replay_remote(execution, state, events, text_of, self.contents, source)
+
+    def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:
+        """All runs are checked page by page, so that no request takes too long."""
+        if run is not None:
+            return self.http.get(f"/executions/{self.find(run)}/verify", timeout=LONG_CALL)
+        page = checked = self.http.get("/verify", timeout=LONG_CALL)
+        while page["next"] is not None:
+            page = self.http.get("/verify", timeout=LONG_CALL, cursor=page["next"])
+            checked = {key: checked[key] + page[key] for key in ("executions", "violations")}
+        return {key: checked[key] for key in ("executions", "violations")}
+
+    def start(self, start: RunOptions) -> str:
+        if start.source is not None:
+            body: Json = {"playbook": start.source.text.decode("utf-8-sig"), "payload": start.payload}
+        else:
+            body = {"path": start.path, "version": start.version, "payload": start.payload}
+        return str(self.http.start("/executions", body)["execution_id"])
+
+    def run(self, start: RunOptions, view: ProgressView | None, timeout: float | None = None) -> Json:
+        return _located(self.watch(self.start(start), view, timeout), start.source)
+
+    def fork(self, run: str, fork: ForkOptions, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
+        body: Json = {"ctx": fork.ctx} if fork.retry else {"ctx": fork.ctx, "at": fork.at}
+        if fork.source is not None:
+            body["playbook"] = fork.source.text.decode("utf-8-sig")
+        forked = self.http.start(f"/executions/{self.find(run)}/{'retry' if fork.retry else 'fork'}", body)
+        on_forked(forked)
+        return _located(self.watch(forked["execution_id"], view), fork.source)
+
+    def resume(self, run: str, new_view: NewView) -> Json:
+        execution = self.find(run)
+        self.http.post(f"/executions/{execution}/resume")
+        return self.watch(execution, new_view())
+
+    def resume_all(self, new_view: NewView, on_end: Callable[[Json], None]) -> int:
+        """Only paused runs wait for a command: those that lost their worker continue by themselves."""
+        paused = [item["execution_id"] for item in self.http.items("/executions", status="paused")]
+        for execution in paused:
+            self.http.post(f"/executions/{execution}/resume")
+        for execution in paused:
+            on_end(self.watch(execution, new_view()))
+        return len(paused)
+
+    def watch(self, run: str, view: ProgressView | None, timeout: float | None = None) -> Json:
+        execution, deadline = self.find(run), inf if timeout is None else time.monotonic() + timeout
+        with interruptible(f"stopped watching; {execution} goes on at the server"):
+            if view is None:
+                deque(self._follow(execution, deadline), maxlen=0)
+                return self.get(execution)
+            from noetl.client.replay import row_of
+
+            view.begin(str(self.get(execution)["name"]), execution, 0)
+            with closing(view):
+                for envelope in self._follow(execution, deadline):
+                    row = row_of(envelope)
+                    view.show([row] if row is not None else [], [envelope].copy)
+        return self.get(execution)
+
+    def _follow(self, execution: str, deadline: float) -> Iterator[Json]:
+        """Events as they arrive, up to the last one. The server may be unreachable for a while. TimedOut after the
+        deadline."""
+        seq, last_heard = 0, time.monotonic()
+        while True:
+            try:
+                for envelope in self._stream(execution, seq, deadline):
+                    seq, last_heard = envelope["seq"], time.monotonic()
+                    yield envelope
+                    if envelope["event_type"] == "playbook.processed":
+                        return
+            except ServerUnreachable:
+                if not seq or time.monotonic() - last_heard > MAX_OUTAGE_SECONDS:
+                    raise
+            _check_deadline(execution, deadline)
+            time.sleep(RETRY_SECONDS)
+
+    def _stream(self, execution: str, after: int, deadline: float) -> Iterator[Json]:
+        path, headers = f"/executions/{execution}/events", {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+        read = max(0.1, min(SILENCE_SECONDS, deadline - time.monotonic()))
+        timeout = httpx2.Timeout(None, connect=5.0, read=read)
+        with self.http.reaching(), self.http.client.stream("GET", path, headers=headers, timeout=timeout) as response:
+            if response.status_code == 429:  # too many streams of this token: retry until one of them ends
+                return
+            if not response.is_success:
+                response.read()
+                raise error_of(response)
+            for line in response.iter_lines():
+                _check_deadline(execution, deadline)
+                if line.startswith("data:"):
+                    envelope = msgspec.json.decode(line[5:].strip())
+                    if isinstance(envelope, dict) and "seq" in envelope:
+                        yield envelope
+
+    def cancel(self, run: str, reason: str) -> Json:
+        return self._command(run, "cancel", {"reason": reason})
+
+    def pause(self, run: str) -> Json:
+        return self._command(run, "pause")
+
+    def _command(self, run: str, verb: str, body: Json | None = None) -> Json:
+        execution = self.find(run)
+        status = (self.http.post(f"/executions/{execution}/{verb}", body) or self.get(execution))["status"]
+        return {"execution_id": execution, "status": status}
+
+    def signal(self, run: str, name: str, id: str, payload: Any, keep: bool) -> Json:
+        path = f"/executions/{self.find(run)}/signals"
+        body = self.http.post(path, {"name": name, "id": id, "payload": payload, "keep": keep})
+        return {key: body[key] for key in ("execution_id", "name", "id", "answer", "pending", "waiting")}
+
+    def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
+        removed, body = 0, {"older_than": age, "dry_run": dry_run}
+        while True:
+            batch = self.http.post("/executions/prune", body, timeout=LONG_CALL)
+            removed += batch["removed"]
+            if dry_run or not batch["more"]:
+                return removed, batch["items"]
 
 
-class HttpTokens(HttpResource):
-    path = "/tokens"
-
-    def create(self, role: Role, name: str, pool: str | None, lifetime: float | None) -> Json:
-        return self.http.post("/tokens", {"role": role, "name": name, "pool": pool, "expires_in": lifetime})
-
-
-class HttpUsers(HttpResource):
-    path = "/users"
-
-    def add(self, name: str, password: str, role: Role) -> None:
-        self.http.post("/users", {"name": name, "password": password, "role": role})
+def _located(run: Json, source: PlaybookSource | None) -> Json:
+    """The error of a run in the file that was sent: the server does not know its name."""
+    error = run["error"]
+    if source is None or error is None:
+        return run
+    line = source.line(error["line"]) if error["line"] else ""
+    return run | {"error": error | {"file": source.shown}, "error_line": line}
 
 
-class HttpSchedules(HttpResource):
-    path = "/schedules"
-
-    def put(self, name: str, request: Json, replace: bool) -> Json:
-        if replace:
-            return self.http.put(f"/schedules/{name}", request)
-        return self.http.post("/schedules", request | {"name": name})
-
-    def list(self) -> Items:
-        return list(self.http.items("/schedules"))
-
-    def get(self, name: str) -> Json:
-        return self.http.get(f"/schedules/{name}")
-
-    def pause(self, name: str) -> Json:
-        return self.http.post(f"/schedules/{name}/pause")
-
-    def resume(self, name: str) -> Json:
-        return self.http.post(f"/schedules/{name}/resume")
-
-    def trigger(self, name: str) -> Json:
-        return self.http.post(f"/schedules/{name}/trigger", key=secrets.token_hex(16))
+def _check_deadline(execution: str, deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise errors.TimedOut(f"{execution} did not end in time; it goes on")
 
 
-class HttpHooks(HttpResource):
-    path = "/hooks"
+@contextmanager
+def interruptible(message: str) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the block with Interrupted."""
 
-    def put(self, name: str, path: str, version: int | None, secret: str | None) -> Json:
-        return self.http.put(f"/hooks/{name}", {"path": path, "version": version, "secret": secret})
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise errors.Interrupted(message)
 
-    def rotate(self, name: str) -> Json:
-        return self.http.post(f"/hooks/{name}/rotate")
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -6,14 +6,16 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from noetl.client.client import ALL, Items, Json, Warn
 from noetl.client.database import json_of, not_registered, opened, safe_of
-from noetl.client.ports import ALL, HooksPort, Items, Json, RunsPort, SchedulesPort, Warn
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server.record_views import CredentialView, NewToken, TokenItem, UserView, version_view
-from noetl.store.access import Role, User
+from noetl.store.access import User
 
 if TYPE_CHECKING:
+    from noetl.client.local_runs import LocalRuns
+    from noetl.client.local_triggers import LocalHooks, LocalSchedules
     from noetl.runtime.catalog import PlaybookSource
 
 
@@ -28,19 +30,19 @@ class LocalClient:
         self.users = LocalUsers(db)
 
     @cached_property
-    def runs(self) -> RunsPort:
+    def runs(self) -> LocalRuns:
         from noetl.client.local_runs import LocalRuns
 
         return LocalRuns(self.db, self.warn)
 
     @property
-    def schedules(self) -> SchedulesPort:
+    def schedules(self) -> LocalSchedules:
         from noetl.client.local_triggers import LocalSchedules
 
         return LocalSchedules(self.db)
 
     @property
-    def hooks(self) -> HooksPort:
+    def hooks(self) -> LocalHooks:
         from noetl.client.local_triggers import LocalHooks
 
         return LocalHooks(self.db)
@@ -84,9 +86,10 @@ class LocalCatalog(Local):
 
 
 class LocalCredentials(Local):
-    def set(self, name: str, kind: str, fields: Json, paths: tuple[str, ...], pools: tuple[str, ...]) -> None:
+    def put(self, name: str, body: Json) -> None:
+        paths, pools, now = body["paths"], body["pools"], self.clock.now()
         with opened(self.db, "create") as store:
-            safe_of(store).put(name, kind, fields, paths=paths, pools=pools, now=self.clock.now())
+            safe_of(store).put(name, body["kind"], body["data"], paths=paths, pools=pools, now=now)
 
     def list(self) -> Items:
         with opened(self.db) as store:
@@ -98,6 +101,7 @@ class LocalCredentials(Local):
                 raise NotFound(f"credential {name!r} not found: `noetl credential list` lists all credentials")
 
     def rotate(self, forget_old: bool) -> Json:
+        """Wrap every credential with a new master key: `credentials` is their number, `key` the id of the new key."""
         with opened(self.db, "write") as store:
             safe = safe_of(store)
             rotated = safe.rotate(forget_older=forget_old)
@@ -105,12 +109,14 @@ class LocalCredentials(Local):
 
 
 class LocalTokens(Local):
-    def create(self, role: Role, name: str, pool: str | None, lifetime: float | None) -> Json:
+    """To delete a token is to revoke it: it stays in the list."""
+
+    def add(self, body: Json) -> Json:
         from noetl.access import new_token
 
-        now = self.clock.now()
+        now, lifetime = self.clock.now(), body["expires_in"]
         expires = None if lifetime is None else now + lifetime
-        secret, token = new_token(role, name, now, pool=pool, expires=expires)
+        secret, token = new_token(body["role"], body["name"], now, pool=body["pool"], expires=expires)
         with opened(self.db, "create") as store:
             store.access.add_token(token)
         return json_of(NewToken.of(token, token=secret))
@@ -126,13 +132,14 @@ class LocalTokens(Local):
 
 
 class LocalUsers(Local):
-    def add(self, name: str, password: str, role: Role) -> None:
+    def add(self, body: Json) -> None:
         from noetl.access import hash_password
         from noetl.model.identity import is_name
 
+        name = body["name"]
         if not is_name(name):
             raise UsageError(f"invalid user name {name!r}: use letters, digits and _ . @ -")
-        user = User(name, role, hash_password(password), self.clock.now())
+        user = User(name, body["role"], hash_password(body["password"]), self.clock.now())
         with opened(self.db, "create") as store:
             if not store.access.put_user(user, new=True):
                 raise Conflict(f"user {name!r} exists; delete it first with `noetl user delete {name}`")

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from noetl.client.client import PAGE, ForkOptions, Items, Json, NewView, OnProgress, ProgressView, RunOptions, Warn
 from noetl.client.database import (
     find_run,
     is_owned,
@@ -26,7 +27,6 @@ from noetl.client.database import (
     top_of,
 )
 from noetl.client.embedded import Engine, Follower, engine, event_view, interruptible, run_to_end
-from noetl.client.ports import PAGE, ForkOptions, Items, Json, NewView, OnProgress, ProgressView, RunOptions, Warn
 from noetl.clock import SystemClock
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
@@ -63,6 +63,7 @@ class LocalRuns:
         self.db, self.warn = db, warn
 
     def list(self, status: str | None, limit: int) -> Items:
+        """Newest first. `orphaned` is true for an open run whose process is gone."""
         with opened(self.db) as store:
             summaries = store.summaries(status=status, limit=ALL)
             summaries.sort(key=lambda summary: (summary.started, summary.execution_id), reverse=True)
@@ -72,6 +73,8 @@ class LocalRuns:
             ]
 
     def get(self, run: str) -> Json:
+        """The run, with the reason of a cancel; `error_line` is the line of the playbook with the error."""
+
         async def get(local: Engine, summary: Summary) -> Json:
             return local.run(await local.runtime.executions.state(summary.execution_id), summary)
 
@@ -102,6 +105,7 @@ class LocalRuns:
         ]
 
     def playbook(self, run: Json) -> Json | None:
+        """Id, file and text of a run's playbook; None if it is not available. A server has only registered ones."""
         with opened(self.db) as store:
             stored = store.playbook(run["playbook_id"])
         if stored is None:
@@ -109,6 +113,7 @@ class LocalRuns:
         return {"playbook_id": run["playbook_id"], "file": stored[0], "text": stored[1].decode("utf-8", "replace")}
 
     def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The contents of references; keys without content are left out."""
         with opened(self.db) as store:
             return {key: content for key in keys if (content := store.blob(key)) is not None}
 
@@ -124,11 +129,13 @@ class LocalRuns:
         return self._with_engine(run, explain)
 
     def replay(self, run: str, source: PlaybookSource | None) -> Json:
+        """Fold the log again and compare with the stored state; with a playbook, decide the log again."""
         from noetl.client.replay import replay_stored
 
         return self._with_engine(run, lambda local, summary: replay_stored(local.runtime, summary.execution_id, source))
 
     def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:
+        """Check one run or all: the number of `executions`, and the `violations`."""
         from noetl.runtime.audit import LARGE, Audit, verify_large
 
         with opened(self.db) as store:
@@ -144,9 +151,12 @@ class LocalRuns:
         return {"executions": len(summaries), "violations": msgspec.to_builtins(violations)}
 
     def start(self, start: RunOptions) -> str:
+        """Start a run without waiting for it, which only a server can; returns its id."""
         raise UsageError("a database does not execute runs by itself: use --server URL")
 
     def run(self, start: RunOptions, view: ProgressView | None, timeout: float | None = None) -> Json:
+        """Run to the end; Interrupted after Ctrl-C. TimedOut if a server takes longer than `timeout`."""
+
         async def begin(local: Engine) -> tuple[Execution, int]:
             if start.source is not None:
                 digest = local.catalog.add(start.source)
@@ -209,6 +219,7 @@ class LocalRuns:
         return self._with_engine(run, watch)
 
     def cancel(self, run: str, reason: str) -> Json:
+        """Also cancels open children; Conflict if the run has ended."""
         return self._command(run, Cancel(reason), "cancelled")
 
     def pause(self, run: str) -> Json:
@@ -244,12 +255,14 @@ class LocalRuns:
             return asyncio.run(decide())
 
     def resume(self, run: str, new_view: NewView) -> Json:
+        """Continue a paused or abandoned run and follow it to its end."""
         with opened_file(self.db) as store:
             summary = find_run(store, run)
         return asyncio.run(self._resume(summary, new_view))
 
     def resume_all(self, new_view: NewView, on_end: Callable[[Json], None]) -> int:
-        """All run at once, each with an engine of its own, so that a waiting run does not delay the others."""
+        """Resume every paused or abandoned run; returns their number. `on_end` gets each run when it ends. All run at
+        once, each with an engine of its own, so that a waiting run does not delay the others."""
 
         async def resume(summary: Summary) -> None:
             on_end(await self._resume(summary, new_view))
@@ -298,6 +311,7 @@ class LocalRuns:
                         return local.run(state)
 
     def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
+        """The number of removed runs; with `dry_run` the runs that would be removed."""
         now = SystemClock().now()
         with opened(self.db, "read" if dry_run else "write") as store:
             if dry_run:

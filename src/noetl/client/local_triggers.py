@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace as replaced
 
+from noetl.client.client import ALL, Items, Json
 from noetl.client.database import json_of, opened, registered, safe_of
 from noetl.client.local import Local
-from noetl.client.ports import ALL, Items, Json
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server.record_views import HookView, schedule_view
 from noetl.store.store import Store
@@ -19,17 +19,18 @@ from noetl.triggers import hooks, schedules
 
 
 class LocalSchedules(Local):
-    def put(self, name: str, request: Json, replace: bool) -> Json:
+    def put(self, name: str, body: Json, replace: bool) -> Json:
+        """Conflict if the schedule exists, unless `replace` is set."""
         try:
-            wanted = msgspec.convert(request, schedules.ScheduleRequest)
+            request = msgspec.convert(body, schedules.ScheduleRequest)
         except msgspec.ValidationError as error:
             raise UsageError(str(error)) from None
         now = self.clock.now()
-        schedule = schedules.made(name, wanted, now)
+        schedule = schedules.made(name, request, now)
         with opened(self.db, "write") as store:
-            registered(store, wanted.path, wanted.version)
+            registered(store, request.path, request.version)
             if replace:
-                schedule, _ = schedules.put_in(store, name, wanted, now)
+                schedule, _ = schedules.put_in(store, name, request, now)
             elif not store.triggers.add_schedule(schedule):
                 raise Conflict(f"schedule {name!r} exists; use --replace to change it")
             return _view(store, schedule)
@@ -44,24 +45,21 @@ class LocalSchedules(Local):
                 raise _no_schedule(name)
             return _view(store, schedule)
 
-    def pause(self, name: str) -> Json:
-        return self._change(name, schedules.paused)
-
-    def resume(self, name: str) -> Json:
-        return self._change(name, schedules.resumed)
-
-    def _change(self, name: str, change: Callable[[Schedule, float], Schedule]) -> Json:
-        with opened(self.db, "write") as store:
-            return _view(store, schedules.change_in(store, name, lambda old, _: change(old, self.clock.now())))
-
-    def trigger(self, name: str) -> Json:
+    def act(self, name: str, verb: str) -> Json:
+        """Pause, resume or trigger it. A server starts the run of a trigger; it is `queued` if it has to wait for the
+        previous one."""
         now = self.clock.now()
         firing = Firing(round(now, 3), secrets.token_hex(8))
+        changes: dict[str, schedules.Change] = {
+            "pause": lambda old, _: schedules.paused(old, now),
+            "resume": lambda old, _: schedules.resumed(old, now),
+            "trigger": lambda old, is_open: replaced(schedules.triggered(old, firing, is_open, now), look=now),
+        }
         with opened(self.db, "write") as store:
-            schedule = schedules.change_in(
-                store, name, lambda old, is_open: replaced(schedules.triggered(old, firing, is_open, now), look=now)
-            )
-        return {"execution_id": firing.execution(schedule.id), "queued": firing in schedule.queue}
+            schedule = schedules.change_in(store, name, changes[verb])
+            if verb == "trigger":
+                return {"execution_id": firing.execution(schedule.id), "queued": firing in schedule.queue}
+            return _view(store, schedule)
 
     def delete(self, name: str) -> None:
         with opened(self.db, "write") as store:
@@ -78,17 +76,18 @@ def _no_schedule(name: str) -> NotFound:
 
 
 class LocalHooks(Local):
-    def put(self, name: str, path: str, version: int | None, secret: str | None) -> Json:
+    def put(self, name: str, body: Json) -> Json:
+        path, version = body["path"], body["version"]
         with opened(self.db, "write") as store:
             registered(store, path, version)
-            hook, generated, _ = hooks.put(store, safe_of(store), name, path, version, secret, self.clock.now())
+            hook, generated, _ = hooks.put(store, safe_of(store), name, path, version, body["secret"], self.clock.now())
         return json_of(HookView.of(hook)) | {"secret": generated}
 
     def list(self) -> Items:
         with opened(self.db) as store:
             return [json_of(HookView.of(hook)) for hook in store.triggers.hooks()]
 
-    def rotate(self, name: str) -> Json:
+    def act(self, name: str, verb: Literal["rotate"]) -> Json:
         with opened(self.db, "write") as store:
             hook, secret = hooks.rotate(store, safe_of(store), name, self.clock.now())
         return json_of(HookView.of(hook)) | {"secret": secret}

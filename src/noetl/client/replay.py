@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from noetl.classic.events import NextRequested
+from noetl.client.client import Json
 from noetl.client.database import json_of
-from noetl.client.ports import Json
 from noetl.clock import SystemClock
 from noetl.engine.events import EVENTS, Event, ExecutionForked, ExecutionRequested, NextEvaluated
 from noetl.engine.history.replay import Difference

@@ -1,0 +1,82 @@
+"""The client of the command line: a database (`LocalClient`) and a server (`HttpClient`) offer the same methods.
+
+Runs, schedules, tokens and so on are JSON bodies of the API, as maps: docs/reference/openapi.json has their schemas. A
+RUN is an id, the beginning of one, or `last`. Methods raise NotFound for a name that does not exist. On a database,
+this process runs executions, and they end with it. A server goes on without the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from noetl.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from noetl.client.http import HttpClient
+    from noetl.client.local import LocalClient
+    from noetl.runtime.catalog import PlaybookSource
+    from noetl.store.store import Row
+
+Client: TypeAlias = "LocalClient | HttpClient"
+Json = dict[str, Any]
+Items = list[Json]
+Warn = Callable[[str], None]
+"""Takes a line for people, such as a warning."""
+OnProgress = Callable[[str, int, int], None]
+"""Takes the name of what is being checked, the number of events checked, and the number of all its events."""
+
+LAST = "last"
+MAX_MATCHES = 10
+"""How many runs are listed where the beginning of an id is ambiguous."""
+ALL = 1_000_000
+"""Ids of children are not in chronological order: finding the latest run takes all of them."""
+PAGE = 1000
+
+
+class RunOptions(NamedTuple):
+    """What to run: a file, or a version of a registered playbook."""
+
+    payload: Json
+    source: PlaybookSource | None = None
+    path: str = ""
+    version: int | None = None
+
+
+class ForkOptions(NamedTuple):
+    """How a new run continues another one: after event `at`, or before the failure with `retry`."""
+
+    ctx: Json
+    source: PlaybookSource | None = None
+    """An edited playbook."""
+    at: int | None = None
+    retry: bool = False
+
+
+class ProgressView:
+    """Shows the events of a run; this one shows nothing."""
+
+    def begin(self, name: str, execution: str, last_old: int) -> None:
+        """Called first. The events up to `last_old` were shown before."""
+
+    def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
+        """Called with new events, or without any so that times can be updated. Events of a newer version have only an
+        envelope."""
+
+    def close(self) -> None:
+        """Called last."""
+
+
+NewView = Callable[[], ProgressView | None]
+"""A run that is resumed may need a second view: after it was taken over from a process that died."""
+
+
+def not_one_run(run: str, matches: Sequence[tuple[str, str, str]]) -> NotFound | UsageError:
+    """The error for a RUN that matches no run, or several: each with its id, name and status."""
+    if run == LAST:
+        return NotFound("there are no runs yet: start one with `noetl run FILE`")
+    if not matches:
+        return NotFound(f"run {run!r} not found: `noetl runs list` lists all runs")
+    names = "\n".join(f"  {'  '.join(match)}" for match in matches[:MAX_MATCHES])
+    more = "\n  ..." if len(matches) > MAX_MATCHES else ""
+    return UsageError(f"{run!r} matches several runs; use more characters of the id:\n{names}{more}")
