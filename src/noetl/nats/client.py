@@ -150,6 +150,22 @@ class ClientConnection:
             transport.close()  # type: ignore[no-untyped-call]
 
 
+async def flush(client: Client, seconds: float) -> None:
+    """Wait until the server has processed every subscription and message, and denied what it denies.
+
+    The driver's ping can overtake a command that is not written yet; a second ping comes after it. A cancelled flush
+    leaves a ping behind whose response breaks the driver, so it runs to its end even if the call is cancelled.
+    """
+
+    async def ping_twice() -> None:
+        for _ in range(2):
+            await client.flush(timeout=seconds)  # type: ignore[arg-type]
+
+    flushing = asyncio.ensure_future(ping_twice())
+    flushing.add_done_callback(lambda task: task.cancelled() or task.exception())
+    await asyncio.shield(flushing)
+
+
 def _concerns(denied: str, name: str) -> bool:
     """Whether a denied subject is `name`, belongs to the bucket `name`, or is the inbox of a response. The driver
     lowers the case of the server's message."""

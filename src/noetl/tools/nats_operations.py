@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from io import BytesIO
@@ -15,7 +14,7 @@ from nats.aio.client import Client
 from nats.js import errors as stream_errors
 
 from noetl.model.outcome import Failure, Outcome
-from noetl.nats.client import error_text, open_connection, shared_connection
+from noetl.nats.client import error_text, flush, open_connection, shared_connection
 from noetl.settings import NatsSettings
 from noetl.tools.base import Context
 from noetl.tools.nats import Inputs
@@ -62,7 +61,7 @@ class Operation:
         result = {"subject": self.subject, "size": len(self.payload)}
         if self.inputs.stream is None:
             await self.client.publish(self.subject, self.payload, headers=self.headers or None)
-            await _flush(self.client)
+            await flush(self.client, RESPONSE_SECONDS)
             return _done(result)
         headers = {MSG_ID: self.message_id} | self.headers
         ack = await self.jetstream.publish(self.subject, self.payload, stream=self.inputs.stream, headers=headers)
@@ -186,22 +185,6 @@ class WrongRevision(Failure): ...
 
 def _done(result: Any, **extra: Any) -> Outcome:
     return Outcome(result=result, extra={"nats": extra})
-
-
-async def _flush(client: Client) -> None:
-    """Wait until the server has received every published message, and denied what it denies.
-
-    The driver's ping can overtake a message that is not written yet; a second ping comes after it. A cancelled flush
-    leaves a ping behind whose response breaks the driver, so it runs to its end even if the call is cancelled.
-    """
-
-    async def flush() -> None:
-        for _ in range(2):
-            await client.flush(timeout=RESPONSE_SECONDS)  # type: ignore[arg-type]
-
-    flushing = asyncio.ensure_future(flush())
-    flushing.add_done_callback(lambda task: task.cancelled() or task.exception())
-    await asyncio.shield(flushing)
 
 
 def _decode(content: bytes, form: str) -> Any:

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Any
 
 import nats
+from tests.servers.patience import PATIENCE_SECONDS
 
-SECONDS = 60
+from noetl.nats.client import flush
 
 
 class Silence:
@@ -26,7 +27,7 @@ class Silence:
 
     def __enter__(self) -> Silence:
         self.thread.start()
-        assert self.ready.wait(SECONDS)
+        assert self.ready.wait(PATIENCE_SECONDS)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -38,13 +39,12 @@ class Silence:
             runner.run(self._listen())
 
     async def _listen(self) -> None:
-        connection = await nats.connect(self.url)
-        await connection.subscribe("silent", cb=self._ignore)
-        await connection.subscribe("hold", cb=self._answer)
-        await connection.flush()
-        self.ready.set()
-        await self.over.wait()
-        await connection.close()
+        async with await nats.connect(self.url) as connection:
+            await connection.subscribe("silent", cb=self._ignore)
+            await connection.subscribe("hold", cb=self._answer)
+            await flush(connection, PATIENCE_SECONDS)
+            self.ready.set()
+            await self.over.wait()
 
     async def _ignore(self, message: Any) -> None: ...
 

@@ -19,6 +19,7 @@ from noetl.engine.state import Execution
 from noetl.errors import NotFound
 from noetl.host import dispatcher, server_host
 from noetl.host.server_host import ServerHost
+from noetl.nats.client import flush
 from noetl.nats.connection import NatsConnection
 from noetl.nats.hints import GROUP, ReadyHints, subject
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
@@ -81,7 +82,7 @@ class Server:
     async def heard_of(self) -> None:
         """The broker knows that somebody waits here."""
         await self.until(lambda: self.hints._subscriptions.get("default") is not None)
-        await self.bus.client.flush()
+        await flush(self.bus.client, SECONDS)
 
 
 @asynccontextmanager
@@ -187,17 +188,16 @@ def test_hints_are_few_however_much_becomes_ready(tmp_path: Path, broker: Restar
         async def hear(message: Any) -> None:
             heard.append(message)
 
-        listener = await nats.connect(broker.url)
-        await listener.subscribe("noetl.ready.>", cb=hear)
-        await listener.flush()
-        for _ in range(1000):
-            a.hints.publish("default")
-        await a.until(lambda: heard)
-        await a.until(lambda: a.hints._publishing is not None and a.hints._publishing.done())
-        await a.bus.client.flush()
-        await listener.flush()
-        assert [(one.subject, one.data) for one in heard] == [("noetl.ready.default", b"")]
-        await listener.close()
+        async with await nats.connect(broker.url) as listener:
+            await listener.subscribe("noetl.ready.>", cb=hear)
+            await flush(listener, SECONDS)
+            for _ in range(1000):
+                a.hints.publish("default")
+            await a.until(lambda: heard)
+            await a.until(lambda: a.hints._publishing is not None and a.hints._publishing.done())
+            await flush(a.bus.client, SECONDS)
+            await flush(listener, SECONDS)
+            assert [(one.subject, one.data) for one in heard] == [("noetl.ready.default", b"")]
 
     play(tmp_path, broker, story, servers=1)
 

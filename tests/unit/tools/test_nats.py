@@ -16,6 +16,7 @@ from nats.js.errors import NoKeysError
 from nats.js.kv import KeyValue
 from tests.servers.listening import listening
 from tests.servers.nats import LIMITED, TOKEN, USER, NatsServer, nats_server
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.tool_call import ACTION, Caller, context
 
 from noetl.model.outcome import Failure
@@ -54,14 +55,13 @@ def test_a_message_is_published(server: NatsServer, caller: Caller, data: Any, s
     subject = server.name()
 
     async def main() -> None:
-        listener = await driver.connect(server.url)
-        heard = await listener.subscribe(subject)
-        await listener.flush()
-        outcome = await caller.ask(operation="publish", subject=subject, data=data, headers={"X-Kind": "test: one"})
-        assert outcome.result == {"subject": subject, "size": len(sent)}
-        message = await heard.next_msg(timeout=300)
-        assert (message.data, message.headers) == (sent, {"X-Kind": "test: one"})
-        await listener.close()
+        async with await driver.connect(server.url) as listener:
+            heard = await listener.subscribe(subject)
+            await client.flush(listener, PATIENCE_SECONDS)
+            outcome = await caller.ask(operation="publish", subject=subject, data=data, headers={"X-Kind": "test: one"})
+            assert outcome.result == {"subject": subject, "size": len(sent)}
+            message = await heard.next_msg(timeout=PATIENCE_SECONDS)
+            assert (message.data, message.headers) == (sent, {"X-Kind": "test: one"})
 
     caller.whole(main())
 
@@ -125,16 +125,15 @@ def test_an_answer_is_read_by_its_format(
     subject = server.name()
 
     async def main() -> None:
-        responder = await driver.connect(server.url)
+        async with await driver.connect(server.url) as responder:
 
-        async def respond(message: Any) -> None:
-            await responder.publish(message.reply, answer, headers={"X-Seen": "yes"})
+            async def respond(message: Any) -> None:
+                await responder.publish(message.reply, answer, headers={"X-Seen": "yes"})
 
-        await responder.subscribe(subject, cb=respond)
-        await responder.flush()
-        outcome = await caller.ask(operation="request", subject=subject, data="?", format=form)
-        assert outcome.result == {"data": data, "headers": {"X-Seen": "yes"}}
-        await responder.close()
+            await responder.subscribe(subject, cb=respond)
+            await client.flush(responder, PATIENCE_SECONDS)
+            outcome = await caller.ask(operation="request", subject=subject, data="?", format=form)
+            assert outcome.result == {"data": data, "headers": {"X-Seen": "yes"}}
 
     caller.whole(main())
 
@@ -160,19 +159,18 @@ def test_a_request_can_be_cancelled_and_the_connection_is_kept(server: NatsServe
     subject = server.name()
 
     async def main() -> None:
-        silent = await driver.connect(server.url)
-        heard = await silent.subscribe(subject)
-        await silent.flush()
-        call = asyncio.create_task(caller.ask(operation="request", subject=subject, data="?"))
-        message = await heard.next_msg(timeout=300)
-        before = client._POOL[asyncio.get_running_loop()].copy()
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        await message.respond(b"too late")
-        assert (await caller.ask(operation="publish", subject=subject, data="!")).ok
-        assert client._POOL[asyncio.get_running_loop()] == before
-        await silent.close()
+        async with await driver.connect(server.url) as silent:
+            heard = await silent.subscribe(subject)
+            await client.flush(silent, PATIENCE_SECONDS)
+            call = asyncio.create_task(caller.ask(operation="request", subject=subject, data="?"))
+            message = await heard.next_msg(timeout=PATIENCE_SECONDS)
+            before = client._POOL[asyncio.get_running_loop()].copy()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await message.respond(b"too late")
+            assert (await caller.ask(operation="publish", subject=subject, data="!")).ok
+            assert client._POOL[asyncio.get_running_loop()] == before
 
     caller.whole(main())
 
@@ -371,16 +369,15 @@ def test_a_refusal_is_not_told_to_others(server: NatsServer, caller: Caller) -> 
             await asyncio.sleep(0.1)
             await message.respond(b"here")
 
-        responder = await driver.connect(server.url)
-        await responder.subscribe("open.do", cb=respond)
-        await responder.flush()
-        asked = caller.ask(operation="request", subject="open.do", auth=LIMITED)
-        refused = caller.ask(operation="publish", subject="do", data=1, auth=LIMITED)
-        answer, refusal = await asyncio.gather(asked, refused)
-        assert answer.result["data"] == "here"
-        assert refusal.error is not None
-        assert refusal.error.kind == "auth"
-        await responder.close()
+        async with await driver.connect(server.url) as responder:
+            await responder.subscribe("open.do", cb=respond)
+            await client.flush(responder, PATIENCE_SECONDS)
+            asked = caller.ask(operation="request", subject="open.do", auth=LIMITED)
+            refused = caller.ask(operation="publish", subject="do", data=1, auth=LIMITED)
+            answer, refusal = await asyncio.gather(asked, refused)
+            assert answer.result["data"] == "here"
+            assert refusal.error is not None
+            assert refusal.error.kind == "auth"
 
     caller.whole(main())
 
@@ -440,17 +437,16 @@ def test_a_server_that_comes_back_is_found_by_the_next_call(caller: Caller) -> N
 def test_a_connection_that_breaks_fails_the_calls_on_it(caller: Caller) -> None:
     async def main() -> None:
         with nats_server() as server:
-            silent = await driver.connect(server.url, allow_reconnect=False)
-            heard = await silent.subscribe("ask")
-            await silent.flush()
-            call = asyncio.create_task(caller.ask(operation="request", subject="ask", url=server.url))
-            await heard.next_msg(timeout=300)
-            server.process.kill()
-            outcome = await call
-            assert outcome.error is not None
-            assert (outcome.error.kind, outcome.error.retryable) == ("connect", True)
-            assert "broke" in outcome.error.message
-            await silent.close()
+            async with await driver.connect(server.url, allow_reconnect=False) as silent:
+                heard = await silent.subscribe("ask")
+                await client.flush(silent, PATIENCE_SECONDS)
+                call = asyncio.create_task(caller.ask(operation="request", subject="ask", url=server.url))
+                await heard.next_msg(timeout=PATIENCE_SECONDS)
+                server.process.kill()
+                outcome = await call
+                assert outcome.error is not None
+                assert (outcome.error.kind, outcome.error.retryable) == ("connect", True)
+                assert "broke" in outcome.error.message
 
     caller.whole(main())
 
