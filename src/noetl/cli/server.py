@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
+from msgspec.structs import replace
 
 import noetl
 from noetl.access import new_token
@@ -19,7 +20,7 @@ from noetl.cli.daemon import flags_of, harden, log_option, on_signal
 from noetl.cli.options import DB_HELP
 from noetl.cli.pool import WORKERS_USER_HELP, Member, Pool, WorkersUser
 from noetl.cli.start import collect_garbage
-from noetl.client.database import opener, safe_of, server_of
+from noetl.client.database import opened, opener, safe_of, server_of
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NoetlError, UsageError
 from noetl.host.background import described, keep_running
@@ -33,7 +34,6 @@ from noetl.server.listen import bound, check_address, listen, url_of
 from noetl.server.maintenance import Pruner
 from noetl.settings import NatsSettings, nats_settings, retention, settings, traces_endpoint, trusted_proxies
 from noetl.store.access import Role
-from noetl.store.open import open_store
 from noetl.store.sqlite import Owner, SqliteStore
 from noetl.store.store import Store, WorkerSession
 from noetl.tools.registry import KINDS
@@ -56,19 +56,19 @@ NATS_HELP = "NATS server, such as nats://HOST:4222, or several separated by comm
 port_option = click.option(
     "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0: any free port."
 )
-retention_option = click.option(
-    "--retention", metavar="DURATION", callback=lambda context, option, text: retention(text), help=RETENTION_HELP
-)
 
 
-class HostOptions(NamedTuple):
-    hosts: tuple[str, ...] = ()
-    retention: float | None = None
-    """Seconds after which ended executions are removed; None: never."""
-    log: Log = Log()
+def setting(flag: str, read: Callable[[Any], Any], *names: str, **attributes: Any) -> Callable[..., Any]:
+    """An option whose default is an environment variable; the verb gets what `read` makes of it."""
+    return click.option(flag, *names, callback=lambda context, option, value: read(value), **attributes)
+
+
+retention_option = setting("--retention", retention, metavar="DURATION", help=RETENTION_HELP)
+
+
+class HostOptions(ServerSettings, frozen=True, kw_only=True):
+    retention: float | None = None  # seconds after which ended executions are removed; None: never
     nats: NatsSettings | None = None
-    traces: str | None = None
-    """URL that receives spans over OTLP/HTTP."""
     proxies: tuple[str, ...] = ()
 
 
@@ -82,28 +82,17 @@ class RunningServer(NamedTuple):
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @port_option
 @click.option("--db", metavar="URL", help=DB_HELP)
-@click.option("--nats", metavar="URL", help=NATS_HELP)
+@setting("--nats", nats_settings, metavar="URL", help=NATS_HELP)
 @click.option("--workers", type=click.IntRange(0, 64), default=0, show_default=True, help="Number of workers to start.")
 @click.option("--workers-user", metavar="USER", help=WORKERS_USER_HELP)
 @click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="Tasks at once per worker.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Host name that clients may use.")
-@click.option("--trusted-proxy", "proxies", multiple=True, metavar="ADDRESS", help=PROXY_HELP)
-@click.option("--traces", metavar="URL", help=TRACES_HELP)
+@setting("--trusted-proxy", trusted_proxies, "proxies", multiple=True, metavar="ADDRESS", help=PROXY_HELP)
+@setting("--traces", traces_endpoint, metavar="URL", help=TRACES_HELP)
 @retention_option
 @log_option
 def command(
-    host: str,
-    port: int,
-    db: str | None,
-    nats: str | None,
-    workers: int,
-    workers_user: str | None,
-    slots: int,
-    hosts: tuple[str, ...],
-    proxies: tuple[str, ...],
-    traces: str | None,
-    retention: float | None,
-    log: Log,
+    host: str, port: int, db: str | None, workers: int, workers_user: str | None, slots: int, **options: Any
 ) -> None:
     """Serve a database to workers and clients, until SIGTERM or Ctrl-C.
 
@@ -117,11 +106,10 @@ def command(
     user = None if workers_user is None else WorkersUser.named(workers_user)
     harden()
     collect_garbage()
-    options = HostOptions(hosts, retention, log, nats_settings(nats), traces_endpoint(traces), trusted_proxies(proxies))
     with served(db) as store:
         check_address(host, store.access, SystemClock().now())
         listener = bound(host, port)
-        asyncio.run(_serve(store, listener, workers, user, slots, options))
+        asyncio.run(_serve(store, listener, workers, user, slots, HostOptions(**options)))
 
 
 async def _serve(
@@ -162,7 +150,7 @@ def dev_command(port: int, db: str | None, retention: float | None, log: Log) ->
     """
     harden()
     collect_garbage()
-    options = HostOptions((), retention, log, nats_settings(), traces_endpoint())
+    options = HostOptions(retention=retention, log=log, nats=nats_settings(), traces=traces_endpoint())
     with served(db) as store:
         listener = bound("127.0.0.1", port)
         revoke(store, [old.id for old in store.access.tokens() if old.name == DEV_TOKEN and old.revoked is None])
@@ -201,19 +189,14 @@ async def _develop(store: Store, listener: socket.socket, token: str, options: H
 @contextmanager
 def served(db: str | None) -> Iterator[Store]:
     """The database of a server; Conflict if a file has another server already."""
-    chosen = settings(db)
-    store = open_store(chosen.db, synchronous=chosen.synchronous)
-    owner: Owner | None = None
-    try:
-        if isinstance(store, SqliteStore):
-            owner = Owner.acquire(store, server_of(store))
-            if owner is None:
-                raise Conflict(f"another server uses {chosen.db}: a file can have one, Postgres any number")
-        yield store
-    finally:
-        if owner is not None:
-            owner.release()
-        store.close()
+    with opened(db, "create") as store:
+        if not isinstance(store, SqliteStore):
+            yield store
+        elif owner := Owner.acquire(store, server_of(store)):
+            with owner:
+                yield store
+        else:
+            raise Conflict(f"another server uses {settings(db).db}: a file can have one, Postgres any number")
 
 
 @asynccontextmanager
@@ -223,16 +206,9 @@ async def running(store: Store, listener: socket.socket, options: HostOptions) -
         from noetl.nats.connection import NatsConnection
 
         bus = NatsConnection(options.nats, options.log.write)
-    server_settings = ServerSettings(
-        hosts=options.hosts,
-        version=noetl.__version__,
-        open_credential=opener(store),
-        safe=safe_of(store),
-        log=options.log,
-        bus=bus,
-        traces=options.traces or "",
-    )
-    app, ended = create_app(store, SystemClock(), server_settings), asyncio.Event()
+    access = {"open_credential": opener(store), "safe": safe_of(store)}
+    complete = replace(options, bus=bus, version=noetl.__version__, **access)
+    app, ended = create_app(store, SystemClock(), complete), asyncio.Event()
     api: Api = app.api
     loops = [api.scheduler.run, api.health.run]
     if options.retention is not None:

@@ -36,15 +36,15 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     open_credential: OpenCredential = no_credentials
     safe: Safe | None = None  # the store of credentials; without it the server has none
     bus: NatsConnection | None = None  # the connection to NATS, which the caller keeps running
-    traces: str = ""  # URL that receives spans over OTLP/HTTP; empty: no spans
-    log: Log | None = None  # default: JSON on standard error
+    traces: str | None = None  # URL that receives spans over OTLP/HTTP; None: no spans
+    log: Log = msgspec.field(default_factory=Log)  # default: JSON on standard error
 
 
 class Api:
     def __init__(self, store: Store, clock: Clock, settings: ServerSettings) -> None:
         self.store, self.clock, self.settings = store, clock, settings
         self.thread = StoreThread()
-        in_store, log = self.thread.ask, settings.log or Log()
+        in_store, log = self.thread.ask, settings.log
         traces = Traces(settings.traces, store, in_store, settings.version) if settings.traces else None
         self.telemetry = Telemetry(log, traces)
         self.playbooks = Playbooks(store, self.thread, nats=settings.bus is not None)

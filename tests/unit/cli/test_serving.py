@@ -54,7 +54,7 @@ def test_a_loop_that_fails_is_logged_and_restarted(tmp_path: Path, monkeypatch: 
     stream = io.StringIO()
 
     async def story() -> None:
-        options = HostOptions((), 60.0, Log(stream=stream), None, None)
+        options = HostOptions(retention=60.0, log=Log(stream=stream))
         async with running(SqliteStore(tmp_path / "noetl.db"), bound("127.0.0.1", 0), options), asyncio.timeout(60):
             await again.wait()
 
