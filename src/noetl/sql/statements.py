@@ -134,10 +134,8 @@ def statements(sql: Sql) -> list[Sql]:
 
 
 def _ends(text: str, dialect: SqlDialect) -> Iterator[int]:
-    """Where statements end: at a semicolon outside brackets and outside the body of a routine, and at the end.
-
-    `CREATE FUNCTION ... BEGIN ATOMIC ...; END` has semicolons inside, and `CASE ... END` may be among them.
-    """
+    """Where statements end: at a semicolon outside brackets and outside the body of a routine, and at the end. `CREATE
+    FUNCTION ... BEGIN ATOMIC ...; END` has semicolons inside, and `CASE ... END` may be among them."""
     brackets = blocks = 0
     head: list[str] = []
     for token in tokens(text, dialect):

@@ -208,10 +208,8 @@ async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, contex
 
 @asynccontextmanager
 async def _attached(engine: AsyncClient, container: str, stdin: bytes | None) -> AsyncIterator[Any]:
-    """The connection to a container's streams, opened before it starts so that no output is missed.
-
-    The logs of the engine are no substitute: while they are followed, Podman reorders parts of lines.
-    """
+    """The connection to a container's streams, opened before it starts so that no output is missed. The logs of the
+    engine are no substitute: while they are followed, Podman reorders parts of lines."""
     params = {"stream": "1", "stdout": "1", "stderr": "1"} | ({} if stdin is None else {"stdin": "1"})
     headers = {"Connection": "Upgrade", "Upgrade": "tcp"}
     path = f"/containers/{container}/attach"

@@ -2,9 +2,8 @@
 
 The args are variables of the code, and its variable `result` is the result. Code that sets none but defines `main` has
 it called with those args that it accepts; `async def main` is awaited. `sys.exit()` ends the code early, with an error
-unless its argument is missing or 0. A child is reused for further calls of the same execution with the same credentials
-and sandbox: each call has a new namespace, environment and folder, but imported modules stay as they are. See
-`python_child` for the processes, and `python_child/inside/plain.py` for what a result may contain.
+unless its argument is missing or 0. A child is reused for further calls of the same execution (see `python_child`):
+each has a new namespace, environment and folder, but imported modules stay as they are.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ MEMORY_BYTES = 2 * 1024**3
 """Memory that a child may allocate, unless the sandbox sets a limit."""
 DEFAULT_SETTINGS = {"memory_bytes": MEMORY_BYTES, "processes": PROCESSES}
 LARGE_BYTES = 1024 * 1024
+NO_ERROR = {"py": {"exception_type": None}}
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -70,7 +70,7 @@ _decode_error = msgspec.json.Decoder(ChildError).decode
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    from noetl.tools.python_child.pool import POOLS, ChildDied
+    from noetl.tools.python_child.pool import POOLS
 
     try:
         auth: dict[str, Any] | None = None
@@ -79,28 +79,25 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
         elif inputs.auth:
             auth = await context.credential(inputs.auth)
         name, settings = _lane(context, auth)
-    except Failure as failure:
-        return replace(failure.outcome, extra={"py": {"exception_type": None}})
-    try:
         file, line = context.source or (f"<task {context.task}>", 1)
         call = {"code": inputs.code, "libs": inputs.libs, "args": context.args, "action": context.action, "auth": auth}
-        frame = _encode(call | {"file": file, "line": line})
-    except (TypeError, ValueError, RecursionError) as error:
-        return _failed("input", f"the args cannot be passed to the code: {error}")
-    if len(frame) > MAX_CALL_BYTES:
-        return _failed("too_large", f"code and args take {len(frame) >> 20} MiB, more than {MAX_CALL_BYTES >> 20} MiB")
-    try:
+        try:
+            frame = _encode(call | {"file": file, "line": line})
+        except (TypeError, ValueError, RecursionError) as error:
+            raise Failure("input", f"the args cannot be passed to the code: {error}") from None
+        if len(frame) > MAX_CALL_BYTES:
+            message = f"code and args take {len(frame) >> 20} MiB, more than {MAX_CALL_BYTES >> 20} MiB"
+            raise Failure("too_large", message)
         ok, content = await POOLS.get().call(name, settings, frame, context.log, context.redact)
-    except ChildDied as died:
-        return _failed("python", str(died))
-    try:
         if ok:
             large = len(content) >= LARGE_BYTES  # stored as it is
             result = msgspec.json.decode(content, type=msgspec.Raw).copy() if large else _decode(content)
-            return Outcome(result=result, extra={"py": {"exception_type": None}})
+            return Outcome(result=result, extra=NO_ERROR)
         child_error = _decode_error(content)
+    except Failure as failure:
+        return replace(failure.outcome, extra=NO_ERROR)
     except msgspec.DecodeError as error:  # the code has written to a descriptor that is not its own
-        return _failed("python", f"the process sent an invalid response: {error}")
+        return failed("python", f"the process sent an invalid response: {error}", extra=NO_ERROR)
     py = {"exception_type": child_error.exception_type, "traceback": child_error.traceback}
     return failed(child_error.kind, child_error.message, extra={"py": py})
 
@@ -127,18 +124,7 @@ def _lane(context: Context, auth: dict[str, Any] | None) -> tuple[str, dict[str,
     return f"{context.execution}/{key}", settings
 
 
-async def warm() -> None:
-    """Start the zygote before the first call, which is then 30 ms faster."""
-    from noetl.tools.python_child.pool import POOLS
-
-    POOLS.get().launcher.start()
-
-
 async def close() -> None:
     from noetl.tools.python_child.pool import POOLS
 
     POOLS.close()
-
-
-def _failed(kind: str, message: str) -> Outcome:
-    return failed(kind, message, extra={"py": {"exception_type": None}})

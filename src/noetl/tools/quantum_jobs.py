@@ -17,7 +17,7 @@ from msgspec import Struct
 from noetl.model.outcome import Failure, Outcome
 from noetl.timestamps import rfc3339
 from noetl.tools.base import Context, Redact
-from noetl.tools.python_child.pool import POOLS, ChildDied
+from noetl.tools.python_child.pool import POOLS
 from noetl.tools.quantum import MAX_SHOTS, Inputs
 
 METHODS = {
@@ -231,7 +231,7 @@ async def _simulate(request: dict[str, Any], redact: Redact) -> dict[str, Any]:
     call = {"code": PROGRAM, "libs": (), "args": args, "action": "", "auth": None, "file": "<quantum>", "line": 1}
     try:
         _, content = await POOLS.get().call("quantum", {}, msgspec.json.encode(call), lambda stream, line: None, redact)
-    except ChildDied as died:
+    except Failure as died:
         return {"kind": "exit_code", "message": f"the simulation failed: {died}", "retryable": True}
     if len(content) > MAX_RESPONSE_BYTES:
         limit = f"{MAX_RESPONSE_BYTES >> 20} MiB"

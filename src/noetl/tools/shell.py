@@ -1,9 +1,8 @@
 """kind: shell. Commands, through a shell or without one.
 
-A command given as text goes through a shell; a template in it is data, never syntax (see `noetl/shell_text`). One given
-as a list of words is run as it is. Commands run one after the other in the same folder, up to the first that fails. A
-program gets a few variables of the worker's environment and what the task gives it. When it has ended, or its time is
-over, everything it has started is ended too.
+A template in a command given as text is data, never syntax (see `noetl/shell_text`). Commands run one after the other
+in the same folder, up to the first that fails. A program gets a few variables of the worker's environment and what the
+task gives it. When it has ended, or its time is over, everything it has started is ended too.
 """
 
 from __future__ import annotations
@@ -70,14 +69,13 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 
 async def close() -> None:
-    from noetl.tools.process.program import close
+    from noetl.tools.process.program import LAUNCHERS
 
-    await close()
+    LAUNCHERS.close()
 
 
 def _commands(inputs: Inputs, context: Context) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """Each command as words, and the variables it refers to. The templates of a text must be bound: spliced values
-    would not be safe."""
+    """Each command as words, and the variables it refers to. Templates must be bound: spliced values are not safe."""
     texts: Any = inputs.command if inputs.cmds is None else inputs.cmds
     bound: Any = context.bound.get("command" if inputs.cmds is None else "cmds")
     if not isinstance(texts, list):

@@ -19,7 +19,7 @@ import pytest
 from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context
 from noetl.tools.process.launcher import INHERITED, INTERPRETER
-from noetl.tools.python import Inputs, close, run, warm
+from noetl.tools.python import Inputs, close, run
 from noetl.tools.python_child import pool
 
 T = TypeVar("T")
@@ -266,14 +266,6 @@ class TestAnswer:
         monkeypatch.setenv("NOETL_TOKEN", "secret")
         found = result("import os\nresult = [name for name in os.environ if name.startswith('NOETL')]")
         assert found == ["NOETL_ACTION_ID"]
-
-    def test_warming_up_changes_nothing(self) -> None:
-        async def story() -> Any:
-            await warm()
-            await warm()
-            return (await call("result = 1")).result
-
-        assert play(story) == 1
 
 
 class TestResult:

@@ -88,11 +88,9 @@ async def _work(inputs: Inputs, context: Context) -> Outcome:
 
 
 def _publishable(outcome: Outcome, inputs: Inputs, context: Context) -> Outcome:
-    """The outcome with a message of limited length, since it may quote a value of any length.
-
-    If the call sends a secret, without quoted values: the server truncates them and changes their case, so a secret
-    among them would not be recognised.
-    """
+    """The outcome with a message of limited length, since it may quote a value of any length. If the call sends a
+    secret, without quoted values: the server truncates them and changes their case, so a secret among them would not be
+    recognised."""
     values: list[Any] = [inputs.params, inputs.rows, context.own_args]
     for sql in context.bound.values():
         values += (list(part) if isinstance(part, tuple) else part for part in sql.parts)
@@ -241,12 +239,9 @@ DEFINITION = "(action text PRIMARY KEY, done_at timestamptz NOT NULL DEFAULT now
 
 
 async def _once(session: PostgresSession, action: str, work: Callable[[], Awaitable[Any]]) -> tuple[Any, bool]:
-    """The result of the work, and whether it is that of an earlier call.
-
-    A row of the ledger is committed together with the effect, and found when the call is repeated. It is inserted
-    first: a concurrent call of the same action waits for the first one to end, and then either finds the row or
-    inserts it.
-    """
+    """The result of the work, and whether it is that of an earlier call. A row of the ledger is committed together with
+    the effect, and found when the call is repeated. It is inserted first: a concurrent call of the same action waits
+    for the first one to end, and then either finds the row or inserts it."""
     insertion = Sql((INSERTION, Value(action), END_OF_INSERTION))
     await session.command("BEGIN")
     try:

@@ -63,11 +63,8 @@ async def conninfo_of(inputs: Inputs, context: Context) -> str:
 
 def with_addresses(target: str) -> str:
     """The connection string with a checked address for each host, which is repeated for each of its addresses.
-    ForbiddenAddress or OSError if there is none. Blocks.
-
-    libpq accepts an address in addition to a name (`hostaddr` and `host`): it connects to the address and verifies the
-    certificate of the name. So it connects only to checked addresses, even if a DNS response changes meanwhile.
-    """
+    ForbiddenAddress or OSError if there is none. Blocks. libpq connects to the address (`hostaddr`) and verifies the
+    certificate of the name, even if a DNS response changes meanwhile."""
     if not anything_is_forbidden():
         return target
     fields = conninfo_to_dict(target)
@@ -152,12 +149,9 @@ class ConnectionPool:
         try:
             if anything_is_forbidden():
                 target = await asyncio.to_thread(with_addresses, target)
-            connection = await AsyncConnection.connect(
-                target,
-                autocommit=True,
-                prepare_threshold=None,  # DISCARD ALL would remove prepared statements that the driver expects
-                context=_AdaptContext(),
-            )
+            # DISCARD ALL would remove prepared statements that the driver expects.
+            options: Any = {"autocommit": True, "prepare_threshold": None, "context": _AdaptContext()}
+            connection = await AsyncConnection.connect(target, **options)
             try:
                 await _set_formats(connection)
             except BaseException:
@@ -177,13 +171,11 @@ class ConnectionPool:
                             await connection.execute("ROLLBACK")
                         await connection.execute("DISCARD ALL")
                         await _set_formats(connection)
-                        clean = True
+                    timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._retire, connection)
+                    self.idle[connection], clean = timer, True
         finally:
             if not clean:
                 await _drop(connection)
-        if clean:
-            loop = asyncio.get_running_loop()
-            self.idle[connection] = loop.call_later(IDLE_SECONDS, self._retire, connection)
 
     def _remove_if_empty(self) -> None:
         """Remove an empty pool: there may be ever new connection strings."""

@@ -1,8 +1,7 @@
 """Statements on one connection, and failures in place of errors of the server and the driver.
 
-Each statement is sent on its own in the extended protocol, which rejects more than one: if two were mistaken for one,
-the server would not run the second. Rows are read in small chunks. The SQLSTATE decides the kind of a failure; before a
-session exists the driver only has a text, which is searched for phrases.
+Each statement is sent on its own in the extended protocol, which rejects more than one. Rows are read in small chunks.
+The SQLSTATE decides the kind of a failure; before a session exists the driver only has a text.
 """
 
 from __future__ import annotations
@@ -29,10 +28,14 @@ CHUNK_ROWS = 100
 BYTEA, BYTEA_ARRAY = 17, 1001
 COPYING = (ExecStatus.COPY_IN, ExecStatus.COPY_OUT, ExecStatus.COPY_BOTH)
 NO_ERROR: dict[str, Any] = {"pg": {"code": None, "sqlstate": None}}
-TRANSIENT = ("40001", "40P01", "55P03", "53")
-"""Conflicts with other transactions, and a lack of resources: the same call may succeed later."""
-UNAVAILABLE = ("08", "57P01", "57P02", "57P03", "57P05", "53300")
-"""The server stops, starts, or has no free connection: the transaction was rolled back."""
+KINDS = {
+    "": ("sql", False),
+    **dict.fromkeys(["40001", "40P01", "55P03", "53"], ("sql", True)),  # other transactions, a lack of resources
+    **dict.fromkeys(["08", "57P01", "57P02", "57P03", "57P05", "53300"], ("connect", True)),  # stops, starts, is full
+    **dict.fromkeys(["57014", "25P03", "25P04"], ("timeout", True)),
+    "28": ("auth", False),
+}
+"""The kind of a failure and whether it is retryable, by the beginning of the SQLSTATE; the longest one counts."""
 PHRASES = [
     (re.compile(r"password authentication failed|no password supplied"), "auth", "28P01"),
     (re.compile(r"authentication failed|no pg_hba\.conf entry|role \".*\" (does not exist|is not)"), "auth", "28000"),
@@ -154,8 +157,7 @@ def connect_failure(error: Exception) -> Failure:
     text = str(error).strip() or type(error).__name__
     matches = ((kind, state) for phrase, kind, state in PHRASES if phrase.search(text))
     kind, state = next(matches, ("connect", getattr(error, "sqlstate", None)))
-    extra = {"pg": {"code": state, "sqlstate": state}}
-    message = f"no connection to PostgreSQL: {text}"
+    extra, message = {"pg": {"code": state, "sqlstate": state}}, f"no connection to PostgreSQL: {text}"
     return Failure(kind, message, retryable=kind == "connect", extra=extra, sqlstate=state)
 
 
@@ -168,7 +170,9 @@ def statement_failure(error: psycopg.Error, sent: SentStatement | None, safe: bo
         doubt = "" if safe else "; it is unknown whether the statement was committed"
         message = f"the connection to PostgreSQL was lost: {text}{doubt}"
         return Failure("connect", message, retryable=safe, extra=NO_ERROR)
-    kind, retryable = _kind(error.sqlstate, error)
+    late = error.sqlstate != "57014" or "timeout" in str(error)  # or else the statement was cancelled
+    prefix = max(filter(error.sqlstate.startswith, KINDS), key=len, default="")
+    kind, retryable = KINDS[prefix] if late else ("cancelled", False)
     diag = error.diag
     fields: dict[str, Any] = {"code": error.sqlstate, "sqlstate": error.sqlstate}
     fields["severity"] = diag.severity_nonlocalized or diag.severity
@@ -194,16 +198,3 @@ def statement_failure(error: psycopg.Error, sent: SentStatement | None, safe: bo
     if sent is not None and sent.of > 1:
         details["statement"] = sent.number
     return Failure(kind, message, retryable=retryable, extra={"pg": fields}, **details)
-
-
-def _kind(state: str, error: psycopg.Error) -> tuple[str, bool]:
-    if state.startswith(UNAVAILABLE):
-        return "connect", True
-    if state == "57014":
-        late = "timeout" in str(error)
-        return ("timeout" if late else "cancelled"), late
-    if state in ("25P03", "25P04"):
-        return "timeout", True
-    if state.startswith("28"):
-        return "auth", False
-    return "sql", state.startswith(TRANSIENT)

@@ -53,10 +53,8 @@ def literals(escaping: Escaping, encoding: str) -> Callable[[Any], str]:
 
 
 def _array_kinds(value: list[Any]) -> set[type] | None:
-    """The types of the items of an array and its inner arrays, without null.
-
-    None if the list is not an array: inner lists have different lengths, or the items have types of several kinds.
-    """
+    """The types of the items of an array and its inner arrays, without null. None if the list is not an array: inner
+    lists have different lengths, or the items have types of several kinds."""
     kinds = {type(item) for item in value if item is not None}
     if list in kinds:
         if kinds != {list} or None in value or len({len(item) for item in value}) != 1:
@@ -156,11 +154,9 @@ for loader, names in LOADERS.items():
 
 
 class RowBuffer:
-    """The rows of a result, up to a limit.
-
-    Rows are stored as JSON, which takes a fraction of the memory of objects. A small result is decoded again; a large
-    one is used as it is. Rows with binary content stay objects: JSON cannot represent it.
-    """
+    """The rows of a result, up to a limit. Rows are stored as JSON, which takes a fraction of the memory of objects. A
+    small result is decoded again; a large one is used as it is. Rows with binary content stay objects: JSON cannot
+    represent it."""
 
     def __init__(self) -> None:
         self.size = 0

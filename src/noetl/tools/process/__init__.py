@@ -6,18 +6,16 @@
                  pipes of its children   children
     output.py    lines and captures
 
-The zygote is a bare interpreter that does nothing but fork, so a child takes a millisecond or two instead of a start
-of Python. It has one socket to the engine. When that closes, for whatever reason, it kills all processes that it forked
-and ends.
+The zygote is a bare interpreter that only forks, so a child takes a millisecond or two instead of a start of Python.
+When its socket to the engine closes, for whatever reason, it kills all processes that it forked and ends.
 
 No process escapes. A child is a subreaper: a process that has left its group and session, or whose parent has died, is
-still its descendant (`inside/descent.py`). To end a child, all descendants are stopped first, so that none can fork,
-and then killed. Remaining orphans become children of the zygote, which is a subreaper too. Only the zygote and the
-supervisors wait for processes, so a process id cannot have been reused in between.
+still its descendant. To end a child, all descendants are stopped first, so that none can fork, and then killed.
+Remaining orphans become children of the zygote, which is a subreaper too. Only the zygote and the supervisors wait for
+processes, so a process id cannot have been reused in between.
 
-No limit of the kernel counts the processes of one call (RLIMIT_NPROC counts those of a user, and not of root) or sums
-their memory, and control groups need rights that a worker seldom has. So both are checked twenty times a second, and a
-call that exceeds a limit is ended. Limits of a single process are set in `inside/confine.py`.
+No limit of the kernel counts the processes of one call or sums their memory, and control groups need rights that a
+worker seldom has. So both are checked many times a second. Limits of a single process are set in `inside/confine.py`.
 
-`inside` never imports noetl: small files and a few modules of the standard library are all that a child has to load.
+`inside` never imports noetl, so that a child has little to load.
 """

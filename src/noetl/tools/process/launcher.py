@@ -52,20 +52,16 @@ def start_python(arguments: list[str], ours: Channel, theirs: Channel) -> subpro
 
 
 def program_of(modules: tuple[str, ...], code: str) -> str:
-    """A program that imports modules from the folders in its first argument, and then runs code.
-
-    The modules are removed by name: code in a child may have a `program` of its own.
-    """
+    """A program that imports modules from the folders in its first argument, and then runs code. The modules are
+    removed by name: code in a child may have a `program` of its own."""
     imports = f"import sys\nsys.path[:0] = folders = sys.argv.pop(1).split(':')\nimport {', '.join(modules)}"
     removals = "\n".join(f"del sys.modules[{name!r}]" for name in modules)
     return f"{imports}\ndel sys.path[:len(folders)]\n{removals}\n{code}"
 
 
 class Launcher:
-    """Forks the children of one event loop from a zygote, which is started when it is needed.
-
-    The zygote loads `modules` from `folders`; its children run `serve`, an expression, with their channel `control`.
-    """
+    """Forks the children of one event loop from a zygote, which is started when it is needed. The zygote loads
+    `modules` from `folders`; its children run `serve`, an expression, with their channel `control`."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, modules: tuple[str, ...], serve: str, folders: tuple[str, ...] = ()
@@ -137,12 +133,12 @@ class Launcher:
             case b"E":
                 self._ended(number, f"no process could be started: {message[9:].decode(errors='replace')}")
             case _:
-                reason = ending(self._end_zygote())
+                reason = f"ended with the zygote, which {ending(self._end_zygote())}"
                 for number, child in list(self.children.items()):
                     if child.pid is not None:
                         with suppress(ProcessLookupError, PermissionError):
                             os.killpg(child.pid, signal.SIGKILL)
-                    self._ended(number, f"ended with the zygote, which {reason}")
+                    self._ended(number, reason)
 
     def _ended(self, number: int, reason: str, *, killed: bool = False) -> None:
         if child := self.children.pop(number, None):

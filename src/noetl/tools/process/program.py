@@ -183,10 +183,8 @@ def encode(text: str) -> bytes:
 
 async def run_program(request: dict[str, Any], stdin: bytes | None, output: Callable[[str, bytes], None]) -> Ending:
     """Run a program to its end, with all that it has started. Cancelling ends it. Failure if it cannot be started.
-
-    `request` is for its supervisor; `output` takes the name of a stream and what came.
-    """
-    program = Program(_LAUNCHERS.get(), output)
+    `request` is for its supervisor."""
+    program = Program(LAUNCHERS.get(), output)
     try:
         program.start(stdin)
         response = await program.response(request)
@@ -203,10 +201,6 @@ async def run_program(request: dict[str, Any], stdin: bytes | None, output: Call
     if "start_error" in response:
         raise _start_failure(request, response["start_error"])
     return Ending(response["code"], response["broken"])
-
-
-async def close() -> None:
-    _LAUNCHERS.close()
 
 
 class Program(ForkedChild):
@@ -251,8 +245,7 @@ class Program(ForkedChild):
                 raise Failure("internal", f"the process that ran the program {reason}", retryable=True)
             data += chunk
         await asyncio.wait((self.end_reason,), timeout=END_SECONDS)
-        response: dict[str, Any] = msgspec.json.decode(data[4:])
-        return response
+        return msgspec.json.decode(data[4:], type=dict[str, Any])
 
     async def end(self) -> None:
         """End the program: through its supervisor, which terminates it gracefully, or else through the zygote."""
@@ -266,7 +259,7 @@ class Program(ForkedChild):
             await asyncio.wait((self.end_reason,), timeout=END_SECONDS)
 
 
-_LAUNCHERS = PerLoop(lambda loop: Launcher(loop, ("supervisor",), "supervisor.serve(control, confine, descent)"))
+LAUNCHERS = PerLoop(lambda loop: Launcher(loop, ("supervisor",), "supervisor.serve(control, confine, descent)"))
 
 
 def _start_failure(request: dict[str, Any], error: str) -> Failure:

@@ -1,12 +1,10 @@
 """The seccomp filter of the sandbox `landlock`: the kernel runs it before each system call.
 
-Landlock controls which files can be opened. It does not cover metadata (`chmod` of a file that cannot be opened works),
-covers TCP but not UDP, and does not cover calls that inspect other processes, create namespaces, or submit work that
-bypasses the filter (`io_uring`). This filter refuses them with EPERM:
+Landlock controls which files can be opened, and TCP. This filter refuses with EPERM what Landlock does not cover:
 
 - mode, owner, extended attributes and times of files, by path and by descriptor. Only the times of a file that the
   program has open can be set, which is what `touch` does;
-- memory, descriptors and keys of other processes, tracing, kernel programs;
+- memory, descriptors and keys of other processes, tracing, kernel programs, and `io_uring`, which bypasses the filter;
 - namespaces and mounts;
 - without `network`, sockets of any family but local ones and netlink, which cannot reach other machines.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from noetl.model.outcome import Failure
 from noetl.tools.base import Redact
 from noetl.tools.process.launcher import INSIDE as PROCESS_INSIDE
 from noetl.tools.process.launcher import READ_BYTES, ForkedChild, Launcher, PerLoop, program_of
@@ -38,10 +39,6 @@ STANDALONE = program_of(("program", "plain", "confine"), START + SERVE)
 """The program of a child that is not forked from the zygote, because it runs in another sandbox."""
 
 
-class ChildDied(Exception):
-    """The process that ran a call ended before it responded."""
-
-
 class ChildCall(Struct, eq=False):
     frame: bytes
     budget: LogBudget
@@ -50,7 +47,7 @@ class ChildCall(Struct, eq=False):
 
     def fail(self, message: str) -> None:
         if not self.response.done():
-            self.response.set_exception(ChildDied(message))
+            self.response.set_exception(Failure("python", message))
 
 
 class Lane(Struct, eq=False):
@@ -77,7 +74,7 @@ class ChildPool:
         self, name: str, settings: dict[str, Any], frame: bytes, log: Callable[[str, str], None], redact: Redact
     ) -> tuple[bool, bytearray]:
         """Run a call in a child of a lane with these settings: whether it succeeded, and its result or error as JSON.
-        ChildDied if the child ends. Cancelling kills it and its descendants."""
+        Failure if the child ends. Cancelling kills it and its descendants."""
         call = ChildCall(frame, LogBudget(log, redact), self.loop.create_future())
         lane = self.lanes.get(name)
         if lane is None:
@@ -98,8 +95,6 @@ class ChildPool:
                 await asyncio.wait((child.gone,), timeout=KILL_SECONDS)
             raise
 
-    # -- children come ------------------------------------------------------------------------------------------------
-
     def pump(self, lane: Lane) -> None:
         while lane.waiting and lane.idle:
             child = lane.idle.pop()
@@ -117,14 +112,12 @@ class ChildPool:
             lane.timer = self.loop.call_later(GROW_SECONDS, self.grow, lane)
 
     def grow(self, lane: Lane) -> None:
-        lane.timer = None
         busy_before = self.loop.time() - GROW_SECONDS
         if all(child.busy_since is not None and child.busy_since <= busy_before for child in lane.children):
             for _ in range(min(len(lane.waiting), max(1, len(lane.children)))):
                 if not self.fork_child(lane):
                     break
-        if lane.waiting:
-            lane.timer = self.loop.call_later(GROW_SECONDS, self.grow, lane)
+        lane.timer = self.loop.call_later(GROW_SECONDS, self.grow, lane) if lane.waiting else None
 
     def fork_child(self, lane: Lane) -> bool:
         """Fork a child for the first waiting call; False at the limit, when no child is idle that could be killed."""
@@ -132,11 +125,9 @@ class ChildPool:
             if not (idle := self.idle_children()):
                 return False
             self.kill(idle[0])
-        try:
+        folder, child = "", None
+        with suppress(FileNotFoundError):
             folder = os.getcwd()
-        except FileNotFoundError:
-            folder = ""
-        child: PythonChild | None = None
         try:
             child = PythonChild(self, lane)
             self.launcher.fork(child, lane.settings | {"cwd": folder})
@@ -155,8 +146,6 @@ class ChildPool:
     def idle_children(self) -> list[PythonChild]:
         idle = [child for lane in self.lanes.values() for child in lane.idle]
         return sorted(idle, key=lambda child: child.idle_since)
-
-    # -- children are free --------------------------------------------------------------------------------------------
 
     def released(self, child: PythonChild) -> None:
         lane = child.lane
@@ -185,8 +174,6 @@ class ChildPool:
                 self.kill(child)
         if self.idle_children():
             self.sweeper = self.loop.call_later(SURPLUS_SECONDS, self.sweep)
-
-    # -- children go --------------------------------------------------------------------------------------------------
 
     def kill(self, child: PythonChild) -> None:
         """Kill a child. It no longer counts; its `ended` follows."""
@@ -221,12 +208,11 @@ class ChildPool:
         for lane in lanes.values():
             if lane.timer is not None:
                 lane.timer.cancel()
-            calls = [*(child.call for child in lane.children), *lane.waiting]
+            calls = [call for call in (*(child.call for child in lane.children), *lane.waiting) if call is not None]
             lane.children.clear()
             lane.waiting.clear()
             for call in calls if not self.loop.is_closed() else ():
-                if call is not None:
-                    call.fail("the pool of processes was closed")
+                call.fail("the pool of processes was closed")
         self.launcher.close()
 
 

@@ -1,9 +1,8 @@
 """Supervises one program: starts it, enforces its limits, ends all its processes, and reports the result.
 
 It reads one request from its channel to the engine: four bytes of length and JSON with `argv, env, cwd, limits,
-landlock`. The response has the same format: `code` (an exit code, or the negative number of a signal) and `broken` (the
-limit it exceeded), or `start_error` with the reason why the program could not be started. A further byte from the
-engine asks it to end the program: gracefully at first, and with SIGKILL after `GRACE_SECONDS`.
+landlock`. The response has the same format: `code` and `broken` (the limit it exceeded), or `start_error`. A further
+byte from the engine asks it to end the program: gracefully at first, and with SIGKILL after `GRACE_SECONDS`.
 """
 
 from __future__ import annotations

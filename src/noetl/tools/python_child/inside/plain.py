@@ -1,11 +1,8 @@
 """Converts a result to plain data, which JSON represents exactly.
 
 A result consists of maps with text keys, lists, text, whole numbers of 64 bits, finite floats, true, false and null.
-Types with one obvious form are converted: tuples to lists; dates and times to ISO 8601 text; Decimal (without loss of
-digits) and UUID to text; an Enum to its value; scalars and arrays of numpy to numbers and lists. Everything else is
-rejected with its path: an error here is better than a value that changed its type.
-
-Containers of one simple type are checked at the speed of C; only containers of containers are walked.
+Types with one obvious form are converted. Everything else is rejected with its path: an error here is better than a
+value that changed its type. Containers of one simple type are checked at the speed of C; only others are walked.
 """
 
 from __future__ import annotations
@@ -71,9 +68,7 @@ class Plain:
             raise NotPlain(f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
         if kind is dict:
             return self.mapping(value, depth)
-        if kind is list or kind is tuple:
-            return self.sequence(value, depth)
-        return self.other(value, depth)
+        return self.sequence(value, depth) if kind in (list, tuple) else self.other(value, depth)
 
     def mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
         self.count += len(value)
@@ -87,8 +82,7 @@ class Plain:
         return {**value, **changed} if changed else value
 
     def key(self, key: Any) -> str:
-        if isinstance(key, Enum):
-            key = key.value
+        key = key.value if isinstance(key, Enum) else key
         if isinstance(key, str):
             return str.__str__(key)
         raise NotPlain(f"has the key {key!r} of type {type(key).__name__}: keys are text")
@@ -130,10 +124,8 @@ class Plain:
             return value.isoformat()
         if is_a(value, "uuid", "UUID") or (is_a(value, "decimal", "Decimal") and value.is_finite()):
             return str(value)
-        if is_a(value, "numpy", "ndarray", "generic"):
-            plain = value.tolist()
-            if type(plain) is not kind:
-                return self.value(plain, depth)
+        if is_a(value, "numpy", "ndarray", "generic") and type(plain := value.tolist()) is not kind:
+            return self.value(plain, depth)
         hint = HINTS.get(kind.__name__)
         raise NotPlain(f"is of type {kind.__name__}" + (f" ({hint})" if hint else ""))
 

@@ -1,9 +1,8 @@
 """The loop of a child: read a call, run its code, respond, until the engine closes the channel.
 
-A call is a frame: four bytes of length, four bytes of serial number, and JSON: `code, libs, args, action, auth, file,
-line`. A response is a frame: four bytes of length, the serial number of the call (which data that code writes to the
-channel by mistake does not have), a byte for success, a byte that says whether to replace the child, and JSON: the
-result, or `kind, message, exception_type, traceback`.
+A call is four bytes of length, four bytes of serial number, and JSON: `code, libs, args, action, auth, file, line`. A
+response is four bytes of length, the serial number of the call (which data that code writes to the channel by mistake
+does not have), a byte for success, a byte that says whether to replace the child, and JSON.
 """
 
 from __future__ import annotations
@@ -128,17 +127,15 @@ class Runner:
         """Run a call; return whether it succeeded, whether the child is worn out, and the result or error as JSON."""
         self.process.restore()
         os.environ["NOETL_ACTION_ID"] = call["action"]
-        file = call["file"]
         fault: dict[str, Any] | None = None
-        out_of_memory = False
-        response = b""
+        out_of_memory, response = False, b""
         try:
-            response = self.encode(self.evaluate(file, call))
+            response = self.encode(self.evaluate(call))
         except self.plain.NotPlain as error:
             fault = as_fault("python", str(error))
         except BaseException as error:
             out_of_memory = isinstance(error, MemoryError)
-            fault = explain(error, file, self.source)
+            fault = explain(error, call["file"], self.source)
         alarm(0)
         self.process.flush()
         sys.modules["__main__"] = MAIN
@@ -151,18 +148,17 @@ class Runner:
             response = encode_small(fault).encode("utf-8", "replace")
         return fault is None, out_of_memory or self.process.is_worn_out(), response
 
-    def evaluate(self, file: str, call: dict[str, Any]) -> Any:
+    def evaluate(self, call: dict[str, Any]) -> Any:
         """The value of `result`, or of `main()`, or null. `sys.exit()` is a normal end."""
         args = call["args"]
-        module = Module("__main__")
+        module = sys.modules["__main__"] = Module("__main__")
         space = module.__dict__
-        sys.modules["__main__"] = module
         import_libs(call["libs"], space)
-        space["__file__"] = file
+        space["__file__"] = call["file"]
         if call["auth"] is not None:
             space["auth"] = call["auth"]
         space.update(args)
-        code = self.compile(file, call["line"], call["code"])
+        code = self.compile(call["file"], call["line"], call["code"])
         try:
             exec(code, space)
             main = space.get("main")
