@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from noetl.classic import language as classic
 from noetl.dsl import document as doc
-from noetl.dsl import part_shapes, shape
+from noetl.dsl import part_shapes, scalar_shapes, shape
 from noetl.dsl.shape import Fields, Shape
 from tools.docs.markdown import capital, code, codes, page, sentence, slug, table
 from tools.docs.problems import link
@@ -79,7 +79,7 @@ SECTIONS: list[tuple[str, str, Shape]] = [
         "workbook",
         "Tasks that several steps call by name with `kind: workbook`: a map of names to tasks, or the same map under "
         "`tasks`. In the older form it is a list whose entries have `name` and `tool`.",
-        classic.ROOT.fields["workbook"].shape,
+        classic.WORKBOOK,
     ),
 ]
 CLASSIC_SECTIONS: list[tuple[str, str, Shape]] = [
@@ -96,26 +96,28 @@ CLASSIC_SECTIONS: list[tuple[str, str, Shape]] = [
     ("poll", "", classic.POLL),
 ]
 SPECIAL: dict[Shape, str] = {
-    shape.DATA: "any value",
-    shape.TEXT: "text",
-    shape.DESCRIPTION: "text",
-    shape.NAME: "name",
-    shape.LABEL: "label",
-    shape.BOOLEAN: "`true` or `false`",
-    shape.NUMBER: "number of at least 0",
-    shape.DURATION: "duration",
-    shape.DELAY: "duration",
-    shape.GUARD: "condition",
+    scalar_shapes.DATA: "any value",
+    scalar_shapes.TEXT: "text",
+    scalar_shapes.DESCRIPTION: "text",
+    scalar_shapes.NAME: "name",
+    scalar_shapes.LABEL: "label",
+    scalar_shapes.BOOLEAN: "`true` or `false`",
+    scalar_shapes.NUMBER: "number of at least 0",
+    scalar_shapes.DURATION: "duration",
+    scalar_shapes.DELAY: "duration",
+    scalar_shapes.GUARD: "condition",
     doc.COLLECTION: "list, or a template that gives one",
     classic.COMPUTED: "label, or a template that gives one",
     classic.CHAIN_TARGETS: "list of labels, or of maps",
+    classic.WORKBOOK: "map of [tasks](#a-task), or list of [entries](#workbook)",
+    part_shapes.RUNTIME_VERSION: "version with major 2",
+    doc.LANGUAGE: code("noetl.io/v2"),
+    doc.PLAYBOOK: code("Playbook"),
 }
 PLURALS = {"keychain entry": "keychain entries", "branch": "branches", "rule of a task": "rules"}
 WORDS: dict[type[Shape], str] = {
-    part_shapes.RuntimeVersion: "version with major 2",
     part_shapes.TaskShape: "[task](#a-task)",
     part_shapes.PipelineShape: "list of [tasks](#a-task), or one",
-    part_shapes.WorkbookShape: "map of [tasks](#a-task), or list of [entries](#workbook)",
     classic.ChainItemShape: "[tasks](#a-task-of-a-chain)",
 }
 
@@ -182,29 +184,24 @@ def _tables(found: Shape) -> list[Fields]:
     match found:
         case part_shapes.TaskShape():
             return [_TASK]
-        case shape.WhenOrElse(rule=rule, otherwise=otherwise):
-            return [rule, otherwise]
-        case part_shapes.WorkbookShape(wrapped=wrapped):
-            return [wrapped, classic.WORKBOOK_ENTRY]
         case Fields():
             return [found]
         case shape.OneOf(forms=forms):
-            return [form.shape for form in forms if isinstance(form.shape, Fields)]
+            parts = (form.shape.item if isinstance(form.shape, shape.ListOf) else form.shape for form in forms)
+            return [part for part in parts if isinstance(part, Fields)]
         case _:
             raise TypeError(f"the page of the language cannot show {found!r}")
 
 
 _TASK = Fields(
     "a task",
-    {
-        "kind": shape.Field(shape.TEXT, "the tool to call: one of the [tool kinds](tools/index.md)", required=True),
-        "name": shape.Field(shape.LABEL, "its label, in the form `- {name: label, kind: ...}`"),
-        "args": shape.Field(doc.ARGS, "values that its inputs and its code see as `args`; they overlay the token's"),
-        "spec": shape.Field(doc.TASK_SPEC, "knobs and the policy"),
-        "retry": shape.Field(
-            classic.RETRY, "how it is retried", rewrite="write a rule with `do: retry` in the task's policy"
-        ),
-    },
+    shape.Field("kind", scalar_shapes.TEXT, "the tool to call: one of the [tool kinds](tools/index.md)", required=True),
+    shape.Field("name", scalar_shapes.LABEL, "its label, in the form `- {name: label, kind: ...}`"),
+    shape.Field("args", doc.ARGS, "values that its inputs and its code see as `args`; they overlay the token's"),
+    shape.Field("spec", doc.TASK_SPEC, "knobs and the policy"),
+    shape.Field(
+        "retry", classic.RETRY, "how it is retried", rewrite="write a rule with `do: retry` in the task's policy"
+    ),
     retired=doc.OLD,
 )
 
@@ -256,14 +253,12 @@ def _words(found: Shape) -> str:
             return codes(choices, "or")
         case shape.Integer(least=least, most=most):
             return f"whole number, {least:,} to {most:,}" if most < 1 << 40 else f"whole number, at least {least:,}"
-        case part_shapes.Exactly(word=word):
-            return code(word)
         case Fields():
             return "map"
         case shape.ListOf(item=item):
             return f"list of {_linked(item, many=True) or _words(item)}"
         case shape.MapOf(value=value):
-            return "map" if value is shape.DATA else f"map of {_words(value)}"
+            return "map" if value is scalar_shapes.DATA else f"map of {_words(value)}"
         case shape.OneOf():
             return _alternatives(found)
         case _:

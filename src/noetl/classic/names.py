@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from noetl.classic.detect import tasks_of
-from noetl.classic.nodes import as_list, as_map, copy_spans, list_at, map_at
+from noetl.classic.nodes import as_list, as_map, list_at, map_at
 from noetl.dsl.outline import workbook_tasks
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, is_template
@@ -99,14 +99,14 @@ def renamed(node: Any, names: Names) -> Any:
     """A copy of the node with names replaced in its templates; a task's code and retry have names of their own."""
     if isinstance(node, Map):
         copy = map_at(node)
-        copy_spans(copy, node)
+        copy.spans.update(node.spans)
         for key, value in node.items():
             own = "kind" in node and key in ("code", "retry")
             copy[key] = renamed(value, {} if own else names)
         return copy
     if isinstance(node, Seq):
         items = list_at(node, (renamed(item, names) for item in node))
-        copy_spans(items, node)
+        items.spans += node.spans
         return items
     return renamed_text(node, names) if names else node
 

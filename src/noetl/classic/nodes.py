@@ -29,16 +29,9 @@ def list_at(node: Any, items: Iterable[Any] = ()) -> Seq:
     return new
 
 
-def copy_spans(copy: Map | Seq, node: Map | Seq) -> None:
-    if isinstance(node, Seq) and isinstance(copy, Seq):
-        copy.item_spans = list(node.item_spans)
-    elif isinstance(node, Map) and isinstance(copy, Map):
-        copy.spans.update(node.spans)
-
-
 def merged(below: Map, above: Map) -> Map:
     """Add the values of `above` to `below`; they replace equal keys."""
-    copy_spans(below, above)
+    below.spans.update(above.spans)
     below.update(above)
     return below
 
@@ -73,7 +66,7 @@ def put_after(node: Map, before: str, key: str, value: Any) -> None:
 
 def insert_item(items: Seq, position: int, item: Map) -> None:
     items.insert(position, item)
-    items.item_spans.insert(position, item.span)
+    items.spans.insert(position, item.span)
 
 
 def free_label(label: str, labels: set[str], reserved: Iterable[str] = ()) -> str:

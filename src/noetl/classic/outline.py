@@ -78,13 +78,11 @@ class ClassicDocument(Document):
         yield from super().find_tasks(step)
         for branch in step.get("case", []):
             items = [item for item in chain_items(branch) if item.name not in ("next", "set")]
-            labels = tuple(item.name for item in items)
-            visible = frozenset(labels)
+            labels = frozenset(item.name for item in items)
             for name, body, _ in items:
-                place = "sink" if name == "sink" else "chain"
-                yield TaskSite(step, name, body["tool"], labels, (), place, visible)
+                yield TaskSite(step, name, body["tool"], labels, place="sink" if name == "sink" else "chain")
         if "sink" in step:
-            yield TaskSite(step, "sink", step["sink"]["tool"], ("sink",), (), "sink", frozenset(["sink"]))
+            yield TaskSite(step, "sink", step["sink"]["tool"], frozenset(["sink"]), place="sink")
 
     def all_targets(self, step: Map) -> Iterator[OutlineTarget]:
         yield from super().all_targets(step)

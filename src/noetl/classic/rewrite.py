@@ -14,7 +14,6 @@ from noetl.classic.outline import ClassicDocument, chain_items, step_items
 from noetl.dsl.outline import labelled_items
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, unshare
-from noetl.errors import TemplateSyntax
 from noetl.expression import parse
 
 EVENT = frozenset(["event"])
@@ -181,10 +180,7 @@ class ClassicRoutes:
 
     def _sees_failure(self, guard: Any) -> bool:
         """Whether a guard, as arcs see it, can match after a failure (S3)."""
-        try:
-            reads = parse(guard).reads if isinstance(guard, str) else ()
-        except TemplateSyntax:
-            return False
+        reads = parse(guard).reads if isinstance(guard, str) else ()
         ends = [(*path, key) for path in (("steps", self.name), (self.name,)) for key in ("status", "error")]
         return any(read.path[0] == "event" or read.path[:3] in ends or read.path[:2] in ends for read in reads)
 
@@ -194,11 +190,7 @@ class ClassicRoutes:
             yield when, False
             return
         events = [match.group(2) for match in _EVENT_NAME.finditer(when)]
-        try:
-            reads = parse(when).reads
-        except TemplateSyntax:
-            yield when, False
-            return
+        reads = parse(when).reads
         self.leftovers.refuse_reads(branch, "when", self.local, "in a condition")
         if any(read.path[:2] == ("this", "meta") for read in reads):
             self.leftovers.refuse(branch, "when", "`this.meta` in a condition", "read `this.data` or `this.error`")

@@ -160,7 +160,7 @@ class Writer:
             return
         yield _Unit(origin, 0, above, [f"{self._key(root, key)}:{self._beside(at)}"])
         steps: Seq = root[key]
-        old_spans = set(self.old[key].item_spans)
+        old_spans = set(self.old[key].spans)
         for i in range(len(steps)):
             span = _item_span(steps, i)
             above = self._above(span, self.dash)
@@ -285,7 +285,7 @@ def _nodes(node: Any) -> Iterator[tuple[Any, Span]]:
             yield value, node.spans[key][1]
             yield from _nodes(value)
     elif isinstance(node, Seq):
-        for value, span in zip(node, node.item_spans, strict=True):
+        for value, span in zip(node, node.spans, strict=True):
             yield value, span
             yield from _nodes(value)
 
@@ -295,7 +295,7 @@ def _key_at(node: Map, key: str) -> Span | None:
 
 
 def _item_span(seq: Seq, index: int) -> Span | None:
-    span = seq.item_spans[index] if index < len(seq.item_spans) else span_of(seq[index])
+    span = seq.spans[index] if index < len(seq.spans) else span_of(seq[index])
     return None if span == NOWHERE else span
 
 

@@ -8,7 +8,7 @@ from noetl.classic.detect import first_construct, is_classic
 from noetl.classic.language import ROOT
 from noetl.classic.nodes import as_list, as_map
 from noetl.dsl.checks import names, net, policies, size, templates
-from noetl.dsl.dialect import CANONICAL, DialectName
+from noetl.dsl.dialect import Dialect, DialectName
 from noetl.dsl.problem import Check, Problem, Problems
 from noetl.dsl.reader import read
 from noetl.dsl.shape import KindSource, Walk
@@ -41,7 +41,7 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
     root, problems = read(file, data)
     if root is None:
         return Loaded(None, problems.sorted(), "canonical", {})
-    dialect, classic = CANONICAL, is_classic(root)
+    dialect, classic = Dialect(), is_classic(root)
     if classic:
         from noetl.classic.dialect import CLASSIC as dialect  # several modules that a canonical playbook does not need
     if strict and classic:

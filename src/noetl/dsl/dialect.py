@@ -17,24 +17,14 @@ DialectName = Literal["canonical", "classic"]
 
 
 class Dialect(NamedTuple):
-    name: DialectName
-    document: type[Document]
-    task_keys: Mapping[str, Shape]
-    sites: type[SiteFinder]
-    visibility: Visibility
-    check: Callable[[Document, Problems], None]
-    prepare: Callable[[Map, KindSource], None]
+    """The defaults are the canonical dialect."""
+
+    name: DialectName = "canonical"
+    document: type[Document] = Document
+    task_keys: Mapping[str, Shape] = {}
+    sites: type[SiteFinder] = SiteFinder
+    visibility: Visibility = VISIBILITY
+    check: Callable[[Document, Problems], None] = lambda document, problems: None
+    prepare: Callable[[Map, KindSource], None] = lambda root, kinds: None
     """Rewrites a sound tree in place until `builder` can build it."""
-    builder: type[Builder]
-
-
-CANONICAL = Dialect(
-    name="canonical",
-    document=Document,
-    task_keys={},
-    sites=SiteFinder,
-    visibility=VISIBILITY,
-    check=lambda document, problems: None,
-    prepare=lambda root, kinds: None,
-    builder=Builder,
-)
+    builder: type[Builder] = Builder

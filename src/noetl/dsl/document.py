@@ -7,37 +7,17 @@ these tables. `noetl.classic.language` adds the keys of the classic dialect to t
 from __future__ import annotations
 
 from noetl.dsl.part_shapes import (
-    POLICY_SHAPE,
-    Exactly,
+    RUNTIME_VERSION,
     LoopShape,
     PipelineShape,
-    RuntimeVersion,
     TaskShape,
-    WorkbookShape,
+    exactly,
     rule_shape,
+    workbook_shape,
 )
 from noetl.dsl.problem import Check
-from noetl.dsl.shape import (
-    BOOLEAN,
-    DATA,
-    DELAY,
-    DESCRIPTION,
-    DURATION,
-    GUARD,
-    LABEL,
-    NAME,
-    NUMBER,
-    TEXT,
-    Choice,
-    Field,
-    Fields,
-    Form,
-    Integer,
-    ListOf,
-    MapOf,
-    OneOf,
-    Retired,
-)
+from noetl.dsl.scalar_shapes import BOOLEAN, DATA, DELAY, DESCRIPTION, DURATION, GUARD, LABEL, NAME, NUMBER, TEXT
+from noetl.dsl.shape import Choice, Field, Fields, Form, Integer, ListOf, MapOf, OneOf, Retired
 from noetl.dsl.tree import is_template
 
 API_VERSION = Check("NTL104", "error", "the apiVersion is not noetl.io/v2")
@@ -49,6 +29,7 @@ NEXT_MODE = Check("NTL110", "error", "`spec.next_mode` was removed")
 NEXT_WHEN = Check("NTL111", "error", "`next` has when/then/else")
 DO_OUTSIDE = Check("NTL112", "error", "a directive outside task rules")
 CREDENTIALS_HERE = Check("NTL117", "error", "credentials under `executor`")
+POLICY_SHAPE = Check("NTL301", "error", "a task policy is not a map with `rules`")
 RULE_WITHOUT_DO = Check("NTL302", "error", "a rule has no `then.do`")
 
 ADMIT_HINT = "gate the step with `spec: {policy: {admit: {rules: [{when: ..., then: {allow: true}}]}}}`"
@@ -76,9 +57,9 @@ PLUGIN_KIND = r"[a-z][a-z0-9_-]*\.[A-Za-z0-9_.-]+"  # a credential kind of a plu
 STORES = ("db", "file", "nats_object", "object")
 
 
-def _kept_in(kind: str, **more: Field) -> Form:
-    name = Field(Choice(kind), "where large results go", required=True)
-    fields = Fields(f"a result store of kind {kind}", {"kind": name, **more})
+def _kept_in(kind: str, option: Field) -> Form:
+    name = Field("kind", Choice(kind), "where large results go", required=True)
+    fields = Fields(f"a result store of kind {kind}", name, option)
     return Form(lambda value: isinstance(value, dict) and value.get("kind") == kind, fields)
 
 
@@ -87,158 +68,144 @@ STORE = OneOf(
     Form(str, Choice(*STORES[:3])),
     Form(
         lambda value: not isinstance(value, dict) or value.get("kind") not in STORES[1:],
-        Fields("a result store", {"kind": Field(Choice(*STORES), "where large results go", required=True)}),
+        Fields("a result store", Field("kind", Choice(*STORES), "where large results go", required=True)),
     ),
-    _kept_in("file", path=Field(TEXT, "of `file`: the folder")),
-    _kept_in("nats_object", bucket=Field(TEXT, "of `nats_object`: the bucket, `noetl-results` if not given")),
-    _kept_in("object", url=Field(TEXT, "of `object`: its address, such as `s3://bucket/prefix`", required=True)),
+    _kept_in("file", Field("path", TEXT, "of `file`: the folder")),
+    _kept_in("nats_object", Field("bucket", TEXT, "of `nats_object`: the bucket, `noetl-results` if not given")),
+    _kept_in("object", Field("url", TEXT, "of `object`: its address, such as `s3://bucket/prefix`", required=True)),
 )
 RESULTS = Fields(
     "results",
-    {
-        "inline_bytes": Field(Integer(0, 65_536), "values above this many bytes become references"),
-        "store": Field(STORE, "where they are stored"),
-    },
+    Field("inline_bytes", Integer(0, 65_536), "values above this many bytes become references"),
+    Field("store", STORE, "where they are stored"),
     definition="results",
 )
 _SANDBOX_KIND = Choice("none", "bubblewrap", "landlock")
 _SANDBOX = Fields(
     "a sandbox",
-    {
-        "kind": Field(_SANDBOX_KIND, "how processes are confined", required=True),
-        "network": Field(BOOLEAN, "whether the process may use the network"),
-        "read": Field(ListOf(TEXT), "folders it may read"),
-        "write": Field(ListOf(TEXT), "folders it may write"),
-        "memory_bytes": Field(Integer(1 << 20), "memory it may use"),
-        "processes": Field(Integer(1), "how many processes may run at once"),
-        "file_bytes": Field(Integer(1), "how large a file that it writes may become"),
-        "open_files": Field(Integer(1), "how many files it may have open"),
-    },
+    Field("kind", _SANDBOX_KIND, "how processes are confined", required=True),
+    Field("network", BOOLEAN, "whether the process may use the network"),
+    Field("read", ListOf(TEXT), "folders it may read"),
+    Field("write", ListOf(TEXT), "folders it may write"),
+    Field("memory_bytes", Integer(1 << 20), "memory it may use"),
+    Field("processes", Integer(1), "how many processes may run at once"),
+    Field("file_bytes", Integer(1), "how large a file that it writes may become"),
+    Field("open_files", Integer(1), "how many files it may have open"),
 )
 SANDBOX = OneOf("a sandbox", Form(str, _SANDBOX_KIND), Form(object, _SANDBOX))
-_LIMITS = {"connect": Field(DURATION, "time to connect"), "read": Field(DURATION, "time between two reads")}
-TIMEOUT = OneOf("a time limit", Form(dict, Fields("a time limit", _LIMITS)), Form(object, DURATION))
+_LIMITS = (Field("connect", DURATION, "time to connect"), Field("read", DURATION, "time between two reads"))
+TIMEOUT = OneOf("a time limit", Form(dict, Fields("a time limit", *_LIMITS)), Form(object, DURATION))
 _RETRY = Fields(
     "retry",
-    {
-        "attempts": Field(Integer(1, 100), "maximum number of calls, including the first (3)"),
-        "delay": Field(DURATION, "wait before the first retry (1 s)"),
-        "backoff": Field(Choice("none", "linear", "exponential"), "how the wait grows (exponential)"),
-        "max_delay": Field(DURATION, "maximum wait (60 s)"),
-    },
+    Field("attempts", Integer(1, 100), "maximum number of calls, including the first (3)"),
+    Field("delay", DURATION, "wait before the first retry (1 s)"),
+    Field("backoff", Choice("none", "linear", "exponential"), "how the wait grows (exponential)"),
+    Field("max_delay", DURATION, "maximum wait (60 s)"),
 )
 RETRY = OneOf("a number of retries, or a map", Form(dict, _RETRY), Form(object, Integer(0, 100)))
-INHERITED = {
-    "results": Field(RESULTS, "how large results are stored"),
-    "sandbox": Field(SANDBOX, "how child processes are confined"),
-    "on_lost": Field(Choice("retry", "error"), "what happens to a task whose worker was lost: `retry` or `error`"),
-    "max_visits": Field(Integer(1, 1_000_000), "how often a task may be visited in one run (10,000)"),
-    "retry": Field(RETRY, "number of retries while the error of a call is retryable, before the policy sees it"),
-}
-LAYERED = {"timeout": TIMEOUT, **{key: INHERITED[key].shape for key in ("retry", "sandbox", "on_lost", "max_visits")}}
+INHERITED = (
+    Field("results", RESULTS, "how large results are stored"),
+    Field("sandbox", SANDBOX, "how child processes are confined"),
+    Field("on_lost", Choice("retry", "error"), "what happens to a task whose worker was lost: `retry` or `error`"),
+    Field("max_visits", Integer(1, 1_000_000), "how often a task may be visited in one run (10,000)"),
+    Field("retry", RETRY, "number of retries while the error of a call is retryable, before the policy sees it"),
+)
+LAYERED = {"timeout": TIMEOUT, **{field.key: field.shape for field in INHERITED if field.key != "results"}}
 """Options that are allowed among the default inputs of a kind."""
 
 METADATA = Fields(
     "metadata",
-    {
-        "name": Field(TEXT, "name of the playbook", required=True),
-        "path": Field(TEXT, "its path in the catalog; the name where it is missing"),
-        "version": Field(OneOf("a version", Form(str, TEXT), Form(object, NUMBER)), "a label for people"),
-        "description": Field(DESCRIPTION, "what it is for"),
-    },
+    Field("name", TEXT, "name of the playbook", required=True),
+    Field("path", TEXT, "its path in the catalog; the name where it is missing"),
+    Field("version", OneOf("a version", Form(str, TEXT), Form(object, NUMBER)), "a label for people"),
+    Field("description", DESCRIPTION, "what it is for"),
     rest=DATA,
 )
 
 
 CREDENTIAL = Fields(
     "a keychain entry",
-    {
-        "name": Field(NAME, "name that templates and `auth` use", required=True),
-        "kind": Field(
-            Choice(*CREDENTIAL_KINDS, pattern=PLUGIN_KIND),
-            "kind of the credential, or `PLUGIN.KIND` of a plug-in",
-            required=True,
-        ),
-        "credential": Field(
-            TEXT,
-            "name in the credential store, the entry's own where it is missing; with another provider, what to sign in "
-            "with there",
-        ),
-        "provider": Field(
-            Choice("env", "file", "credential", "google", "aws", "vault"),
-            "where the values live: `credential` is noetl's own store, which is the default",
-        ),
-        "key": Field(TEXT, "name of the secret at that provider"),
-        "map": Field(MapOf(TEXT), "fields of the credential, each with the field of the secret it comes from"),
-    },
+    Field("name", NAME, "name that templates and `auth` use", required=True),
+    Field(
+        "kind",
+        Choice(*CREDENTIAL_KINDS, pattern=PLUGIN_KIND),
+        "kind of the credential, or `PLUGIN.KIND` of a plug-in",
+        required=True,
+    ),
+    Field(
+        "credential",
+        TEXT,
+        "name in the credential store, the entry's own where it is missing; with another provider, what to sign in "
+        "with there",
+    ),
+    Field(
+        "provider",
+        Choice("env", "file", "credential", "google", "aws", "vault"),
+        "where the values live: `credential` is noetl's own store, which is the default",
+    ),
+    Field("key", TEXT, "name of the secret at that provider"),
+    Field("map", MapOf(TEXT), "fields of the credential, each with the field of the secret it comes from"),
 )
 
-LIMITS = Fields("limits", {"max_payload_bytes": Field(Integer(1), "values above this size become references")})
-BY_REFERENCE = Fields("results", {"reference_first": Field(BOOLEAN, "store large results by reference")})
+LIMITS = Fields("limits", Field("max_payload_bytes", Integer(1), "values above this size become references"))
+BY_REFERENCE = Fields("results", Field("reference_first", BOOLEAN, "store large results by reference"))
 EXECUTOR_POLICY = Fields(
     "executor.spec.policy",
-    {"limits": Field(LIMITS, "size limits"), "results": Field(BY_REFERENCE, "how results are kept")},
+    Field("limits", LIMITS, "size limits"),
+    Field("results", BY_REFERENCE, "how results are kept"),
     retired=NO_RULES,
 )
-_RESULT = Fields("result", {"store": Field(STORE, "where large results are stored", required=True)})
+_RESULT = Fields("result", Field("store", STORE, "where large results are stored", required=True))
 EXECUTOR_SPEC = Fields(
     "executor.spec",
-    {
-        "entry_step": Field(LABEL, "step that gets the first token"),
-        "final_step": Field(LABEL, "step that runs once when all others have ended"),
-        "output": Field(DATA, "template of the execution's result"),
-        "pool": Field(TEXT, "pool of workers that runs the steps"),
-        "timeout": Field(DURATION, "time limit of the whole execution"),
-        "on_failure": Field(Choice("stop", "finish"), "whether other branches end first when one fails"),
-        "join": Field(Choice("any", "all"), "default of the steps' `spec.join`"),
-        "durability": Field(Choice("task", "step"), "what is made durable before going on"),
-        "max_step_runs": Field(Integer(1, 10_000_000), "how many step runs an execution may have (100,000)"),
-        "policy": Field(EXECUTOR_POLICY, "runtime defaults"),
-        "result": Field(_RESULT, "result store (the same as `results.store`)"),
-        **INHERITED,
-    },
+    Field("entry_step", LABEL, "step that gets the first token"),
+    Field("final_step", LABEL, "step that runs once when all others have ended"),
+    Field("output", DATA, "template of the execution's result"),
+    Field("pool", TEXT, "pool of workers that runs the steps"),
+    Field("timeout", DURATION, "time limit of the whole execution"),
+    Field("on_failure", Choice("stop", "finish"), "whether other branches end first when one fails"),
+    Field("join", Choice("any", "all"), "default of the steps' `spec.join`"),
+    Field("durability", Choice("task", "step"), "what is made durable before going on"),
+    Field("max_step_runs", Integer(1, 10_000_000), "how many step runs an execution may have (100,000)"),
+    Field("policy", EXECUTOR_POLICY, "runtime defaults"),
+    Field("result", _RESULT, "result store (the same as `results.store`)"),
+    *INHERITED,
     retired=NO_DIRECTIVE,
     kinds=LAYERED,
 )
 _CREDENTIALS = Retired(CREDENTIALS_HERE, "credentials are not declared under `executor`", "use the root `keychain`")
 EXECUTOR = Fields(
     "executor",
-    {
-        "profile": Field(Choice("local", "distributed"), "where the playbook is meant to run"),
-        "kind": Field(Choice("local", "distributed"), "the same as `profile`"),
-        "version": Field(RuntimeVersion(), "runtime it was written for: noetl-runtime/2"),
-        "spec": Field(EXECUTOR_SPEC, "defaults for all steps and tasks"),
-    },
+    Field("profile", Choice("local", "distributed"), "where the playbook is meant to run"),
+    Field("kind", Choice("local", "distributed"), "the same as `profile`"),
+    Field("version", RUNTIME_VERSION, "runtime it was written for: noetl-runtime/2"),
+    Field("spec", EXECUTOR_SPEC, "defaults for all steps and tasks"),
     retired={"keychain": _CREDENTIALS, "credentials": _CREDENTIALS},
 )
 
 
 TASK_THEN = Fields(
     "then",
-    {
-        "do": Field(
-            Choice("continue", "retry", "jump", "break", "fail", "skip"), "what the pipeline does next", required=True
-        ),
-        "attempts": Field(Integer(1, 10_000), "retry: maximum number of attempts, including the first (3)"),
-        "backoff": Field(Choice("none", "linear", "exponential"), "retry: how the wait grows (none)"),
-        "delay": Field(DELAY, "retry or jump: seconds to wait (1 for retry, 0 for jump)"),
-        "max_delay": Field(DURATION, "retry: maximum wait"),
-        "jitter": Field(BOOLEAN, "retry: spread waits at random"),
-        "to": Field(LABEL, "jump: label of the task that runs next"),
-        "set_iter": Field(MapOf(DATA, NAME), "writes to `iter`"),
-        "set_ctx": Field(MapOf(DATA, NAME), "writes to `ctx`"),
-    },
+    Field(
+        "do", Choice("continue", "retry", "jump", "break", "fail", "skip"), "what the pipeline does next", required=True
+    ),
+    Field("attempts", Integer(1, 10_000), "retry: maximum number of attempts, including the first (3)"),
+    Field("backoff", Choice("none", "linear", "exponential"), "retry: how the wait grows (none)"),
+    Field("delay", DELAY, "retry or jump: seconds to wait (1 for retry, 0 for jump)"),
+    Field("max_delay", DURATION, "retry: maximum wait"),
+    Field("jitter", BOOLEAN, "retry: spread waits at random"),
+    Field("to", LABEL, "jump: label of the task that runs next"),
+    Field("set_iter", MapOf(DATA, NAME), "writes to `iter`"),
+    Field("set_ctx", MapOf(DATA, NAME), "writes to `ctx`"),
     retired=OLD,
     missing=RULE_WITHOUT_DO,
 )
-ADMIT_THEN = Fields(
-    "then", {"allow": Field(BOOLEAN, "whether the token may enter", required=True)}, retired=NO_DIRECTIVE
-)
+ADMIT_THEN = Fields("then", Field("allow", BOOLEAN, "whether the token may enter", required=True), retired=NO_DIRECTIVE)
 TASK_RULE = rule_shape(TASK_THEN, OLD)
 ADMIT_RULE = rule_shape(ADMIT_THEN, OLD)
 TASK_POLICY = Fields(
     "a task policy",
-    {"rules": Field(ListOf(TASK_RULE, least=1, words="the list of rules"), "rules, tried in order", required=True)},
+    Field("rules", ListOf(TASK_RULE, least=1, words="the list of rules"), "rules, tried in order", required=True),
     retired={**OLD, **NO_DIRECTIVE},
     missing=POLICY_SHAPE,
     wrong=(POLICY_SHAPE, "write `policy: {rules: [...]}`"),
@@ -250,16 +217,14 @@ _STRAY_RULES = Retired(
 )
 TASK_SPEC = Fields(
     "task.spec",
-    {
-        "timeout": Field(TIMEOUT, "time limit of one call; for http also {connect, read}"),
-        "policy": Field(TASK_POLICY, "what happens after each outcome"),
-        "pool": Field(TEXT, "pool of workers that runs the task"),
-        "exactly_once": Field(BOOLEAN, "postgres: keep a ledger row in the same transaction"),
-        "async": Field(BOOLEAN, "accepted, without effect"),
-        "mode": Field(Choice("sequential", "parallel"), "iterator: order of the items"),
-        "max_in_flight": Field(Integer(1, 10_000), "iterator: how many items at once"),
-        **INHERITED,
-    },
+    Field("timeout", TIMEOUT, "time limit of one call; for http also {connect, read}"),
+    Field("policy", TASK_POLICY, "what happens after each outcome"),
+    Field("pool", TEXT, "pool of workers that runs the task"),
+    Field("exactly_once", BOOLEAN, "postgres: keep a ledger row in the same transaction"),
+    Field("async", BOOLEAN, "accepted, without effect"),
+    Field("mode", Choice("sequential", "parallel"), "iterator: order of the items"),
+    Field("max_in_flight", Integer(1, 10_000), "iterator: how many items at once"),
+    *INHERITED,
     retired={**OLD, **NO_DIRECTIVE, "rules": _STRAY_RULES},
     definition="taskSpec",
 )
@@ -267,40 +232,34 @@ ARGS = MapOf(DATA, NAME)
 TASK = TaskShape({"args": ARGS, "spec": TASK_SPEC, "name": LABEL}, retired=OLD)
 PIPELINE = PipelineShape(TASK)
 
-_LOOP_EXEC = {"exec": Field(Choice("distributed", "local"), "whether one worker keeps all items")}
+_LOOP_EXEC = Field("exec", Choice("distributed", "local"), "whether one worker keeps all items")
 ON_ERROR = "`fail`: a failed item fails the step at once; `collect`: after all items; `continue`: not at all (fail)"
 LOOP_SPEC = Fields(
     "loop.spec",
-    {
-        "mode": Field(Choice("sequential", "parallel"), "order of the items (sequential)"),
-        "max_in_flight": Field(Integer(1, 10_000), "parallel: how many items at once (10)"),
-        "policy": Field(Fields("loop.spec.policy", _LOOP_EXEC, retired=NO_RULES), "where items run"),
-        "on_error": Field(Choice("fail", "continue", "collect"), ON_ERROR),
-        "collect": Field(BOOLEAN, "whether results of the items are kept (true)"),
-        **INHERITED,
-    },
+    Field("mode", Choice("sequential", "parallel"), "order of the items (sequential)"),
+    Field("max_in_flight", Integer(1, 10_000), "parallel: how many items at once (10)"),
+    Field("policy", Fields("loop.spec.policy", _LOOP_EXEC, retired=NO_RULES), "where items run"),
+    Field("on_error", Choice("fail", "continue", "collect"), ON_ERROR),
+    Field("collect", BOOLEAN, "whether results of the items are kept (true)"),
+    *INHERITED,
     retired=NO_DIRECTIVE,
     kinds=LAYERED,
 )
 COLLECTION = OneOf("a list, or a template that gives one", Form(list, DATA), Form(is_template, DATA))
 LOOP = LoopShape(
     "a loop",
-    {
-        "in": Field(COLLECTION, "the collection"),
-        "iterator": Field(NAME, "name of the current item in `iter`"),
-        "spec": Field(LOOP_SPEC, "how the items run"),
-    },
+    Field("in", COLLECTION, "the collection"),
+    Field("iterator", NAME, "name of the current item in `iter`"),
+    Field("spec", LOOP_SPEC, "how the items run"),
     retired={**OLD, **NO_DIRECTIVE},
 )
 
 ARC = Fields(
     "an arc",
-    {
-        "step": Field(LABEL, "the step it leads to", required=True),
-        "when": Field(GUARD, "its guard (always)"),
-        "args": Field(ARGS, "what the token carries"),
-        "spec": Field(Fields("arc.spec", {"delay": Field(DURATION, "time before the token arrives")}), "options"),
-    },
+    Field("step", LABEL, "the step it leads to", required=True),
+    Field("when", GUARD, "its guard (always)"),
+    Field("args", ARGS, "what the token carries"),
+    Field("spec", Fields("arc.spec", Field("delay", DURATION, "time before the token arrives")), "options"),
     retired={**OLD, **NO_DIRECTIVE},
 )
 
@@ -313,72 +272,64 @@ CONDITIONS = {
 """Keys of `next` in version 1 of the language."""
 ROUTER_SPEC = Fields(
     "next.spec",
-    {
-        "mode": Field(Choice("exclusive", "inclusive"), "whether the first or every matching arc fires"),
-        "policy": Field(Fields("next.spec.policy", {}, retired=NO_RULES), "reserved; must be empty"),
-    },
+    Field("mode", Choice("exclusive", "inclusive"), "whether the first or every matching arc fires"),
+    Field("policy", Fields("next.spec.policy", retired=NO_RULES), "reserved; must be empty"),
     retired=NO_DIRECTIVE,
 )
 ROUTER = Fields(
     "next",
-    {"spec": Field(ROUTER_SPEC, "how arcs are chosen"), "arcs": Field(ListOf(ARC), "the ways out", required=True)},
+    Field("spec", ROUTER_SPEC, "how arcs are chosen"),
+    Field("arcs", ListOf(ARC), "the ways out", required=True),
     retired={**CONDITIONS, **OLD, **NO_DIRECTIVE},
 )
 ADMIT = Fields(
     "admit",
-    {
-        "mode": Field(Choice("exclusive", "inclusive"), "first match, or every match must allow"),
-        "rules": Field(ListOf(ADMIT_RULE, least=1, words="the list of rules"), "rules", required=True),
-    },
+    Field("mode", Choice("exclusive", "inclusive"), "first match, or every match must allow"),
+    Field("rules", ListOf(ADMIT_RULE, least=1, words="the list of rules"), "rules", required=True),
     retired={**OLD, **NO_DIRECTIVE},
 )
-ADMIT_FIELD = Field(ADMIT, "the gate a token passes before the step is scheduled")
-STEP_POLICY = Fields("step.spec.policy", {"admit": ADMIT_FIELD}, retired=NO_RULES)
+ADMIT_FIELD = Field("admit", ADMIT, "the gate a token passes before the step is scheduled")
+STEP_POLICY = Fields("step.spec.policy", ADMIT_FIELD, retired=NO_RULES)
 _NEXT_MODE = Retired(NEXT_MODE, "`spec.next_mode` was removed", "write `next: {spec: {mode: ...}, arcs: [...]}`")
 STEP_SPEC = Fields(
     "step.spec",
-    {
-        "timeout": Field(DURATION, "wall time a run of the step may take"),
-        "pool": Field(TEXT, "pool of workers that runs the step"),
-        "join": Field(Choice("any", "all"), "whether each token fires the step or all meet first (any)"),
-        "timers": Field(MapOf(DURATION, NAME), "timers armed on entry, by name"),
-        "policy": Field(STEP_POLICY, "server-side policy"),
-        **INHERITED,
-    },
+    Field("timeout", DURATION, "wall time a run of the step may take"),
+    Field("pool", TEXT, "pool of workers that runs the step"),
+    Field("join", Choice("any", "all"), "whether each token fires the step or all meet first (any)"),
+    Field("timers", MapOf(DURATION, NAME), "timers armed on entry, by name"),
+    Field("policy", STEP_POLICY, "server-side policy"),
+    *INHERITED,
     retired={"next_mode": _NEXT_MODE, **NO_DIRECTIVE},
     kinds=LAYERED,
 )
 STEP = Fields(
     "a step",
-    {
-        "step": Field(LABEL, "its name", required=True),
-        "desc": Field(DESCRIPTION, "what it does"),
-        "spec": Field(STEP_SPEC, "options and the admission gate"),
-        "loop": Field(LOOP, "runs the pipeline once per item"),
-        "tool": Field(PIPELINE, "the pipeline: tasks in order"),
-        "next": Field(ROUTER, "the router: arcs to other steps"),
-    },
+    Field("step", LABEL, "its name", required=True),
+    Field("desc", DESCRIPTION, "what it does"),
+    Field("spec", STEP_SPEC, "options and the admission gate"),
+    Field("loop", LOOP, "runs the pipeline once per item"),
+    Field("tool", PIPELINE, "the pipeline: tasks in order"),
+    Field("next", ROUTER, "the router: arcs to other steps"),
     retired={"when": Retired(STEP_WHEN, "a step cannot have 'when'", ADMIT_HINT), **OLD, **NO_DIRECTIVE},
 )
 
 WORKBOOK_ENTRY = Fields(
     "a workbook entry",
-    {"name": Field(NAME, "name it is called by", required=True), "tool": Field(TASK, "the tool call", required=True)},
+    Field("name", NAME, "name it is called by", required=True),
+    Field("tool", TASK, "the tool call", required=True),
 )
-LANGUAGE = Exactly("noetl.io/v2", API_VERSION, "this engine runs noetl.io/v2 only")
-PLAYBOOK = Exactly("Playbook", DOCUMENT_KIND, "write `kind: Playbook`")
+LANGUAGE = exactly("noetl.io/v2", API_VERSION, "this engine runs noetl.io/v2 only")
+PLAYBOOK = exactly("Playbook", DOCUMENT_KIND, "write `kind: Playbook`")
 ROOT = Fields(
     "a playbook",
-    {
-        "apiVersion": Field(LANGUAGE, "version of the language: `noetl.io/v2`", required=True),
-        "kind": Field(PLAYBOOK, "what the document is: `Playbook`", required=True),
-        "metadata": Field(METADATA, "name, path and what else describes it", required=True),
-        "keychain": Field(ListOf(CREDENTIAL), "credentials it needs"),
-        "executor": Field(EXECUTOR, "runtime choices and defaults"),
-        "workload": Field(MapOf(DATA), "inputs with their defaults"),
-        "workflow": Field(ListOf(STEP, least=1, words="the list of steps"), "the steps", required=True),
-        "workbook": Field(WorkbookShape(TASK, WORKBOOK_ENTRY), "tasks that several steps use"),
-    },
+    Field("apiVersion", LANGUAGE, "version of the language: `noetl.io/v2`", required=True),
+    Field("kind", PLAYBOOK, "what the document is: `Playbook`", required=True),
+    Field("metadata", METADATA, "name, path and what else describes it", required=True),
+    Field("keychain", ListOf(CREDENTIAL), "credentials it needs"),
+    Field("executor", EXECUTOR, "runtime choices and defaults"),
+    Field("workload", MapOf(DATA), "inputs with their defaults"),
+    Field("workflow", ListOf(STEP, least=1, words="the list of steps"), "the steps", required=True),
+    Field("workbook", workbook_shape(TASK, WORKBOOK_ENTRY), "tasks that several steps use"),
     retired={"vars": Retired(ROOT_VARS, "'vars' is not allowed at the root", VARS_HINT)},
 )
 DEFINITIONS: tuple[Fields, ...] = (TASK_SPEC, TASK_POLICY, RESULTS)

@@ -19,13 +19,12 @@ class TaskSite(NamedTuple):
     step: Map
     label: str
     tree: Map
-    labels: tuple[str, ...]
+    labels: frozenset[str]
+    """The labels of its pipeline, as one set for all tasks of it."""
     outer: tuple[TaskSite, ...] = ()
     """The iterator tasks around it, innermost last."""
     place: str = "pipeline"
     """`pipeline` or `workbook`; in the classic dialect also `chain` and `sink`."""
-    visible: frozenset[str] = frozenset()
-    """The labels of its pipeline, as one set for all tasks of it."""
 
 
 class LabelledTask(NamedTuple):
@@ -153,10 +152,9 @@ def pipeline(step: Map, tool: Any, outer: tuple[TaskSite, ...] = (), place: str 
     items = list(labelled_items(tool))
     refused = [item for item in getattr(tool, "lost", ()) if isinstance(item, dict)]
     names = [item.get("name") if "kind" in item else next(iter(item), None) for item in refused]
-    labels = (*(item.label for item in items), *(name for name in names if isinstance(name, str)))
-    visible = frozenset(labels)
+    labels = frozenset([*(item.label for item in items), *(name for name in names if isinstance(name, str))])
     for label, task, *_ in items:
-        site = TaskSite(step, label, task, labels, outer, place, visible)
+        site = TaskSite(step, label, task, labels, outer, place)
         yield site
         if is_iterator(task):
             yield from pipeline(step, task["tool"], (*outer, site), place)

@@ -5,66 +5,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from noetl.dsl import shape
 from noetl.dsl.inputs import check_inputs
 from noetl.dsl.problem import Check
-from noetl.dsl.shape import GUARD, LABEL, NAME, Field, Fields, ListOf, MapOf, Retired, Schema, Shape, Walk, WhenOrElse
+from noetl.dsl.scalar_shapes import GUARD, LABEL, NAME
+from noetl.dsl.shape import Field, Fields, Form, ListOf, MapOf, OneOf, Retired, Shape, Walk
 from noetl.dsl.tree import Span, is_template, key_span, span_in
 from noetl.model.inputs import describe
 
 EXECUTOR_VERSION = Check("NTL116", "error", "the runtime version is not supported")
 UNKNOWN_KIND = Check("NTL202", "error", "the tool kind is unknown")
 LOOP_INCOMPLETE = Check("NTL209", "error", "a loop has no `in` or no `iterator`")
-POLICY_SHAPE = Check("NTL301", "error", "a task policy is not a map with `rules`")
 RULE_SHAPE = Check("NTL303", "error", "a rule is neither `when`/`then` nor `else`")
 
 
-class Exactly(Shape):
-    def __init__(self, word: str, check: Check, hint: str) -> None:
-        super().__init__(f"`{word}`", schema={"const": word})
-        self.word, self.wrong = word, (check, hint)
-
-    def check(self, value: Any, span: Span, walk: Walk) -> bool:
-        if value != self.word:
-            self.refuse(value, span, walk, *self.wrong)
-        return True
+def when_or_else(words: str, rule: Fields, otherwise: Fields, wrong: Check = shape.WRONG_VALUE) -> OneOf:
+    """A map with `else` is `otherwise`, any other one is `rule`."""
+    is_rule = Form(lambda value: isinstance(value, dict) and "else" not in value, rule)
+    return OneOf(words, is_rule, Form(dict, otherwise), wrong=wrong)
 
 
-class RuntimeVersion(Shape):
-    """`noetl-runtime/2`, or any text or number whose major version is 2."""
-
-    def __init__(self) -> None:
-        text = {"type": "string", "pattern": r"^(.*/)?v?2(\..*)?$"}
-        number = {"type": "number", "minimum": 2, "exclusiveMaximum": 3}
-        super().__init__("a version with major 2, such as noetl-runtime/2", schema={"anyOf": [text, number]})
-
-    def check(self, value: Any, span: Span, walk: Walk) -> bool:
-        major = str(value).rpartition("/")[2].removeprefix("v").split(".")[0]
-        if major != "2" or isinstance(value, dict | list):
-            self.refuse(value, span, walk, EXECUTOR_VERSION, "write `noetl-runtime/2`, or leave it out")
-        return True
+def exactly(word: str, check: Check, hint: str) -> Shape:
+    return Shape(f"`{word}`", lambda value: value == word, {"const": word}, wrong=(check, hint))
 
 
-def rule_shape(then: Shape, retired: Mapping[str, Retired]) -> WhenOrElse:
+_MAJOR_2 = r"(.*/)?v?2(\..*)?"
+RUNTIME_VERSION = Shape(
+    "a version with major 2, such as noetl-runtime/2",
+    lambda value: not isinstance(value, dict | list) and re.fullmatch(_MAJOR_2, str(value)) is not None,
+    {
+        "anyOf": [
+            {"type": "string", "pattern": f"^{_MAJOR_2}$"},
+            {"type": "number", "minimum": 2, "exclusiveMaximum": 3},
+        ]
+    },
+    wrong=(EXECUTOR_VERSION, "write `noetl-runtime/2`, or leave it out"),
+)
+
+
+def rule_shape(then: Shape, retired: Mapping[str, Retired]) -> OneOf:
     """A rule: `{when, then}` or `{else: {then}}`. What `then` holds differs by scope."""
-    happens = Field(then, "what happens", required=True)
-    when = Field(GUARD, "the condition", required=True)
+    happens = Field("then", then, "what happens", required=True)
+    when = Field("when", GUARD, "the condition", required=True)
     outside = Retired(RULE_SHAPE, "'do' is not allowed outside `then`", "write `else: {then: {do: ...}}`", ("then",))
-    body = Fields("else", {"then": happens}, {"do": outside}, missing=RULE_SHAPE, whole=True)
+    body = Fields("else", happens, retired={"do": outside}, missing=RULE_SHAPE, whole=True)
     otherwise = Fields(
         "a rule",
-        {"else": Field(body, "what happens when nothing matched", required=True)},
+        Field("else", body, "what happens when nothing matched", required=True),
         retired={
             "then": Retired(RULE_SHAPE, "'then' is not allowed next to `else`", "write `else: {then: {...}}`"),
             "when": Retired(RULE_SHAPE, "a rule has either `when` or `else`", "split it into two rules"),
         },
         whole=True,
     )
-    rule = Fields("a rule", {"when": when, "then": happens}, retired, missing=RULE_SHAPE, whole=True)
-    return WhenOrElse("a rule (`when` and `then`, or `else`)", rule, otherwise, RULE_SHAPE)
+    rule = Fields("a rule", when, happens, retired=retired, missing=RULE_SHAPE, whole=True)
+    return when_or_else("a rule (`when` and `then`, or `else`)", rule, otherwise, RULE_SHAPE)
 
 
 class TaskShape(Shape):
@@ -142,9 +141,9 @@ class PipelineShape(Shape):
 
 
 class LoopShape(Fields):
-    """A loop needs a collection and a name for its item, each under one of some keys."""
+    """A loop needs a collection and a name for its item, each under its key or its classic key."""
 
-    needed: Sequence[tuple[str, ...]] = (("in",), ("iterator",))
+    needed = (("in", "collection"), ("iterator", "element"))
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         written = set(value) if isinstance(value, dict) else set()
@@ -157,21 +156,17 @@ class LoopShape(Fields):
         return all(any(key in value for key in keys) for keys in self.needed)
 
 
-class WorkbookShape(Shape):
+def workbook_shape(task: Shape, entry: Shape) -> OneOf:
     """Named tasks: `{tasks: {NAME: {...}}}`, `{NAME: {...}}`, or a list of `{name, tool}`."""
 
-    def __init__(self, task: Shape, entry: Shape) -> None:
-        super().__init__("a map of named tasks")
-        self.tasks, self.entries = MapOf(task, NAME), ListOf(entry)
-        self.wrapped = Fields("workbook", {"tasks": Field(self.tasks, "tasks by name")})
-
-    def check(self, value: Any, span: Span, walk: Walk) -> bool:
-        if isinstance(value, list):
-            return self.entries.check(value, span, walk)
+    def has_tasks(value: Any) -> bool:
         tasks = value.get("tasks") if isinstance(value, dict) else None
-        if isinstance(value, dict) and "tasks" in value and not (isinstance(tasks, dict) and "kind" in tasks):
-            return self.wrapped.check(value, span, walk)
-        return self.tasks.check(value, span, walk)
+        return isinstance(value, dict) and "tasks" in value and not (isinstance(tasks, dict) and "kind" in tasks)
 
-    def schema(self) -> Schema:
-        return {"anyOf": [self.wrapped.schema(), self.tasks.schema(), self.entries.schema()]}
+    tasks = MapOf(task, NAME)
+    return OneOf(
+        "a map of named tasks",
+        Form(has_tasks, Fields("workbook", Field("tasks", tasks, "tasks by name"))),
+        Form(lambda value: not isinstance(value, list), tasks),
+        Form(list, ListOf(entry)),
+    )

@@ -262,7 +262,7 @@ class _Composer:
             self._key(top, value, span)
         elif isinstance(top.node, Seq):
             top.node.append(value)
-            top.node.item_spans.append(span)
+            top.node.spans.append(span)
         else:
             key, top.wants_key = top.key, True
             if key == "<<" and top.key_span.style == "":

@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 from noetl.dsl.inputs import check_keys
 from noetl.dsl.problem import Check, Problems, did_you_mean
 from noetl.dsl.tree import Map, Seq, Span, is_template, key_span, span_in
-from noetl.model.duration import seconds
 from noetl.model.inputs import describe
 from noetl.model.kind import Kind
 
@@ -53,7 +52,10 @@ class Walk(NamedTuple):
 
 
 class Shape:
-    """Checks one node, and describes it as text and as JSON Schema. `templates`: it may be a template."""
+    """Checks one node, and describes it as text and as JSON Schema. `templates`: it may be a template.
+
+    `wrong`: the check and the hint for a value that does not fit, instead of those for a wrong type.
+    """
 
     definition: str | None = None  # name under `$defs`, for shapes that are used in many places
 
@@ -64,12 +66,15 @@ class Shape:
         schema: Schema | None = None,
         hint: Callable[[Any], str | None] | None = None,
         templates: bool = False,
+        wrong: tuple[Check, str | None] | None = None,
     ) -> None:
-        self.words, self.templates, self._schema, self._hint = words, templates, schema or {}, hint
+        self.words, self.templates, self.wrong, self._schema, self._hint = words, templates, wrong, schema or {}, hint
         self._fits: Callable[[Any], bool] = fits.__instancecheck__ if isinstance(fits, type) else fits
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         """Report what is wrong with the node; False if it is unusable as a whole."""
+        if self.wrong is not None and not self._fits(value):
+            return self.refuse(value, span, walk, *self.wrong)
         if is_template(value):
             if not self.templates:
                 walk.add(TEMPLATE_HERE, span, "a template is not allowed here", f"write {self.words}")
@@ -93,57 +98,6 @@ class Shape:
     def embed(self) -> Schema:
         """The schema where the shape is used: a reference if it is defined apart."""
         return {"$ref": f"#/$defs/{self.definition}"} if self.definition else self.schema()
-
-
-def _name(words: str, characters: str) -> Shape:
-    pattern = re.compile(f"[A-Za-z_][{characters}]{{0,99}}")
-
-    def fits(value: Any) -> bool:
-        return isinstance(value, str) and pattern.fullmatch(value) is not None
-
-    def hint(value: Any) -> str | None:
-        candidate = re.sub(r"\W+", "_", str(value)).strip("_")
-        return f"for instance {candidate!r}" if fits(candidate) and len(candidate) < 60 else None
-
-    return Shape(words, fits, {"type": "string", "pattern": f"^{pattern.pattern}$"}, hint)
-
-
-def _boolean_hint(value: Any) -> str | None:
-    if isinstance(value, str) and value.lower() in ("yes", "on", "no", "off"):
-        return f"in YAML 1.2 {value!r} is text: write {'true' if value.lower() in ('yes', 'on') else 'false'}"
-    return None
-
-
-def _duration(*templates: Schema) -> Shape:
-    text: Schema = {"type": "string", "pattern": r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d))+\s*$"}
-    return Shape(
-        "a duration",
-        lambda value: seconds(value) is not None,
-        {"anyOf": [{"type": "number", "minimum": 0}, text, *templates]},
-        lambda value: "write seconds as a number, or a text such as 30s, 5m, 2h or 1h30m",
-        templates=bool(templates),
-    )
-
-
-_TEMPLATE: Schema = {"type": "string", "pattern": r"\{\{[\s\S]*\}\}"}
-DATA = Shape("any value", templates=True)  # free-form, its strings are templates
-TEXT = Shape("text", lambda value: isinstance(value, str) and value != "", {"type": "string", "minLength": 1})
-DESCRIPTION = Shape("text", str, {"type": "string"}, templates=True)  # for people: nothing in it is special
-NAME = _name("a name (letters, digits and `_`, not starting with a digit)", "A-Za-z0-9_")  # templates can refer to it
-LABEL = _name("a name (letters, digits, `_`, `-`, `.`)", r"A-Za-z0-9_.\-")  # of a step or task
-NUMBER = Shape(
-    "a number that is not negative",
-    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value >= 0,
-    {"type": "number", "minimum": 0},
-)
-BOOLEAN = Shape("true or false", bool, {"type": "boolean"}, _boolean_hint)
-DURATION, DELAY = _duration(), _duration(_TEMPLATE)
-GUARD = Shape(  # a boolean or one expression in braces, which the template checks look at
-    'a condition such as "{{ ctx.ready }}", or true or false',
-    lambda value: isinstance(value, bool | str),
-    {"anyOf": [{"type": "boolean"}, _TEMPLATE]},
-    templates=True,
-)
 
 
 class Choice(Shape):
@@ -197,7 +151,7 @@ def drop_items(seq: Any, usable: Sequence[bool]) -> None:
     seq[:] = [item for item, keep in zip(seq, usable, strict=True) if keep]
     if isinstance(seq, Seq):
         seq.lost += lost
-        seq.item_spans = [span for span, keep in zip(spans, usable, strict=True) if keep]
+        seq.spans = [span for span, keep in zip(spans, usable, strict=True) if keep]
 
 
 class MapOf(Shape):
@@ -222,6 +176,7 @@ class MapOf(Shape):
 class Field(NamedTuple):
     """One key of a map. A key with a `rewrite` is classic; the text says what to write instead."""
 
+    key: str
     shape: Shape
     doc: str
     required: bool = False
@@ -242,34 +197,32 @@ class Fields(Shape):
     """A map with fixed keys.
 
     `whole`: without a required key it is unusable. `kinds`: names of tool kinds are keys too; these options are allowed
-    among their default inputs. `rest` is the shape of all other keys. `wrong` reports a value that is not a map.
+    among their default inputs. `rest` is the shape of all other keys.
     """
 
     def __init__(
         self,
         part: str,
-        fields: Mapping[str, Field],
+        *fields: Field,
         retired: Mapping[str, Retired] | None = None,
-        *,
         missing: Check = MISSING_KEY,
-        wrong: tuple[Check, str] | None = None,
+        wrong: tuple[Check, str | None] | None = None,
         whole: bool = False,
         kinds: Mapping[str, Shape] | None = None,
         rest: Shape | None = None,
         definition: str | None = None,
     ) -> None:
-        super().__init__(f"a map ({part})", dict)
-        self.part, self.fields, self.retired, self.missing = part, dict(fields), dict(retired or {}), missing
-        self.wrong, self.whole, self.kinds, self.rest, self.definition = wrong, whole, kinds, rest, definition
+        super().__init__(f"a map ({part})", dict, wrong=wrong)
+        self.part, self.retired, self.missing = part, dict(retired or {}), missing
+        self.fields = {field.key: field for field in fields}
+        self.whole, self.kinds, self.rest, self.definition = whole, kinds, rest, definition
 
-    def extended(self, **fields: Field) -> Fields:
+    def extended(self, *fields: Field) -> Fields:
         shape = copy(self)
-        shape.fields = {**self.fields, **fields}
+        shape.fields = self.fields | {field.key: field for field in fields}
         return shape
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
-        if self.wrong is not None and not isinstance(value, dict):
-            return self.refuse(value, span, walk, *self.wrong)
         if not super().check(value, span, walk):
             return False
         written = set(value)
@@ -297,7 +250,7 @@ class Fields(Shape):
             walk.keys.pop()
             return usable
         if self.kinds is not None and (kind := walk.kinds.get(key)) is not None:
-            is_mapping = MapOf(DATA).check(value[key], span_in(value, key), walk)
+            is_mapping = Shape("a map", dict).check(value[key], span_in(value, key), walk)
             if is_mapping:
                 check_keys(value[key], kind, self.kinds, walk)
             return is_mapping
@@ -336,14 +289,14 @@ class Form(NamedTuple):
 class OneOf(Shape):
     """A value that may be written in several ways: the first form that applies is checked."""
 
-    def __init__(self, words: str, *forms: Form) -> None:
-        super().__init__(words)
+    def __init__(self, words: str, *forms: Form, wrong: Check = WRONG_VALUE) -> None:
+        super().__init__(words, lambda value: any(form.applies(value) for form in forms), wrong=(wrong, None))
         self.forms = forms
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         form = next((form for form in self.forms if form.applies(value)), None)
         if form is None:
-            return self.refuse(value, span, walk)
+            return super().check(value, span, walk)
         if form.rewrite is not None and not walk.classic:
             walk.add(MIXED, span, "this form belongs to the classic dialect", form.rewrite)
             return False
@@ -351,17 +304,3 @@ class OneOf(Shape):
 
     def schema(self) -> Schema:
         return {"anyOf": [form.shape.embed() for form in self.forms]}
-
-
-class WhenOrElse(Shape):
-    def __init__(self, words: str, rule: Fields, otherwise: Fields, wrong: Check = WRONG_VALUE) -> None:
-        super().__init__(words)
-        self.rule, self.otherwise, self.wrong = rule, otherwise, wrong
-
-    def check(self, value: Any, span: Span, walk: Walk) -> bool:
-        if not isinstance(value, dict):
-            return self.refuse(value, span, walk, self.wrong)
-        return (self.otherwise if "else" in value else self.rule).check(value, span, walk)
-
-    def schema(self) -> Schema:
-        return {"anyOf": [self.rule.schema(), self.otherwise.schema()]}

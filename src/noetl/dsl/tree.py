@@ -48,13 +48,13 @@ class Map(dict[str, Any]):
 
 
 class Seq(list[Any]):
-    __slots__ = ("item_spans", "lost", "span")
+    __slots__ = ("lost", "span", "spans")
 
     def __init__(self, span: Span = NOWHERE) -> None:
         super().__init__()
         self.span = span
         self.lost: list[Any] = []  # items that were refused and removed
-        self.item_spans: list[Span] = []
+        self.spans: list[Span] = []
 
 
 def span_of(node: Any) -> Span:
@@ -62,10 +62,10 @@ def span_of(node: Any) -> Span:
 
 
 def span_in(container: Any, key: str | int) -> Span:
-    if isinstance(key, str):
-        return container.spans[key][1] if isinstance(container, Map) and key in container.spans else span_of(container)
-    if isinstance(container, Seq) and key < len(container.item_spans):
-        return container.item_spans[key]
+    if isinstance(container, Map) and key in container.spans:
+        return container.spans[str(key)][1]
+    if isinstance(container, Seq) and isinstance(key, int) and key < len(container.spans):
+        return container.spans[key]
     return span_of(container)
 
 

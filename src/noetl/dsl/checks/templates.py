@@ -259,10 +259,10 @@ class SiteFinder:
             yield from self.task(site, visible)
 
     def task_names(self, site: TaskSite) -> LocalName:
-        (iteration, _, args), labels = self.step_names(site.step), site.visible
+        (iteration, _, args), labels = self.step_names(site.step), site.labels
         if site.outer:
             iteration |= {outer.tree.get("iterator", "") for outer in site.outer}
-            labels = labels.union(*(outer.visible for outer in site.outer))
+            labels = labels.union(*(outer.labels for outer in site.outer))
         return LocalName(iteration, labels, args.union(own) if (own := site.tree.get("args")) else args)
 
     def step_names(self, step: Map) -> LocalName:
