@@ -30,18 +30,14 @@ LONG = 4096  # characters or elements; longer values check the clock first
 
 DECISION_SECONDS = 0.2  # of CPU time, for all templates of one decision: others wait for it, 250 ms at most
 DECISION_BYTES = 32 << 20  # of all their values
-BUDGET_KEY = "budget of the decision"
-"""The scope's key for a Budget whose allowance all evaluations in that scope share. No template can spell it."""
+BUDGET_KEY = "budget of the decision"  # the scope's key for a Budget whose allowance its evaluations share
 
 _ELEMENT_COST = 32  # a slot in a list and the small object in it
 _UNCOUNTED_SECONDS = 0.02
-_TOO_LONG = "the template took too long"
-_TOO_LARGE = "the value of the template is too large to be stored"
-_DECISION_TOO_LONG = (
-    f"the templates of this decision used up the {DECISION_SECONDS * 1000:.0f} ms of CPU time they share"
-)
-_DECISION_TOO_LARGE = (
-    f"the values that the templates of this decision give are larger than {DECISION_BYTES >> 20} MiB together"
+_MESSAGES = ("the template took too long", "the value of the template is too large to be stored")
+_DECISION_MESSAGES = (
+    f"the templates of this decision used up the {DECISION_SECONDS * 1000:.0f} ms of CPU time they share",
+    f"the values that the templates of this decision give are larger than {DECISION_BYTES >> 20} MiB together",
 )
 _HINT = "move heavy work into a python or SQL task"
 
@@ -54,13 +50,10 @@ class Allowance:
     measured by the ordinary clock.
     """
 
-    __slots__ = ("_began", "_look_at", "_too_large", "_too_long", "_uncounted", "bytes", "seconds")
+    __slots__ = ("_began", "_look_at", "_messages", "_uncounted", "bytes", "seconds")
 
-    def __init__(
-        self, seconds: float = SECONDS, size: int = VALUE_BYTES, too_long: str = _TOO_LONG, too_large: str = _TOO_LARGE
-    ) -> None:
-        self.seconds, self.bytes = seconds, size
-        self._too_long, self._too_large = too_long, too_large
+    def __init__(self, seconds: float, size: int = VALUE_BYTES, messages: tuple[str, str] = _MESSAGES) -> None:
+        self.seconds, self.bytes, self._messages = seconds, size, messages
         self._uncounted = _UNCOUNTED_SECONDS
         self._began: float | None = None
         self._look_at = 0.0
@@ -91,13 +84,13 @@ class Allowance:
         if perf_counter() > self._look_at:
             self.stop()
             if self.seconds <= 0:
-                raise OutOfBudget(self._too_long, _HINT)
+                raise OutOfBudget(self._messages[0], _HINT)
             self.start()
 
     def store(self, size: int) -> None:
         self.bytes -= size
         if self.bytes < 0:
-            raise OutOfBudget(self._too_large, _HINT)
+            raise OutOfBudget(self._messages[1], _HINT)
 
 
 class Budget:
@@ -178,7 +171,7 @@ class Budget:
 
 def decision_budget() -> Budget:
     """For all templates of one decision: put it into their scope under BUDGET_KEY."""
-    return Budget(allowance=Allowance(DECISION_SECONDS, DECISION_BYTES, _DECISION_TOO_LONG, _DECISION_TOO_LARGE))
+    return Budget(allowance=Allowance(DECISION_SECONDS, DECISION_BYTES, _DECISION_MESSAGES))
 
 
 def budget_in(scope: Mapping[str, Any]) -> Budget:

@@ -21,10 +21,10 @@ from noetl.expression.values import (
     LoopVariable,
     Missing,
     Sealed,
-    View,
     kind_of,
     refuse_sealed,
     revealed,
+    unwrapped,
 )
 
 if TYPE_CHECKING:
@@ -136,11 +136,8 @@ def _encoding(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _holds_secret(value: Any, budget: Budget) -> bool:
     """Whether a value is or contains a secret. Each element counts toward the budget: values may share parts."""
-    if isinstance(value, View) and not isinstance(value, Sealed):
-        plain = value.value(budget.contents)
-        if plain is value:
-            return False
-        value = plain
+    if not isinstance(value, Sealed):
+        value = unwrapped(value, budget.contents)
     if isinstance(value, Mapping | list | tuple):
         inner = value.values() if isinstance(value, Mapping) else value
         budget.charge(8 * len(value))

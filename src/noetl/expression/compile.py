@@ -21,8 +21,7 @@ from noetl.expression.calls import CALLS, filtered
 from noetl.expression.entries import sequence
 from noetl.expression.functions import METHOD_NAMES
 from noetl.expression.nodes import Closure, Comparison, Read, Scope, Unknown, Use, described, start
-from noetl.expression.operations import OPERATIONS
-from noetl.expression.paths import path
+from noetl.expression.operations import OPERATIONS, path
 from noetl.expression.text import Evaluation
 from noetl.expression.values import Fault, LoopVariable, Missing, Namespace, Sealed, located, undefined, unwrapped
 
@@ -314,9 +313,6 @@ def _targets(node: nodes.Node) -> list[str]:
 
 
 EXPRESSIONS: Mapping[type[nodes.Node], Callable[[Compiler, Any, bool], Closure]] = {
-    nodes.Name: path,
-    nodes.Getattr: path,
-    nodes.Getitem: path,
     **OPERATIONS,
     **CALLS,
 }

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from noetl.expression.budget import CHARACTERS, Budget
 from noetl.expression.text import to_text
-from noetl.expression.values import Fault, Missing, OutOfBudget, Undefined, clipped, kind_of, lookup, unwrapped
+from noetl.expression.values import Fault, Missing, OutOfBudget, Undefined, kind_of, lookup, unwrapped
 
 SLOW_TEXT = 1 << 16  # for work that Python does character by character
 _PATH_PARTS = 32  # of attribute='a.b.c'
@@ -134,8 +134,3 @@ def stripping(strip: Callable[[str, str | None], str], doc: str) -> Entry:
         return budget.made(strip(text, chars))
 
     return Entry(call, doc)
-
-
-def named(name: Any) -> str:
-    """A name for a message; for other values their type, since their text may be very long."""
-    return repr(clipped(name)) if isinstance(name, str) else kind_of(name)

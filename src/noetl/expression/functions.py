@@ -13,11 +13,11 @@ from typing import Any
 
 from noetl.expression import text_filters, value_filters
 from noetl.expression.budget import ELEMENTS, Budget
-from noetl.expression.entries import Entry, changing, entries_of, entry, getter, named, sequence, stripping
+from noetl.expression.entries import Entry, changing, entries_of, entry, getter, sequence, stripping
 from noetl.expression.nodes import Scope
-from noetl.expression.operators import contains, equal, ordered
+from noetl.expression.operators import COMPARISONS, contains, equal
 from noetl.expression.text import format_fields
-from noetl.expression.values import NOTHING, Fault, Missing, kind_of, unwrapped
+from noetl.expression.values import NOTHING, Fault, Missing, clipped, kind_of, unwrapped
 from noetl.timestamps import rfc3339
 
 NOW_KEY = "__now__"  # the scope's key for the time that now() returns; the engine has no clock of its own
@@ -32,11 +32,14 @@ def _integer(value: Any) -> int:
     return int(value)
 
 
-def _in_case(budget: Budget, value: Any, test: Callable[[str], bool]) -> bool:
-    if not isinstance(value, str):
-        return False
-    budget.work(len(value))
-    return test(value)
+def _text_test(test: Callable[[str], bool], doc: str) -> Entry:
+    def call(budget: Budget, value: Any) -> bool:
+        if not isinstance(value, str):
+            return False
+        budget.work(len(value))
+        return test(value)
+
+    return Entry(call, doc)
 
 
 def sameas(budget: Budget, value: Any, other: Any) -> bool:
@@ -46,25 +49,24 @@ def sameas(budget: Budget, value: Any, other: Any) -> bool:
     return type(value) is type(other) and equal(value, other, budget)
 
 
-def _order(symbol: str, doc: str) -> Entry:
-    return Entry(lambda budget, value, other: ordered(value, other, symbol, budget), doc)
+def _comparison(symbol: str, doc: str) -> Entry:
+    compare = COMPARISONS[symbol]
+    return Entry(lambda budget, value, other: compare(value, other, budget), doc)
 
 
-_NE = Entry(lambda budget, value, other: not equal(value, other, budget), "Not equal to `other`.")
+_NE = _comparison("!=", "Not equal to `other`.")
 _UNDEFINED = Entry(lambda budget, value: isinstance(value, Missing), "The value does not exist.")
 _SEQUENCE = Entry(
     lambda budget, value: isinstance(value, list | tuple | str | Mapping),
     "A list, a text or a map: something with a length.",
 )
 TESTS: dict[str, Entry] = {
-    **dict.fromkeys(
-        ("==", "eq", "equalto"), Entry(lambda budget, value, other: equal(value, other, budget), "Equal to `other`.")
-    ),
+    **dict.fromkeys(("==", "eq", "equalto"), _comparison("==", "Equal to `other`.")),
     **dict.fromkeys(("!=", "ne"), _NE),
-    **dict.fromkeys(("<", "lt", "lessthan"), _order("<", "Less than `other`.")),
-    **dict.fromkeys(("<=", "le"), _order("<=", "Less than or equal to `other`.")),
-    **dict.fromkeys((">", "gt", "greaterthan"), _order(">", "Greater than `other`.")),
-    **dict.fromkeys((">=", "ge"), _order(">=", "Greater than or equal to `other`.")),
+    **dict.fromkeys(("<", "lt", "lessthan"), _comparison("<", "Less than `other`.")),
+    **dict.fromkeys(("<=", "le"), _comparison("<=", "Less than or equal to `other`.")),
+    **dict.fromkeys((">", "gt", "greaterthan"), _comparison(">", "Greater than `other`.")),
+    **dict.fromkeys((">=", "ge"), _comparison(">=", "Greater than or equal to `other`.")),
     **dict.fromkeys(("iterable", "sequence"), _SEQUENCE),
     "boolean": Entry(lambda budget, value: isinstance(value, bool), "true or false."),
     "defined": Entry(lambda budget, value: not isinstance(value, Missing), "The value exists."),
@@ -74,7 +76,7 @@ TESTS: dict[str, Entry] = {
     "float": Entry(lambda budget, value: isinstance(value, float), "A floating-point number."),
     "in": Entry(lambda budget, value, container: contains(value, container, budget), "Contained in `container`."),
     "integer": Entry(lambda budget, value: isinstance(value, int) and not isinstance(value, bool), "A whole number."),
-    "lower": Entry(lambda budget, value: _in_case(budget, value, str.islower), "A text in lower case."),
+    "lower": _text_test(str.islower, "A text in lower case."),
     "mapping": Entry(lambda budget, value: isinstance(value, Mapping), "A map."),
     "none": Entry(lambda budget, value: value is None, "null."),
     "number": Entry(lambda budget, value: isinstance(value, int | float), "A number (or a boolean, as in Jinja)."),
@@ -83,17 +85,23 @@ TESTS: dict[str, Entry] = {
     "string": Entry(lambda budget, value: isinstance(value, str), "A text."),
     "true": Entry(lambda budget, value: value is True, "true itself, not just something that counts as true."),
     "undefined": _UNDEFINED,
-    "upper": Entry(lambda budget, value: _in_case(budget, value, str.isupper), "A text in upper case."),
+    "upper": _text_test(str.isupper, "A text in upper case."),
 }
 TESTS = dict(sorted(TESTS.items()))
 
 
+def _named_entry(kind: str, table: Mapping[str, Entry], name: Any, args: Sequence[Any], more: Sequence[str]) -> Entry:
+    """The filter or test that an argument of a filter names."""
+    operation = table.get(name) if isinstance(name, str) else None
+    if operation is None:
+        raise Fault(f"unknown {kind} {repr(clipped(name)) if isinstance(name, str) else kind_of(name)}")
+    if operation.refuses(len(args), more):
+        raise Fault(f"{kind} '{name}' takes {operation.signature}")
+    return operation
+
+
 def _check(budget: Budget, name: Any, value: Any, args: Sequence[Any]) -> bool:
-    test = TESTS.get(name) if isinstance(name, str) else None
-    if test is None:
-        raise Fault(f"unknown test {named(name)}")
-    if test.refuses(len(args), ()):
-        raise Fault(f"test '{name}' takes {test.signature}")
+    test = _named_entry("test", TESTS, name, args, ())
     budget.check()
     return holds(test, budget, unwrapped(value, budget.contents), args)
 
@@ -120,14 +128,10 @@ def _map(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> list[Any]:
         return [fallback if isinstance(e, Missing) and fallback is not NOTHING else e for e in picked]
     if not args:
         raise Fault("map needs the name of a filter, or attribute='...'")
-    name, *rest = args
-    entry = FILTERS.get(name) if isinstance(name, str) else None
     if not values:
         return []
-    if entry is None:
-        raise Fault(f"unknown filter {named(name)}")
-    if entry.refuses(len(rest), list(kwargs)):
-        raise Fault(f"filter '{name}' takes {entry.signature}")
+    name, *rest = args
+    entry = _named_entry("filter", FILTERS, name, rest, list(kwargs))
     mapped = []
     for element in budget.each(values):
         budget.check()
@@ -233,14 +237,6 @@ FUNCTIONS: dict[str, Entry] = {
 # --- methods of strings
 
 
-def _predicate(method: Callable[[str], bool], doc: str) -> Entry:
-    def call(budget: Budget, value: str) -> bool:
-        budget.work(len(value))
-        return method(value)
-
-    return Entry(call, doc)
-
-
 def _search(method: Callable[[str, str], int], doc: str) -> Entry:
     def call(budget: Budget, value: str, part: Any) -> int:
         budget.work(len(value))
@@ -267,25 +263,6 @@ def _zfill(budget: Budget, value: str, width: Any) -> str:
         raise Fault("a width is needed")
     budget.string(max(width, 0))
     return value.zfill(width)
-
-
-def _has_affix(budget: Budget, value: str, options: Any, test: Callable[[str, str], bool]) -> bool:
-    for affix in budget.each(options if isinstance(options, list | tuple) else (options,)):
-        if not isinstance(affix, str):
-            raise Fault("a string or a list of strings is needed")
-        if test(value, affix):
-            return True
-    return False
-
-
-def _startswith(budget: Budget, value: str, prefix: Any) -> bool:
-    """Whether it starts with `prefix` (or one of several)."""
-    return _has_affix(budget, value, prefix, str.startswith)
-
-
-def _endswith(budget: Budget, value: str, suffix: Any) -> bool:
-    """Whether it ends with `suffix` (or one of several)."""
-    return _has_affix(budget, value, suffix, str.endswith)
 
 
 def _rsplit(budget: Budget, value: str, separator: Any = None, maxsplit: Any = -1) -> list[str]:
@@ -334,28 +311,26 @@ def _count_of(budget: Budget, value: list[Any], element: Any) -> int:
     return sum(equal(other, element, budget) for other in budget.each(value))
 
 
-_SHARED = ("capitalize", "lower", "removeprefix", "removesuffix", "replace", "split", "splitlines", "upper")
+_SHARED = "capitalize endswith lower removeprefix removesuffix replace split splitlines startswith upper"
 METHODS: dict[str, dict[str, Entry]] = {
     "str": {
-        **{name: FILTERS[name] for name in _SHARED},
+        **{name: FILTERS[name] for name in _SHARED.split()},
         "center": _padding(str.center, "Centred in `width` characters."),
         "count": _search(str.count, "How often `part` occurs."),
-        "endswith": entry(_endswith),
         "find": _search(str.find, "The place of the first `part`, or -1."),
         "format": entry(_format),
-        "isalnum": _predicate(str.isalnum, "Only letters and digits."),
-        "isalpha": _predicate(str.isalpha, "Only letters."),
-        "isdigit": _predicate(str.isdigit, "Only digits."),
-        "islower": _predicate(str.islower, "Letters in lower case."),
-        "isspace": _predicate(str.isspace, "Only white space."),
-        "isupper": _predicate(str.isupper, "Letters in upper case."),
+        "isalnum": _text_test(str.isalnum, "Only letters and digits."),
+        "isalpha": _text_test(str.isalpha, "Only letters."),
+        "isdigit": _text_test(str.isdigit, "Only digits."),
+        "islower": _text_test(str.islower, "Letters in lower case."),
+        "isspace": _text_test(str.isspace, "Only white space."),
+        "isupper": _text_test(str.isupper, "Letters in upper case."),
         "join": entry(_join),
         "ljust": _padding(str.ljust, "Filled up to `width` at the end."),
         "lstrip": stripping(str.lstrip, "Without white space (or `chars`) at the start."),
         "rjust": _padding(str.rjust, "Filled up to `width` at the start."),
         "rsplit": entry(_rsplit),
         "rstrip": stripping(str.rstrip, "Without white space (or `chars`) at the end."),
-        "startswith": entry(_startswith),
         "strip": FILTERS["trim"],
         "title": changing(str.title, "Each word with a capital."),
         "zfill": entry(_zfill),

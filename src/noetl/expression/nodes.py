@@ -179,8 +179,7 @@ class Root(Node):
 
 Path = tuple[str | int, ...]
 Scope = Mapping[str, Any]
-Closure = Callable[[Scope, Any], Any]
-"""The value of an expression; the second argument is the Evaluation, None if the template is simple."""
+Closure = Callable[[Scope, Any], Any]  # scope and Evaluation (None if the template is simple) to a value
 
 
 class Read(NamedTuple):
@@ -216,6 +215,7 @@ class Comparison(NamedTuple):
     offset: int
 
 
+# For nodes that have the offset of a later token: the part that they start with.
 _FIRST = {
     Binary: "first",
     **dict.fromkeys((Getattr, Getitem, Call, Filter, Test), "node"),
@@ -224,7 +224,6 @@ _FIRST = {
     Concat: "nodes",
     Tuple: "items",
 }
-"""For nodes that have the place of a later token: the part that they start with."""
 
 
 def start(node: Node) -> int:

@@ -1,4 +1,7 @@
-"""Literals, operators and comparisons to closures."""
+"""Names, paths, literals, operators and comparisons to closures.
+
+Values that come out of a path are unwrapped (see View) unless they are looked into further.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,163 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from noetl.expression import nodes, operators
-from noetl.expression.budget import BUDGET_KEY, Budget, budget_in
-from noetl.expression.nodes import Closure, Comparison, Scope, constant_values, start, static_path
+from noetl.expression.budget import BUDGET_KEY, budget_in
+from noetl.expression.nodes import Closure, Scope, constant_key, constant_values, start, static_path
 from noetl.expression.text import Evaluation, is_storable
-from noetl.expression.values import CONTENTS_KEY, SCALARS, Fault, Missing, refuse_sealed
+from noetl.expression.values import CONTENTS_KEY, SCALARS, Fault, Missing, Sealed, View, lookup, unwrapped
 
 if TYPE_CHECKING:
     from noetl.expression.compile import Compiler
+
+
+def path(compiler: Compiler, node: nodes.Expr, tolerant: bool, passed: bool = False) -> Closure:
+    raw, fail = _raw(compiler, node, tolerant), compiler.failing(node)
+
+    def plain(scope: Scope, run: Any) -> Any:
+        value = raw(scope, run)
+        if isinstance(value, View) and type(value) is not Sealed:
+            try:
+                contents = scope.get(CONTENTS_KEY)
+                return value.passed(contents) if passed else value.value(contents)
+            except Exception as error:
+                raise fail(error) from None
+        return value
+
+    return plain
+
+
+def _raw(compiler: Compiler, node: nodes.Expr, tolerant: bool) -> Closure:
+    """The value of a path before it is unwrapped, to look further into it."""
+    compiler.enter(node)
+    static = static_path(node)
+    if static is not None:
+        keys, root = static
+        if len(keys) > nodes.MAX_KEYS:
+            compiler.refuse(node, "the path is too long")
+        bound = compiler.bound.get(str(keys[0]))
+        if not bound:
+            compiler.reads.append(nodes.Read(keys, root.offset, tolerant or bound is not None))
+        closure = (_from_scope if bound is None else _from_locals)(compiler, keys, node)
+    elif isinstance(node, nodes.Getattr):
+        closure = _item(compiler, node, node.attr, tolerant)
+    elif not isinstance(node, nodes.Getitem):
+        closure = compiler.expression(node, tolerant)
+    elif isinstance(node.arg, nodes.Slice):
+        closure = _slice(compiler, node, node.arg, tolerant)
+    else:
+        closure = _item(compiler, node, constant_key(node.arg), tolerant)
+    compiler.depth -= 1
+    return closure
+
+
+def _from_scope(compiler: Compiler, path: nodes.Path, node: nodes.Expr) -> Closure:
+    """The hot path of every guard: one closure per length, no loop for the usual lengths."""
+    name, keys, whole = str(path[0]), path[1:], compiler.missing(node)
+    absent, *gaps = [Missing(whole.text, whole.offset, part, whole.hint) for part in nodes.path_texts(path)]
+    pairs, fail = list(zip(keys, gaps, strict=True)), compiler.failing(node)
+    first, gap1 = pairs[0] if pairs else ("", absent)
+    second, gap2 = pairs[1] if len(pairs) > 1 else ("", absent)
+
+    def step(scope: Scope, value: Any, key: str | int, gap: Missing) -> Any:
+        try:
+            return lookup(value, key, gap, scope.get(CONTENTS_KEY))
+        except Exception as error:
+            raise fail(error) from None
+
+    def one_key(scope: Scope, run: Any) -> Any:
+        try:
+            return scope[name]
+        except KeyError:
+            return absent
+
+    def two_keys(scope: Scope, run: Any) -> Any:
+        try:
+            value = scope[name]
+        except KeyError:
+            return absent
+        return value.get(first, gap1) if type(value) is dict else step(scope, value, first, gap1)
+
+    def three_keys(scope: Scope, run: Any) -> Any:
+        try:
+            value = scope[name]
+        except KeyError:
+            return absent
+        if type(value) is dict:
+            value = value.get(first, gap1)
+            if type(value) is dict:
+                return value.get(second, gap2)
+        else:
+            value = step(scope, value, first, gap1)
+        return value if type(value) is Missing else step(scope, value, second, gap2)
+
+    def many_keys(scope: Scope, run: Any) -> Any:
+        try:
+            value = scope[name]
+        except KeyError:
+            return absent
+        for key, gap in pairs:
+            value = value.get(key, gap) if type(value) is dict else step(scope, value, key, gap)
+            if type(value) is Missing:
+                return value
+        return value
+
+    return (one_key, two_keys, three_keys, many_keys)[min(len(pairs), 3)]
+
+
+def _from_locals(compiler: Compiler, path: nodes.Path, node: nodes.Expr) -> Closure:
+    compiler.simple = False
+    name, keys, outside = str(path[0]), path[1:], _from_scope(compiler, path, node)
+    gap, fail = compiler.missing(node), compiler.failing(node)
+
+    def local(scope: Scope, run: Evaluation) -> Any:
+        if name not in run.locals:
+            return outside(scope, run)
+        value = run.locals[name]
+        try:
+            for key in keys:
+                value = lookup(value, key, gap, run.budget.contents)
+        except Exception as error:
+            raise fail(error) from None
+        return value
+
+    return local
+
+
+def _item(compiler: Compiler, node: nodes.Getattr | nodes.Getitem, key: str | int | None, tolerant: bool) -> Closure:
+    """A key of something that is not a path; a computed one if `key` is None."""
+    inner = _raw(compiler, node.node, tolerant)
+    computed = compiler.expression(node.arg) if key is None and isinstance(node, nodes.Getitem) else None
+    gap, fail = compiler.missing(node), compiler.failing(node)
+
+    def get(scope: Scope, run: Any) -> Any:
+        value, contents = inner(scope, run), scope.get(CONTENTS_KEY)
+        wanted: Any = key if computed is None else computed(scope, run)
+        try:
+            wanted = unwrapped(wanted, contents)  # only scalars are keys: hashing a nested tuple can take forever
+            return lookup(value, wanted, gap, contents) if type(wanted) in SCALARS else gap
+        except Exception as error:
+            raise fail(error) from None
+
+    return get
+
+
+def _slice(compiler: Compiler, node: nodes.Getitem, bounds: nodes.Slice, tolerant: bool) -> Closure:
+    compiler.simple = False
+    inner = compiler.expression(node.node, tolerant)
+    ends = [None if part is None else compiler.expression(part) for part in (bounds.start, bounds.stop, bounds.step)]
+    gap, fail = compiler.missing(node), compiler.failing(node)
+
+    def cut(scope: Scope, run: Evaluation) -> Any:
+        value = inner(scope, run)
+        numbers = [None if end is None else end(scope, run) for end in ends]
+        if isinstance(value, Missing) or any(isinstance(number, Missing) for number in numbers):
+            return gap
+        try:
+            return operators.sliced(value, numbers, run.budget)
+        except Exception as error:
+            raise fail(error) from None
+
+    return cut
 
 
 def _constant(compiler: Compiler, node: nodes.Const | nodes.TemplateData, tolerant: bool) -> Closure:
@@ -72,7 +225,7 @@ def _binary(compiler: Compiler, node: nodes.Binary, tolerant: bool) -> Closure:
     if node.op == "or":
         return lambda scope, run: first(scope, run) or second(scope, run)
     compiler.simple = False
-    operate, fail = _OPERATORS[node.op], compiler.failing(node)
+    operate, fail = operators.ARITHMETIC[node.op], compiler.failing(node)
 
     def binary(scope: Scope, run: Evaluation) -> Any:
         a, b = first(scope, run), second(scope, run)
@@ -81,7 +234,6 @@ def _binary(compiler: Compiler, node: nodes.Binary, tolerant: bool) -> Closure:
         if type(b) is Missing:
             return b
         try:
-            refuse_sealed(a, b)
             return operate(a, b, run.budget)
         except Exception as error:
             raise fail(error) from None
@@ -98,15 +250,14 @@ def _unary(compiler: Compiler, node: nodes.Unary, tolerant: bool) -> Closure:
         compiler.simple = compiler.simple and is_storable(number)
         return lambda scope, run: number
     compiler.simple = False
-    operate = operators.negative if node.op == "-" else operators.positive
-    inner, fail = compiler.expression(node.node, tolerant), compiler.failing(node)
+    symbol, inner, fail = node.op, compiler.expression(node.node, tolerant), compiler.failing(node)
 
     def unary(scope: Scope, run: Evaluation) -> Any:
         value = inner(scope, run)
         if type(value) is Missing:
             return value
         try:
-            return operate(value)
+            return operators.sign(value, symbol)
         except Exception as error:
             raise fail(error) from None
 
@@ -142,7 +293,7 @@ def _conditional(compiler: Compiler, node: nodes.CondExpr, tolerant: bool) -> Cl
 def _compare(compiler: Compiler, node: nodes.Compare, tolerant: bool) -> Closure:
     _note_comparisons(compiler, node)
     first, fail = compiler.expression(node.expr), compiler.failing(node)
-    links = [(_COMPARISONS[op], compiler.expression(operand)) for op, operand in node.ops]
+    links = [(operators.COMPARISONS[op], compiler.expression(operand)) for op, operand in node.ops]
     match node.ops:  # most guards compare with a constant, or with a list of them
         case [("==", nodes.Const(value=value))]:
             return lambda scope, run: first(scope, run) == value
@@ -183,32 +334,14 @@ def _note_comparisons(compiler: Compiler, node: nodes.Compare) -> None:
             path = static_path(side)
             strings = tuple(value for value in values if isinstance(value, str))
             if path is not None and strings and len(strings) == len(values) and path[0][0] not in compiler.bound:
-                compiler.comparisons.append(Comparison(path[0], op, strings, start(node)))
+                compiler.comparisons.append(nodes.Comparison(path[0], op, strings, start(node)))
         before = after
 
 
-_OPERATORS: dict[str, Callable[[Any, Any, Budget], Any]] = {
-    "+": operators.add,
-    "-": operators.subtract,
-    "*": operators.multiply,
-    "/": operators.divide,
-    "//": operators.floor_divide,
-    "%": operators.modulo,
-    "**": operators.power,
-}
-
-_COMPARISONS: dict[str, Callable[[Any, Any, Budget | None], bool]] = {
-    "==": operators.equal,
-    "!=": lambda a, b, budget: not operators.equal(a, b, budget),
-    "<": lambda a, b, budget: operators.ordered(a, b, "<", budget),
-    "<=": lambda a, b, budget: operators.ordered(a, b, "<=", budget),
-    ">": lambda a, b, budget: operators.ordered(a, b, ">", budget),
-    ">=": lambda a, b, budget: operators.ordered(a, b, ">=", budget),
-    "in": operators.contains,
-    "not in": lambda a, b, budget: not operators.contains(a, b, budget),
-}
-
 OPERATIONS: Mapping[type[nodes.Node], Callable[[Compiler, Any, bool], Closure]] = {
+    nodes.Name: path,
+    nodes.Getattr: path,
+    nodes.Getitem: path,
     nodes.Const: _constant,
     nodes.TemplateData: _constant,
     nodes.List: _elements,

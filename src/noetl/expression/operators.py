@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
 from noetl.expression.budget import DEPTH, INTEGER_BITS, LONG, Budget, bounded_int
 from noetl.expression.text import printf, to_text
-from noetl.expression.values import SCALARS, Fault, Missing, OutOfBudget, Sealed, View, kind_of, unwrapped
+from noetl.expression.values import (
+    SCALARS,
+    Fault,
+    Missing,
+    OutOfBudget,
+    Sealed,
+    View,
+    kind_of,
+    refuse_sealed,
+    unwrapped,
+)
 
 
 def add(a: Any, b: Any, budget: Budget) -> Any:
@@ -21,11 +31,7 @@ def add(a: Any, b: Any, budget: Budget) -> Any:
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         budget.elements(len(a) + len(b))
         return [*a, *b] if isinstance(a, list) or isinstance(b, list) else (*a, *b)
-    return _refused("add", a, "to", b, swap=True)
-
-
-def subtract(a: Any, b: Any, budget: Budget) -> Any:
-    return _number(a - b) if _numbers(a, b) else _refused("subtract", a, "from", b, swap=True)
+    return _refused("add", b, "to", a)
 
 
 def multiply(a: Any, b: Any, budget: Budget) -> Any:
@@ -42,14 +48,6 @@ def multiply(a: Any, b: Any, budget: Budget) -> Any:
         budget.elements(len(a) * max(b, 0))
         return a * b
     return _refused("multiply", a, "by", b)
-
-
-def divide(a: Any, b: Any, budget: Budget) -> Any:
-    return _number(a / b) if _numbers(a, b) else _refused("divide", a, "by", b)
-
-
-def floor_divide(a: Any, b: Any, budget: Budget) -> Any:
-    return _number(a // b) if _numbers(a, b) else _refused("divide", a, "by", b)
 
 
 def modulo(a: Any, b: Any, budget: Budget) -> Any:
@@ -69,12 +67,24 @@ def power(a: Any, b: Any, budget: Budget) -> Any:
     return _number(result)
 
 
-def negative(a: Any) -> Any:
-    return -a if isinstance(a, int | float) else _refused("negate", a)
+def sign(a: Any, symbol: str) -> Any:
+    if not isinstance(a, int | float):
+        raise Fault(f"cannot {'negate' if symbol == '-' else 'take the number of'} {kind_of(a)}")
+    return -a if symbol == "-" else +a
 
 
-def positive(a: Any) -> Any:
-    return +a if isinstance(a, int | float) else _refused("take the number of", a)
+def sliced(value: Any, bounds: list[Any], budget: Budget) -> Any:
+    refuse_sealed(value)
+    if not isinstance(value, str | list | tuple):
+        raise Fault("only a list or a string can be sliced")
+    if not all(number is None or isinstance(number, int) for number in bounds) or bounds[2] == 0:
+        raise Fault("the bounds of a slice are whole numbers, its step is not 0")
+    size = len(range(*slice(*bounds).indices(len(value))))
+    if isinstance(value, str):
+        budget.string(size)
+    else:
+        budget.charge(8 * size)
+    return value[slice(*bounds)]
 
 
 def concatenate(values: list[Any], budget: Budget) -> str | Sealed:
@@ -97,14 +107,22 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _refused(verb: str, a: Any, word: str = "", b: Any = None, *, swap: bool = False) -> Any:
-    if not word:
-        raise Fault(f"cannot {verb} {kind_of(a)}")
-    first, second = (b, a) if swap else (a, b)
-    hint = None
-    if isinstance(a, str) != isinstance(b, str):
-        hint = "convert with | int, | float or | string, or join texts with ~"
-    raise Fault(f"cannot {verb} {kind_of(first)} {word} {kind_of(second)}", hint)
+def _refused(verb: str, a: Any, word: str, b: Any) -> Any:
+    refuse_sealed(a, b)
+    mixed = isinstance(a, str) != isinstance(b, str)
+    hint = "convert with | int, | float or | string, or join texts with ~" if mixed else None
+    raise Fault(f"cannot {verb} {kind_of(a)} {word} {kind_of(b)}", hint)
+
+
+ARITHMETIC: dict[str, Callable[[Any, Any, Budget], Any]] = {
+    "+": add,
+    "-": lambda a, b, budget: _number(a - b) if _numbers(a, b) else _refused("subtract", b, "from", a),
+    "*": multiply,
+    "/": lambda a, b, budget: _number(a / b) if _numbers(a, b) else _refused("divide", a, "by", b),
+    "//": lambda a, b, budget: _number(a // b) if _numbers(a, b) else _refused("divide", a, "by", b),
+    "%": modulo,
+    "**": power,
+}
 
 
 def equal(a: Any, b: Any, budget: Budget | None = None, depth: int = 0) -> bool:
@@ -182,6 +200,17 @@ def ordered(a: Any, b: Any, symbol: str, budget: Budget | None = None) -> bool:
 
 
 _ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+COMPARISONS: dict[str, Callable[[Any, Any, Budget | None], bool]] = {
+    "==": equal,
+    "!=": lambda a, b, budget: not equal(a, b, budget),
+    "<": lambda a, b, budget: ordered(a, b, "<", budget),
+    "<=": lambda a, b, budget: ordered(a, b, "<=", budget),
+    ">": lambda a, b, budget: ordered(a, b, ">", budget),
+    ">=": lambda a, b, budget: ordered(a, b, ">=", budget),
+    "in": contains,
+    "not in": lambda a, b, budget: not contains(a, b, budget),
+}
 
 
 def has_missing(value: Any, budget: Budget, depth: int = 0) -> Missing | None:

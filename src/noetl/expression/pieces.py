@@ -39,8 +39,7 @@ class PieceRun(Evaluation):
 
     def __init__(self, budget: Budget, unused: Container[int]) -> None:
         super().__init__(budget)
-        self.unused = unused
-        """Offsets of templates that are not evaluated."""
+        self.unused = unused  # offsets of templates that are not evaluated
         self.pieces: list[Piece] = []
 
 

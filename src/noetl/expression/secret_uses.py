@@ -13,10 +13,8 @@ from noetl.expression.template_parser import syntax_tree
 from noetl.expression.values import ENCODINGS, SECRET_HINT, SECRET_MESSAGE
 
 ROOT = "keychain"
-PASSES_ON = (*ENCODINGS, *SQL_FILTERS, "default", "d")
-"""Filters that may be applied to a secret."""
-KEEPS = ("dict", "namespace")
-"""Functions that return their arguments unchanged."""
+PASSES_ON = (*ENCODINGS, *SQL_FILTERS, "default", "d")  # filters that may be applied to a secret
+KEEPS = ("dict", "namespace")  # functions that return their arguments unchanged
 
 
 def changed_secrets(source: str) -> list[TemplateFailed]:

@@ -13,18 +13,7 @@ from string import Formatter
 from typing import Any
 
 from noetl.expression.budget import CHARACTERS, DEPTH, LONG, Budget
-from noetl.expression.values import (
-    SCALARS,
-    Fault,
-    Missing,
-    OutOfBudget,
-    Sealed,
-    Undefined,
-    View,
-    clipped,
-    kind_of,
-    unwrapped,
-)
+from noetl.expression.values import SCALARS, Fault, Missing, OutOfBudget, Sealed, Undefined, clipped, kind_of, unwrapped
 
 _INDENTED_COST = 64  # json writes indented text in Python, an element at a time
 MAX_WIDTH = 1000  # of one formatted field
@@ -88,8 +77,6 @@ def _write(value: Any, parts: list[str], budget: Budget, depth: int) -> None:
         _write_items(((element,) for element in budget.each(value)), opening, closing, parts, budget, depth)
     elif isinstance(value, Missing):
         raise Undefined(value)
-    elif isinstance(value, View):
-        raise Fault("this value cannot be used as text")
     elif isinstance(value, int | float) or value is None:
         parts.append(_scalar(value))
     else:
@@ -195,10 +182,7 @@ def _printf_field(match: re.Match[str], value: Any, budget: Budget) -> str:
     kind = match["type"]
     if kind not in "diufFeEgGsrxXoc":
         raise Fault(f"the format string has an unknown field type {kind!r}")
-    _bound_width(match["width"], match["precision"])
-    value = unwrapped(value, budget.contents)
-    if isinstance(value, Missing):
-        raise Undefined(value)
+    value = _field_value(value, match, budget)
     if kind in "sr":
         value = to_text(value if kind == "s" else [value], budget)
         value = value[1:-1] if kind == "r" else value
@@ -213,10 +197,14 @@ def _printf_field(match: re.Match[str], value: Any, budget: Budget) -> str:
         raise Fault(f"the format string does not fit its argument: {error}") from None
 
 
-def _bound_width(*digits: str | None) -> None:
-    for count in digits:
+def _field_value(value: Any, field: re.Match[str], budget: Budget) -> Any:
+    for count in (field["width"], field["precision"]):
         if count and (len(count) > 4 or int(count) > MAX_WIDTH):
             raise Fault(f"a formatted field may be at most {MAX_WIDTH} wide")
+    value = unwrapped(value, budget.contents)
+    if isinstance(value, Missing):
+        raise Undefined(value)
+    return value
 
 
 _SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?z?#?0?(?P<width>\d*)[,_]?(?:\.(?P<precision>\d+))?[bcdeEfFgGosxX%]?", re.S)
@@ -250,10 +238,7 @@ def _format_field(value: Any, spec: str, conversion: str | None, budget: Budget)
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise Fault("the format string has a field that is not understood")
-    _bound_width(match["width"], match["precision"])
-    value = unwrapped(value, budget.contents)
-    if isinstance(value, Missing):
-        raise Undefined(value)
+    value = _field_value(value, match, budget)
     if conversion is not None and conversion != "s":
         raise Fault("only the conversion !s can be used in a format string")
     if conversion == "s" or not isinstance(value, int | float | str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from noetl.expression.budget import ELEMENTS, Budget
@@ -27,8 +27,8 @@ def center(budget: Budget, value: Any, width: Any = 80) -> str:
 
 
 def endswith(budget: Budget, value: Any, suffix: Any) -> bool:
-    """Whether the text ends with `suffix`."""
-    return to_text(value, budget).endswith(string_of(suffix, "suffix"))
+    """Whether it ends with `suffix` (or one of several)."""
+    return _has_affix(budget, value, suffix, str.endswith)
 
 
 def escape(budget: Budget, value: Any) -> str:
@@ -103,8 +103,18 @@ def splitlines(budget: Budget, value: Any) -> list[str]:
 
 
 def startswith(budget: Budget, value: Any, prefix: Any) -> bool:
-    """Whether the text starts with `prefix`."""
-    return to_text(value, budget).startswith(string_of(prefix, "prefix"))
+    """Whether it starts with `prefix` (or one of several)."""
+    return _has_affix(budget, value, prefix, str.startswith)
+
+
+def _has_affix(budget: Budget, value: Any, affixes: Any, test: Callable[[str, str], bool]) -> bool:
+    text = to_text(value, budget)
+    for affix in budget.each(affixes) if isinstance(affixes, list | tuple) else (affixes,):
+        if not isinstance(affix, str):
+            raise Fault("a string or a list of strings is needed")
+        if test(text, affix):
+            return True
+    return False
 
 
 def string(budget: Budget, value: Any) -> str:

@@ -21,12 +21,9 @@ from typing import Any, NoReturn
 from noetl.errors import BudgetExceeded, TemplateError, TemplateFailed, TemplateUndefined
 
 SCALARS = frozenset({str, int, float, bool, type(None)})
-Contents = Mapping[str, Any] | None
-"""Stored values that were loaded for an evaluation, by key."""
-CONTENTS_KEY = "contents of references"
-"""The scope's key for the Contents that its templates can look into. No template can spell it."""
-ENCODINGS = ("b64encode", "tojson", "urlencode")
-"""Filters whose result redaction recognises."""
+Contents = Mapping[str, Any] | None  # stored values that were loaded for an evaluation, by key
+CONTENTS_KEY = "contents of references"  # the scope's key for its Contents; no template can spell it
+ENCODINGS = ("b64encode", "tojson", "urlencode")  # filters whose result redaction recognises
 SECRET_MESSAGE = "a secret cannot be taken apart, changed or compared in a template"
 SECRET_HINT = f"pass it on as it is, join it to other text with ~, or encode it with {', '.join(ENCODINGS)}"
 _MAX_QUOTED = 60

@@ -88,9 +88,8 @@ def table() -> Iterator[tuple[str, Callable[..., Any]]]:
             yield f"{kind} {name}", entry.call
     for name, entry in FUNCTIONS.items():
         yield f"function {name}", lambda budget, *args, call=entry.call: call(budget, {}, *args)
-    for name in ("add", "subtract", "multiply", "divide", "floor_divide", "modulo", "power"):
-        operate = getattr(operators, name)
-        yield f"operator {name}", lambda budget, a, b, operate=operate: operate(a, b, budget)
+    for symbol, operate in operators.ARITHMETIC.items():
+        yield f"operator {symbol}", lambda budget, a, b, operate=operate: operate(a, b, budget)
     yield "operator ~", lambda budget, a, b: operators.concatenate([a, b], budget)
     yield "operator <", lambda budget, a, b: operators.ordered(a, b, "<", budget)
     yield "operator ==", lambda budget, a, b: operators.equal(a, copied(a) if b == 1 else b, budget)
