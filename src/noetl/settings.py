@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
@@ -33,6 +33,11 @@ class ServerAddress(NamedTuple):
     url: str
     token: str  # empty if there is none
 
+    @property
+    def exposed(self) -> bool:
+        """Whether requests reach another machine in plain text."""
+        return self.url.startswith("http://") and not is_this_machine(self.url)
+
 
 class NatsSettings(NamedTuple):
     servers: tuple[str, ...]
@@ -47,9 +52,8 @@ def no_colour(environment: Environment = os.environ) -> bool:
 
 
 def settings(db: str | None = None, environment: Environment = os.environ) -> Settings:
-    synchronous = environment.get("NOETL_SYNCHRONOUS") or "full"
-    _check_choice("NOETL_SYNCHRONOUS", synchronous, get_args(Synchronous))
-    return Settings(db or _secret("NOETL_DB", environment) or DEFAULT_DB, cast(Synchronous, synchronous))
+    synchronous = _choice("NOETL_SYNCHRONOUS", Synchronous, environment, "full")
+    return Settings(db or _secret("NOETL_DB", environment) or DEFAULT_DB, synchronous)
 
 
 def retention(flag: str | None = None, environment: Environment = os.environ) -> float | None:
@@ -65,18 +69,18 @@ def retention(flag: str | None = None, environment: Environment = os.environ) ->
 
 
 def log_settings(
-    terminal: bool, form: str | None = None, level: str | None = None, environment: Environment = os.environ
+    terminal: bool, form: LogForm | None = None, level: LogLevel | None = None, environment: Environment = os.environ
 ) -> tuple[LogForm, LogLevel]:
-    form = form or environment.get("NOETL_LOG_FORMAT") or ("text" if terminal else "json")
-    level = level or environment.get("NOETL_LOG_LEVEL") or "info"
-    _check_choice("NOETL_LOG_FORMAT", form, get_args(LogForm))
-    _check_choice("NOETL_LOG_LEVEL", level, get_args(LogLevel))
-    return cast(LogForm, form), cast(LogLevel, level)
+    form = form or _choice("NOETL_LOG_FORMAT", LogForm, environment, "text" if terminal else "json")
+    return form, level or _choice("NOETL_LOG_LEVEL", LogLevel, environment, "info")
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+def _choice(name: str, choices: Any, environment: Environment, default: str) -> Any:
+    """The value of a variable; UsageError if it is not one of the literals."""
+    value = environment.get(name) or default
+    if value not in get_args(choices):
+        raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(get_args(choices))}")
+    return value
 
 
 def traces_endpoint(flag: str | None = None, environment: Environment = os.environ) -> str | None:
@@ -127,7 +131,7 @@ def server_address(
         raise UsageError(f"--server must start with http:// or https:// (got {url!r})")
     address = ServerAddress(url.rstrip("/"), token or _secret("NOETL_TOKEN", environment))
     allowed = insecure or environment.get("NOETL_INSECURE", "") not in ("", "0")
-    if address.token and not allowed and url.startswith("http://") and not is_this_machine(url):
+    if address.token and not allowed and address.exposed:
         raise UsageError(
             f"{address.url} is not encrypted: the token and the credentials of tasks would be sent in plain text. "
             "Use https://, or allow http:// on a private network: --insecure, or NOETL_INSECURE=1"

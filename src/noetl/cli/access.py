@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from noetl.cli.options import add_list, add_removal, client_and_output, client_option
-from noetl.cli.output import emit_or, print_message
+from noetl.cli.options import add_resource, client_and_output, client_option
+from noetl.cli.output import emit, print_message
 from noetl.client.client import Client
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
@@ -41,11 +41,12 @@ def create_token(
     if expires is not None and (lifetime is None or lifetime <= 0):
         raise UsageError(f"--expires {expires}: write a duration such as 90s, 12h or 30d")
     body = {"role": role, "name": name, "pool": pool, "expires_in": lifetime}
-    emit_or(client.tokens.add(body), output, lambda token: click.echo(token["token"]))
+    emit(client.tokens.add(body), output, lambda token: click.echo(token["token"]))
 
 
-add_list(token_command, "tokens", "List tokens, also expired and revoked ones, without their secrets.")
-add_removal(token_command, "tokens", "Revoke a token by its id. Servers notice within seconds.", "revoke", "ID")
+LIST_TOKENS_HELP = "List tokens, also expired and revoked ones, without their secrets."
+REVOKE_HELP = "Revoke a token by its id. Servers notice within seconds."
+add_resource(token_command, "tokens", LIST_TOKENS_HELP, REVOKE_HELP, "revoke", "ID")
 
 
 @click.group("user")
@@ -73,5 +74,5 @@ def add_user(name: str, role: Role, client: Client) -> None:
     print_message(f"user {name} ({role}) is added")
 
 
-add_list(user_command, "users", "List the users who can sign in.")
-add_removal(user_command, "users", "Delete a user, and end all sessions of the user.")
+DELETE_USER_HELP = "Delete a user, and end all sessions of the user."
+add_resource(user_command, "users", "List the users who can sign in.", DELETE_USER_HELP)

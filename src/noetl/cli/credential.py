@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from noetl.cli.options import add_list, add_removal, client_and_output, client_option, secret_text
+from noetl.cli.options import add_resource, client_and_output, client_option, secret_text
 from noetl.cli.output import count, emit, print_message
 from noetl.client.client import Client
 from noetl.errors import UsageError
@@ -59,8 +59,8 @@ def set_command(
     print_message(f"credential {name} ({kind}) is set")
 
 
-add_list(command, "credentials", "List credentials with their kinds and who may use them, without their values.")
-add_removal(command, "credentials", "Delete a credential.")
+LIST_HELP = "List credentials with their kinds and who may use them, without their values."
+add_resource(command, "credentials", LIST_HELP, "Delete a credential.")
 
 
 @command.command("rotate")

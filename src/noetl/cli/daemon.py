@@ -40,7 +40,7 @@ def log_option(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--log-format", type=click.Choice(get_args(LogForm)), help=FORM_HELP)
     @click.option("--log-level", type=click.Choice(get_args(LogLevel)), help=LEVEL_HELP)
     @wraps(function)
-    def verb(*args: Any, log_format: str | None, log_level: str | None, **kwargs: Any) -> Any:
+    def verb(*args: Any, log_format: LogForm | None, log_level: LogLevel | None, **kwargs: Any) -> Any:
         log = Log(*log_settings(sys.stderr.isatty(), log_format, log_level))
         capture_warnings(log)
         return function(*args, log=log, **kwargs)

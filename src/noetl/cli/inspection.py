@@ -12,7 +12,7 @@ from time import monotonic
 import click
 
 from noetl.cli.options import client_and_output, client_option
-from noetl.cli.output import compact, count, emit, emit_or, format_duration, output_option, print_message
+from noetl.cli.output import compact, count, emit, format_duration, output_option, print_message
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, Json, OnProgress
@@ -96,7 +96,7 @@ def replay_command(run: str, playbook: str | None, client: Client, output: str |
     if source is not None and not is_runnable(source, quiet=output is not None):
         return 3
     replayed = client.runs.replay(run, source)
-    emit_or(replayed, output, _print_replayed)
+    emit(replayed, output, _print_replayed)
     return 0 if replayed["equal"] else 1
 
 
@@ -132,7 +132,7 @@ def diff_command(a: str, b: str, client: Client, output: str | None) -> int:
     difference = next(differences, None)
     compared["equal"] = len(compared) == 3 and difference is None
     compared["first_difference"] = difference
-    emit_or(compared, output, _print_diff)
+    emit(compared, output, _print_diff)
     return 0 if compared["equal"] else 1
 
 
@@ -175,7 +175,7 @@ def explain_command(run: str, step: str, step_run: str | None, client: Client, o
     """
     if step_run is None and "#" in step and step.rpartition("#")[2].isdigit():
         step, step_run = step.rpartition("#")[0], step
-    emit_or(client.runs.explain(run, step, step_run), output, _print_explanation)
+    emit(client.runs.explain(run, step, step_run), output, _print_explanation)
 
 
 def _print_explanation(explanation: Json) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -70,9 +71,6 @@ EXIT_CODES: dict[type[errors.NoetlError], int] = {
 }
 
 
-Resolved = tuple[str | None, click.Command | None, list[str]]
-
-
 class Verbs(click.Group):
     """Imports the module of a verb when it is called."""
 
@@ -90,7 +88,7 @@ class Verbs(click.Group):
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Resolved:
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             from noetl.dsl.problem import did_you_mean
 

@@ -17,7 +17,7 @@ from noetl.errors import UsageError
 from noetl.settings import ServerAddress, server_address
 
 if TYPE_CHECKING:
-    from noetl.client.client import Client
+    from noetl.client.client import Client, Items
 
 DB_HELP = "Database file or Postgres URL; default NOETL_DB, then ./.noetl/noetl.db."
 SERVER_HELP = "Server to use instead of a database; default NOETL_SERVER. Its token is read from NOETL_TOKEN."
@@ -73,19 +73,23 @@ def client_and_output(function: Callable[..., int | None]) -> Callable[..., None
     return client_option(output_option()(function))
 
 
-def add_list(group: click.Group, resource: str, help: str) -> None:
-    """Add `list`, which prints all items of a resource of the client."""
+def add_resource(
+    group: click.Group,
+    resource: str,
+    list_help: str,
+    removal_help: str,
+    verb: str = "delete",
+    metavar: str = "NAME",
+    show: Callable[[Items], None] | None = None,
+) -> None:
+    """Add `list`, which prints all items of a resource of the client, and `delete`, which removes one."""
 
-    @group.command("list", help=help)
+    @group.command("list", help=list_help)
     @client_and_output
     def list_command(client: Client, output: str | None) -> None:
-        emit(getattr(client, resource).list(), output or "table")
+        emit(getattr(client, resource).list(), output, show)
 
-
-def add_removal(group: click.Group, resource: str, help: str, verb: str = "delete", metavar: str = "NAME") -> None:
-    """Add `delete`, which removes one item of a resource."""
-
-    @group.command(verb, help=help)
+    @group.command(verb, help=removal_help)
     @click.argument("name", metavar=metavar)
     @client_option
     def removal_command(name: str, client: Client) -> None:

@@ -26,16 +26,11 @@ def output_option(*formats: str) -> Callable[..., Any]:
     return click.option("-o", "--output", type=click.Choice(formats or FORMATS), help="Print data in this format.")
 
 
-def emit_or(data: Data, output: str | None, show: Callable[[Data], None]) -> None:
-    """Print data in the format of `-o`; without it, `show` prints it for people."""
-    if output is not None:
-        emit(data, output)
-    else:
-        show(data)
-
-
-def emit(data: Any, output: str) -> None:
+def emit(data: Data, output: str | None, show: Callable[[Data], None] | None = None) -> None:
+    """Print data in the format of `-o`; without it, `show` prints it for people, as a table by default."""
     match output:
+        case None if show is not None:
+            show(data)
         case "json":
             click.echo(printable_json(msgspec.json.format(msgspec.json.encode(data), indent=2).decode()))
         case "jsonl":

@@ -152,7 +152,7 @@ def tools_command(ctx: click.Context, output: str | None) -> None:
     if ctx.invoked_subcommand is None:
         kinds = sorted(KINDS.all().items())
         listed = [{"kind": kind.name, "extra": kind.extra, "summary": kind.summary} for _, kind in kinds]
-        emit(listed, output or "table")
+        emit(listed, output)
 
 
 @tools_command.command("schema")

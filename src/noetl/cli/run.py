@@ -7,7 +7,7 @@ import sys
 import click
 
 from noetl.cli.options import client_and_output, payload_options, split_version, timeout_option
-from noetl.cli.output import emit, emit_or, excerpt, pick, print_message, print_problems, print_rejected, print_result
+from noetl.cli.output import emit, excerpt, pick, print_message, print_problems, print_rejected, print_result
 from noetl.cli.progress import new_view
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, Json, RunOptions
@@ -65,7 +65,7 @@ def exec_command(
         collect_garbage()
         return print_result(client.runs.run(start, new_view(output), timeout), output)
     started = {"execution_id": client.runs.start(start)}
-    emit_or(started, output, lambda started: click.echo(started["execution_id"]))
+    emit(started, output, lambda started: click.echo(started["execution_id"]))
     return 0
 
 
@@ -119,7 +119,7 @@ def catalog_command() -> None:
 def list_command(prefix: str, client: Client, output: str | None) -> None:
     """List playbooks, each with its current version."""
     entries = client.catalog.list(prefix)
-    emit(entries if output else pick(entries, "path", "version", "label", "registered"), output or "table")
+    emit(entries if output else pick(entries, "path", "version", "label", "registered"), output)
 
 
 @catalog_command.command("show")

@@ -20,7 +20,6 @@ from noetl.cli.output import (
     continued_lines,
     count,
     emit,
-    emit_or,
     error_text,
     format_duration,
     pick,
@@ -41,6 +40,7 @@ from noetl.runtime.catalog import read
 from noetl.settings import DEFAULT_RETENTION
 
 LISTED = ("execution_id", "name", "path", "status", "started", "ended", "duration_ms")
+AGE_HELP = "Minimum time since the end of a run."
 EXPORTED = (*RESULT, "name", "path", "parent", "started", "ended")
 
 run_argument = click.argument("run", metavar="RUN")
@@ -121,7 +121,7 @@ def events_command(run: str, after: int, client: Client, output: str | None) -> 
         return
     events = [event for page in pages for event in page]
     columns = ("seq", "timestamp", "event_type", "entity_id", "status")
-    emit(events if output else pick(events, *columns), output or "table")
+    emit(events if output else pick(events, *columns), output)
 
 
 @command.command("logs")
@@ -154,7 +154,7 @@ def watch_command(run: str, timeout: float | None, client: Client, output: str |
 @client_and_output
 def cancel_command(run: str, reason: str, client: Client, output: str | None) -> None:
     """Stop a run for good, and the runs it has started."""
-    emit_or(client.runs.cancel(run, reason), output, _print_status)
+    emit(client.runs.cancel(run, reason), output, _print_status)
 
 
 @command.command("pause")
@@ -162,7 +162,7 @@ def cancel_command(run: str, reason: str, client: Client, output: str | None) ->
 @client_and_output
 def pause_command(run: str, client: Client, output: str | None) -> None:
     """Start no new tasks; running tasks finish. `resume` continues the run."""
-    emit_or(client.runs.pause(run), output, _print_status)
+    emit(client.runs.pause(run), output, _print_status)
 
 
 def _print_status(run: Json) -> None:
@@ -185,7 +185,7 @@ def signal_command(
     """
     id = id or uuid7(time.time(), os.urandom(8))
     signalled = client.runs.signal(run, name, id, json_or_file(data, "--data"), not if_awaited)
-    emit_or(signalled, output, _print_signalled)
+    emit(signalled, output, _print_signalled)
 
 
 def _print_signalled(signalled: Json) -> None:
@@ -222,13 +222,7 @@ def resume_command(run: str | None, every: bool, client: Client, output: str | N
 
 
 @command.command("prune")
-@click.option(
-    "--older-than",
-    default=DEFAULT_RETENTION,
-    show_default=True,
-    metavar="DURATION",
-    help="Minimum time since the end of a run.",
-)
+@click.option("--older-than", default=DEFAULT_RETENTION, show_default=True, metavar="DURATION", help=AGE_HELP)
 @click.option("--dry-run", is_flag=True, help="List the runs that would be removed, and remove none.")
 @client_and_output
 def prune_command(older_than: str, dry_run: bool, client: Client, output: str | None) -> None:

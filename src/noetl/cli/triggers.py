@@ -3,21 +3,16 @@ database starts them. A generated secret of a hook is printed once."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from noetl.cli.options import (
-    add_list,
-    add_removal,
-    client_and_output,
-    json_object,
-    payload_options,
-    secret_text,
-    split_version,
-)
-from noetl.cli.output import emit, emit_or, print_message
-from noetl.client.client import Client, Json
+from noetl.cli.options import add_resource, client_and_output, json_object, payload_options, secret_text, split_version
+from noetl.cli.output import emit, print_message
+from noetl.client.client import Client, Items, Json
 from noetl.errors import UsageError
 
+OVERLAP, MISSED = click.Choice(["skip", "queue", "allow"]), click.Choice(["skip", "once", "all"])
 OVERLAP_HELP = "Firing while a run of the schedule is open: it is skipped, queued, or starts a second run."
 MISSED_HELP = "Firings that were due while no server ran: none, one run for all, or one run each (100 at most)."
 SECRET_HELP = "Secret of the sender, read from a file or (-) from standard input; default a generated one."
@@ -38,53 +33,20 @@ def schedule_command() -> None:
 @click.option("--every", metavar="DURATION", help="Interval, such as 90s, 15m or 1h30m.")
 @click.option("--at", metavar="TIME", help="A single time, such as 2030-01-31T09:00.")
 @click.option("--timezone", default="UTC", show_default=True, help="Time zone of --cron and --at.")
-@click.option(
-    "--overlap", type=click.Choice(["skip", "queue", "allow"]), default="skip", show_default=True, help=OVERLAP_HELP
-)
-@click.option(
-    "--missed", type=click.Choice(["skip", "once", "all"]), default="once", show_default=True, help=MISSED_HELP
-)
+@click.option("--overlap", type=OVERLAP, default="skip", show_default=True, help=OVERLAP_HELP)
+@click.option("--missed", type=MISSED, default="once", show_default=True, help=MISSED_HELP)
 @payload_options
 @click.option("--ctx", metavar="JSON|@FILE", help="Initial ctx: a JSON object, or a file that contains one.")
-@click.option("--paused", is_flag=True, help="Add the schedule paused.")
+@click.option("--paused", is_flag=True, default=None, help="Add the schedule paused.")
 @click.option("--replace", is_flag=True, help="Change the schedule if it exists.")
 @client_and_output
 def add_schedule(
-    name: str,
-    path: str,
-    payload: Json,
-    ctx: str | None,
-    paused: bool,
-    replace: bool,
-    client: Client,
-    output: str | None,
-    **timing: str | None,
+    name: str, path: str, ctx: str | None, replace: bool, client: Client, output: str | None, **request: Any
 ) -> None:
     """Start a playbook by --cron, --every or --at."""
     playbook, version = split_version(path)
-    initial_ctx = json_object(ctx, "--ctx", '{"limit": 5}')
-    request = {"path": playbook, "version": version, "payload": payload, "ctx": initial_ctx}
-    request |= {"paused": paused or None, **timing}
-    emit_or(client.schedules.put(name, request, replace), output, _print_schedule)
-
-
-@schedule_command.command("list")
-@client_and_output
-def list_schedules(client: Client, output: str | None) -> None:
-    """List schedules with their last and next firing."""
-    schedules = client.schedules.list()
-    rows = [
-        {
-            "name": schedule["name"],
-            "path": schedule["path"] + (f"@{schedule['version']}" if schedule["version"] else ""),
-            "when": _when(schedule),
-            "status": schedule["status"],
-            "next": schedule["next"],
-            "last": (last := schedule["last"]) and f"{last['due']} {last['outcome']}",
-        }
-        for schedule in schedules
-    ]
-    emit(schedules if output else rows, output or "table")
+    request |= {"path": playbook, "version": version, "ctx": json_object(ctx, "--ctx", '{"limit": 5}')}
+    emit(client.schedules.put(name, request, replace), output, _print_schedule)
 
 
 @schedule_command.command("show")
@@ -100,7 +62,7 @@ def _add_change(verb: str, help: str) -> None:
     @click.argument("name")
     @client_and_output
     def change_schedule(name: str, client: Client, output: str | None) -> None:
-        emit_or(client.schedules.act(name, verb), output, _print_schedule)
+        emit(client.schedules.act(name, verb), output, _print_schedule)
 
 
 _add_change("pause", "Start nothing until the schedule is resumed.")
@@ -116,12 +78,29 @@ def trigger_schedule(name: str, client: Client, output: str | None) -> None:
     On a database, a server that works on it starts the run.
     """
     firing = client.schedules.act(name, "trigger")
-    emit_or(firing, output, lambda firing: click.echo(firing["execution_id"]))
+    emit(firing, output, lambda firing: click.echo(firing["execution_id"]))
     if firing["queued"]:
         print_message(f"schedule {name}: the run starts when the previous one has ended")
 
 
-add_removal(schedule_command, "schedules", "Delete a schedule. Runs that it has started go on.")
+def _print_schedules(schedules: Items) -> None:
+    rows = [
+        {
+            "name": schedule["name"],
+            "path": schedule["path"] + (f"@{schedule['version']}" if schedule["version"] else ""),
+            "when": _when(schedule),
+            "status": schedule["status"],
+            "next": schedule["next"],
+            "last": (last := schedule["last"]) and f"{last['due']} {last['outcome']}",
+        }
+        for schedule in schedules
+    ]
+    emit(rows, "table")
+
+
+LIST_HELP = "List schedules with their last and next firing."
+DELETE_HELP = "Delete a schedule. Runs that it has started go on."
+add_resource(schedule_command, "schedules", LIST_HELP, DELETE_HELP, show=_print_schedules)
 
 
 def _print_schedule(schedule: Json) -> None:
@@ -158,9 +137,6 @@ def add_hook(name: str, path: str, secret: str | None, client: Client, output: s
     _print_hook(client.hooks.put(name, {"path": playbook, "version": version, "secret": text}), output)
 
 
-add_list(hook_command, "hooks", "List hooks without their secrets.")
-
-
 @hook_command.command("rotate")
 @click.argument("name")
 @client_and_output
@@ -169,7 +145,7 @@ def rotate_hook(name: str, client: Client, output: str | None) -> None:
     _print_hook(client.hooks.act(name, "rotate"), output)
 
 
-add_removal(hook_command, "hooks", "Delete a hook and its secret.")
+add_resource(hook_command, "hooks", "List hooks without their secrets.", "Delete a hook and its secret.")
 
 
 def _print_hook(hook: Json, output: str | None) -> None:

@@ -22,15 +22,7 @@ from noetl.client.embedded import object_buckets
 from noetl.clock import SystemClock
 from noetl.errors import AuthError, UsageError
 from noetl.log import Log
-from noetl.settings import (
-    NatsSettings,
-    ServerAddress,
-    is_this_machine,
-    nats_settings,
-    nats_variables,
-    server_address,
-    take_over,
-)
+from noetl.settings import NatsSettings, ServerAddress, nats_settings, nats_variables, server_address, take_over
 from noetl.tools.registry import KINDS
 from noetl.worker.heartbeat import Heartbeat
 from noetl.worker.http_link import HttpLink
@@ -82,12 +74,10 @@ def command(
     it at once. It opens no port and needs no database.
     """
     if until_eof:  # the parent process writes NOETL_ variables to standard input, as one line of JSON
-        line = b""
-        while not line.endswith(b"\n"):
-            piece = os.read(0, 65536)
-            if not piece:
-                raise UsageError("--until-eof: no token on standard input; this option is for internal use")
-            line += piece
+        with open(0, "rb", buffering=0, closefd=False) as stdin:
+            line = stdin.readline()
+        if not line.endswith(b"\n"):
+            raise UsageError("--until-eof: no token on standard input; this option is for internal use")
         take_over(msgspec.json.decode(line, type=dict[str, str]))
     harden()
     address = server_address(server, token, insecure=insecure)
@@ -95,7 +85,7 @@ def command(
         raise UsageError("a worker needs a server: use --server URL, or set NOETL_SERVER")
     if not address.token:
         raise UsageError("a worker needs a token: set NOETL_TOKEN to one of `noetl token create --role worker`")
-    if address.url.startswith("http://") and not is_this_machine(address.url):
+    if address.exposed:
         log.write(
             "warning", f"{address.url} is not encrypted: the token and the credentials of tasks are sent in plain text"
         )

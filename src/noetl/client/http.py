@@ -23,7 +23,7 @@ from noetl import errors
 from noetl.client.client import ALL, LAST, MAX_MATCHES, PAGE, Items, Json, NewView, ProgressView, not_one_run
 from noetl.dsl.problem import Problem
 from noetl.errors import NotFound, ServerUnreachable, UsageError
-from noetl.settings import ServerAddress, is_this_machine
+from noetl.settings import ServerAddress
 
 if TYPE_CHECKING:
     from noetl.client.client import ForkOptions, OnProgress, RunOptions, Warn
@@ -138,7 +138,7 @@ def problem_of(fault: Json, **more: str) -> Problem:
 class HttpClient:
     def __init__(self, address: ServerAddress, warn: Warn) -> None:
         self.http = Http(address)
-        if address.url.startswith("http://") and not is_this_machine(address.url):
+        if address.exposed:
             warn(f"noetl: {address.url} is not encrypted: others can read the token")
         self.runs = HttpRuns(self.http)
         self.catalog = HttpCatalog(self.http)
