@@ -288,8 +288,8 @@ class LinkSuite:
             execution = await start(stand, CHAIN)
             (work,) = await link.claim(Claim("w1", 4))
             assert (work.execution, work.run, work.step, work.items) == (execution, "one#1", "one", None)
-            assert link.playbook(work.digest).name == "link"
-            assert link.plan(work.digest, work.step).tasks["t"].label == "t"
+            assert link.playbook(work.digest).playbook.name == "link"
+            assert link.playbook(work.digest).plan(work.step).tasks["t"].label == "t"
             assert not link.paused(execution)
             assert await link.report(execution, done(work)) == (False, [])
 

@@ -17,13 +17,14 @@ from noetl.engine.state import Execution
 from noetl.errors import Interrupted, StoreError
 from noetl.host.embedded import FOREIGN_CHANGES_SECONDS, Embedded
 from noetl.runtime.catalog import Catalog
-from noetl.runtime.loaded_playbooks import File, LoadedPlaybooks
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.server.execution_views import ExecutionView
 from noetl.settings import NatsSettings, nats_settings
 from noetl.store.codec import decode
 from noetl.store.store import Row, Store, Summary
 from noetl.tools.registry import KINDS
+from noetl.worker.playbook_cache import File
 
 if TYPE_CHECKING:
     from noetl.nats.connection import WriteLog

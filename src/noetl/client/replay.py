@@ -20,13 +20,14 @@ from noetl.errors import NoetlError, Unreadable
 from noetl.reference import Reference
 from noetl.runtime import history
 from noetl.runtime.catalog import PlaybookSource
-from noetl.runtime.loaded_playbooks import File, LoadedPlaybooks
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.report import report
 from noetl.runtime.runtime import Runtime
 from noetl.server.execution_views import StateView
 from noetl.store.codec import ZERO, chained, encode
 from noetl.store.sqlite import InMemoryStore
 from noetl.store.store import Change, Row
+from noetl.worker.playbook_cache import File
 
 Contents = Callable[[Sequence[str]], dict[str, bytes]]
 COMPARED = ("status", "workload", "ctx", "steps", "progress", "result")

@@ -10,7 +10,6 @@ from noetl.engine.commands import Claim, Report
 from noetl.errors import StoreError
 from noetl.host.dispatcher import Dispatcher
 from noetl.keychain.keychain import StoredCredential
-from noetl.model.playbook import Playbook
 from noetl.worker.output import OutputBuffer
 from noetl.worker.work import Work
 from noetl.worker.worker import Worker
@@ -28,7 +27,7 @@ class LocalLink:
 
     def __init__(self, dispatcher: Dispatcher, output: OutputBuffer, pool: str | None = None) -> None:
         self.dispatcher, self.runtime, self.output, self.pool = dispatcher, dispatcher.runtime, output, pool
-        self.contents, self.plan = self.runtime.contents, self.runtime.playbooks.plan
+        self.contents, self.playbook = self.runtime.contents, self.runtime.playbooks.get
         self.reporting: set[tuple[str, int]] = set()
         """Leases with a report in flight; the worker may not list them any more."""
         self._storing = asyncio.Lock()
@@ -67,17 +66,6 @@ class LocalLink:
     def paused(self, execution: str) -> bool:
         loaded = self.runtime.executions.get(execution)
         return loaded is not None and loaded.state.status == "paused"
-
-    def playbook(self, digest: str) -> Playbook:
-        return self.runtime.playbooks.get(digest).playbook
-
-    def folder(self, digest: str) -> str:
-        return self.runtime.playbooks.get(digest).file.folder
-
-    def place(self, digest: str, part: str) -> tuple[str, int] | None:
-        file = self.runtime.playbooks.get(digest).file
-        mark = file.places.get(part)
-        return None if mark is None else (file.name, mark.line)
 
     async def credential(self, execution: str, name: str) -> StoredCredential:
         return await self.runtime.thread.ask(self.runtime.open_credential, name)

@@ -9,17 +9,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from noetl.classic.hooks import after_call_rules, step_plan
+from noetl.classic.hooks import after_call_rules
 from noetl.dsl.tree import Mark
 from noetl.engine.net import Net
 from noetl.errors import NotFound
 from noetl.model.playbook import Playbook
-from noetl.pipeline.plan import PipelinePlan
 from noetl.results.stores import fault, named_stores
 from noetl.runtime.store_thread import StoreThread
 from noetl.store.store import Store
 from noetl.tools.registry import KINDS
-from noetl.worker.playbook_cache import PlaybookCache
+from noetl.worker.playbook_cache import File, PlaybookCache, RunnablePlaybook
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -28,23 +27,14 @@ INTERPRETED = frozenset(["iterator", "workbook"])
 """Kinds without a tool: the pipeline runs them itself, or the compiler has replaced them."""
 
 
-class File(NamedTuple):
-    name: str
-    folder: str
-    """Empty if the file is not on this machine."""
-    places: Mapping[str, Mark]
-
-
-class LoadedPlaybook(Net):
+class LoadedPlaybook(Net, RunnablePlaybook):
     """A playbook that is ready to run. Building one is slow: a server does it outside its event loop."""
 
     def __init__(self, playbook: Playbook, file: str = "", places: Mapping[str, Mark] | None = None) -> None:
-        super().__init__(playbook, after_call_rules)
-        self.digest = playbook.digest
-        self.size = len(msgspec.json.encode(playbook))
+        Net.__init__(self, playbook, after_call_rules)
         folder = os.path.dirname(os.path.abspath(file)) if os.path.isfile(file) else ""
-        self.file = File(file, folder, places or {})
-        self.plans: dict[str, PipelinePlan] = {}
+        size = len(msgspec.json.encode(playbook))
+        RunnablePlaybook.__init__(self, playbook, File(file, folder, places or {}), size)
 
 
 Compile = Callable[[str, bytes], Awaitable[LoadedPlaybook]]
@@ -86,12 +76,6 @@ class LoadedPlaybooks:
         playbook = await self.compile(*stored)
         self.cache.add(playbook)
         return playbook
-
-    def plan(self, digest: str, step: str) -> PipelinePlan:
-        playbook = self.get(digest)
-        if step not in playbook.plans:
-            playbook.plans[step] = step_plan(playbook.steps[step].step, KINDS.require)
-        return playbook.plans[step]
 
 
 class Obstacle(NamedTuple):

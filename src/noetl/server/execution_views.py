@@ -8,12 +8,12 @@ import msgspec
 
 from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
-from noetl.runtime.loaded_playbooks import File
 from noetl.runtime.report import report
 from noetl.server.record_views import RecordView
 from noetl.store.codec import decode
 from noetl.store.store import Row, Summary
 from noetl.timestamps import optional_rfc3339, rfc3339
+from noetl.worker.playbook_cache import File
 
 Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
 TokenStatus = Literal["ready", "waiting", "held", "delayed"]

@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING
 import httpx2
 import msgspec
 
-from noetl.classic.hooks import step_plan
 from noetl.clock import uptime
-from noetl.dsl.compile import Loaded, load
+from noetl.dsl.compile import load
 from noetl.engine.commands import Claim, Report
 from noetl.engine.events import StepFailed
 from noetl.errors import AuthError, Conflict, NoetlError, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.outcome import Error
-from noetl.model.playbook import Playbook
-from noetl.pipeline.plan import PipelinePlan
 from noetl.tools.registry import KINDS
 from noetl.worker import wire
 from noetl.worker.output import OutputBuffer
-from noetl.worker.playbook_cache import PlaybookCache
+from noetl.worker.playbook_cache import File, PlaybookCache, RunnablePlaybook
 from noetl.worker.remote_contents import RemoteContents
 from noetl.worker.server_client import Reports, ServerClient
 from noetl.worker.terms import LeaseTerms
@@ -42,20 +39,8 @@ SEPARATE_BYTES = 32 << 10
 """Content from this size on is sent in a request of its own, before the report that refers to it."""
 
 
-class CompiledPlaybook:
-    def __init__(self, loaded: Loaded, size: int) -> None:
-        self.playbook, self.places, self.size = loaded.require(), loaded.places, size
-        self.digest = self.playbook.digest
-        self.plans: dict[str, PipelinePlan] = {}
-
-    def plan(self, step: str) -> PipelinePlan:
-        if step not in self.plans:
-            self.plans[step] = step_plan(next(s for s in self.playbook.steps if s.name == step), KINDS.require)
-        return self.plans[step]
-
-
 class LinkedWork(Work):
-    compiled: CompiledPlaybook | None = None  # keeps the playbook in memory until the lease ends
+    compiled: RunnablePlaybook | None = None  # keeps the playbook in memory until the lease ends
 
 
 class HttpLink:
@@ -75,7 +60,8 @@ class HttpLink:
         self.contents = RemoteContents(self.server, object_buckets)
         self.reports = Reports(lambda batch: self.server.call("POST", "/report", batch))
         self.terms = LeaseTerms(output.send_now)
-        self.playbooks: PlaybookCache[CompiledPlaybook] = PlaybookCache()
+        self.playbooks: PlaybookCache[RunnablePlaybook] = PlaybookCache()
+        self.playbook = self.playbooks.require
         process = secrets.token_hex(8)  # a restarted process must not get the leases of its predecessor
         self.claim_ids = (f"{process}.{number}" for number in count(1))
 
@@ -138,11 +124,14 @@ class HttpLink:
                     await self.report(work.execution, Report(work.fence, (StepFailed(work.run, reason),)))
         return runnable
 
-    async def _compiled(self, digest: str) -> CompiledPlaybook:
+    async def _compiled(self, digest: str) -> RunnablePlaybook:
         compiled = self.playbooks.get(digest)
         if compiled is None:
             text = await self.server.call("GET", f"/playbooks/{digest}")
-            compiled = CompiledPlaybook(load("playbook", text, KINDS), len(text))
+            loaded = load("playbook", text, KINDS)
+            playbook = loaded.require()
+            file = File(playbook.path, "", loaded.places)  # it is on the machine of its author
+            compiled = RunnablePlaybook(playbook, file, len(text))
             if compiled.digest != digest:
                 raise NoetlError(
                     "this worker compiles the playbook to another digest: run the same version of noetl as the server"
@@ -156,20 +145,6 @@ class HttpLink:
 
     def paused(self, execution: str) -> bool:
         return execution in self.terms.paused
-
-    def plan(self, digest: str, step: str) -> PipelinePlan:
-        return self.playbooks.require(digest).plan(step)
-
-    def playbook(self, digest: str) -> Playbook:
-        return self.playbooks.require(digest).playbook
-
-    def folder(self, digest: str) -> str:
-        return ""  # the file is on the machine of its author
-
-    def place(self, digest: str, part: str) -> tuple[str, int] | None:
-        compiled = self.playbooks.require(digest)
-        mark = compiled.places.get(part)
-        return None if mark is None else (compiled.playbook.path, mark.line)
 
     async def credential(self, execution: str, name: str) -> StoredCredential:
         request = wire.encode(wire.SecretRequest(self.worker, execution, name))

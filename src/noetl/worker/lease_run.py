@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class LeaseRun:
     def __init__(self, worker: Worker, work: Work) -> None:
         self.worker, self.work = worker, work
-        self.plan = worker.link.plan(work.digest, work.step)
-        playbook = worker.link.playbook(work.digest)
+        runnable = worker.link.playbook(work.digest)
+        playbook, self.plan = runnable.playbook, runnable.plan(work.step)
         self.keychain = Keychain(
             {entry.name: entry for entry in playbook.keychain},
             partial(worker.link.credential, work.execution),

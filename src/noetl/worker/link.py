@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from noetl.engine import events as e
 from noetl.engine.commands import Claim, Report
 from noetl.keychain.keychain import StoredCredential
-from noetl.model.playbook import Playbook
-from noetl.pipeline.plan import PipelinePlan
 from noetl.reference import Reference, TooLarge
+from noetl.worker.playbook_cache import RunnablePlaybook
 from noetl.worker.work import Work
 
 MAX_FACTS = 200  # facts after which a report is sent, even if the playbook commits only once per step
@@ -41,18 +41,12 @@ class Link(Protocol):
     async def holds(self, execution: str, fence: int) -> bool:
         """Whether the worker still holds the lease. Waits for a heartbeat if necessary."""
 
-    def plan(self, digest: str, step: str) -> PipelinePlan: ...
-
     def paused(self, execution: str) -> bool:
         """Whether an execution must start nothing new, according to the latest heartbeat."""
 
-    def playbook(self, digest: str) -> Playbook: ...
-
-    def folder(self, digest: str) -> str:
-        """The folder of a playbook's file on this machine; empty if it has none."""
-
-    def place(self, digest: str, part: str) -> tuple[str, int] | None:
-        """The file and line of a part of a playbook, if known."""
+    @property
+    def playbook(self) -> Callable[[str], RunnablePlaybook]:
+        """Finds the playbook of a lease by its digest."""
 
     async def credential(self, execution: str, name: str) -> StoredCredential:
         """A stored credential, decrypted; NoetlError if there is none."""

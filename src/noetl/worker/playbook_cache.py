@@ -6,22 +6,41 @@ Whatever uses a playbook holds a reference to it, so an evicted playbook can be 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
+from noetl.classic.hooks import step_plan
+from noetl.dsl.tree import Mark
 from noetl.errors import NotFound
+from noetl.model.playbook import Playbook
+from noetl.pipeline.plan import PipelinePlan
+from noetl.tools.registry import KINDS
 
 MAX_PLAYBOOKS = 100
 MAX_PLAYBOOK_BYTES = 4 << 20
 """Maximum total size of the cached playbooks, as text. In memory they take up to twenty times as much."""
 
 
-class Sized(Protocol):
-    digest: str
-    size: int
+class File(NamedTuple):
+    name: str
+    folder: str  # empty if the file is not on this machine
+    places: Mapping[str, Mark]
 
 
-Compiled = TypeVar("Compiled", bound=Sized)
+class RunnablePlaybook:
+    def __init__(self, playbook: Playbook, file: File, size: int) -> None:
+        self.playbook, self.file, self.size, self.digest = playbook, file, size, playbook.digest
+        self.plans: dict[str, PipelinePlan] = {}
+        self._steps = {step.name: step for step in playbook.steps}
+
+    def plan(self, step: str) -> PipelinePlan:
+        if step not in self.plans:
+            self.plans[step] = step_plan(self._steps[step], KINDS.require)
+        return self.plans[step]
+
+
+Compiled = TypeVar("Compiled", bound=RunnablePlaybook)
 
 
 class PlaybookCache(Generic[Compiled]):

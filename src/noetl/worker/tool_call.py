@@ -31,7 +31,7 @@ class ToolCaller:
         self.registry, self.clock, self.write_output = registry, clock, write_output
         self.reporter, self.keychain = reporter, keychain
         self.link, self.work = reporter.link, reporter.work
-        self.folder = self.link.folder(self.work.digest)
+        self.file = self.link.playbook(self.work.digest).file
 
     async def call(self, call: ToolCall) -> Outcome:
         """The outcome of the tool. May raise Parked, or Rejected if the lease is void."""
@@ -76,7 +76,8 @@ class ToolCaller:
         action, source = action_id(self.work.execution, task), None
         if plan.kind.verbatim:  # where the program text begins, for tracebacks
             labels = "/".join(part.partition("#")[0] for part in task.path.split("/"))
-            source = self.link.place(self.work.digest, f"{self.work.step}/{labels}/{plan.kind.verbatim[0]}")
+            mark = self.file.places.get(f"{self.work.step}/{labels}/{plan.kind.verbatim[0]}")
+            source = None if mark is None else (self.file.name, mark.line)
         return Context(
             execution=self.work.execution,
             action=action,
@@ -93,7 +94,7 @@ class ToolCaller:
             credential=self.keychain.credential,
             redact=redact,
             keychain=self.keychain,
-            folder=self.folder,
+            folder=self.file.folder,
             source=source,
             now=self.clock.now(),
             log=lambda stream, line: self.write_output(f"{self.work.execution}|{task}", stream, redact(line)),

@@ -281,10 +281,12 @@ def test_work_comes_with_a_playbook_that_is_fetched_once(server: Scripted) -> No
     async def act(link: HttpLink) -> None:
         works = await link.claim(Claim("w1", 2)) + await link.claim(Claim("w1", 2))
         assert [one.fence for one in works] == [3, 4, 3, 4]
-        assert link.playbook(DIGEST).name == "one"
-        assert list(link.plan(DIGEST, "start").tasks) == ["greet"]
-        assert link.place(DIGEST, "start/greet") == ("tests/one", 6)
-        assert link.folder(DIGEST) == ""
+        playbook = link.playbook(DIGEST)
+        assert playbook.playbook.name == "one"
+        assert list(playbook.plan("start").tasks) == ["greet"]
+        assert playbook.file.name == "tests/one"
+        assert playbook.file.places["start/greet"].line == 6
+        assert playbook.file.folder == ""
 
     with_link(server, act)
     assert len(server.of("/playbooks/")) == 1
@@ -308,8 +310,8 @@ def test_playbooks_leave_memory_when_their_work_has_ended(server: Scripted) -> N
     async def act(link: HttpLink) -> None:
         link.playbooks.max_playbooks = 2
         works = await link.claim(Claim("w1", 6))
-        assert [link.playbook(one.digest).name for one in works] == [f"p{number}" for number in range(6)]
-        assert all(link.plan(one.digest, "start").tasks for one in works)
+        assert [link.playbook(one.digest).playbook.name for one in works] == [f"p{number}" for number in range(6)]
+        assert all(link.playbook(one.digest).plan("start").tasks for one in works)
         del works
         assert len(link.playbooks.in_memory) == 2
         assert link.playbooks.bytes == len(texts[4]) + len(texts[5])

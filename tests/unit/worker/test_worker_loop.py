@@ -13,10 +13,9 @@ from noetl.dsl.compile import load
 from noetl.engine.commands import Claim, Report
 from noetl.engine.events import TaskDone
 from noetl.errors import AuthError, NoetlError, StoreError
-from noetl.model.playbook import Playbook
-from noetl.pipeline.plan import PipelinePlan
 from noetl.tools.registry import KINDS
 from noetl.worker.output import OutputBuffer
+from noetl.worker.playbook_cache import File, RunnablePlaybook
 from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import WorkerLoop
@@ -70,20 +69,11 @@ class Desk:
     async def holds(self, execution: str, fence: int) -> bool:
         return True
 
-    def plan(self, digest: str, step: str) -> PipelinePlan:
-        return PipelinePlan(next(one for one in PLAYBOOK.steps if one.name == step).tasks, kind_of)
-
     def paused(self, execution: str) -> bool:
         return False
 
-    def playbook(self, digest: str) -> Playbook:
-        return PLAYBOOK
-
-    def folder(self, digest: str) -> str:
-        return ""
-
-    def place(self, digest: str, part: str) -> None:
-        return None
+    def playbook(self, digest: str) -> RunnablePlaybook:
+        return RunnablePlaybook(PLAYBOOK, File("", "", {}), 1)
 
     @property
     def contents(self) -> Any:
@@ -97,10 +87,6 @@ class Desk:
         mine = [one for one in self.reports if one.fence == fence]
         names = [fact.name for one in mine for fact in one.facts]
         return names + ["handed back"] * any(one.hand_back for one in mine)
-
-
-def kind_of(name: str) -> Any:
-    return KINDS.get(name)
 
 
 def work(step: str, fence: int) -> Work:
