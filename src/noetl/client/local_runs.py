@@ -180,7 +180,7 @@ class LocalRuns:
                 forked = await history.retry(local.runtime, origin.execution_id, execution, edit)
             else:
                 forked = await history.fork(local.runtime, origin.execution_id, execution, fork.at, edit)
-            on_forked(forked._asdict())
+            on_forked(msgspec.to_builtins(forked))
             return local.runtime.executions[execution].state, forked.source_seq
 
         execution = uuid7(time.time(), os.urandom(8))

@@ -10,12 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from noetl.dsl.problem import did_you_mean
 from noetl.engine import events as e
 from noetl.engine.commands import Fork
 from noetl.engine.evolve import evolve
 from noetl.engine.history.explain import Explainer, Explanation
-from noetl.engine.history.fork import Retrace, is_incomplete, under_way
+from noetl.engine.history.fork import AgainView, Retrace, is_incomplete, under_way
 from noetl.engine.history.replay import Difference, Replay
 from noetl.engine.history.verify import LIVE_ONLY
 from noetl.engine.state import Execution
@@ -39,14 +41,14 @@ class Edit(NamedTuple):
     ctx: dict[str, Any] = {}
 
 
-class Forked(NamedTuple):
+class ForkView(msgspec.Struct, frozen=True):
+    """A new execution with the first `source_seq` events of its source. `done` are steps whose results it has."""
+
     execution_id: str
     source_id: str
     source_seq: int
-    again: list[dict[str, Any]]
-    """Runs in progress at that event, which continue: run, step, task or number of items, and whether it had failed."""
+    again: list[AgainView]
     done: list[str]
-    """Steps whose results are kept."""
 
 
 class Replayed(NamedTuple):
@@ -181,7 +183,7 @@ async def replay_with(runtime: Runtime, execution: str, digest: str) -> Replayed
     return Replayed(replayer.state, difference is None, difference)
 
 
-async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: Edit) -> Forked:
+async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: Edit) -> ForkView:
     state, rows = await _cut(runtime, source, at)
     if at is None and state.over:
         raise Conflict(
@@ -194,7 +196,7 @@ async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: E
     return await _start_fork(runtime, source, name, state, rows, edit, None)
 
 
-async def retry(runtime: Runtime, source: str, name: str, edit: Edit) -> Forked:
+async def retry(runtime: Runtime, source: str, name: str, edit: Edit) -> ForkView:
     """Fork an execution just before it failed or was cancelled."""
     retrace = Retrace()
     async for whole, event, _ in folded(runtime, source):
@@ -222,7 +224,7 @@ async def _cut(runtime: Runtime, source: str, at: int | None) -> tuple[Execution
 
 async def _start_fork(
     runtime: Runtime, source: str, name: str, state: Execution, rows: list[Row], edit: Edit, failed: str | None
-) -> Forked:
+) -> ForkView:
     requested, last = decode(rows[0].type, rows[0].data), rows[-1]
     assert isinstance(requested, e.ExecutionRequested)
     chunks = {chunk.key for run in state.runs.values() if run.loop is not None for chunk in run.loop.chunks}
@@ -239,4 +241,4 @@ async def _start_fork(
         loaded.snapshot_seq, loaded.stored_seq = 0, 0
         loaded.fork_prefix = Change(name, 0, rows, blobs=blobs)
     fork = (await runtime.committer.handle(name, command)).state
-    return Forked(name, source, fork.forked[1] if fork.forked else last.seq, again, done)
+    return ForkView(name, source, fork.forked[1] if fork.forked else last.seq, again, done)

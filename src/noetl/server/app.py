@@ -16,10 +16,8 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from noetl.clock import Clock
@@ -63,31 +61,24 @@ def not_found() -> Refused:
     return Refused(404, "no such route on this server; GET /api/v1/openapi.json lists them")
 
 
-async def no_route(scope: Scope, receive: Receive, send: Send) -> None:
-    raise not_found()
+def path_pattern(path: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\{(\w+)\}", lambda part: f"(?P<{part[1]}>{FORMS[part[1]]})", path))
 
 
-class PathPart(Convertor[str]):
-    """A part of a path, decoded; 404 if its percent signs hide more than a plain name."""
-
-    def __init__(self, form: str) -> None:
-        self.regex = form  # type: ignore[misc]
-
-    def convert(self, value: str) -> str:
-        if "%" not in value and "." not in value:
-            return value
-        for segment in value.split("/"):
+def path_params(match: re.Match[str]) -> dict[str, str]:
+    """The parts of a path, decoded; 404 if their percent signs hide more than plain names."""
+    params = match.groupdict()
+    for name, value in params.items():
+        if "%" in value or "." in value:
             try:
-                text = unquote_to_bytes(segment).decode()
+                segments = [unquote_to_bytes(segment).decode() for segment in value.split("/")]
             except UnicodeDecodeError:
                 raise not_found() from None
-            if text in (".", "..") or not text.isprintable() or "/" in text or "\\" in text:
-                raise not_found()
-        return unquote_to_bytes(value).decode()
-
-
-for _name, _form in FORMS.items():
-    register_url_convertor(f"noetl_{_name}", PathPart(_form))
+            for text in segments:
+                if text in (".", "..") or not text.isprintable() or "/" in text or "\\" in text:
+                    raise not_found()
+            params[name] = "/".join(segments)
+    return params
 
 
 class Guard:
@@ -95,14 +86,10 @@ class Guard:
         self.api, self.endpoints = api, {(endpoint.method, endpoint.path): endpoint for endpoint in endpoints}
         if self.endpoints.keys() != ALLOWED.keys():
             raise ValueError(f"routes and the table of roles differ: {sorted(self.endpoints.keys() ^ ALLOWED.keys())}")
-        resources = {path: Resource(self, path) for _, path in ALLOWED}
+        self._methods: dict[str, dict[str, Endpoint]] = {path: {} for _, path in ALLOWED}
         for (method, path), endpoint in self.endpoints.items():
-            resources[path].methods[method] = endpoint
-        self._plain = {path: resource for path, resource in resources.items() if "{" not in path}
-        self.router = Router(redirect_slashes=False, default=no_route)
-        for path, resource in resources.items():
-            if path not in self._plain:
-                self.router.routes.append(Route(re.sub(r"\{(\w+)\}", r"{\1:noetl_\1}", path), resource))
+            self._methods[path][method] = endpoint
+        self._patterns = {path: path_pattern(path) for path in self._methods if "{" in path}
         self.anonymous_bodies = BodyMemory()
         self._names = frozenset(["localhost", *(host_name(host) or host.lower() for host in api.settings.hosts)])
         self._accepted_hosts: set[str] = set()
@@ -112,8 +99,6 @@ class Guard:
         return describe(public(self.endpoints.values()), self.api.settings.version)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            return await self.router(scope, receive, send)
         if scope["type"] == "websocket":
             await receive()
             return await send({"type": "websocket.close", "code": 1008})
@@ -125,8 +110,7 @@ class Guard:
             scope["path"] = raw.decode("latin-1")  # compared as it was sent, not decoded
         telemetry.metrics.open_requests += 1
         try:
-            route = self._plain.get(scope["path"], self.router)  # the router tries one route after the other
-            await route(scope, receive, reply)
+            await self._answer(scope, receive, reply)
         except NoetlError as error:
             await reply.problem(refused(error), scope, receive)
         except Exception as error:
@@ -135,6 +119,30 @@ class Guard:
         finally:
             telemetry.metrics.open_requests -= 1
             self._record(scope["method"], reply, perf_counter() - started)
+
+    def _route(self, sent: str) -> tuple[str, dict[str, str]]:
+        if sent in self._methods and sent not in self._patterns:
+            return sent, {}
+        for path, pattern in self._patterns.items():
+            if (match := pattern.fullmatch(sent)) is not None:
+                return path, path_params(match)
+        raise not_found()
+
+    async def _answer(self, scope: Scope, receive: Receive, reply: Reply) -> None:
+        path, scope["path_params"] = self._route(scope["path"])
+        endpoint = self._methods[path].get(scope["method"])
+        if endpoint is None:
+            allowed = ", ".join(sorted(self._methods[path]))
+            raise Refused(405, f"{path} supports {allowed}", headers={"Allow": allowed})
+        reply.route = path
+        call = ApiCall(self.api, endpoint, scope, receive, reply.request_id)
+        try:
+            await self.authorize(call)
+            reply.call = call
+            response = await respond(call)
+            await response(scope, receive, reply)
+        finally:
+            self.anonymous_bodies.held -= call.anonymous_bytes
 
     async def authorize(self, call: ApiCall) -> None:
         names = [name for name, _ in call.scope["headers"] if name in SINGLE]
@@ -222,30 +230,6 @@ class Reply:
         if not self.status:
             response = Response(document(problem, self.request_id), problem.status, problem.headers, MEDIA)
             await response(scope, receive, self)
-
-
-class Resource:
-    """All methods of a path, as an ASGI application."""
-
-    def __init__(self, guard: Guard, path: str) -> None:
-        self.guard, self.path = guard, path
-        self.methods: dict[str, Endpoint] = {}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        endpoint = self.methods.get(scope["method"])
-        if endpoint is None:
-            allowed = ", ".join(sorted(self.methods))
-            raise Refused(405, f"{self.path} supports {allowed}", headers={"Allow": allowed})
-        assert isinstance(send, Reply)
-        send.route = self.path
-        call = ApiCall(self.guard.api, endpoint, scope, receive, send.request_id)
-        try:
-            await self.guard.authorize(call)
-            send.call = call
-            response = await respond(call)
-            await response(scope, receive, send)
-        finally:
-            self.guard.anonymous_bodies.held -= call.anonymous_bytes
 
 
 def host_name(host: str) -> str | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -23,18 +23,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from noetl.reference import encode_reference
+from noetl.server.parameters import JSON, MIB, Header, QueryString
 from noetl.server.problems import Refused
-from noetl.server.roles import ALLOWED, FORMS, PREFIX
+from noetl.server.roles import ALLOWED, PREFIX
 from noetl.server.traces import Point, caller_of
 
 if TYPE_CHECKING:
     from noetl.server.api import Api
     from noetl.server.auth import Caller
 
-JSON = "application/json"
-YAML = "application/yaml"
-BYTES = "application/octet-stream"
-MIB = 1 << 20
 IMMUTABLE = {"Cache-Control": "private, max-age=31536000, immutable"}
 MAX_KEY_LENGTH = 200
 ANONYMOUS_BYTES = 64 * MIB
@@ -42,51 +39,6 @@ ANONYMOUS_BYTES = 64 * MIB
 Handler = Callable[..., Awaitable[Any]]
 Function = TypeVar("Function", bound=Handler)
 Result = TypeVar("Result")
-Item = TypeVar("Item")
-Position = TypeVar("Position", str, int)
-
-
-class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A JSON body; unknown keys are errors."""
-
-
-class Nothing(RequestBody, frozen=True):
-    """An empty object."""
-
-
-class QueryString(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Query parameters; unknown ones are errors."""
-
-
-def text(description: str) -> msgspec.Meta:
-    """A text parameter. Databases cannot store NUL."""
-    return msgspec.Meta(pattern=r"^[^\0]*$", description=description)
-
-
-VersionNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
-CURSOR = "The `next` of the page before this one."
-Cursor = Annotated[str, text(CURSOR)]
-IdCursor = Annotated[str, msgspec.Meta(description=CURSOR, pattern=rf"^({FORMS['id']})?(?!\n)$")]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=1_000, description="Maximum number of items.")]
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="Only items after this number.")]
-
-
-class PageQuery(QueryString, frozen=True):
-    cursor: Cursor = ""
-    limit: Limit = 100
-
-
-class ItemList(msgspec.Struct, Generic[Item], frozen=True):
-    items: list[Item]
-
-
-class ItemPage(ItemList[Item], Generic[Item, Position], frozen=True):
-    next: Position | None
-
-
-class Header(msgspec.Struct, frozen=True):
-    name: str
-    description: str
 
 
 class EndpointOptions(TypedDict, total=False):

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from noetl.server.endpoint import BYTES, JSON, Endpoint
+from noetl.server.endpoint import Endpoint
+from noetl.server.parameters import BYTES, JSON
 from noetl.server.problems import MEDIA, ProblemDetails, title
 from noetl.server.roles import ALLOWED, FORMS, PREFIX, WORK
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from noetl.classic.state import AfterCallProgress
 from noetl.engine import events as e
 from noetl.engine.commands import Fork
@@ -258,7 +260,17 @@ class Retrace:
         return self.failure or (self.ending, "")
 
 
-def under_way(state: Execution, failed: str = "") -> list[dict[str, Any]]:
+class AgainView(msgspec.Struct, frozen=True):
+    """A step run that continues: with which task, or how many items of its loop are left."""
+
+    run: str
+    step: str
+    task: str | None
+    items: int | None
+    failed: bool
+
+
+def under_way(state: Execution, failed: str = "") -> list[AgainView]:
     """What a fork of this state does first: runs that continue, and the task with which each continues."""
     runs = []
     for run in state.runs.values():
@@ -267,7 +279,7 @@ def under_way(state: Execution, failed: str = "") -> list[dict[str, Any]]:
             at = progress.failure[1] if progress and progress.failure else progress.at if progress else None
             task = at or labels[0]
         items = None if run.loop is None else run.loop.total - run.loop.ok
-        runs.append({"run": run.id, "step": run.step, "task": task, "items": items, "failed": run.id == failed})
+        runs.append(AgainView(run.id, run.step, task, items, run.id == failed))
     return runs
 
 

@@ -12,7 +12,8 @@ from noetl.access import hash_password, new_session, new_token
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import is_name
 from noetl.server.auth import cookie, cookie_of, csrf_of, unauthorised
-from noetl.server.endpoint import ApiCall, ItemList, QueryString, RequestBody, Routes, created, json_response, text
+from noetl.server.endpoint import ApiCall, Routes, created, json_response
+from noetl.server.parameters import ItemList, QueryString, RequestBody, text
 from noetl.server.problems import Refused
 from noetl.server.record_views import CredentialView, NewToken, RecordView, TokenItem, UserView
 from noetl.store.access import MAX_SESSION_SECONDS, Role, User

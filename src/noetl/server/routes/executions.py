@@ -16,23 +16,20 @@ from noetl.model.identity import uuid7
 from noetl.model.status import status_phrase
 from noetl.runtime.committer import Answer
 from noetl.runtime.history import state_at
-from noetl.server.endpoint import (
-    ApiCall,
+from noetl.server.endpoint import ApiCall, Routes, json_response
+from noetl.server.execution_views import EventView, ExecutionItem, ExecutionView, StateView, Status, execution_item
+from noetl.server.parameters import (
     Count,
     Header,
-    IdCursor,
+    IdPageQuery,
     ItemPage,
     Limit,
     Nothing,
-    PageQuery,
     QueryString,
     RequestBody,
-    Routes,
     VersionNumber,
-    json_response,
     text,
 )
-from noetl.server.execution_views import EventView, ExecutionItem, ExecutionView, StateView, Status, execution_item
 from noetl.server.problems import Refused
 from noetl.server.roles import PREFIX, WRITE
 from noetl.server.sse import EventStream
@@ -140,8 +137,7 @@ def _view(call: ApiCall, state: Execution, summary: Summary, headers: dict[str, 
     return json_response(view, headers={"ETag": _tag(state)} | (headers or {}))
 
 
-class ExecutionQuery(PageQuery, frozen=True):
-    cursor: IdCursor = ""
+class ExecutionQuery(IdPageQuery, frozen=True):
     status: Status | None = None
     path: Annotated[str, text("Path of their playbook.")] = ""
     prefix: Annotated[str, text("Start of their ids.")] = ""

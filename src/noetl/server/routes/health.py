@@ -10,8 +10,9 @@ from starlette.responses import Response
 
 from noetl.errors import NoetlError
 from noetl.model.status import OPEN
-from noetl.server.endpoint import JSON, ApiCall, Routes, json_response
+from noetl.server.endpoint import ApiCall, Routes, json_response
 from noetl.server.health import TIMEOUT_SECONDS, Dependency
+from noetl.server.parameters import JSON
 from noetl.server.roles import PREFIX
 from noetl.server.telemetry import Labels
 from noetl.store.store import Store

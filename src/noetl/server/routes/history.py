@@ -6,10 +6,11 @@ import msgspec
 from starlette.responses import Response
 
 from noetl.runtime import history
-from noetl.runtime.history import Edit, Forked
+from noetl.runtime.history import Edit, ForkView
 from noetl.runtime.report import ExplainView, explained
-from noetl.server.endpoint import ApiCall, EndpointOptions, QueryString, RequestBody, Routes, text
+from noetl.server.endpoint import ApiCall, EndpointOptions, Routes
 from noetl.server.execution_views import ExecutionView
+from noetl.server.parameters import QueryString, RequestBody, text
 from noetl.server.problems import Refused
 from noetl.server.roles import WRITE
 from noetl.server.routes.executions import PAYLOAD_BYTES, STARTS, execution_id, started
@@ -46,26 +47,6 @@ class ForkRequest(RetryRequest, frozen=True):
     """The last event to take over, and changes: the text of an edited playbook, values of ctx."""
 
     at: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
-
-
-class AgainView(msgspec.Struct, frozen=True):
-    """A step run that continues: with which task, or how many items of its loop are left."""
-
-    run: str
-    step: str
-    task: str | None
-    items: int | None
-    failed: bool
-
-
-class ForkView(msgspec.Struct, frozen=True):
-    """A new execution with the first `source_seq` events of its source. `done` are steps whose results it has."""
-
-    execution_id: str
-    source_id: str
-    source_seq: int
-    again: list[AgainView]
-    done: list[str]
 
 
 FORKS: EndpointOptions = {
@@ -108,8 +89,6 @@ async def _edit(call: ApiCall, request: RetryRequest) -> Edit:
     return Edit(digest, request.ctx)
 
 
-async def _started(call: ApiCall, forked: Forked) -> Response:
+async def _started(call: ApiCall, forked: ForkView) -> Response:
     call.starts(forked.execution_id)
-    again = [AgainView(**run) for run in forked.again]
-    view = ForkView(forked.execution_id, forked.source_id, forked.source_seq, again, forked.done)
-    return await started(call, forked.execution_id, view)
+    return await started(call, forked.execution_id, forked)

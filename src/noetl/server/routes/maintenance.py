@@ -7,20 +7,10 @@ import msgspec
 from starlette.responses import Response
 
 from noetl.errors import NotFound
-from noetl.server.endpoint import (
-    BYTES,
-    IMMUTABLE,
-    JSON,
-    ApiCall,
-    IdCursor,
-    ItemList,
-    Limit,
-    PageQuery,
-    RequestBody,
-    Routes,
-)
+from noetl.server.endpoint import IMMUTABLE, ApiCall, Routes
 from noetl.server.execution_views import ExecutionItem, execution_item
 from noetl.server.maintenance import EXECUTIONS_PER_BATCH, Verified, VerifiedPage
+from noetl.server.parameters import BYTES, JSON, IdPageQuery, ItemList, Limit, RequestBody
 from noetl.server.record_views import RecordView
 from noetl.timestamps import rfc3339
 
@@ -70,8 +60,7 @@ async def verify(call: ApiCall) -> Verified:
     return await call.until_disconnect(call.api.maintenance.verify(call.path_params["id"]))
 
 
-class VerifyQuery(PageQuery, frozen=True):
-    cursor: IdCursor = ""
+class VerifyQuery(IdPageQuery, frozen=True):
     limit: Limit = 1_000
 
 

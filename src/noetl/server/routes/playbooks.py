@@ -6,19 +6,8 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from noetl.server.endpoint import (
-    BYTES,
-    YAML,
-    ApiCall,
-    ItemPage,
-    PageQuery,
-    QueryString,
-    Routes,
-    VersionNumber,
-    created,
-    json_response,
-    text,
-)
+from noetl.server.endpoint import ApiCall, Routes, created, json_response
+from noetl.server.parameters import BYTES, YAML, ItemPage, PageQuery, QueryString, VersionNumber, text
 from noetl.server.playbooks import unknown
 from noetl.server.problems import Finding, Refused
 from noetl.server.record_views import PlaybookItem, PlaybookVersion, version_view

@@ -13,20 +13,8 @@ from starlette.responses import Response
 from noetl.errors import AuthError, Conflict, NotFound
 from noetl.keychain.safe import Safe
 from noetl.model.identity import uuid7
-from noetl.server.endpoint import (
-    JSON,
-    ApiCall,
-    Header,
-    ItemList,
-    ItemPage,
-    Nothing,
-    PageQuery,
-    RequestBody,
-    Routes,
-    VersionNumber,
-    created,
-    json_response,
-)
+from noetl.server.endpoint import ApiCall, Routes, created, json_response
+from noetl.server.parameters import JSON, Header, ItemList, ItemPage, Nothing, PageQuery, RequestBody, VersionNumber
 from noetl.server.problems import Refused
 from noetl.server.record_views import HookView, ScheduleView, schedule_view
 from noetl.server.roles import PREFIX

@@ -24,7 +24,8 @@ from noetl.results.stores import buckets, is_named
 from noetl.runtime.committer import Answer
 from noetl.server.api import Api
 from noetl.server.auth import unauthorised
-from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, MIB, YAML, ApiCall, QueryString, Routes, text
+from noetl.server.endpoint import IMMUTABLE, ApiCall, Routes
+from noetl.server.parameters import BYTES, JSON, MIB, YAML, QueryString, text
 from noetl.server.problems import Refused
 from noetl.store import codec
 from noetl.store.access import ApiToken

@@ -1,0 +1,64 @@
+"""Types that many routes have in common: media, request bodies, query strings, headers and pages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, TypeVar
+
+import msgspec
+
+from noetl.server.roles import FORMS
+
+JSON = "application/json"
+YAML = "application/yaml"
+BYTES = "application/octet-stream"
+MIB = 1 << 20
+
+Item = TypeVar("Item")
+Position = TypeVar("Position", str, int)
+
+
+class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A JSON body; unknown keys are errors."""
+
+
+class Nothing(RequestBody, frozen=True):
+    """An empty object."""
+
+
+class QueryString(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters; unknown ones are errors."""
+
+
+def text(description: str) -> msgspec.Meta:
+    """A text parameter. Databases cannot store NUL."""
+    return msgspec.Meta(pattern=r"^[^\0]*$", description=description)
+
+
+VersionNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+CURSOR = "The `next` of the page before this one."
+Cursor = Annotated[str, text(CURSOR)]
+IdCursor = Annotated[str, msgspec.Meta(description=CURSOR, pattern=rf"^({FORMS['id']})?(?!\n)$")]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=1_000, description="Maximum number of items.")]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="Only items after this number.")]
+
+
+class PageQuery(QueryString, frozen=True):
+    cursor: Cursor = ""
+    limit: Limit = 100
+
+
+class IdPageQuery(PageQuery, frozen=True):
+    cursor: IdCursor = ""
+
+
+class ItemList(msgspec.Struct, Generic[Item], frozen=True):
+    items: list[Item]
+
+
+class ItemPage(ItemList[Item], Generic[Item, Position], frozen=True):
+    next: Position | None
+
+
+class Header(msgspec.Struct, frozen=True):
+    name: str
+    description: str
