@@ -47,7 +47,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "noetl"
 LEVELS = [
     ["errors"],
     ["model", "printable", "timestamps", "durable"],
-    ["clock", "settings", "log", "classic.state"],
+    ["clock", "latest", "settings", "log", "classic.state"],
     ["file_access", "addresses"],
     ["expression"],
     ["scope", "reference", "sql", "shell_text"],

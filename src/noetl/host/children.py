@@ -14,6 +14,7 @@ from noetl.engine.commands import Cancel, ChildEnded, Pause, Resume
 from noetl.engine.state import Execution, Parked
 from noetl.errors import NoetlError
 from noetl.host.background import BackgroundCommands
+from noetl.latest import Latest
 from noetl.model.outcome import Outcome, failed
 from noetl.model.playbook import Playbook
 from noetl.reference import Reference
@@ -37,7 +38,7 @@ class Families:
         self.to_sync: set[str] = set()
         self.failed: set[str] = set()
         self.changed = asyncio.Event()
-        self.starts_others: dict[str, bool] = {}
+        self.starts_others: Latest[str, bool] = Latest(MAX_DIGESTS)
         """By digest: whether executions of a playbook may start others. Cached apart from loaded playbooks, since every
         scan needs it for all open executions."""
 
@@ -60,8 +61,6 @@ class Families:
     def remember(self, digest: str, playbook: Playbook) -> bool:
         kinds = {task.kind for step in playbook.steps for _, task in step.every_task}
         parental = self.starts_others[digest] = "playbook" in kinds
-        if len(self.starts_others) > MAX_DIGESTS:
-            del self.starts_others[next(iter(self.starts_others))]
         return parental
 
 

@@ -20,6 +20,7 @@ from noetl.engine.commands import Claim, Report
 from noetl.engine.state import Execution
 from noetl.errors import NotFound, StoreError
 from noetl.host.background import Backoff
+from noetl.latest import Latest
 from noetl.runtime.committer import Answer
 from noetl.runtime.loaded_executions import LoadedExecutions
 from noetl.runtime.runtime import Runtime
@@ -139,9 +140,9 @@ class Dispatcher:
         """By pool, the last execution of the latest scan."""
         self.last_scan: dict[str, float] = {}
         self.turn_started_at: dict[str, float] = {}
-        self.answered_claims: dict[tuple[str, str], None] = {}
+        self.answered_claims: Latest[tuple[str, str], None] = Latest(MAX_CLAIMS)
         """The latest claims that received work here, by worker and id."""
-        self.ended_leases: dict[tuple[str, int], int] = {}
+        self.ended_leases: Latest[tuple[str, int], int] = Latest(MAX_ENDED_LEASES)
         """Leases that a report has ended lately, with the number of their reported facts."""
 
     async def claim(self, command: Claim, seconds: float = 0.0, *, again: bool = False) -> list[Work]:
@@ -156,15 +157,10 @@ class Dispatcher:
         while True:
             works = (await self._granted(command) if again else []) or await self._claim(command, pool)
             if works and command.id:
-                self._remember(command)
+                self.answered_claims[command.worker, command.id] = None
             if works or not seconds or self.closing or (remaining := give_up - self.clock.now()) <= 0:
                 return works
             await self._wait_for_work(pool, remaining)
-
-    def _remember(self, command: Claim) -> None:
-        self.answered_claims[command.worker, command.id] = None
-        if len(self.answered_claims) > MAX_CLAIMS:
-            del self.answered_claims[next(iter(self.answered_claims))]
 
     async def _granted(self, command: Claim) -> list[Work]:
         """The work of leases that the claim received before; the store has the live ones."""
@@ -266,7 +262,7 @@ class Dispatcher:
         answer = await self.runtime.committer.handle(execution, report)
         if claim is None or answer.works:
             if claim is not None and claim.id:
-                self._remember(claim)
+                self.answered_claims[claim.worker, claim.id] = None
             return answer, answer.works
         return answer, await self.claim(claim, again=again)
 
@@ -277,8 +273,6 @@ class Dispatcher:
         if any(event.source == "worker" or isinstance(event, e.StepPaused) for event in answer.events):
             if not held:
                 self.ended_leases[lease] = reported
-                while len(self.ended_leases) > MAX_ENDED_LEASES:
-                    del self.ended_leases[next(iter(self.ended_leases))]
             return "accepted"
         if held:
             return "duplicate" if report.facts else "accepted"

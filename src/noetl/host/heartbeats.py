@@ -13,6 +13,7 @@ from noetl.engine.commands import Lost
 from noetl.engine.leases import LEASE_SECONDS
 from noetl.errors import Conflict
 from noetl.host.background import BackgroundCommands, OnError, described
+from noetl.latest import Latest
 from noetl.runtime.runtime import Runtime
 from noetl.store.store import WorkerSession
 from noetl.worker.terms import GRANT_SECONDS, HEARTBEAT_SECONDS
@@ -54,7 +55,7 @@ class StallDetector:
 class Heartbeats:
     def __init__(self, runtime: Runtime, commands: BackgroundCommands, stall: StallDetector) -> None:
         self.runtime, self.commands, self.stall = runtime, commands, stall
-        self.latest: dict[tuple[str, float], int] = {}
+        self.latest: Latest[tuple[str, float], int] = Latest(MAX_SESSIONS)
         """By worker and the start time of its process, the number of its latest heartbeat."""
 
     async def record(self, session: WorkerSession, number: int = 0) -> tuple[list[tuple[str, int]], list[str]]:
@@ -71,10 +72,8 @@ class Heartbeats:
             raise Conflict(f"another process runs as worker {name!r}: stop it, or start this one with another --name")
         restarted = previous is not None and previous.started != session.started
         process = (session.worker, session.started)
-        latest = self.latest.pop(process, 0)
+        latest = self.latest.get(process, 0)
         self.latest[process] = max(latest, number)
-        if len(self.latest) > MAX_SESSIONS:
-            del self.latest[next(iter(self.latest))]
         await ask(store.record_heartbeat, session)
         held = await ask(store.leases_of, session.worker)
         if restarted or (number >= latest and self.stall.attentive_seconds() > GRANT_SECONDS):

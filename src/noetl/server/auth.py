@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import OrderedDict
 from collections.abc import Mapping
 from hashlib import sha256
 from hmac import compare_digest
@@ -16,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from noetl.access import TOKEN_START, hash_of, password_matches
 from noetl.clock import Clock
+from noetl.latest import Latest
 from noetl.runtime.store_thread import InStore
 from noetl.server.problems import Refused
 from noetl.server.sessions import Sessions
@@ -146,9 +146,9 @@ class Throttle:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._failures: OrderedDict[Subject, tuple[int, float]] = OrderedDict()
+        self._failures: Latest[Subject, tuple[int, float]] = Latest(MAX_SUBJECTS)
         """The number of failures and the time of the last one, the most recent at the end."""
-        self._signed_in: OrderedDict[Subject, None] = OrderedDict()
+        self._signed_in: Latest[Subject, None] = Latest(MAX_SUBJECTS)
 
     def check(self, user: str, address: str) -> None:
         until = self._until((user, address), FREE_TRIES, MAX_DELAY)
@@ -166,10 +166,8 @@ class Throttle:
     def failed(self, user: str, address: str) -> None:
         now = self.clock.now()
         for subject in ((user, address), (user,)):
-            number, last = self._failures.pop(subject, (0, 0.0))
+            number, last = self._failures.get(subject, (0, 0.0))
             self._failures[subject] = (1 if now - last > RESET_SECONDS else number + 1, now)
-        while len(self._failures) > MAX_SUBJECTS:
-            self._failures.popitem(last=False)
 
     def succeeded(self, user: str, address: str) -> None:
         """Reset the failures after a successful login, including the one counted in advance."""
@@ -178,6 +176,3 @@ class Throttle:
             number, last = self._failures[(user,)]
             self._failures[(user,)] = (number - 1, last)
         self._signed_in[user, address] = None
-        self._signed_in.move_to_end((user, address))
-        while len(self._signed_in) > MAX_SUBJECTS:
-            self._signed_in.popitem(last=False)

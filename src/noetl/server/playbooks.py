@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import OrderedDict
 from hashlib import sha256
 from typing import Any
 
 from noetl.engine.state import Execution
 from noetl.errors import AuthError, Conflict, NoetlError, NotFound, PlaybookInvalid
+from noetl.latest import Latest
 from noetl.model.playbook import Playbook
 from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks, obstacles, single_flight
 from noetl.runtime.store_thread import StoreThread
@@ -29,10 +29,10 @@ class Playbooks:
         self.store, self.thread, self.nats = store, thread, nats
         self.compiler = PlaybookCompiler()
         self.loaded = LoadedPlaybooks(store, self._compile_stored, thread)
-        self._digests: OrderedDict[bytes, str] = OrderedDict()
+        self._digests: Latest[bytes, str] = Latest(MAX_DIGESTS)
         """By the hash of the text, so that a text that is started often is compiled once."""
         self._adding: dict[bytes, asyncio.Task[str]] = {}
-        self._unreadable: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
+        self._unreadable: Latest[bytes, tuple[float, str]] = Latest(MAX_UNREADABLE)
         """Compile failures by hash of the stored text: expiry time and reason."""
 
     async def add(self, caller: str, text: str) -> str:
@@ -62,8 +62,6 @@ class Playbooks:
         await self.thread.ask(self.store.put_playbook, loaded.digest, path, text)
         self.loaded.cache.add(loaded)
         self._digests[sha256(text).digest()] = loaded.digest
-        while len(self._digests) > MAX_DIGESTS:
-            self._digests.popitem(last=False)
         return loaded.digest
 
     async def registered(self, path: str, version: int | None) -> str:
@@ -126,8 +124,6 @@ class Playbooks:
             except PlaybookInvalid as error:
                 reason = str(error)
             self._unreadable[key] = (now + UNREADABLE_SECONDS, reason)
-            while len(self._unreadable) > MAX_UNREADABLE:
-                self._unreadable.popitem(last=False)
         raise Conflict(f"this version of noetl cannot read the stored playbook {file}: {reason}")
 
 

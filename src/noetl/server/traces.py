@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from noetl.engine import events as e
 from noetl.engine.state import Execution
 from noetl.errors import StoreError, UsageError
+from noetl.latest import Latest
 from noetl.model.identity import action_id, iteration_id, span_id, step_of
 from noetl.runtime.store_thread import InStore
 from noetl.store.codec import decode
@@ -131,14 +132,14 @@ class Traces:
         self.resource = own.merge(OTELResourceDetector().detect())  # the environment wins
         self.scope = InstrumentationScope("noetl", version)
         self.sending = BatchSpanProcessor(OTLPSpanExporter(url))
-        self.requests: dict[str, Point] = {}  # the spans of the requests that have started executions
+        self.requests: Latest[str, Point] = Latest(
+            MAX_REQUESTS
+        )  # the spans of the requests that have started executions
         self.reading: set[asyncio.Task[None]] = set()
 
     def start_request(self, execution: str, caller: Point | None) -> Point:
         point = Point(trace_of(execution) if caller is None else caller.trace, os.urandom(8).hex())
         self.requests[execution] = point
-        while len(self.requests) > MAX_REQUESTS:
-            del self.requests[next(iter(self.requests))]
         return point
 
     def answered(self, call: ApiCall, status: int, seconds: float) -> None:

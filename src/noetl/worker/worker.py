@@ -11,6 +11,7 @@ import asyncio
 from noetl.clock import Clock
 from noetl.engine.commands import Claim
 from noetl.keychain.redact import Redactor
+from noetl.latest import Latest
 from noetl.tools.registry import Registry
 from noetl.worker.lease_run import LeaseRun
 from noetl.worker.link import Link, Rejected
@@ -32,14 +33,11 @@ class Worker:
         self.leases: dict[tuple[str, int], asyncio.Task[None]] = {}
         self.fault: BaseException | None = None
         """The first error that stopped a slot, such as a failure of the store. Its work can only be resumed."""
-        self.redactors: dict[str, Redactor] = {}
+        self.redactors: Latest[str, Redactor] = Latest(MAX_REDACTORS)
         """By execution, the latest ones: a secret that one lease has opened may reappear in another."""
 
     def redactor(self, execution: str) -> Redactor:
-        redactor = self.redactors.pop(execution, None) or Redactor()
-        self.redactors[execution] = redactor
-        while len(self.redactors) > MAX_REDACTORS:
-            del self.redactors[next(iter(self.redactors))]
+        redactor = self.redactors[execution] = self.redactors.get(execution) or Redactor()
         return redactor
 
     @property

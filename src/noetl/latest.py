@@ -1,0 +1,23 @@
+"""A dict with a limited number of entries, for caches that may lose what was not used lately."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Latest(OrderedDict[Key, Value]):
+    """Setting an entry makes it the latest one, and drops the oldest one above the limit."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.limit = limit
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self.limit:
+            self.popitem(last=False)
