@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 PACKAGES = ("host", "runtime", "worker")
 """The parts of noetl that wait for the world."""
-SERVER = ("background", "heartbeats", "reaper", "recovery", "server_host")
+SERVER = ("background", "heartbeats", "recovery", "server_host")
 REMOTE = frozenset(
     [
-        *(*SERVER, "sweeper", "waiters"),
+        *(*SERVER, "waiters"),
         *("heartbeat", "http_link", "remote_contents", "server_client", "worker_loop"),
     ]
 )

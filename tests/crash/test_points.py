@@ -25,7 +25,6 @@ BY_NO_PLAYBOOK = {
     "runtime.committer:Committer.work": "the same",
     "host.dispatcher:Dispatcher._wait_for_work": "claims wait only at a server",
     "host.dispatcher:Dispatcher.claim:3": "the same",
-    "host.children:ChildSyncer.sync_once": "only a server has it: `noetl run` syncs its families itself",
     "host.dispatcher:StoredWork.ready": "only a server scans the store",
     "host.dispatcher:StoredWork.due": "the same",
     "host.dispatcher:Dispatcher.on_hint": "NATS, which tests/acceptance/modes takes away and brings back",

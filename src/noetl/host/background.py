@@ -15,9 +15,7 @@ RESTART_SECONDS = 1.0
 FIRST_SECONDS, LAST_SECONDS = 1.0, 30.0
 """The first retry delay of an execution, which doubles with each further failure, and the maximum delay."""
 
-OnError = Callable[[str, str | None], None]
-"""Called with a message and the execution it concerns."""
-Send = Callable[[Iterable[tuple[str, Command]]], Awaitable[None]]
+OnError = Callable[[str, str | None], None]  # called with a message and the execution it concerns
 
 
 async def keep_running(seconds: float, once: Callable[[], Awaitable[object]], on_error: OnError) -> None:
@@ -33,13 +31,11 @@ async def keep_running(seconds: float, once: Callable[[], Awaitable[object]], on
 
 
 class Backoff:
-    """Retry delays of executions that cannot make progress, so that they do not delay the others. A success, or a time
-    without failures, resets them."""
+    """Retry delays of executions that cannot make progress. A success, or a time without failures, resets them."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.pauses: dict[str, tuple[float, float]] = {}
-        """By execution, the end of its delay, and the seconds that it takes."""
+        self.pauses: dict[str, tuple[float, float]] = {}  # by execution, the end of its delay, and its seconds
 
     def __len__(self) -> int:
         return len(self.pauses)

@@ -13,7 +13,6 @@ from noetl.engine import events as e
 from noetl.engine.commands import Cancel, ChildEnded, Pause, Resume
 from noetl.engine.state import Execution, Parked
 from noetl.errors import NoetlError
-from noetl.host.background import BackgroundCommands
 from noetl.latest import Latest
 from noetl.model.outcome import Outcome, failed
 from noetl.model.playbook import Playbook
@@ -151,21 +150,3 @@ def waits_for_children(state: Execution) -> Iterator[Parked]:
 
 def _awaits(state: Execution, child: str) -> bool:
     return any(parked.key == child for parked in waits_for_children(state))
-
-
-class ChildSyncer:
-    """Syncs families of executions when they change. A family that fails does not delay the others."""
-
-    def __init__(self, children: ChildExecutions, families: Families, commands: BackgroundCommands) -> None:
-        self.children, self.families, self.commands = children, families, commands
-
-    async def sync_once(self) -> None:
-        await self.families.changed.wait()
-        for execution in self.families.take():
-            try:
-                await self.children.sync(execution)
-                self.commands.backoff.succeed(execution)
-                self.families.failed.discard(execution)
-            except Exception as error:
-                self.commands.back_off(execution, error)
-                self.families.failed.add(execution)

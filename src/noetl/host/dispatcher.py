@@ -30,10 +30,8 @@ from noetl.worker.work import Work
 if TYPE_CHECKING:
     from noetl.nats.hints import ReadyHints
 
-SCAN_SECONDS = 0.1
-"""Minimum time between two scans for ready work by claims of a pool."""
-SCAN_LIMIT = 100
-"""Executions that a scan for a claim adds to the queue."""
+SCAN_SECONDS = 0.1  # minimum time between two scans for ready work by claims of a pool
+SCAN_LIMIT = 100  # executions that a scan for a claim adds to the queue
 SCAN_PAGE = 1_000
 TURN_SECONDS = 0.1
 """Time for which a worker stays with one execution while others wait. Short runs end within it: the end of a step and
@@ -41,11 +39,9 @@ the grant of the next one are one commit, without a wait in the queue."""
 MAX_CLAIMS = 1_000
 MAX_ENDED_LEASES = 10_000
 TIMERS_PER_SCAN = 100
-MAX_QUEUED = 10_000
-"""Executions that wait here for their turn; the others wait in the store."""
+MAX_QUEUED = 10_000  # executions that wait here for their turn; the others wait in the store
 DEFAULT_POOL = "default"
-ANY_POOL = ""
-"""The pool of a worker that serves all pools."""
+ANY_POOL = ""  # the pool of a worker that serves all pools
 
 
 class StoredWork:
@@ -98,8 +94,7 @@ class ReadyQueue:
         self.any_pool, self.publish = any_pool, publish
         self.default_pool = ANY_POOL if any_pool else DEFAULT_POOL
         self.by_pool: dict[str, dict[str, None]] = {}
-        self.arrived: dict[str, asyncio.Event] = {}
-        """By pool, set when an execution is added."""
+        self.arrived: dict[str, asyncio.Event] = {}  # by pool, set when an execution is added
         self.idle_claims: Counter[str] = Counter()
 
     def pools_of(self, state: Execution) -> set[str]:
@@ -136,21 +131,15 @@ class Dispatcher:
         self.backoff, self.on_failure = backoff, on_failure
         self.clock = runtime.clock
         self.closing = False
-        self.scan_cursor: dict[str, str] = {}
-        """By pool, the last execution of the latest scan."""
+        self.scan_cursor: dict[str, str] = {}  # by pool, the last execution of the latest scan
         self.last_scan: dict[str, float] = {}
         self.turn_started_at: dict[str, float] = {}
-        self.answered_claims: Latest[tuple[str, str], None] = Latest(MAX_CLAIMS)
-        """The latest claims that received work here, by worker and id."""
-        self.ended_leases: Latest[tuple[str, int], int] = Latest(MAX_ENDED_LEASES)
-        """Leases that a report has ended lately, with the number of their reported facts."""
+        self.answered_claims: Latest[tuple[str, str], None] = Latest(MAX_CLAIMS)  # by worker and id
+        self.ended_leases: Latest[tuple[str, int], int] = Latest(MAX_ENDED_LEASES)  # with their reported facts
 
     async def claim(self, command: Claim, seconds: float = 0.0, *, again: bool = False) -> list[Work]:
-        """Leases on ready work of a pool; waits for work if there is none.
-
-        `again` says that this claim may be a repeated request. Then the worker gets the same leases again, also those
-        granted by another server, if it still holds them and has reported nothing under them.
-        """
+        """Leases on ready work of a pool; waits for work if there is none. `again` says that this claim may be a
+        repeated request: then the worker gets the leases again that it holds and has not reported under."""
         pool = command.pool or self.queue.default_pool
         give_up = self.clock.now() + seconds if seconds else 0.0
         again = bool(command.id) and (again or (command.worker, command.id) in self.answered_claims)
@@ -225,11 +214,8 @@ class Dispatcher:
         return works
 
     async def find_ready(self, pool: str, enough: int = 0) -> None:
-        """Queue executions with ready work from the source, until `enough` are queued (or SCAN_LIMIT).
-
-        Each scan continues where the last one ended, so every execution gets its turn, even if the executions before it
-        never stop being ready.
-        """
+        """Queue executions with ready work until `enough` are queued (or SCAN_LIMIT). Each scan continues where the
+        last one ended, so every execution gets its turn, even if those before it never stop being ready."""
         queue, enough = self.queue.by_pool.setdefault(pool, {}), enough or SCAN_LIMIT
         self.last_scan[pool] = self.clock.now()
         page = min(SCAN_PAGE, enough)

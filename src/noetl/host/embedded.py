@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from noetl.clock import Clock
-from noetl.engine.commands import Command, Lost
+from noetl.engine.commands import Lost, TimerDue
 from noetl.engine.state import Execution
 from noetl.errors import StoreError
 from noetl.host.background import Backoff
 from noetl.host.children import ChildExecutions, Families, FindPlaybook
 from noetl.host.dispatcher import Dispatcher, LoadedWork, ReadyQueue
 from noetl.host.local_link import LocalLink
-from noetl.host.ticker import Ticker
 from noetl.model.status import OPEN
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import OpenCredential, Runtime, no_credentials
@@ -52,22 +50,18 @@ class Embedded:
         self.queue, self.families = ReadyQueue(any_pool=True), Families()
         on_events = (self.queue.on_events, self.families.on_events)
         self.runtime = Runtime(playbooks, clock, open_credential=open_credential, buckets=buckets, on_events=on_events)
-        source = LoadedWork(self.runtime.executions)
-        dispatcher = Dispatcher(self.runtime, self.queue, source, Backoff(clock), _raise)
+        self.source = LoadedWork(self.runtime.executions)
+        dispatcher = Dispatcher(self.runtime, self.queue, self.source, Backoff(clock), _raise)
         output = OutputBuffer(clock, max_lines=None)
         self.link = LocalLink(dispatcher, output)
         self.worker = Worker(f"{name}-{os.getpid()}", self.link, registry, clock, slots, output.write)
-        self.ticker = Ticker(source, self._send)
         self.children = ChildExecutions(self.runtime, find_playbook)
 
     async def start(self, execution: str, digest: str, payload: dict[str, Any], ctx: dict[str, Any]) -> Execution:
         return await self.runtime.start(digest, payload, ctx, execution)
 
     async def adopt(self, execution: str) -> Execution:
-        """Take over an execution whose process has ended, with its open descendants: their leases are void.
-
-        A child may have outlived its parent; `drive` cancels it then.
-        """
+        """Take over an execution whose process has ended, with its open descendants: their leases are void."""
         below = await self.runtime.thread.ask(open_below, self.runtime.store, execution)
         for id in (execution, *below):
             loaded = await self.runtime.executions.load(id)
@@ -94,7 +88,8 @@ class Embedded:
                     continue
                 await self.link.store_output()
                 return state
-            await self.ticker.tick_once(self.clock.now())
+            for id, timer in await self.source.due(self.clock.now()):
+                await committer.handle(id, TimerDue(timer))
             self.link.revoke_void(self.worker)
             await self.worker.claim()
             if committer.committed is committed:
@@ -136,10 +131,6 @@ class Embedded:
     def _notice(self, state: Execution) -> None:
         self.queue.on_events(state, [])
         self.families.add([state.id])
-
-    async def _send(self, commands: Iterable[tuple[str, Command]]) -> None:
-        for execution, command in commands:
-            await self.runtime.committer.handle(execution, command)
 
 
 def _raise(execution: str, error: Exception) -> None:

@@ -23,18 +23,15 @@ if TYPE_CHECKING:
     from noetl.worker.worker import Worker
 
 MAX_SESSIONS = 10_000
-STALL_SECONDS = 5.0
-"""A longer pause between two observations is a stall."""
-CHECK_SECONDS = 0.5
-"""Interval at which a local worker stops work with a void lease, and the output of its tasks is stored."""
+LEASES_PER_SCAN = 100
+STALL_SECONDS = 5.0  # A longer pause between two observations is a stall
+CHECK_SECONDS = 0.5  # interval at which a local worker stops work with a void lease and stores output
 
 
 class StallDetector:
-    """Measures how long the server has run without a stall, from regular calls of `observe`.
-
-    During a stall (it was stopped, suspended, out of CPU, or without its database) a server records no heartbeats, so
-    missing heartbeats are not the fault of workers: after it they get the full duration of their leases to send one.
-    """
+    """Measures how long the server has run without a stall, from regular calls of `observe`. During a stall (it was
+    stopped, suspended, out of CPU, or without its database) a server records no heartbeats, so missing ones are not the
+    fault of workers: after it they get the full duration of their leases to send one."""
 
     def __init__(self, now: Callable[[], float] = uptime) -> None:
         self.now = now
@@ -55,16 +52,12 @@ class StallDetector:
 class Heartbeats:
     def __init__(self, runtime: Runtime, commands: BackgroundCommands, stall: StallDetector) -> None:
         self.runtime, self.commands, self.stall = runtime, commands, stall
-        self.latest: Latest[tuple[str, float], int] = Latest(MAX_SESSIONS)
-        """By worker and the start time of its process, the number of its latest heartbeat."""
+        self.latest: Latest[tuple[str, float], int] = Latest(MAX_SESSIONS)  # by worker and start of its process
 
     async def record(self, session: WorkerSession, number: int = 0) -> tuple[list[tuple[str, int]], list[str]]:
-        """Record a heartbeat; return revoked leases and paused executions.
-
-        `number` counts the heartbeats of a process. A heartbeat that arrives after a later one revokes nothing, since
-        it does not name newer leases. Conflict if a process that was started later has the same worker name and is
-        alive: otherwise the two would take each other's leases at every heartbeat.
-        """
+        """Record a heartbeat; return revoked leases and paused executions. `number` counts the heartbeats of a process:
+        one that arrives after a later one revokes nothing, since it does not name newer leases. Conflict if a process
+        that was started later has the same worker name and is alive: the two would take each other's leases."""
         store, ask, now = self.runtime.store, self.runtime.thread.ask, self.runtime.clock.now
         previous = await ask(store.worker_session, session.worker)
         if previous is not None and previous.started > session.started and now() - previous.beat < LEASE_SECONDS:
@@ -88,10 +81,17 @@ class Heartbeats:
         paused = {lease.execution for lease in held if lease.paused}
         return [lease for lease in named if lease not in valid], [id for id in session.leases if id in paused]
 
+    async def expire_once(self) -> None:
+        """Expire leases of workers that send no heartbeats."""
+        attentive = self.stall.attentive_seconds()
+        limit = LEASES_PER_SCAN + len(self.commands.backoff)  # paused executions must not hide the others
+        lost = await self.runtime.thread.ask(self.runtime.store.expired_leases, None, limit, attentive)
+        if self.stall.attentive_seconds() >= attentive:  # else the stall began with the query
+            await self.commands.send((execution, Lost(fence)) for execution, fence in lost)
+
 
 class LocalHeartbeat:
-    """The heartbeat of a worker in the process of its server. It runs in the event loop, unlike that of a remote
-    worker: while the loop is busy, so is the server."""
+    """The heartbeat of a worker in the process of its server, in the event loop: while that is busy, both are."""
 
     def __init__(
         self, worker: Worker, link: LocalLink, session: WorkerSession, heartbeats: Heartbeats, on_error: OnError

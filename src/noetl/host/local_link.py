@@ -15,8 +15,7 @@ from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 
 POLL_SECONDS = 20.0
-MAX_WAITING_LINES = 5_000
-"""Lines of output that a report without a pool leaves to others to store."""
+MAX_WAITING_LINES = 5_000  # lines of output that a report without a pool leaves to others to store
 
 
 class LocalLink:
@@ -28,8 +27,7 @@ class LocalLink:
     def __init__(self, dispatcher: Dispatcher, output: OutputBuffer, pool: str | None = None) -> None:
         self.dispatcher, self.runtime, self.output, self.pool = dispatcher, dispatcher.runtime, output, pool
         self.contents, self.playbook = self.runtime.contents, self.runtime.playbooks.get
-        self.reporting: set[tuple[str, int]] = set()
-        """Leases with a report in flight; the worker may not list them any more."""
+        self.reporting: set[tuple[str, int]] = set()  # with a report in flight; the worker may not list them
         self._storing = asyncio.Lock()
 
     async def claim(self, command: Claim) -> list[Work]:

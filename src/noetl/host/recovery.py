@@ -11,8 +11,7 @@ from noetl.host.dispatcher import Dispatcher
 from noetl.runtime.runtime import Runtime
 
 ORPHANS_PER_SCAN = 100
-READ_SECONDS = 30.0
-"""Maximum time until a parent whose log keeps changing is read."""
+READ_SECONDS = 30.0  # maximum time until a parent whose log keeps changing is read
 READS_PER_SCAN = 100
 
 
@@ -25,10 +24,8 @@ class Recovery:
         self, runtime: Runtime, dispatcher: Dispatcher, families: Families, commands: BackgroundCommands
     ) -> None:
         self.runtime, self.dispatcher, self.families, self.commands = runtime, dispatcher, families, commands
-        self.sightings: dict[str, tuple[int, float]] = {}
-        """By parent, its seq at the last scan, and when it was last read, or first found."""
-        self.awaited: dict[str, tuple[int, frozenset[str]]] = {}
-        """By parent, its seq when it was last read, and the children that it waits for."""
+        self.sightings: dict[str, tuple[int, float]] = {}  # by parent, its seq, and when it was read or first found
+        self.awaited: dict[str, tuple[int, frozenset[str]]] = {}  # by parent, its seq when read, and its children
 
     async def recover_once(self) -> None:
         for pool, claims in list(self.dispatcher.queue.idle_claims.items()):

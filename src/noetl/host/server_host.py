@@ -7,15 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from noetl.clock import Clock
+from noetl.engine.commands import TimerDue
 from noetl.engine.state import Execution
 from noetl.host.background import BackgroundCommands, Backoff, OnError, keep_running
-from noetl.host.children import ChildExecutions, ChildSyncer, Families, FindPlaybook
-from noetl.host.dispatcher import Dispatcher, ReadyQueue, StoredWork
+from noetl.host.children import ChildExecutions, Families, FindPlaybook
+from noetl.host.dispatcher import MAX_QUEUED, Dispatcher, ReadyQueue, StoredWork
 from noetl.host.heartbeats import Heartbeats, StallDetector
-from noetl.host.reaper import Reaper
 from noetl.host.recovery import Recovery
-from noetl.host.sweeper import Sweeper
-from noetl.host.ticker import Ticker
 from noetl.host.waiters import Waiters
 from noetl.runtime.committer import OnCommit, OnEvents
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
@@ -24,12 +22,12 @@ from noetl.runtime.runtime import OpenCredential, Runtime, no_credentials
 if TYPE_CHECKING:
     from noetl.nats.connection import NatsConnection
 
-TICK_SECONDS = 0.1
-"""Interval of the scans for due timers and for changes by other servers."""
+TICK_SECONDS = 0.1  # interval of the scans for due timers and for changes by other servers
 REAP_SECONDS = 1.0
 RECOVER_SECONDS = 1.5
 SWEEP_SECONDS = 30.0
 OBSERVE_SECONDS = 1.0
+MAX_IDLE_EXECUTIONS = 1_000  # executions without leases that stay in memory; others are loaded when they are needed
 
 
 class ServerHost:
@@ -54,34 +52,31 @@ class ServerHost:
 
             hints, buckets = ReadyHints(connection), ObjectBuckets(connection)
         queue = ReadyQueue(publish=None if hints is None else hints.publish)
-        families, self.waiters = Families(), Waiters()
+        self.families, self.waiters = Families(), Waiters()
         self.runtime = runtime = Runtime(
             playbooks,
             clock,
             shared=True,
             open_credential=open_credential,
             buckets=buckets,
-            on_events=(queue.on_events, families.on_events, self.waiters.on_events, *on_events),
+            on_events=(queue.on_events, self.families.on_events, self.waiters.on_events, *on_events),
             on_commit=on_commit,
         )
         self.on_error, self.stall = on_error, StallDetector()
-        commands = BackgroundCommands(runtime.committer, Backoff(clock), on_error)
-        source = StoredWork(runtime, commands.backoff)
-        self.dispatcher = Dispatcher(runtime, queue, source, commands.backoff, commands.back_off, hints)
+        self.commands = commands = BackgroundCommands(runtime.committer, Backoff(clock), on_error)
+        self.source = StoredWork(runtime, commands.backoff)
+        self.dispatcher = Dispatcher(runtime, queue, self.source, commands.backoff, commands.back_off, hints)
         self.heartbeats = Heartbeats(runtime, commands, self.stall)
-        self.ticker = Ticker(source, commands.send)
-        self.reaper = Reaper(runtime, commands, self.stall)
-        self.children = ChildSyncer(ChildExecutions(runtime, find_playbook), families, commands)
-        self.recovery = Recovery(runtime, self.dispatcher, families, commands)
-        self.sweeper = Sweeper(self.dispatcher, self.waiters)
+        self.children = ChildExecutions(runtime, find_playbook)
+        self.recovery = Recovery(runtime, self.dispatcher, self.families, commands)
 
     async def run(self) -> None:
         loops: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (TICK_SECONDS, self.tick_once),
             (REAP_SECONDS, self.reap_once),
-            (0.0, self.children.sync_once),
+            (0.0, self.sync_once),
             (RECOVER_SECONDS, self.recovery.recover_once),
-            (SWEEP_SECONDS, self.sweeper.sweep_once),
+            (SWEEP_SECONDS, self.sweep_once),
             (OBSERVE_SECONDS, self.observe_once),
         ]
         async with asyncio.TaskGroup() as group:
@@ -89,7 +84,9 @@ class ServerHost:
                 group.create_task(keep_running(seconds, once, self.on_error))
 
     async def tick_once(self) -> None:
-        await self.ticker.tick_once(self.runtime.clock.now())
+        """Fire due timers, and notice what other servers have changed."""
+        due = await self.source.due(self.runtime.clock.now())
+        await self.commands.send((execution, TimerDue(timer)) for execution, timer in due)
         if await self.runtime.thread.ask(self.runtime.store.changed_elsewhere):
             for pool in list(self.dispatcher.queue.arrived):
                 await self.dispatcher.find_ready(pool)
@@ -97,8 +94,31 @@ class ServerHost:
 
     async def reap_once(self) -> None:
         """Expire lost leases, and notice ends that no notification has announced."""
-        await self.reaper.reap_once()
+        await self.heartbeats.expire_once()
         await self.waiters.check_once(self.runtime)
+
+    async def sync_once(self) -> None:
+        """Sync families of executions that have changed. A family that fails does not delay the others."""
+        await self.families.changed.wait()
+        for execution in self.families.take():
+            try:
+                await self.children.sync(execution)
+                self.commands.backoff.succeed(execution)
+                self.families.failed.discard(execution)
+            except Exception as error:
+                self.commands.back_off(execution, error)
+                self.families.failed.add(execution)
+
+    async def sweep_once(self) -> None:
+        """Queue ready work that other scans have missed, and unload idle executions."""
+        queue, executions = self.dispatcher.queue, self.runtime.executions
+        for pool in {queue.default_pool, *queue.arrived}:
+            await self.dispatcher.find_ready(pool, MAX_QUEUED)
+        idle = [id for id, loaded in executions.items() if not loaded.state.leases and id not in self.waiters.ended]
+        for id in idle[:-MAX_IDLE_EXECUTIONS]:
+            executions.pop(id, None)
+        started = self.dispatcher.turn_started_at
+        self.dispatcher.turn_started_at = {id: at for id, at in started.items() if id in executions}
 
     async def observe_once(self) -> None:
         await self.runtime.thread.ask(self.runtime.store.next_due)

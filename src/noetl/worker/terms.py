@@ -9,6 +9,7 @@ suspended.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -28,8 +29,7 @@ class LeaseTerms:
     def __init__(self, request_heartbeat: Callable[[], None], now: Callable[[], float] = uptime) -> None:
         self.request_heartbeat, self.now = request_heartbeat, now
         self.until: dict[Key, float] = {}
-        self.in_flight: dict[Key, int] = {}
-        """Leases on their way to the worker or back, which it does not list itself; with a count."""
+        self.in_flight: Counter[Key] = Counter()  # leases on their way to the worker or back
         self.paused: frozenset[str] = frozenset()  # executions that must start nothing new
         self.registered = asyncio.Event()
         """Set when the server has answered a heartbeat. Nothing is claimed before: the first heartbeat revokes the
@@ -43,15 +43,12 @@ class LeaseTerms:
     @contextmanager
     def holding(self, leases: Sequence[Key]) -> Iterator[None]:
         """Heartbeats inside name these leases."""
-        for lease in leases:
-            self.in_flight[lease] = self.in_flight.get(lease, 0) + 1
+        self.in_flight.update(leases)
         try:
             yield
         finally:
-            for lease in leases:
-                self.in_flight[lease] -= 1
-                if not self.in_flight[lease]:
-                    del self.in_flight[lease]
+            self.in_flight.subtract(leases)
+            self.in_flight = +self.in_flight
 
     def renew(self, leases: Iterable[Key], sent: float) -> None:
         """Renew the leases that were confirmed by the response to a heartbeat that was sent at that time."""

@@ -346,7 +346,7 @@ def test_another_server_tells_a_parent_of_children_that_ended(store: Store, monk
         parent = await died.host.runtime.start(died.add(PARENT), {}, {})
         died.worker.take(await died.host.dispatcher.claim(Claim("w1", 8, "default")))
         await until(lambda: store.summaries(prefix=parent.id)[0].status == "waiting")
-        await died.host.children.children.sync(parent.id)  # starts the children
+        await died.host.children.sync(parent.id)  # starts the children
         works = await died.host.dispatcher.claim(Claim("w1", 8, "default"))
         assert len(works) == 3
         died.worker.take(works)

@@ -11,7 +11,7 @@ from tests.conformance.memory import MemoryStore
 
 from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim
-from noetl.host import sweeper
+from noetl.host import server_host
 from noetl.store.store import WorkerSession
 
 SECONDS = 60
@@ -44,7 +44,7 @@ def test_the_ticker_fires_a_timer_that_is_due_and_no_other() -> None:
         state = await host.runtime.start(house.add(WAITS.replace("timeout: 60", "timeout: 0.01")), {}, {})
         await work_off(house)
         await asyncio.sleep(0.05)
-        await host.ticker.tick_once(host.runtime.clock.now())
+        await host.tick_once()
         await work_off(house)
         assert (await host.runtime.executions.state(late.id)).shown_status == "waiting"
         assert (await host.runtime.executions.state(state.id)).status == "failed"
@@ -63,7 +63,7 @@ def test_the_reaper_expires_leases_of_a_silent_worker(monkeypatch: pytest.Monkey
         (work,) = await host.dispatcher.claim(Claim("gone", 1, "default"))
         await asyncio.sleep(0.05)
         assert work.fence in (await host.runtime.executions.state(state.id)).leases
-        await host.reaper.reap_once()
+        await host.heartbeats.expire_once()
         assert not (await host.runtime.executions.state(state.id)).leases
         await host.runtime.committer.handle(state.id, Cancel("enough"))
 
@@ -76,10 +76,10 @@ def test_the_syncer_starts_children_and_delivers_their_ends() -> None:
         parent = await host.runtime.start(house.add(PARENT), {}, {})
         await work_off(house)
         assert len(host.runtime.store.summaries()) == 1
-        await host.children.sync_once()
+        await host.sync_once()
         assert len(host.runtime.store.summaries()) == 4
         await work_off(house)
-        await host.children.sync_once()
+        await host.sync_once()
         await work_off(house)
         assert (await host.runtime.executions.state(parent.id)).result == [2, 4, 6]
 
@@ -97,9 +97,9 @@ def test_a_recovery_finds_what_another_server_left_behind() -> None:
         house.add(PARENT), house.add(CHILD)
         for _ in range(3):  # a parent is read when its log has not changed between two scans
             await house.host.recovery.recover_once()
-        await house.host.children.sync_once()
+        await house.host.sync_once()
         await work_off(house)
-        await house.host.children.sync_once()
+        await house.host.sync_once()
         await work_off(house)
         assert sorted(summary.status for summary in store.summaries()) == ["succeeded"] * 4
 
@@ -108,7 +108,7 @@ def test_a_recovery_finds_what_another_server_left_behind() -> None:
 
 
 def test_the_sweeper_queues_ready_work_and_unloads_idle_executions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeper, "MAX_IDLE_EXECUTIONS", 2)
+    monkeypatch.setattr(server_host, "MAX_IDLE_EXECUTIONS", 2)
     store = MemoryStore()
 
     async def crash(house: House) -> None:
@@ -117,10 +117,10 @@ def test_the_sweeper_queues_ready_work_and_unloads_idle_executions(monkeypatch: 
 
     async def sweep(house: House) -> None:
         house.add(CHAIN)
-        await house.host.sweeper.sweep_once()
+        await house.host.sweep_once()
         assert len(house.host.dispatcher.queue.by_pool["default"]) == 5
         await work_off(house)
-        await house.host.sweeper.sweep_once()
+        await house.host.sweep_once()
         assert len(house.host.runtime.executions) == 2
         assert {summary.status for summary in store.summaries()} == {"succeeded"}
 

@@ -19,7 +19,7 @@ from noetl.engine.commands import Cancel, Claim, Pause, Resume, Signal
 from noetl.engine.history.verify import verify
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
-from noetl.host import dispatcher, heartbeats, reaper, recovery, server_host, sweeper
+from noetl.host import dispatcher, heartbeats, recovery, server_host
 from noetl.host.local_link import LocalLink
 from noetl.host.server_host import ServerHost
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
@@ -68,7 +68,7 @@ def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in [
         (dispatcher, "SCAN_LIMIT", 1),
         (dispatcher, "TIMERS_PER_SCAN", 1),
-        (reaper, "LEASES_PER_SCAN", 1),
+        (heartbeats, "LEASES_PER_SCAN", 1),
         (recovery, "ORPHANS_PER_SCAN", 1),
         (dispatcher, "SCAN_SECONDS", 0.01),
         (server_host, "TICK_SECONDS", 0.01),
@@ -335,7 +335,7 @@ def test_everybodys_turn_comes_however_many_wait(store: Store, monkeypatch: pyte
     for module, name, value in [
         (dispatcher, "SCAN_LIMIT", 3),
         (dispatcher, "SCAN_PAGE", 4),
-        (sweeper, "MAX_QUEUED", 5),
+        (server_host, "MAX_QUEUED", 5),
         (dispatcher, "SCAN_SECONDS", 0.01),
         (dispatcher, "MAX_QUEUED", 5),
         (server_host, "SWEEP_SECONDS", 0.05),
