@@ -14,6 +14,7 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -35,30 +36,32 @@ BUCKET = "noetl_sessions"
 PREFIX = "noetl.sessions"
 
 Result = TypeVar("Result")
+Operation = Callable[["KeyValue"], Awaitable[Result]]
 
 
 class Sessions:
     def __init__(self, access: Access, in_store: InStore, bus: NatsConnection | None = None) -> None:
         self.access, self.in_store = access, in_store
-        self.keys = SessionKeys(bus) if bus is not None else None
+        self.bucket = SessionBucket(bus) if bus is not None else None
 
     async def begin(self, session: Session, user: User) -> None:
         await self.in_store(self.access.add_session, session)
-        await self._in_nats(lambda keys: keys.put(session, user))
+        await self._in_nats(lambda bucket: _put(bucket, session, user))
 
     async def find(self, hash: bytes) -> tuple[Session, User] | None:
         """The session with this hash of its secret, and its user; None if either is missing."""
         session: Session | None = await self.in_store(self.access.session, hash)
         if session is None:  # it may have been ended in the database only
-            await self._in_nats(lambda keys: keys.drop(hash))
+            await self._in_nats(lambda bucket: _drop(bucket, hash))
             return None
         user: User | None = await self.in_store(self.access.user, session.user)
         return None if user is None else (session, user)
 
     async def used(self, session: Session, user: User, now: float) -> Session | None:
         """The session with its last use on any server, which is stored now and then; None if it was ended in NATS."""
+        hash = session.hash
         try:
-            activity = await self.keys.activity(session.hash) if self.keys is not None else None
+            activity = await self.bucket.use(lambda bucket: _activity(bucket, hash)) if self.bucket else None
         except NotFound:
             await self.in_store(self.access.delete_session, session.id)
             return None
@@ -72,9 +75,9 @@ class Sessions:
             session = touched = replace(session, last_used=now)
             await self.in_store(self.access.touch_session, session.id, now)
             if activity is not None and (revision := activity[1]) > 0:
-                await self._in_nats(lambda keys: keys.put(touched, user, revision))
+                await self._in_nats(lambda bucket: _put(bucket, touched, user, revision))
         if activity is None:
-            await self._in_nats(lambda keys: keys.put(session, user))
+            await self._in_nats(lambda bucket: _put(bucket, session, user))
         return session
 
     async def of(self, user: str | None) -> list[Session]:
@@ -93,95 +96,27 @@ class Sessions:
 
     async def _delete(self, sessions: list[Session], delete: Callable[[str], Any], name: str) -> bool:
         existed: bool = await self.in_store(delete, name)
-        await self._in_nats(lambda keys: keys.delete(sessions))
+        if sessions:
+            await self._in_nats(lambda bucket: _delete(bucket, sessions))
         return existed
 
     async def publish(self, user: User) -> None:
-        if self.keys is not None:
+        for session in await self.of(user.name) if self.bucket else []:
+            await self._in_nats(partial(_put, session=session, user=user))
+
+    async def _in_nats(self, operation: Operation[None]) -> None:
+        if self.bucket is not None:
             with suppress(NatsUnavailable):
-                for session in await self.of(user.name):
-                    await self.keys.put(session, user)
-
-    async def _in_nats(self, operation: Callable[[SessionKeys], Awaitable[None]]) -> None:
-        if self.keys is not None:
-            with suppress(NatsUnavailable):
-                await operation(self.keys)
+                await self.bucket.use(operation)
 
 
-class SessionKeys:
-    """Every method raises NatsUnavailable."""
-
+class SessionBucket:
     def __init__(self, connection: NatsConnection) -> None:
         self.connection = connection
         self._open: tuple[Any, KeyValue] | None = None  # the bucket, and the client it was opened with
 
-    async def put(self, session: Session, user: User, revision: int | None = None) -> None:
-        """Write the session; with a revision only if its key has not changed since."""
-        from nats.js.errors import KeyWrongLastSequenceError
-
-        value = {
-            "session_id": session.id,
-            "user_id": user.name,
-            "email": user.name if "@" in user.name else None,
-            "display_name": user.name,
-            "roles": [user.role],
-            "created_at": rfc3339(session.created),
-            "expires_at": rfc3339(session.end),
-            "last_activity_at": rfc3339(session.last_used),
-            "client_ip": session.address,
-            "auth0_id": None,
-        }
-        key, content = _key(session.hash), msgspec.json.encode(value)
-
-        async def work(bucket: KeyValue) -> None:
-            with suppress(KeyWrongLastSequenceError):  # another server has just written it
-                await (bucket.put(key, content) if revision is None else bucket.update(key, content, last=revision))
-                await bucket.put(_user_key(session), session.hash.hex().encode())
-
-        await self._with_bucket(work)
-
-    async def activity(self, hash: bytes) -> tuple[float, int] | None:
-        """When the session was last used (0 if the value is invalid), and the key's revision; None if there is no key,
-        NotFound if it was deleted."""
-        from nats.js.errors import KeyDeletedError, KeyNotFoundError
-
-        async def work(bucket: KeyValue) -> tuple[float, int] | None:
-            try:
-                entry = await bucket._get(_key(hash))  # `get` does not distinguish deleted from missing
-            except KeyDeletedError:
-                raise NotFound("the session was ended in NATS") from None
-            except KeyNotFoundError:
-                return None
-            try:
-                value = msgspec.json.decode(entry.value or b"")
-                return datetime.fromisoformat(value["last_activity_at"]).timestamp(), entry.revision or 0
-            except (msgspec.DecodeError, KeyError, TypeError, ValueError, OverflowError):
-                return 0.0, entry.revision or 0
-
-        return await self._with_bucket(work)
-
-    async def delete(self, sessions: list[Session]) -> None:
-        async def work(bucket: KeyValue) -> None:
-            for session in sessions:
-                await bucket.delete(_key(session.hash))
-                await bucket.delete(_user_key(session))
-
-        if sessions:
-            await self._with_bucket(work)
-
-    async def drop(self, hash: bytes) -> None:
-        """Delete the key of a session that is not in the database, if there is one."""
-        from nats.js.errors import KeyNotFoundError
-
-        async def work(bucket: KeyValue) -> None:
-            with suppress(KeyNotFoundError):
-                await bucket.get(_key(hash))
-                await bucket.delete(_key(hash))
-
-        await self._with_bucket(work)
-
-    async def _with_bucket(self, work: Callable[[KeyValue], Awaitable[Result]]) -> Result:
-        """The result of work on the bucket, which is created if it is missing; an existing one is used as it is."""
+    async def use(self, operation: Operation[Result]) -> Result:
+        """The result of an operation on the bucket, which is created if it is missing; NatsUnavailable."""
         from nats.js.errors import BucketNotFoundError
 
         async def opened(store: JetStreamContext) -> Result:
@@ -194,9 +129,63 @@ class SessionKeys:
                         bucket=BUCKET, description="noetl: who is signed in", history=10, ttl=IDLE_SECONDS
                     )
                 self._open = (client, bucket)
-            return await work(self._open[1])
+            return await operation(self._open[1])
 
         return await self.connection.jetstream(BUCKET, opened)
+
+
+async def _put(bucket: KeyValue, session: Session, user: User, revision: int | None = None) -> None:
+    """Write the session; with a revision only if its key has not changed since."""
+    from nats.js.errors import KeyWrongLastSequenceError
+
+    value = {
+        "session_id": session.id,
+        "user_id": user.name,
+        "email": user.name if "@" in user.name else None,
+        "display_name": user.name,
+        "roles": [user.role],
+        "created_at": rfc3339(session.created),
+        "expires_at": rfc3339(session.end),
+        "last_activity_at": rfc3339(session.last_used),
+        "client_ip": session.address,
+        "auth0_id": None,
+    }
+    key, content = _key(session.hash), msgspec.json.encode(value)
+    with suppress(KeyWrongLastSequenceError):  # another server has just written it
+        await (bucket.put(key, content) if revision is None else bucket.update(key, content, last=revision))
+        await bucket.put(_user_key(session), session.hash.hex().encode())
+
+
+async def _activity(bucket: KeyValue, hash: bytes) -> tuple[float, int] | None:
+    """The last use (0 if the value is invalid), and the key's revision; None without a key, NotFound if deleted."""
+    from nats.js.errors import KeyDeletedError, KeyNotFoundError
+
+    try:
+        entry = await bucket._get(_key(hash))  # `get` does not distinguish deleted from missing
+    except KeyDeletedError:
+        raise NotFound("the session was ended in NATS") from None
+    except KeyNotFoundError:
+        return None
+    try:
+        value = msgspec.json.decode(entry.value or b"")
+        return datetime.fromisoformat(value["last_activity_at"]).timestamp(), entry.revision or 0
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, OverflowError):
+        return 0.0, entry.revision or 0
+
+
+async def _delete(bucket: KeyValue, sessions: list[Session]) -> None:
+    for session in sessions:
+        await bucket.delete(_key(session.hash))
+        await bucket.delete(_user_key(session))
+
+
+async def _drop(bucket: KeyValue, hash: bytes) -> None:
+    """Delete the key of a session that is not in the database, if there is one."""
+    from nats.js.errors import KeyNotFoundError
+
+    with suppress(KeyNotFoundError):
+        await bucket.get(_key(hash))
+        await bucket.delete(_key(hash))
 
 
 def _key(hash: bytes) -> str:
