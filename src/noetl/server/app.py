@@ -40,15 +40,13 @@ HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\]|([A-Za-z0-9_][A-Za-z0
 """A host name, an IPv4 address or an IPv6 address in brackets, with an optional port, and nothing else."""
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 WORKER_ROUTES = frozenset(f"{PREFIX}/worker/{verb}" for verb in ("claim", "report", "heartbeat"))
-FREQUENT_ROUTES = frozenset(["/livez", "/readyz", "/metrics", *WORKER_ROUTES])
-"""Only failed requests of these routes are logged, and they have no spans."""
+FREQUENT_ROUTES = frozenset(["/livez", "/readyz", "/metrics", *WORKER_ROUTES])  # without spans, logged if they fail
 MAX_CACHED_HOSTS = 1_000
 NO_ROUTE = "none"
 
 
 def create_app(store: Store, clock: Clock, settings: ServerSettings | None = None) -> Guard:
-    """The engine and the API of a server on a store, as an ASGI application. Call `api.stop()` before the server ends,
-    and `api.close()` after that."""
+    """A server as an ASGI application. Call `api.stop()` before it ends, and `api.close()` after that."""
     return Guard(Api(store, clock, settings or ServerSettings()), endpoints())
 
 

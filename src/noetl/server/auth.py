@@ -146,8 +146,7 @@ class Throttle:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._failures: Latest[Subject, tuple[int, float]] = Latest(MAX_SUBJECTS)
-        """The number of failures and the time of the last one, the most recent at the end."""
+        self._failures: Latest[Subject, tuple[int, float]] = Latest(MAX_SUBJECTS)  # their number, and the last
         self._signed_in: Latest[Subject, None] = Latest(MAX_SUBJECTS)
 
     def check(self, user: str, address: str) -> None:

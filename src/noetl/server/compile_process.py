@@ -29,8 +29,7 @@ class CompileRequest(NamedTuple):
 
 
 def main(connection: Connection) -> None:
-    """Serve requests until the server closes the connection. A response is the fields of a Loaded, or an error of an
-    installed tool kind."""
+    """Serve requests with the fields of a Loaded, or an error of an installed kind, until the connection is closed."""
     gc.disable()  # collected after each text instead
     gc.freeze()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)

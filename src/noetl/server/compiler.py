@@ -52,8 +52,7 @@ class Compiled(NamedTuple):
 class PlaybookCompiler:
     def __init__(self, seconds: float = BUDGET_SECONDS, deadline: float = DEADLINE_SECONDS) -> None:
         self.seconds, self.deadline = seconds, deadline
-        self.pending: Counter[str | None] = Counter()
-        """The number of texts by caller; the key None is the server itself."""
+        self.pending: Counter[str | None] = Counter()  # texts by caller; the key None is the server itself
         self.running: set[str | None] = set()
         self._turns: dict[str | None, asyncio.Lock] = {}
         self._slots = asyncio.Semaphore(PROCESSES)

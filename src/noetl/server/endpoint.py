@@ -104,8 +104,7 @@ class ApiCall(Request):
         self.in_store = api.thread.ask
         self.execution: str | None = self.path_params.get("id")
         self.span: Point | None = None  # the span of the request, if that is known before the answer
-        self.identity: Caller | None = None
-        """Its sender; None until it is authorized, and on routes that are open to anybody."""
+        self.identity: Caller | None = None  # its sender; None until it is authorized, and on open routes
         self.anonymous_bytes = 0
 
     @property

@@ -79,10 +79,8 @@ class ExecutionView(msgspec.Struct, frozen=True, kw_only=True):
     ctx: dict[str, Any]
     steps: dict[str, StepView]
     error: ErrorView | None
-    continued_errors: int
-    """Number of errors of tasks that a policy continued past."""
-    continued: list[ErrorView]
-    """The first of them."""
+    continued_errors: int  # number of errors of tasks that a policy continued past
+    continued: list[ErrorView]  # the first of them
     events: int
     duration_ms: float
     name: str

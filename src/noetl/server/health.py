@@ -36,8 +36,7 @@ class Dependency(msgspec.Struct, frozen=True):
 class Health:
     def __init__(self, store: Store, bus: NatsConnection | None, in_store: InStore, log: Log) -> None:
         self.store, self.bus, self.in_store, self.log = store, bus, in_store, log
-        self._changes: dict[str, tuple[bool, float, float]] = {}
-        """Whether each is up, and since when: seconds since 1970, and monotonic seconds."""
+        self._changes: dict[str, tuple[bool, float, float]] = {}  # is it up, since when, and by the monotonic clock
         self._logged_down: set[str] = set()
 
     async def run(self) -> None:

@@ -32,15 +32,13 @@ free descriptors."""
 TICKS_PER_SECOND = 10
 CLOSE_SECONDS = 3  # time for open requests after a stop signal
 DESCRIPTORS = 65_536  # requested file descriptor limit; a server needs a few more descriptors than connections
-RESERVED_DESCRIPTORS = 128
-"""Kept free for the database, for files, and for connections that are accepted before another one is closed."""
+RESERVED_DESCRIPTORS = 128  # kept free for the database, files, and connections accepted before another is closed
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 4_096
     address_share: float = 0.5  # fraction of all connections available to one address; a trusted proxy may use all
-    header_seconds: float = 10.0
-    """From the start of a connection, or the first byte of a later request, to the end of the headers."""
+    header_seconds: float = 10.0  # from the start of a connection or a later request to the end of its headers
     body_idle_seconds: float = 10.0
     body_seconds: float = 60.0  # time for a whole request body, plus its size at the minimum rate
     body_bytes_per_second: int = 16_384
@@ -62,8 +60,7 @@ def raise_descriptor_limit() -> int:
 class ConnectionGroup:
     def __init__(self, limit: int) -> None:
         self.limit, self.size = limit, 0
-        self.unproven: dict[Connection, None] = {}
-        """Waiting connections that have never completed a request, oldest first."""
+        self.unproven: dict[Connection, None] = {}  # those that have never completed a request, oldest first
         self.idle: dict[Connection, None] = {}  # other waiting connections, the longest idle first
 
     def remove(self, connection: Connection) -> None:

@@ -48,23 +48,15 @@ class Maintenance:
         self._second: Store | None = None
         self._thread = ThreadPoolExecutor(1, "noetl-maintenance")
 
-    async def prunable(self, before: float, limit: int) -> list[Summary]:
-        """Executions that ended before that time and may be removed."""
-        return await self._do(lambda store: store.prunable(before, limit))
-
-    async def prune(self, before: float, limit: int) -> int:
-        """Remove up to `limit` of them; returns how many. The store's clock decides whether content is old enough."""
-        return await self._do(lambda store: store.prune(before, limit))
-
     async def verify(self, execution: str) -> Verified:
-        summaries = await self._do(lambda store: store.summaries(prefix=execution, limit=1))
+        summaries = await self.do(lambda store: store.summaries(prefix=execution, limit=1))
         if not summaries:
             raise NotFound(f"no execution {execution}")
-        return Verified(1, await self._violations(await self._do(Audit), summaries[0]))
+        return Verified(1, await self._violations(await self.do(Audit), summaries[0]))
 
     async def verify_page(self, cursor: str, limit: int) -> VerifiedPage:
-        summaries = await self._do(lambda store: store.summaries(before=cursor, limit=limit + 1))
-        audit, deadline = await self._do(Audit), monotonic() + VERIFY_SECONDS
+        summaries = await self.do(lambda store: store.summaries(before=cursor, limit=limit + 1))
+        audit, deadline = await self.do(Audit), monotonic() + VERIFY_SECONDS
         violations: list[Violation] = []
         checked = 0
         for summary in summaries[:limit]:
@@ -87,11 +79,11 @@ class Maintenance:
                 return result
             return None
 
-        while (violations := await self._do(next_batch)) is None:
+        while (violations := await self.do(next_batch)) is None:
             pass
         return violations
 
-    async def _do(self, work: Callable[[Store], Value]) -> Value:
+    async def do(self, work: Callable[[Store], Value]) -> Value:
         loop = asyncio.get_running_loop()
         if self._second is None:
             self._second = await loop.run_in_executor(self._thread, self._first.reopen)
@@ -129,7 +121,8 @@ class Pruner:
     async def prune_once(self, now: float) -> int:
         """Remove what is older than the retention time, in batches; returns the number of executions."""
         removed = 0
-        while batch := await self.maintenance.prune(now - self.retention_seconds, EXECUTIONS_PER_BATCH):
+        before = now - self.retention_seconds
+        while batch := await self.maintenance.do(lambda store: store.prune(before, EXECUTIONS_PER_BATCH)):
             removed += batch
             self.telemetry.metrics.count("noetl_executions_pruned_total", batch)
         return removed

@@ -29,11 +29,9 @@ class Playbooks:
         self.store, self.thread, self.nats = store, thread, nats
         self.compiler = PlaybookCompiler()
         self.loaded = LoadedPlaybooks(store, self._compile_stored, thread)
-        self._digests: Latest[bytes, str] = Latest(MAX_DIGESTS)
-        """By the hash of the text, so that a text that is started often is compiled once."""
+        self._digests: Latest[bytes, str] = Latest(MAX_DIGESTS)  # by the hash of the text
         self._adding: dict[bytes, asyncio.Task[str]] = {}
-        self._unreadable: Latest[bytes, tuple[float, str]] = Latest(MAX_UNREADABLE)
-        """Compile failures by hash of the stored text: expiry time and reason."""
+        self._unreadable: Latest[bytes, tuple[float, str]] = Latest(MAX_UNREADABLE)  # expiry and reason by hash
 
     async def add(self, caller: str, text: str) -> str:
         """Store a playbook and load it; its digest. PlaybookInvalid has all its problems."""

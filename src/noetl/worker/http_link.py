@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 10.0  # maximum time for which the server waits for work before it answers a claim
 POLL = httpx2.Timeout(POLL_SECONDS + 5.0, connect=5.0)
-SEPARATE_BYTES = 32 << 10
-"""Content from this size on is sent in a request of its own, before the report that refers to it."""
+SEPARATE_BYTES = 32 << 10  # content from this size on is sent before the report that refers to it
 
 
 class LinkedWork(Work):

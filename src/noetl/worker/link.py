@@ -73,8 +73,7 @@ class Reporter:
         return len(self.facts) > MAX_FACTS
 
     async def send(self, *, claim: Claim | None = None, last: bool = False, hand_back: bool = False) -> None:
-        """Report the collected facts, after the report in flight; Rejected if the lease is void. After the `last`
-        report the lease may have ended."""
+        """Report the collected facts; Rejected if the lease is void. After the `last` report it may have ended."""
         async with self._sending:
             if self._void:
                 raise Rejected

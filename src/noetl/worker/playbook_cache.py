@@ -18,8 +18,7 @@ from noetl.pipeline.plan import PipelinePlan
 from noetl.tools.registry import KINDS
 
 MAX_PLAYBOOKS = 100
-MAX_PLAYBOOK_BYTES = 4 << 20
-"""Maximum total size of the cached playbooks, as text. In memory they take up to twenty times as much."""
+MAX_PLAYBOOK_BYTES = 4 << 20  # of the cached playbooks as text; in memory they take up to twenty times as much
 
 
 class File(NamedTuple):

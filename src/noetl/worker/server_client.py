@@ -14,8 +14,7 @@ import msgspec
 from noetl.errors import AuthError, Conflict, NoetlError, NotFound
 from noetl.worker import wire
 
-CALL = httpx2.Timeout(15.0, connect=5.0)
-"""Seconds without data after which a connection is dropped and the request is sent again on a new one."""
+CALL = httpx2.Timeout(15.0, connect=5.0)  # without data; then the request is sent again on a new connection
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.05, 2.0  # pause before a request is repeated; doubled each time
 MAX_SERVER_ERRORS = 8  # internal server errors after which a request is not repeated
 TRANSIENT = frozenset([408, 425, 429, 502, 503, 504])  # status codes after which a request is repeated
@@ -34,8 +33,7 @@ class ServerClient:
     async def call(
         self, method: str, path: str, content: bytes = b"", *, again: bytes = b"", limits: httpx2.Timeout = CALL
     ) -> bytes:
-        """The content of the response; retries until there is one. What is sent is JSON, except by PUT. `again` is the
-        content of repeated requests."""
+        """The response; retries until there is one, with `again` as the content. Content is JSON, except by PUT."""
         server_errors, pause = 0, FIRST_PAUSE_SECONDS
         kind = "application/octet-stream" if method == "PUT" else "application/json"
         headers = {} if method == "GET" else {"Content-Type": kind}
@@ -91,8 +89,7 @@ class Reports:
     def __init__(self, post: Callable[[bytes], Awaitable[bytes]]) -> None:
         self.post = post
         self.pending: list[PendingReport] = []
-        self.senders = 0
-        """Active senders. A sender without pending reports does not count, even if its task has not ended yet."""
+        self.senders = 0  # without those that have no pending reports, even if their task has not ended yet
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def send(self, request: wire.ReportRequest) -> wire.Verdicts:

@@ -34,21 +34,17 @@ class Work(msgspec.Struct):
     parallel: bool  # whether each item sees only this `ctx` and its own writes
     steps: dict[str, StepResult]
     progress: dict[str, Progress] = {}  # pipelines of the run, by prefix
-    item_progress: dict[int, dict[str, Progress]] = {}
-    """Pipelines of the items that were started before, by index and prefix."""
+    item_progress: dict[int, dict[str, Progress]] = {}  # pipelines of items that were started, by index and prefix
     first: int = 0
     iterator: str = ""
-    items: list[Any] | None = None
-    """The items of the lane, the first of which has the index `first`; None without a loop."""
+    items: list[Any] | None = None  # of the lane, the first of which has the index `first`; None without a loop
     local: bool = msgspec.field(default=False, name="kept")  # whether this worker keeps the items (`exec: local`)
     pool: str = "default"
     durability: str = "task"
     inline_bytes: int = 65_536
     result_store: dict[str, Any] = {}
-    after_call: AfterCallProgress | None = msgspec.field(default=None, name="tail")
-    """Progress of a classic step after its call."""
-    handles: list[str] = []
-    """Keys of the handles that the execution has resolved, on any worker: their values are redacted here too."""
+    after_call: AfterCallProgress | None = msgspec.field(default=None, name="tail")  # of a classic step
+    handles: list[str] = []  # keys of the handles that any worker has resolved: their values are redacted here too
     entries: list[str] = []  # keychain entries of external providers that other workers may have resolved
 
 

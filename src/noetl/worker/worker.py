@@ -31,10 +31,8 @@ class Worker:
         self.draining = False  # whether nothing new may start: running tasks finish, the rest is handed back
         self.tasks: set[asyncio.Task[None]] = set()
         self.leases: dict[tuple[str, int], asyncio.Task[None]] = {}
-        self.fault: BaseException | None = None
-        """The first error that stopped a slot, such as a failure of the store. Its work can only be resumed."""
-        self.redactors: Latest[str, Redactor] = Latest(MAX_REDACTORS)
-        """By execution, the latest ones: a secret that one lease has opened may reappear in another."""
+        self.fault: BaseException | None = None  # the first error that stopped a slot; its work can only be resumed
+        self.redactors: Latest[str, Redactor] = Latest(MAX_REDACTORS)  # a secret may reappear in a later lease
 
     def redactor(self, execution: str) -> Redactor:
         redactor = self.redactors[execution] = self.redactors.get(execution) or Redactor()

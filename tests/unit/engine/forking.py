@@ -14,7 +14,7 @@ from noetl.engine.events import Event
 from noetl.engine.history.verify import verify
 from noetl.engine.state import Execution
 from noetl.runtime import history
-from noetl.runtime.history import Edit, Forked
+from noetl.runtime.history import Edit, ForkView
 from noetl.store import codec
 
 FORK = "00000000-0000-7000-8000-00000000000f"
@@ -46,10 +46,10 @@ def forked(
     source: str = EXECUTION,
     retry: bool = False,
     then: Command | None = None,
-) -> tuple[Forked, Execution]:
+) -> tuple[ForkView, Execution]:
     """Fork the story, or try it again, and play it to its end."""
 
-    async def work() -> tuple[Forked, Execution]:
+    async def work() -> tuple[ForkView, Execution]:
         runtime = stage.engine.runtime
         edit = Edit(_added(stage, text) if text else "", ctx or {})
         if retry:

@@ -12,6 +12,7 @@ from forking import FORK, again, events_of, forked
 from stage import EXECUTION, Stage, play, text_of
 
 from noetl.engine.commands import Cancel, Pause, Signal
+from noetl.engine.history.fork import AgainView
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.identity import TaskId, action_id
 from noetl.model.outcome import failed
@@ -332,7 +333,7 @@ def test_a_retry_goes_on_with_the_task_that_failed() -> None:
     assert stage.state.status == "failed"
     found, state = forked(stage, retry=True)
     assert (state.status, state.result, count.calls) == ("succeeded", "fine 2", 2)
-    assert found.again == [{"run": "b#1", "step": "b", "task": "two", "items": None, "failed": True}]
+    assert found.again == [AgainView("b#1", "b", "two", None, True)]
     assert found.done == ["a"]
     told = events_of(stage)[found.source_seq]
     assert (told.reason, told.again) == ("retry", ("b#1",))
@@ -417,7 +418,7 @@ def test_other_branches_go_on_where_they_were() -> None:
     found, state = forked(stage, retry=True)
     assert state.status == "succeeded"
     assert count.calls == 1
-    assert {(one["run"], one["task"], one["failed"]) for one in found.again} == {
+    assert {(one.run, one.task, one.failed) for one in found.again} == {
         ("a#1", "two", False),
         ("b#1", "task_1", True),
     }
@@ -444,7 +445,7 @@ def test_what_was_cancelled_goes_on() -> None:
     assert stage.state.status == "cancelled"
     found, state = forked(stage, retry=True, then=Signal("go", "1", None))
     assert (state.status, state.result, count.calls) == ("succeeded", "there", 1)
-    assert [one["run"] for one in found.again] == ["b#1"]
+    assert [one.run for one in found.again] == ["b#1"]
 
 
 def test_time_limits_begin_anew() -> None:

@@ -222,7 +222,7 @@ def test_a_long_log_is_verified_in_parts_and_other_work_goes_between(tmp_path: P
     async def beside() -> None:
         keeper = Maintenance(store, unused)
         verifying = asyncio.create_task(keeper.verify(summary.execution_id))
-        await keeper.prunable(0.0, 1)
+        await keeper.do(lambda store: store.prunable(0.0, 1))
         assert not verifying.done()
         assert await verifying == Verified(1, [])
         keeper.close()

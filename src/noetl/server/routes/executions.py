@@ -90,8 +90,7 @@ async def start(call: ApiCall, body: StartRequest) -> Response:
 
 
 async def execution_id(call: ApiCall, operation: str = "") -> str:
-    """A new id, or that of an earlier request with the same Idempotency-Key, which is for one operation with one
-    request body."""
+    """A new id, or that of an earlier request with the same Idempotency-Key, operation and body."""
     execution = uuid7(call.api.clock.now(), os.urandom(8))
     if "idempotency-key" not in call.headers:
         return execution
@@ -334,8 +333,7 @@ class SignalRequest(RequestBody, frozen=True):
     name: Annotated[str, msgspec.Meta(min_length=1)]
     id: str | None = None
     payload: Any = None
-    keep: bool = True
-    """Whether it is kept until something waits for it; if not, it is dropped unless something waits already."""
+    keep: bool = True  # whether it is kept until something waits for it; if not, it counts only for what waits already
 
 
 class SignalAnswer(msgspec.Struct, frozen=True):
@@ -348,10 +346,8 @@ class SignalAnswer(msgspec.Struct, frozen=True):
     accepted: bool
     duplicate: bool
     late: bool
-    pending: bool
-    """Whether it was accepted and nothing waits for it yet."""
-    waiting: list[str]
-    """The names of the signals that the execution waits for."""
+    pending: bool  # whether it was accepted and nothing waits for it yet
+    waiting: list[str]  # the names of the signals that the execution waits for
 
 
 @routes.add("POST", "/executions/{id}/signals", limit=PAYLOAD_BYTES, headers=(IDEMPOTENCY_KEY,), status=202)

@@ -37,19 +37,17 @@ class Pruned(msgspec.Struct, frozen=True):
 
 @routes.add("POST", "/executions/prune")
 async def prune(call: ApiCall, body: PruneRequest) -> Pruned:
-    """Remove a batch of executions that ended long ago, with all their data; if `more` is true, send it again.
-
-    Open executions stay, and so do their parents and children. With `dry_run` nothing is removed, and the executions
-    that would be are listed.
-    """
+    """Remove a batch of executions that ended long ago, with all their data; if `more` is true, send it again. Open
+    executions stay, and so do their parents and children. With `dry_run` nothing is removed, and the executions that
+    would be are listed."""
     api = call.api
     now = api.clock.now()
     before = now - body.older_than
     if body.dry_run:
-        summaries = await api.maintenance.prunable(before, MAX_LISTED + 1)
+        summaries = await api.maintenance.do(lambda store: store.prunable(before, MAX_LISTED + 1))
         items = [execution_item(summary, now) for summary in summaries[:MAX_LISTED]]
         return Pruned(0, len(summaries) > MAX_LISTED, items)
-    removed = await api.maintenance.prune(before, EXECUTIONS_PER_BATCH)
+    removed = await api.maintenance.do(lambda store: store.prune(before, EXECUTIONS_PER_BATCH))
     api.telemetry.metrics.count("noetl_executions_pruned_total", removed)
     return Pruned(removed, removed == EXECUTIONS_PER_BATCH)
 

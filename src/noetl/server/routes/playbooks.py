@@ -15,8 +15,7 @@ from noetl.store.store import Store
 
 routes = Routes()
 
-TEXT = (YAML, "application/x-yaml", "text/yaml", BYTES)
-"""Client generators know no YAML, so plain bytes are accepted as well."""
+TEXT = (YAML, "application/x-yaml", "text/yaml", BYTES)  # bytes, because client generators know no YAML
 
 
 class Registered(msgspec.Struct, frozen=True):

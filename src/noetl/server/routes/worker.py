@@ -91,8 +91,7 @@ async def report(call: ApiCall, body: list[wire.ReportRequest]) -> list[wire.Ver
 
 
 async def _verdicts(call: ApiCall, execution: str, report: Report) -> wire.Verdicts:
-    """Decide a report. Without its lease only its claim counts; with a lease of another token, or with facts that do
-    not follow from its lease, it is rejected."""
+    """Decide a report. Without its lease only its claim counts; it is rejected if the lease does not allow it."""
     api = call.api
     loaded = api.host.runtime.executions.get(execution)
     if loaded is not None and report.fence in loaded.state.leases:
@@ -316,8 +315,7 @@ async def _store_lines(call: ApiCall, lines: list[LogLine]) -> None:
 
 
 def _worked_in(call: ApiCall, executions: list[str]) -> set[str]:
-    """Executions in which a worker of the token holds or recently held a lease: the last lines of a task may arrive
-    after its last report."""
+    """Executions with a lease of the token, also a recent one: the last lines of a task may follow its last report."""
     store, worked_in = call.api.store, set()
     for execution in executions:
         if any(_is_mine(call, lease.worker) for lease in store.derived(execution).leases.values()):
