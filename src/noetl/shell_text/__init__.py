@@ -32,7 +32,7 @@ from noetl.expression.pieces import TemplatePosition, TemplateValue, compile_pie
 from noetl.expression.text import to_json
 from noetl.expression.values import Fault, located
 from noetl.shell_text.code import TEMPLATE, by_programs
-from noetl.shell_text.scan import Context, Part, Plan, Scanner, TemplateUse
+from noetl.shell_text.scan import Context, Plan, Scanner, TemplateUse
 
 REFERENCES: dict[Context, str] = {
     "alone": '"${%s}"',
@@ -58,32 +58,19 @@ def prepare_shell(source: str) -> Callable[[Scope], ShellText]:
     fixed = None  # the plan, unless the text depends on values
     in_comments: set[int] = set()
     if printed is not None:
-        fixed = _plan(printed, source)
-        used = {use.number for use in fixed[0] if isinstance(use, TemplateUse)}
+        fixed = Scanner(printed, source).plan()
+        used = {use.number for use in fixed if isinstance(use, TemplateUse)}
         places = [piece for piece in printed if isinstance(piece, TemplatePosition)]
         in_comments = {place.offset for number, place in enumerate(places) if number not in used}
 
     def bind(scope: Scope) -> ShellText:
         budget = budget_in(scope)
         pieces = evaluate(scope, budget, in_comments).pieces
-        plan, offsets = fixed or _plan(pieces, source)
+        plan = Scanner(pieces, source).plan() if fixed is None else fixed
         values = [piece.value for piece in pieces if isinstance(piece, TemplateValue)]
-        return _assemble(plan, values, source, offsets, budget.contents)
+        return _assemble(plan, values, source, budget.contents)
 
     return bind
-
-
-def _plan(pieces: Sequence[str | TemplatePosition | TemplateValue], source: str) -> tuple[Plan, list[int]]:
-    parts: list[Part] = []
-    offsets: list[int] = []
-    for piece in pieces:
-        if isinstance(piece, str):
-            parts.append(piece)
-        else:
-            place = piece.place if isinstance(piece, TemplateValue) else piece
-            parts.append(len(offsets))
-            offsets.append(source.rindex("{{", 0, place.offset))
-    return Scanner(parts, offsets, source).plan(), offsets
 
 
 def check_words(words: Sequence[Any]) -> None:
@@ -102,7 +89,7 @@ def check_words(words: Sequence[Any]) -> None:
         raise TemplateSyntax(rejection.message, *first, rejection.hint)
 
 
-def _assemble(plan: Plan, values: list[Any], source: str, offsets: list[int], contents: Contents) -> ShellText:
+def _assemble(plan: Plan, values: list[Any], source: str, contents: Contents) -> ShellText:
     out: list[str] = []
     env: dict[str, str] = {}
 
@@ -123,7 +110,7 @@ def _assemble(plan: Plan, values: list[Any], source: str, offsets: list[int], co
                 text = _number(value) if part.context == "number" else _text(value, contents)
                 out.append(reference(text, part.context))
         except Exception as error:
-            raise located(error, source, offsets[part.number]) from None
+            raise located(error, source, part.offset) from None
     return ShellText("".join(out), env)
 
 

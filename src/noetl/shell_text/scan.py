@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple, NoReturn
 
 from noetl.errors import TemplateSyntax
+from noetl.expression.pieces import TemplatePosition, TemplateValue
 from noetl.shell_text.code import AS_NUMBER, OUTPUT, SUBSCRIPT, TEMPLATE, Command, Rejection, rejections, tainted
 
 SEPARATORS = " \t\n;&|()<>"
@@ -18,13 +20,12 @@ DEFAULT_VALUE = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*#?$!-]):?[-=+?]")
 
 Context = Literal["alone", "outside", "inside", "single", "number"]
 """A whole word outside quotes, a part of one, inside double quotes, inside single ones, inside `$(( ))`."""
-Part = str | int
-"""Text of the command, or the number of a template in it."""
 
 
 class TemplateUse(NamedTuple):
     number: int
     context: Context
+    offset: int
 
 
 Plan = list[str | TemplateUse]
@@ -41,12 +42,18 @@ class Scanner:
     """Reads a command from left to right, by the grammar of the shell. `out` is what was read, with a TemplateUse for
     each template."""
 
-    def __init__(self, parts: list[Part], offsets: list[int], source: str) -> None:
-        self.offsets, self.source = offsets, source
-        self.text = "".join(TEMPLATE if isinstance(part, int) else part for part in parts)
-        ends = accumulate(1 if isinstance(part, int) else len(part) for part in parts)
-        self.numbers = {end - 1: part for part, end in zip(parts, ends, strict=True) if isinstance(part, int)}
+    def __init__(self, pieces: Sequence[str | TemplatePosition | TemplateValue], source: str) -> None:
+        self.source = source
+        texts = [piece if isinstance(piece, str) else TEMPLATE for piece in pieces]
+        self.text = "".join(texts)
+        self.offsets: list[int] = []
+        self.numbers: dict[int, int] = {}
         """Positions of templates in the text, with the number of each."""
+        for piece, end in zip(pieces, accumulate(map(len, texts)), strict=True):
+            if not isinstance(piece, str):
+                place = piece.place if isinstance(piece, TemplateValue) else piece
+                self.numbers[end - 1] = len(self.offsets)
+                self.offsets.append(source.rindex("{{", 0, place.offset))
         self.position = 0
         self.out: Plan = []
         self.documents: list[HereDocument] = []
@@ -77,7 +84,7 @@ class Scanner:
         if command.offset is None:
             command.offset = self.offsets[number]
         command.add(TEMPLATE)
-        self.out.append(TemplateUse(number, context))
+        self.out.append(TemplateUse(number, context, self.offsets[number]))
         self.position += 1
 
     @property
@@ -107,8 +114,6 @@ class Scanner:
 
     def reject(self, rejection: Rejection, offset: int) -> NoReturn:
         raise TemplateSyntax(rejection.message, self.source, offset, rejection.hint)
-
-    # -- commands -----------------------------------------------------------------------------------------------------
 
     def commands(self, end: str) -> int | None:
         """Read a list of commands up to its end; return the offset of its first template."""
@@ -220,8 +225,6 @@ class Scanner:
         if command.redirection is not None:
             self.take_blanks()
 
-    # -- here-documents -----------------------------------------------------------------------------------------------
-
     def announce(self, command: Command) -> None:
         self.take(2)
         strips_tabs = self.next == "-"
@@ -266,8 +269,6 @@ class Scanner:
             document.command.offset = document.command.offset or line.offset
         if self.next == "\n":
             self.take()
-
-    # -- quotes and expansions ----------------------------------------------------------------------------------------
 
     def word_part(self, item: str, command: Command, *, quoted: bool) -> None:
         """Read a part of a word, or of double quotes and here-documents."""

@@ -152,10 +152,6 @@ def literal_text(written: str, escaped: bool) -> str:
     return (content + written[end:].encode(errors="replace")).decode(errors="replace")
 
 
-# -- comments ---------------------------------------------------------------------------------------------------------
-# They are found before the template is parsed, so that their content is never rendered. A quote inside `{{ }}` opens no
-# SQL string, and braces inside a comment open no template: the source is scanned once for both.
-
 OUTSIDE = re.compile(
     r"""(?P<tag>\{[{%#])
     | (?P<line>--|//)
@@ -163,17 +159,13 @@ OUTSIDE = re.compile(
     | (?P<quote>(?<![\w$])[Ee]'|'|"|(?<![\w$])\$(?:[^\W\d]\w*)?\$)""",
     re.VERBOSE,
 )
-INSIDE = {
-    "'": re.compile(r"(?P<tag>\{[{%#])|(?P<end>')"),
-    "e'": re.compile(r"(?P<tag>\{[{%#])|\\.|(?P<end>')", re.DOTALL),
-    '"': re.compile(r"(?P<tag>\{[{%#])|(?P<end>\")"),
-}
 IN_TAG = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[\[({\])}]|%(?=\})", re.DOTALL)
 CLOSING = {"{{": "}}", "{%": "%}"}
 
 
 def hide_comments(source: str, dialect: SqlDialect) -> tuple[str, str]:
-    """The source with every `{` in a comment replaced by a character that it does not contain, and that character."""
+    """The source with every `{` in a comment replaced by a character that it does not contain, and that character.
+    So comments are never rendered. A quote inside `{{ }}` opens no string, and braces inside a comment no template."""
     mark = unused_character(source)
     copied = position = 0
     pieces: list[str] = []
@@ -184,8 +176,9 @@ def hide_comments(source: str, dialect: SqlDialect) -> tuple[str, str]:
             case "tag":
                 position = _end_of_tag(source, start)
             case "quote":
-                quote = "e'" if match[0] == "'" and dialect.backslashes else match[0].lower()
-                state = INSIDE.get(quote) or re.compile(rf"(?P<tag>\{{[{{%#])|(?P<end>{re.escape(match[0])})")
+                escapes = match[0] in ("E'", "e'") or (match[0] == "'" and dialect.backslashes)
+                end = (r"\\.|" if escapes else "") + f"(?P<end>{re.escape(match[0].lstrip('Ee'))})"
+                state = re.compile(rf"(?P<tag>\{{[{{%#])|{end}", re.DOTALL)
             case "end":
                 state = OUTSIDE
             case "line" | "block" if match[0] != "//" or dialect.slashes:

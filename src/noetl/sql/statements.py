@@ -107,9 +107,6 @@ def quoted(*names: str) -> str:
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
-# -- statements -------------------------------------------------------------------------------------------------------
-
-
 def marked(sql: Sql) -> tuple[str, str]:
     """The text with a mark in place of each value or name, and the mark."""
     mark = unused_character("".join(part for part in sql.parts if isinstance(part, str)))

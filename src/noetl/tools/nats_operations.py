@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from io import BytesIO
 from typing import Any
@@ -104,10 +104,8 @@ class Operation:
         await self._write(b"", self.inputs.revision, {"KV-Operation": "DEL"})
         return _done({"key": self.key, "deleted": True})
 
-    async def _write(
-        self, payload: bytes, expected: int | None, own_headers: dict[str, str] | None = None
-    ) -> tuple[int, bool]:
-        headers = {MSG_ID: self.message_id, **(own_headers or {})}
+    async def _write(self, payload: bytes, expected: int | None, own: Mapping[str, str] = {}) -> tuple[int, bool]:
+        headers = {MSG_ID: self.message_id, **own}
         if expected is not None:
             headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
         try:

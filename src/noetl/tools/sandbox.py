@@ -54,7 +54,7 @@ def sandbox_of(spec: Mapping[str, Any]) -> Sandbox:
     except msgspec.ValidationError as error:
         raise Failure("input", f"spec.sandbox: {error}") from None
     if sandbox.kind == "landlock":
-        from noetl.tools.process.inside.confine import landlock_version
+        from noetl.tools.process.inside.linux import landlock_version
         from noetl.tools.process.seccomp import is_supported
 
         if landlock_version() == 0:

@@ -19,7 +19,7 @@ from noetl.store.sqlite import SqliteStore
 from noetl.tools import python, sandbox, script, shell
 from noetl.tools.base import Context
 from noetl.tools.process import seccomp
-from noetl.tools.process.inside import confine
+from noetl.tools.process.inside import linux
 
 
 def bubblewrap_works() -> bool:
@@ -30,7 +30,7 @@ def bubblewrap_works() -> bool:
     return subprocess.run(words, capture_output=True, timeout=60, check=False).returncode == 0
 
 
-LANDLOCK = confine.landlock_version()
+LANDLOCK = linux.landlock_version()
 BOXES = [
     pytest.param("bubblewrap", marks=pytest.mark.skipif(not bubblewrap_works(), reason="bwrap is not here or may not")),
     pytest.param("landlock", marks=pytest.mark.skipif(LANDLOCK < 4, reason="the kernel has no Landlock 4")),
@@ -361,7 +361,7 @@ class TestNotToBeHad:
 
     @pytest.mark.parametrize(("version", "fits"), [(0, False), (1, True)])
     def test_landlock(self, version: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(confine, "landlock_version", lambda: version)
+        monkeypatch.setattr(linux, "landlock_version", lambda: version)
         if fits:
             assert sandbox.sandbox_of({"sandbox": "landlock"}).kind == "landlock"
         else:

@@ -113,9 +113,6 @@ def _unquoted(value: Any) -> Any:
     return [_unquoted(item) for item in value] if isinstance(value, list) else value
 
 
-# -- jobs -------------------------------------------------------------------------------------------------------------
-
-
 class StatementsJob:
     def __init__(self, sql: Sql, params: list[Any] | dict[str, Any] | None) -> None:
         bound = sql if params is None else _with_params(sql, params)
@@ -225,8 +222,6 @@ class CopyJob:
                 yield bytes(block)
                 block.clear()
 
-
-# -- exactly once -----------------------------------------------------------------------------------------------------
 
 LEDGER = "noetl_ledger"
 LOCK = 0x6E6F65746C  # an arbitrary number

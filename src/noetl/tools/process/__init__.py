@@ -15,7 +15,7 @@ Remaining orphans become children of the zygote, which is a subreaper too. Only 
 processes, so a process id cannot have been reused in between.
 
 No limit of the kernel counts the processes of one call or sums their memory, and control groups need rights that a
-worker seldom has. So both are checked many times a second. Limits of a single process are set in `inside/confine.py`.
+worker seldom has. So both are checked many times a second. Limits of a single process are set in `inside/linux.py`.
 
 `inside` never imports noetl, so that a child has little to load.
 """

@@ -66,8 +66,8 @@ class Launcher:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, modules: tuple[str, ...], serve: str, folders: tuple[str, ...] = ()
     ) -> None:
-        code = f"zygote.main(lambda control: {serve}, confine, descent)"
-        program = program_of(("zygote", "confine", "descent", *modules), code)
+        code = f"zygote.main(lambda control: {serve}, linux)"
+        program = program_of(("zygote", "linux", *modules), code)
         self.loop, self.arguments = loop, ["-c", program, ":".join((INSIDE, *folders))]
         self.zygote: tuple[socket.socket, subprocess.Popen[bytes]] | None = None
         self.children: dict[int, ForkedChild] = {}

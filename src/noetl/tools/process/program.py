@@ -259,7 +259,7 @@ class Program(ForkedChild):
             await asyncio.wait((self.end_reason,), timeout=END_SECONDS)
 
 
-LAUNCHERS = PerLoop(lambda loop: Launcher(loop, ("supervisor",), "supervisor.serve(control, confine, descent)"))
+LAUNCHERS = PerLoop(lambda loop: Launcher(loop, ("supervisor",), "supervisor.serve(control, linux)"))
 
 
 def _start_failure(request: dict[str, Any], error: str) -> Failure:

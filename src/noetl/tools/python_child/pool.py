@@ -33,9 +33,9 @@ ENDING_SECONDS = 0.1
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 HEAD_BYTES = 10
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")
-SERVE = "program.Runner(control, lambda: confine.LIBC.fflush(None), plain).run()"
+SERVE = "program.Runner(control, lambda: linux.LIBC.fflush(None), plain).run()"
 START = "sys.argv = ['']\nsys.path.insert(0, '')\ncontrol = 3\n"
-STANDALONE = program_of(("program", "plain", "confine"), START + SERVE)
+STANDALONE = program_of(("program", "plain", "linux"), START + SERVE)
 """The program of a child that is not forked from the zygote, because it runs in another sandbox."""
 
 

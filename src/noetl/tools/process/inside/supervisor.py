@@ -23,9 +23,9 @@ GRACE_SECONDS = 2.0
 CHECK_SECONDS = 0.05
 
 
-def serve(control: int, confine: Any, descent: Any) -> None:
+def serve(control: int, linux: Any) -> None:
     request = loads(read(control, int.from_bytes(read(control, 4), "little")))
-    program, start_error = start(request, confine)
+    program, start_error = start(request, linux)
     if start_error:
         os.waitpid(program, 0)
         result: dict[str, Any] = {"start_error": start_error}
@@ -33,8 +33,8 @@ def serve(control: int, confine: Any, descent: Any) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(nothing, fd)  # only the program has them open: they end with it
-        broken = watch(control, program, request["limits"], descent)
-        result = {"code": end(program, descent), "broken": broken}
+        broken = watch(control, program, request["limits"], linux)
+        result = {"code": end(program, linux), "broken": broken}
     response = dumps(result).encode()
     os.write(control, len(response).to_bytes(4, "little") + response)
 
@@ -49,13 +49,13 @@ def read(fd: int, size: int) -> bytes:
     return bytes(data)
 
 
-def start(request: dict[str, Any], confine: Any) -> tuple[int, str]:
+def start(request: dict[str, Any], linux: Any) -> tuple[int, str]:
     supervisor = os.getpid()
     error_pipe, error_end = os.pipe2(os.O_CLOEXEC)
     program = os.fork()
     if program == 0:
         try:
-            exec_program(request, supervisor, confine)
+            exec_program(request, supervisor, linux)
         except BaseException as error:
             text = f"\0\0{type(error).__name__}: {error}"
             if isinstance(error, OSError):
@@ -69,21 +69,21 @@ def start(request: dict[str, Any], confine: Any) -> tuple[int, str]:
     return program, reason.decode()
 
 
-def exec_program(request: dict[str, Any], supervisor: int, confine: Any) -> None:
+def exec_program(request: dict[str, Any], supervisor: int, linux: Any) -> None:
     os.setsid()
-    if not confine.die_with_parent(supervisor):
+    if not linux.die_with_parent(supervisor):
         return
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     os.chdir(request["cwd"])
-    confine.limit_program(request["limits"])
+    linux.limit_program(request["limits"])
     argv, env, rules = request["argv"], request["env"], request["landlock"]
     programs = [argv[0]]
     if "/" not in argv[0]:  # searched before the sandbox is active: Python's own search imports a module
         folders = env.get("PATH", os.defpath).split(os.pathsep)
         programs = [os.path.join(folder or ".", argv[0]) for folder in folders]
     if rules is not None:
-        confine.landlock(**{**rules, "read": [*rules["read"], *filter(os.path.isfile, programs)]})
+        linux.landlock(**{**rules, "read": [*rules["read"], *filter(os.path.isfile, programs)]})
     reasons: list[OSError] = []  # a reason other than 'not found' is preferred
     for program in programs:
         try:
@@ -95,7 +95,7 @@ def exec_program(request: dict[str, Any], supervisor: int, confine: Any) -> None
     raise reasons[0]
 
 
-def watch(control: int, program: int, limits: dict[str, Any], descent: Any) -> str | None:
+def watch(control: int, program: int, limits: dict[str, Any], linux: Any) -> str | None:
     """Wait until the program ends, has to be ended, or exceeds a limit; return that limit."""
     supervisor, deadline = os.getpid(), float("inf")
     max_memory = limits.get("memory_bytes")
@@ -111,25 +111,25 @@ def watch(control: int, program: int, limits: dict[str, Any], descent: Any) -> s
             os.read(control, 1)
             poll.unregister(control)
             deadline = time.monotonic() + GRACE_SECONDS
-            for pid in descent.below(supervisor):
-                descent.send(pid, signal.SIGTERM)
+            for pid in linux.below(supervisor):
+                linux.send(pid, signal.SIGTERM)
         if time.monotonic() > deadline:
             return None
-        for pid in descent.children(supervisor):  # reap orphans that have ended
+        for pid in linux.children(supervisor):  # reap orphans that have ended
             if pid != program:  # until it is reaped, its process id is not reused
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-        pids = list(descent.below(supervisor))
+        pids = list(linux.below(supervisor))
         if len(pids) > limits["processes"]:
             return f"it had more than {limits['processes']:,} processes"
-        if max_memory is not None and sum(map(descent.memory_bytes, pids)) > max_memory:
+        if max_memory is not None and sum(map(linux.memory_bytes, pids)) > max_memory:
             return f"it used more than {max_memory:,} bytes of memory"
 
 
-def end(program: int, descent: Any) -> int:
+def end(program: int, linux: Any) -> int:
     code = 0
-    while descent.children(os.getpid()):
-        descent.end_below(os.getpid())
+    while linux.children(os.getpid()):
+        linux.end_below(os.getpid())
         with suppress(ChildProcessError):
             pid, status = os.waitpid(-1, 0)
             while pid != 0:

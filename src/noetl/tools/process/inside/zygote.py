@@ -41,8 +41,8 @@ class Child:
 class Zygote:
     """The running children. `serve` is what a child does."""
 
-    def __init__(self, channel: socket, serve: Callable[[int], None], confine: Any, descent: Any) -> None:
-        self.channel, self.serve, self.confine, self.descent = channel, serve, confine, descent
+    def __init__(self, channel: socket, serve: Callable[[int], None], linux: Any) -> None:
+        self.channel, self.serve, self.linux = channel, serve, linux
         self.children: dict[int, Child] = {}
         """By a descriptor that becomes readable when the child ends."""
         self.poll = select.poll()
@@ -57,9 +57,9 @@ class Zygote:
                 raise SystemExit
 
         signal.signal(signal.SIGTERM, orphaned)
-        self.confine.LIBC.prctl(self.confine.PR_SET_PDEATHSIG, signal.SIGTERM)
-        self.confine.adopt_orphans()
-        self.confine.forbid_core_dumps()
+        self.linux.LIBC.prctl(self.linux.PR_SET_PDEATHSIG, signal.SIGTERM)
+        self.linux.adopt_orphans()
+        self.linux.forbid_core_dumps()
         gc.collect()
         gc.freeze()
         try:
@@ -87,7 +87,7 @@ class Zygote:
                     return
             for child in self.children.values():
                 limit = child.max_processes
-                if limit is not None and not child.broken and sum(1 for _ in self.descent.below(child.pid)) > limit:
+                if limit is not None and not child.broken and sum(1 for _ in self.linux.below(child.pid)) > limit:
                     child.broken = f"was ended: it had more than {limit:,} processes"
                     self.kill(child.pid)
 
@@ -137,8 +137,8 @@ class Zygote:
 
     def run_child(self, zygote: int, fds: list[int], settings: dict[str, Any]) -> None:
         os.setsid()
-        self.confine.adopt_orphans()
-        if not self.confine.die_with_parent(zygote):
+        self.linux.adopt_orphans()
+        if not self.linux.die_with_parent(zygote):
             return
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         control, out, err, *into = fds
@@ -149,20 +149,20 @@ class Zygote:
         if control != CONTROL:
             os.dup2(control, CONTROL, inheritable=False)
         os.closerange(CONTROL + 1, os.sysconf("SC_OPEN_MAX"))
-        self.confine.prefer_oom_kill()
+        self.linux.prefer_oom_kill()
         if settings.get("memory_bytes") is not None:
-            self.confine.limit_address_space(settings["memory_bytes"])
+            self.linux.limit_address_space(settings["memory_bytes"])
         if settings.get("cwd"):
             os.chdir(settings["cwd"])
         if settings.get("landlock") is not None:
-            self.confine.landlock(**settings["landlock"])
+            self.linux.landlock(**settings["landlock"])
         if settings.get("exec") is not None:
             os.set_inheritable(CONTROL, True)
             os.execv(settings["exec"][0], settings["exec"])
         self.serve(CONTROL)
 
     def kill(self, pid: int) -> None:
-        self.descent.end(pid)
+        self.linux.end(pid)
         with suppress(ProcessLookupError, PermissionError):  # no group yet, or one of another user
             os.killpg(pid, signal.SIGKILL)
 
@@ -181,9 +181,9 @@ class Zygote:
         """Kill descendants of dead children that had left their group: they are now children of the zygote."""
         until = time.monotonic() + REAP_SECONDS
         alive = {child.pid for child in self.children.values()}
-        while orphans := [pid for pid in self.descent.children(os.getpid()) if pid not in alive]:
+        while orphans := [pid for pid in self.linux.children(os.getpid()) if pid not in alive]:
             for pid in orphans:
-                self.descent.end(pid)
+                self.linux.end(pid)
             while orphans and time.monotonic() < until:
                 orphans = [pid for pid in orphans if os.waitpid(pid, os.WNOHANG)[0] == 0]
                 if orphans:
@@ -192,9 +192,9 @@ class Zygote:
                 return  # stuck in the kernel; the next call tries again
 
 
-def main(serve: Callable[[int], None], confine: Any, descent: Any) -> None:
+def main(serve: Callable[[int], None], linux: Any) -> None:
     """The argument is the descriptor of the channel to the engine."""
     channel = int(sys.argv[1])
     sys.argv = [""]
     sys.path.insert(0, "")
-    Zygote(socket(fileno=channel), serve, confine, descent).run()
+    Zygote(socket(fileno=channel), serve, linux).run()

@@ -1,4 +1,4 @@
-"""Restrictions of a process before it runs the code of a task: memory, files, capabilities. They are irreversible."""
+"""Linux: what restricts a process before it runs the code of a task, for good, and the descendants of a process."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import ctypes
 import os
 import resource
 import signal
+import time
 from contextlib import suppress
 from struct import pack
 
 TYPE_CHECKING = False  # spares the import of typing
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
@@ -36,6 +38,8 @@ LIMITS = {
     "file_bytes": resource.RLIMIT_FSIZE,
     "open_files": resource.RLIMIT_NOFILE,
 }
+PAGE_BYTES = resource.getpagesize()
+STOP_SECONDS = 5.0
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -61,7 +65,7 @@ def forbid_core_dumps() -> None:
 
 def limit_address_space(more_bytes: int) -> None:
     with open("/proc/self/statm") as file:
-        now = int(file.read().split()[0]) * resource.getpagesize()
+        now = int(file.read().split()[0]) * PAGE_BYTES
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY or now + more_bytes < soft:
         resource.setrlimit(resource.RLIMIT_AS, (now + more_bytes, hard))
@@ -76,9 +80,6 @@ def limit_program(limits: dict[str, Any]) -> None:
         soft, hard = resource.getrlimit(resource_id)
         if value is not None and (soft == resource.RLIM_INFINITY or value < soft):
             resource.setrlimit(resource_id, (value, value if hard == resource.RLIM_INFINITY else min(value, hard)))
-
-
-# -- Landlock ---------------------------------------------------------------------------------------------------------
 
 
 def landlock_version() -> int:
@@ -128,3 +129,60 @@ def checked(result: int, feature: str = "Landlock") -> int:
         number = ctypes.get_errno()
         raise OSError(number, f"{feature}: {os.strerror(number)}")
     return result
+
+
+def children(pid: int) -> list[int]:
+    pids: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/task/{task}/children") as file:
+                pids += map(int, file.read().split())
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return pids
+
+
+def below(pid: int) -> Iterator[int]:
+    visited = {pid}
+    level = children(pid)
+    while level:
+        new = [child for child in dict.fromkeys(level) if child not in visited]
+        visited.update(new)
+        yield from new
+        level = [grandchild for child in new for grandchild in children(child)]
+
+
+def memory_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            _, resident, shared, *_ = file.read().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return (int(resident) - int(shared)) * PAGE_BYTES
+
+
+def send(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # ended, or of another user
+        os.kill(pid, number)
+
+
+def end_below(pid: int) -> None:
+    """Stop all descendants until no new ones appear, then kill them. A stopped process cannot fork."""
+    stopped: set[int] = set()
+    until = time.monotonic() + STOP_SECONDS
+    while time.monotonic() < until:
+        before = len(stopped)
+        for descendant in below(pid):
+            if descendant not in stopped:
+                send(descendant, signal.SIGSTOP)
+                stopped.add(descendant)
+        if len(stopped) == before:
+            break
+    for descendant in stopped:
+        send(descendant, signal.SIGKILL)
+
+
+def end(pid: int) -> None:
+    send(pid, signal.SIGSTOP)
+    end_below(pid)
+    send(pid, signal.SIGKILL)
