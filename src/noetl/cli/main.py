@@ -55,8 +55,7 @@ MODULES = {
 }
 """Modules of verbs that share one; the others have one of their own."""
 
-SERVER_PACKAGES = frozenset(["argon2", "cronsim", "starlette", "uvicorn"])
-"""Packages of the extra `server`."""
+SERVER_PACKAGES = frozenset(["argon2", "cronsim", "starlette", "uvicorn"])  # packages of the extra `server`
 
 EXIT_CODES: dict[type[errors.NoetlError], int] = {
     errors.UsageError: 2,

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from noetl.dsl.problem import Problem
+from noetl.model.status import ENDED
 from noetl.printable import is_printable, printable, printable_json
 
 Data = TypeVar("Data")
@@ -143,6 +144,24 @@ def print_result(run: dict[str, Any], output: str | None) -> int:
     if succeeded:
         emit(run["result"], "json")
     return 0 if succeeded else 1
+
+
+def print_run(run: dict[str, Any]) -> None:
+    """Print the status, steps, result and error of a run."""
+    click.echo(f"{printable(run['name'])}  {run['status']}  {run['execution_id']}")
+    took = format_duration(run["duration_ms"] / 1000)
+    click.echo(f"started {run['started']}, {took}, {run['events']:,} events")
+    if run["steps"]:
+        click.echo()
+        steps = [{"step": name} | step for name, step in run["steps"].items()]
+        emit(pick(steps, "step", "status", "runs", "result"), "table")
+    for line in continued_lines(run):
+        click.echo(line)
+    if run["error"] is not None:
+        click.echo(f"\n{error_text(run)}")
+    elif run["status"] in ENDED:
+        click.echo()
+        emit(run["result"], "json")
 
 
 def brief(text: str, limit: int = 200) -> str:

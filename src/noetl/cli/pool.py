@@ -25,18 +25,13 @@ from noetl.settings import variables
 
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.5, 30.0
 """Backoff before a dead worker is restarted; doubled while it keeps dying."""
-STEADY_SECONDS = 60.0
-"""A worker that lived that long gets the first backoff again."""
-SPARE_SECONDS = 10.0
-"""Time beyond the grace time after which workers are killed."""
-LEAVE_CODES = frozenset([2, 5])
-"""Exit codes after which a restart is useless: wrong usage, or an invalid token."""
-SERVER_ONLY = ("NOETL_", "PG", "OTEL_")
-"""Prefixes of variables that workers do not inherit."""
+STEADY_SECONDS = 60.0  # a worker that lived that long gets the first backoff again
+SPARE_SECONDS = 10.0  # time beyond the grace time after which workers are killed
+LEAVE_CODES = frozenset([2, 5])  # exit codes after which a restart is useless: wrong usage, or an invalid token
+SERVER_ONLY = ("NOETL_", "PG", "OTEL_")  # prefixes of variables that workers do not inherit
 OF_USER = frozenset(["TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"])
 """Variables with folders of this process's user."""
-POLICY = ("NOETL_SECRET_FILES", "NOETL_TOOL_FILES")
-"""Settings that apply to workers as well."""
+POLICY = ("NOETL_SECRET_FILES", "NOETL_TOOL_FILES")  # settings that apply to workers as well
 WORKERS_USER_HELP = (
     "User name or id of the workers; needs root. Task code can then read neither the database nor the keys."
 )
@@ -49,8 +44,7 @@ class WorkersUser(NamedTuple):
     gid: int
     groups: tuple[int, ...]
     name: str
-    home: str
-    """Working directory of the workers; `/` if the user has no home."""
+    home: str  # working directory of the workers; `/` if the user has no home
 
     @classmethod
     def named(cls, text: str) -> WorkersUser:
@@ -81,8 +75,7 @@ class WorkersUser(NamedTuple):
 
 class Member(NamedTuple):
     token: str
-    name: str | None = None
-    """Its name, also after a restart; None: it generates one."""
+    name: str | None = None  # its name, also after a restart; None: it generates one
 
 
 class Pool:

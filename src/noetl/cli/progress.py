@@ -53,8 +53,7 @@ class Lines(ProgressView):
     def __init__(self) -> None:
         self.last_old = 0
         self.started: dict[str, float] = {}
-        self.looped: set[str] = set()
-        """Step runs whose loop is done; the rest of a classic step may follow."""
+        self.looped: set[str] = set()  # step runs whose loop is done; the rest of a classic step may follow
         self.problems: dict[TaskId, str] = {}
         self.continued = 0
 

@@ -101,10 +101,8 @@ def register_command(files: tuple[str, ...], client: Client, output: str | None)
             return 3
         print_problems(source.loaded.problems, err=True)
     entries = [client.catalog.register(source) for source in sources]
-    if output is not None:
-        emit(entries if len(entries) > 1 else entries[0], output)
-    else:
-        click.echo("\n".join(f"{entry['path']}@{entry['version']}" for entry in entries))
+    names = "\n".join(f"{entry['path']}@{entry['version']}" for entry in entries)
+    emit(entries if len(entries) > 1 else entries[0], output, lambda _: click.echo(names))
     return 0
 
 

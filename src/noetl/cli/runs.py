@@ -15,17 +15,7 @@ import msgspec
 
 from noetl.cli.inspection import diff_command, replay_command
 from noetl.cli.options import client_and_output, client_option, json_or_file, scalar, timeout_option
-from noetl.cli.output import (
-    RESULT,
-    continued_lines,
-    count,
-    emit,
-    error_text,
-    format_duration,
-    pick,
-    print_message,
-    print_result,
-)
+from noetl.cli.output import RESULT, count, emit, format_duration, pick, print_message, print_result, print_run
 from noetl.cli.progress import EventLines, new_view
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
@@ -33,7 +23,7 @@ from noetl.client.client import PAGE, Client, ForkOptions, Items, Json
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
 from noetl.model.identity import uuid7
-from noetl.model.status import ENDED, STATUSES
+from noetl.model.status import STATUSES
 from noetl.printable import printable
 from noetl.reference import KEYCHAIN, SECRET
 from noetl.runtime.catalog import read
@@ -90,22 +80,8 @@ def show_command(run: str, client: Client, output: str | None) -> None:
     """Show the status, steps, result and error of a run."""
     record = client.runs.get(run)
     if output is not None:
-        emit({key: record[key] for key in (*RESULT, "started", "ended")}, output)
-        return
-    click.echo(f"{printable(record['name'])}  {record['status']}  {record['execution_id']}")
-    took = format_duration(record["duration_ms"] / 1000)
-    click.echo(f"started {record['started']}, {took}, {record['events']:,} events")
-    if record["steps"]:
-        click.echo()
-        steps = [{"step": name} | step for name, step in record["steps"].items()]
-        emit(pick(steps, "step", "status", "runs", "result"), "table")
-    for line in continued_lines(record):
-        click.echo(line)
-    if record["error"] is not None:
-        click.echo(f"\n{error_text(record)}")
-    elif record["status"] in ENDED:
-        click.echo()
-        emit(record["result"], "json")
+        record = {key: record[key] for key in (*RESULT, "started", "ended")}
+    emit(record, output, print_run)
 
 
 @command.command("events")

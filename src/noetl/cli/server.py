@@ -74,8 +74,7 @@ class HostOptions(ServerSettings, frozen=True, kw_only=True):
 
 class RunningServer(NamedTuple):
     engine: ServerHost
-    ended: asyncio.Event
-    """Set it to stop the server."""
+    ended: asyncio.Event  # set it to stop the server
 
 
 @click.command("server")

@@ -21,16 +21,13 @@ if TYPE_CHECKING:
 Client: TypeAlias = "LocalClient | HttpClient"
 Json = dict[str, Any]
 Items = list[Json]
-Warn = Callable[[str], None]
-"""Takes a line for people, such as a warning."""
+Warn = Callable[[str], None]  # takes a line for people, such as a warning
 OnProgress = Callable[[str, int, int], None]
 """Takes the name of what is being checked, the number of events checked, and the number of all its events."""
 
 LAST = "last"
-MAX_MATCHES = 10
-"""How many runs are listed where the beginning of an id is ambiguous."""
-ALL = 1_000_000
-"""Ids of children are not in chronological order: finding the latest run takes all of them."""
+MAX_MATCHES = 10  # how many runs are listed where the beginning of an id is ambiguous
+ALL = 1_000_000  # ids of children are not in chronological order: finding the latest run takes all of them
 PAGE = 1000
 
 
@@ -47,8 +44,7 @@ class ForkOptions(NamedTuple):
     """How a new run continues another one: after event `at`, or before the failure with `retry`."""
 
     ctx: Json
-    source: PlaybookSource | None = None
-    """An edited playbook."""
+    source: PlaybookSource | None = None  # an edited playbook
     at: int | None = None
     retry: bool = False
 

@@ -66,15 +66,9 @@ def registered(store: Store, path: str, version: int | None) -> str:
     """The digest of a registered playbook; NotFound if there is none."""
     digest = store.find(path, version)
     if digest is None:
-        raise not_registered(path, version)
+        hint = "`noetl catalog list` lists all playbooks, `noetl register FILE` adds one"
+        raise NotFound(f"playbook {path}{f'@{version}' if version else ''} is not registered: {hint}")
     return digest
-
-
-def not_registered(path: str, version: int | None) -> NotFound:
-    name = f"{path}@{version}" if version else path
-    return NotFound(
-        f"playbook {name} is not registered: `noetl catalog list` lists all playbooks, `noetl register FILE` adds one"
-    )
 
 
 def json_of(record: Any) -> Json:

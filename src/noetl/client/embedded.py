@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from noetl.nats.objects import ObjectBuckets
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-FRAME_SECONDS = 1 / 15
-"""Minimum time between two looks at the log, so that showing a fast run costs next to nothing."""
-IDLE_FRAME_SECONDS = 0.25
-"""How often a view is updated while nothing happens."""
+FRAME_SECONDS = 1 / 15  # minimum time between two looks at the log, so that showing a fast run costs next to nothing
+IDLE_FRAME_SECONDS = 0.25  # how often a view is updated while nothing happens
 
 
 class Engine(NamedTuple):

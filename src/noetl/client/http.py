@@ -30,17 +30,13 @@ if TYPE_CHECKING:
     from noetl.runtime.catalog import PlaybookSource
 
 CALL = httpx2.Timeout(60.0, connect=5.0)
-LONG_CALL = httpx2.Timeout(None, connect=5.0)
-"""For requests that may take the server long."""
+LONG_CALL = httpx2.Timeout(None, connect=5.0)  # for requests that may take the server long
 RETRY_SECONDS = 0.5
 START_RETRIES = 2
 ID_LENGTH = 36
-KEY = re.compile("[0-9a-f]{64}")
-"""Key of a value in the database; other stores are not reachable through the API."""
-SILENCE_SECONDS = 60.0
-"""A stream sends a sign of life more often than that."""
-MAX_OUTAGE_SECONDS = 60.0
-"""How long a server may be unreachable while a run is followed."""
+KEY = re.compile("[0-9a-f]{64}")  # key of a value in the database; other stores are not reachable through the API
+SILENCE_SECONDS = 60.0  # a stream sends a sign of life more often than that
+MAX_OUTAGE_SECONDS = 60.0  # how long a server may be unreachable while a run is followed
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 JSON_BODY = {"Content-Type": "application/json"}
 YAML_BODY = {"Content-Type": "application/yaml"}

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from noetl.client.client import ALL, Items, Json, Warn
-from noetl.client.database import json_of, not_registered, opened, safe_of
+from noetl.client.database import json_of, opened, registered, safe_of
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server.record_views import CredentialView, NewToken, TokenItem, UserView, version_view
@@ -71,18 +71,12 @@ class LocalCatalog(Local):
 
     def get(self, path: str, version: int | None) -> Json:
         with opened(self.db) as store:
-            versions = store.versions(path)
-            chosen = next((entry for entry in versions if version in (None, entry.version)), None)
-            stored = store.playbook(chosen.digest) if chosen is not None else None
-        if chosen is None or stored is None:
-            raise not_registered(path, version)
-        return {
-            "path": path,
-            "version": chosen.version,
-            "playbook_id": chosen.digest,
-            "text": stored[1].decode("utf-8", "replace"),
-            "versions": [json_of(version_view(entry)) for entry in versions],
-        }
+            digest = registered(store, path, version)
+            versions = [json_of(version_view(entry)) for entry in store.versions(path)]
+            chosen = next(entry["version"] for entry in versions if entry["playbook_id"] == digest)
+            _, text = store.playbook(digest) or ("", b"")
+        playbook = {"path": path, "version": chosen, "playbook_id": digest, "text": text.decode("utf-8", "replace")}
+        return playbook | {"versions": versions}
 
 
 class LocalCredentials(Local):

@@ -47,8 +47,7 @@ from noetl.store.store import Store, Summary
 from noetl.timestamps import rfc3339
 
 PRUNE_BATCH = 100
-PRUNED_AFTER_RUN = 20
-"""How many old runs are removed when a run has ended, so that nobody waits for it."""
+PRUNED_AFTER_RUN = 20  # how many old runs are removed when a run has ended, so that nobody waits for it
 
 Begin = Callable[[Engine], Awaitable[tuple[Execution, int]]]
 """Returns an execution that can be driven, and the seq of its last old event."""
