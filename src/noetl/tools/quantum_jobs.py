@@ -39,8 +39,7 @@ sys.path = [folder for folder in sys.path if folder]
 from noetl.tools.quantum_child import simulate
 result = simulate(request)"""
 
-TOKEN = r"(?s)//[^\n]*|/\*.*?\*/|\"[^\"]*\"|'[^']*'|\d[\w.]*|[^\W\d]\w*"
-"""A comment, a string, a number or a name."""
+TOKEN = r"(?s)//[^\n]*|/\*.*?\*/|\"[^\"]*\"|'[^']*'|\d[\w.]*|[^\W\d]\w*"  # a comment, a string, a number or a name
 NAME = r"[^\W\d]\w*"
 VERSION = r"OPENQASM\s+([23])(\.\d+)?\s*;"
 DECLARED = r"\binput\s+(?:float|angle)\s*(?:\[[^\]]*\])?\s*([^\W\d]\w*)\s*;"

@@ -22,8 +22,7 @@ import msgspec
 from noetl.model.outcome import Failure
 from noetl.tools.files import open_task_file, task_file
 
-MAX_BYTES = 50 * 2**20
-"""The most that `get` loads into memory."""
+MAX_BYTES = 50 * 2**20  # the most that `get` loads into memory
 EXTRA_TYPES = {
     ".avro": "application/avro",
     ".jsonl": "application/x-ndjson",

@@ -74,8 +74,7 @@ def _check(inputs: ObjectInputs) -> None:
 class StoreAddress(NamedTuple):
     scheme: str
     bucket: str
-    folder: str = ""
-    """Without slashes at its ends; of files, the absolute path."""
+    folder: str = ""  # without slashes at its ends; of files, the absolute path
     region: str | None = None
 
     @staticmethod

@@ -34,15 +34,13 @@ if TYPE_CHECKING:
 
 POOL_SIZE = 64
 CONNECT_SECONDS = 5
-READ_SECONDS = 300
-"""How long a server may send nothing."""
+READ_SECONDS = 300  # how long a server may send nothing
 ENDPOINT = r"https?://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?(/[^\s\\]*)?"
 AZURE_KEYS = [{"account_key"}, {"sas_key"}, {"token"}, {"client_id", "client_secret", "tenant_id"}]
 PAGE_LENGTH = 1000
 CHUNK_BYTES = 8 * 2**20
 
-Fields = dict[str, Any] | None
-"""The fields of a credential; None without `auth`."""
+Fields = dict[str, Any] | None  # the fields of a credential; None without `auth`
 Settings = tuple[dict[str, Any], dict[str, Any] | None]
 """The configuration of a store, and the credential that it gets as a whole."""
 OwnInputs = dict[str, str | None]
@@ -54,8 +52,7 @@ class Location(NamedTuple):
     store: ObjectStore
     name: str
     folder: str = ""
-    local: bool = False
-    """Whether objects are files: they have no metadata, and are listed in no order."""
+    local: bool = False  # whether objects are files: they have no metadata, and are listed in no order
 
     def path(self, key: str) -> str:
         """The path of a key; Failure for keys that the driver would normalize, and so use another object."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from asyncio import Future
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
-REPEAT_SECONDS = 0.05
-"""Between two interrupts: one that comes between two statements has no effect."""
+REPEAT_SECONDS = 0.05  # between two interrupts: one that comes between two statements has no effect
 MAX_CANCEL_SECONDS = 3.0
 
 
@@ -47,7 +46,8 @@ async def in_thread(work: Callable[[Cancellation], T]) -> T:
     pool: one that hangs on a dead server blocks no other call, and does not keep the process alive.
     """
     cancellation, ended = Cancellation(), threading.Event()
-    thread, done = _start(lambda: work(cancellation))
+    thread, done = start_thread(lambda: work(cancellation))
+    waiting = asyncio.wrap_future(done)
 
     def interrupt() -> None:
         while not ended.is_set():
@@ -55,16 +55,16 @@ async def in_thread(work: Callable[[Cancellation], T]) -> T:
             ended.wait(REPEAT_SECONDS)
 
     try:
-        return await asyncio.shield(done)
+        return await asyncio.shield(waiting)
     except asyncio.CancelledError:
-        done.add_done_callback(lambda future: future.cancelled() or future.exception())
-        interrupter, interrupter_done = _start(interrupt)  # since an interrupt may be a request to a server
+        waiting.add_done_callback(lambda future: future.cancelled() or future.exception())
+        interrupter, interrupter_done = start_thread(interrupt)  # since an interrupt may be a request to a server
         try:
-            await asyncio.wait([done], timeout=MAX_CANCEL_SECONDS)
+            await asyncio.wait([waiting], timeout=MAX_CANCEL_SECONDS)
         finally:
             ended.set()
         if done.done():
-            await interrupter_done
+            await asyncio.wrap_future(interrupter_done)
             interrupter.join()
         raise
     finally:
@@ -72,19 +72,16 @@ async def in_thread(work: Callable[[Cancellation], T]) -> T:
             thread.join()  # it is about to end; a driver warns of threads that live when the process ends
 
 
-def _start(work: Callable[[], T]) -> tuple[threading.Thread, Future[T]]:
-    loop = asyncio.get_running_loop()
-    done: Future[T] = loop.create_future()
+def start_thread(work: Callable[[], T]) -> tuple[threading.Thread, Future[T]]:
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()  # so that it cannot be cancelled
 
-    def body() -> None:
-        settle: Callable[[Any], object] = done.set_result
+    def run() -> None:
         try:
-            result: Any = work()
+            done.set_result(work())
         except BaseException as error:
-            settle, result = done.set_exception, error
-        with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(lambda: done.done() or settle(result))
+            done.set_exception(error)
 
-    thread = threading.Thread(target=body, daemon=True, name="noetl-rows")
+    thread = threading.Thread(target=run, daemon=True, name="noetl-rows")
     thread.start()
     return thread, done

@@ -32,11 +32,8 @@ from noetl.tools.rows.blocking import Cancellation, in_thread
 from noetl.tools.rows.values import changed, combined, distinct_names, from_json, plain, read_rows, row_values
 
 WAL_SUFFIXES = (".wal", ".wal.checkpoint", ".wal.recovery")
-
-
 INSERT_ROWS = 10_000
-INEXACT = frozenset(["interval", "timestamp_ns", "time_ns"])
-"""Types that lose precision in Python; they are read as text."""
+INEXACT = frozenset(["interval", "timestamp_ns", "time_ns"])  # they lose precision in Python, and are read as text
 PARAMETER_STATEMENTS = (StatementType.SELECT, StatementType.INSERT, StatementType.UPDATE, StatementType.DELETE)
 
 Params = list[Any] | dict[str, Any] | None
@@ -256,28 +253,21 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
     return Outcome(result=await in_thread(work), extra={"duckdb": {"code": None}})
 
 
-class PreparedStatement(NamedTuple):
-    statement: Statement
-    values: Params
-    sql: WrittenSql
-
-
 def _run(connection: DuckDBPyConnection, sql: Sql, params: Params, cancellation: Cancellation) -> dict[str, Any]:
     prepared = [ready for statement in statements(sql) for ready in _prepare(connection, statement, params)]
     if not prepared:
         raise Failure("input", "the SQL has no statement")
-    has_transaction = any(ready.statement.type == StatementType.TRANSACTION for ready in prepared)
-    transaction = len(prepared) > 1 and not has_transaction
+    transaction = len(prepared) > 1 and all(ready[0].type != StatementType.TRANSACTION for ready in prepared)
     if transaction:
         connection.begin()
-    results = [_result(connection, ready, cancellation) for ready in prepared]
+    results = [_result(connection, *ready, cancellation) for ready in prepared]
     if transaction:
         with sql_errors():
             connection.commit()
     return combined(results)
 
 
-def _prepare(connection: DuckDBPyConnection, sql: Sql, params: Params) -> list[PreparedStatement]:
+def _prepare(connection: DuckDBPyConnection, sql: Sql, params: Params) -> list[tuple[Statement, Params, WrittenSql]]:
     """The statement with parameters if it accepts them, or else with literals.
 
     DuckDB's own parser decides: a parameter is invalid where only a literal is allowed (`FROM '{{ file }}'`,
@@ -297,18 +287,19 @@ def _prepare(connection: DuckDBPyConnection, sql: Sql, params: Params) -> list[P
         with suppress(duckdb.Error):
             parsed = connection.extract_statements(bound.text)
             if len(parsed) == 1 and parsed[0].type in PARAMETER_STATEMENTS:
-                return [PreparedStatement(parsed[0], values or None, bound)]
+                return [(parsed[0], values or None, bound)]
     text = written(sql, literal)
     try:
         parsed = connection.extract_statements(text.text)
     except duckdb.Error as error:
         raise sql_failure(error, text) from None
-    return [PreparedStatement(item, params if item.named_parameters else None, text) for item in parsed]
+    return [(statement, params if statement.named_parameters else None, text) for statement in parsed]
 
 
-def _result(connection: DuckDBPyConnection, prepared: PreparedStatement, cancellation: Cancellation) -> dict[str, Any]:
+def _result(
+    connection: DuckDBPyConnection, statement: Statement, values: Params, sql: WrittenSql, cancellation: Cancellation
+) -> dict[str, Any]:
     cancellation.check()
-    statement, values, sql = prepared
     try:
         connection.execute(statement, values)
         columns = connection.description or []
@@ -363,7 +354,7 @@ def _insert(connection: DuckDBPyConnection, table: str, columns: list[str], rows
     if unknown:
         raise Failure("input", f"{table} has no column {unknown[0]!r}; it has {', '.join(types)}")
     kinds = [types[column.lower()] for column in columns]
-    values = [_from_cell(f"cell[{number}]", kind) for number, kind in enumerate(kinds, start=1)]
+    values = ", ".join(_from_cell(f"cell[{number}]", kind) for number, kind in enumerate(kinds, start=1))
     into = f"INSERT INTO {name} ({', '.join(map(quoted, columns))})"
     if "BLOB" in kinds:  # bytes in place of text, since JSON has bytes in base64
         rows = [
@@ -374,12 +365,11 @@ def _insert(connection: DuckDBPyConnection, table: str, columns: list[str], rows
     for start in range(0, len(rows), INSERT_ROWS):
         unpacked = """SELECT unnest(from_json($1, '[["JSON"]]')) AS cell"""
         cells = as_json(rows[start : start + INSERT_ROWS])
-        connection.execute(f"{into} SELECT {', '.join(values)} FROM ({unpacked})", [cells])
+        connection.execute(f"{into} SELECT {values} FROM ({unpacked})", [cells])
     connection.commit()
 
 
 def _from_cell(cell: str, kind: str) -> str:
     if kind == "JSON" or kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION", "VARIANT")):
         return f"CAST({cell} AS {kind})"
-    text = f"({cell}->>'$')"
-    return f"from_base64({text})" if kind == "BLOB" else f"CAST({text} AS {kind})"
+    return f"from_base64({cell}->>'$')" if kind == "BLOB" else f"CAST({cell}->>'$' AS {kind})"

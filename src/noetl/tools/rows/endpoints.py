@@ -10,7 +10,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from typing import Any, BinaryIO, NamedTuple, TypeVar
@@ -22,20 +21,17 @@ from noetl.model.outcome import Failure
 from noetl.sql.statements import quoted
 from noetl.tools.files import task_file
 from noetl.tools.rows import duckdb_database
-from noetl.tools.rows.blocking import Cancellation
+from noetl.tools.rows.blocking import Cancellation, start_thread
 from noetl.tools.rows.duckdb_database import OpenOptions, literal, sql_errors
 
 T = TypeVar("T")
 MEMORY, THREADS = "128MB", 2
 LOG_INTERVAL_SECONDS = 1.0
 PIPE_BYTES = 1 << 20
-MAX_ROW_BYTES = 16 << 20
-"""DuckDB allocates two buffers of that size while it reads."""
+MAX_ROW_BYTES = 16 << 20  # DuckDB allocates two buffers of that size while it reads
 POLL_SECONDS = 0.02
-FIRST_ERROR_SECONDS = 0.2
-"""How long the other end may take to report the error that broke the pipe."""
-NULL = r"\N"
-"""Null in CSV. The text of these two characters is in quotes."""
+FIRST_ERROR_SECONDS = 0.2  # how long the other end may take to report the error that broke the pipe
+NULL = r"\N"  # Null in CSV. The text of these two characters is in quotes.
 DECIMAL_DIGITS = 38
 SUB_TIMESTAMPS = ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
 
@@ -184,16 +180,7 @@ def run_both(other: Callable[[], object], main: Callable[[], T], abort: Callable
     When one fails, the other finds its pipe broken: the error of the one that failed first is raised. `abort` ends the
     other if it waits for something else than the pipe.
     """
-    done: Future[object] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(other())
-        except BaseException as error:
-            done.set_exception(error)
-
-    thread = threading.Thread(target=run, daemon=True, name="noetl-pipe")
-    thread.start()
+    thread, done = start_thread(other)
     try:
         result = main()
     except BaseException:

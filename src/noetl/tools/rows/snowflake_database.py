@@ -42,14 +42,12 @@ HOST_FIELDS = {
 }
 """Fields of a credential that determine where the connector sends requests."""
 CANCELED, LOCKED = 604, 625
-SESSION_ENDED = frozenset([390104, 390111, 390112, 390114])
-"""The session has ended: the statement was not run."""
+SESSION_ENDED = frozenset([390104, 390111, 390112, 390114])  # the session has ended: the statement was not run
 TYPED_LITERAL = re.compile(r"(?i)\b(?:interval|date|time|timestamp(?:_\w+)?)\s*\Z")
 """After these words Snowflake accepts only a literal."""
 BINDS = frozenset(["SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "MERGE", "CALL", "VALUES"])
 """Statements that accept bound values everywhere else."""
-BATCH_ROWS, BATCH_VALUES = 5_000, 30_000
-"""Snowflake accepts 16,384 rows and about 65,000 values in one statement."""
+BATCH_ROWS, BATCH_VALUES = 5_000, 30_000  # Snowflake accepts 16,384 rows and about 65,000 values in one statement
 
 
 def login(fields: Mapping[str, Any]) -> SnowflakeConnection:
@@ -113,8 +111,7 @@ class SnowflakeSession:
         self.connection, self.cancellation = connection, cancellation
         self.running: tuple[str, str] | None = None
         self.interrupted = False
-        self.clean = True
-        """Whether the call left the state of the session unchanged."""
+        self.clean = True  # whether the call left the state of the session unchanged
         cancellation.on_cancel(self.abort)
 
     def abort(self) -> None:
