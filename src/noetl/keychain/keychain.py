@@ -71,8 +71,8 @@ def handle_of(reference: Reference) -> Handle:
 
 
 class StoredCredential(msgspec.Struct, frozen=True):
-    """An opened credential of the store. `paths` and `pools` restrict its use to playbooks and pools that match one of
-    these patterns."""
+    """An opened credential of the store, for the playbooks and pools that match one of the patterns `paths` and
+    `pools`."""
 
     name: str
     kind: str
@@ -166,8 +166,8 @@ class Keychain:
                     await self._once(("entry", name), lambda: self._entry(entry))  # noqa: B023
 
     async def learn_opened(self, handles: Sequence[str], entries: Sequence[str]) -> None:
-        """Add the secrets to the redactor that other workers have opened for the execution, if this one may open
-        them."""
+        """Add the secrets to the redactor that other workers have opened for the execution, if they are allowed
+        here."""
         opens: dict[str, Callable[[], Awaitable[Any]]]
         opens = {key: partial(open_handle, self, _reference_to(key)) for key in handles}
         opens |= {_entry_key(name): partial(self.fields, name) for name in entries}
@@ -274,8 +274,8 @@ def _mapped(where: str, fields: Mapping[str, Any], names: Names) -> Mapping[str,
 
 
 def missing_entries(playbook: Playbook, stored: Mapping[str, SealedCredential]) -> list[str]:
-    """Faults of the keychain entries of a playbook; `stored` has the credentials by name. Only these are checked: only
-    workers can reach other providers."""
+    """Faults of the keychain entries of a playbook, by the stored credentials; only workers can reach other
+    providers."""
     pools = {playbook.executor.pool, *(str(step.spec["pool"]) for step in playbook.steps if "pool" in step.spec)}
     return [
         f"keychain entry {entry.name!r}: {fault}"

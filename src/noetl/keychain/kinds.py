@@ -148,8 +148,8 @@ def password_of(dsn: str) -> str | None:
 
 
 def fields_of(kind: str, text: str) -> dict[str, Any] | None:
-    """The fields of a credential in the text of a provider: a JSON map, or a plain text for one field. None if the kind
-    has no field for a plain text."""
+    """The fields in the text of a provider: a JSON map, or a plain text for one field; None if the kind has no such
+    field."""
     fields = _json_map(text)
     if fields is not None:
         return fields

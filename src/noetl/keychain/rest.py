@@ -171,8 +171,7 @@ class SecretServer(NamedTuple):
 
 
 async def access_token(where: str, fields: Mapping[str, Any], taint: Callable[[str, str], None]) -> str:
-    """A valid token for the secret of a client, from the cache of the process or new: OAuth 2.0 client credentials
-    (RFC 6749, section 4.4)."""
+    """A valid token of OAuth 2.0 client credentials (RFC 6749, section 4.4), from the cache of the process or new."""
     form = {"grant_type": "client_credentials"}
     form |= {name: fields[name] for name in ("scope", "audience") if fields.get(name)}
     headers = {"Accept": "application/json"}

@@ -116,13 +116,11 @@ def _core(text: str) -> str:
 
 
 class TextForm(SecretForm):
-    """Plain, url-quoted, escaped in JSON at several levels, in the repr of a Python value, or any mixture of them.
-
-    The secret is taken apart into pieces: a run of letters and digits or one other character, with the backslashes
-    before it. A run of backslashes in a text belongs to one piece as a whole, which makes it one step however long it
-    is. The pattern does not begin with such a run, else it would be tried at every one of 15 million backslashes: it
-    begins after it, and a match is extended to the left.
-    """
+    """Plain, url-quoted, escaped in JSON at several levels, in the repr of a Python value, or any mixture of them. The
+    secret is taken apart into pieces: a run of letters and digits or one other character, with the backslashes before
+    it. A run of backslashes in a text belongs to one piece as a whole, which makes it one step however long it is. The
+    pattern begins after such a run, else it would be tried at every one of 15 million backslashes; a match is extended
+    to the left."""
 
     def __init__(self, secret: str) -> None:
         super().__init__(secret, [_core(secret)])
@@ -222,11 +220,8 @@ def _any_case(digits: bytes) -> bytes:
 
 class Base64Form(SecretForm):
     """Inside of something that was encoded in base64, standard or for addresses, escaped or quoted again, in one line
-    or in several.
-
-    A line may end anywhere in the secret, but not twice within `LINE` characters. So at
-    least one of the two halves of that many is whole, and each is a gate.
-    """
+    or in several. A line may end anywhere in the secret, but not twice within `LINE` characters. So at least one of the
+    two halves of that many is whole, and each is a gate."""
 
     def __init__(self, secret: str) -> None:
         core = _core(secret)
@@ -272,9 +267,7 @@ class HexForm(SecretForm):
 
 def _encodings(raw: bytes, *, at_end: bool = False) -> Iterator[str]:
     """The characters of base64 that these bytes decide, for each place in a group of three that they can begin at.
-
-    Inside of a longer text their last bits share a character with what follows. At its end they do not.
-    """
+    Inside of a longer text their last bits share a character with what follows; at its end they do not."""
     for shift in range(3):
         text = b64encode(b"\0" * shift + raw).decode().rstrip("=")
         first = (shift * 8 + 5) // 6

@@ -30,11 +30,9 @@ PERMISSION_ERROR = r"(?i)permissions violation for .*?\"(.*?)\""
 
 
 class ClientConnection:
-    """A connection, and the operations that wait on it.
-
-    `on_denied` receives a permission error of the server, whatever operation it is about. With it, every waiting
-    operation fails on such an error; without it only those on the subject or bucket that the server names.
-    """
+    """A connection, and the operations that wait on it. `on_denied` receives a permission error of the server, whatever
+    operation it is about. With it, every waiting operation fails on such an error; without it only those on the subject
+    or bucket that the server names."""
 
     def __init__(
         self, login: NatsSettings, options: dict[str, Any] | None = None, on_denied: Callable[[str], None] | None = None
@@ -124,8 +122,7 @@ class ClientConnection:
                 future.set_exception(failure)
 
     async def guard(self, operation: Coroutine[Any, Any, T], name: str) -> T:
-        """The result of an operation on a subject or bucket; Failure if the connection breaks, or the server denies
-        access to it."""
+        """The result of an operation on a subject or bucket; Failure if the connection breaks, or access is denied."""
         broken: Future[None] = asyncio.get_running_loop().create_future()
         self.waiting[broken] = name
         task = asyncio.ensure_future(operation)
@@ -167,8 +164,8 @@ async def flush(client: Client, seconds: float) -> None:
 
 
 def _concerns(denied: str, name: str) -> bool:
-    """Whether a denied subject is `name`, belongs to the bucket `name`, or is the inbox of a response. The driver
-    lowers the case of the server's message."""
+    """Whether a denied subject, in lower case, is `name`, belongs to the bucket `name`, or is the inbox of a
+    response."""
     denied, name = denied.lower(), name.lower()
     parts = {name, f"kv_{name}", f"obj_{name}"}
     return denied == name or denied.startswith("_inbox.") or not parts.isdisjoint(denied.split("."))
@@ -183,18 +180,17 @@ def error_text(error: Exception) -> str:
     return str(getattr(error, "description", None) or error).removeprefix("nats: ") or type(error).__name__
 
 
-Opening = Task[ClientConnection]
-"""A connection, or the attempt to open it: calls that arrive meanwhile wait for the same one."""
+Opening = Task[ClientConnection]  # or an attempt to open one: calls that arrive meanwhile wait for the same
 
 _POOL: WeakKeyDictionary[AbstractEventLoop, dict[NatsSettings, Opening]] = WeakKeyDictionary()
 
 
 @asynccontextmanager
 async def open_connection(login: NatsSettings) -> AsyncIterator[ClientConnection]:
-    """A connection of its own, for operations that read a stream of messages: one that is abandoned halfway can only
-    be ended by closing the connection."""
-    connection = await _connect(login)
+    """A connection of its own, for streams of messages: one that is abandoned halfway ends only with the connection."""
+    connection = ClientConnection(login)
     try:
+        await connection.connect()
         yield connection
     finally:
         await connection.close()
@@ -223,8 +219,6 @@ async def _connect(login: NatsSettings) -> ClientConnection:
     connection = ClientConnection(login)
     try:
         await connection.connect()
-    except Failure:  # it was never open, or is closed again
-        raise
     except BaseException:
         await connection.close()
         raise

@@ -42,10 +42,8 @@ class ObjectBuckets:
         await self.connection.jetstream(bucket, operation)
 
     async def get(self, bucket: str, key: str) -> bytes | None:
-        """The content with that hash; None if it is missing or damaged.
-
-        Reads chunk by chunk: the driver's own method leaves a consumer behind if it is cancelled.
-        """
+        """The content with that hash; None if it is missing or damaged. Reads chunk by chunk: the driver's own method
+        leaves a consumer behind if it is cancelled."""
 
         async def operation(jetstream: JetStreamContext) -> bytes | None:
             stream = f"OBJ_{bucket}"

@@ -16,9 +16,7 @@ import msgspec
 from noetl.errors import NoetlError
 from noetl.reference import CHUNKS, HOLDS_REFERENCES, Reference, decoded
 
-MAX_HOLES = 1_000_000
-"""Maximum items of a loop without a result, which have failed. The engine keeps the error of each in memory, so no loop
-has as many."""
+MAX_HOLES = 1_000_000  # failed items of a loop. None has more: the engine keeps the error of each in memory
 
 ReadBlob = Callable[[str], bytes | None]  # reads stored bytes by key, such as `Store.blob`
 Admit = Callable[[bytes], None]  # called with each content before it is decoded; raises to refuse it

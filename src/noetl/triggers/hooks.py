@@ -136,8 +136,8 @@ def delete(store: Store, name: str) -> None:
 
 
 def opened(store: Store, safe: Safe, name: str, decoy: Decoy | None = None) -> tuple[Hook, str] | None:
-    """A hook and its secret; None if there is none, after the decoy was opened instead. AuthError if the secret cannot
-    be decrypted."""
+    """A hook and its secret (AuthError if it cannot be decrypted); None if there is none, after the decoy was
+    opened."""
     hook, kind = store.triggers.hook(name), _sealed_kind(safe, name)
     if hook is None or kind != WEBHOOK:
         if decoy is not None:

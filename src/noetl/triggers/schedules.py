@@ -54,12 +54,10 @@ Change = Callable[[Schedule, Collection[str]], Schedule]
 
 
 class ScheduleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When to start which playbook, with which inputs.
-
-    Exactly one of: `cron` (five fields, in `timezone`), `every` (seconds, or a duration such as `15m`), `at` (a single
-    time, in `timezone` if it has no offset). `overlap` is the policy for firings while an execution of the schedule is
-    open, `missed` the policy for firings while no server was running.
-    """
+    """When to start which playbook, with which inputs. Exactly one of: `cron` (five fields, in `timezone`), `every`
+    (seconds, or a duration such as `15m`), `at` (a single time, in `timezone` if it has no offset). `overlap` is the
+    policy for firings while an execution of the schedule is open, `missed` the policy for firings while no server was
+    running."""
 
     path: str
     version: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None

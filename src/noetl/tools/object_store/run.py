@@ -20,7 +20,6 @@ from noetl.tools.base import Context, missing_driver
 from noetl.tools.fields import Auth
 
 BUCKET = r"[A-Za-z0-9][A-Za-z0-9._:-]{1,221}"
-SCHEMES = ("s3", "gs", "az", "file", "memory")
 MAX_KEY_BYTES = 1_024
 USES: dict[str, frozenset[str]] = {
     "list": frozenset(["prefix", "limit"]),
@@ -32,8 +31,7 @@ USES: dict[str, frozenset[str]] = {
 NO_IDENTITY = (
     r"(?i)credential|token request|Missing *(Account|\w*AccessKey)|Invalid Access Key|Account must be specified"
 )
-METADATA_PATH = r"/latest/(api/token|meta-data)|/computeMetadata/|/metadata/identity"
-"""Where the driver looks for the role of the machine."""
+METADATA_PATH = r"/latest/(api/token|meta-data)|/computeMetadata/|/metadata/identity"  # for the role of the machine
 
 
 class ObjectInputs(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -81,7 +79,7 @@ class StoreAddress(NamedTuple):
     def parse(url: str, field: str) -> StoreAddress:
         scheme, separator, rest = url.partition("://")
         host, _, path = rest.partition("/")
-        if not separator or scheme not in SCHEMES:
+        if not separator or scheme not in ("s3", "gs", "az", "file", "memory"):
             raise Failure("input", f"`{field}` must begin with s3://, gs://, az://, file:/// or memory://")
         if scheme == "file":
             if host:

@@ -41,8 +41,7 @@ PAGE_LENGTH = 1000
 CHUNK_BYTES = 8 * 2**20
 
 Fields = dict[str, Any] | None  # the fields of a credential; None without `auth`
-Settings = tuple[dict[str, Any], dict[str, Any] | None]
-"""The configuration of a store, and the credential that it gets as a whole."""
+Settings = tuple[dict[str, Any], dict[str, Any] | None]  # of a store, and the credential that it gets as a whole
 OwnInputs = dict[str, str | None]
 
 
@@ -267,21 +266,17 @@ async def _azure_settings(fields: Fields, texts: dict[str, str], anonymous: bool
     return {**texts, "skip_signature": anonymous}, None
 
 
-S3_FIELDS = ("access_key_id", "secret_access_key", "session_token", "region", "endpoint")
-AZURE_FIELDS = ("account_name", "endpoint", *sorted(set().union(*AZURE_KEYS)))
 STORES: dict[str, tuple[Any, tuple[str, ...], Callable[[Fields, dict[str, str], bool], Awaitable[Settings]]]] = {
-    "s3": (S3Store, S3_FIELDS, _s3_settings),
+    "s3": (S3Store, ("access_key_id", "secret_access_key", "session_token", "region", "endpoint"), _s3_settings),
     "gs": (GCSStore, ("endpoint", "token"), _gcs_settings),
-    "az": (AzureStore, AZURE_FIELDS, _azure_settings),
+    "az": (AzureStore, ("account_name", "endpoint", *sorted(set().union(*AZURE_KEYS))), _azure_settings),
 }
 """By scheme: the class, the fields of a credential that are text, and the settings that they become."""
 
 
 async def _checked_endpoint(endpoint: str, field: str = "endpoint") -> str:
-    """The address of a store, without a trailing slash; Failure if requests to it are not allowed.
-
-    The driver parses it too, by rules of its own: only what both parse alike is accepted.
-    """
+    """The address of a store, without a trailing slash; Failure if requests to it are not allowed. The driver parses it
+    too, by rules of its own: only what both parse alike is accepted."""
     address = re.fullmatch(ENDPOINT, endpoint)
     if address is None or int(address["port"] or 1) not in range(1, 65_536):
         raise Failure("input", f"`{field}` must start with http:// or https://")
@@ -293,15 +288,14 @@ _STORES: WeakKeyDictionary[AbstractEventLoop, dict[bytes, ObjectStore]] = WeakKe
 
 
 def _pooled(identity: Any, open_store: Callable[[], ObjectStore]) -> ObjectStore:
-    """The open store with that identity, which is all that it was opened with. A store holds connections: the one
-    that was not used for the longest time is dropped."""
+    """The open store with that identity, all that it was opened with. Of too many, the least recently used is
+    dropped."""
     stores = _STORES.setdefault(asyncio.get_running_loop(), {})
     name = sha256(msgspec.json.encode(identity, order="sorted")).digest()
-    store = stores.pop(name, None) or open_store()
-    stores[name] = store
-    while len(stores) > POOL_SIZE:
+    stores[name] = stores.pop(name) if name in stores else open_store()
+    if len(stores) > POOL_SIZE:
         del stores[next(iter(stores))]
-    return store
+    return stores[name]
 
 
 def drop_stores() -> None:

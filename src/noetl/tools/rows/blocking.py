@@ -40,11 +40,8 @@ class Cancellation:
 
 
 async def in_thread(work: Callable[[Cancellation], T]) -> T:
-    """Run the work in a thread of its own.
-
-    A cancelled call interrupts the thread repeatedly and waits a few seconds for its end. The thread belongs to no
-    pool: one that hangs on a dead server blocks no other call, and does not keep the process alive.
-    """
+    """Run the work in a thread of its own, which a cancelled call interrupts repeatedly. The thread belongs to no pool:
+    one that hangs on a dead server blocks no other call, and does not keep the process alive."""
     cancellation, ended = Cancellation(), threading.Event()
     thread, done = start_thread(lambda: work(cancellation))
     waiting = asyncio.wrap_future(done)

@@ -136,10 +136,8 @@ def open_instance(path: str, options: OpenOptions, *, locked: bool = True) -> Du
 
 
 def lock_down(connection: DuckDBPyConnection, paths: Sequence[str]) -> None:
-    """From now on only these paths can be read and written, and nothing can be configured but the time zone.
-
-    A missing path may become a folder or a file. DuckDB writes a file under another name first.
-    """
+    """From now on only these paths can be read and written (a missing one as a folder or a file, which DuckDB writes
+    under another name first), and nothing but the time zone can be configured."""
     folders, files = [], []
     for path in map(os.path.realpath, paths):
         if not os.path.isfile(path):
@@ -268,11 +266,9 @@ def _run(connection: DuckDBPyConnection, sql: Sql, params: Params, cancellation:
 
 
 def _prepare(connection: DuckDBPyConnection, sql: Sql, params: Params) -> list[tuple[Statement, Params, WrittenSql]]:
-    """The statement with parameters if it accepts them, or else with literals.
-
-    DuckDB's own parser decides: a parameter is invalid where only a literal is allowed (`FROM '{{ file }}'`,
-    `DATE '{{ day }}'`), and only statements that read or change rows accept parameters everywhere.
-    """
+    """The statement with parameters if it accepts them, or else with literals. DuckDB's own parser decides: some places
+    allow only a literal (`FROM '{{ file }}'`), and only statements that read or change rows accept parameters
+    everywhere."""
     values: list[Any] = []
 
     def parameter(value: Any) -> str:

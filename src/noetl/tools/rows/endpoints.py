@@ -25,7 +25,6 @@ from noetl.tools.rows.blocking import Cancellation, start_thread
 from noetl.tools.rows.duckdb_database import OpenOptions, literal, sql_errors
 
 T = TypeVar("T")
-MEMORY, THREADS = "128MB", 2
 LOG_INTERVAL_SECONDS = 1.0
 PIPE_BYTES = 1 << 20
 MAX_ROW_BYTES = 16 << 20  # DuckDB allocates two buffers of that size while it reads
@@ -92,14 +91,14 @@ class Staging(NamedTuple):
 def open_staging(
     databases: dict[str, tuple[str, bool]], paths: list[str], cancellation: Cancellation
 ) -> Iterator[Staging]:
-    """A staging database with attached files by alias, each with whether it is only read. Its statements can access
-    those, the paths, and nothing else."""
+    """A staging database with attached files by alias, each with whether it is only read. It can access nothing else
+    but the paths."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="noetl-transfer-"))
         files = {alias: (task_file(path, "database"), reads) for alias, (path, reads) in databases.items()}
         for path in sorted({path for path, _ in files.values()}):
             stack.enter_context(duckdb_database.hold_file(path, None, cancellation))
-        options = OpenOptions(memory=MEMORY, threads=THREADS)
+        options = OpenOptions(memory="128MB")
         connection = stack.enter_context(duckdb_database.open_instance(":memory:", options, locked=False))
         cancellation.on_cancel(connection.interrupt)
         for alias, (path, reads) in files.items():
@@ -119,10 +118,8 @@ class Aborted(Exception):
 
 
 class Pipe:
-    """A named pipe, which DuckDB reads and writes as a CSV file.
-
-    DuckDB opens its end when it runs a statement, which may never happen: this end stops waiting when `over` is set.
-    """
+    """A named pipe, which DuckDB reads and writes as a CSV file. DuckDB opens its end when it runs a statement, which
+    may never happen: this end stops waiting when `over` is set."""
 
     _numbers = count(1)
 
@@ -175,11 +172,9 @@ class Pipe:
 
 
 def run_both(other: Callable[[], object], main: Callable[[], T], abort: Callable[[], object]) -> T:
-    """The result of `main`, which runs together with `other`, each at one end of a pipe.
-
-    When one fails, the other finds its pipe broken: the error of the one that failed first is raised. `abort` ends the
-    other if it waits for something else than the pipe.
-    """
+    """The result of `main`, which runs together with `other`, each at one end of a pipe. When one fails, the other
+    finds its pipe broken: the first error is raised. `abort` ends the other if it waits for something else than the
+    pipe."""
     thread, done = start_thread(other)
     try:
         result = main()
@@ -235,8 +230,7 @@ class PipedSource(SourceEndpoint):
     def flow(self, consume: Callable[[], int], progress: TransferProgress) -> int:
         received = run_both(lambda: self.feed(progress), consume, self.abort)
         if self.sent != received:
-            message = f"{self.sent:,} rows were sent and {received:,} received: nothing was changed"
-            raise Failure("internal", message)
+            raise Failure("internal", f"{self.sent:,} rows were sent and {received:,} received: nothing was changed")
         return received
 
     def feed(self, progress: TransferProgress) -> None:

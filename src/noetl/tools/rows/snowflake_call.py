@@ -50,21 +50,19 @@ def _run(session: database.SnowflakeSession, sql: Sql, params: list[Any] | dict[
         raise Failure("input", "PUT and GET access files of the worker: copy rows with `transfer`")
     if params is not None and len(commands) > 1:
         raise Failure("input", "`params` are for one statement: use templates")
+    if isinstance(params, dict):
+        raise Failure("input", "`params` for snowflake is a list, for the placeholders `?`")
     session.clean = all(word in STATELESS for word, _ in commands)
     transaction = len(commands) > 1 and session.clean
     if transaction:
         session.execute("BEGIN")
     results = []
-    query_id = None
     for word, statement in commands:
-        if isinstance(params, dict):
-            raise Failure("input", "`params` for snowflake is a list, for the placeholders `?`")
         cursor = session.execute_sql(statement, params)
-        query_id = cursor.sfqid
         results.append(_result(cursor, word, session.cancellation))
     if transaction:
         session.execute("COMMIT")
-    return Outcome(result=combined(results), extra=database.snowflake_extra(None, None, query_id))
+    return Outcome(result=combined(results), extra=database.snowflake_extra(None, None, cursor.sfqid))
 
 
 def _result(cursor: SnowflakeCursor, word: str, cancellation: Cancellation) -> dict[str, Any]:

@@ -34,28 +34,25 @@ FIELDS = (
     "account", "user", "password", "warehouse", "database", "schema", "role", "host", "port", "protocol",
     "authenticator", "token", "private_key", "private_key_passphrase", "passcode",
 )  # fmt: skip
-HOST_FIELDS = {
+HOST_FIELDS = {  # fields of a credential that determine where the connector sends requests
     "account": r"[A-Za-z0-9][A-Za-z0-9._-]*",
     "host": r"[A-Za-z0-9][A-Za-z0-9._-]*",
     "protocol": r"https?",
     "authenticator": r"https?://[A-Za-z0-9._-]+(:[0-9]+)?(/[^\s\\]*)?|[A-Za-z0-9_-]+",
 }
-"""Fields of a credential that determine where the connector sends requests."""
 CANCELED, LOCKED = 604, 625
 SESSION_ENDED = frozenset([390104, 390111, 390112, 390114])  # the session has ended: the statement was not run
+# After these words Snowflake accepts only a literal. Everywhere else, these statements accept bound values.
 TYPED_LITERAL = re.compile(r"(?i)\b(?:interval|date|time|timestamp(?:_\w+)?)\s*\Z")
-"""After these words Snowflake accepts only a literal."""
 BINDS = frozenset(["SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "MERGE", "CALL", "VALUES"])
-"""Statements that accept bound values everywhere else."""
 BATCH_ROWS, BATCH_VALUES = 5_000, 30_000  # Snowflake accepts 16,384 rows and about 65,000 values in one statement
 
 
 def login(fields: Mapping[str, Any]) -> SnowflakeConnection:
     logging.getLogger("snowflake.connector").setLevel(logging.CRITICAL)  # it logs statements and addresses
     settings = {name: fields[name] for name in FIELDS if fields.get(name) is not None}
-    unknown = next((name for name in fields if name not in (*FIELDS, "kind")), None)
-    if unknown is not None:
-        raise Failure("input", f"the credential for snowflake has an unknown field {unknown!r}")
+    if unknown := [name for name in fields if name not in (*FIELDS, "kind")]:
+        raise Failure("input", f"the credential for snowflake has an unknown field {unknown[0]!r}")
     for name in ("account", "user"):
         if name not in settings:
             raise Failure("auth", f"the credential for snowflake has no `{name}`")
@@ -85,8 +82,7 @@ def login(fields: Mapping[str, Any]) -> SnowflakeConnection:
         extra = snowflake_extra(code, error.sqlstate, None)
         if str(code or "").startswith(("390", "394")) or state.startswith("28") or "Incorrect username" in text:
             raise Failure("auth", f"Snowflake rejected the credential: {text}", extra=extra) from None
-        where = settings.get("host") or settings["account"]
-        message = f"cannot reach Snowflake at {where}: {text}"
+        message = f"cannot reach Snowflake at {settings.get('host') or settings['account']}: {text}"
         raise Failure("connect", message, retryable=True, extra=extra) from None
 
 
@@ -117,8 +113,7 @@ class SnowflakeSession:
     def abort(self) -> None:
         self.interrupted = True
         if self.running is not None:
-            text, request = self.running
-            self.connection._cancel_query(text, request)  # type: ignore[arg-type]
+            self.connection._cancel_query(*self.running)  # type: ignore[arg-type]
 
     def execute(self, text: str, values: list[Any] | dict[str, Any] | None = None) -> SnowflakeCursor:
         self.cancellation.check()
@@ -274,7 +269,6 @@ def quoted_name(text: str) -> str:
 
 
 def folded(part: str) -> str:
-    """In upper case if it needs no quotes, as in Snowflake."""
     return part.upper() if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]*", part) else part
 
 
@@ -285,11 +279,8 @@ def insert(
     rows: Sequence[Sequence[Any]],
     json: frozenset[int] = frozenset(),
 ) -> str | None:
-    """Insert rows into a quoted table, in batches; return the id of the last query.
-
-    The values of a column have one type in a batch: numbers are literals, all others are bound as text. `json` are the
-    indexes of columns whose values are JSON text already.
-    """
+    """Insert rows into a quoted table, in batches; return the id of the last query. The values of a column have one
+    type in a batch; `json` are the indexes of columns whose values are JSON text already."""
     query = None
     size = max(1, min(BATCH_ROWS, BATCH_VALUES // max(1, len(columns))))
     for start in range(0, len(rows), size):
@@ -298,8 +289,7 @@ def insert(
             _writer({type(row[place]) for row in batch if row[place] is not None}, place in json)
             for place in range(len(columns))
         ]
-        values: list[str] = []
-        lines = []
+        values, lines = [], []
         for row in batch:
             cells = []
             for value, (text_of, _) in zip(row, writers, strict=True):
@@ -311,8 +301,7 @@ def insert(
             lines.append(f"({', '.join(cells)})")
         converted = ", ".join(form.format(f"column{place}") for place, (_, form) in enumerate(writers, start=1))
         target = f"{table} ({', '.join(map(quoted_name, columns))})"
-        statement = f"INSERT INTO {target} SELECT {converted} FROM VALUES {', '.join(lines)}"
-        query = session.execute(statement, values).sfqid
+        query = session.execute(f"INSERT INTO {target} SELECT {converted} FROM VALUES {', '.join(lines)}", values).sfqid
     return query
 
 

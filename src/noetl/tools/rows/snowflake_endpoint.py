@@ -16,8 +16,7 @@ from noetl.tools.rows.endpoints import DECIMAL_DIGITS, Column, PipedSource, Stag
 from noetl.tools.rows.snowflake_database import SnowflakeSession, folded, insert, literal, quoted_name
 
 FETCH_ROWS = 2_000
-UNCHANGED = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "BOOLEAN", "BLOB", "DOUBLE", "FLOAT")
-"""Types whose values are passed as they are; all others are text."""
+UNCHANGED = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "BOOLEAN", "BLOB", "DOUBLE", "FLOAT")  # all others are text
 FROM_SNOWFLAKE = {
     **{name: name for name in ("DATE", "TIME", "TIMESTAMP", "BOOLEAN")},
     "REAL": "DOUBLE",
@@ -39,10 +38,7 @@ class SnowflakeSource(PipedSource):
     def __init__(self, session: SnowflakeSession, staging: Staging, sql: Sql, params: Any) -> None:
         self.session = session
         self.cursor = session.execute_sql(sql, params)
-        columns = []
-        for field in self.cursor.description:
-            kind = _from_snowflake(FIELD_ID_TO_NAME[field.type_code], field.precision, field.scale)
-            columns.append(Column(_other_case(field.name), kind))
+        columns = [Column(_other_case(field.name), _from_snowflake(field)) for field in self.cursor.description]
         super().__init__(endpoints.Pipe(staging.folder), columns)
 
     def feed(self, progress: TransferProgress) -> None:
@@ -135,12 +131,13 @@ def _for_snowflake(column: Column) -> str:
     return f"to_json({column.quoted})::VARCHAR" if as_json else f"{column.quoted}::VARCHAR"
 
 
-def _from_snowflake(kind: str, digits: int | None, scale: int | None) -> str:
+def _from_snowflake(field: Any) -> str:
+    kind = FIELD_ID_TO_NAME[field.type_code]
     if kind != "FIXED":
         return FROM_SNOWFLAKE.get(kind, "VARCHAR")
-    if scale:
-        return f"DECIMAL({digits or DECIMAL_DIGITS},{scale})"
-    return "BIGINT" if digits and digits <= 18 else f"DECIMAL({DECIMAL_DIGITS},0)"
+    if field.scale:
+        return f"DECIMAL({field.precision or DECIMAL_DIGITS},{field.scale})"
+    return "BIGINT" if 0 < (field.precision or 0) <= 18 else f"DECIMAL({DECIMAL_DIGITS},0)"
 
 
 def _to_snowflake(kind: str) -> str:

@@ -34,7 +34,7 @@ COPY_OPTIONS = {
 }
 WHOLE = r"-?(0|[1-9][0-9]*)"
 TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"
-PATTERNS = {
+PATTERNS = {  # of the values of each type; the first type that matches all values is chosen
     "BIGINT": WHOLE,
     "DECIMAL": rf"{WHOLE}(\.[0-9]+)?",
     "DOUBLE": rf"{WHOLE}(\.[0-9]+)?([eE][+-]?[0-9]+)?",
@@ -43,18 +43,15 @@ PATTERNS = {
     "TIMESTAMP": TIME,
     "TIMESTAMPTZ": rf"{TIME}(Z|[+-]\d\d(:?\d\d)?)",
 }
-"""The pattern of the values of each type. The first type that matches all values is chosen."""
 SOURCE, TARGET = "source", "target"
 
-Send = Callable[[list[dict[str, Any]], int], Future[None]]
-"""Sends a batch with its number; the future fails with a Failure if the server rejects it."""
+Send = Callable[[list[dict[str, Any]], int], Future[None]]  # sends a batch with its number; fails with a Failure
 
 
 def file_format(path: str, explicit: str | None) -> str:
-    name = explicit or FORMATS.get(Path(path).suffix.lower())
-    if name is None:
-        raise Failure("input", f"the name {path!r} has no known suffix: give `format` (csv, json, jsonl, parquet)")
-    return name
+    if form := explicit or FORMATS.get(Path(path).suffix.lower()):
+        return form
+    raise Failure("input", f"the name {path!r} has no known suffix: give `format` (csv, json, jsonl, parquet)")
 
 
 def file_source(staging: Staging, path: str, form: str, *, typed: bool) -> SourceEndpoint:
@@ -111,8 +108,7 @@ def _json_source(staging: Staging, path: str, form: str) -> SourceEndpoint:
     first = staging.rows(f"SELECT json FROM read_json_objects({literal(path)}, {reading}) LIMIT 1")
     if not first:
         return SourceEndpoint("", [])
-    text = first[0][0]
-    if not text.lstrip().startswith("{"):
+    if not (text := first[0][0]).lstrip().startswith("{"):
         raise Failure("input", f"{path} contains {text[:50]}: rows must be maps")
     columns = staging.describe(
         f"SELECT * FROM read_json({literal(path)}, {reading}, records = true, maximum_depth = 1, sample_size = -1)"
@@ -227,8 +223,7 @@ def rows_of(response: Any, path: str | None) -> list[dict[str, Any]]:
 def http_source(staging: Staging, rows: list[dict[str, Any]]) -> SourceEndpoint:
     path = os.path.join(staging.folder, "response.jsonl")
     with open(path, "wb") as file:
-        for row in rows:
-            file.write(msgspec.json.encode(row) + b"\n")
+        file.writelines(msgspec.json.encode(row) + b"\n" for row in rows)
     return file_source(staging, path, "jsonl", typed=True)
 
 
