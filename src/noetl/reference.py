@@ -16,15 +16,11 @@ from noetl.errors import TemplateFailed
 from noetl.expression import Contents, Interruption, Sealed, View
 from noetl.model.marks import MARK, escaped, unescaped
 
-CHUNKS = "chunks"
-"""The hint of a reference to a list of the chunks of a loop's results."""
+CHUNKS = "chunks"  # the hint of a reference to a list of the chunks of a loop's results
 PREVIEW_CHARACTERS = 120
-HOLDS_REFERENCES = "+refs"
-"""Suffix of the hint of a reference whose content contains references."""
-BINARY = "binary"
-"""The hint of a reference to bytes that are not JSON."""
-KEYCHAIN, SECRET = "keychain", "secret"
-"""Stores of values that only a worker can open, and only in the inputs of a tool."""
+HOLDS_REFERENCES = "+refs"  # suffix of the hint of a reference whose content contains references
+BINARY = "binary"  # the hint of a reference to bytes that are not JSON
+KEYCHAIN, SECRET = "keychain", "secret"  # stores that only a worker can open, and only for the inputs of a tool
 
 
 class Need(Interruption):
@@ -35,18 +31,16 @@ class Need(Interruption):
         self.reference = reference
 
 
-class TooLarge:
+class TooLarge(msgspec.Struct):
     """Placeholder for content that exceeds a limit, which it names."""
 
-    def __init__(self, limit: str) -> None:
-        self.limit = limit
+    limit: str
 
 
-class Gone:
+class Gone(msgspec.Struct):
     """Placeholder for content that cannot be read any more."""
 
-    def __init__(self, message: str) -> None:
-        self.message = message
+    message: str
 
 
 class Reference(View):
@@ -74,10 +68,9 @@ class Reference(View):
         if isinstance(content, Gone):
             raise TemplateFailed(content.message)
         if isinstance(content, TooLarge):
+            message = f"a stored value of {self.size:,} bytes is too large to load here ({content.limit})"
             hint = "pass it to a task, or store the part that the template needs as a smaller value"
-            raise TemplateFailed(
-                f"a stored value of {self.size:,} bytes is too large to load here ({content.limit})", hint=hint
-            )
+            raise TemplateFailed(message, hint=hint)
         if isinstance(content, bytes):
             raise TemplateFailed("binary content cannot be looked into: hand it to a tool as a whole")
         return content
@@ -86,9 +79,8 @@ class Reference(View):
         content = self.content(contents)
         if self.is_secret:
             return Sealed(content).lookup(name, contents)
-        if isinstance(content, dict):
-            return content[name]
-        if isinstance(content, list) and isinstance(name, int) and -len(content) <= name < len(content):
+        is_index = isinstance(content, list) and isinstance(name, int) and -len(content) <= name < len(content)
+        if is_index or isinstance(content, dict):
             return content[name]
         raise KeyError(name)
 
@@ -138,12 +130,7 @@ class _KeychainEntry(View):
         raise TemplateFailed(f"keychain.{self.name} is an entry, not a value: name one of its fields")
 
 
-_encoder = msgspec.json.Encoder(order="sorted")
-
-
-def canonical(value: Any) -> bytes:
-    """The bytes of a value that are hashed."""
-    return _encoder.encode(value)
+canonical = msgspec.json.Encoder(order="sorted").encode  # the bytes of a value that are hashed
 
 
 def reference_to(content: bytes, store: str = "db", hint: str = "", preview: Any = None) -> Reference:

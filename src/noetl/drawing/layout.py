@@ -52,8 +52,7 @@ class Item:
     down: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """`rows` lists items from left to right; item n of the first ones is the box of node n.
 
     `chains` has, for each edge, its items from the upper box to the lower; None for an edge without a place: from a

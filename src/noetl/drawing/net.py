@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from noetl.model.playbook import Goto, Guard, Playbook, Step, Task
@@ -22,15 +21,13 @@ PARALLEL_DEFAULT = 10
 SUCCESS = re.compile(r"==\s*['\"](ok|success|done|completed|step\.done)['\"]|is\s+none\b|\bnot\s+[\w.]+\.error\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Badge:
+class Badge(NamedTuple):
     kind: BadgeKind
     text: str
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskLine:
+class TaskLine(NamedTuple):
     """A line of a step's pipeline: `note` lists its jumps, `depth` counts enclosing iterator tasks."""
 
     label: str
@@ -43,8 +40,7 @@ class TaskLine:
         return "  " * self.depth + self.label + (f" · {self.kind}" if self.kind else "") + self.note
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnNode:
+class DrawnNode(NamedTuple):
     """A step, a target that is not a step, or the node of all computed targets."""
 
     name: str
@@ -57,8 +53,7 @@ class DrawnNode:
     inclusive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(NamedTuple):
     """An arc from node `source` to node `target`, both by index. Without a guard, `guard` is empty."""
 
     source: int
@@ -76,8 +71,7 @@ class Edge:
         return "" if self.delay is None else f"after {duration(self.delay)}"
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnNet:
+class DrawnNet(NamedTuple):
     """`entry` is an index; None if the entry step does not exist."""
 
     name: str
@@ -100,38 +94,30 @@ def net_of(playbook: Playbook) -> DrawnNet:
         index.setdefault(step.name, place)
     edges: list[Edge] = []
     for source, step in enumerate(playbook.steps):
-        for arc in arcs_of(step):
-            target = DrawnNode(one_line(arc.to), "missing", "no step has this name")
-            key, guards = arc.to, arc.guards
-            if "{{" in arc.to:
+        for name, guards, delay, failure in arcs_of(step):
+            target = DrawnNode(one_line(name), "missing", "no step has this name")
+            if "{{" in name:
                 target = DrawnNode("?", "computed", "a target computed when the step ends")
-                key, guards = "{{", (*guards, f"to {bare(arc.to)}")
-            if key not in index:
-                index[key] = len(nodes)
+                name, guards = "{{", (*guards, f"to {bare(name)}")
+            if name not in index:
+                index[name] = len(nodes)
                 nodes.append(target)
-            edges.append(Edge(source, index[key], ", ".join(filter(None, guards)), arc.delay, arc.failure))
+            edges.append(Edge(source, index[name], ", ".join(filter(None, guards)), delay, failure))
     return DrawnNet(one_line(playbook.name), tuple(nodes), tuple(edges), index.get(playbook.entry))
 
 
-class DrawnArc(NamedTuple):
-    to: str
-    guards: tuple[str, ...]
-    delay: float | None
-    failure: bool
-
-
-def arcs_of(step: Step) -> Iterator[DrawnArc]:
-    """Gotos of classic branches, which are tried first, then the arcs of the router."""
+def arcs_of(step: Step) -> Iterator[tuple[str, tuple[str, ...], float | None, bool]]:
+    """Target, guards, delay and failure of gotos of classic branches, which are tried first, then of the router."""
     for branch in step.after_call.cases.branches if step.after_call and step.after_call.cases else ():
         for goto, arc in [(link, arc) for link in branch.chain if isinstance(link, Goto) for arc in link.to]:
             delay = goto.delay if arc.delay is None else arc.delay
             failure = any(catches_failure(guard, step.name) for guard in (branch.when, arc.when))
-            yield DrawnArc(arc.step, (bare(branch.when), bare(arc.when)), delay, failure)
+            yield arc.step, (bare(branch.when), bare(arc.when)), delay, failure
     guarded = False
     for arc in step.router.arcs:
         guard = "else" if arc.when is True and guarded and step.router.mode == "exclusive" else bare(arc.when)
         guarded = guarded or arc.when is not True
-        yield DrawnArc(arc.step, (guard,), arc.delay, catches_failure(arc.when, step.name))
+        yield arc.step, (guard,), arc.delay, catches_failure(arc.when, step.name)
 
 
 def catches_failure(guard: Guard | None, step: str) -> bool:
@@ -198,11 +184,8 @@ def pipeline(tasks: Sequence[Task], prefix: str = "", depth: int = 0) -> Iterato
 
 def one_line(text: str) -> str:
     """The text with blanks for white space and a replacement mark for every unprintable character."""
-    if text.isprintable():
-        return text
-    return "".join(
-        " " if char.isspace() else char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text
-    )
+    spaced = "".join(" " if char.isspace() else char for char in text)
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in spaced)
 
 
 def bare(guard: Guard | None) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
@@ -43,8 +42,7 @@ BADGES_WIDE, LINE_WIDE = 250, 44
 ENTRY_REACH = LOOP_REACH = 34
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(NamedTuple):
     """Size of a node's box; `before` and `after` are the room for its entry mark and its loops."""
 
     width: float

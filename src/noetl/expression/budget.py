@@ -97,25 +97,16 @@ class Budget:
     """What an evaluation may still use, and the stored values that it can look into. Pass one to several evaluations
     to bound them together."""
 
-    __slots__ = ("_allowance", "_seconds", "contents", "memory", "steps")
+    __slots__ = ("_allowance", "contents", "memory", "steps")
 
-    def __init__(
-        self,
-        seconds: float = SECONDS,
-        steps: int = STEPS,
-        memory: int = MEMORY,
-        allowance: Allowance | None = None,
-        contents: Contents = None,
-    ) -> None:
-        self._seconds, self._allowance, self.contents = seconds, allowance, contents
-        self.steps = steps
-        self.memory = memory
+    def __init__(self, allowance: Allowance | None = None, contents: Contents = None, steps: int = STEPS) -> None:
+        self._allowance, self.contents, self.steps, self.memory = allowance, contents, steps, MEMORY
 
     @property
     def allowance(self) -> Allowance:
         """CPU time and bytes; the time counts from the first check."""
         if self._allowance is None:
-            self._allowance = Allowance(self._seconds)
+            self._allowance = Allowance(SECONDS)
         return self._allowance
 
     def check(self) -> None:

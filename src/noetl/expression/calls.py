@@ -32,13 +32,14 @@ if TYPE_CHECKING:
 
 DOT = re.compile(r"\.\s*")
 _IS = re.compile(r"is\s+(not\s+)?")
+# Filters with an argument that names a filter or test, and the place of that argument.
 _NAMING = {"map": 0, "select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
-"""Filters with an argument that names a filter or test, and the place of that argument."""
 
 
-def _arguments(
-    compiler: Compiler, node: nodes.Filter | nodes.Test | nodes.Call
-) -> tuple[list[Closure], dict[str, Closure]]:
+Arguments = tuple[list[Closure], dict[str, Closure]]
+
+
+def _arguments(compiler: Compiler, node: nodes.Filter | nodes.Test | nodes.Call) -> Arguments:
     positional = [compiler.expression(arg) for arg in node.args]
     return positional, {name: compiler.expression(value) for name, value in node.kwargs.items()}
 
@@ -66,7 +67,7 @@ def filtered(compiler: Compiler, node: nodes.Filter, subject: Closure) -> Closur
     if entry.refuses(len(args), list(kwargs)):
         _refuse_call(compiler, node, f"filter '{name}'", entry)
     if name not in TOLERANT:
-        return _applied(compiler, node, entry, subject, args, kwargs)
+        return _applied(compiler, node, entry, subject, (args, kwargs))
     # `default` is the filter of guards, so it has closures of its own
     fallback = args[0] if args else kwargs.get("default_value", lambda scope, run: "")
     boolean = args[1] if len(args) > 1 else kwargs.get("boolean")
@@ -83,15 +84,9 @@ def filtered(compiler: Compiler, node: nodes.Filter, subject: Closure) -> Closur
     return defaulted if boolean is None else defaulted_if_false
 
 
-def _applied(
-    compiler: Compiler,
-    node: nodes.Expr,
-    entry: Entry,
-    subject: Closure,
-    args: list[Closure],
-    kwargs: dict[str, Closure],
-) -> Closure:
+def _applied(compiler: Compiler, node: nodes.Expr, entry: Entry, subject: Closure, arguments: Arguments) -> Closure:
     compiler.simple = False
+    args, kwargs = arguments
     offset = compiler.behind(DOT, node.node) if isinstance(node, nodes.Call) else node.offset  # of the name
     call, gap, fail = entry.call, compiler.missing(node), compiler.failing(node, offset)
     leaves_holes = call is FILTERS["map"].call
@@ -220,8 +215,7 @@ def _method(compiler: Compiler, node: nodes.Call, target: nodes.Getattr, toleran
     match target.node:
         case nodes.Name(name="loop") if name == "cycle" and "loop" in compiler.bound:
             return _cycle(compiler, node)
-    subject = compiler.expression(target.node, tolerant)
-    args, kwargs = _arguments(compiler, node)
+    subject, arguments = compiler.expression(target.node, tolerant), _arguments(compiler, node)
     if name not in METHOD_NAMES:
         return _unknown(compiler, "method", name, compiler.behind(DOT, target))
 
@@ -234,7 +228,7 @@ def _method(compiler: Compiler, node: nodes.Call, target: nodes.Getattr, toleran
             raise Fault(f"method '{name}' takes {entry.signature}")
         return entry.call(budget, value, *positional, **named)
 
-    return _applied(compiler, node, Entry(method, ""), subject, args, kwargs)
+    return _applied(compiler, node, Entry(method, ""), subject, arguments)
 
 
 def _cycle(compiler: Compiler, node: nodes.Call) -> Closure:

@@ -87,15 +87,7 @@ class Compiler:
 
     def body(self, children: list[nodes.Node]) -> Statement:
         self.simple = False
-        steps = [self._statement(child) for child in children]
-        if len(steps) == 1:
-            return steps[0]
-
-        def run_all(scope: Scope, run: Evaluation) -> None:
-            for step in steps:
-                step(scope, run)
-
-        return run_all
+        return _in_order([self._statement(child) for child in children])
 
     def _statement(self, node: nodes.Node) -> Statement:
         method = getattr(self, f"_stmt_{type(node).__name__}", None)
@@ -107,13 +99,7 @@ class Compiler:
         return statement
 
     def _stmt_Output(self, node: nodes.Output) -> Statement:
-        parts = [self._printed(child) for child in node.nodes]
-
-        def output(scope: Scope, run: Evaluation) -> None:
-            for part in parts:
-                part(scope, run)
-
-        return parts[0] if len(parts) == 1 else output
+        return _in_order([self._printed(child) for child in node.nodes])
 
     def _printed(self, node: nodes.Expr) -> Statement:
         return self._printing(node, self.expression(node))
@@ -239,13 +225,13 @@ class Compiler:
 
     def _stmt_Assign(self, node: nodes.Assign) -> Statement:
         value = self.expression(node.node)
+
+        def namespace(scope: Scope, run: Evaluation) -> Any:
+            fields = value(scope, run)
+            return Namespace(fields) if isinstance(fields, dict) else fields
+
         match node.node:
             case nodes.Call(node=nodes.Name(name="namespace")):
-
-                def namespace(scope: Scope, run: Evaluation) -> Any:
-                    fields = value(scope, run)
-                    return Namespace(fields) if isinstance(fields, dict) else fields
-
                 return self._assigned(node.target, namespace)
         return self._assigned(node.target, value)
 
@@ -306,13 +292,18 @@ class Compiler:
         return with_
 
 
+def _in_order(statements: list[Statement]) -> Statement:
+    def run_all(scope: Scope, run: Evaluation) -> None:
+        for statement in statements:
+            statement(scope, run)
+
+    return statements[0] if len(statements) == 1 else run_all
+
+
 def _targets(node: nodes.Node) -> list[str]:
     if isinstance(node, nodes.Name):
         return [node.name]
     return [name for child in node.items for name in _targets(child)] if isinstance(node, nodes.Tuple) else []
 
 
-EXPRESSIONS: Mapping[type[nodes.Node], Callable[[Compiler, Any, bool], Closure]] = {
-    **OPERATIONS,
-    **CALLS,
-}
+EXPRESSIONS: Mapping[type[nodes.Node], Callable[[Compiler, Any, bool], Closure]] = {**OPERATIONS, **CALLS}

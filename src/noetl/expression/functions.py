@@ -311,10 +311,10 @@ def _count_of(budget: Budget, value: list[Any], element: Any) -> int:
     return sum(equal(other, element, budget) for other in budget.each(value))
 
 
-_SHARED = "capitalize endswith lower removeprefix removesuffix replace split splitlines startswith upper"
+_SHARED = ("capitalize", "lower", "removeprefix", "removesuffix", "replace", "split", "splitlines", "upper")
 METHODS: dict[str, dict[str, Entry]] = {
     "str": {
-        **{name: FILTERS[name] for name in _SHARED.split()},
+        **{name: FILTERS[name] for name in (*_SHARED, "endswith", "startswith")},
         "center": _padding(str.center, "Centred in `width` characters."),
         "count": _search(str.count, "How often `part` occurs."),
         "find": _search(str.find, "The place of the first `part`, or -1."),

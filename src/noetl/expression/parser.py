@@ -188,6 +188,15 @@ class ExpressionParser:
                 self.expect(",")
         return items
 
+    def separated(self, closing: str, item: Callable[[], Item]) -> list[Item]:
+        """Items up to a token or the end of the tag, without a comma behind the last."""
+        items: list[Item] = []
+        while self.text != closing and self.word.type not in _ENDS:
+            if items:
+                self.expect(",")
+            items.append(item())
+        return items
+
     def pair(self) -> tuple[nodes.Expr, nodes.Expr]:
         key = self.expression()
         self.expect(":")
@@ -211,12 +220,7 @@ class ExpressionParser:
                 return node
 
     def subscript(self, node: nodes.Expr) -> nodes.Expr:
-        offset = self.take().offset
-        keys: list[nodes.Expr] = []
-        while self.text != "]":
-            if keys:
-                self.expect(",")
-            keys.append(self.key())
+        offset, keys = self.take().offset, self.separated("]", self.key)
         self.take()
         return nodes.Getitem(offset, node, keys[0] if len(keys) == 1 else nodes.Tuple(offset, keys))
 

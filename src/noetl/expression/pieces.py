@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from noetl.errors import TemplateError, TemplateSyntax
+from noetl.errors import TemplateSyntax
 from noetl.expression import nodes
 from noetl.expression.budget import Budget
 from noetl.expression.compile import Compiler, Statement
@@ -64,8 +64,6 @@ def compile_pieces(
         run = PieceRun(budget, unused)
         try:
             body(scope, run)
-        except TemplateError:
-            raise
         except Exception as error:
             raise located(error, source, 0) from None
         return run

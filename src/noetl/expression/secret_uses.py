@@ -13,7 +13,8 @@ from noetl.expression.template_parser import syntax_tree
 from noetl.expression.values import ENCODINGS, SECRET_HINT, SECRET_MESSAGE
 
 ROOT = "keychain"
-PASSES_ON = (*ENCODINGS, *SQL_FILTERS, "default", "d")  # filters that may be applied to a secret
+# Filters and tests that may be applied to a secret.
+PASSES_ON = (*ENCODINGS, *SQL_FILTERS, "default", "d", "defined", "undefined", "none")
 KEEPS = ("dict", "namespace")  # functions that return their arguments unchanged
 
 
@@ -28,14 +29,9 @@ def changed_secrets(source: str) -> list[TemplateFailed]:
 
 def _looked_into(node: nodes.Node) -> list[nodes.Expr | None]:
     """The parts of a node whose values it reads."""
-    arguments: list[nodes.Expr] = []
-    if isinstance(node, nodes.Filter | nodes.Test | nodes.Call):
-        arguments = [*node.args, *node.kwargs.values()]
     match node:
-        case nodes.Filter() if node.name not in PASSES_ON:
-            return [node.node, *arguments]
-        case nodes.Test() if node.name not in ("defined", "undefined", "none"):
-            return [node.node, *arguments]
+        case nodes.Filter() | nodes.Test() if node.name not in PASSES_ON:
+            return [node.node, *node.args, *node.kwargs.values()]
         case nodes.Compare():
             return [node.expr, *(operand for _, operand in node.ops)]
         case nodes.Binary() if node.op not in ("and", "or"):
@@ -45,9 +41,9 @@ def _looked_into(node: nodes.Node) -> list[nodes.Expr | None]:
         case nodes.Getitem() if not (isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str)):
             return [node.node]
         case nodes.Call(node=nodes.Getattr() as method):
-            return [method.node, *arguments]
+            return [method.node, *node.args, *node.kwargs.values()]
         case nodes.Call(node=nodes.Name(name=name)) if name not in KEEPS:
-            return [*arguments]
+            return [*node.args, *node.kwargs.values()]
         case nodes.For():
             return [node.iter]
     return []

@@ -62,8 +62,6 @@ class Template:
             hole = value if type(value) is Missing else None
             if run is not None and run.holes and not isinstance(value, View):
                 hole = has_missing(value, run.budget)
-        except TemplateError:
-            raise
         except Exception as error:
             raise located(error, self.source, 0) from None
         if hole is not None:
@@ -76,8 +74,6 @@ class Template:
             return bool(self.evaluate(scope, budget=budget))
         try:
             return bool(self._closure(scope, self._run(scope) if budget is None else Evaluation(budget)))
-        except TemplateError:
-            raise
         except Exception as error:
             raise located(error, self.source, 0) from None
 

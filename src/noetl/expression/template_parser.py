@@ -151,15 +151,14 @@ class _TemplateParser(ExpressionParser):
         return node
 
     def with_(self, tag: Lexeme) -> nodes.With:
-        targets: list[nodes.Expr] = []
-        values: list[nodes.Expr] = []
-        while self.word.type != "block_end":
-            if targets:
-                self.expect(",")
-            targets.append(self.items(self.primary))
-            self.expect("=")
-            values.append(self.expression())
+        bindings = self.separated("", self.binding)
+        targets, values = [target for target, _ in bindings], [value for _, value in bindings]
         return nodes.With(tag.offset, targets, values, self.block(tag, "endwith"))
+
+    def binding(self) -> tuple[nodes.Expr, nodes.Expr]:
+        target = self.items(self.primary)
+        self.expect("=")
+        return target, self.expression()
 
     def filter_(self, tag: Lexeme) -> nodes.FilterBlock:
         pipe = self.filter(None)
@@ -168,12 +167,7 @@ class _TemplateParser(ExpressionParser):
         return nodes.FilterBlock(tag.offset, self.block(tag, "endfilter"), pipe)
 
     def print_(self, tag: Lexeme) -> nodes.Output:
-        parts: list[nodes.Expr] = []
-        while self.word.type != "block_end":
-            if parts:
-                self.expect(",")
-            parts.append(self.expression())
-        return nodes.Output(tag.offset, parts)
+        return nodes.Output(tag.offset, self.separated("", self.expression))
 
 
 _STATEMENTS: dict[str, Callable[[_TemplateParser, Lexeme], nodes.Node]] = {

@@ -93,10 +93,9 @@ def filesizeformat(budget: Budget, value: Any, binary: Any = False) -> str:
         return "1 Byte"
     if size < base:
         return f"{int(size)} Bytes"
-    for power, prefix in enumerate("KMGTPEZY" if binary else "kMGTPEZY", 2):
-        if size < base**power or power == 9:
-            return f"{base * size / base**power:.1f} {prefix}{'iB' if binary else 'B'}"
-    raise AssertionError("the loop returns at the last prefix")
+    power = next((power for power in range(2, 9) if size < base**power), 9)
+    prefix = ("KMGTPEZY" if binary else "kMGTPEZY")[power - 2]
+    return f"{base * size / base**power:.1f} {prefix}{'iB' if binary else 'B'}"
 
 
 def float_(budget: Budget, value: Any, default: Any = 0.0) -> Any:

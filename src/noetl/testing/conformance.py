@@ -19,36 +19,24 @@ import msgspec
 from noetl.model.inputs import InputRow, rows, schema
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
-from noetl.testing.example import (
-    CALL_SECONDS,
-    Example,
-    call_all,
-    cancel_call,
-    close_twice,
-    leaked_tasks,
-    left_since,
-    odd_variants,
-    resources,
-)
+from noetl.testing.example import CALL_SECONDS, Example, call_all, cancel_call, close_twice, left_behind, odd_variants
 from noetl.testing.tool import Tool, hiding, tool_of
 
+# The kinds of the language. A tool may have others, with its own name and a dot in front.
 ERROR_KINDS = frozenset(
     [
         *("http_status", "connect", "timeout", "cancelled", "lost", "poison", "template", "input", "auth", "not_found"),
         *("too_large", "sql", "python", "exit_code", "child_failed", "ctx_conflict", "policy", "loop_input", "limit"),
-        "internal",
-        "items_failed",
+        *("internal", "items_failed"),
     ]
 )
-"""The kinds of the language. A tool may have others, with its own name and a dot in front."""
 TASK_KEYS = frozenset(["kind", "spec", "args", "name"])  # keys of every task, which cannot be inputs
-HEAVY = frozenset(
+HEAVY = frozenset(  # parts of the standard library that take long to import
     [
         *("asyncio", "concurrent", "ctypes", "email", "http", "logging", "multiprocessing", "select", "socket"),
         *("sqlite3", "ssl", "subprocess", "xml"),
     ]
 )
-"""Parts of the standard library that take long to import."""
 OK = "an ok outcome"
 MAX_CHARACTERS = 200
 
@@ -189,11 +177,7 @@ def cancelling(tool: Tool, examples: Examples) -> Iterator[str]:
 def leftovers(tool: Tool, examples: Examples) -> Iterator[str]:
     """Calls leave no task, and after `close` no thread, process or open file."""
     for number, example in enumerate(examples):
-        asyncio.run(leaked_tasks(tool, example))  # the first call may load what the process keeps
-        before = resources()
-        tasks = asyncio.run(leaked_tasks(tool, example))
-        yield from (f"example {number}: a task is left: {task}" for task in tasks)
-        yield from (f"example {number}: {leftover}" for leftover in left_since(before))
+        yield from (f"example {number}: {leftover}" for leftover in left_behind(tool, example))
 
 
 def closing(tool: Tool, examples: Examples) -> Iterator[str]:

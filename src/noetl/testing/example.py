@@ -77,7 +77,7 @@ async def cancel_call(tool: Tool, example: Example) -> str | None:
     return None if call.cancelled() else "swallows CancelledError: let it pass"
 
 
-async def leaked_tasks(tool: Tool, example: Example) -> list[str]:
+async def _leaked_tasks(tool: Tool, example: Example) -> list[str]:
     """Make a call and close; the tasks that still run in the event loop."""
     call = asyncio.create_task(_ended(tool, example))
     await asyncio.wait([call], timeout=CANCEL_AFTER_SECONDS if example.lasts else None)
@@ -122,7 +122,7 @@ class Resources(NamedTuple):
     files: dict[str, str]  # open descriptors with their targets
 
 
-def resources() -> Resources:
+def _resources() -> Resources:
     gc.collect()
     threads = frozenset(f"{thread.name} {thread.ident}" for thread in threading.enumerate())
     children, files = set(), {}
@@ -135,12 +135,15 @@ def resources() -> Resources:
     return Resources(threads, frozenset(children), files)
 
 
-def left_since(before: Resources) -> list[str]:
-    """Resources that the process has now and had not before, after a grace time."""
+def left_behind(tool: Tool, example: Example) -> list[str]:
+    """Tasks that a call leaves, and resources that the process has longer than a grace time after `close`."""
+    asyncio.run(_leaked_tasks(tool, example))  # the first call may load what the process keeps
+    before = _resources()
+    tasks = asyncio.run(_leaked_tasks(tool, example))
     deadline = time.monotonic() + END_SECONDS
-    while (leftovers := _more(before, resources())) and time.monotonic() < deadline:
+    while (leftovers := _more(before, _resources())) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return leftovers
+    return [f"a task is left: {task}" for task in tasks] + leftovers
 
 
 def _more(before: Resources, now: Resources) -> list[str]:

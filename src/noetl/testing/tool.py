@@ -19,10 +19,9 @@ from noetl.pipeline.bound import bound_inputs
 from noetl.tools.base import Context, Redact, Run
 from noetl.tools.registry import BUILTIN, GROUP
 
-PLAIN_FIELDS = frozenset(
+PLAIN_FIELDS = frozenset(  # fields of a credential that are not secret
     ["kind", "header", "query", "username", "user", "host", "database", "token_url", "client_id", "scope"]
 )
-"""Fields of a credential that are not secret."""
 Credentials = Mapping[str, Mapping[str, Any]]
 
 
@@ -104,20 +103,10 @@ def tool_context(kind: Kind | None = None, credentials: Credentials | None = Non
             raise Failure("auth", f"the keychain has no entry {auth!r}")
         return dict(by_name[auth])
 
-    plain: dict[str, Any] = {
-        "execution": "test",
-        "action": "0" * 32,
-        "attempt": 1,
-        "step": "step",
-        "task": "task",
-        "timeout": kind.timeout if kind is not None else None,
-        "args": {},
-        "prev": None,
-        "log": lambda stream, line: None,
-        "credential": credential,
-        "redact": hiding(secrets_of(by_name)),
-    }
-    return Context(**plain | fields)
+    timeout = kind.timeout if kind is not None else None
+    plain = Context("test", "0" * 32, 1, "step", "task", timeout, {}, None, log=lambda stream, line: None)
+    own = {"credential": credential, "redact": hiding(secrets_of(by_name))}
+    return msgspec.structs.replace(plain, **own | fields)
 
 
 def secrets_of(credentials: Credentials) -> list[str]:

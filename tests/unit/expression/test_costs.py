@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from noetl.expression import FILTERS, FUNCTIONS, METHODS, TESTS, operators
-from noetl.expression.budget import Budget
+from noetl.expression.budget import Allowance, Budget
 from noetl.expression.text import storable
 from noetl.expression.values import Fault, Missing, lookup
 
@@ -124,7 +124,7 @@ def slow_calls(call: Callable[..., Any]) -> Iterator[str]:
     for name, value, args, kwargs in calls():
         began = thread_time()
         with suppress(Fault, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError, KeyError):
-            call(Budget(BUDGET_SECONDS), value, *args, **kwargs)
+            call(Budget(Allowance(BUDGET_SECONDS)), value, *args, **kwargs)
         if (spent := thread_time() - began) > CPU_SECONDS:
             yield f"{name}: took {spent:.1f} s"
 

@@ -12,6 +12,7 @@ import pytest
 
 from noetl.errors import TemplateError
 from noetl.expression import Budget, parse
+from noetl.expression.budget import Allowance
 
 MIB = 1 << 20
 DOUBLE_LIST = "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}"
@@ -197,7 +198,7 @@ def test_large_values_pass_through_for_nothing() -> None:
 
 def test_a_shared_budget_bounds_several_renders_together() -> None:
     template = parse("{% for i in range(400) %}.{% endfor %}")
-    budget = Budget(seconds=10, steps=1000)
+    budget = Budget(Allowance(10), steps=1000)
     assert template.evaluate({}, budget=budget) == "." * 400
     assert template.evaluate({}, budget=budget) == "." * 400
     with pytest.raises(TemplateError, match="loops more than"):
@@ -206,4 +207,4 @@ def test_a_shared_budget_bounds_several_renders_together() -> None:
 
 def test_time_is_bounded() -> None:
     with pytest.raises(TemplateError, match="took too long"):
-        parse("{% for i in range(10) %}{{ i }}{% endfor %}").evaluate({}, budget=Budget(seconds=-1))
+        parse("{% for i in range(10) %}{{ i }}{% endfor %}").evaluate({}, budget=Budget(Allowance(-1)))
