@@ -19,7 +19,7 @@ from tools.docs.templates import NAMES
 from tools.docs.tools import EXAMPLES as KIND_EXAMPLES
 
 from noetl.classic.language import ROOT
-from noetl.classic.outline import VISIBILITY
+from noetl.classic.outline import ClassicSiteFinder
 from noetl.cli.main import EXIT_CODES, VERBS
 from noetl.dsl.compile import load
 from noetl.dsl.problem import CHECKS
@@ -164,8 +164,7 @@ def test_everything_a_template_can_use_is_listed(generated: dict[str, str], entr
 
 
 def test_every_name_and_place_of_templates_is_explained() -> None:
-    assert set(NAMES) == {name for names in VISIBILITY.roots.values() for name in names}
-    assert set(VISIBILITY.places) == set(VISIBILITY.roots)
+    assert set(NAMES) == {name for place in ClassicSiteFinder.places.values() for name in place.roots}
 
 
 def test_every_key_of_the_language_is_listed(generated: dict[str, str]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from noetl.classic.outline import CLASSIC_PLACES, CLASSIC_ROOTS
-from noetl.dsl.checks.scopes import PLACES, ROOTS
+from noetl.classic.outline import CLASSIC_PLACES
+from noetl.dsl.checks.scopes import PLACES, Place
 from noetl.expression import FILTERS, FUNCTIONS, METHODS, SQL_FILTERS, TESTS, Entry, budget
 from tools.docs.markdown import code, codes, page, sentence, table
 from tools.docs.problems import link
@@ -37,7 +37,7 @@ NAMES = {
     "success": "Whether the call succeeded.",
     "data": "The body of the response.",
 }
-"""Every root of `ROOTS`, described."""
+"""Every root of `PLACES`, described."""
 
 WHOLE = """A template is text with `{{ expression }}` in it, in the syntax of Jinja. A value that is one expression
 and nothing else keeps its type: `"{{ workload.limit }}"` is a number if the limit is one. With other text, or with
@@ -100,7 +100,7 @@ def pages() -> Iterator[tuple[str, str]]:
             "## Names",
             table(["Name", "Content"], [(code(name), NAMES[name]) for name in NAMES if name in _canonical()]),
             "### Names by place",
-            table(["Place", "Names"], _places(ROOTS, PLACES)),
+            table(["Place", "Names"], _places(PLACES)),
             f"A secret can be read in the inputs of a tool only ({link('NTL507')}); any other name in the wrong place "
             f"is {link('NTL505')}.",
             "### Bare names",
@@ -109,7 +109,7 @@ def pages() -> Iterator[tuple[str, str]]:
             "These names exist in classic playbooks only, beside `vars`, which can be read everywhere but in "
             "`workload`.",
             table(["Name", "Content"], [(code(name), NAMES[name]) for name in NAMES if name not in _canonical()]),
-            table(["Place", "Names"], _places(CLASSIC_ROOTS, CLASSIC_PLACES)),
+            table(["Place", "Names"], _places(CLASSIC_PLACES)),
             "## Missing values",
             MISSING,
             "## Filters",
@@ -136,13 +136,13 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def _canonical() -> set[str]:
-    return {name for names in ROOTS.values() for name in names}
+    return {name for place in PLACES.values() for name in place.roots}
 
 
-def _places(roots: Mapping[str, frozenset[str]], words: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for place, names in roots.items():
-        listed = [name for name in NAMES if name in names]
-        yield words[place].removeprefix("in ").removeprefix("on ").capitalize(), codes(listed)
+def _places(places: Mapping[str, Place]) -> Iterator[tuple[str, str]]:
+    for place in places.values():
+        listed = [name for name in NAMES if name in place.roots]
+        yield place.words.removeprefix("in ").removeprefix("on ").capitalize(), codes(listed)
 
 
 def _entries(entries: Mapping[str, Entry], head: str) -> str:

@@ -1,12 +1,6 @@
 """The classic dialect: detection, checks, compilation, execution, and migration to the canonical dialect.
 
-    detect        distinguishes it from the canonical dialect
-    language      its keys, added to those of the canonical dialect
-    outline       its parts and templates, for checks
-    dialect       normalises a document and builds its model
-    rewrite       rewrites it for `noetl migrate`;  writer  text with comments
-
-`dialect` and `rewrite` share `conversions`, for the keys that both dialects have:
+`dialect`, for the compiler, and `rewrite`, for `noetl migrate`, share `conversions` of keys that both dialects have:
 
     args              args of every task of the step, below the task's own
     retry, on_error   rules of the task's policy
@@ -14,13 +8,8 @@
     loop              `in`, `iterator`, `spec`
     vars.x            reads `ctx.vars.x`
 
-`dialect` leaves `vars`, `case` and `sink` in their step; they become its `AfterCall`, which is run by
-
-    events, state     events after a call, and the progress folded from them
-    rules, branches   the rules of the engine
-    after_call        on a worker;  hooks  the two seams to engine and worker
-
-`rewrite` converts them to:
+`dialect` leaves `vars`, `case` and `sink` in their step; they become its `AfterCall`: `rules` decides it in the engine,
+`after_call` runs it on a worker. `rewrite` converts them to:
 
     vars              a patch of `ctx.vars` in the rule that continues
     sink              a task after the call, then a `noop` that restores the result
@@ -30,7 +19,6 @@ A branch is evaluated twice: when the call is done, then on exit if nothing has 
 order: branches that name `call.done` or `call.error`, those that name `step.exit`, `else`, and last `next`. A step
 whose sink has failed ends with `step.failed` like one whose call has, so guards that see failures leave the sink out.
 
-Constructs without a canonical form are reported: inclusive cases, `on_event`, `defer`, `poll`, computed targets,
-chains retried as a whole, `vars` and `sink` of a loop, a `sink` after chains, `this.meta`, and templates that read
-names that do not exist at their new place (`event` in a chain, for instance). Tests run both forms and compare them.
+Constructs without a canonical form are reported, as are templates that read names that do not exist at their new place
+(`event` in a chain, for instance). Tests run both forms and compare them.
 """

@@ -1,8 +1,5 @@
 """Runs the part of a classic step between its call and its routing.
 
-A canonical step is routed by guards on arcs when it has ended. A classic step does more after its call, on the same
-engine:
-
     vars        the chain `vars`: one call of `noop` whose policy patches `ctx.vars`
     case        evaluated on `call.done` or `call.error`, then on `step.exit` if nothing has routed by then.
                 Each branch that fires runs its chain: `case_0`, `case_1` and so on
@@ -233,9 +230,7 @@ class AfterCallRun:
         if state.point != point:  # else the server has emitted it, for a failure that it found
             self.host.add_fact(self._started(point))
         matched = tuple(sorted(chosen, key=branch_number))
-        self.host.add_fact(
-            CaseEvaluated(self.run_id, matched, tuple(chosen), cases.mode, cases.evaluate, trigger_event=point)
-        )
+        self.host.add_fact(CaseEvaluated(self.run_id, matched, tuple(chosen), cases.mode, cases.evaluate, point))
         state.point = state.evaluated = point
         state.fired.extend(chosen)
         state.batches = [BranchBatch(chosen)] if chosen else []

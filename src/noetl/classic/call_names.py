@@ -103,13 +103,10 @@ class Envelope(View):
     def lookup(self, name: str | int, contents: Contents) -> Any:
         if name not in self.fields:
             raise KeyError(name)
-        match name:
-            case "data":
-                return self.data
-            case "status_code":
-                return _of_http(self.outcome, "status", contents)
-            case "headers":
-                return _of_http(self.outcome, "headers", contents)
+        if name == "data":
+            return self.data
+        if name in ("status_code", "headers"):
+            return _of_http(self.outcome, "status" if name == "status_code" else name, contents)
         return self.outcome.get(str(name))
 
     def value(self, contents: Contents) -> Any:

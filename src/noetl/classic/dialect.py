@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from noetl.classic import conversions, outline
 from noetl.classic.detect import tasks_of
-from noetl.classic.language import TASK_KEYS
 from noetl.classic.names import CallNames, rename_everywhere, renamed_text
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at
 from noetl.dsl.canonical import Builder, Layers, arc_of, layered, then_of
@@ -168,8 +167,7 @@ def _goto(label: str, tree: Map | Seq | str) -> model.Goto:
         return model.Goto((model.Arc(tree),), label=label)
     if isinstance(tree, list):
         return model.Goto(tuple(map(arc_of, tree)), label=label)
-    pause = tree.get("spec", {}).get("delay")
-    delay = None if pause is None else seconds(pause)
+    delay = seconds(tree.get("spec", {}).get("delay"))
     return model.Goto(tuple(map(arc_of, tree["to"])), tree.get("policy"), tree.get("priority", 0), delay, label)
 
 
@@ -181,10 +179,7 @@ def _set_task(label: str, values: Map) -> model.Task:
 CLASSIC = Dialect(
     name="classic",
     document=outline.ClassicDocument,
-    task_keys=TASK_KEYS,
     sites=outline.ClassicSiteFinder,
-    visibility=outline.VISIBILITY,
-    check=outline.check,
     prepare=prepare,
     builder=ClassicBuilder,
 )

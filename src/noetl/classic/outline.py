@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from noetl.dsl.checks.names import DUPLICATE_LABEL, NO_EFFECT, check_unique
-from noetl.dsl.checks.scopes import BASE, PIPELINE, PLACES, ROOTS, TOKEN, LocalName, Visibility
+from noetl.dsl.checks.scopes import BASE, PIPELINE, PLACES, TOKEN, LocalName, Place
 from noetl.dsl.checks.templates import Site, SiteFinder
 from noetl.dsl.outline import Document, OutlineTarget, TaskSite, next_targets
 from noetl.dsl.problem import Problems
@@ -14,32 +14,20 @@ from noetl.dsl.tree import Map, key_span, text_size
 
 RESULT = frozenset(["result", "response", "this"])
 RETRY_NAMES = frozenset(["attempt", "max_attempts", "status_code", "success"])
-CLASSIC_ROOTS: dict[str, frozenset[str]] = {
-    "case": BASE | TOKEN | RESULT | {"event"},
-    "chain": PIPELINE | RESULT | {"event", "keychain"},
-    "chain_skip": PIPELINE | RESULT | {"event"},
-    "vars": BASE | TOKEN | RESULT | {"event", "iter"},
-    "retry": PIPELINE | RESULT | RETRY_NAMES | {"outcome", "error", "data"},
-}
 CLASSIC_PLACES = {
-    "case": "in a case's condition",
-    "chain": "in a chain",
-    "chain_skip": "in a sink's condition",
-    "vars": "in `vars`",
-    "retry": "in a retry's condition",
+    "case": Place("in a case's condition", BASE | TOKEN | RESULT | {"event"}),
+    "chain": Place("in a chain", PIPELINE | RESULT | {"event", "keychain"}),
+    "chain_skip": Place("in a sink's condition", PIPELINE | RESULT | {"event"}),
+    "vars": Place("in `vars`", BASE | TOKEN | RESULT | {"event", "iter"}),
+    "retry": Place("in a retry's condition", PIPELINE | RESULT | RETRY_NAMES | {"outcome", "error", "data"}),
 }
-VISIBILITY = Visibility(
-    roots={
-        place: names if place == "workload" else names | {"vars"} for place, names in (ROOTS | CLASSIC_ROOTS).items()
-    },
-    places=PLACES | CLASSIC_PLACES,
-    bare={
-        place: frozenset(["loop_index"])
-        for place in ROOTS | CLASSIC_ROOTS
-        if place not in ("workload", "admit", "loop", "output")
-    },
-    homes=dict.fromkeys(RETRY_NAMES, ("it exists in `retry_when` and `stop_when`", None)),
-)
+
+
+def _with_classic_names(name: str, place: Place) -> Place:
+    if name == "workload":
+        return place
+    bare = () if name in ("admit", "loop", "output") else ("loop_index",)
+    return Place(place.words, place.roots | {"vars"}, frozenset(bare))
 
 
 class ChainItem(NamedTuple):
@@ -70,8 +58,6 @@ def step_items(step: Map) -> Iterator[ChainItem]:
 
 class ClassicDocument(Document):
     step_actions = Document.step_actions | {"case"}
-    collections = ("in", "collection")
-    iterators = ("iterator", "element")
     declares_credentials = False  # an undeclared name is looked up in the credential store
 
     def find_tasks(self, step: Map) -> Iterator[TaskSite]:
@@ -101,27 +87,25 @@ class ClassicDocument(Document):
                 if item.name == "set":
                     yield from item.body
 
-    def is_parallel(self, step: Map) -> bool:
-        return step.get("loop", {}).get("mode") in ("parallel", "async") or super().is_parallel(step)
-
     def repeated_size(self, step: Map, tasks: int) -> int:
         shared = sum(text_size(step.get(key)) for key in ("args", "retry"))
         return tasks * shared + len(step.get("case", [])) * text_size(step.get("next"))
 
-
-def check(document: Document, problems: Problems) -> None:
-    for step in document.steps:
-        for branch in step.get("case", []):
-            items = [item for item in chain_items(branch) if item.name not in ("next", "set")]
-            named = ((item.name, key_span(item.container, item.name)) for item in items)
-            check_unique(named, DUPLICATE_LABEL, "task", problems)
-            spec = branch.get("spec", {})
-            if "cache" in spec:
-                message = "'cache' has no effect: a guard is evaluated once"
-                problems.add(NO_EFFECT, key_span(spec, "cache"), message, "remove it")
+    def check(self, problems: Problems) -> None:
+        for step in self.steps:
+            for branch in step.get("case", []):
+                items = [item for item in chain_items(branch) if item.name not in ("next", "set")]
+                named = ((item.name, key_span(item.container, item.name)) for item in items)
+                check_unique(named, DUPLICATE_LABEL, "task", problems)
+                spec = branch.get("spec", {})
+                if "cache" in spec:
+                    message = "'cache' has no effect: a guard is evaluated once"
+                    problems.add(NO_EFFECT, key_span(spec, "cache"), message, "remove it")
 
 
 class ClassicSiteFinder(SiteFinder):
+    places = {name: _with_classic_names(name, place) for name, place in (PLACES | CLASSIC_PLACES).items()}
+    homes = dict.fromkeys(RETRY_NAMES, ("it exists in `retry_when` and `stop_when`", None))
     task_keys = SiteFinder.task_keys | {"retry"}
     input_places = {"chain": "chain", "sink": "chain"}
 

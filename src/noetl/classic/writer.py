@@ -153,7 +153,7 @@ class Writer:
         return "\n".join([*head, *body, *layout.lines[last + 1 :]])
 
     def _units(self, root: Map, key: str) -> Iterator[_Unit]:
-        at = _key_at(root, key)
+        at, _ = root.spans.get(key, (None, None))
         above, origin = self._above(at, 0), None if at is None else self.layout.line(at.start)
         if key != "workflow":
             yield _Unit(origin, 0, above, self._pair(root, key, 0))
@@ -171,7 +171,7 @@ class Writer:
         first: list[str] = []
         lines: list[str] = []
         for key in node:
-            above = self._above(_key_at(node, key), column)
+            above = self._above(node.spans.get(key, (None, None))[0], column)
             if lines:
                 lines += above
             else:
@@ -189,7 +189,7 @@ class Writer:
         return [f"{' ' * column}{self._key(node, key)}:{' ' * bool(first)}{first}{beside}", *rest]
 
     def _key(self, node: Map, key: str) -> str:
-        at = _key_at(node, key)
+        at, _ = node.spans.get(key, (None, None))
         return self.layout.text[at.start : at.end] if at is not None and self._is_key(at, key) else _scalar(key, "")
 
     def _is_key(self, at: Span, key: str) -> bool:
@@ -234,7 +234,7 @@ class Writer:
         That is, every alias in it still has its anchor, and no comment in it is written already.
         """
         place = (span.start, span.end)
-        if place not in self.values or not _same(value, self.values[place]):
+        if place not in self.values or _as_json(value) != _as_json(self.values[place]):
             return False
         layout, end = self.layout, self.layout.end(span)
         lines = range(layout.line((key or span).start), layout.line(end))
@@ -290,10 +290,6 @@ def _nodes(node: Any) -> Iterator[tuple[Any, Span]]:
             yield from _nodes(value)
 
 
-def _key_at(node: Map, key: str) -> Span | None:
-    return node.spans[key][0] if key in node.spans else None
-
-
 def _item_span(seq: Seq, index: int) -> Span | None:
     span = seq.spans[index] if index < len(seq.spans) else span_of(seq[index])
     return None if span == NOWHERE else span
@@ -303,13 +299,8 @@ def _is_block(layout: YamlLayout, span: Span) -> bool:
     return layout.text[span.start] not in "[{*&!"
 
 
-def _same(new: Any, old: Any) -> bool:
-    """Equal, with numbers of different types apart."""
-    if isinstance(new, dict) and isinstance(old, dict):
-        return new.keys() == old.keys() and all(_same(new[key], old[key]) for key in new)
-    if isinstance(new, list) and isinstance(old, list):
-        return len(new) == len(old) and all(map(_same, new, old))
-    return type(new) is type(old) and bool(new == old)
+def _as_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _moved(line: str, by: int) -> str:

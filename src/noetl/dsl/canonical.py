@@ -232,7 +232,5 @@ def then_of(tree: Map) -> model.Then:
 def arc_of(tree: Map | str) -> model.Arc:
     if not isinstance(tree, dict):
         return model.Arc(tree)
-    pause = tree.get("spec", {}).get("delay")
-    return model.Arc(
-        tree["step"], tree.get("when", True), plain(tree.get("args", {})), None if pause is None else seconds(pause)
-    )
+    delay = seconds(tree.get("spec", {}).get("delay"))
+    return model.Arc(tree["step"], tree.get("when", True), plain(tree.get("args", {})), delay)

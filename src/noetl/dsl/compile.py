@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from noetl.classic.detect import first_construct, is_classic
-from noetl.classic.language import ROOT
+from noetl.classic.language import ROOT, TASK_KEYS
 from noetl.classic.nodes import as_list, as_map
 from noetl.dsl.checks import names, net, policies, size, templates
 from noetl.dsl.dialect import Dialect, DialectName
@@ -48,12 +48,14 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
         where, construct = first_construct(root)
         message = f"{construct!r} makes this playbook a classic one, which `--strict` refuses"
         problems.add(names.CLASSIC_REFUSED, key_span(where, construct), message, "rewrite it with `noetl migrate`")
-    ROOT.check(root, root.span, Walk(problems, classic, kinds, _defaults(root, kinds), dialect.task_keys, []))
+    ROOT.check(
+        root, root.span, Walk(problems, classic, kinds, _defaults(root, kinds), TASK_KEYS if classic else {}, [])
+    )
     document = dialect.document(root)
     names.check(document, problems)
     policies.check(document, problems)
-    dialect.check(document, problems)
-    templates.check(dialect.sites(document, problems, kinds), dialect.visibility)
+    document.check(problems)
+    templates.check(dialect.sites(document, problems, kinds))
     if not problems.count("error"):
         size.check(document, problems)
     if problems.count("error"):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from noetl.dsl.canonical import Builder
-from noetl.dsl.checks.scopes import VISIBILITY, Visibility
 from noetl.dsl.checks.templates import SiteFinder
 from noetl.dsl.outline import Document
-from noetl.dsl.problem import Problems
-from noetl.dsl.shape import KindSource, Shape
+from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map
 
 DialectName = Literal["canonical", "classic"]
@@ -21,10 +19,7 @@ class Dialect(NamedTuple):
 
     name: DialectName = "canonical"
     document: type[Document] = Document
-    task_keys: Mapping[str, Shape] = {}
     sites: type[SiteFinder] = SiteFinder
-    visibility: Visibility = VISIBILITY
-    check: Callable[[Document, Problems], None] = lambda document, problems: None
     prepare: Callable[[Map, KindSource], None] = lambda root, kinds: None
     """Rewrites a sound tree in place until `builder` can build it."""
     builder: type[Builder] = Builder

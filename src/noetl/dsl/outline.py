@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
+from noetl.dsl.problem import Problems
 from noetl.dsl.tree import Map, Seq, Span, is_template, key_span, span_in
 
 
@@ -52,12 +53,13 @@ class OutlineTarget(NamedTuple):
         return self.container.get("args", ()) if isinstance(self.container, dict) and self.key == "step" else ()
 
 
+COLLECTION_KEYS, ITERATOR_KEYS = ("in", "collection"), ("iterator", "element")
+"""Keys of a loop that hold its collection and the name of its item, the classic ones last."""
+
+
 class Document:
     step_actions: ClassVar = frozenset(["tool", "next"])
     """Keys of which a step needs one to do anything."""
-    collections: ClassVar[tuple[str, ...]] = ("in",)
-    iterators: ClassVar[tuple[str, ...]] = ("iterator",)
-    """Keys of a loop that hold its collection and the name of its item."""
     declares_credentials: ClassVar = True
     """Whether `auth` can only name entries of the keychain."""
 
@@ -127,7 +129,11 @@ class Document:
             yield from next_targets(step)
 
     def is_parallel(self, step: Map) -> bool:
-        return bool(step.get("loop", {}).get("spec", {}).get("mode") == "parallel")
+        loop = step.get("loop", {})
+        return loop.get("mode") in ("parallel", "async") or loop.get("spec", {}).get("mode") == "parallel"
+
+    def check(self, problems: Problems) -> None:
+        """Report problems of parts that only this dialect has."""
 
     def repeated_size(self, step: Map, tasks: int) -> int:
         """About how many characters the step repeats when it is built with that many tasks."""

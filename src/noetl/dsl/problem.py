@@ -70,9 +70,7 @@ class Problems:
             return
         self._counts[check.severity] += 1
         line = self.text.line(mark.line, 500)
-        self._problems[key] = Problem(
-            self.text.file, mark.line, mark.column, check.code, check.severity, message, hint, line
-        )
+        self._problems[key] = Problem(self.text.file, *mark, check.code, check.severity, message, hint, line)
 
     def did_you_mean(self, name: object, *names: Collection[str]) -> str | None:
         """A hint naming the closest known name, until so much was compared in this text that it would take seconds."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from itertools import compress
 from typing import Any, Literal, NamedTuple, Protocol
 
 from noetl.dsl.inputs import check_keys
 from noetl.dsl.problem import Check, Problems, did_you_mean
-from noetl.dsl.tree import Map, Seq, Span, is_template, key_span, span_in
+from noetl.dsl.tree import Map, Span, is_template, key_span, span_in
 from noetl.model.inputs import describe
 from noetl.model.kind import Kind
 
@@ -144,14 +145,9 @@ class ListOf(Shape):
 
 
 def drop_items(seq: Any, usable: Sequence[bool]) -> None:
-    if all(usable):
-        return
-    spans = [span_in(seq, i) for i in range(len(seq))]
-    lost = [item for item, keep in zip(seq, usable, strict=True) if not keep]
-    seq[:] = [item for item, keep in zip(seq, usable, strict=True) if keep]
-    if isinstance(seq, Seq):
-        seq.lost += lost
-        seq.spans = [span for span, keep in zip(spans, usable, strict=True) if keep]
+    seq.lost += [item for item, keep in zip(seq, usable, strict=True) if not keep]
+    seq.spans = list(compress(seq.spans, usable))
+    seq[:] = compress(seq, usable)
 
 
 class MapOf(Shape):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from noetl.dsl.graph import Graph, arrows, way_back
-from noetl.dsl.outline import Document, callee, labelled_items, rules, workbook_tasks
+from noetl.dsl.outline import ITERATOR_KEYS, Document, callee, labelled_items, rules, workbook_tasks
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Span, is_template, key_span, span_in, span_of
 
@@ -99,7 +99,7 @@ def _check_iterators(document: Document, problems: Problems) -> None:
         provided.update(name for target in document.targets(step) for name in target.args)
     for step in document.steps:
         for loop in document.loops(step):
-            key = next((key for key in document.iterators if key in loop), document.iterators[-1])
+            key = next((key for key in ITERATOR_KEYS if key in loop), "iterator")
             name, span = loop.get(key), span_in(loop, key)
             if name in ITERATOR_RESERVED:
                 problems.add(RESERVED, span, f"{name!r} is reserved and cannot name an iterator", "choose another name")

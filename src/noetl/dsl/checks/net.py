@@ -112,13 +112,9 @@ class _Fork:
         border = [name for name in self._border() if name not in reported]
         sources = 0
         for name in border:
-            sources |= graph.sources[name]
+            sources |= graph.sources[name] & self.apart
         rank = {branch: place for place, branch in enumerate(self.branches)}
-        owner = {
-            name: place
-            for branch, place in rank.items()
-            for name in graph.among(self.reach[branch] & sources & self.apart)
-        }
+        owner = {name: rank[start] for start in self.branches for name in graph.among(self.reach[start] & sources)}
         for name in border:
             arriving = {owner[source] for source in graph.among(graph.sources[name] & self.apart)}
             arriving.update(rank[branch] for branch in graph.among((graph.sources[name] | graph.bit[name]) & starts))
@@ -181,16 +177,15 @@ class _Races:
         if writing.bit_count() < 2 or groups in self.checked:
             return
         self.checked.add(groups)
-        branch_of = {
-            name: branch for branch in fork.branches for name in self.graph.among(writing & fork.reach[branch])
-        }
+        among = self.graph.among
+        branch_of = {name: branch for branch in fork.branches for name in among(writing & fork.reach[branch])}
         rank = {branch: place for place, branch in enumerate(fork.branches)}
         for key in sorted(self.writers):
             together = self.writers[key] & writing
             if not together & (together - 1):
                 continue
             first: dict[str, str] = {}  # a writer of each branch
-            for name in sorted(self.graph.among(together), key=lambda name: rank[branch_of[name]]):
+            for name in sorted(among(together), key=lambda name: rank[branch_of[name]]):
                 first.setdefault(branch_of[name], name)
             (branch, writer), *others = first.items()
             for other, rival in others:

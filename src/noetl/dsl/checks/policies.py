@@ -21,15 +21,10 @@ NO_WAY_OUT = Check("NTL312", "error", "a pipeline cannot end")
 ENDS_BY_FAILURE = Check("NTL313", "warning", "a pipeline ends only by failing")
 IDLE_OPTION = Check("NTL314", "error", "an option does not apply to this kind")
 
+ELSE_HINT = "add `- else: {then: {do: continue}}`, and a rule for errors: `when: \"{{ outcome.status == 'error' }}\"`"
 REDUCERS = ("$add", "$append", "$max", "$min", "$merge")
-OPTIONS = {
-    "attempts": ("retry",),
-    "backoff": ("retry",),
-    "max_delay": ("retry",),
-    "jitter": ("retry",),
-    "delay": ("retry", "jump"),
-    "to": ("jump",),
-}
+RETRY_OPTIONS = dict.fromkeys(["attempts", "backoff", "max_delay", "jitter"], ("retry",))
+OPTIONS = {**RETRY_OPTIONS, "delay": ("retry", "jump"), "to": ("jump",)}
 KIND_OPTIONS = {"mode": "iterator", "max_in_flight": "iterator", "exactly_once": "postgres"}
 
 
@@ -64,10 +59,7 @@ def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
         _check_patches(then, parallel and site.place == "pipeline", problems)
     written = spec.get("policy", {}).get("rules", [])
     if policy and not any(otherwise for *_, otherwise in policy) and not getattr(written, "lost", ()):
-        hint = (
-            "add `- else: {then: {do: continue}}`, and a rule for errors: `when: \"{{ outcome.status == 'error' }}\"`"
-        )
-        problems.add(NO_ELSE, span_of(written), f"the rules of {site.label!r} have no `else`", hint)
+        problems.add(NO_ELSE, span_of(written), f"the rules of {site.label!r} have no `else`", ELSE_HINT)
 
 
 def _check_directive(site: TaskSite, then: Map, problems: Problems) -> None:

@@ -6,7 +6,7 @@ A *root* is a namespace or a local that the engine provides. A *bare name* is a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from noetl.dsl.graph import Graph
@@ -16,26 +16,25 @@ BASE = frozenset(["workload", "ctx", "steps", "execution_id"])
 TOKEN = frozenset(["args", "args_by"])
 PIPELINE = BASE | TOKEN | {"iter", "tasks", "_prev", "_task", "_attempt"}
 
-ROOTS: dict[str, frozenset[str]] = {
-    "workload": frozenset(["workload", "execution_id"]),
-    "output": BASE,
-    "admit": BASE | TOKEN | {"event"},
-    "loop": BASE | TOKEN,
-    "input": PIPELINE | {"keychain"},
-    "skip": PIPELINE,
-    "rule": PIPELINE | {"outcome"},
-    "arc": BASE | TOKEN | {"event"},
-}
+
+class Place(NamedTuple):
+    """A place where templates stand, in words, and the names that they can see there."""
+
+    words: str
+    roots: frozenset[str]
+    bare: frozenset[str] = frozenset()
+    """Bare names that the engine provides."""
+
 
 PLACES = {
-    "workload": "in `workload`",
-    "output": "in `output`",
-    "admit": "in an admission rule",
-    "loop": "in `loop.in`",
-    "input": "in a tool's input",
-    "skip": "in a skip rule",
-    "rule": "in a rule of a task",
-    "arc": "on an arc",
+    "workload": Place("in `workload`", frozenset(["workload", "execution_id"])),
+    "output": Place("in `output`", BASE),
+    "admit": Place("in an admission rule", BASE | TOKEN | {"event"}),
+    "loop": Place("in `loop.in`", BASE | TOKEN),
+    "input": Place("in a tool's input", PIPELINE | {"keychain"}),
+    "skip": Place("in a skip rule", PIPELINE),
+    "rule": Place("in a rule of a task", PIPELINE | {"outcome"}),
+    "arc": Place("on an arc", BASE | TOKEN | {"event"}),
 }
 
 HOME = {
@@ -57,22 +56,6 @@ HOME = {
     "vars": ("it exists in the classic dialect", "read `ctx`"),
 }
 """For a root seen in the wrong place: where it lives, and what to read instead."""
-
-Home = tuple[str, str | None]
-
-
-class Visibility(NamedTuple):
-    """What templates can see in a dialect, by the place where they stand."""
-
-    roots: Mapping[str, frozenset[str]]
-    places: Mapping[str, str]
-    bare: Mapping[str, frozenset[str]] = {}
-    """Bare names that the engine provides."""
-    homes: Mapping[str, Home] = {}
-    """More names with a place of their own, like `HOME`, that a template may read elsewhere with a default."""
-
-
-VISIBILITY = Visibility(ROOTS, PLACES)
 
 
 class Arriving:

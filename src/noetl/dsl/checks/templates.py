@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from noetl.dsl.checks.names import UNKNOWN_CREDENTIAL
 from noetl.dsl.checks.policies import SKIP_RULE
-from noetl.dsl.checks.scopes import HOME, Arriving, LocalName, Visibility
-from noetl.dsl.outline import Document, TaskSite, callee, labelled_items, rules
+from noetl.dsl.checks.scopes import HOME, PLACES, Arriving, LocalName, Place
+from noetl.dsl.outline import COLLECTION_KEYS, ITERATOR_KEYS, Document, TaskSite, callee, labelled_items, rules
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource
 from noetl.dsl.tree import Map, Seq, is_template, key_span, span_in
@@ -59,15 +59,16 @@ class Site(NamedTuple):
     own_args: bool = False
 
 
-def check(sites: SiteFinder, visibility: Visibility) -> None:
-    checker = _Checker(sites.document, sites.problems, sites.kinds, visibility)
+def check(sites: SiteFinder) -> None:
+    checker = _Checker(sites)
     for site in sites.find():
         checker.check(site)
 
 
 class _Checker:
-    def __init__(self, document: Document, problems: Problems, kinds: KindSource, visibility: Visibility) -> None:
-        self.problems, self.kinds, self.visibility = problems, kinds, visibility
+    def __init__(self, sites: SiteFinder) -> None:
+        document, self.problems, self.kinds = sites.document, sites.problems, sites.kinds
+        self.places, self.homes = sites.places, sites.homes
         root, final = document.root, document.executor_spec.get("final_step")
         args = {name for step in document.steps for target in document.all_targets(step) for name in target.args}
         then = (then for site in document.all_tasks for _, then, _ in rules(site.tree))
@@ -129,7 +130,7 @@ class _Checker:
             candidates = {"filter": FILTERS, "test": TESTS, "function": FUNCTIONS}.get(unknown.kind, {})
             hint = self.problems.did_you_mean(unknown.name, candidates) or "see docs/reference/templates.md"
             self._add(UNKNOWN_FILTER, site, unknown.offset, f"unknown {unknown.kind} {unknown.name!r}", hint)
-        for error in changed_secrets(template.source) if "keychain" in self.visibility.roots[site.place] else ():
+        for error in changed_secrets(template.source) if "keychain" in self.places[site.place].roots else ():
             self._add(CHANGED_SECRET, site, error.offset, error.message, error.hint)
         for name, offset in template.filters:
             if name in ("ident", "raw_sql") and site.bound not in ("sql", "snowflake"):
@@ -139,11 +140,10 @@ class _Checker:
                 self._add(RAW_SQL, site, offset, "`raw_sql` splices text into SQL", hint)
 
     def _check_read(self, site: Site, read: Read) -> None:
-        root, place = str(read.path[0]), self.visibility.places[site.place]
-        roots = self.visibility.roots[site.place]
+        root, (place, roots, provided) = str(read.path[0]), self.places[site.place]
         bare: tuple[frozenset[str], ...] = (self.workload,)
         if site.place != "workload":  # sets that are not united, since a document may have very many names
-            bare = (self.everywhere, *site.local, self.visibility.bare.get(site.place, frozenset()))
+            bare = (self.everywhere, *site.local, provided)
         if root in roots:
             self._check_path(site, read)
         elif root == "keychain":
@@ -155,8 +155,8 @@ class _Checker:
             self._add(SKIP_RULE, site, read.offset, message, "read `ctx`, `iter`, `args` or `_prev`")
         elif any(root in names for names in bare):
             self._check_hidden(site, read)
-        elif root in HOME or (root in self.visibility.homes and not read.guarded):
-            where, advice = HOME.get(root) or self.visibility.homes[root]
+        elif root in HOME or (root in self.homes and not read.guarded):
+            where, advice = HOME.get(root) or self.homes[root]
             self._add(WRONG_PLACE, site, read.offset, f"{root!r} is not visible {place}: {where}", advice)
         elif not read.guarded:
             hint = self.problems.did_you_mean(root, *bare, roots)
@@ -237,6 +237,9 @@ class _Checker:
 
 
 class SiteFinder:
+    places: ClassVar[Mapping[str, Place]] = PLACES
+    homes: ClassVar[Mapping[str, tuple[str, str | None]]] = {}
+    """More names with a place of their own, like `HOME`, that a template may read elsewhere with a default."""
     task_keys: ClassVar = frozenset(["kind", "name", "spec"])
     input_places: ClassVar[dict[str, str]] = {}
     """Where the inputs of a task are, by where the task is: `input`, unless given here."""
@@ -269,7 +272,7 @@ class SiteFinder:
         """The names that the parts of a step outside of its tasks can see; found once for all of its tasks."""
         if id(step) not in self._step_names:
             loop = step.get("loop", {})
-            names = {"index", "parent"} | {name for key in self.document.iterators if (name := loop.get(key))}
+            names = {"index", "parent"} | {name for key in ITERATOR_KEYS if (name := loop.get(key))}
             for site in self.document.tasks(step) if step else ():  # a task in the workbook has no step
                 for _, then, _ in rules(site.tree):
                     names |= set(then.get("set_iter", {}))
@@ -320,7 +323,7 @@ class SiteFinder:
     def step(self, step: Map) -> Iterator[Site]:
         for rule in step.get("spec", {}).get("policy", {}).get("admit", {}).get("rules", []):
             yield from self.guard(rule, "when", "admit", step=step)
-        for key in self.document.collections:
+        for key in COLLECTION_KEYS:
             yield from self.data(step.get("loop", {}), key, "loop", step=step)
         for layer in self.document.layers(step):
             yield from self.defaults(layer, step=step, local=self.step_names(step))
