@@ -19,16 +19,12 @@ from noetl.expression.text import Evaluation
 from noetl.expression.values import Missing, located, revealed, undefined
 
 
-class TemplatePosition(NamedTuple):
-    """The offset of the expression of a `{{ }}`, and the filter it ends with if that is a special one."""
+class TemplateValue(NamedTuple):
+    """The offset of the expression of a `{{ }}`, the filter it ends with if that is a special one, and its value."""
 
     offset: int
     filter: str
-
-
-class TemplateValue(NamedTuple):
-    place: TemplatePosition
-    value: Any
+    value: Any = None
 
 
 Piece: TypeAlias = str | TemplateValue
@@ -48,11 +44,9 @@ Evaluate: TypeAlias = Callable[[Mapping[str, Any], Budget, Container[int]], Piec
 
 def compile_pieces(
     source: str, language: str, special_filters: Container[str] = ()
-) -> tuple[Evaluate, list[str | TemplatePosition] | None]:
-    """The function that evaluates a template, and what every evaluation prints, or None where control flow decides.
-
-    `special_filters` are not applied but left to the caller, and must be the last ones. TemplateSyntax.
-    """
+) -> tuple[Evaluate, list[Piece] | None]:
+    """The function that evaluates a template, and the pieces of every evaluation, without their values, or None where
+    control flow decides. `special_filters` are left to the caller, and must be the last ones. TemplateSyntax."""
     compiler = _PieceCompiler(source, language, special_filters)
     try:
         tree = syntax_tree(source)
@@ -75,7 +69,7 @@ class _PieceCompiler(Compiler):
     def __init__(self, source: str, language: str, special_filters: Container[str]) -> None:
         super().__init__(source)
         self.language, self.special_filters = language, special_filters
-        self.printed: list[str | TemplatePosition] = []
+        self.printed: list[Piece] = []
 
     def _printed(self, node: nodes.Expr) -> Statement:
         if isinstance(node, nodes.TemplateData):
@@ -94,22 +88,21 @@ class _PieceCompiler(Compiler):
             if isinstance(inner, nodes.Filter) and inner.name in special:
                 hint = "it takes no arguments; put the expression before it in brackets: {{ (a ~ b) | ident }}"
                 self.refuse(inner, f"the filter '{inner.name}' must be the last one, for the whole expression", hint)
-        place = TemplatePosition(start(node), name)
-        self.printed.append(place)
-        return self._bound(subject, place)
+        self.printed.append(TemplateValue(start(node), name))
+        return self._bound(subject, start(node), name)
 
-    def _bound(self, node: nodes.Expr, place: TemplatePosition) -> Statement:
+    def _bound(self, node: nodes.Expr, offset: int, name: str) -> Statement:
         evaluate, source, fail = self.expression(node), self.source, self.failing(node)
 
         def emit(scope: Scope, run: Evaluation) -> None:
             assert isinstance(run, PieceRun)
-            value = evaluate(scope, run) if place.offset not in run.unused else None
+            value = evaluate(scope, run) if offset not in run.unused else None
             missing = value if isinstance(value, Missing) else has_missing(value, run.budget) if run.holes else None
             if missing is not None:
-                raise undefined(missing, source, place.offset)
+                raise undefined(missing, source, offset)
             try:
                 run.budget.charge(32)
-                run.pieces.append(TemplateValue(place, revealed(value, run.budget.contents)))
+                run.pieces.append(TemplateValue(offset, name, revealed(value, run.budget.contents)))
             except Exception as error:
                 raise fail(error) from None
 

@@ -28,7 +28,7 @@ from noetl.errors import TemplateSyntax
 from noetl.expression import Budget, Contents, revealed
 from noetl.expression.budget import budget_in
 from noetl.expression.lexer import has_syntax, lex
-from noetl.expression.pieces import TemplatePosition, TemplateValue, compile_pieces
+from noetl.expression.pieces import TemplateValue, compile_pieces
 from noetl.expression.text import to_json
 from noetl.expression.values import Fault, located
 from noetl.shell_text.code import TEMPLATE, by_programs
@@ -60,8 +60,8 @@ def prepare_shell(source: str) -> Callable[[Scope], ShellText]:
     if printed is not None:
         fixed = Scanner(printed, source).plan()
         used = {use.number for use in fixed if isinstance(use, TemplateUse)}
-        places = [piece for piece in printed if isinstance(piece, TemplatePosition)]
-        in_comments = {place.offset for number, place in enumerate(places) if number not in used}
+        templates = [piece for piece in printed if isinstance(piece, TemplateValue)]
+        in_comments = {template.offset for number, template in enumerate(templates) if number not in used}
 
     def bind(scope: Scope) -> ShellText:
         budget = budget_in(scope)

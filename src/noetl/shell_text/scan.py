@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple, NoReturn
 
 from noetl.errors import TemplateSyntax
-from noetl.expression.pieces import TemplatePosition, TemplateValue
+from noetl.expression.pieces import Piece
 from noetl.shell_text.code import AS_NUMBER, OUTPUT, SUBSCRIPT, TEMPLATE, Command, Rejection, rejections, tainted
 
 SEPARATORS = " \t\n;&|()<>"
@@ -39,21 +38,17 @@ class HereDocument(NamedTuple):
 
 
 class Scanner:
-    """Reads a command from left to right, by the grammar of the shell. `out` is what was read, with a TemplateUse for
-    each template."""
+    """Reads a command by the grammar of the shell. `out` is what was read, with a TemplateUse for each template."""
 
-    def __init__(self, pieces: Sequence[str | TemplatePosition | TemplateValue], source: str) -> None:
+    def __init__(self, pieces: list[Piece], source: str) -> None:
         self.source = source
+        self.offsets = [source.rindex("{{", 0, piece.offset) for piece in pieces if not isinstance(piece, str)]
         texts = [piece if isinstance(piece, str) else TEMPLATE for piece in pieces]
         self.text = "".join(texts)
-        self.offsets: list[int] = []
-        self.numbers: dict[int, int] = {}
+        starts = zip(accumulate(map(len, texts), initial=0), pieces, strict=False)
+        positions = (start for start, piece in starts if not isinstance(piece, str))
+        self.numbers = {position: number for number, position in enumerate(positions)}
         """Positions of templates in the text, with the number of each."""
-        for piece, end in zip(pieces, accumulate(map(len, texts)), strict=True):
-            if not isinstance(piece, str):
-                place = piece.place if isinstance(piece, TemplateValue) else piece
-                self.numbers[end - 1] = len(self.offsets)
-                self.offsets.append(source.rindex("{{", 0, place.offset))
         self.position = 0
         self.out: Plan = []
         self.documents: list[HereDocument] = []

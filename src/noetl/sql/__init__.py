@@ -26,7 +26,7 @@ name or a comment, whatever a value contains.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, NoReturn, TypeAlias
@@ -35,7 +35,7 @@ from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax
 from noetl.expression import kind_of
 from noetl.expression.budget import Budget, budget_in
 from noetl.expression.functions import SQL_FILTERS
-from noetl.expression.pieces import TemplatePosition, TemplateValue, compile_pieces
+from noetl.expression.pieces import Piece, TemplateValue, compile_pieces
 from noetl.expression.text import storable, to_json, to_text
 from noetl.expression.values import located
 from noetl.sql.lexing import STANDARD, SqlDialect, hide_comments, literal_text, tokens, unused_character
@@ -69,14 +69,14 @@ def prepare_sql(source: str, dialect: SqlDialect = STANDARD) -> Callable[[Mappin
     def bind(scope: Mapping[str, Any]) -> Sql:
         try:
             run = evaluate(scope, budget_in(scope), ())
-            pieces: list[str | TemplateValue] = []
+            pieces: list[Piece] = []
             for piece in run.pieces:
                 if isinstance(piece, str):
                     pieces.append(piece.replace(mark, "{"))
-                elif piece.place.filter == "raw_sql":
+                elif piece.filter == "raw_sql":
                     if not isinstance(piece.value, str):
                         message = f"`raw_sql` splices text, not {kind_of(piece.value)}"
-                        raise TemplateFailed(message, source, piece.place.offset)
+                        raise TemplateFailed(message, source, piece.offset)
                     pieces.append(piece.value)
                 elif isinstance(piece.value, int | float | str):  # the driver rejects what its database cannot store
                     pieces.append(piece)
@@ -96,7 +96,7 @@ def _stored(template: TemplateValue, budget: Budget, source: str) -> TemplateVal
     try:
         return template._replace(value=storable(template.value, budget))
     except Exception as error:
-        raise located(error, source, template.place.offset) from None
+        raise located(error, source, template.offset) from None
 
 
 class Binding:
@@ -106,7 +106,7 @@ class Binding:
     def single(self, number: int) -> Part:
         """A template on its own: a value, or a name with the filter `ident`."""
         template = self.values[number]
-        if template.place.filter != "ident":
+        if template.filter != "ident":
             return Value(template.value)
         names = template.value.split(".") if isinstance(template.value, str) else template.value
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
@@ -155,18 +155,15 @@ class Binding:
         return Identifier(names)
 
     def _fail(self, template: TemplateValue, message: str, hint: str | None = None) -> NoReturn:
-        raise TemplateFailed(message, self.source, template.place.offset, hint)
+        raise TemplateFailed(message, self.source, template.offset, hint)
 
 
 class _SlotReader:
     """Finds the position of each template, and so what it becomes; TemplateSyntax where it cannot be bound."""
 
-    def __init__(
-        self, pieces: Sequence[str | TemplatePosition | TemplateValue], source: str, dialect: SqlDialect
-    ) -> None:
+    def __init__(self, pieces: list[Piece], source: str, dialect: SqlDialect) -> None:
         self.source, self.dialect = source, dialect
-        templates = [piece for piece in pieces if not isinstance(piece, str)]
-        self.places = [piece.place if isinstance(piece, TemplateValue) else piece for piece in templates]
+        self.templates = [piece for piece in pieces if not isinstance(piece, str)]
         self.mark = unused_character("".join(piece for piece in pieces if isinstance(piece, str)))
         self.text = "".join(piece if isinstance(piece, str) else self.mark for piece in pieces)
         self.tokens = list(tokens(self.text, dialect, self.mark))
@@ -204,11 +201,10 @@ class _SlotReader:
             case "string":
                 prefix = self._written(number).partition("'")[0].upper()
                 if prefix not in ("", "E", "N"):
-                    raise self._error(
-                        first, f"a template cannot be inside {prefix}'...'", "write it in '...' and cast it"
-                    )
+                    message = f"a template cannot be inside {prefix}'...'"
+                    raise self._error(first, message, "write it in '...' and cast it")
                 for template in range(first, self.first[number + 1]):
-                    if self.places[template].filter == "ident":
+                    if self.templates[template].filter == "ident":
                         message = "`ident` makes a name and this is a string"
                         raise self._error(template, message, "leave out the quotes or the filter")
                 escaped = prefix == "E" or self.dialect.backslashes
@@ -244,14 +240,14 @@ class _SlotReader:
         if self.tokens[other].kind in ("word", "number"):
             hint = 'add a space; a name with a template in it goes in double quotes: "table_{{ x }}"'
             raise self._error(template, f"there is no space between a template and {self._written(other)!r}", hint)
-        if self._written(other) == "." and self.places[template].filter != "ident":
+        if self._written(other) == "." and self.templates[template].filter != "ident":
             raise self._error(template, "a template next to a dot is a name", "write {{ name | ident }}")
 
     def _check_adjacent(self, pair: tuple[int, int]) -> None:
         """The server joins two adjacent strings, or reports an error that is hard to understand."""
         templates = [self.first[token] for token in pair if self.tokens[token].kind == "mark"]
         is_data = all(self.tokens[token].kind in ("string", "mark") for token in pair)
-        if templates and is_data and not any(self.places[template].filter for template in templates):
+        if templates and is_data and not any(self.templates[template].filter for template in templates):
             neighbour = "another" if len(templates) == 2 else "a string"
             message = f"a template is directly next to {neighbour}"
             raise self._error(templates[0], message, "put an operator or a comma between them")
@@ -262,7 +258,7 @@ class _SlotReader:
         for match in IN_LIST.finditer("".join(map(self._letter, self.significant))):
             first, last = self.significant[match.start()], self.significant[match.end() - 1]
             templates = range(self.first[first], self.first[last + 1])
-            if not any(self.places[template].filter for template in templates):
+            if not any(self.templates[template].filter for template in templates):
                 lists[first] = (last, partial(Binding.in_list, numbers=templates, negated=match[0][0] == "N"))
         return lists
 
@@ -274,4 +270,4 @@ class _SlotReader:
         return "T" if kind == "mark" else written if kind == "symbol" else "_"
 
     def _error(self, template: int, message: str, hint: str | None = None) -> TemplateSyntax:
-        return TemplateSyntax(message, self.source, self.places[template].offset, hint)
+        return TemplateSyntax(message, self.source, self.templates[template].offset, hint)

@@ -47,11 +47,10 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
     try:
         async with program_environment("script", context, inputs.cwd, inputs.env, inputs.auth) as environment:
-            file, first = (
-                _from_file(inputs.path, context.folder)
-                if inputs.path is not None
-                else _written(inputs.ref, environment.scratch, context)
-            )
+            if inputs.path is not None:
+                file, first = _from_file(inputs.path, context.folder)
+            else:
+                file, first = _written(inputs.ref, environment.scratch, context)
             argv = [*_interpreter(inputs.interpreter, first), file, *map(word, inputs.argv)]
             check_arguments(context, argv)
             return await environment.run(argv, inputs.stdin, read=[file])

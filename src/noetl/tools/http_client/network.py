@@ -61,8 +61,7 @@ class Stream(httpcore2.AsyncNetworkStream):
 
 
 def guard(client: AsyncClient) -> AsyncClient:
-    """Keep a client from connecting to forbidden addresses. A transport of ours would ignore the environment's proxies,
-    so the client's own one is changed."""
+    """Keep a client from connecting to forbidden addresses. With a transport of ours it would ignore proxies."""
     pool: Any = client._transport._pool  # type: ignore[attr-defined]
     pool._network_backend = GuardedNetwork(pool._network_backend)
     return client

@@ -10,6 +10,7 @@ import asyncio
 import select
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -33,6 +34,7 @@ NAMES = {"database": "dbname", "username": "user"}
 DEFAULTS = {"connect_timeout": 10, "application_name": "noetl", "password": "", "passfile": ""}
 """Empty passwords keep libpq from sending those of the worker's own environment and files to a server."""
 
+ADAPT_CONTEXT = SimpleNamespace(adapters=ADAPTERS, connection=None)
 Connection = AsyncConnection[Any]
 
 
@@ -150,7 +152,7 @@ class ConnectionPool:
             if anything_is_forbidden():
                 target = await asyncio.to_thread(with_addresses, target)
             # DISCARD ALL would remove prepared statements that the driver expects.
-            options: Any = {"autocommit": True, "prepare_threshold": None, "context": _AdaptContext()}
+            options: Any = {"autocommit": True, "prepare_threshold": None, "context": ADAPT_CONTEXT}
             connection = await AsyncConnection.connect(target, **options)
             try:
                 await _set_formats(connection)
@@ -186,11 +188,6 @@ class ConnectionPool:
         del self.idle[connection]
         connection.pgconn.finish()
         self._remove_if_empty()
-
-
-class _AdaptContext:
-    adapters = ADAPTERS
-    connection = None
 
 
 async def _set_formats(connection: Connection) -> None:

@@ -141,16 +141,15 @@ class JsonLoader(Loader):
         return from_json(bytes(data).decode())
 
 
-LOADERS: dict[type[Loader], tuple[str, ...]] = {
-    TextLoader: AS_TEXT,
-    FloatLoader: ("float4", "float8"),
-    TimestampLoader: ("timestamp", "timestamptz"),
-    JsonLoader: ("json", "jsonb"),
+LOADERS: dict[str, type[Loader]] = {
+    **dict.fromkeys(AS_TEXT, TextLoader),
+    **dict.fromkeys(["float4", "float8"], FloatLoader),
+    **dict.fromkeys(["timestamp", "timestamptz"], TimestampLoader),
+    **dict.fromkeys(["json", "jsonb"], JsonLoader),
 }
 ADAPTERS = AdaptersMap(psycopg.adapters)
-for loader, names in LOADERS.items():
-    for name in names:
-        ADAPTERS.register_loader(name, loader)
+for name, loader in LOADERS.items():
+    ADAPTERS.register_loader(name, loader)
 
 
 class RowBuffer:

@@ -33,8 +33,7 @@ def inherited(*more: str) -> dict[str, str]:
 
 
 def start_python(arguments: list[str], ours: Channel, theirs: Channel) -> subprocess.Popen[bytes]:
-    """Start a Python process in a session of its own. Its last argument is the file number of `theirs`, which is closed
-    here; if the start fails, `ours` is closed as well."""
+    """Start Python in a session of its own. Its last argument is the file number of `theirs`, which is closed here."""
     try:
         return subprocess.Popen(
             [sys.executable, "-P", *arguments, str(theirs.fileno())],
@@ -52,8 +51,7 @@ def start_python(arguments: list[str], ours: Channel, theirs: Channel) -> subpro
 
 
 def program_of(modules: tuple[str, ...], code: str) -> str:
-    """A program that imports modules from the folders in its first argument, and then runs code. The modules are
-    removed by name: code in a child may have a `program` of its own."""
+    """A program that imports modules from the folders in its first argument, hides them, and then runs code."""
     imports = f"import sys\nsys.path[:0] = folders = sys.argv.pop(1).split(':')\nimport {', '.join(modules)}"
     removals = "\n".join(f"del sys.modules[{name!r}]" for name in modules)
     return f"{imports}\ndel sys.path[:len(folders)]\n{removals}\n{code}"

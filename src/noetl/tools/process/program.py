@@ -182,8 +182,7 @@ def encode(text: str) -> bytes:
 
 
 async def run_program(request: dict[str, Any], stdin: bytes | None, output: Callable[[str, bytes], None]) -> Ending:
-    """Run a program to its end, with all that it has started. Cancelling ends it. Failure if it cannot be started.
-    `request` is for its supervisor."""
+    """Run a program to its end, with all that it has started. Cancelling ends it. Failure if it cannot be started."""
     program = Program(LAUNCHERS.get(), output)
     try:
         program.start(stdin)

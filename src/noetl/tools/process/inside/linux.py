@@ -72,8 +72,7 @@ def limit_address_space(more_bytes: int) -> None:
 
 
 def limit_program(limits: dict[str, Any]) -> None:
-    """Set the limits of a program and its descendants, unless lower ones exist. Reserved address space does not count:
-    many programs reserve a lot."""
+    """Set the limits of a program and its descendants, unless lower ones exist. Reserved memory does not count."""
     forbid_core_dumps()
     for name, resource_id in LIMITS.items():
         value = limits.get(name)
