@@ -89,8 +89,9 @@ def count_fact(state: Execution, event: e.Event) -> None:
     fence = run.fence
     if fence is None and run.loop is not None:
         fence = run.loop.lane_at(getattr(place, "index", None))
-    if fence in state.leases:
-        state.leases[fence].facts += 1
+    lease = state.leases.get(fence)  # type: ignore[arg-type]
+    if lease is not None:
+        lease.facts += 1
 
 
 def _granted(state: Execution, event: e.StepStarted, at: float) -> None:

@@ -88,9 +88,7 @@ def _targets(state: Execution, fact: e.TaskDone) -> Iterator[tuple[dict[str, Any
 
 def _writes(state: Execution, fact: e.TaskDone) -> bool:
     run = state.runs.get(fact.task.run)
-    if run is None:
-        return False
-    return bool(fact.set_ctx or fact.set_iter) or is_iterator(state, run, fact.task)
+    return run is not None and bool(fact.set_ctx or fact.set_iter or is_iterator(state, run, fact.task))
 
 
 def _wanted(state: Execution, fact: e.TaskDone) -> Iterator[Reference]:

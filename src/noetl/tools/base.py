@@ -61,8 +61,8 @@ class Context(msgspec.Struct, frozen=True):
     """The task's own args, without the token's."""
     now: float = 0.0
     """When the call began, in seconds since the epoch."""
-    idempotency_key: str = ""
-    """The key that makes an effect idempotent: the action, and a number where rules ask for an ok call once more."""
+    repeats: int = 0
+    """How often rules have repeated the call although it was ok."""
     spec: Mapping[str, Any] = {}
     bound: Mapping[str, Any] = {}
     """Inputs whose templates are bound as values and never spliced, by their path: `Sql` and `ShellText`."""
@@ -77,6 +77,7 @@ class Context(msgspec.Struct, frozen=True):
     source: tuple[str, int] | None = None
     """The playbook's file and the line in it where the task's program text begins."""
 
-    def __post_init__(self) -> None:
-        if not self.idempotency_key:
-            msgspec.structs.force_setattr(self, "idempotency_key", self.action)
+    @property
+    def idempotency_key(self) -> str:
+        """The key that makes an effect idempotent: the action, and a number if an ok call is repeated."""
+        return f"{self.action}.{self.repeats}" if self.repeats else self.action

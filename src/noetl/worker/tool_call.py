@@ -30,7 +30,7 @@ class ToolCaller:
     ) -> None:
         self.registry, self.clock, self.write_output = registry, clock, write_output
         self.reporter, self.keychain = reporter, keychain
-        self.link, self.work = reporter.link, reporter.work
+        self.link, self.work, self.redact = reporter.link, reporter.work, keychain.redactor.redact
         self.file = self.link.playbook(self.work.digest).file
 
     async def call(self, call: ToolCall) -> Outcome:
@@ -72,16 +72,15 @@ class ToolCaller:
             return failed("internal", f"{type(error).__name__}: {error} ({last.name}:{last.lineno})")
 
     def _context(self, call: ToolCall, args: dict[str, Any], own_args: dict[str, Any]) -> Context:
-        plan, task, redact = call.plan, call.task, self.keychain.redactor.redact
-        action, source = action_id(self.work.execution, task), None
+        plan, task, redact, source = call.plan, call.task, self.redact, None
         if plan.kind.verbatim:  # where the program text begins, for tracebacks
             labels = "/".join(part.partition("#")[0] for part in task.path.split("/"))
             mark = self.file.places.get(f"{self.work.step}/{labels}/{plan.kind.verbatim[0]}")
             source = None if mark is None else (self.file.name, mark.line)
         return Context(
             execution=self.work.execution,
-            action=action,
-            idempotency_key=f"{action}.{call.repeats}" if call.repeats else action,
+            action=action_id(self.work.execution, task),
+            repeats=call.repeats,
             attempt=call.attempt,
             step=self.work.step,
             task=plan.label,

@@ -5,6 +5,7 @@ transaction, so they share the price of a disk sync.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from noetl.store.commits import accepted, check_gapless, parts_of, snapshot_rows
 from noetl.store.database import Mode, key_of, readable, valid_key
 from noetl.store.sqlite.database import IN_MEMORY, QUERIES, SqliteDatabase
 from noetl.store.store import Change, LogLine, Store
+
+ROWS_PER_INSERT = 50
+"""Events in one statement: each statement gives up the interpreter lock and takes it again."""
+APPEND_EVENTS = QUERIES["append_event"] + ", (?, ?, ?, ?, ?, ?)" * (ROWS_PER_INSERT - 1)
 
 
 class SqliteCommits(Store):
@@ -31,7 +36,11 @@ class SqliteCommits(Store):
         fitting = accepted(changes, heads)
         written = [change for change, fits in zip(changes, fitting, strict=True) if fits]
         insert = self._db.connection.executemany
-        insert(QUERIES["append_event"], [(key_of(change.execution), *row) for change in written for row in change.rows])
+        events = [(key_of(change.execution), *row) for change in written for row in change.rows]
+        single = len(events) % ROWS_PER_INSERT
+        insert(QUERIES["append_event"], events[:single])
+        for at in range(single, len(events), ROWS_PER_INSERT):
+            self._db.connection.execute(APPEND_EVENTS, tuple(chain.from_iterable(events[at : at + ROWS_PER_INSERT])))
         if blobs := [blob for change in written for blob in change.blobs]:
             insert(QUERIES["put_blob"], blobs)
             insert(QUERIES["put_blob_part"], parts_of(blobs))
