@@ -14,14 +14,17 @@ from typing import Any
 
 import pytest
 
-from noetl.engine.history.verify import Violation
+from noetl.engine.history.verify import CHECKS
+from noetl.engine.history.verify.log import LogReader, Violation
+from noetl.engine.history.verify.rows import Load
 from noetl.engine.net import Net
 from noetl.errors import NotFound, StoreError
 from noetl.runtime.audit import Audit, Unresolved
 from noetl.runtime.runtime import Runtime
+from noetl.store import codec
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
-from noetl.store.store import Store
+from noetl.store.store import Derived, Row, Store
 
 ALL = 1_000_000
 UNKNOWN_KIND = "NTL202 unknown tool kind"
@@ -31,6 +34,21 @@ OUTSIDE = "its object store is not that of this process"
 
 MANY = 64
 """Runtimes that wait for their verification; beyond that, those that have stopped are verified at once."""
+
+
+def verify(
+    execution: str,
+    rows: Iterable[Row],
+    net: Net,
+    load: Load | None = None,
+    status: str | None = None,
+    derived: Derived | None = None,
+    **options: Any,
+) -> list[Violation]:
+    """Every violation in a log, of which `net` is the first playbook."""
+    log = LogReader(CHECKS, execution, net, codec, load, **options)
+    log.take(rows)
+    return log.end(status, derived)
 
 
 class Scope:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import pytest
 from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
+from tests.verifying import verify
 
 from noetl.access import new_token
 from noetl.clock import SystemClock
@@ -23,7 +24,6 @@ from noetl.dsl.compile import load
 from noetl.engine import events as e
 from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim, Command, Pause, Report
-from noetl.engine.history.verify import verify
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError, NotFound
 from noetl.host import server_host
@@ -39,7 +39,6 @@ from noetl.runtime.runtime import Runtime
 from noetl.server.api import ServerSettings
 from noetl.server.app import create_app
 from noetl.server.listen import bound, listen, url_of
-from noetl.store import codec
 from noetl.store.store import Store, WorkerSession
 from noetl.tools.registry import KINDS
 from noetl.worker import wire
@@ -238,7 +237,7 @@ def _prove(stand: Stand, execution: str) -> None:
     net = stand.runtime.playbooks.get(summary.digest)
     load_blob = lambda place, key: store.blob(key)  # noqa: E731
     rows, derived = store.read(execution), store.derived(execution)
-    assert verify(execution, rows, net, codec, load_blob, summary.status, derived=derived) == []
+    assert verify(execution, rows, net, load_blob, summary.status, derived=derived) == []
 
 
 async def start(stand: Stand, workflow: str, **payload: Any) -> str:

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
+from tests.verifying import verify
 
 from noetl.dsl.compile import load
 from noetl.engine import events as e
 from noetl.engine.commands import Lost, Pause, Report, Resume
-from noetl.engine.history.verify import Violation, verify
+from noetl.engine.history.verify.log import Violation
 from noetl.engine.leases import MAX_LOSSES
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
@@ -246,7 +247,6 @@ class Simulation:
             execution,
             self.store.read(execution),
             Net(playbook),
-            codec,
             lambda store, key: self.store.blob(key),
             status,
             derived=self.store.derived(execution),

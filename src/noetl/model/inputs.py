@@ -17,8 +17,7 @@ from msgspec import inspect
 
 from noetl.model.kind import Kind
 
-Path: TypeAlias = tuple[str | int, ...]
-"""Keys and indexes from an input's value down to a part of it."""
+Path: TypeAlias = tuple[str | int, ...]  # keys and indexes from an input's value down to a part of it
 
 WORDS: dict[type, str] = {inspect.StrType: "text", inspect.BoolType: "yes/no", inspect.NoneType: "null"}
 SCALARS: dict[type, tuple[type, ...]] = {
@@ -37,8 +36,7 @@ class InputField(NamedTuple):
     name: str
     type: inspect.Type
     required: bool
-    default: Any
-    """`msgspec.UNSET` where leaving the input out is not the same as any value of it."""
+    default: Any  # `msgspec.UNSET` where leaving the input out is not the same as any value of it
     description: str
 
 
@@ -46,8 +44,7 @@ class InputRow(NamedTuple):
     name: str
     type: str
     required: bool
-    default: str
-    """As one would write it in YAML; empty if there is none worth telling."""
+    default: str  # as one would write it in YAML; empty if there is none worth telling
     description: str
 
 

@@ -29,10 +29,8 @@ class Kind(msgspec.Struct, frozen=True):
     shell: tuple[str, ...] = ()
     """Inputs that hold commands for a shell, where a template is one word or a part of one, never syntax."""
     verbatim: tuple[str, ...] = ()
-    outcome: str | None = None
-    """Name of the kind's own field on the outcome (`http`, `pg`, `py`)."""
+    outcome: str | None = None  # name of the kind's own field on the outcome (`http`, `pg`, `py`)
     result: str = "value"
     """What classic templates call `result`: the `value` itself, its `data` (a body), or its `rows`."""
     one_of: tuple[tuple[str, ...], ...] = ()
-    takes_args: bool = False
-    """Whether the tool is handed the args themselves, not only templates over them."""
+    takes_args: bool = False  # whether the tool is handed the args themselves, not only templates over them

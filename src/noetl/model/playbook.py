@@ -157,8 +157,7 @@ class Cases(Part, frozen=True):
 class AfterCall(Part, frozen=True):
     """Classic only: what a step does between its call and its routing. `noetl.classic.after_call` runs it."""
 
-    view: Literal["value", "data", "rows"] = "value"
-    """What of the call's result is called `result`."""
+    view: Literal["value", "data", "rows"] = "value"  # what of the call's result is called `result`
     vars: Task | None = None
     cases: Cases | None = None
     sink: Task | None = None

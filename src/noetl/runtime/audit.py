@@ -22,7 +22,8 @@ import msgspec
 from noetl.classic.hooks import after_call_rules
 from noetl.dsl.compile import load
 from noetl.engine.events import ExecutionRequested
-from noetl.engine.history.verify import CHECKS, Frozen, LogReader, Part, Violation
+from noetl.engine.history.verify import CHECKS
+from noetl.engine.history.verify.log import Frozen, LogReader, Part, Violation
 from noetl.engine.net import Net
 from noetl.errors import NoetlError, NotFound
 from noetl.results.read import read_content
@@ -34,8 +35,7 @@ from noetl.tools.registry import KINDS
 
 ROWS_PER_BATCH = 1_000
 MAX_NETS = 64
-LARGE = 200_000
-"""Number of events above which a second process is faster."""
+LARGE = 200_000  # number of events above which a second process is faster
 
 
 class AuditProgress(NamedTuple):

@@ -41,8 +41,7 @@ class Catalog:
     def __init__(self, playbooks: LoadedPlaybooks, *, nats: bool = False) -> None:
         self.playbooks, self.store, self.nats = playbooks, playbooks.store, nats
         self.sources: OrderedDict[str, PlaybookSource] = OrderedDict()
-        self.digests: dict[str, str] = {}
-        """By file: a playbook that is called a thousand times is read once."""
+        self.digests: dict[str, str] = {}  # by file: a playbook that is called a thousand times is read once
 
     async def find(self, parent: Execution, request: dict[str, Any]) -> str:
         path, version = str(request.get("path") or ""), request.get("version")

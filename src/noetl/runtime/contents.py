@@ -15,12 +15,9 @@ from noetl.store.store import Store
 if TYPE_CHECKING:
     from noetl.nats.objects import ObjectBuckets
 
-SERVER_BYTES = 8 << 20
-"""Largest value that a template on the server may load."""
-WORKER_BYTES = 64 << 20
-"""Largest value that a worker may load."""
-DECISION_BYTES = 16 << 20
-"""Bytes that all templates of one decision may load together."""
+SERVER_BYTES = 8 << 20  # largest value that a template on the server may load
+WORKER_BYTES = 64 << 20  # largest value that a worker may load
+DECISION_BYTES = 16 << 20  # bytes that all templates of one decision may load together
 DECISION_BRACKETS = 500_000
 """Lists and maps in the stored values that one decision may load. A list of one digit takes 4 bytes of JSON and 100
 bytes of memory, and decoding holds the interpreter lock."""

@@ -19,7 +19,7 @@ from noetl.engine.evolve import evolve
 from noetl.engine.history.explain import Explainer, Explanation
 from noetl.engine.history.fork import AgainView, Retrace, is_incomplete, under_way
 from noetl.engine.history.replay import Difference, Replay
-from noetl.engine.history.verify import LIVE_ONLY
+from noetl.engine.history.verify.log import derived_rows, differences
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.identity import step_of
@@ -36,8 +36,7 @@ Before = Callable[[Execution, e.Event, Row], Awaitable[object]]
 
 
 class Edit(NamedTuple):
-    digest: str = ""
-    """An edited playbook, which the runtime has loaded; empty: that of the source."""
+    digest: str = ""  # an edited playbook, which the runtime has loaded; empty: that of the source
     ctx: dict[str, Any] = {}
 
 
@@ -155,15 +154,8 @@ async def replay(runtime: Runtime, execution: str) -> Replayed:
         status, seq, derived = await runtime.thread.ask(listed)
         if whole.seq == stored.seq == seq:  # else events were committed meanwhile
             break
-    names = [name for name in Execution.__struct_fields__ if name not in LIVE_ONLY]
-    leases = {fence: (lease.run, lease.worker) for fence, lease in whole.leases.items()}
-    equal = (
-        all(getattr(whole, name) == getattr(stored, name) for name in names)
-        and status == whole.shown_status
-        and (derived.ready, derived.timers) == (dict(whole.ready), dict(whole.timers))
-        and {fence: (lease.run, lease.worker) for fence, lease in derived.leases.items()} == leases
-    )
-    return Replayed(whole, equal)
+    same_rows = status == whole.shown_status and msgspec.to_builtins(derived) == derived_rows(whole)
+    return Replayed(whole, same_rows and not differences(whole, stored))
 
 
 async def replay_with(runtime: Runtime, execution: str, digest: str) -> Replayed:

@@ -22,8 +22,7 @@ class LoadedExecution:
 
     def __init__(self, state: Execution, head: bytes, summary: Summary | None) -> None:
         self.state, self.head, self.summary = state, head, summary
-        self.items: dict[str, list[Any]] = {}
-        """Items of running loops that are stored by reference, by run."""
+        self.items: dict[str, list[Any]] = {}  # items of running loops that are stored by reference, by run
         self.snapshot_seq = state.seq
         self.stored_seq = state.seq
         self.fork_prefix: Change | None = None

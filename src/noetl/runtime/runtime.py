@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from noetl.nats.objects import ObjectBuckets
 
 Json = dict[str, Any]
-Parent = tuple[str, str, int]
-"""The id of a parent, its step, and the depth of the child."""
+Parent = tuple[str, str, int]  # the id of a parent, its step, and the depth of the child
 OpenCredential = Callable[[str], StoredCredential]
 """Finds a credential and decrypts it; NoetlError if there is none. Blocks."""
 

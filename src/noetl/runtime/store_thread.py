@@ -17,8 +17,7 @@ Value = TypeVar("Value")
 InStore = Callable[..., Awaitable[Any]]  # calls a function with arguments in the thread of a store
 Result = tuple[Any, BaseException | None]
 
-MAX_DELAY_SECONDS = 0.001
-"""Maximum time for which a result waits for other results of its batch."""
+MAX_DELAY_SECONDS = 0.001  # maximum time for which a result waits for other results of its batch
 
 
 class StoreCall(NamedTuple):

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from noetl.clock import Clock
-from noetl.engine.history.verify import Violation
+from noetl.engine.history.verify.log import Violation
 from noetl.errors import NotFound, StoreError
 from noetl.runtime.audit import Audit
 from noetl.runtime.store_thread import InStore

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from stage import EXECUTION, Stage
+from tests.verifying import verify
 
 from noetl.dsl.compile import load
 from noetl.engine.commands import Command
 from noetl.engine.events import Event
-from noetl.engine.history.verify import verify
 from noetl.engine.state import Execution
 from noetl.runtime import history
 from noetl.runtime.history import Edit, ForkView
@@ -85,7 +85,6 @@ def check(stage: Stage, execution: str) -> None:
         execution,
         rows,
         playbook_of(begun.playbook),  # type: ignore[attr-defined]
-        codec,
         lambda store, key: stage.store.blob(key),
         live.shown_status,
         derived=stage.store.derived(execution),

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from story import EXECUTION, HEAD, QuickClock
 from tests.conformance.memory import MemoryStore
+from tests.verifying import verify
 
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, NextRequested
 from noetl.classic.rules import ClassicRules
@@ -18,7 +19,9 @@ from noetl.dsl.compile import load
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command
 from noetl.engine.evolve import evolve
-from noetl.engine.history.verify import INVARIANTS, MAX_EVENT_BYTES, Frozen, Violation, verify
+from noetl.engine.history.verify import INVARIANTS
+from noetl.engine.history.verify.log import Frozen, Violation
+from noetl.engine.history.verify.rows import MAX_EVENT_BYTES
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.host.embedded import Embedded
@@ -142,7 +145,7 @@ class Story:
 
     def violations(self, rows: list[Row] | None = None, status: str | None = None) -> list[Violation]:
         rows = self.rows if rows is None else rows
-        return verify(EXECUTION, rows, self.net, codec, lambda store, key: self.store.blob(key), status)
+        return verify(EXECUTION, rows, self.net, lambda store, key: self.store.blob(key), status)
 
     def broken(self, events: Events) -> set[str]:
         """The promises that these events break, stored as if the engine had written them."""
@@ -301,7 +304,7 @@ def frozen(story: Story, seq: int) -> Frozen:
 def test_a_snapshot_at_any_place_holds(workflow: str) -> None:
     story = Story(workflow)
     for seq in range(1, len(story.rows) + 1):
-        found = verify(EXECUTION, story.rows, story.net, codec, snapshot=frozen(story, seq))
+        found = verify(EXECUTION, story.rows, story.net, snapshot=frozen(story, seq))
         assert found == []
 
 
@@ -309,7 +312,7 @@ def test_a_snapshot_that_is_not_the_fold_is_found() -> None:
     story = Story(CHAIN)
     other, true = frozen(story, 9), frozen(story, 10)
     for snapshot in (true._replace(state=other.state), true._replace(hash=b"?"), true._replace(seq=99)):
-        found = verify(EXECUTION, story.rows, story.net, codec, snapshot=snapshot)
+        found = verify(EXECUTION, story.rows, story.net, snapshot=snapshot)
         assert {one.invariant for one in found} == {"snapshot"}
 
 
@@ -322,7 +325,7 @@ def test_rows_that_are_not_the_fold_are_found_both_ways() -> None:
     assert leases
 
     def broken(derived: Derived) -> set[str]:
-        return {one.invariant for one in verify(EXECUTION, rows, story.net, codec, derived=derived)}
+        return {one.invariant for one in verify(EXECUTION, rows, story.net, derived=derived)}
 
     assert broken(true) == set()
     assert broken(Derived(true.ready, {}, true.timers)) == {"rows"}

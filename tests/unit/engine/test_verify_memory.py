@@ -14,8 +14,8 @@ from story import EXECUTION, HEAD
 
 from noetl.dsl.compile import load
 from noetl.engine import events as e
-from noetl.engine.history.verify import CHECKS, LogReader
-from noetl.engine.history.verify.log import Intervals
+from noetl.engine.history.verify import CHECKS
+from noetl.engine.history.verify.log import Intervals, LogReader
 from noetl.engine.net import Net
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Outcome

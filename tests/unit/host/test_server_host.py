@@ -11,19 +11,18 @@ from typing import Any
 
 import pytest
 from tests.conformance.memory import MemoryStore
+from tests.verifying import verify
 
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim, Pause, Resume, Signal
-from noetl.engine.history.verify import verify
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
 from noetl.host import dispatcher, heartbeats, recovery, server_host
 from noetl.host.local_link import LocalLink
 from noetl.host.server_host import ServerHost
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
-from noetl.store import codec
 from noetl.store.sqlite import SqliteStore
 from noetl.store.store import Store, WorkerSession
 from noetl.tools.registry import KINDS
@@ -130,7 +129,7 @@ class House:
         rows, derived = store.read(execution), store.derived(execution)
         status = store.summaries(prefix=execution)[0].status
         load_blob = lambda place, key: store.blob(key)  # noqa: E731
-        assert verify(execution, rows, net, codec, load_blob, status, derived=derived) == []
+        assert verify(execution, rows, net, load_blob, status, derived=derived) == []
 
 
 @pytest.fixture(params=["memory", "sqlite"])

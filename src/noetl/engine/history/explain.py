@@ -21,8 +21,7 @@ MAX_DECISIONS = 200
 class Explanation(msgspec.Struct, frozen=True):
     step: str
     decisions: list[ExplainedDecision]
-    left_out: int
-    """Number of earlier decisions that are not reported."""
+    left_out: int  # number of earlier decisions that are not reported
     notes: list[str]
 
 

@@ -233,10 +233,8 @@ class Retrace:
     """Watches a fold for the last point before the failure."""
 
     def __init__(self) -> None:
-        self.settled = 0
-        """The last event after which the log could be cut."""
-        self.before: dict[str, int] = {}
-        """Where it could be cut before a run failed."""
+        self.settled = 0  # the last event after which the log could be cut
+        self.before: dict[str, int] = {}  # where it could be cut before a run failed
         self.failure: tuple[int, str] | None = None
         self.ending = 0
 

@@ -28,8 +28,7 @@ from noetl.model.playbook import DEFAULT_ATTEMPTS, Guard, Rule
 from noetl.reference import Need, Reference, encode_reference, preview_of, shape_of
 from noetl.scope import Bare, Scope, StepNamespace
 
-MAX_VALUE_BYTES = 2_000
-"""Of a larger value only its shape and a preview are reported."""
+MAX_VALUE_BYTES = 2_000  # of a larger value only its shape and a preview are reported
 AFTER_RULES = ("template", "ctx_conflict", "too_large")
 """Errors that can occur after a rule has matched: what it writes cannot be evaluated or stored, or is written twice."""
 BLIND = "after a failure only an arc is evaluated whose guard reads `event`, or this step's status or error"
@@ -38,8 +37,7 @@ Verdict = Literal["matched", "not matched", "not reached", "error"]
 
 
 class Reason(msgspec.Struct, frozen=True):
-    place: str
-    """Its key among the places of the playbook: `STEP/next/0`."""
+    place: str  # its key among the places of the playbook: `STEP/next/0`
     leads_to: str
     when: str | None
     verdict: Verdict
@@ -52,12 +50,10 @@ class ExplainedDecision(msgspec.Struct, frozen=True):
     seq: int
     at: float
     kind: Literal["arcs", "rules", "admission", "case"]
-    about: str
-    """The run, the visit of a task, or the step that tokens wanted to enter."""
+    about: str  # the run, the visit of a task, or the step that tokens wanted to enter
     says: str
     reasons: list[Reason]
-    differs: str = ""
-    """What is decided when it is evaluated again, if that is not what the log says."""
+    differs: str = ""  # what is decided when it is evaluated again, if that is not what the log says
 
 
 class Guarded(NamedTuple):

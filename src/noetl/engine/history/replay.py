@@ -38,16 +38,14 @@ class Difference(msgspec.Struct, frozen=True):
     seq: int
     event_type: str
     logged: dict[str, Any] | None
-    found: dict[str, Any] | None
-    """The event in its place, with its name as `event_type`; None if there is none."""
+    found: dict[str, Any] | None  # the event in its place, with its name as `event_type`; None if there is none
     message: str
 
 
 class Replay:
     def __init__(self, state: Execution, ctx: dict[str, Any]) -> None:
         self.state, self.ctx = state, ctx
-        self.due: deque[e.Event] = deque()
-        """Events that were decided, and are not in the log yet."""
+        self.due: deque[e.Event] = deque()  # events that were decided, and are not in the log yet
 
     def take(self, event: e.Event, seq: int, at: float, contents: Contents) -> Difference | None:
         """Take the next event of the log. May stop with Need; then call it again."""

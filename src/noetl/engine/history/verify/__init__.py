@@ -1,4 +1,4 @@
-"""verify(...) checks a stored log against every invariant of the engine. Pure: rows in, violations out.
+"""Checks a stored log against every invariant of the engine. Pure: rows in, violations out.
 
 `log.py` reads the rows in one pass and passes each event to the checks of its type. A check is a class with a name, a
 docstring that states the invariant, and one handler per event type; there is one file per family. A handler runs before
@@ -10,15 +10,9 @@ Memory is bounded by live state: a check drops its data of an item when the item
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from noetl.engine.history.verify.log import LIVE_ONLY, DerivedRows, Frozen, LogCheck, LogReader, NetOf, Part, Violation
-from noetl.engine.history.verify.rows import MAX_EVENT_BYTES, Codec, Load, StoredRow
+from noetl.engine.history.verify.log import LogCheck
 from noetl.engine.history.verify.steps import Branches, Cancelled, Ctx, Forks, OneEnd, Runs, Tokens
 from noetl.engine.history.verify.tasks import Fences, Loops, Outcomes
-from noetl.engine.net import Net
-
-__all__ = ["CHECKS", "INVARIANTS", "LIVE_ONLY", "MAX_EVENT_BYTES", "Frozen", "LogReader", "Part", "Violation", "verify"]
 
 CHECKS: tuple[type[LogCheck], ...] = (OneEnd, Tokens, Runs, Outcomes, Fences, Ctx, Loops, Branches, Cancelled, Forks)
 INVARIANTS: dict[str, str] = {
@@ -32,21 +26,3 @@ INVARIANTS: dict[str, str] = {
     "rows": "Ready work, leases and timers are kept as rows just as the log has them, both ways.",
     "replay": "The log can be folded, and the fold is what the store says of the execution.",
 }
-
-
-def verify(
-    execution: str,
-    rows: Iterable[StoredRow],
-    net: Net,
-    codec: Codec,
-    load: Load | None = None,
-    status: str | None = None,
-    snapshot: Frozen | None = None,
-    derived: DerivedRows | None = None,
-    net_of: NetOf | None = None,
-) -> list[Violation]:
-    """Every violation in a log. `net` is its first playbook and `load` loads stored content. `status` is the listed
-    status of the execution and `derived` its derived rows, both as of the last row."""
-    log = LogReader(CHECKS, execution, net, codec, load, snapshot, net_of)
-    log.take(rows)
-    return log.end(status, derived)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -18,14 +18,12 @@ from noetl.model.playbook import Loop
 
 LIVE_ONLY = frozenset(["net", "digest", "changed", "deliverable"])
 """Fields of the state that are only used within a decision, or are inputs of the fold."""
-MAX_LISTED = 1_000
-"""Maximum number of violations listed per invariant; the rest is counted, which bounds memory."""
+MAX_LISTED = 1_000  # maximum number of violations listed per invariant; the rest is counted, which bounds memory
 
 Part = Literal["whole", "rows", "fold"]
 """Which invariants are checked: all; those that need no fold; those that look at the fold. A large log is checked by
 two processes, each with one part."""
-NetOf = Callable[[str], Net]
-"""Returns the playbook of a digest, for forks that continue with an edited one."""
+NetOf = Callable[[str], Net]  # returns the playbook of a digest, for forks that continue with an edited one
 Handler = Callable[[Any], object]
 Handlers = Mapping[type[e.Event], Handler]
 
@@ -37,21 +35,24 @@ class Violation(msgspec.Struct, frozen=True):
     message: str
 
 
-class DerivedRows(Protocol):
-    @property
-    def ready(self) -> dict[str, str]: ...
-    @property
-    def leases(self) -> Mapping[int, tuple[str, str, float, float]]: ...
-    @property
-    def timers(self) -> dict[str, float]: ...
-
-
 class Frozen(NamedTuple):
     """A stored snapshot: the state as of a row, and that row's hash."""
 
     seq: int
     hash: bytes
     state: Execution
+
+
+def derived_rows(state: Execution) -> dict[str, dict[Any, Any]]:
+    """The rows of ready work, leases and timers, by table and key."""
+    leases = {fence: (lease.run, lease.worker, lease.since, lease.ttl) for fence, lease in state.leases.items()}
+    return {"ready": state.ready, "leases": leases, "timers": state.timers}
+
+
+def differences(one: Execution, other: Execution) -> list[str]:
+    """The fields in which two folds of a log differ."""
+    fields = (field for field in Execution.__struct_fields__ if field not in LIVE_ONLY)
+    return [field for field in fields if getattr(one, field) != getattr(other, field)]
 
 
 class LogReader:
@@ -71,11 +72,9 @@ class LogReader:
         self.execution, self.net, self.codec, self.net_of = execution, net, codec, net_of
         self.snapshot = snapshot
         self.state = Execution(execution, net, "")
-        self.foldable = part != "rows"
-        """Whether `state` is the fold of all rows so far."""
+        self.foldable = part != "rows"  # whether `state` is the fold of all rows so far
         self.seq = 0
-        self.finished: dict[str, Intervals] = {}
-        """Items that have ended, by step run with a loop under way."""
+        self.finished: dict[str, Intervals] = {}  # items that have ended, by step run with a loop under way
         self.violations: list[Violation] = []
         self.counts: dict[str, int] = {}
         self.rows = Rows(self.note, codec, load) if part != "fold" else None
@@ -118,9 +117,8 @@ class LogReader:
             if snapshot is not None and seq == frozen_at:
                 if snapshot.hash != hashed:
                     self.note("snapshot", "was taken of another log: the hash of its row differs")
-                for field in Execution.__struct_fields__ if self.foldable else ():
-                    if field not in LIVE_ONLY and getattr(snapshot.state, field) != getattr(state, field):
-                        self.note("snapshot", f"its {field} differs from the fold of the log")
+                for field in differences(snapshot.state, state) if self.foldable else ():
+                    self.note("snapshot", f"its {field} differs from the fold of the log")
         state.drain()
 
     def _change_net(self, event: e.ExecutionForked) -> None:
@@ -137,7 +135,7 @@ class LogReader:
             )
         self.foldable = False
 
-    def end(self, status: str | None = None, derived: DerivedRows | None = None) -> list[Violation]:
+    def end(self, status: str | None = None, derived: msgspec.Struct | None = None) -> list[Violation]:
         state = self.state
         for check in self.checks:
             check.end()
@@ -146,13 +144,9 @@ class LogReader:
         if self.snapshot is not None and self.snapshot.seq > self.seq:
             self.note("snapshot", f"was taken at event {self.snapshot.seq}, but the log ends at {self.seq}")
         if self.foldable and derived is not None:
-            leased = {fence: (lease.run, lease.worker, lease.since, lease.ttl) for fence, lease in state.leases.items()}
-            tables: tuple[tuple[str, Mapping[Any, Any], Mapping[Any, Any]], ...] = (
-                ("ready", derived.ready, state.ready),
-                ("lease", {fence: tuple(row) for fence, row in derived.leases.items()}, leased),
-                ("timer", derived.timers, state.timers),
-            )
-            for table, rows, fold in tables:
+            stored = msgspec.to_builtins(derived)
+            for name, fold in derived_rows(state).items():
+                rows, table = stored[name], name.removesuffix("s")
                 for key in rows.keys() | fold.keys():
                     if key not in fold:
                         self.note("rows", f"the {table} row {key!r} is not in the log")
@@ -176,13 +170,11 @@ class LogCheck:
     """One invariant. `handlers` maps event types to handlers; a subclass of an event is handled like its base."""
 
     name: ClassVar[str]
-    part: ClassVar[Literal["rows", "fold"]] = "rows"
-    """`fold` if it reads the state."""
+    part: ClassVar[Literal["rows", "fold"]] = "rows"  # `fold` if it reads the state
 
     def __init__(self, log: LogReader) -> None:
         self.log = log
-        self.runs: dict[str, Any] = {}
-        """Data of each step run, dropped when the run ends."""
+        self.runs: dict[str, Any] = {}  # data of each step run, dropped when the run ends
 
     def handlers(self) -> Handlers:
         raise NotImplementedError

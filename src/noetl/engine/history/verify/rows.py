@@ -13,14 +13,11 @@ from noetl.model.marks import MARK
 from noetl.reference import CHUNKS, SECRET
 
 MAX_EVENT_BYTES = 64 * 1024
-MAX_CACHED_REFERENCES = 4_096
-"""Number of references that are not resolved again when other rows name them."""
+MAX_CACHED_REFERENCES = 4_096  # number of references that are not resolved again when other rows name them
 QUOTED_MARK = f'"{MARK}"'.encode()
 
-Load = Callable[[str, str], bytes | None]
-"""Returns the content that a store has under a key."""
-StoredRow = tuple[int, str, float, bytes, bytes]
-"""A row of a log: seq, type, time, data, hash."""
+Load = Callable[[str, str], bytes | None]  # returns the content that a store has under a key
+StoredRow = tuple[int, str, float, bytes, bytes]  # a row of a log: seq, type, time, data, hash
 
 
 class Codec(Protocol):

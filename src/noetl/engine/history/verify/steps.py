@@ -27,8 +27,7 @@ class Tokens(LogCheck):
 
     def __init__(self, log: LogReader) -> None:
         super().__init__(log)
-        self.runs: dict[str, int] = {}
-        """How many tokens each run has still to send."""
+        self.runs: dict[str, int] = {}  # how many tokens each run has still to send
         self.alive: dict[int, str] = {}
         self.next = 1
 
@@ -104,8 +103,7 @@ class Runs(LogCheck):
         super().__init__(log)
         self.runs: dict[str, None] = {}
         self.entries: dict[str, int] = {}
-        self.ended: dict[str, None] = {}
-        """Runs whose arcs have not been evaluated."""
+        self.ended: dict[str, None] = {}  # runs whose arcs have not been evaluated
 
     def handlers(self) -> Handlers:
         return {
@@ -255,8 +253,7 @@ class Ctx(LogCheck):
 
     def __init__(self, log: LogReader) -> None:
         super().__init__(log)
-        self.runs: dict[str, dict[str, tuple[int, Any]]] = {}
-        """Which item of a loop wrote a key, and which value."""
+        self.runs: dict[str, dict[str, tuple[int, Any]]] = {}  # which item of a loop wrote a key, and which value
         self.ctx: dict[str, Any] = {}
         self.contents: dict[str, Any] = {}
         self.texts: dict[str, str] = {}
