@@ -69,7 +69,7 @@ class StepPlan:
         for name, chain in step.after_call.chains.items() if step.after_call else ():
             self.iterators |= _iterators([link for link in chain if isinstance(link, Task)], f"{name}/")
         """Iterator tasks by their labels (`each`, `each/inner`), and whether their items run in parallel."""
-        self.gives_handles = any(task.kind in GIVES_HANDLES for task in all_tasks(step))
+        self.gives_handles = any(task.kind in GIVES_HANDLES for _, task in step.every_task)
         """Whether results of its tasks may contain handles of secrets."""
         self.reads = _steps_read(step, self.after_call.templates if self.after_call is not None else [])
         """Other steps whose results its tasks read; None if that cannot be known beforehand."""
@@ -87,17 +87,6 @@ class StepPlan:
                     yield from (arc.step,) if parse(arc.step).is_constant else names
 
 
-def all_tasks(step: Step) -> Iterator[Task]:
-    """The tasks of a step, including those in iterators and chains."""
-    remaining = [*step.tasks]
-    for chain in step.after_call.chains.values() if step.after_call else ():
-        remaining += [link for link in chain if isinstance(link, Task)]
-    while remaining:
-        task = remaining.pop()
-        yield task
-        remaining += task.body
-
-
 def _iterators(tasks: Iterable[Task], prefix: str) -> Iterator[tuple[str, bool]]:
     for task in tasks:
         if task.body:
@@ -109,7 +98,7 @@ def _steps_read(step: Step, templates: list[Any]) -> frozenset[str] | None:
     """Names that may be steps: what follows `steps`, and every bare name. None if a template reads all steps."""
     links = [link for chain in step.after_call.chains.values() for link in chain] if step.after_call else []
     values = [*templates, *([arc.step, arc.args] for link in links if isinstance(link, Goto) for arc in link.to)]
-    for task in all_tasks(step):
+    for _, task in step.every_task:
         values += [{key: value for key, value in task.inputs.items() if key != "code"}, task.args]
         values += [task.poll.until] if task.poll is not None else []
         for rule in task.policy or ():

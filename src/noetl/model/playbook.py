@@ -189,6 +189,17 @@ class Step(Part, frozen=True):
         for name, chain in self.after_call.chains.items() if self.after_call else ():
             yield from _every_task(f"{self.name}/{name}", chain)
 
+    def links_at(self, prefix: str) -> tuple[Task | Goto, ...]:
+        """The pipeline that a prefix leads to: its own, in an iterator (`each#1[0]/`), or a chain (`case_0/`)."""
+        links: tuple[Task | Goto, ...] = self.tasks
+        for part in prefix.split("/")[:-1]:
+            label, visit, _ = part.partition("#")
+            if visit:
+                links = next((link.body for link in links if isinstance(link, Task) and link.label == label), ())
+            else:
+                links = self.after_call.chains.get(label, ()) if self.after_call else ()
+        return links
+
 
 def _every_task(place: str, links: tuple[Task | Goto, ...]) -> Iterator[tuple[str, Task]]:
     for link in links:

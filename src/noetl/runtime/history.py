@@ -15,6 +15,7 @@ import msgspec
 from noetl.dsl.problem import did_you_mean
 from noetl.engine import events as e
 from noetl.engine.commands import Fork
+from noetl.engine.decision import Decision
 from noetl.engine.evolve import evolve
 from noetl.engine.history.explain import Explainer, Explanation
 from noetl.engine.history.fork import AgainView, Retrace, is_incomplete, under_way
@@ -28,7 +29,7 @@ from noetl.runtime.contents import DecisionContents
 from noetl.runtime.loaded_executions import LoadedExecution
 from noetl.runtime.runtime import Runtime
 from noetl.store.codec import decode, readable_snapshot, thaw
-from noetl.store.store import Change, Derived, Row, Snapshot
+from noetl.store.store import Change, Derived, Row, Snapshot, Summary
 
 ROWS_PER_READ = 1_000
 Value = TypeVar("Value")
@@ -91,21 +92,19 @@ async def folded(
 async def state_at(runtime: Runtime, execution: str, seq: int) -> tuple[Execution, float]:
     """The state after an event, and the time of the event."""
 
-    def stored() -> tuple[Snapshot | None, str]:
-        for summary in runtime.store.summaries(prefix=execution, limit=1):
-            return readable_snapshot(runtime.store.snapshot(execution)), summary.digest
-        return None, ""
+    def stored() -> tuple[Row, Snapshot | None, list[Summary]]:
+        (row,) = runtime.store.read(execution, seq - 1, 1)
+        snapshot = readable_snapshot(runtime.store.snapshot(execution))
+        return row, snapshot, runtime.store.summaries(prefix=execution, limit=1)
 
-    snapshot, digest = await runtime.thread.ask(stored)
-    state, at = None, None
+    row, snapshot, listed = await runtime.thread.ask(stored)
+    state: Execution | None = None
     if snapshot is not None and snapshot.seq <= seq:
-        state = thaw(snapshot.data, await runtime.playbooks.load(digest))
-    async for after, _, row in folded(runtime, execution, state, seq):
-        state, at = after, row.at
+        state = thaw(snapshot.data, await runtime.playbooks.load(listed[0].digest))
+    async for after, _, _ in folded(runtime, execution, state, seq):
+        state = after
     assert state is not None
-    if at is None:  # the snapshot is of this event
-        at = [row.at async for row in rows_of(runtime, execution, seq - 1, seq)][-1]
-    return state, at
+    return state, row.at
 
 
 async def _evaluated(runtime: Runtime, evaluate: Callable[[DecisionContents], Value]) -> Value:
@@ -125,7 +124,7 @@ async def explain(runtime: Runtime, execution: str, step: str, run: str | None) 
     explainer = Explainer(step, run)
 
     async def see(state: Execution, event: e.Event, row: Row) -> None:
-        await _evaluated(runtime, partial(explainer.see, state, event, row.seq, row.at))
+        await _evaluated(runtime, lambda contents: explainer.see(Decision(state, row.at, contents), event))
 
     async for after, _, row in folded(runtime, execution, before=see):
         state, at = after, row.at
@@ -135,7 +134,7 @@ async def explain(runtime: Runtime, execution: str, step: str, run: str | None) 
     if run is not None and not explainer.decisions and run not in state.runs:
         times = state.entries.get(step, 0)
         raise NotFound(f"there is no run {run!r}: the step was entered {times} time{'s' * (times != 1)}")
-    return await _evaluated(runtime, partial(explainer.conclude, state, at)), state
+    return await _evaluated(runtime, lambda contents: explainer.conclude(Decision(state, at, contents))), state
 
 
 async def replay(runtime: Runtime, execution: str) -> Replayed:

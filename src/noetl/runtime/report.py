@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import astuple
 
 from noetl.dsl.tree import Mark
 from noetl.engine.history.explain import Explanation
+from noetl.engine.history.reasons import DecisionKind, Reason, Verdict
 from noetl.engine.state import Execution
 from noetl.timestamps import rfc3339
 
@@ -66,7 +67,9 @@ def located(error: dict[str, Any] | None, file: str, places: dict[str, Mark]) ->
         "step": step or None,
         "task": task,
         "attempt": error.get("attempt"),
-        **_place(file, mark),
+        "file": file,
+        "line": mark.line if mark else None,
+        "column": mark.column if mark else None,
     }
 
 
@@ -75,7 +78,7 @@ class ReasonView(msgspec.Struct, frozen=True):
 
     leads_to: str
     when: str | None
-    verdict: Literal["matched", "not matched", "not reached", "error"]
+    verdict: Verdict
     values: dict[str, Any]
     missing: list[str]
     note: str | None
@@ -90,7 +93,7 @@ class DecisionView(msgspec.Struct, frozen=True):
 
     seq: int
     timestamp: str
-    kind: Literal["arcs", "rules", "admission", "case"]
+    kind: DecisionKind
     about: str
     says: str
     reasons: list[ReasonView]
@@ -117,31 +120,18 @@ class ExplainView(msgspec.Struct, frozen=True):
 def explained(
     explanation: Explanation, state: Execution, run: str | None, file: str, places: Mapping[str, Mark]
 ) -> ExplainView:
-    decisions = []
-    for decision in explanation.decisions:
-        time, differs = rfc3339(decision.at), decision.differs or None
-        reasons = []
-        for reason in decision.reasons:
-            fields = asdict(reason) | {"note": reason.note or None} | _place(file, places.get(reason.place))
-            del fields["place"]
-            reasons.append(ReasonView(**fields))
-        decisions.append(
-            DecisionView(decision.seq, time, decision.kind, decision.about, decision.says, reasons, differs)
-        )
-    name, place = explanation.step, _place(file, places.get(explanation.step))
+    def place_of(name: str) -> tuple[str, int | None, int | None]:
+        mark = places.get(name)
+        return (file, mark.line, mark.column) if mark else (file, None, None)
+
+    def reason_view(reason: Reason) -> ReasonView:
+        values, note, place = reason.values, reason.note or None, place_of(reason.place)
+        return ReasonView(reason.leads_to, reason.when, reason.verdict, values, reason.missing, note, *place)
+
+    decisions = [
+        DecisionView(seq, rfc3339(at), kind, about, says, list(map(reason_view, reasons)), differs or None)
+        for seq, at, kind, about, says, reasons, differs in map(astuple, explanation.decisions)
+    ]
+    name, left_out, notes = explanation.step, explanation.left_out, explanation.notes
     status, runs = steps(state).get(name, {}).get("status"), state.entries.get(name, 0)
-    return ExplainView(
-        state.id,
-        name,
-        run,
-        status,
-        runs,
-        **place,
-        decisions=decisions,
-        left_out=explanation.left_out,
-        stands=explanation.notes,
-    )
-
-
-def _place(file: str, mark: Mark | None) -> dict[str, Any]:
-    return {"file": file, "line": mark.line if mark else None, "column": mark.column if mark else None}
+    return ExplainView(state.id, name, run, status, runs, *place_of(name), decisions, left_out, notes)

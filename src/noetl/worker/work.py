@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from noetl.classic.state import AfterCallProgress
 from noetl.engine.events import StepStarted
 from noetl.engine.loops import is_parallel
-from noetl.engine.net import Net, all_tasks
+from noetl.engine.net import Net
 from noetl.engine.state import Execution, Progress, StepResult
 from noetl.keychain.keychain import NEARBY
 from noetl.model.playbook import Step
@@ -108,7 +108,7 @@ def _entries_used(state: Execution) -> list[str]:
 
 def _named(step: Step, names: set[str]) -> Iterator[str]:
     """The entries that the tasks of a step may open: by name in an input, by their kind, or in a template."""
-    for task in all_tasks(step):
+    for _, task in step.every_task:
         yield from names & {task.kind}
         todo: list[Any] = [task.inputs, task.args]
         while todo:

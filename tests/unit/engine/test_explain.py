@@ -13,6 +13,7 @@ from test_forks import CHILD, FINAL, RICH
 
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Pause
+from noetl.engine.decision import Decision
 from noetl.engine.history.explain import Explanation
 from noetl.engine.history.reasons import ExplainedDecision, arcs_of
 from noetl.engine.state import Ended
@@ -121,7 +122,7 @@ def test_what_comes_out_otherwise_is_said() -> None:
     state = stage.state
     state.finished = None
     state.ended["a#1"] = Ended("a#1", "step.done", {}, {}, {"name": "step.done", "data": {}})
-    found = arcs_of(state, e.NextEvaluated("a#1", "step.done", (2,)), 9, stage.clock.time, None)
+    found = arcs_of(Decision(state, stage.clock.time, None), e.NextEvaluated("a#1", "step.done", (2,)))
     assert (found.says, found.differs) == (
         "a#1 ended with step.done; continues with rest (exclusive: the first that matches)",
         "continues with small",

@@ -9,10 +9,10 @@ import msgspec
 
 from noetl.classic.events import CaseEvaluated
 from noetl.engine import events as e
+from noetl.engine.decision import Decision
 from noetl.engine.history.reasons import ExplainedDecision, Reason, admission, admission_of, arcs_of, case_of, rules_of
 from noetl.engine.state import Execution, Run, Token
 from noetl.engine.waits import signals_text
-from noetl.expression import Contents
 from noetl.model.identity import step_of
 
 MAX_DECISIONS = 200
@@ -32,32 +32,31 @@ class Explainer:
         self.step, self.run = step, run
         self.decisions: deque[ExplainedDecision] = deque(maxlen=MAX_DECISIONS)
         self.count = 0
-        self.before: dict[str, ExplainedDecision] = {}
-        """The latest decision about the arcs of each step that leads here."""
+        self.before: dict[str, ExplainedDecision] = {}  # the latest about the arcs of each step that leads here
         self.arrived = self.entered = False
 
-    def see(self, state: Execution, event: e.Event, seq: int, at: float, contents: Contents) -> None:
+    def see(self, past: Decision, event: e.Event) -> None:
         """Take an event that is not in the state yet. May stop with Need like any evaluation; then call it again."""
-        decision = None
+        state, decision = past.state, None
         match event:
             case e.NextEvaluated(run=run) if run in state.ended:
                 if self._is_mine(run):
-                    decision = arcs_of(state, event, seq, at, contents)
+                    decision = arcs_of(past, event)
                 elif not self.entered and any(arc.step == self.step for arc in state.net.steps[step_of(run)].arcs):
-                    self.before[step_of(run)] = arcs_of(state, event, seq, at, contents)
+                    self.before[step_of(run)] = arcs_of(past, event)
             case e.TaskDone(task=task) if self._is_mine(task.run) and task.run in state.runs:
-                decision = rules_of(state, event, seq, at, contents)
+                decision = rules_of(past, event)
             case e.TokenEnqueued(step=step) if step == self.step:
                 self.arrived = True
             case CaseEvaluated(run=run) if self._is_mine(run) and run in state.runs:
-                decision = case_of(state, event, seq, at, contents)
+                decision = case_of(past, event)
             case e.StepScheduled(run=run) if step_of(run) == self.step:
                 self.entered = True
                 if self._is_mine(run):
-                    decision = self._entry(state, event, seq, at, contents)
+                    decision = self._entry(past, event)
             case e.TokenHeld(token=number) | e.TokenDenied(token=number) if self.run is None:
                 if number in state.tokens and state.tokens[number].step == self.step:
-                    decision = self._refusal(state, event, number, seq, at, contents)
+                    decision = self._refusal(past, event, number)
         if decision is not None:
             self.count += 1
             self.decisions.append(decision)
@@ -71,9 +70,8 @@ class Explainer:
             return [state.tokens[token] for token in state.waiting.get(self.step, [number])]
         return [state.tokens[number]]
 
-    def _entry(
-        self, state: Execution, event: e.StepScheduled, seq: int, at: float, contents: Contents
-    ) -> ExplainedDecision:
+    def _entry(self, past: Decision, event: e.StepScheduled) -> ExplainedDecision:
+        state = past.state
         tokens = [state.tokens[number] for number in event.tokens]
         if not tokens:
             says = f"{event.run} begins: the workflow has ended, and this is its final step"
@@ -81,11 +79,10 @@ class Explainer:
             says = f"{event.run} begins with {', '.join(map(_name, tokens))}"
             if state.net.steps[self.step].joins:
                 says += "; no other token could still come"
-        return admission_of(state, tokens, seq, at, contents, says, admitted=True)
+        return admission_of(past, tokens, says, admitted=True)
 
-    def _refusal(
-        self, state: Execution, event: e.TokenHeld | e.TokenDenied, number: int, seq: int, at: float, contents: Contents
-    ) -> ExplainedDecision:
+    def _refusal(self, past: Decision, event: e.TokenHeld | e.TokenDenied, number: int) -> ExplainedDecision:
+        state = past.state
         if isinstance(event, e.TokenHeld):
             says = f"{_name(state.tokens[number])} is held: {self.step} does not admit it"
         elif event.error is None:
@@ -93,18 +90,19 @@ class Explainer:
         else:
             says = f"token {number} is denied, and the execution failed here: {event.error.get('message')}"
             if event.error.get("kind") != "template":
-                return ExplainedDecision(seq, at, "admission", self.step, says, [])
-        return admission_of(state, self._together(state, number), seq, at, contents, says, admitted=False)
+                return ExplainedDecision(past.state.seq + 1, past.now, "admission", self.step, says, [])
+        return admission_of(past, self._together(state, number), says, admitted=False)
 
-    def conclude(self, state: Execution, at: float, contents: Contents) -> Explanation:
-        notes = list(self._alive(state, at, contents))
+    def conclude(self, past: Decision) -> Explanation:
+        notes = list(self._alive(past))
         if not self.entered and not notes:
-            notes = list(self._never(state))
+            notes = list(self._never(past.state))
             if not self.arrived:
                 self.decisions.extend(sorted(self.before.values(), key=lambda decision: decision.seq))
         return Explanation(self.step, list(self.decisions), max(0, self.count - MAX_DECISIONS), notes)
 
-    def _alive(self, state: Execution, at: float, contents: Contents) -> Iterator[str]:
+    def _alive(self, past: Decision) -> Iterator[str]:
+        state = past.state
         for run in state.runs.values():
             if self._is_mine(run.id):
                 yield _activity(state, run)
@@ -113,7 +111,7 @@ class Explainer:
         paused = "; the execution is paused" if state.status == "paused" else ""
         for token in [token for token in state.tokens.values() if token.step == self.step]:
             if token.id in state.held:
-                reasons, allowed = admission(state, self._together(state, token.id), at, contents)
+                reasons, allowed = admission(past, self._together(state, token.id))
                 why = "; ".join(f"{_source(reason)} is {reason.verdict}" for reason in reasons)
                 soon = "would be admitted now" if allowed else "is held until ctx changes or a signal comes"
                 yield f"{_name(token)} {soon}: {why}{paused}"

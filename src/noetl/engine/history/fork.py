@@ -25,7 +25,6 @@ from noetl.engine.step_runs import refresh_ready
 from noetl.engine.timer_keys import ExecutionTimeout, RunTimeout, StepTimer, WaitLimit, timer_of
 from noetl.errors import Conflict, TemplateError, UsageError
 from noetl.model.identity import TaskId, step_of
-from noetl.model.playbook import Goto, Step, Task
 
 if TYPE_CHECKING:
     from noetl.engine.decision import Decision
@@ -174,23 +173,11 @@ def hindrances(state: Execution, net: Net) -> Iterator[str]:
         elif not plan.step.tasks and run.after_call is None:
             yield f"{run.id} is running, and the step {run.step!r} has no task there"
         for path, progress in run.all_progress():
-            labels = [progress.at if not progress.ended else None, progress.failure[1] if progress.failure else None]
-            for label in filter(None, labels):
-                if not _has(plan.step, path, label):
+            labels = [link.label for link in plan.step.links_at(path)]
+            current = [progress.at if not progress.ended else None, progress.failure[1] if progress.failure else None]
+            for label in filter(None, current):
+                if label not in labels:
                     yield f"{run.id} is at the task {label!r}, which the step {run.step!r} does not have there"
-
-
-def _has(step: Step, prefix: str, label: str) -> bool:
-    """Whether there is such a task, inside of iterators if the prefix leads into them: `each#1[0]/`, or in a chain
-    of a classic step: `case_0/`."""
-    links: tuple[Task | Goto, ...] = step.tasks
-    for part in prefix.split("/")[:-1]:
-        name, mark, _ = part.partition("#")
-        if mark:
-            links = next((link.body for link in links if isinstance(link, Task) and link.label == name), ())
-        else:
-            links = step.after_call.chains.get(name, ()) if step.after_call else ()
-    return any(link.label == label for link in links)
 
 
 # -- where a log can be cut -----------------------------------------------------------------------------------------

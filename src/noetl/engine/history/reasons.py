@@ -18,11 +18,11 @@ from noetl.engine import events as e
 from noetl.engine.decision import Decision
 from noetl.engine.history.task_scope import task_at, task_scope
 from noetl.engine.net import guard_test
-from noetl.engine.state import Ended, Execution, Token
+from noetl.engine.state import Ended, Token
 from noetl.engine.tasks import split_path
 from noetl.engine.tokens import merged_args
 from noetl.errors import TemplateError
-from noetl.expression import CONTENTS_KEY, Contents, Missing, lookup, parse
+from noetl.expression import CONTENTS_KEY, Missing, lookup, parse
 from noetl.model.identity import step_of
 from noetl.model.playbook import DEFAULT_ATTEMPTS, Guard, Rule
 from noetl.reference import Need, Reference, encode_reference, preview_of, shape_of
@@ -33,6 +33,7 @@ AFTER_RULES = ("template", "ctx_conflict", "too_large")
 """Errors that can occur after a rule has matched: what it writes cannot be evaluated or stored, or is written twice."""
 BLIND = "after a failure only an arc is evaluated whose guard reads `event`, or this step's status or error"
 
+DecisionKind = Literal["arcs", "rules", "admission", "case"]
 Verdict = Literal["matched", "not matched", "not reached", "error"]
 
 
@@ -49,7 +50,7 @@ class Reason(msgspec.Struct, frozen=True):
 class ExplainedDecision(msgspec.Struct, frozen=True):
     seq: int
     at: float
-    kind: Literal["arcs", "rules", "admission", "case"]
+    kind: DecisionKind
     about: str  # the run, the visit of a task, or the step that tokens wanted to enter
     says: str
     reasons: list[Reason]
@@ -115,8 +116,8 @@ def _short(value: Any) -> Any:
     return {"left_out": f"{shape_of(value)} of {size:,} bytes", "preview": preview_of(value)}
 
 
-def arcs_of(state: Execution, event: e.NextEvaluated, seq: int, at: float, contents: Contents) -> ExplainedDecision:
-    plan = state.net.steps[step_of(event.run)]
+def arcs_of(past: Decision, event: e.NextEvaluated) -> ExplainedDecision:
+    state, plan = past.state, past.state.net.steps[step_of(event.run)]
     reasons: list[Reason] = []
     differs = ""
     if state.finished is not None:
@@ -126,7 +127,7 @@ def arcs_of(state: Execution, event: e.NextEvaluated, seq: int, at: float, conte
     elif event.taken:
         routed = "a branch of its case has handled that"
     else:
-        reasons = list(_arc_reasons(state, state.ended[event.run], at, contents))
+        reasons = list(_arc_reasons(past, state.ended[event.run]))
         selected = tuple(i for i, reason in enumerate(reasons) if reason.verdict == "matched")
         logged = "error" if event.error is not None else event.selected
         evaluated = "error" if any(reason.verdict == "error" for reason in reasons) else selected
@@ -141,16 +142,16 @@ def arcs_of(state: Execution, event: e.NextEvaluated, seq: int, at: float, conte
             effect = "the execution fails" if event.on == "step.failed" else "its branch ends"
             routed = f"{'no arc matched' if plan.arcs else 'it has no arcs'}, so {effect}"
     says = f"{event.run} ended with {event.on}; {routed}"
-    return ExplainedDecision(seq, at, "arcs", event.run, says, reasons, differs)
+    return ExplainedDecision(past.state.seq + 1, past.now, "arcs", event.run, says, reasons, differs)
 
 
 def _targets(steps: Sequence[str]) -> str:
     return f"continues with {', '.join(steps)}" if steps else "no arc matches"
 
 
-def _arc_reasons(state: Execution, ended: Ended, at: float, contents: Contents) -> Iterator[Reason]:
-    plan = state.net.steps[step_of(ended.run)]
-    scope = Decision(state, at, contents).scope(ended.args, ended.args_by, ended.event)
+def _arc_reasons(past: Decision, ended: Ended) -> Iterator[Reason]:
+    plan = past.state.net.steps[step_of(ended.run)]
+    scope = past.scope(ended.args, ended.args_by, ended.event)
     over = False
     for i, arc in enumerate(plan.arcs):
         guarded = Guarded(f"{plan.name}/next/{i}", arc.step, plan.step.router.arcs[i].when, arc.test)
@@ -170,9 +171,9 @@ def _arc_reasons(state: Execution, ended: Ended, at: float, contents: Contents) 
         yield reason
 
 
-def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float, contents: Contents) -> ExplainedDecision | None:
+def rules_of(past: Decision, event: e.TaskDone) -> ExplainedDecision | None:
     """Why a rule of a task's policy decided what came after an outcome; None if there was nothing to decide."""
-    task, error = task_at(state, event.task), event.outcome.error
+    task, error = task_at(past.state, event.task), event.outcome.error
     if task is None or (task.policy is None and event.outcome.ok and event.do == "continue"):
         return None
     outcome = "ok" if error is None else f"error {error.kind}"
@@ -181,19 +182,17 @@ def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float, contents:
     reasons: list[Reason] = []
     differs = note = ""
     if event.layer == "spec":
-        return ExplainedDecision(
-            seq, at, "rules", str(event.task), f"{head}`spec.retry` repeats the call", reasons, differs
-        )
-    if task.poll is not None:  # a call that is repeated until something holds (classic)
+        directive = "`spec.retry` repeats the call"
+    elif task.poll is not None:  # a call that is repeated until something holds (classic)
         until = Guarded(_owner(event), "ready", task.poll.until, guard_test(task.poll.until))
-        reasons = [until.evaluated(task_scope(state, event, at, contents))]
+        reasons = [until.evaluated(task_scope(past, event))]
     elif task.policy is None:
         directive = "it has no policy, and an error fails" if event.do == "fail" else directive
     else:
-        reasons = list(_rule_reasons(event, task.policy, task_scope(state, event, at, contents)))
+        reasons = list(_rule_reasons(event, task.policy, task_scope(past, event)))
         rule = next((task.policy[i] for i, reason in enumerate(reasons) if reason.verdict == "matched"), None)
         do, limit = (rule.then.do, rule.then.attempts or DEFAULT_ATTEMPTS) if rule is not None else ("continue", 0)
-        progress = state.runs[event.task.run].pipelines(event.task.index).get(split_path(event.task.path)[0])
+        progress = past.state.runs[event.task.run].pipelines(event.task.index).get(split_path(event.task.path)[0])
         attempt = progress.round if progress is not None else event.attempt
         if do == "retry" and attempt >= limit:  # after the last attempt a retry is a failure
             do, note = "fail", f", since attempt {attempt} of {limit} was the last"
@@ -205,7 +204,7 @@ def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float, contents:
         directive += note
         if rule is None and not differs and event.do == "continue":
             directive = "no rule matches, so it continues"
-    return ExplainedDecision(seq, at, "rules", str(event.task), head + directive, reasons, differs)
+    return ExplainedDecision(past.state.seq + 1, past.now, "rules", str(event.task), head + directive, reasons, differs)
 
 
 def _owner(event: e.TaskDone) -> str:
@@ -231,29 +230,30 @@ def _rule_reasons(event: e.TaskDone, policy: Iterable[Rule], scope: Scope) -> It
             yield reason
 
 
-def case_of(state: Execution, event: CaseEvaluated, seq: int, at: float, contents: Contents) -> ExplainedDecision:
-    reasons = list(_branch_reasons(state, event, at, contents))
+def case_of(past: Decision, event: CaseEvaluated) -> ExplainedDecision:
+    reasons = list(_branch_reasons(past, event))
     fired = f"{', '.join(event.order)} fire{'s' * (len(event.order) == 1)}" if event.order else "no branch fires"
     says = f"{event.run}, at {event.trigger_event}: {fired} ({event.case_mode})"
     unmatched = [reason.leads_to for reason in reasons if reason.verdict == "not matched"]
-    differs = ", ".join(branch for branch in unmatched if branch in event.matched)
-    return ExplainedDecision(seq, at, "case", event.run, says, reasons, differs and f"{differs} would not")
+    gone = ", ".join(branch for branch in unmatched if branch in event.matched)
+    differs = f"{gone} would not" if gone else ""
+    return ExplainedDecision(past.state.seq + 1, past.now, "case", event.run, says, reasons, differs)
 
 
-def _branch_reasons(state: Execution, event: CaseEvaluated, at: float, contents: Contents) -> Iterator[Reason]:
+def _branch_reasons(past: Decision, event: CaseEvaluated) -> Iterator[Reason]:
     # not at the top: a canonical run starts faster
     from noetl.classic.branches import branch_number, branch_scope, call_event
     from noetl.classic.rules import ClassicRules
 
-    run = state.runs[event.run]
-    plan = state.net.steps[run.step]
+    run = past.state.runs[event.run]
+    plan = past.state.net.steps[run.step]
     assert isinstance(plan.after_call, ClassicRules)
     assert run.after_call is not None
     assert plan.step.after_call is not None
     assert plan.step.after_call.cases is not None
     cases = plan.after_call.cases
     assert cases is not None
-    scope = branch_scope(Decision(state, at, contents), run, event.event or call_event(run, event.trigger_event))
+    scope = branch_scope(past, run, event.event or call_event(run, event.trigger_event))
     if not cases.observes:  # its worker sees ctx as of the first grant
         scope["ctx"] = run.ctx
     for branch in cases.branches:
@@ -272,23 +272,20 @@ def _branch_reasons(state: Execution, event: CaseEvaluated, at: float, contents:
             yield guarded.reason("not reached") if behind_exclusive else reason
 
 
-def admission_of(
-    state: Execution, tokens: Sequence[Token], seq: int, at: float, contents: Contents, says: str, admitted: bool
-) -> ExplainedDecision:
-    reasons, allowed = admission(state, tokens, at, contents)
+def admission_of(past: Decision, tokens: Sequence[Token], says: str, admitted: bool) -> ExplainedDecision:
+    reasons, allowed = admission(past, tokens)
     differs = "" if allowed is None or allowed == admitted else "would be admitted" if allowed else "would be held"
-    return ExplainedDecision(seq, at, "admission", tokens[0].step if tokens else "", says, reasons, differs)
+    step = tokens[0].step if tokens else ""
+    return ExplainedDecision(past.state.seq + 1, past.now, "admission", step, says, reasons, differs)
 
 
-def admission(
-    state: Execution, tokens: Sequence[Token], at: float, contents: Contents
-) -> tuple[list[Reason], bool | None]:
+def admission(past: Decision, tokens: Sequence[Token]) -> tuple[list[Reason], bool | None]:
     """Each rule of the gate, and whether it admits the tokens; None if a rule cannot be evaluated."""
-    plan = state.net.steps[tokens[0].step] if tokens else None
+    plan = past.state.net.steps[tokens[0].step] if tokens else None
     admit = plan.step.admit if plan is not None else None
     if plan is None or admit is None:
         return [], True
-    scope = Decision(state, at, contents).scope(*merged_args(state, tokens), tokens[0].event)
+    scope = Decision(past.state, past.now, past.contents).scope(*merged_args(past.state, tokens), tokens[0].event)
     reasons: list[Reason] = []
     allows: list[bool] = []
     for i, (rule, (test, allow)) in enumerate(zip(admit.rules, plan.admit, strict=True)):

@@ -55,7 +55,7 @@ class Replay:
                 if not self.due:
                     return _difference(seq, event, None, "it decides nothing here")
             if not self.due:
-                if isinstance(event, e.TaskDone) and (do := self._directive(event, seq, at, contents)) != event.do:
+                if isinstance(event, e.TaskDone) and (do := self._directive(event, at, contents)) != event.do:
                     return _difference(seq, event, None, f"the policy of the task says {do}")
                 self._input(event, at, contents)
             expected = self.due.popleft()
@@ -96,7 +96,7 @@ class Replay:
         if not self.due:  # a timer that is not there
             raise KeyError(event.name)
 
-    def _directive(self, event: e.TaskDone, seq: int, at: float, contents: Contents) -> str:
+    def _directive(self, event: e.TaskDone, at: float, contents: Contents) -> str:
         task = task_at(self.state, event.task)
         if task is None:
             raise KeyError(event.task.label)
@@ -104,7 +104,7 @@ class Replay:
             return event.do
         if task.policy is None:
             return "continue" if event.outcome.ok else "fail"
-        decision = rules_of(self.state, event, seq, at, contents)
+        decision = rules_of(Decision(self.state, at, contents), event)
         return (decision.differs if decision is not None else "") or event.do
 
 

@@ -7,13 +7,14 @@ from contextlib import suppress
 from typing import Any
 
 from noetl.engine import events as e
+from noetl.engine.decision import Decision
 from noetl.engine.patch import BadPatch, apply_patch
 from noetl.engine.state import Execution, Progress, Run
 from noetl.engine.tasks import item_of, split_path
 from noetl.errors import TemplateError
 from noetl.expression import CONTENTS_KEY, NOW_KEY, Contents, Missing, View, lookup, render
 from noetl.model.identity import TaskId, step_of
-from noetl.model.playbook import Goto, Task
+from noetl.model.playbook import Task
 from noetl.reference import KeychainView, Reference
 from noetl.scope import Scope, StepsView
 
@@ -38,21 +39,14 @@ class ItemView(View):
 
 def task_at(state: Execution, task: TaskId) -> Task | None:
     """The task in the playbook that a visit belongs to; None if the playbook has none there."""
-    plan, declared = state.net.steps.get(step_of(task.run)), None
-    if plan is None:
-        return None
-    chains = plan.step.after_call.chains if plan.step.after_call else {}
-    links: Sequence[Task | Goto] = chains.get(task.chain, ()) if task.chain else plan.step.tasks
-    for part in task.path.split("/")[bool(task.chain) :]:
-        label = part.partition("#")[0]
-        declared = next((link for link in links if isinstance(link, Task) and link.label == label), None)
-        if declared is None:
-            return None
-        links = declared.body
-    return declared
+    plan = state.net.steps.get(step_of(task.run))
+    prefix, label, _ = split_path(task.path)
+    links = plan.step.links_at(prefix) if plan is not None else ()
+    return next((link for link in links if isinstance(link, Task) and link.label == label), None)
 
 
-def task_scope(state: Execution, event: e.TaskDone, at: float, contents: Contents) -> Scope:
+def task_scope(past: Decision, event: e.TaskDone) -> Scope:
+    state, at = past.state, past.now
     run, task = state.runs[event.task.run], event.task
     prefix, label, _ = split_path(task.path)
     loop = state.net.steps[run.step].step.loop
@@ -73,7 +67,7 @@ def task_scope(state: Execution, event: e.TaskDone, at: float, contents: Content
         execution_id=state.id,
     )
     scope[NOW_KEY] = at
-    scope[CONTENTS_KEY] = contents
+    scope[CONTENTS_KEY] = past.contents
     _add_progress(scope, run.pipelines(task.index).get(""))
     parts = prefix.split("/")[:-1]
     if task.chain:
