@@ -62,7 +62,7 @@ def check_table(sink: Any, tool: Any, kind: Kind, walk: Walk) -> None:
 def _check_value(task: Any, key: str, kind: Kind, walk: Walk) -> bool:
     if kind.name == "iterator" and key == "tool":
         return True  # a pipeline, checked as such
-    wrong = misfit(fields(kind.inputs)[key], task[key])
+    wrong = misfit(fields(kind.inputs)[key].type, task[key])
     if wrong is None:
         return True
     hint = f"`noetl tools schema {kind.name}` shows what it takes"

@@ -19,7 +19,14 @@ from noetl.model.kind import Kind
 
 Path: TypeAlias = tuple[str | int, ...]  # keys and indexes from an input's value down to a part of it
 
-WORDS: dict[type, str] = {inspect.StrType: "text", inspect.BoolType: "yes/no", inspect.NoneType: "null"}
+WORDS: dict[type, str] = {
+    inspect.StrType: "text",
+    inspect.BoolType: "yes/no",
+    inspect.NoneType: "null",
+    inspect.IntType: "whole number",
+    inspect.FloatType: "number",
+    inspect.StructType: "map",
+}
 SCALARS: dict[type, tuple[type, ...]] = {
     inspect.StrType: (str,),
     inspect.BoolType: (bool,),
@@ -109,11 +116,6 @@ def schema(kind: Kind) -> dict[str, Any]:
     return body
 
 
-def misfit(field: InputField, value: object) -> Misfit | None:
-    """The first part of a literal that this input cannot take, or None. Never stricter than the tool itself."""
-    return _misfit(field.type, value, ())
-
-
 def _fields(struct: inspect.Type) -> Iterator[InputField]:
     assert isinstance(struct, inspect.StructType)
     for field in struct.fields:
@@ -150,23 +152,17 @@ def _alternatives(kind: inspect.Type) -> tuple[inspect.Type, ...]:
 
 def _words(kind: inspect.Type, plural: bool = False) -> str:
     s = "s" if plural else ""
-    if type(kind) in WORDS:
-        return WORDS[type(kind)]
     match kind:
-        case inspect.IntType():
-            return f"whole number{s}"
-        case inspect.FloatType():
-            return f"number{s}"
+        case inspect.IntType() | inspect.FloatType() | inspect.StructType():
+            return f"{WORDS[type(kind)]}{s}"
         case inspect.LiteralType() | inspect.EnumType():
             return f"one of {', '.join(map(str, _choices(kind)))}"
         case inspect.CollectionType(item_type=item):
             return f"list{s}{_of(item)}"
         case inspect.DictType(value_type=item):
             return f"map{s}{_of(item)}"
-        case inspect.StructType():
-            return f"map{s}"
         case _:
-            return "any value"
+            return WORDS.get(type(kind), "any value")
 
 
 def _of(item: inspect.Type) -> str:
@@ -195,12 +191,11 @@ def _joined(words: list[str], comma: str = "") -> str:
 
 
 def _choices(kind: inspect.LiteralType | inspect.EnumType) -> tuple[object, ...]:
-    if isinstance(kind, inspect.LiteralType):
-        return kind.values
-    return tuple(member.value for member in kind.cls)
+    return kind.values if isinstance(kind, inspect.LiteralType) else tuple(member.value for member in kind.cls)
 
 
-def _misfit(kind: inspect.Type, value: object, path: Path) -> Misfit | None:
+def misfit(kind: inspect.Type, value: object, path: Path = ()) -> Misfit | None:
+    """The first part of a literal that an input of a type cannot take, or None. Never stricter than the tool itself."""
     if isinstance(value, str) and ("{{" in value or "{%" in value):
         return None
     fitting = [option for option in _alternatives(kind) if _fits(option, value)]
@@ -243,7 +238,7 @@ def _inside(kind: inspect.Type, value: Any, path: Path) -> Misfit | None:
             broken = [(words, bound) for words, bound, holds in bounds if bound is not None and not holds(value, bound)]
             parts = (Misfit(path, f"expected {words} {bound}, found {value}") for words, bound in broken)
         case inspect.CollectionType(item_type=item):
-            parts = (_misfit(item, part, (*path, index)) for index, part in enumerate(value))
+            parts = (misfit(item, part, (*path, index)) for index, part in enumerate(value))
         case inspect.DictType():
             parts = (_entry(kind, key, part, path) for key, part in value.items())
         case inspect.StructType(array_like=False):
@@ -254,14 +249,14 @@ def _inside(kind: inspect.Type, value: Any, path: Path) -> Misfit | None:
 def _entry(kind: inspect.DictType, key: object, value: object, path: Path) -> Misfit | None:
     if isinstance(kind.key_type, inspect.StrType) and not isinstance(key, str):
         return Misfit(path, f"expected text as a key, found {describe(key)}: put it in quotes")
-    return _misfit(kind.value_type, value, (*path, str(key)))
+    return misfit(kind.value_type, value, (*path, str(key)))
 
 
 def _keys(struct: inspect.StructType, value: Mapping[Any, object], path: Path) -> Iterator[Misfit | None]:
     declared = {field.name: field for field in _fields(struct)}
     for key, part in value.items():
         if key in declared:
-            yield _misfit(declared[key].type, part, (*path, key))
+            yield misfit(declared[key].type, part, (*path, key))
         elif struct.forbid_unknown_fields and key != struct.tag_field:
             yield Misfit((*path, str(key)), f"unknown key; the keys are {', '.join(declared)}")
     for name, field in declared.items():

@@ -11,26 +11,18 @@ def doc(text: str) -> msgspec.Meta:
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """One tool kind.
-
-    `inputs` is the model of the task's keys: field names are the keys an author may write, types are what the tool
-    gets after rendering, `doc(...)` describes each. Keys every task has (`kind`, `spec`,
-    `args`, `name`) are not among them.
-    """
+    """One tool kind. `inputs` is the model of the task's keys: field names are the keys an author may write, types are
+    what the tool gets after rendering, `doc(...)` describes each. Keys that every task has are not among them."""
 
     name: str
     summary: str
     inputs: type[msgspec.Struct]
-    timeout: float | None = None
-    """Seconds a call may take when no `spec.timeout` is given; None where the kind has no limit of its own."""
+    timeout: float | None = None  # seconds a call may take when no `spec.timeout` is given; None: no limit
     extra: str | None = None
-    sql: tuple[str, ...] = ()
-    """Inputs that hold SQL, where a template is one bound value and `ident` and `raw_sql` exist."""
-    shell: tuple[str, ...] = ()
-    """Inputs that hold commands for a shell, where a template is one word or a part of one, never syntax."""
+    sql: tuple[str, ...] = ()  # inputs with SQL, where a template is one bound value; `ident` and `raw_sql` exist
+    shell: tuple[str, ...] = ()  # inputs with shell commands, where a template is a word or a part of one, not syntax
     verbatim: tuple[str, ...] = ()
     outcome: str | None = None  # name of the kind's own field on the outcome (`http`, `pg`, `py`)
-    result: str = "value"
-    """What classic templates call `result`: the `value` itself, its `data` (a body), or its `rows`."""
+    result: str = "value"  # what classic templates call `result`: the `value`, its `data` (a body), or its `rows`
     one_of: tuple[tuple[str, ...], ...] = ()
     takes_args: bool = False  # whether the tool is handed the args themselves, not only templates over them

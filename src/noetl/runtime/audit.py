@@ -14,6 +14,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -126,21 +127,13 @@ class Audit:
             raise Unresolved(str(error)) from error
 
 
-class AuditRequest(msgspec.Struct):
-    """Input of the second process. `db` may contain a password, so it is not a command-line argument."""
-
-    db: str
-    execution: str
-
-
 def verify_large(db: str, store: Store, summary: Summary, report: Report | None) -> list[Violation]:
     command = [sys.executable, "-P", "-m", "noetl.runtime.audit"]
-    request = msgspec.json.encode(AuditRequest(db, summary.execution_id))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         try:
             assert other.stdin is not None
             assert other.stdout is not None
-            other.stdin.write(request)
+            other.stdin.write(msgspec.json.encode([db, summary.execution_id]))  # no arguments: `db` may have a password
             other.stdin.close()
             violations = Audit(store).of(summary, report, "fold")
             output = other.stdout.read()
@@ -155,13 +148,10 @@ def verify_large(db: str, store: Store, summary: Summary, report: Report | None)
 
 def main() -> None:
     gc.freeze()
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=AuditRequest)
-    store = open_store(request.db, mode="read")
-    try:
-        listed = store.summaries(prefix=request.execution, limit=1)
+    db, execution = msgspec.json.decode(sys.stdin.buffer.read())
+    with closing(open_store(db, mode="read")) as store:
+        listed = store.summaries(prefix=execution, limit=1)
         violations = Audit(store).of(listed[0], part="rows") if listed else []
-    finally:
-        store.close()
     sys.stdout.buffer.write(msgspec.json.encode(violations))
 
 

@@ -27,8 +27,7 @@ class PlaybookSource:
     def __init__(self, file: str, text: bytes, loaded: Loaded) -> None:
         self.file, self.text, self.loaded, self.places = file, text, loaded, loaded.places
         relative = os.path.relpath(file) if os.path.isabs(file) else file
-        self.shown = file if relative.startswith(os.pardir) else relative
-        """The file name for messages: relative if it is below the working folder."""
+        self.shown = file if relative.startswith(os.pardir) else relative  # relative below the working folder
 
     def line(self, number: int) -> str:
         lines = self.text.decode("utf-8", "replace").splitlines()

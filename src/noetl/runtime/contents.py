@@ -50,8 +50,7 @@ class Contents:
 
     def __init__(self, store: Store, thread: StoreThread, buckets: ObjectBuckets | None) -> None:
         self.store, self.thread, self.buckets = store, thread, buckets
-        self.pending_blobs: dict[str, bytes] = {}
-        """Content that decisions of the current batch refer to, and that will be stored with them."""
+        self.pending_blobs: dict[str, bytes] = {}  # will be stored with the decisions of the current batch
 
     def blob(self, key: str) -> bytes | None:
         return self.pending_blobs.get(key) or self.store.blob(key)

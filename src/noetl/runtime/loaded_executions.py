@@ -25,8 +25,7 @@ class LoadedExecution:
         self.items: dict[str, list[Any]] = {}  # items of running loops that are stored by reference, by run
         self.snapshot_seq = state.seq
         self.stored_seq = state.seq
-        self.fork_prefix: Change | None = None
-        """Events that a fork copies from its source, until they are stored with its own first events."""
+        self.fork_prefix: Change | None = None  # events of the source of a fork, until they are stored with its first
 
 
 class LoadedExecutions(dict[str, LoadedExecution]):

@@ -23,8 +23,7 @@ from noetl.worker.playbook_cache import File, PlaybookCache, RunnablePlaybook
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
-INTERPRETED = frozenset(["iterator", "workbook"])
-"""Kinds without a tool: the pipeline runs them itself, or the compiler has replaced them."""
+INTERPRETED = frozenset(["iterator", "workbook"])  # run by the pipeline itself, or replaced by the compiler
 
 
 class LoadedPlaybook(Net, RunnablePlaybook):
@@ -37,8 +36,7 @@ class LoadedPlaybook(Net, RunnablePlaybook):
         RunnablePlaybook.__init__(self, playbook, File(file, folder, places or {}), size)
 
 
-Compile = Callable[[str, bytes], Awaitable[LoadedPlaybook]]
-"""Compiles a stored text, by its file name. NoetlError if this version cannot read it."""
+Compile = Callable[[str, bytes], Awaitable[LoadedPlaybook]]  # of a file name and a text; NoetlError if it cannot
 
 
 async def compile_here(file: str, text: bytes) -> LoadedPlaybook:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Parent = tuple[str, str, int]  # the id of a parent, its step, and the depth of the child
-OpenCredential = Callable[[str], StoredCredential]
-"""Finds a credential and decrypts it; NoetlError if there is none. Blocks."""
+OpenCredential = Callable[[str], StoredCredential]  # decrypts a credential; NoetlError if there is none. Blocks
 
 
 def no_credentials(name: str) -> StoredCredential:

@@ -34,8 +34,7 @@ Path = tuple[str | int, ...]
 
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONGEST = str(LARGEST).encode().translate(_ZEROS)
-_LONGEST_NEGATIVE = str(SMALLEST).encode().translate(_ZEROS)
-"""Numbers with that many digits may exceed 64 bits."""
+_LONGEST_NEGATIVE = str(SMALLEST).encode().translate(_ZEROS)  # numbers with that many digits may exceed 64 bits
 
 MAX_DEPTH = 300
 MAX_VALUE_DEPTH = 200
@@ -153,8 +152,6 @@ def _encode_by_value(event: Event) -> bytes:
 
 def _checked(value: Any, path: Path) -> Any:
     """The value with references marked and keys escaped; Unstorable if a part cannot be stored."""
-    if type(value) is int and SMALLEST <= value <= LARGEST:
-        return value
     match value:
         case None | bool():
             return value

@@ -45,7 +45,7 @@ PARCEL = Kind(name="parcel", summary="Sends a parcel", inputs=Inputs, one_of=(("
 
 def complaint(field: InputField, value: object) -> str | None:
     """The message of a misfit, with the path to the part that it is about."""
-    found = misfit(field, value)
+    found = misfit(field.type, value)
     if found is None:
         return None
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found.path).removeprefix(".")
@@ -145,7 +145,7 @@ def test_literals(name: str, value: object, says: str | None) -> None:
 
 
 def test_a_misfit_tells_the_way_to_the_part() -> None:
-    found = misfit(fields(Inputs)["boxes"], ["a", {"width": "wide"}])
+    found = misfit(fields(Inputs)["boxes"].type, ["a", {"width": "wide"}])
     assert found == Misfit((1, "width"), "expected a number, found the text 'wide'")
 
 

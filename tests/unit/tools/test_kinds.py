@@ -36,7 +36,7 @@ def complaints(block: dict[str, Any]) -> list[str]:
     given = block.keys() - EVERY_TASK
     said = [f"unknown {name}" for name in sorted(given - known.keys())]
     for name in known.keys() & given:
-        if (wrong := misfit(known[name], block[name])) is not None:
+        if (wrong := misfit(known[name].type, block[name])) is not None:
             said.append(": ".join(map(str, (name, *wrong.path, wrong.message))))
     said += [f"{name} is missing" for name, field in known.items() if field.required and name not in given]
     said += [f"one of {group}" for group in kind.one_of if len(given & set(group)) != 1]

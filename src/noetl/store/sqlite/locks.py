@@ -17,7 +17,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ MAX_WAIT_SECONDS = 2.0
 _live: set[Owner] = set()
 
 
-class Owner:
+class Owner(AbstractContextManager["Owner"]):
     """The right to dispatch the work of an execution, from `acquire` until `release` or the end of the process."""
 
     def __init__(self, execution: str, path: Path, descriptor: int) -> None:
@@ -88,9 +88,6 @@ class Owner:
         if descriptor is not None:
             os.close(descriptor)
 
-    def __enter__(self) -> Owner:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.release()
 
@@ -118,12 +115,9 @@ class FairLock:
         try:
             if self._descriptor is None:
                 self._descriptor = _open(self.path)
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
+            return _locked(self._descriptor, fcntl.LOCK_EX)
         except OSError:
             return True
-        return True
 
     def __exit__(self, *_: object) -> None:
         if self._descriptor is not None:

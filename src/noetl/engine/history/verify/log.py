@@ -16,8 +16,7 @@ from noetl.engine.state import Execution
 from noetl.model.identity import step_of
 from noetl.model.playbook import Loop
 
-LIVE_ONLY = frozenset(["net", "digest", "changed", "deliverable"])
-"""Fields of the state that are only used within a decision, or are inputs of the fold."""
+LIVE_ONLY = frozenset(["net", "digest", "changed", "deliverable"])  # only used within a decision, or inputs of the fold
 MAX_LISTED = 1_000  # maximum number of violations listed per invariant; the rest is counted, which bounds memory
 
 Part = Literal["whole", "rows", "fold"]
