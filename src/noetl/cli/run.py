@@ -78,11 +78,11 @@ def is_runnable(source: PlaybookSource, *, quiet: bool, remote: bool = False) ->
     if not quiet:
         print_problems(problems, err=True)
     missing = list(obstacles(playbook, nats=remote or nats_settings() is not None))
-    for obstacle in missing:
-        mark = source.places.get(obstacle.place) or source.places.get(obstacle.place.partition("/")[0])
+    for place, reason in missing:
+        mark = source.places.get(place) or source.places.get(place.partition("/")[0])
         where = f"{source.shown}:{mark.line}:{mark.column}" if mark else source.shown
         title = click.style("error", fg="red", bold=True)
-        lines = [f"{click.style(where, bold=True)}: {title}: {obstacle.reason}"]
+        lines = [f"{click.style(where, bold=True)}: {title}: {reason}"]
         lines += excerpt(mark.line, mark.column, source.line(mark.line), "red") if mark else []
         print_message("\n".join(lines))
     return not missing

@@ -72,8 +72,8 @@ class Catalog:
         return digest
 
     def _check(self, playbook: Playbook) -> None:
-        for obstacle in obstacles(playbook, nats=self.nats):
-            raise NoetlError(f"{playbook.path}: {obstacle.place}: {obstacle.reason}")
+        for place, reason in obstacles(playbook, nats=self.nats):
+            raise NoetlError(f"{playbook.path}: {place}: {reason}")
 
     def _load(self, source: PlaybookSource) -> str:
         """AuthError if a credential of the playbook is missing, before anything of it has run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -76,21 +76,15 @@ class LoadedPlaybooks:
         return playbook
 
 
-class Obstacle(NamedTuple):
-    """A part of a playbook that cannot run here."""
-
-    place: str  # `STEP` or `STEP/LABEL`
-    reason: str
-
-
-def obstacles(playbook: Playbook, *, nats: bool = False) -> Iterator[Obstacle]:
+def obstacles(playbook: Playbook, *, nats: bool = False) -> Iterator[tuple[str, str]]:
+    """The parts of a playbook that cannot run here: the place of each, `STEP` or `STEP/LABEL`, and the reason."""
     for place, store in named_stores(playbook):
         if (reason := fault(store, nats=nats)) is not None:
-            yield Obstacle(place, reason)
+            yield place, reason
     for step in playbook.steps:
         for place, task in step.every_task:
             if task.kind not in INTERPRETED and KINDS.runner(task.kind) is None:
-                yield Obstacle(place, f"this version of noetl cannot run tools of kind {task.kind!r}")
+                yield place, f"this version of noetl cannot run tools of kind {task.kind!r}"
 
 
 async def single_flight(

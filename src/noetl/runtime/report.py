@@ -37,12 +37,8 @@ def steps(state: Execution) -> dict[str, dict[str, Any]]:
     live = {state.tokens[token].step: "held" for token in state.held}
     leased = {lease.run for lease in state.leases.values()}
     for run in state.runs.values():
-        if run.id in leased:
-            status = "running"
-        elif run.parked:
-            status = "waiting"
-        else:
-            status = "scheduled" if run.started is None else "running"
+        status = "waiting" if run.parked else "scheduled" if run.started is None else "running"
+        status = "running" if run.id in leased else status
         live[run.step] = max(status, live.get(run.step, "held"), key=BUSY.index)
     views: dict[str, dict[str, Any]] = {}
     for name in state.net.steps:

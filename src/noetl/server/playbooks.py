@@ -99,7 +99,7 @@ class Playbooks:
 
     def _check(self, playbook: Playbook) -> None:
         """Refused if this server cannot run all of it; its settings may have changed since the registration."""
-        reasons = [f"{obstacle.place}: {obstacle.reason}" for obstacle in obstacles(playbook, nats=self.nats)]
+        reasons = [f"{place}: {reason}" for place, reason in obstacles(playbook, nats=self.nats)]
         if reasons:
             raise Refused(422, "; ".join(reasons), kind="playbook-not-runnable")
 

@@ -47,10 +47,6 @@ class Database(ABC):
         return self.write_all((name, parameters))[0]
 
     @abstractmethod
-    def delete(self, name: str, *parameters: Any) -> int:
-        """Run a query in a transaction; the number of rows that it deletes."""
-
-    @abstractmethod
     def read_snapshot(self) -> AbstractContextManager[None]: ...
 
     @abstractmethod

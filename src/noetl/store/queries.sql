@@ -135,11 +135,13 @@ DELETE FROM event WHERE (execution, seq) IN (
     SELECT execution, seq FROM event WHERE execution IN (SELECT execution FROM removal)
     ORDER BY execution DESC, seq DESC LIMIT ?
 )
+RETURNING 1
 
 -- name: remove_output
 DELETE FROM log WHERE number IN (
     SELECT number FROM log WHERE execution IN (SELECT execution FROM removal) LIMIT ?
 )
+RETURNING 1
 
 -- name: remove_snapshots
 DELETE FROM snapshot WHERE execution IN (SELECT execution FROM removal)

@@ -146,8 +146,8 @@ class Store(ABC):
         `expected`: nothing of it is written, the others are. After a StoreError each change is either written
         completely or not at all; the caller reads again."""
 
-    def read(self, execution: str, after: int = 0, limit: int = NO_LIMIT) -> list[Row]:
-        return self._db.all(Row, "read_events", key_of(execution), after, limit)
+    def read(self, execution: str, after: int = 0, limit: int | None = None) -> list[Row]:
+        return self._db.all(Row, "read_events", key_of(execution), after, _or_all(limit))
 
     def snapshot(self, execution: str) -> Snapshot | None:
         return self._db.get(Snapshot, "get_snapshot", key_of(execution))
@@ -178,8 +178,8 @@ class Store(ABC):
     @abstractmethod
     def append_output(self, lines: Sequence[LogLine]) -> None: ...
 
-    def output(self, execution: str, after: int = 0, limit: int = NO_LIMIT) -> list[StoredLine]:
-        return self._db.rows("read_output", key_of(execution), after, limit)
+    def output(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredLine]:
+        return self._db.rows("read_output", key_of(execution), after, _or_all(limit))
 
     def changed_elsewhere(self) -> bool:
         """Whether another process has written since the last call. Only a hint: between machines it comes late, and
@@ -208,10 +208,10 @@ class Store(ABC):
     def backlog(self) -> Backlog:
         return Backlog(dict(self._db.rows("count_open")), *self._db.row("count_work"))
 
-    def prunable(self, before: float, limit: int = NO_LIMIT) -> list[Summary]:
+    def prunable(self, before: float, limit: int | None = None) -> list[Summary]:
         """Executions that ended before that time and may be removed, the first that ended first. A child of an open
         execution stays, however long ago it ended, and so does the parent of an open one."""
-        return self._summaries("list_prunable", before, limit)
+        return self._summaries("list_prunable", before, _or_all(limit))
 
     def _summaries(self, query: str, *parameters: Any) -> list[Summary]:
         return [
@@ -227,7 +227,7 @@ class Store(ABC):
         yesterday = (database.row("read_clock")[0] if now is None else now) - DAY
         removed, *_ = database.write_all(("mark_for_removal", (before, limit)), ("remove_executions", ()))
         for table in ("events", "output"):  # in several transactions: there may be millions of rows
-            while database.delete(f"remove_{table}", ROWS_PER_REMOVAL):
+            while database.write(f"remove_{table}", ROWS_PER_REMOVAL):
                 pass
         small_tables = ("snapshots", "ready", "leases", "timers", "blob_uses")
         database.write_all(*((f"remove_{table}", ()) for table in small_tables), ("end_removal", ()))
@@ -309,8 +309,8 @@ class Store(ABC):
         ((version,),) = self._db.write("register_version", path, digest, self._db.text(label), now)
         return int(version)
 
-    def versions(self, path: str, limit: int = NO_LIMIT) -> list[CatalogVersion]:
-        return self._db.all(CatalogVersion, "list_versions", path, limit)
+    def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
+        return self._db.all(CatalogVersion, "list_versions", path, _or_all(limit))
 
     def find(self, path: str, version: int | None = None) -> str | None:
         query = ("find_latest_digest", path) if version is None else ("find_digest", path, version)
@@ -329,6 +329,10 @@ class Store(ABC):
             earlier = self._db.row("get_answer", scope, key)
             if earlier is not None:  # else it was deleted between the two queries
                 return bytes(earlier[0])
+
+
+def _or_all(limit: int | None) -> int:
+    return NO_LIMIT if limit is None else limit
 
 
 def _session(*row: Any) -> WorkerSession:

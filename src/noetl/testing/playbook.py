@@ -92,8 +92,8 @@ def run_playbook(
 
     async def run() -> Finished:
         try:
-            for obstacle in obstacles(source.loaded.require(), nats=True):  # the store of the test has a copy
-                raise NoetlError(f"{source.shown}: step {obstacle.place}: {obstacle.reason}")
+            for place, reason in obstacles(source.loaded.require(), nats=True):  # the store of the test has a copy
+                raise NoetlError(f"{source.shown}: step {place}: {reason}")
             digest, execution = catalog.add(source), uuid7(time.time(), os.urandom(8))
             async with asyncio.timeout(seconds):
                 await engine.start(execution, digest, dict(payload or {}), dict(ctx or {}))

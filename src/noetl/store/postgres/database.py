@@ -117,9 +117,6 @@ class PostgresDatabase(Database):
 
         return self.run(write)
 
-    def delete(self, name: str, *parameters: Any) -> int:
-        return self.run(lambda connection: connection.execute(QUERIES[name], parameters).rowcount)
-
     def run(self, action: Callable[[Connection], Result], *, reading: bool = False) -> Result:
         """The result of the action. It is repeated where that is harmless: after a deadlock, of which the server has
         rolled back one side, and for reads on a new connection."""

@@ -24,7 +24,7 @@ from noetl.store.commits import accepted, check_gapless
 from noetl.store.database import Database, Mode, valid_key
 from noetl.store.postgres.batch import arguments, byteas, floats, storable, texts, uuids
 from noetl.store.postgres.database import Address, PostgresDatabase
-from noetl.store.store import NO_LIMIT, Change, LogLine, Store, StoredLine
+from noetl.store.store import Change, LogLine, Store, StoredLine
 
 MAX_BATCH_CHANGES = 1_000
 MAX_BATCH_BYTES = 128 << 20
@@ -76,7 +76,7 @@ class PostgresStore(Store):
             data = byteas([line.encode("utf-8", "backslashreplace") for line in contents])
             self._db.write("append_output", keys, texts(tasks), floats(times), texts(streams), data)
 
-    def output(self, execution: str, after: int = 0, limit: int = NO_LIMIT) -> list[StoredLine]:
+    def output(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredLine]:
         rows: list[Any] = super().output(execution, after, limit)
         return [(number, task, at, stream, line.decode()) for number, task, at, stream, line in rows]
 

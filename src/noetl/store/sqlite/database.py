@@ -22,9 +22,9 @@ closing a second descriptor would drop the locks that SQLite holds on the first.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar, get_args
@@ -34,7 +34,7 @@ import apsw
 from noetl.errors import DiskFull, StoreError, UsageError
 from noetl.settings import Synchronous
 from noetl.store.database import Database, Mode, Query, load_queries, migrations_in, pending, readable
-from noetl.store.sqlite.locks import FairLock, pause
+from noetl.store.sqlite.locks import FairLock, busy_handler
 
 IN_MEMORY = Path(":memory:")
 HERE = Path(__file__).parent
@@ -77,7 +77,7 @@ class SqliteDatabase(Database):
         with self._explaining():
             flags = apsw.SQLITE_OPEN_READONLY if mode == "read" else apsw.SQLITE_OPEN_READWRITE
             self.connection = apsw.Connection(str(path), flags=flags)
-            self.connection.set_busy_handler(_busy_handler())
+            self.connection.set_busy_handler(busy_handler(BUSY_SECONDS))
         try:
             with self._explaining():
                 self._set_up(mode, synchronous)
@@ -96,13 +96,6 @@ class SqliteDatabase(Database):
     def write_all(self, *queries: Query) -> list[list[Any]]:
         execute = self.connection.execute
         return self.transaction(lambda: [execute(QUERIES[name], values).fetchall() for name, values in queries])
-
-    def delete(self, name: str, *parameters: Any) -> int:
-        def run() -> int:
-            self.connection.execute(QUERIES[name], parameters)
-            return self.connection.changes()
-
-        return self.transaction(run)
 
     def transaction(self, action: Callable[[], Result]) -> Result:
         """Run the action and make what it writes durable, or roll all of it back."""
@@ -197,28 +190,13 @@ def _create(path: Path) -> None:
         raise StoreError(f"cannot create {path}: {error.strerror}") from error
 
 
-def _busy_handler() -> Callable[[int], bool]:
-    """SQLite calls it while a lock is taken, with the number of calls so far; False gives up."""
-    deadline = 0.0
-
-    def wait(calls: int) -> bool:
-        nonlocal deadline
-        if calls == 0:
-            deadline = time.monotonic() + BUSY_SECONDS
-        time.sleep(pause(calls))
-        return time.monotonic() < deadline
-
-    return wait
-
-
 def _use_wal(connection: apsw.Connection) -> None:
     """SQLite does not call the busy handler here, because two connections could wait for each other."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
+    wait = busy_handler(BUSY_SECONDS)
+    for attempt in count():
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except apsw.BusyError:
-            if time.monotonic() > deadline:
+            if not wait(attempt):
                 raise
-            time.sleep(0.002)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from itertools import count
 from pathlib import Path
@@ -96,16 +97,12 @@ class FairLock:
     """The lock file of one database, as one store has it open; without a file, there is nothing to wait for."""
 
     def __init__(self, path: Path | None) -> None:
-        self.path = path
+        self.path, self._wait = path, busy_handler(MAX_WAIT_SECONDS)
         self._descriptor: int | None = None
 
     def __enter__(self) -> None:
-        if self._try():
-            return
-        deadline = time.monotonic() + MAX_WAIT_SECONDS
         for attempt in count():
-            time.sleep(pause(attempt))
-            if self._try() or time.monotonic() > deadline:
+            if self._try() or not self._wait(attempt):
                 return
 
     def _try(self) -> bool:
@@ -129,9 +126,18 @@ class FairLock:
             os.close(descriptor)
 
 
-def pause(attempt: int) -> float:
-    """Seconds to sleep before the next attempt: short at first, since a commit takes less than a millisecond."""
-    return min(0.000_1 * (1 + attempt), 0.001)
+def busy_handler(seconds: float) -> Callable[[int], bool]:
+    """Called while a lock is taken, with the number of calls so far: sleeps; False after so many seconds."""
+    deadline = 0.0
+
+    def wait(calls: int) -> bool:
+        nonlocal deadline
+        if calls == 0:
+            deadline = time.monotonic() + seconds
+        time.sleep(min(0.000_1 * (1 + calls), 0.001))  # short at first: a commit takes less than a millisecond
+        return time.monotonic() < deadline
+
+    return wait
 
 
 def _path(store: SqliteStore, execution: str) -> Path:
