@@ -14,10 +14,10 @@ from noetl.timestamps import rfc3339
 
 def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any]:
     """The event with its ids, and the other seeds' spellings as aliases."""
-    task: TaskId | None = getattr(event, "task", None) if isinstance(getattr(event, "task", None), TaskId) else None
+    label = getattr(event, "task", None)
+    task = label if isinstance(label, TaskId) else None
     run: str | None = task.run if task else getattr(event, "run", None)
     index: int | None = task.index if task else getattr(event, "index", None)
-    attempt: int | None = getattr(event, "attempt", None)
     iteration = iteration_id(run, index) if run is not None and index is not None else None
     entity, parent = _entity(execution, event, task, run, iteration)
     time = rfc3339(at, "microseconds")
@@ -41,8 +41,8 @@ def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any
         "step_run_id": run,
         "task_run_id": str(task) if task else None,
         "iteration_id": iteration,
-        "task_label": task.label if task else getattr(event, "task", None),
-        "attempt": attempt,
+        "task_label": task.label if task else label,
+        "attempt": getattr(event, "attempt", None),
         "action_id": action_id(execution, task) if task else None,
         "trace_id": execution.replace("-", ""),
         "payload": payload,

@@ -11,10 +11,8 @@ NAME_FORM = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,99}"
 
 
 class TaskId(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
-    """A visit of a task: the step run, the iteration if there is a loop, and the path of labels with visits.
-
-    `path` is `save#2`, inside an iterator task `each#1[3]/save#1`, in a chain of a classic step `case_0/save#1`.
-    """
+    """A visit of a task: the step run, the iteration if there is a loop, and the path of labels with visits: `save#2`,
+    inside an iterator task `each#1[3]/save#1`, in a chain of a classic step `case_0/save#1`."""
 
     run: str
     path: str

@@ -105,10 +105,8 @@ def rows(kind: Kind) -> list[InputRow]:
 
 
 def schema(kind: Kind) -> dict[str, Any]:
-    """JSON Schema of the inputs: `properties`, `required`, and a `oneOf` for each group of alternatives.
-
-    It has no references, so it can be put into a larger schema. Keys that every task has are not in it.
-    """
+    """JSON Schema of the inputs: `properties`, `required`, and a `oneOf` for each group of alternatives. It has no
+    references, so it can be put into a larger schema. Keys that every task has are not in it."""
     whole = msgspec.json.schema(kind.inputs)
     body = _inner({"$ref": whole["$ref"]}, whole["$defs"], ())
     if kind.one_of:

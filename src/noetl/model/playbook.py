@@ -60,12 +60,9 @@ class Poll(Part, frozen=True):
 
 
 class Task(Part, frozen=True):
-    """One labelled tool call of a pipeline.
-
-    `policy` is None when the author wrote none (ok continues, error fails), which differs from an empty one.
-    `spec` holds the effective knobs after layering. `body` is the inner pipeline of an `iterator` task. A `sink`
-    stores: it leaves the result of the pipeline as it was, and its events are those of a sink.
-    """
+    """One labelled tool call of a pipeline. `policy` is None when the author wrote none (ok continues, error fails),
+    which differs from an empty one. `spec` has the effective options after layering. `body` is the inner pipeline of an
+    `iterator` task. A `sink` leaves the result of the pipeline as it was, and its events are those of a sink."""
 
     label: str
     kind: str
@@ -133,10 +130,8 @@ class Goto(Part, frozen=True):
 
 
 class Branch(Part, frozen=True):
-    """Classic only: one `when`/`then` of a case, with its chain of calls and gotos. `when` is None for `else`.
-
-    `again` says how the chain is retried as a whole; `set` is a call of `noop` that patches `ctx.vars`.
-    """
+    """Classic only: one `when`/`then` of a case, with its chain of calls and gotos. `when` is None for `else`. `again`
+    says how the chain is retried as a whole; `set` is a call of `noop` that patches `ctx.vars`."""
 
     when: Guard | None
     chain: tuple[Task | Goto, ...] = ()

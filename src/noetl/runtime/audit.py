@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, MutableMapping
 from contextlib import closing
 from operator import attrgetter
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from noetl.engine.history.verify import CHECKS
 from noetl.engine.history.verify.log import Frozen, LogReader, Part, Violation
 from noetl.engine.net import Net
 from noetl.errors import NoetlError, NotFound
+from noetl.latest import Latest
 from noetl.results.read import read_content
 from noetl.store import codec
 from noetl.store.codec import readable_snapshot, thaw
@@ -55,7 +56,7 @@ class Unresolved(NoetlError):
 class Audit:
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.nets: dict[str, Net] = {}
+        self.nets: MutableMapping[str, Net] = Latest(MAX_NETS)
 
     def of(self, summary: Summary, report: Report | None = None, part: Part = "whole") -> list[Violation]:
         """The violations of an execution; `report` is called after each batch of events."""
@@ -115,8 +116,6 @@ class Audit:
             stored = self.store.playbook(digest)
             if stored is None:
                 raise NotFound("its playbook is not in the store")
-            if len(self.nets) >= MAX_NETS:
-                del self.nets[next(iter(self.nets))]
             self.nets[digest] = Net(load(*stored, KINDS).require(), after_call_rules)
         return self.nets[digest]
 

@@ -7,7 +7,6 @@ The text of each is stored under its digest, so an execution can be resumed with
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from noetl.dsl.compile import Loaded, load
 from noetl.engine.state import Execution
 from noetl.errors import AuthError, FileMissing, NoetlError, NotFound
 from noetl.files import display_name, read_file
+from noetl.latest import Latest
 from noetl.model.playbook import Playbook
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks, obstacles
 from noetl.tools.registry import KINDS
@@ -39,7 +39,7 @@ class Catalog:
 
     def __init__(self, playbooks: LoadedPlaybooks, *, nats: bool = False) -> None:
         self.playbooks, self.store, self.nats = playbooks, playbooks.store, nats
-        self.sources: OrderedDict[str, PlaybookSource] = OrderedDict()
+        self.sources: Latest[str, PlaybookSource] = Latest(MAX_SOURCES)
         self.digests: dict[str, str] = {}  # by file: a playbook that is called a thousand times is read once
 
     async def find(self, parent: Execution, request: dict[str, Any]) -> str:
@@ -66,7 +66,7 @@ class Catalog:
 
     def add(self, source: PlaybookSource) -> str:
         digest = self._load(source)
-        self._remember(digest, source)
+        self.sources[digest] = source
         file = os.path.abspath(source.file)  # resumed from another folder, it still finds its children
         self._ask(self.store.put_playbook, digest, file, source.text)
         return digest
@@ -94,14 +94,8 @@ class Catalog:
             if stored is None:
                 raise NotFound(f"the playbook {digest[:12]} of this execution is not in the store")
             source = PlaybookSource(*stored, load(*stored, KINDS))
-        self._remember(digest, source)
-        return source
-
-    def _remember(self, digest: str, source: PlaybookSource) -> None:
         self.sources[digest] = source
-        self.sources.move_to_end(digest)
-        if len(self.sources) > MAX_SOURCES:
-            self.sources.popitem(last=False)
+        return source
 
     def _ask(self, query: Callable[..., Value], *arguments: Any) -> Value:
         """Query the store in its thread; blocks."""

@@ -54,19 +54,12 @@ def located(error: dict[str, Any] | None, file: str, places: dict[str, Mark]) ->
     """The error with file, line and column of the task, or of the step, that failed."""
     if error is None:
         return None
-    step, task, rule = error.get("step"), error.get("task"), (error.get("details") or {}).get("rule")
+    fields = {name: error.get(name) for name in ("kind", "message", "step", "task", "attempt")}
+    step, task, rule = fields["step"], fields["task"], (error.get("details") or {}).get("rule")
     parts = (f"{step}/{task}/rules/{rule}", f"{step}/{task}", f"{step}/{error.get('place')}", str(step))
     mark = next((places[part] for part in parts if part in places), None)
-    return {
-        "kind": error.get("kind"),
-        "message": error.get("message"),
-        "step": step or None,
-        "task": task,
-        "attempt": error.get("attempt"),
-        "file": file,
-        "line": mark.line if mark else None,
-        "column": mark.column if mark else None,
-    }
+    line, column = (mark.line, mark.column) if mark else (None, None)
+    return {**fields, "step": step or None, "file": file, "line": line, "column": column}
 
 
 class ReasonView(msgspec.Struct, frozen=True):

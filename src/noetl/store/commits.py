@@ -28,8 +28,7 @@ def check_gapless(changes: Sequence[Change]) -> None:
 
 
 def accepted(changes: Sequence[Change], heads: Mapping[str, int]) -> list[bool]:
-    """Whether each change finds its log where it expects it, after the earlier changes of the batch. `heads` has the
-    seq of each log before the batch."""
+    """Whether each change finds its log where it expects it; `heads` has the seq of each log before the first."""
     seqs, fitting = dict(heads), []
     for change in changes:
         fits = seqs[change.execution] == change.expected

@@ -64,11 +64,8 @@ def fork(decision: Decision, command: Fork) -> None:
 
 
 def _forked(state: Execution, event: e.ExecutionForked, at: float) -> None:
-    """Reset what belongs to the source.
-
-    Leases are dropped. A run that waits for a child starts one of its own, because the id of a child comes from the
-    execution's. Timers keep their remaining time. Results, `ctx`, stored signals and the progress of pipelines stay.
-    """
+    """Drop the leases of the source. A run that waits for a child starts one of its own, because the id of a child
+    comes from the execution's. Timers keep their remaining time. Results, `ctx`, signals and progress stay."""
     state.forked, state.parent = (event.source_id, event.source_seq), None
     state.changed = state.deliverable = True
     if state.status == "paused":
@@ -240,8 +237,7 @@ class Retrace:
             self.settled = state.seq
 
     def point(self) -> tuple[int, str]:
-        """After which event a failed or cancelled execution is resumed, and which run failed. If only its end failed,
-        the end is evaluated again."""
+        """After which event an execution is resumed, and which run failed; none if only its end has to be repeated."""
         return self.failure or (self.ending, "")
 
 

@@ -76,8 +76,7 @@ class Guarded(NamedTuple):
 
 
 def _values(source: str, scope: Scope) -> tuple[dict[str, Any], list[str]]:
-    """The values of the names in a guard, and the names without one. A stored value that was not read stays a
-    reference."""
+    """Values of the names in a guard, and the names without one. Stored values that were not read stay references."""
     values: dict[str, Any] = {}
     missing: dict[str, None] = {}
     for read in parse(source).reads:

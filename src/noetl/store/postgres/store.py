@@ -103,12 +103,9 @@ class PostgresStore(Store):
 
 
 class Notifier:
-    """Notifies other processes of commits, in a thread soon after `notify`, once for all calls in the meantime.
-
-    NOTIFY takes a lock on the whole database when its transaction commits, so commits that contain one would wait for
-    each other's disk sync. It is sent after them instead, at most every 20 ms. A process that is killed in between
-    notifies nobody: a notification is a hint, and listeners also poll.
-    """
+    """Notifies other processes of commits, in a thread soon after `notify`, once for all calls in the meantime. NOTIFY
+    takes a lock on the whole database when its transaction commits, so commits with one would wait for each other's
+    disk sync. A process that is killed before notifies nobody: a notification is a hint, listeners also poll."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

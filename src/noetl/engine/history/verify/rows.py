@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from noetl.engine.events import Event
+from noetl.latest import Latest
 from noetl.model.marks import MARK
 from noetl.reference import CHUNKS, SECRET
 
@@ -37,7 +38,7 @@ class Rows:
         self.note, self.load = note, load
         self.chained, self.head = codec.chained, codec.ZERO
         self.last = 0
-        self.resolved: dict[tuple[str, ...], None] = {}
+        self.resolved: Latest[tuple[str, ...], None] = Latest(MAX_CACHED_REFERENCES)
 
     def check(self, seq: int, kind: str, at: float, data: bytes, hashed: bytes) -> None:
         """Check the next row. Call it after `note` has the row's number."""
@@ -65,8 +66,6 @@ class Rows:
             fields = tuple(str(reference.get(name)) for name in ("store", "key", "size", "checksum", "schema_hint"))
             if fields not in self.resolved and self._resolve(reference, load):
                 self.resolved[fields] = None
-                if len(self.resolved) > MAX_CACHED_REFERENCES:
-                    del self.resolved[next(iter(self.resolved))]
 
     def _resolve(self, reference: dict[str, Any], load: Load) -> bool:
         """Whether the content and all its parts are unchanged; records violations."""

@@ -96,8 +96,7 @@ class Fences(LogCheck):
         }
 
     def _granted(self, event: e.StepStarted) -> None:
-        """A lease is not granted on what another live lease covers. For `loops`: no more lanes are under way than
-        allowed, and none is beyond the end."""
+        """A lease does not cover what another live one covers; for `loops`: not too many lanes, none beyond the end."""
         if not self.log.foldable:
             return
         state, items, plan = self.log.state, event.items, self.log.net.steps.get(step_of(event.run))
