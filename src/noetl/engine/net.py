@@ -74,10 +74,6 @@ class StepPlan:
         self.reads = _steps_read(step, self.after_call.templates if self.after_call is not None else [])
         """Other steps whose results its tasks read; None if that cannot be known beforehand."""
 
-    @property
-    def on_success(self) -> str:
-        return "loop.done" if self.step.loop else "step.done"
-
     def targets(self, names: Iterable[str]) -> Iterator[str]:
         """The steps it may lead to; a target that is computed may be any of `names`."""
         yield from (arc.step for arc in self.arcs)

@@ -182,4 +182,4 @@ def test_intervals_are_a_set_of_numbers() -> None:
             numbers.add(number)
             assert [n for n in range(-4, 42) if n in intervals] == sorted(numbers)
             assert intervals.count == len(numbers)
-            assert intervals.gaps == sum(n - 1 not in numbers for n in numbers)
+            assert len(intervals._starts) == sum(n - 1 not in numbers for n in numbers)

@@ -230,7 +230,3 @@ class Intervals:
             starts.insert(place, number)
             ends.insert(place, number + 1)
         return True
-
-    @property
-    def gaps(self) -> int:
-        return len(self._starts)
