@@ -106,8 +106,6 @@ class ClassicDocument(Document):
 class ClassicSiteFinder(SiteFinder):
     places = {name: _with_classic_names(name, place) for name, place in (PLACES | CLASSIC_PLACES).items()}
     homes = dict.fromkeys(RETRY_NAMES, ("it exists in `retry_when` and `stop_when`", None))
-    task_keys = SiteFinder.task_keys | {"retry"}
-    input_places = {"chain": "chain", "sink": "chain"}
 
     def step(self, step: Map) -> Iterator[Site]:
         yield from super().step(step)

@@ -48,9 +48,8 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
         where, construct = first_construct(root)
         message = f"{construct!r} makes this playbook a classic one, which `--strict` refuses"
         problems.add(names.CLASSIC_REFUSED, key_span(where, construct), message, "rewrite it with `noetl migrate`")
-    ROOT.check(
-        root, root.span, Walk(problems, classic, kinds, _defaults(root, kinds), TASK_KEYS if classic else {}, [])
-    )
+    walk = Walk(problems, classic, kinds, _defaults(root, kinds), TASK_KEYS if classic else {}, [])
+    ROOT.check(root, root.span, walk)
     document = dialect.document(root)
     names.check(document, problems)
     policies.check(document, problems)

@@ -43,6 +43,7 @@ WRITERS = {
     "workload": (WORKLOAD_TYPO, "`workload` has no default for {!r}", ""),
 }
 """For a key that nothing writes, by namespace: the check, its message and advice."""
+NOT_INPUTS = frozenset(["kind", "name", "spec", "retry"])
 
 
 class Site(NamedTuple):
@@ -240,9 +241,6 @@ class SiteFinder:
     places: ClassVar[Mapping[str, Place]] = PLACES
     homes: ClassVar[Mapping[str, tuple[str, str | None]]] = {}
     """More names with a place of their own, like `HOME`, that a template may read elsewhere with a default."""
-    task_keys: ClassVar = frozenset(["kind", "name", "spec"])
-    input_places: ClassVar[dict[str, str]] = {}
-    """Where the inputs of a task are, by where the task is: `input`, unless given here."""
 
     def __init__(self, document: Document, problems: Problems, kinds: KindSource) -> None:
         self.document, self.problems, self.kinds = document, problems, kinds
@@ -340,10 +338,10 @@ class SiteFinder:
 
     def task(self, site: TaskSite, local: LocalName) -> Iterator[Site]:
         kind = self.kinds.get(site.tree["kind"])
-        place = self.input_places.get(site.place, "input")
+        place = "chain" if site.place in ("chain", "sink") else "input"
         more = {"local": local, "task": site, "step": site.step}
         for key in site.tree:
-            if key in self.task_keys or (kind and key in kind.verbatim):
+            if key in NOT_INPUTS or (kind and key in kind.verbatim):
                 continue
             if kind and kind.name == "iterator" and key == "tool":
                 continue
