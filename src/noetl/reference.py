@@ -158,15 +158,8 @@ def decoded(content: bytes, reference: Reference) -> Any:
 
 def shape_of(value: Any) -> str:
     """The type of a value, for people."""
-    match value:
-        case dict():
-            return "map"
-        case list() | tuple():
-            return "list"
-        case str():
-            return "text"
-        case _:
-            return type(value).__name__
+    shapes = ((dict, "map"), (list | tuple, "list"), (str, "text"))
+    return next((shape for kind, shape in shapes if isinstance(value, kind)), type(value).__name__)
 
 
 def preview_of(value: Any) -> Any:

@@ -12,7 +12,7 @@ while its body is compiled, so a name is either the template's own or read from 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from noetl.errors import TemplateSyntax
@@ -89,6 +89,14 @@ class Compiler:
         self.simple = False
         return _in_order([self._statement(child) for child in children])
 
+    def _block(self, children: list[nodes.Node], names: Sequence[str] = ()) -> Statement:
+        """A body in which these names are bound; names that it binds itself end with it."""
+        before = self.bound
+        self.bound = before | dict.fromkeys(names, True)
+        body = self.body(children)
+        self.bound = before
+        return body
+
     def _statement(self, node: nodes.Node) -> Statement:
         method = getattr(self, f"_stmt_{type(node).__name__}", None)
         if method is None:
@@ -119,18 +127,17 @@ class Compiler:
         return emit
 
     def _stmt_If(self, node: nodes.If) -> Statement:
-        branches: list[tuple[Closure, Statement]] = []
         outcomes: list[dict[str, bool]] = []
         before = self.bound
-        for branch in (node, *node.elif_):
-            test = self.expression(branch.test)
-            self.bound = dict(before)
-            branches.append((test, self.body(branch.body)))
+
+        def branch_of(children: list[nodes.Node]) -> Statement:
+            branch = self.body(children)
             outcomes.append(self.bound)
             self.bound = before
-        self.bound = dict(before)
-        otherwise = self.body(node.else_)
-        outcomes.append(self.bound)
+            return branch
+
+        branches = [(self.expression(branch.test), branch_of(branch.body)) for branch in (node, *node.elif_)]
+        otherwise = branch_of(node.else_)
         names = {name for outcome in outcomes for name in outcome}  # bound for sure where every branch binds them
         self.bound = {name: all(outcome.get(name, False) for outcome in outcomes) for name in names}
 
@@ -149,11 +156,9 @@ class Compiler:
         self.bound = before | dict.fromkeys(_targets(node.target), True)
         assign = self._target(node.target)
         keep = self.expression(node.test) if node.test is not None else None
-        self.bound = self.bound | {"loop": True}
-        body = self.body(node.body)
-        self.bound = dict(before)
-        otherwise = self.body(node.else_)
+        body = self._block(node.body, ["loop"])
         self.bound = before
+        otherwise = self._block(node.else_)
         fail, at_values = self.failing(node), self.failing(node.iter)
 
         def bind(element: Any, scope: Scope, run: Evaluation) -> None:
@@ -249,9 +254,7 @@ class Compiler:
 
     def _captured(self, children: list[nodes.Node], pipe: nodes.Filter | None) -> Closure:
         """What a body prints, through filters if there are any, as a value."""
-        before = self.bound
-        body = self.body(children)
-        self.bound = before
+        body = self._block(children)
 
         def capture(scope: Scope, run: Evaluation) -> str | Sealed:
             out, run.out, own = run.out, [], run.locals
@@ -273,13 +276,9 @@ class Compiler:
         return self._printing(node, self._captured(node.body, node.filter))
 
     def _stmt_With(self, node: nodes.With) -> Statement:
-        before = self.bound
         values = [self.expression(value) for value in node.values]
         assigns = [self._target(target) for target in node.targets]
-        names = {name: True for target in node.targets for name in _targets(target)}
-        self.bound = before | names
-        body = self.body(node.body)
-        self.bound = before
+        body = self._block(node.body, [name for target in node.targets for name in _targets(target)])
 
         def with_(scope: Scope, run: Evaluation) -> None:
             bound = [value(scope, run) for value in values]

@@ -249,36 +249,32 @@ def _unary(compiler: Compiler, node: nodes.Unary, tolerant: bool) -> Closure:
         number = -node.node.value if node.op == "-" else node.node.value
         compiler.simple = compiler.simple and is_storable(number)
         return lambda scope, run: number
-    compiler.simple = False
-    symbol, inner, fail = node.op, compiler.expression(node.node, tolerant), compiler.failing(node)
-
-    def unary(scope: Scope, run: Evaluation) -> Any:
-        value = inner(scope, run)
-        if type(value) is Missing:
-            return value
-        try:
-            return operators.sign(value, symbol)
-        except Exception as error:
-            raise fail(error) from None
-
-    return unary
+    symbol = node.op
+    return _of_operands(compiler, node, [node.node], tolerant, lambda values, budget: operators.sign(symbol, *values))
 
 
 def _concat(compiler: Compiler, node: nodes.Concat, tolerant: bool) -> Closure:
-    compiler.simple = False
-    parts, fail = [compiler.expression(child, tolerant) for child in node.nodes], compiler.failing(node)
+    return _of_operands(compiler, node, node.nodes, tolerant, operators.concatenate)
 
-    def concat(scope: Scope, run: Evaluation) -> Any:
+
+def _of_operands(
+    compiler: Compiler, node: nodes.Expr, operands: list[nodes.Expr], tolerant: bool, operate: Callable[..., Any]
+) -> Closure:
+    """An operation on a list of values; missing if one of them is."""
+    compiler.simple = False
+    parts, fail = [compiler.expression(child, tolerant) for child in operands], compiler.failing(node)
+
+    def apply(scope: Scope, run: Evaluation) -> Any:
         values = [part(scope, run) for part in parts]
         for value in values:
             if type(value) is Missing:
                 return value
         try:
-            return operators.concatenate(values, run.budget)
+            return operate(values, run.budget)
         except Exception as error:
             raise fail(error) from None
 
-    return concat
+    return apply
 
 
 def _conditional(compiler: Compiler, node: nodes.CondExpr, tolerant: bool) -> Closure:

@@ -24,7 +24,7 @@ from noetl.expression.values import (
 
 def add(a: Any, b: Any, budget: Budget) -> Any:
     if _numbers(a, b):
-        return _number(a + b)
+        return bounded_number(a + b)
     if isinstance(a, str) and isinstance(b, str):
         budget.string(len(a) + len(b))
         return a + b
@@ -38,7 +38,7 @@ def multiply(a: Any, b: Any, budget: Budget) -> Any:
     if _numbers(a, b):
         if isinstance(a, int) and isinstance(b, int) and a.bit_length() + b.bit_length() > INTEGER_BITS + 1:
             raise Fault(f"the product has more than {INTEGER_BITS} bits")
-        return _number(a * b)
+        return bounded_number(a * b)
     if isinstance(a, int) and isinstance(b, str | list | tuple):
         a, b = b, a
     if isinstance(a, str) and isinstance(b, int):
@@ -53,7 +53,7 @@ def multiply(a: Any, b: Any, budget: Budget) -> Any:
 def modulo(a: Any, b: Any, budget: Budget) -> Any:
     if isinstance(a, str):
         return printf(a, b, budget)
-    return _number(a % b) if _numbers(a, b) else _refused("divide", a, "by", b)
+    return bounded_number(a % b) if _numbers(a, b) else _refused("divide", a, "by", b)
 
 
 def power(a: Any, b: Any, budget: Budget) -> Any:
@@ -64,10 +64,10 @@ def power(a: Any, b: Any, budget: Budget) -> Any:
     result = a**b
     if isinstance(result, complex):
         raise Fault("a root of a negative number is not a real number")
-    return _number(result)
+    return bounded_number(result)
 
 
-def sign(a: Any, symbol: str) -> Any:
+def sign(symbol: str, a: Any) -> Any:
     if not isinstance(a, int | float):
         raise Fault(f"cannot {'negate' if symbol == '-' else 'take the number of'} {kind_of(a)}")
     return -a if symbol == "-" else +a
@@ -99,7 +99,7 @@ def _numbers(a: Any, b: Any) -> bool:
     return isinstance(a, int | float) and isinstance(b, int | float)
 
 
-def _number(value: Any) -> Any:
+def bounded_number(value: Any) -> Any:
     if isinstance(value, int):
         return bounded_int(value)
     if not isfinite(value):
@@ -116,10 +116,10 @@ def _refused(verb: str, a: Any, word: str, b: Any) -> Any:
 
 ARITHMETIC: dict[str, Callable[[Any, Any, Budget], Any]] = {
     "+": add,
-    "-": lambda a, b, budget: _number(a - b) if _numbers(a, b) else _refused("subtract", b, "from", a),
+    "-": lambda a, b, budget: bounded_number(a - b) if _numbers(a, b) else _refused("subtract", b, "from", a),
     "*": multiply,
-    "/": lambda a, b, budget: _number(a / b) if _numbers(a, b) else _refused("divide", a, "by", b),
-    "//": lambda a, b, budget: _number(a // b) if _numbers(a, b) else _refused("divide", a, "by", b),
+    "/": lambda a, b, budget: bounded_number(a / b) if _numbers(a, b) else _refused("divide", a, "by", b),
+    "//": lambda a, b, budget: bounded_number(a // b) if _numbers(a, b) else _refused("divide", a, "by", b),
     "%": modulo,
     "**": power,
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from noetl.expression.budget import ELEMENTS, Budget, bounded_int
 from noetl.expression.entries import Entry, bounded_text, getter, sequence, whole
-from noetl.expression.operators import add
+from noetl.expression.operators import add, bounded_number
 from noetl.expression.text import to_json, to_text
 from noetl.expression.values import NOTHING, SCALARS, Fault, Group, Missing, OutOfBudget, Undefined, kind_of, unwrapped
 
@@ -129,17 +129,11 @@ def round_(budget: Budget, value: Any, precision: Any = 0, method: Any = "common
     number = _number(value)
     precision = whole(precision, "precision", low=-300, high=300)
     if method == "common":
-        return _finite(round(number, precision))
+        return bounded_number(round(number, precision))
     if method not in ("ceil", "floor"):
         raise Fault("method is common, ceil or floor")
     scale = 10.0**precision
-    return _finite((ceil if method == "ceil" else floor)(number * scale) / scale)
-
-
-def _finite(number: Any) -> Any:
-    if isinstance(number, float) and not isfinite(number):
-        raise Fault("the number is too large")
-    return number
+    return bounded_number((ceil if method == "ceil" else floor)(number * scale) / scale)
 
 
 def batch(budget: Budget, value: Any, linecount: Any, fill_with: Any = None) -> list[list[Any]]:
