@@ -36,7 +36,6 @@ from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS
 from noetl.worker.http_link import HttpLink
 from noetl.worker.output import OutputBuffer
-from noetl.worker.server_client import base_url, headers
 from noetl.worker.wire import HeartbeatRequest, encode
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import WorkerLoop
@@ -92,7 +91,9 @@ async def served(folder: Path) -> AsyncIterator[Prepare]:
     link = await connected(store, transport)
     loop = WorkerLoop(Worker(NAME, link, KINDS, clock, 1, link.output.write), lambda message: None)
     engine, working = asyncio.create_task(host.run()), asyncio.create_task(loop.run())
-    client = httpx2.AsyncClient(base_url=URL, headers=headers(token(store, "admin")), transport=transport)
+    client = httpx2.AsyncClient(
+        base_url=URL, headers={"Authorization": f"Bearer {token(store, 'admin')}"}, transport=transport
+    )
 
     def prepare(text: str) -> Run:
         playbook = load("cost.yaml", text, KINDS).require()
@@ -123,7 +124,8 @@ async def connected(store: SqliteStore, transport: httpx2.AsyncBaseTransport) ->
     secret, clock = token(store, "worker"), SystemClock()
     link = HttpLink(URL, secret, NAME, "default", OutputBuffer(clock))
     await link.server.http.aclose()
-    link.server.http = httpx2.AsyncClient(base_url=base_url(URL), headers=headers(secret), transport=transport)
+    http = link.server.http
+    link.server.http = httpx2.AsyncClient(base_url=http.base_url, headers=http.headers, transport=transport)
     await link.server.call(
         "POST", "/heartbeat", encode(HeartbeatRequest(NAME, "default", 1, {}, "localhost", clock.now(), "0"))
     )

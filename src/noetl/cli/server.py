@@ -24,7 +24,7 @@ from noetl.client.database import opened, opener, safe_of, server_of
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NoetlError, UsageError
 from noetl.host.background import described, keep_running
-from noetl.host.heartbeats import LocalHeartbeat
+from noetl.host.heartbeats import send_heartbeats
 from noetl.host.local_link import LocalLink
 from noetl.host.server_host import ServerHost
 from noetl.log import Log
@@ -168,10 +168,10 @@ async def _develop(store: Store, listener: socket.socket, token: str, options: H
         link = LocalLink(host.engine.dispatcher, output, DEV_POOL)
         worker = Worker(name, link, KINDS, clock, DEV_SLOTS, output.write)
         session = WorkerSession(name, DEV_POOL, DEV_SLOTS, socket.gethostname(), clock.now(), version=noetl.__version__)
-        heartbeat = LocalHeartbeat(worker, link, session, host.engine.heartbeats, host.engine.on_error)
+        heartbeat = send_heartbeats(worker, link, session, host.engine.heartbeats, host.engine.on_error)
         loop = WorkerLoop(worker, partial(options.log.write, "warning"), DEV_GRACE_SECONDS)
         on_signal(lambda: loop.stop() if host.ended.is_set() else host.ended.set())
-        working, beating = asyncio.create_task(loop.run()), asyncio.create_task(heartbeat.run())
+        working, beating = asyncio.create_task(loop.run()), asyncio.create_task(heartbeat)
         click.echo(f"noetl dev: {url}/#token={token}", err=True)
         click.echo(f"export NOETL_SERVER={url} NOETL_TOKEN={token}")
         await host.ended.wait()

@@ -90,33 +90,24 @@ class Heartbeats:
             await self.commands.send((execution, Lost(fence)) for execution, fence in lost)
 
 
-class LocalHeartbeat:
+async def send_heartbeats(
+    worker: Worker, link: LocalLink, session: WorkerSession, heartbeats: Heartbeats, on_error: OnError
+) -> None:
     """The heartbeat of a worker in the process of its server, in the event loop: while that is busy, both are."""
-
-    def __init__(
-        self, worker: Worker, link: LocalLink, session: WorkerSession, heartbeats: Heartbeats, on_error: OnError
-    ) -> None:
-        self.worker, self.link, self.session = worker, link, session
-        self.heartbeats, self.on_error = heartbeats, on_error
-
-    async def run(self) -> None:
-        due, loop = 0.0, asyncio.get_running_loop()
-        while True:
-            try:
-                if loop.time() >= due:
-                    await self.send_once()
-                    due = loop.time() + HEARTBEAT_SECONDS
-                await self.link.store_output()
-            except Exception as error:  # any error: the next heartbeat may succeed
-                due = 0.0
-                self.on_error(f"heartbeat of the embedded worker failed: {described(error)}", None)
-            self.link.revoke_void(self.worker)
-            await asyncio.sleep(CHECK_SECONDS)
-
-    async def send_once(self) -> None:
-        leases: dict[str, list[int]] = {}
-        for execution, fence in {*self.worker.leases, *self.link.reporting}:
-            leases.setdefault(execution, []).append(fence)
-        revoked, _ = await self.heartbeats.record(replace(self.session, leases=leases))
-        for execution, fence in revoked:
-            self.worker.revoke(execution, fence)
+    due, loop = 0.0, asyncio.get_running_loop()
+    while True:
+        try:
+            if loop.time() >= due:
+                leases: dict[str, list[int]] = {}
+                for execution, fence in {*worker.leases, *link.reporting}:
+                    leases.setdefault(execution, []).append(fence)
+                revoked, _ = await heartbeats.record(replace(session, leases=leases))
+                for execution, fence in revoked:
+                    worker.revoke(execution, fence)
+                due = loop.time() + HEARTBEAT_SECONDS
+            await link.store_output()
+        except Exception as error:  # any error: the next heartbeat may succeed
+            due = 0.0
+            on_error(f"heartbeat of the embedded worker failed: {described(error)}", None)
+        link.revoke_void(worker)
+        await asyncio.sleep(CHECK_SECONDS)

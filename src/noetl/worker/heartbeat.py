@@ -19,7 +19,7 @@ from noetl.errors import AuthError, Conflict
 from noetl.log import Level
 from noetl.worker import wire
 from noetl.worker.http_link import HttpLink
-from noetl.worker.server_client import base_url, error_of, headers
+from noetl.worker.server_client import error_of
 from noetl.worker.terms import HEARTBEAT_SECONDS
 from noetl.worker.worker import Worker
 
@@ -34,8 +34,6 @@ class Heartbeat(Thread):
 
     def __init__(
         self,
-        url: str,
-        token: str,
         worker: Worker,
         link: HttpLink,
         session: wire.HeartbeatRequest,
@@ -45,7 +43,8 @@ class Heartbeat(Thread):
         seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         super().__init__(name="noetl-heartbeat", daemon=True)
-        self.client = httpx2.Client(base_url=base_url(url), headers=headers(token), timeout=TIMEOUT)
+        http = link.server.http
+        self.client = httpx2.Client(base_url=http.base_url, headers=http.headers, timeout=TIMEOUT)
         self.worker, self.terms, self.output = worker, link.terms, link.output
         self.session, self.seconds = session, seconds
         self.on_rejected, self.write_log = on_rejected, write_log

@@ -46,17 +46,11 @@ class HttpLink:
     most_content: int | None = wire.CONTENT_BYTES
 
     def __init__(
-        self,
-        url: str,
-        token: str,
-        worker: str,
-        pool: str,
-        output: OutputBuffer,
-        object_buckets: ObjectBuckets | None = None,
+        self, url: str, token: str, worker: str, pool: str, output: OutputBuffer, buckets: ObjectBuckets | None = None
     ) -> None:
         self.worker, self.pool, self.output = worker, pool, output
         self.server = ServerClient(url, token)
-        self.contents = RemoteContents(self.server, object_buckets)
+        self.contents = RemoteContents(self.server, buckets)
         self.reports = Reports(lambda batch: self.server.call("POST", "/report", batch))
         self.terms = LeaseTerms(output.send_now)
         self.playbooks: PlaybookCache[RunnablePlaybook] = PlaybookCache()

@@ -28,7 +28,8 @@ class RequestRejected(NoetlError):
 
 class ServerClient:
     def __init__(self, url: str, token: str) -> None:
-        self.http = httpx2.AsyncClient(base_url=base_url(url), headers=headers(token), timeout=CALL)
+        base, headers = f"{url.rstrip('/')}/api/v1/worker", {"Authorization": f"Bearer {token}"}
+        self.http = httpx2.AsyncClient(base_url=base, headers=headers, timeout=CALL)
 
     async def call(
         self, method: str, path: str, content: bytes = b"", *, again: bytes = b"", limits: httpx2.Timeout = CALL
@@ -51,14 +52,6 @@ class ServerClient:
             await asyncio.sleep(pause * (1 + random.random()))
             pause = min(LAST_PAUSE_SECONDS, pause * 2)
             content = again or content
-
-
-def base_url(url: str) -> str:
-    return f"{url.rstrip('/')}/api/v1/worker"
-
-
-def headers(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
 
 
 def error_of(response: httpx2.Response) -> NoetlError:

@@ -36,8 +36,7 @@ class Bench:
         self.rejections: list[AuthError] = []
         self.log: list[str] = []
         self.heartbeat = Heartbeat(
-            *(server.url, "noetl_token", self.worker, self.link, ABOUT),
-            self.rejections.append,
+            *(self.worker, self.link, ABOUT, self.rejections.append),
             lambda level, text: self.log.append(text),
             seconds=beat,
         )
