@@ -19,7 +19,7 @@ from noetl.host.embedded import FOREIGN_CHANGES_SECONDS, Embedded
 from noetl.runtime.catalog import Catalog
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
-from noetl.server.execution_views import ExecutionView
+from noetl.server.execution_views import execution_view
 from noetl.settings import NatsSettings, nats_settings
 from noetl.store.codec import decode
 from noetl.store.store import Row, Store, Summary
@@ -48,7 +48,7 @@ class Engine(NamedTuple):
         summary = summary or self.runtime.executions[state.id].summary
         assert summary is not None
         source = self.catalog.source(state.digest)
-        run = json_of(ExecutionView.of(state, summary, File(source.shown, "", source.places), SystemClock().now()))
+        run = json_of(execution_view(state, summary, File(source.shown, "", source.places), SystemClock().now()))
         line = run["error"]["line"] if run["error"] is not None else None
         return run | {"error_line": source.line(line) if line else "", "cancel_reason": state.cancel_reason}
 

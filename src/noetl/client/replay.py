@@ -23,7 +23,7 @@ from noetl.runtime.catalog import PlaybookSource
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.report import report
 from noetl.runtime.runtime import Runtime
-from noetl.server.execution_views import StateView
+from noetl.server.execution_views import state_view
 from noetl.store.codec import ZERO, chained, encode
 from noetl.store.sqlite import InMemoryStore
 from noetl.store.store import Change, Row
@@ -56,7 +56,7 @@ def replay_remote(
             if source is not None:
                 return await _decide_again(runtime, execution, source)
             state, at = await history.state_at(runtime, execution, len(rows))
-            replayed = json_of(StateView.of(state, at, File("", "", {})))
+            replayed = json_of(state_view(state, at, File("", "", {})))
             return _result(state, all(replayed[key] == expected[key] for key in COMPARED))
         finally:
             runtime.close()

@@ -12,7 +12,7 @@ from noetl.runtime.report import report
 from noetl.server.record_views import RecordView
 from noetl.store.codec import decode
 from noetl.store.store import Row, Summary
-from noetl.timestamps import optional_rfc3339, rfc3339
+from noetl.timestamps import optional_rfc3339
 from noetl.worker.playbook_cache import File
 
 Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
@@ -70,7 +70,7 @@ def _progress(state: Execution) -> dict[str, Any]:
     return {"tokens": tokens, "progress": views}
 
 
-class ExecutionView(msgspec.Struct, frozen=True, kw_only=True):
+class ExecutionView(RecordView, frozen=True, kw_only=True):
     """An execution. Large values are references; GET /results/KEY has their content."""
 
     execution_id: str
@@ -92,18 +92,10 @@ class ExecutionView(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[TokenView]
     progress: dict[str, LoopView]
 
-    @classmethod
-    def of(cls, state: Execution, summary: Summary, file: File, now: float) -> ExecutionView:
-        return cls(
-            **report(state, file.name, dict(file.places), _seconds(summary, now)),
-            **_progress(state),
-            name=summary.name,
-            path=summary.path,
-            playbook_id=summary.digest,
-            parent=summary.parent,
-            started=rfc3339(summary.started),
-            ended=optional_rfc3339(summary.ended),
-        )
+
+def execution_view(state: Execution, summary: Summary, file: File, now: float) -> ExecutionView:
+    reported = report(state, file.name, dict(file.places), _seconds(summary, now))
+    return ExecutionView.of(summary, **reported, **_progress(state), playbook_id=summary.digest)
 
 
 class ExecutionItem(RecordView, frozen=True):
@@ -163,7 +155,7 @@ class EventView(msgspec.Struct, frozen=True):
         return cls(**envelope(execution_id, row.seq, row.at, decode(row.type, row.data)))
 
 
-class StateView(msgspec.Struct, frozen=True, kw_only=True):
+class StateView(RecordView, frozen=True, kw_only=True):
     """The state of an execution after its event `seq`."""
 
     execution_id: str
@@ -178,13 +170,8 @@ class StateView(msgspec.Struct, frozen=True, kw_only=True):
     result: Any
     error: ErrorView | None
 
-    @classmethod
-    def of(cls, state: Execution, at: float | None, file: File) -> StateView:
-        reported = report(state, file.name, dict(file.places), 0.0)
-        return cls(
-            **{name: value for name, value in reported.items() if name in cls.__struct_fields__},
-            seq=state.seq,
-            timestamp=optional_rfc3339(at),
-            workload=state.workload,
-            **_progress(state),
-        )
+
+def state_view(state: Execution, at: float | None, file: File) -> StateView:
+    reported = report(state, file.name, dict(file.places), 0.0)
+    values = {name: value for name, value in reported.items() if name in StateView.__struct_fields__}
+    return StateView.of(state, **values, **_progress(state), timestamp=optional_rfc3339(at))

@@ -16,8 +16,8 @@ from noetl.model.identity import uuid7
 from noetl.model.status import status_phrase
 from noetl.runtime.committer import Answer
 from noetl.runtime.history import state_at
+from noetl.server import execution_views as views
 from noetl.server.endpoint import ApiCall, Routes, json_response
-from noetl.server.execution_views import EventView, ExecutionItem, ExecutionView, StateView, Status, execution_item
 from noetl.server.parameters import (
     Count,
     Header,
@@ -41,7 +41,7 @@ routes = Routes()
 PREFER = Header("Prefer", "`wait=SECONDS`: respond when the execution has ended, or after that time (at most 60).")
 IDEMPOTENCY_KEY = Header("Idempotency-Key", "Requests with the same key and content count once.")
 STARTS = (PREFER, IDEMPOTENCY_KEY)
-PAYLOAD_BYTES = 8 << 20
+BODY_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 MAX_WAIT_SECONDS = 60
 MAX_READS = 20  # maximum number of store queries for a page of executions of one path
@@ -65,7 +65,7 @@ class Started(msgspec.Struct, frozen=True):
     execution_id: str
 
 
-@routes.add("POST", "/executions", limit=PAYLOAD_BYTES, headers=STARTS, answers={202: Started, 200: ExecutionView})
+@routes.add("POST", "/executions", limit=BODY_BYTES, headers=STARTS, answers={202: Started, 200: views.ExecutionView})
 async def start(call: ApiCall, body: StartRequest) -> Response:
     """Start an execution of a registered playbook, or of the text of one (which requires the role author)."""
     api, runtime, is_author = call.api, call.api.host.runtime, call.caller.role in WRITE
@@ -117,7 +117,7 @@ async def started(call: ApiCall, execution: str, answer: msgspec.Struct) -> Resp
     return json_response(answer, 202, headers)
 
 
-@routes.add("GET", "/executions/{id}", answers={200: ExecutionView, 304: None})
+@routes.add("GET", "/executions/{id}", answers={200: views.ExecutionView, 304: None})
 async def show_one(call: ApiCall) -> Response:
     """An execution: the output of `noetl run`, and its progress."""
     state, summary = await call.api.load(call.path_params["id"])
@@ -132,17 +132,17 @@ def _tag(state: Execution) -> str:
 
 def _view(call: ApiCall, state: Execution, summary: Summary, headers: dict[str, str] | None = None) -> Response:
     file = call.api.host.runtime.playbooks.get(state.digest).file
-    view = ExecutionView.of(state, summary, file, call.api.clock.now())
+    view = views.execution_view(state, summary, file, call.api.clock.now())
     return json_response(view, headers={"ETag": _tag(state)} | (headers or {}))
 
 
 class ExecutionQuery(IdPageQuery, frozen=True):
-    status: Status | None = None
+    status: views.Status | None = None
     path: Annotated[str, text("Path of their playbook.")] = ""
     prefix: Annotated[str, text("Start of their ids.")] = ""
 
 
-class ExecutionPage(ItemPage[ExecutionItem, str], frozen=True):
+class ExecutionPage(ItemPage[views.ExecutionItem, str], frozen=True):
     """Executions, newest first; `next` is the cursor of the next page."""
 
 
@@ -152,14 +152,14 @@ async def list_all(call: ApiCall, query: ExecutionQuery) -> ExecutionPage:
     limit, status, prefix, now = query.limit, query.status, query.prefix.lower(), call.api.clock.now()
 
     def read(store: Store) -> ExecutionPage:
-        page: list[ExecutionItem] = []
+        page: list[views.ExecutionItem] = []
         cursor = query.cursor
         for _ in range(MAX_READS):
             rows = store.summaries(status=status, prefix=prefix, before=cursor, limit=limit + 1)
             for summary in rows[:limit]:
                 cursor = summary.execution_id
                 if query.path in ("", summary.path):
-                    page.append(execution_item(summary, now))
+                    page.append(views.execution_item(summary, now))
                 if len(page) == limit:
                     return ExecutionPage(page, cursor if summary is not rows[-1] else None)
             if len(rows) <= limit:
@@ -174,7 +174,7 @@ class AfterQuery(QueryString, frozen=True):
     limit: Limit = 100
 
 
-class EventPage(ItemPage[EventView, int], frozen=True):
+class EventPage(ItemPage[views.EventView, int], frozen=True):
     """Events in order; `next` is the `after` of the next page, null at the end of the log."""
 
 
@@ -186,7 +186,7 @@ async def events(call: ApiCall, query: AfterQuery) -> Response:
         rows = await call.in_store(call.api.store.read, execution, query.after, query.limit + 1)
         if not rows:
             await _check_exists(call, execution)
-        items = [EventView.of(execution, row) for row in rows[: query.limit]]
+        items = [views.EventView.of(execution, row) for row in rows[: query.limit]]
         return json_response(EventPage(items, items[-1].seq if len(rows) > query.limit else None))
     after = query.after
     if last_event_id := call.headers.get("last-event-id"):
@@ -212,7 +212,7 @@ class StateQuery(QueryString, frozen=True):
 
 
 @routes.add("GET", "/executions/{id}/state")
-async def state(call: ApiCall, query: StateQuery) -> StateView:
+async def state(call: ApiCall, query: StateQuery) -> views.StateView:
     """The state after an event: the fold of the log up to there."""
     api, runtime, execution = call.api, call.api.host.runtime, call.path_params["id"]
     current, _ = await api.load(execution)
@@ -221,9 +221,9 @@ async def state(call: ApiCall, query: StateQuery) -> StateView:
         raise Refused(404, f"{execution} has {current.seq:,} events")
     if at == current.seq:
         (last,) = await call.in_store(api.store.read, execution, at - 1, 1)
-        return StateView.of(current, last.at, runtime.playbooks.get(current.digest).file)
+        return views.state_view(current, last.at, runtime.playbooks.get(current.digest).file)
     past, moment = await state_at(runtime, execution, at)
-    return StateView.of(past, moment, (await runtime.playbooks.load(past.digest)).file)
+    return views.state_view(past, moment, (await runtime.playbooks.load(past.digest)).file)
 
 
 class VarsView(msgspec.Struct, frozen=True):
@@ -292,7 +292,7 @@ class ExecutionStatus(msgspec.Struct, frozen=True):
     """The status of an execution after a command."""
 
     execution_id: str
-    status: Status
+    status: views.Status
 
 
 @routes.add("POST", "/executions/{id}/cancel", optional=True, status=202)
@@ -323,7 +323,7 @@ async def _handle(call: ApiCall, command: Command) -> Answer:
 
 def _status(command: str, state: Execution, is_done: bool) -> ExecutionStatus:
     if is_done:
-        return ExecutionStatus(state.id, cast(Status, state.shown_status))
+        return ExecutionStatus(state.id, cast(views.Status, state.shown_status))
     raise Conflict(f"cannot {command} {state.id}: the run {status_phrase(state.shown_status)}")
 
 
@@ -350,7 +350,7 @@ class SignalAnswer(msgspec.Struct, frozen=True):
     waiting: list[str]  # the names of the signals that the execution waits for
 
 
-@routes.add("POST", "/executions/{id}/signals", limit=PAYLOAD_BYTES, headers=(IDEMPOTENCY_KEY,), status=202)
+@routes.add("POST", "/executions/{id}/signals", limit=BODY_BYTES, headers=(IDEMPOTENCY_KEY,), status=202)
 async def signal(call: ApiCall, body: SignalRequest) -> SignalAnswer:
     """Send a signal to an execution. A signal that nothing waits for yet is stored, unless `keep` is false."""
     id = body.id or call.headers.get("idempotency-key") or uuid7(call.api.clock.now(), os.urandom(8))

@@ -13,7 +13,7 @@ from noetl.server.execution_views import ExecutionView
 from noetl.server.parameters import QueryString, RequestBody, text
 from noetl.server.problems import Refused
 from noetl.server.roles import WRITE
-from noetl.server.routes.executions import PAYLOAD_BYTES, STARTS, execution_id, started
+from noetl.server.routes.executions import BODY_BYTES, STARTS, execution_id, started
 
 routes = Routes()
 MAX_STEP_NAME_LENGTH = 1_000
@@ -51,7 +51,7 @@ class ForkRequest(RetryRequest, frozen=True):
 
 FORKS: EndpointOptions = {
     "optional": True,
-    "limit": PAYLOAD_BYTES,
+    "limit": BODY_BYTES,
     "headers": STARTS,
     "answers": {202: ForkView, 200: ExecutionView},
 }

@@ -76,9 +76,8 @@ class Validity(msgspec.Struct, frozen=True):
 @routes.add("POST", "/playbooks/validate", raw=TEXT)
 async def validate(call: ApiCall, query: ValidateQuery) -> Validity:
     """Check a playbook: every problem, with its place."""
-    compiled = await call.api.playbooks.compiler.compile(
-        call.caller.key, await call.body(), strict=query.strict, whole=False
-    )
+    compiler, source = call.api.playbooks.compiler, await call.body()
+    compiled = await compiler.compile(call.caller.key, source, strict=query.strict, whole=False)
     return Validity(compiled.valid, list(map(Finding.of, compiled.problems)))
 
 
