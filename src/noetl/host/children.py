@@ -24,9 +24,7 @@ MAX_DIGESTS = 10_000
 
 FindPlaybook = Callable[[Execution, dict[str, Any]], Awaitable[str]]
 """Finds and stores the playbook of a child; returns its digest. NoetlError if there is none."""
-CONCERNS_CHILDREN = frozenset(
-    [e.PlaybookProcessed, e.PlaybookPaused, e.PlaybookResumed, e.PlaybookCancelled, e.StepFailed]
-)
+FAMILY_EVENTS = frozenset([e.PlaybookProcessed, e.PlaybookPaused, e.PlaybookResumed, e.PlaybookCancelled, e.StepFailed])
 """Events that children follow; those of a failed step are cancelled."""
 
 
@@ -45,7 +43,7 @@ class Families:
         parental = self.starts_others.get(state.digest)
         if parental is None:
             parental = self.remember(state.digest, state.net.playbook)
-        if state.parent is not None or (parental and _concern_children(events)):
+        if state.parent is not None or (parental and any(map(_concerns_children, events))):
             self.add([state.id])
 
     def add(self, executions: Iterable[str]) -> None:
@@ -63,11 +61,8 @@ class Families:
         return parental
 
 
-def _concern_children(events: list[e.Event]) -> bool:
-    return any(
-        type(event) in CONCERNS_CHILDREN or (isinstance(event, e.StepPaused) and event.until == "child")
-        for event in events
-    )
+def _concerns_children(event: e.Event) -> bool:
+    return type(event) in FAMILY_EVENTS or (isinstance(event, e.StepPaused) and event.until == "child")
 
 
 class ChildExecutions:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -67,20 +67,16 @@ class LoadedWork:
         self.executions = executions
 
     async def ready(self, pool: str, limit: int, after: str) -> list[str]:
-        return sorted(
-            id
-            for id, loaded in self.executions.items()
-            if id > after and loaded.state.ready and loaded.state.status == "running"
-        )[:limit]
+        ready = (state.id for state in self.active() if state.ready and state.status == "running")
+        return sorted(id for id in ready if id > after)[:limit]
 
     async def due(self, now: float) -> list[tuple[str, str]]:
-        return [
-            (id, timer)
-            for id, loaded in self.executions.items()
-            if not loaded.state.over and loaded.state.status != "paused"
-            for timer, at in loaded.state.timers.items()
-            if at <= now
-        ]
+        return [(state.id, timer) for state in self.active() for timer, at in state.timers.items() if at <= now]
+
+    def active(self) -> Iterator[Execution]:
+        for loaded in self.executions.values():
+            if not loaded.state.over and loaded.state.status != "paused":
+                yield loaded.state
 
 
 WorkSource = StoredWork | LoadedWork

@@ -120,9 +120,7 @@ class Embedded:
                     await self.refresh(loaded.state.id)
 
     def next_due(self) -> float | None:
-        states = [loaded.state for loaded in self.runtime.executions.values()]
-        active = [state for state in states if not state.over and state.status != "paused"]
-        return min((at for state in active for at in state.timers.values()), default=None)
+        return min((at for state in self.source.active() for at in state.timers.values()), default=None)
 
     async def refresh(self, execution: str) -> None:
         """Act on changes that other processes have committed."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import suppress
+from weakref import WeakValueDictionary
 
 from noetl.engine import events as e
 from noetl.engine.state import Execution
@@ -14,8 +14,7 @@ from noetl.runtime.runtime import Runtime
 
 class Waiters:
     def __init__(self) -> None:
-        self.ended: dict[str, asyncio.Event] = {}
-        self.counts: Counter[str] = Counter()
+        self.ended: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()  # as long as a caller waits
         self.closing = False
 
     def on_events(self, state: Execution, events: list[e.Event]) -> None:
@@ -25,25 +24,18 @@ class Waiters:
     async def wait(self, runtime: Runtime, execution: str, seconds: float) -> Execution:
         """The state when the execution has ended, at any server, or after the timeout."""
         ended = self.ended.setdefault(execution, asyncio.Event())
-        self.counts[execution] += 1
-        try:
-            if not (await runtime.executions.state(execution)).over and not self.closing:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        await ended.wait()
-        finally:
-            self.counts[execution] -= 1
-            if not self.counts[execution]:
-                del self.counts[execution], self.ended[execution]
+        if not (await runtime.executions.state(execution)).over and not self.closing:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await ended.wait()
         return await runtime.executions.state(execution)
 
     async def check_once(self, runtime: Runtime) -> None:
         """Notice executions that another server has ended."""
-        names = list(self.ended)
-        refreshed = (runtime.committer.handle(name, Refresh()) for name in names)
-        for name, answer in zip(names, await asyncio.gather(*refreshed, return_exceptions=True), strict=True):
-            if isinstance(answer, Answer) and answer.state.over and name in self.ended:
-                self.ended[name].set()
+        refreshed = (runtime.committer.handle(execution, Refresh()) for execution in list(self.ended))
+        for answer in await asyncio.gather(*refreshed, return_exceptions=True):
+            if isinstance(answer, Answer):
+                self.on_events(answer.state, [])
 
     def close(self) -> None:
         self.closing = True

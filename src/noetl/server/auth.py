@@ -71,7 +71,7 @@ class Authenticator:
         self.access, self.sessions, self.clock, self.in_store = access, sessions, clock, in_store
         self.throttle = Throttle(clock)
         self._hashing = asyncio.Semaphore(1)  # passwords are checked one at a time: each check takes a core and 19 MB
-        self._cache: dict[tuple[Kind, bytes], tuple[float, Caller]] = {}
+        self._cache: Latest[tuple[Kind, bytes], tuple[float, Caller]] = Latest(MAX_CACHED_CALLERS)
         """Keyed by kind of credential too: a token is never accepted as a session, or the reverse."""
 
     async def caller(self, headers: Mapping[str, str], *, changes: bool) -> Caller:
@@ -91,8 +91,6 @@ class Authenticator:
         if caller is None or now >= until:
             self._cache.pop(key, None)
             caller, end = await (self._by_token if kind == "token" else self._by_session)(key[1])
-            if len(self._cache) >= MAX_CACHED_CALLERS:
-                self._cache.clear()
             self._cache[key] = (min(now + CACHE_SECONDS, end), caller)
         if kind == "session" and changes:
             sent = headers.get("x-csrf-token", "")

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Pipe
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from noetl.dsl.compile import Loaded, too_expensive
 from noetl.dsl.problem import Problem
@@ -54,7 +55,7 @@ class PlaybookCompiler:
         self.seconds, self.deadline = seconds, deadline
         self.pending: Counter[str | None] = Counter()  # texts by caller; the key None is the server itself
         self.running: set[str | None] = set()
-        self._turns: dict[str | None, asyncio.Lock] = {}
+        self._turns: WeakValueDictionary[str | None, asyncio.Lock] = WeakValueDictionary()
         self._slots = asyncio.Semaphore(PROCESSES)
         self._threads = ThreadPoolExecutor(PROCESSES, "noetl-compile")
         self._idle: list[_Process] = []
@@ -104,9 +105,7 @@ class PlaybookCompiler:
                     if not self._closed:
                         self._idle_timer = loop.call_later(IDLE_SECONDS, self._threads.submit, self._end_idle)
         finally:
-            self.pending[caller] -= 1
-            if not self.pending[caller]:
-                del self.pending[caller], self._turns[caller]
+            self.pending -= Counter([caller])
 
     def _compiled(self, request: CompileRequest) -> Compiled:
         """Compile in a process; NTL010 if the process was killed."""

@@ -144,6 +144,4 @@ class EventStream(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self.open[self.caller] -= 1
-            if not self.open[self.caller]:
-                del self.open[self.caller]
+            self.open -= Counter([self.caller])

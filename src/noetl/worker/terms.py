@@ -47,8 +47,7 @@ class LeaseTerms:
         try:
             yield
         finally:
-            self.in_flight.subtract(leases)
-            self.in_flight = +self.in_flight
+            self.in_flight -= Counter(leases)
 
     def renew(self, leases: Iterable[Key], sent: float) -> None:
         """Renew the leases that were confirmed by the response to a heartbeat that was sent at that time."""
