@@ -27,13 +27,16 @@ class TemplateValue(NamedTuple):
     value: Any = None
 
 
+Piece: TypeAlias = str | TemplateValue
+
+
 class PieceRun(Evaluation):
     __slots__ = ("pieces", "unused")
 
     def __init__(self, budget: Budget, unused: Container[int]) -> None:
         super().__init__(budget)
         self.unused = unused  # offsets of templates that are not evaluated
-        self.pieces: list[str | TemplateValue] = []
+        self.pieces: list[Piece] = []
 
 
 Evaluate: TypeAlias = Callable[[Mapping[str, Any], Budget, Container[int]], PieceRun]
