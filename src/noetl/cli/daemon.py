@@ -1,15 +1,10 @@
 """What `server`, `dev` and `worker` share: log options, signals, and the protection of secrets from task code.
 
-Task code runs as a child process of the same user.
-
-- The environment contains the master key, passwords and tokens, and `/proc/PID/environ` shows the initial environment.
-  `blank_environment` overwrites the values there; Python keeps its own copy in `os.environ`.
-- Other processes of the same user can read the memory of a process and its `/proc/PID`, unless it is not dumpable.
-  Child programs are dumpable again, and have none of its secrets.
-- A core dump would write all secrets to a file, so core dumps are disabled.
-
-None of this restricts root, and none of it protects files: processes of one user can read the same files. With
-`--workers-user`, workers run as another user.
+Task code runs as a child process of the same user. The environment contains the master key, passwords and tokens, and
+`/proc/PID/environ` shows the initial one: its values are overwritten. A process that is dumpable shows its memory to
+others of the same user, and to a core dump: it is made not dumpable. Child programs are dumpable again, and have none
+of its secrets. None of this restricts root, and none of it protects files: with `--workers-user`, workers run as
+another user.
 """
 
 from __future__ import annotations

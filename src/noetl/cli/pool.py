@@ -78,25 +78,17 @@ class Member(NamedTuple):
     name: str | None = None  # its name, also after a restart; None: it generates one
 
 
-class Pool:
+class Pool(msgspec.Struct, eq=False):
     """Runs `noetl worker` in several processes, each with a token and a name of its own."""
 
-    def __init__(
-        self,
-        arguments: Sequence[str],
-        members: Sequence[Member],
-        grace_seconds: float,
-        log: Log,
-        *,
-        handed: dict[str, str] | None = None,
-        user: WorkersUser | None = None,
-    ) -> None:
-        """`handed`: further NOETL_ variables for each worker. `user`: the user of the workers, if it is another one."""
-        self.arguments, self.members, self.log = [*arguments, "--grace", str(grace_seconds)], members, log
-        self.handed, self.user = handed or {}, user
-        self.end_seconds = grace_seconds + SPARE_SECONDS
-        self.processes: set[Process] = set()
-        self.ended = asyncio.Event()
+    arguments: Sequence[str]
+    members: Sequence[Member]
+    grace_seconds: float
+    log: Log
+    handed: dict[str, str] = {}  # further NOETL_ variables for each worker
+    user: WorkersUser | None = None  # the user of the workers, if it is another one
+    processes: set[Process] = set()
+    ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     def end(self) -> None:
         """Stop the workers; the second call kills them."""
@@ -110,7 +102,7 @@ class Pool:
 
         async def end_in_time() -> None:
             await self.ended.wait()
-            await asyncio.sleep(self.end_seconds)
+            await asyncio.sleep(self.grace_seconds + SPARE_SECONDS)
             self.end()
 
         keeping = [asyncio.create_task(self._keep(member)) for member in self.members]
@@ -147,9 +139,10 @@ class Pool:
             environment |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
             options = {"user": user.uid, "group": user.gid, "extra_groups": user.groups}
             options |= {"cwd": user.home, "umask": 0o077}
-        named = ["--name", member.name] if member.name is not None else []
+        arguments = ["--grace", str(self.grace_seconds), *self.arguments]
+        arguments += ["--name", member.name] if member.name is not None else []
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "noetl.cli", "worker", "--until-eof", *self.arguments, *named),
+            *(sys.executable, "-m", "noetl.cli", "worker", "--until-eof", *arguments),
             stdin=PIPE,
             stdout=DEVNULL,
             env=environment,

@@ -10,7 +10,7 @@ from noetl.cli.options import client_and_output, payload_options, split_version,
 from noetl.cli.output import emit, excerpt, pick, print_message, print_problems, print_rejected, print_result
 from noetl.cli.progress import new_view
 from noetl.cli.start import collect_garbage
-from noetl.client.client import Client, Json, RunOptions
+from noetl.client.client import Client, Json, NewRun
 from noetl.printable import printable
 from noetl.runtime.catalog import PlaybookSource, read
 from noetl.runtime.loaded_playbooks import obstacles
@@ -34,7 +34,7 @@ def command(file: str, payload: Json, verify: bool, client: Client, output: str 
     if not is_runnable(source, quiet=output is not None, remote=not client.runs.in_process):
         return 3
     collect_garbage()
-    run = client.runs.run(RunOptions(payload, source), new_view(output))
+    run = client.runs.run(NewRun({"payload": payload}, source), new_view(output))
     code = print_result(run, output)
     if verify:
         from noetl.cli.inspection import print_violations, verdict
@@ -60,11 +60,11 @@ def exec_command(
     Without a server it runs in this process, as with `noetl run`.
     """
     name, version = split_version(path)
-    start = RunOptions(payload, path=name, version=version)
+    new = NewRun({"path": name, "version": version, "payload": payload})
     if client.runs.in_process or wait or timeout is not None:
         collect_garbage()
-        return print_result(client.runs.run(start, new_view(output), timeout), output)
-    started = {"execution_id": client.runs.start(start)}
+        return print_result(client.runs.run(new, new_view(output), timeout), output)
+    started = {"execution_id": client.runs.start(new)["execution_id"]}
     emit(started, output, lambda started: click.echo(started["execution_id"]))
     return 0
 

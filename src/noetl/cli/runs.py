@@ -19,7 +19,7 @@ from noetl.cli.output import RESULT, count, emit, format_duration, pick, print_m
 from noetl.cli.progress import EventLines, new_view
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
-from noetl.client.client import PAGE, Client, ForkOptions, Items, Json
+from noetl.client.client import PAGE, Client, Items, Json, NewRun
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
 from noetl.model.identity import uuid7
@@ -130,7 +130,7 @@ def watch_command(run: str, timeout: float | None, client: Client, output: str |
 @client_and_output
 def cancel_command(run: str, reason: str, client: Client, output: str | None) -> None:
     """Stop a run for good, and the runs it has started."""
-    emit(client.runs.cancel(run, reason), output, _print_status)
+    emit(client.runs.act(run, "cancel", {"reason": reason}), output, _print_status)
 
 
 @command.command("pause")
@@ -138,7 +138,7 @@ def cancel_command(run: str, reason: str, client: Client, output: str | None) ->
 @client_and_output
 def pause_command(run: str, client: Client, output: str | None) -> None:
     """Start no new tasks; running tasks finish. `resume` continues the run."""
-    emit(client.runs.pause(run), output, _print_status)
+    emit(client.runs.act(run, "pause", {}), output, _print_status)
 
 
 def _print_status(run: Json) -> None:
@@ -159,9 +159,8 @@ def signal_command(
 
     Prints `accepted`, `duplicate` for a known id, `late` if the run has ended, or `dropped` by `--if-awaited`.
     """
-    id = id or uuid7(time.time(), os.urandom(8))
-    signalled = client.runs.signal(run, name, id, json_or_file(data, "--data"), not if_awaited)
-    emit(signalled, output, _print_signalled)
+    body = {"name": name, "id": id or uuid7(time.time(), os.urandom(8)), "payload": json_or_file(data, "--data")}
+    emit(client.runs.signal(run, body | {"keep": not if_awaited}), output, _print_signalled)
 
 
 def _print_signalled(signalled: Json) -> None:
@@ -236,7 +235,7 @@ def fork_command(
     together are not split: the new run may share some more events. An edited playbook must contain every step that is
     active at that event.
     """
-    return _fork(run, playbook, ForkOptions(_ctx(sets), at=at), client, output)
+    return _fork(run, playbook, {"ctx": _ctx(sets), "at": at}, client, output)
 
 
 @command.command("retry")
@@ -250,7 +249,7 @@ def retry_command(run: str, playbook: str | None, sets: tuple[str, ...], client:
     It is a fork just before the failure: steps, tasks and items that succeeded do not run again. The failed task gets
     all its attempts again.
     """
-    return _fork(run, playbook, ForkOptions(_ctx(sets), retry=True), client, output)
+    return _fork(run, playbook, {"ctx": _ctx(sets)}, client, output)
 
 
 command.add_command(replay_command)
@@ -267,15 +266,13 @@ def _ctx(sets: tuple[str, ...]) -> Json:
     return values
 
 
-def _fork(run: str, playbook: str | None, fork: ForkOptions, client: Client, output: str | None) -> int:
-    if playbook is not None:
-        source = read(playbook)
-        if not is_runnable(source, quiet=output is not None):
-            return 3
-        fork = fork._replace(source=source)
+def _fork(run: str, playbook: str | None, body: Json, client: Client, output: str | None) -> int:
+    source = read(playbook) if playbook is not None else None
+    if source is not None and not is_runnable(source, quiet=output is not None):
+        return 3
     collect_garbage()
     on_forked = _print_forked if output is None else lambda forked: None
-    return print_result(client.runs.fork(run, fork, new_view(output), on_forked), output)
+    return print_result(client.runs.fork(run, NewRun(body, source), new_view(output), on_forked), output)
 
 
 def _print_forked(forked: Json) -> None:

@@ -31,22 +31,12 @@ ALL = 1_000_000  # ids of children are not in chronological order: finding the l
 PAGE = 1000
 
 
-class RunOptions(NamedTuple):
-    """What to run: a file, or a version of a registered playbook."""
+class NewRun(NamedTuple):
+    """The body of the request that starts a run, a fork (with `at`) or a retry; and the file of its playbook, if the
+    playbook is not a stored one."""
 
-    payload: Json
+    body: Json
     source: PlaybookSource | None = None
-    path: str = ""
-    version: int | None = None
-
-
-class ForkOptions(NamedTuple):
-    """How a new run continues another one: after event `at`, or before the failure with `retry`."""
-
-    ctx: Json
-    source: PlaybookSource | None = None  # an edited playbook
-    at: int | None = None
-    retry: bool = False
 
 
 class ProgressView:

@@ -26,7 +26,7 @@ from noetl.errors import NotFound, ServerUnreachable, UsageError
 from noetl.settings import ServerAddress
 
 if TYPE_CHECKING:
-    from noetl.client.client import ForkOptions, OnProgress, RunOptions, Warn
+    from noetl.client.client import NewRun, OnProgress, Warn
     from noetl.runtime.catalog import PlaybookSource
 
 CALL = httpx2.Timeout(60.0, connect=5.0)
@@ -126,9 +126,8 @@ def error_of(response: httpx2.Response) -> errors.NoetlError:
 
 
 def problem_of(fault: Json, **more: str) -> Problem:
-    """A problem of a playbook as the API describes it. Fields of newer versions are left out."""
-    fields = {"source": ""} | fault | more
-    return msgspec.convert({name: fields[name] for name in Problem.__struct_fields__ if name in fields}, Problem)
+    """A problem of a playbook as the API describes it."""
+    return msgspec.convert(fault | more, Problem)
 
 
 class HttpClient:
@@ -286,23 +285,19 @@ class HttpRuns:
             checked = {key: checked[key] + page[key] for key in ("executions", "violations")}
         return {key: checked[key] for key in ("executions", "violations")}
 
-    def start(self, start: RunOptions) -> str:
-        if start.source is not None:
-            body: Json = {"playbook": start.source.text.decode("utf-8-sig"), "payload": start.payload}
-        else:
-            body = {"path": start.path, "version": start.version, "payload": start.payload}
-        return str(self.http.start("/executions", body)["execution_id"])
+    def start(self, new: NewRun, path: str = "/executions") -> Json:
+        body, source = new
+        text = {} if source is None else {"playbook": source.text.decode("utf-8-sig")}
+        return self.http.start(path, body | text)
 
-    def run(self, start: RunOptions, view: ProgressView | None, timeout: float | None = None) -> Json:
-        return _located(self.watch(self.start(start), view, timeout), start.source)
+    def run(self, new: NewRun, view: ProgressView | None, timeout: float | None = None) -> Json:
+        return _located(self.watch(self.start(new)["execution_id"], view, timeout), new.source)
 
-    def fork(self, run: str, fork: ForkOptions, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
-        body: Json = {"ctx": fork.ctx} if fork.retry else {"ctx": fork.ctx, "at": fork.at}
-        if fork.source is not None:
-            body["playbook"] = fork.source.text.decode("utf-8-sig")
-        forked = self.http.start(f"/executions/{self.find(run)}/{'retry' if fork.retry else 'fork'}", body)
+    def fork(self, run: str, new: NewRun, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
+        verb = "fork" if "at" in new.body else "retry"
+        forked = self.start(new, f"/executions/{self.find(run)}/{verb}")
         on_forked(forked)
-        return _located(self.watch(forked["execution_id"], view), fork.source)
+        return _located(self.watch(forked["execution_id"], view), new.source)
 
     def resume(self, run: str, new_view: NewView) -> Json:
         execution = self.find(run)
@@ -367,21 +362,14 @@ class HttpRuns:
                     if isinstance(envelope, dict) and "seq" in envelope:
                         yield envelope
 
-    def cancel(self, run: str, reason: str) -> Json:
-        return self._command(run, "cancel", {"reason": reason})
-
-    def pause(self, run: str) -> Json:
-        return self._command(run, "pause")
-
-    def _command(self, run: str, verb: str, body: Json | None = None) -> Json:
+    def act(self, run: str, verb: str, body: Json) -> Json:
         execution = self.find(run)
         status = (self.http.post(f"/executions/{execution}/{verb}", body) or self.get(execution))["status"]
         return {"execution_id": execution, "status": status}
 
-    def signal(self, run: str, name: str, id: str, payload: Any, keep: bool) -> Json:
-        path = f"/executions/{self.find(run)}/signals"
-        body = self.http.post(path, {"name": name, "id": id, "payload": payload, "keep": keep})
-        return {key: body[key] for key in ("execution_id", "name", "id", "answer", "pending", "waiting")}
+    def signal(self, run: str, body: Json) -> Json:
+        answer = self.http.post(f"/executions/{self.find(run)}/signals", body)
+        return {key: answer[key] for key in ("execution_id", "name", "id", "answer", "pending", "waiting")}
 
     def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
         removed, body = 0, {"older_than": age, "dry_run": dry_run}

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.client.client import PAGE, ForkOptions, Items, Json, NewView, OnProgress, ProgressView, RunOptions, Warn
+from noetl.client.client import PAGE, Items, Json, NewRun, NewView, OnProgress, ProgressView, Warn
 from noetl.client.database import (
     find_run,
     is_owned,
@@ -149,39 +149,41 @@ class LocalRuns:
                     violations += verify_large(settings(self.db).db, store, summary, report)
         return {"executions": len(summaries), "violations": msgspec.to_builtins(violations)}
 
-    def start(self, start: RunOptions) -> str:
-        """Start a run without waiting for it, which only a server can; returns its id."""
+    def start(self, new: NewRun) -> Json:
+        """Start a run without waiting for it, which only a server can."""
         raise UsageError("a database does not execute runs by itself: use --server URL")
 
-    def run(self, start: RunOptions, view: ProgressView | None, timeout: float | None = None) -> Json:
+    def run(self, new: NewRun, view: ProgressView | None, timeout: float | None = None) -> Json:
         """Run to the end; Interrupted after Ctrl-C. TimedOut if a server takes longer than `timeout`."""
 
         async def begin(local: Engine) -> tuple[Execution, int]:
-            if start.source is not None:
-                digest = local.catalog.add(start.source)
+            if source is not None:
+                digest = local.catalog.add(source)
             else:
-                digest = registered(store, start.path, start.version)
+                digest = registered(store, body["path"], body["version"])
                 local.catalog.ensure_playbook(digest)
-            return await local.embedded.start(execution, digest, start.payload, {}), 0
+            return await local.embedded.start(execution, digest, body["payload"], {}), 0
 
-        execution, from_file = uuid7(time.time(), os.urandom(8)), start.source is not None
-        with opened_file(self.db, "create" if from_file else "write") as store, owned(store, execution):
-            return asyncio.run(self._run_to_end(store, execution, view, begin, prune=from_file))
+        body, source = new
+        execution = uuid7(time.time(), os.urandom(8))
+        with opened_file(self.db, "create" if source else "write") as store, owned(store, execution):
+            return asyncio.run(self._run_to_end(store, execution, view, begin, prune=source is not None))
 
-    def fork(self, run: str, fork: ForkOptions, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
+    def fork(self, run: str, new: NewRun, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
         from noetl.runtime import history
 
         async def begin(local: Engine) -> tuple[Execution, int]:
-            if fork.source is None:
+            if source is None:
                 local.catalog.ensure_playbook(origin.digest)
-            edit = history.Edit(local.catalog.add(fork.source) if fork.source is not None else "", fork.ctx)
-            if fork.retry:
-                forked = await history.retry(local.runtime, origin.execution_id, execution, edit)
+            edit = history.Edit(local.catalog.add(source) if source is not None else "", body["ctx"])
+            if "at" in body:
+                forked = await history.fork(local.runtime, origin.execution_id, execution, body["at"], edit)
             else:
-                forked = await history.fork(local.runtime, origin.execution_id, execution, fork.at, edit)
+                forked = await history.retry(local.runtime, origin.execution_id, execution, edit)
             on_forked(msgspec.to_builtins(forked))
             return local.runtime.executions[execution].state, forked.source_seq
 
+        body, source = new
         execution = uuid7(time.time(), os.urandom(8))
         with opened_file(self.db, "write") as store, owned(store, execution):
             origin = find_run(store, run)
@@ -217,24 +219,19 @@ class LocalRuns:
 
         return self._with_engine(run, watch)
 
-    def cancel(self, run: str, reason: str) -> Json:
-        """Also cancels open children; Conflict if the run has ended."""
-        return self._command(run, Cancel(reason), "cancelled")
-
-    def pause(self, run: str) -> Json:
-        return self._command(run, Pause(), "paused")
-
-    def _command(self, run: str, command: Command, wanted: str) -> Json:
+    def act(self, run: str, verb: str, body: Json) -> Json:
+        """Cancel a run and its open children, or pause it; Conflict if that is not possible."""
+        command, status = (Cancel(**body), "cancelled") if verb == "cancel" else (Pause(), "paused")
         state = self._decide(run, command).state
-        if state.status != wanted:
-            raise Conflict(f"cannot {type(command).__name__.lower()} {state.id}: the run {status_phrase(state.status)}")
+        if state.status != status:
+            raise Conflict(f"cannot {verb} {state.id}: the run {status_phrase(state.status)}")
         return {"execution_id": state.id, "status": state.status}
 
-    def signal(self, run: str, name: str, id: str, payload: Any, keep: bool) -> Json:
-        signal = Signal(name, id, payload, keep)
+    def signal(self, run: str, body: Json) -> Json:
+        signal = Signal(body["name"], body["id"], body["payload"], body["keep"])
         decided = self._decide(run, signal)
         result = signal_result(decided.state, decided.events, signal)
-        return {"execution_id": decided.state.id, "name": name, "id": id, **result._asdict()}
+        return {"execution_id": decided.state.id, "name": signal.type, "id": signal.id, **result._asdict()}
 
     def _decide(self, run: str, command: Command) -> Answer:
         """Decide a command on the log as it is, and append the events. A cancel reaches open children too."""
