@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import nats
 from nats.js import JetStreamContext
+from tests.servers.ports import reserved_port
 
 SERVER = Path(sys.executable).parent / "nats-server"
 START_SECONDS = 300
@@ -100,7 +101,7 @@ class RestartedNats:
     """A server that is stopped and started again, with its data and at its address."""
 
     def __init__(self, folder: Path, more: str = ACCOUNTS) -> None:
-        self.folder, self.more, self.port = folder, more, -1
+        self.folder, self.more, self.port = folder, more, reserved_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.url = ""
 
@@ -113,7 +114,6 @@ class RestartedNats:
         command = [str(SERVER), "-c", str(config), "--ports_file_dir", str(self.folder)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.url = _address(self.folder, self.process)
-        self.port = int(self.url.rpartition(":")[2])
         return self
 
     def stop(self) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -28,6 +27,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests.servers.ports import reserved_port
 from tests.verifying import check_postgres, is_damaged
 
 from noetl.store.postgres import PostgresStore
@@ -83,7 +83,7 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start, on the same port as before if there was one."""
-        self.port = self.port or _free_port()
+        self.port = self.port or reserved_port()
         settings = [f"--{name}={value}" for name, value in (SETTINGS | {"port": str(self.port)}).items()]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -296,10 +296,3 @@ def _is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -152,13 +152,6 @@ def from_wire(answer: Answer, path: str = "/", *, given: Context | None = None, 
     return whole(main())
 
 
-def free_port() -> int:
-    """A port where nobody listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def reset(writer: asyncio.StreamWriter) -> None:
     """Close with RST, as a process that was killed does."""
     sock = writer.get_extra_info("socket")

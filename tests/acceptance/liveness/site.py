@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.acceptance.modes import stage
 from tests.servers import short_leases
 from tests.servers.faulty_proxy import FaultyProxy, faulty_proxy
+from tests.servers.ports import reserved_port
 
 SHORT = (str(Path(short_leases.__file__)),)
 
@@ -58,7 +59,7 @@ def site(
     program = SHORT if short else stage.PROGRAM
     token = stage.make_token(folder, db, "admin")
     with ExitStack() as stack:
-        ports = [stage.free_port() for _ in range(servers)]
+        ports = [reserved_port() for _ in range(servers)]
         listening = [stage.server(folder, db, port, *more) for port in ports]
         working: list[stage.Process] = []
         urls = [f"http://127.0.0.1:{port}" for port in ports]

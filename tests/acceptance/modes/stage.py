@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx2
 from tests.servers import forked
+from tests.servers.ports import reserved_port
 from tests.servers.postgres import PostgresServer
 
 SECONDS = 120
@@ -256,7 +257,7 @@ def served(folder: Path, db: str, servers: int = 1, workers: int = 2, *more: str
     """
     token = make_token(folder, db, "admin")
     with ExitStack() as stack:
-        ports = [free_port() for _ in range(servers)]
+        ports = [reserved_port() for _ in range(servers)]
         listening = [server(folder, db, port, *more).start() for port in ports]
         for one in listening:
             stack.callback(_end, one)
@@ -290,15 +291,6 @@ def make_token(folder: Path, db: str, role: str) -> str:
 def _end(one: Process) -> None:
     if one.process is not None and one.process.poll() is None:
         assert one.stop() == 0, one.said()
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def database(postgres: PostgresServer, name: str) -> str:

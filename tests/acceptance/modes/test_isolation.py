@@ -18,10 +18,10 @@ from tests.acceptance.modes.stage import (
     FreshProcess,
     Process,
     environment,
-    free_port,
     make_token,
     noetl,
 )
+from tests.servers.ports import reserved_port
 
 NOBODY = 65534
 MASTER_KEY, OTHER, NATS = "d5" * 32, "canary-of-postgres", "canary-of-nats"
@@ -133,7 +133,7 @@ def result_of(client: Client, code: str) -> Any:
 
 def test_workers_of_a_server_do_not_show_its_secrets(tmp_path: Path) -> None:
     """H5: code of a task read the master key and the password of the database from the environment of its worker."""
-    db, port = str(tmp_path / "data" / "noetl.db"), free_port()
+    db, port = str(tmp_path / "data" / "noetl.db"), reserved_port()
     token = make_token(tmp_path, db, "admin")
     process = FreshProcess(tmp_path, "server", "server", "--port", str(port), "--db", db, "--workers", "1", **SECRETS)
     with server(tmp_path, process, port, token) as client:
@@ -160,7 +160,7 @@ result = dict(
 
 
 def test_processes_of_a_worker_get_their_token_by_a_pipe(tmp_path: Path) -> None:
-    db, port = str(tmp_path / "data" / "noetl.db"), free_port()
+    db, port = str(tmp_path / "data" / "noetl.db"), reserved_port()
     token, own = make_token(tmp_path, db, "admin"), make_token(tmp_path, db, "worker")
     process = FreshProcess(tmp_path, "server", "server", "--port", str(port), "--db", db)
     with server(tmp_path, process, port, token) as client:
@@ -196,7 +196,7 @@ def test_workers_of_another_user_can_not_read_database_and_keys(tmp_path: Path) 
     for one in (folder, *folder.parents):
         if one != Path("/") and not one.stat().st_mode & 0o001:
             one.chmod(one.stat().st_mode | 0o011)
-    db, port = folder / "data" / "noetl.db", free_port()
+    db, port = folder / "data" / "noetl.db", reserved_port()
     token = make_token(folder, str(db), "admin")
     done = noetl(folder, "credential", "set", "c", "--kind", "bearer", "--db", str(db), stdin='{"token": "the-s3cret"}')
     assert done.returncode == 0, done.stderr
@@ -232,7 +232,7 @@ def test_a_server_and_its_workers_of_one_user_can_not_be_looked_into(tmp_path: P
     """Without root the memory and environment of both are shut, and everything that they do works all the same."""
     folder = tmp_path / "site"
     folder.mkdir()
-    db, port = folder / "data" / "noetl.db", free_port()
+    db, port = folder / "data" / "noetl.db", reserved_port()
     token = make_token(folder, str(db), "admin")
     (folder / "tmp").mkdir(exist_ok=True)
     (folder / "mine").touch(0o600)

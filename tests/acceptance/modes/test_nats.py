@@ -20,6 +20,7 @@ from tests.acceptance.modes.playbooks import playbook
 from tests.acceptance.modes.stage import noetl, until
 from tests.acceptance.modes.test_kills import ITEMS, check, request
 from tests.servers.nats import TOKEN, RestartedNats, nats_server, restarted_nats
+from tests.servers.ports import reserved_port
 from tests.servers.postgres import PostgresServer
 from tests.servers.s3 import KEYS, REGION, s3_server
 
@@ -90,7 +91,7 @@ def test_a_login_that_nats_refuses_is_told_and_changes_nothing(tmp_path: Path) -
     with nats_server(TOKEN) as server:
         token = stage.make_token(tmp_path, db, "admin")
         environment = {"NOETL_NATS": server.url, "NOETL_NATS_TOKEN_FILE": str(word)}
-        port = stage.free_port()
+        port = reserved_port()
         process = stage.Process(tmp_path, "server", "server", "--port", str(port), "--db", db, **environment).start()
         try:
             process.until_said("rejected the login")
@@ -262,7 +263,7 @@ def test_results_in_an_object_store(tmp_path: Path) -> None:
             "AWS_SECRET_ACCESS_KEY": KEYS["secret_access_key"],
         }
         text = LARGE.replace("{kind: nats_object, bucket: BUCKET}", f'{{kind: object, url: "s3://{bucket}/noetl"}}')
-        port, token = stage.free_port(), stage.make_token(tmp_path, db, "admin")
+        port, token = reserved_port(), stage.make_token(tmp_path, db, "admin")
         args = ("server", "--port", str(port), "--db", db)
         url = f"http://127.0.0.1:{port}"
         processes = [stage.Process(tmp_path, "server", *args, **environment).start()]

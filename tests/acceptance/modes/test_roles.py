@@ -12,6 +12,7 @@ import pytest
 from tests.acceptance.modes import stage
 from tests.acceptance.modes.playbooks import CASES
 from tests.acceptance.modes.stage import Client, Process, make_token, noetl, until
+from tests.servers.ports import reserved_port
 
 IDLE_BYTES = 120 << 20
 CHAIN = {"playbook": CASES["chain"].text, "payload": {"start": 4}}
@@ -138,7 +139,7 @@ def test_a_worker_listens_to_nobody(tmp_path: Path, db: str) -> None:
 
 def test_a_worker_waits_for_a_server_that_is_not_there_yet(tmp_path: Path, db: str) -> None:
     token = make_token(tmp_path, db, "admin")
-    port = stage.free_port()
+    port = reserved_port()
     worker = stage.worker(tmp_path, db, "early", f"http://127.0.0.1:{port}").start()
     worker.until_said("takes work of pool")
     time.sleep(1)

@@ -20,6 +20,7 @@ import msgspec
 import pytest
 from pytest_httpserver import HTTPServer
 from tests.servers.listening import listening
+from tests.servers.ports import reserved_port
 from tests.servers.wire import (
     ACTION,
     NOW,
@@ -31,7 +32,6 @@ from tests.servers.wire import (
     call,
     context,
     failure,
-    free_port,
     from_wire,
     reply,
     reset,
@@ -531,7 +531,7 @@ def test_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_nobody_listens() -> None:
-    port = free_port()
+    port = reserved_port()
     outcome = call(f"http://127.0.0.1:{port}/x?token={SECRET}")
     error = failure(outcome)
     assert (error.kind, error.retryable) == ("connect", True)
@@ -975,7 +975,7 @@ def test_server_without_tls_behind_https() -> None:
 
 
 def test_server_that_is_not_there() -> None:
-    url = f"http://127.0.0.1:{free_port()}/"
+    url = f"http://127.0.0.1:{reserved_port()}/"
     error = failure(call(url))
     assert (error.kind, error.retryable) == ("connect", True)
     words = "the connection was refused: nothing listens there, or a firewall rejects it"

@@ -17,6 +17,7 @@ from nats.js.kv import KeyValue
 from tests.servers.listening import listening
 from tests.servers.nats import LIMITED, TOKEN, USER, NatsServer, nats_server
 from tests.servers.patience import PATIENCE_SECONDS
+from tests.servers.ports import reserved_port
 from tests.servers.tool_call import ACTION, Caller, context
 
 from noetl.model.outcome import Failure
@@ -417,8 +418,8 @@ def test_the_next_server_is_tried(server: NatsServer, caller: Caller) -> None:
 
 
 def test_a_server_that_comes_back_is_found_by_the_next_call(caller: Caller) -> None:
-    with nats_server() as first:
-        port = int(first.url.rpartition(":")[2])
+    port = reserved_port()
+    with nats_server(port=port) as first:
 
         async def main() -> None:
             asked = {"operation": "publish", "subject": "x", "data": "x", "url": first.url}

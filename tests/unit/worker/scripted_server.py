@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
+from tests.servers.ports import reserved_port
+
 PREFIX = "/api/v1/worker"
 
 
@@ -35,7 +37,7 @@ class Scripted:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
         self.answer: Callable[[Asked], Answer] = plain
-        self.port = 0
+        self.port = reserved_port()
         self._server: ThreadingHTTPServer | None = None
 
     @property
@@ -46,7 +48,7 @@ class Scripted:
         return [one for one in list(self.asked) if one.path.partition("?")[0].startswith(path)]
 
     def start(self) -> None:
-        """Listen, at the same port as before if there was one."""
+        """Listen, always at the same port."""
         scripted = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -79,7 +81,6 @@ class Scripted:
                 pass
 
         self._server = Server(("127.0.0.1", self.port), Handler)
-        self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def stop(self) -> None:
