@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import click
 import pytest
 import yaml
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.cli.main import noetl_command
 from noetl.cli.pool import SPARE_SECONDS
@@ -300,7 +301,7 @@ def test_nats_takes_its_token_from_the_environment_and_wants_one(tmp_path: Path)
             [BIN / "nats-server", "--config", tmp_path / "nats.conf", "-t"],
             env=environment,
             capture_output=True,
-            timeout=120,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
         assert (done.returncode == 0) == starts, done.stderr

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, get_args
 
 import pytest
 from tests.servers import forked
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.postgres import Schema, postgres_fixture, schema_fixture  # noqa: F401
 
 from noetl.drawing import Format, draw
@@ -22,7 +23,7 @@ from noetl.files import load_file
 
 HOME = Path(__file__).parent.parent
 EXAMPLES = sorted((HOME / "examples").glob("*.yaml"))
-SECONDS = 60
+SECONDS = PATIENCE_SECONDS
 every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 
 

@@ -14,6 +14,7 @@ from textwrap import dedent
 import pytest
 from embedded import MAX_EVENT_BYTES, run
 from pytest_httpserver import HTTPServer
+from tests.servers.patience import PATIENCE_SECONDS
 from werkzeug import Request, Response
 
 from noetl.dsl.compile import load
@@ -239,7 +240,7 @@ def test_5_parallel_loop_is_bounded_and_isolated(tmp_path: Path) -> None:
             most = max(most, flying)
             if flying > 1:
                 both.set()
-        both.wait(5)  # the first one waits for company, so the loop is known to be parallel
+        both.wait(PATIENCE_SECONDS)  # the first one waits for company, so the loop is known to be parallel
         with lock:
             flying -= 1
         return Response(f'{{"n": {request.args["n"]}}}', content_type="application/json")

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import pytest
 from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.verifying import verify
 
 from noetl.access import new_token
@@ -49,7 +50,6 @@ from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import WorkerLoop
 
-PATIENCE_SECONDS = 120.0
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: link, path: tests/link}\n"
 CHAIN = """
 - {step: one, tool: [{t: {kind: noop, result: 1}}], next: {arcs: [{step: two}]}}

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from tests.conformance.memory import MemoryStore
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.engine.events import Event, IterationStarted, StepDone
 from noetl.reference import canonical, refer, reference_to
@@ -975,7 +976,7 @@ class RaceSuite:
 
 def noticed(store: Store) -> bool:
     """Whether the store tells of a change; between machines that may take a moment."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not (found := store.changed_elsewhere()) and time.monotonic() < deadline:
         time.sleep(0.01)
     return found
@@ -998,16 +999,16 @@ def together(count: int, work: Callable[..., int], *arguments: Any) -> list[int]
     ]
     for process in processes:
         process.start()
-    found = dict(answers.get(timeout=60) for _ in processes)
+    found = dict(answers.get(timeout=PATIENCE_SECONDS) for _ in processes)
     for process in processes:
-        process.join(60)
+        process.join(PATIENCE_SECONDS)
     answers.close()
     answers.join_thread()
     return [found[number] for number in range(count)]
 
 
 def _work(ready: Any, answers: Any, work: Callable[..., int], number: int, *arguments: Any) -> None:
-    ready.wait(60)
+    ready.wait(PATIENCE_SECONDS)
     answers.put((number, work(number, *arguments)))
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.postgres import PostgresServer, Schema
 
 from conformance.kill import check, killed_after
@@ -37,7 +38,7 @@ def test_every_acknowledged_commit_survives_and_none_is_torn(database: str, sche
 def finish(schema: Schema) -> None:
     """What a killed client has asked for, its server may still be doing."""
     busy = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE %s AND state = 'active'"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while schema.rows(busy, ("SELECT commit_changes%",))[0][0]:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -82,11 +83,11 @@ def test_a_server_that_is_restarted_loses_nothing_that_was_acknowledged(
             time.sleep(0.005)
         assert postgres.process is not None
         postgres.process.send_signal(how)
-        postgres.process.wait(30)
+        postgres.process.wait(PATIENCE_SECONDS)
         postgres.stop()
         postgres.start()
     writer.over.set()
-    writer.join(60)
+    writer.join(PATIENCE_SECONDS)
     assert writer.failure is None
     store = PostgresStore(database)
     rows = store.read(A)
@@ -144,7 +145,7 @@ def test_content_is_never_removed_from_under_those_who_have_begun_to_need_it(dat
         if store.blob(reference.key) is not None:
             kept.append(reference.key)
     over.set()
-    thread.join(30)
+    thread.join(PATIENCE_SECONDS)
     pruner.prune(4e9, 100, now=4e9)
     assert kept
     assert all(store.blob(key) is not None for key in kept)

@@ -15,10 +15,11 @@ from typing import Any
 
 import httpx2
 from tests.servers import forked
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.ports import reserved_port
 from tests.servers.postgres import PostgresServer
 
-SECONDS = 120
+SECONDS = PATIENCE_SECONDS
 OVER = ("succeeded", "failed", "cancelled")
 PROGRAM = ("-m", "noetl.cli")
 """What Python runs for `noetl`."""
@@ -77,7 +78,7 @@ class Process:
             return 0
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(60)
+            return self.process.wait(SECONDS)
         finally:
             self.kill()
 

@@ -170,7 +170,7 @@ def test_a_worker_whose_token_is_revoked_ends(tmp_path: Path, db: str) -> None:
         mode.client.ask("DELETE", f"/tokens/{token['id']}")
         process = mode.workers[0].process
         assert process is not None
-        assert process.wait(90) == 5
+        assert process.wait(stage.SECONDS) == 5
 
 
 def test_work_of_another_pool_waits_for_its_workers(tmp_path: Path, db: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.servers import forked
+from tests.servers.patience import PATIENCE_SECONDS
 
 GOOD = """\
 apiVersion: noetl.io/v2
@@ -22,7 +23,7 @@ workflow:
 CLASSIC = GOOD.replace("""{arcs: [{step: end, when: "{{ steps.start.status == 'ok' }}"}]}""", "end")
 WARNED = GOOD.replace("    tool: {kind: noop}\n", "").replace(", path: tests/good", "")
 BAD = GOOD.replace("step: end, when", "step: ende, when").replace("kind: noop}\n    next", "kind: nop}\n    next")
-SECONDS = 60
+SECONDS = PATIENCE_SECONDS
 
 
 class Done(NamedTuple):

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from command import GOOD, Done, file, noetl
 from tests.acceptance.modes.stage import Process, until
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.store.sqlite import SqliteStore
 
@@ -160,7 +161,7 @@ def test_a_server_takes_what_is_signed_with_the_secret_of_a_hook(home: Path, dev
         "X-Noetl-Signature": f"sha256={signed}",
     }
     url = f"{dev['NOETL_SERVER']}/api/v1/hooks/deploy"
-    with httpx2.Client(trust_env=False, timeout=60) as client:
+    with httpx2.Client(trust_env=False, timeout=PATIENCE_SECONDS) as client:
         assert client.post(url, content=body, headers=headers).status_code == 202
         said(home, "hook", "rotate", "deploy", **dev)
         assert client.post(url, content=body, headers=headers).status_code == 401

@@ -7,6 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.cli import server
 from noetl.cli.server import HostOptions, running
@@ -30,7 +31,10 @@ def test_a_server_that_cannot_serve_says_why_and_ends(tmp_path: Path, monkeypatc
     async def story() -> None:
         options = HostOptions(log=Log(stream=stream))
         with bound("127.0.0.1", 0) as listener:
-            async with running(SqliteStore(tmp_path / "noetl.db"), listener, options) as server, asyncio.timeout(60):
+            async with (
+                running(SqliteStore(tmp_path / "noetl.db"), listener, options) as server,
+                asyncio.timeout(PATIENCE_SECONDS),
+            ):
                 await server.ended.wait()
 
     with pytest.raises(NoetlError, match="the HTTP server failed"):  # so the command does not end with exit code 0
@@ -55,7 +59,10 @@ def test_a_loop_that_fails_is_logged_and_restarted(tmp_path: Path, monkeypatch: 
 
     async def story() -> None:
         options = HostOptions(retention=60.0, log=Log(stream=stream))
-        async with running(SqliteStore(tmp_path / "noetl.db"), bound("127.0.0.1", 0), options), asyncio.timeout(60):
+        async with (
+            running(SqliteStore(tmp_path / "noetl.db"), bound("127.0.0.1", 0), options),
+            asyncio.timeout(PATIENCE_SECONDS),
+        ):
             await again.wait()
 
     asyncio.run(story())

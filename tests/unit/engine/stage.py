@@ -14,6 +14,7 @@ from textwrap import dedent, indent
 from typing import Any
 
 from tests.conformance.memory import MemoryStore
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.dsl.compile import load
 from noetl.engine.commands import Command
@@ -32,8 +33,9 @@ from noetl.tools.registry import Registry
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: story, path: tests/story}\n"
 EXECUTION = "00000000-0000-7000-8000-000000000001"
 MAX_EVENT_BYTES = 64 * 1024
-CALM_SECONDS = 0.03
-"""Nothing has moved for that long: time may jump, though a tool runs or the test acts beside the engine."""
+CALM_TURNS, TURN_SECONDS = 30, 0.001
+"""Nothing has moved for so many turns of the event loop: time may jump, though a tool runs or the test acts beside the
+engine. On a busy machine the turns take longer, but what is ready to run does so in each of them."""
 
 Tool = Callable[..., Any]
 During = Callable[["Stage"], Awaitable[None]]
@@ -90,10 +92,11 @@ class StageEngine(Embedded):
         due = self.next_due()
         is_quiet = due is not None and not self.worker.tasks and not self.watched
         if not is_quiet:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CALM_SECONDS):
-                    await committed.wait()
-                return
+            for _ in range(CALM_TURNS):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(TURN_SECONDS):
+                        await committed.wait()
+                    return
             committing = self.runtime.committer._task
             if committing is not None and not committing.done():  # the machine is busy: something still moves
                 return
@@ -148,7 +151,7 @@ class Stage:
     def live(self, execution: str = EXECUTION) -> Execution:
         return self.engine.runtime.executions[execution].state
 
-    async def until(self, what: Callable[[], bool], seconds: float = 10.0) -> None:
+    async def until(self, what: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until something is true."""
         async with asyncio.timeout(seconds):
             while not what():  # noqa: ASYNC110 (nobody sets an event for what tests look at)
@@ -198,7 +201,7 @@ def text_of(workflow: str, head: str = "") -> str:
     return HEAD + dedent(head) + "workflow:\n" + indent(dedent(workflow), "  ")
 
 
-def play_text(text: str, tools: dict[str, Tool], limit: float = 60) -> Stage:
+def play_text(text: str, tools: dict[str, Tool], limit: float = PATIENCE_SECONDS) -> Stage:
     """Play a whole playbook to its end."""
     stage = Stage(text, tools, {})
     stage.engine.watched = False
@@ -224,7 +227,7 @@ def play(
     tools: dict[str, Tool] | None = None,
     children: dict[str, str] | None = None,
     during: During | None = None,
-    limit: float = 30,
+    limit: float = PATIENCE_SECONDS,
 ) -> Stage:
     """Play a workflow to its end. `commands` come right after the start; `during` runs beside it."""
     stage = Stage(text_of(workflow, head), tools or {}, children or {})

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from stage import EXECUTION, Cuts, Stage, Tool, play
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Lost, Pause, Resume, Signal
@@ -57,7 +58,7 @@ def carried_on_from_every_commit(whole: Stage, tools: dict[str, Tool], *, first:
     rows = whole.store.read(EXECUTION)
 
     async def carried_on(stage: Stage) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             state = await stage.engine.adopt(EXECUTION)
             assert state is not None
             await stage.drive()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from stage import EXECUTION, Cuts, Stage, play, text_of
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.engine.commands import Cancel, Lost, Pause, Resume, Signal
 from noetl.engine.evolve import evolve
@@ -811,12 +812,13 @@ def test_s22_directives_act_on_the_innermost_pipeline_and_failure_is_the_tasks_e
 
 def test_s22_a_parallel_iterator_bounds_what_flies_and_isolates_its_items() -> None:
     flying = most = 0
+    together = asyncio.Barrier(2)
 
     async def f() -> None:
         nonlocal flying, most
         flying += 1
         most = max(most, flying)
-        await asyncio.sleep(0.002)
+        await together.wait()
         flying -= 1
 
     end = play(
@@ -884,14 +886,15 @@ def test_s23_arcs_of_a_loop_are_looked_at_once() -> None:
 
 
 def test_s23_fail_fast_revokes_the_other_lanes() -> None:
+    inside = asyncio.Barrier(3)
     stopped: list[int] = []
 
     async def f(n: int) -> Any:
+        await inside.wait()
         if n == 1:
-            await asyncio.sleep(0.02)
             return broken()
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(3600)
         except asyncio.CancelledError:
             stopped.append(n)
             raise
@@ -906,11 +909,13 @@ def test_s23_fail_fast_revokes_the_other_lanes() -> None:
 
 def test_s23_parallel_is_ten_at_a_time_by_default() -> None:
     flying = most = 0
+    together = asyncio.Barrier(10)
 
     async def f() -> None:
         nonlocal flying, most
         flying += 1
         most = max(most, flying)
+        await together.wait()
         await asyncio.sleep(0.02)
         flying -= 1
 
@@ -1112,7 +1117,7 @@ LOSSY = """
 
 async def _lose_during(stage: Stage, inside: asyncio.Event) -> None:
     driving = asyncio.create_task(stage.drive())
-    await asyncio.wait_for(inside.wait(), 10)
+    await asyncio.wait_for(inside.wait(), PATIENCE_SECONDS)
     driving.cancel()
     await asyncio.gather(driving, return_exceptions=True)
     await stage.crash()
@@ -1204,7 +1209,7 @@ def test_one_crash_with_many_lanes_is_one_loss_each_and_no_poison() -> None:
     async def during(stage: Stage) -> None:
         nonlocal crashed
         driving = asyncio.create_task(stage.drive())
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), PATIENCE_SECONDS)
         driving.cancel()
         await asyncio.gather(driving, return_exceptions=True)
         crashed = True
@@ -1363,11 +1368,11 @@ def test_s32_signals_and_timers_wait_for_the_resume() -> None:
 
 
 def test_s32_no_retry_while_paused() -> None:
-    inside = asyncio.Event()
+    inside, paused = asyncio.Event(), asyncio.Event()
 
     async def f() -> Any:
         inside.set()
-        await asyncio.sleep(0.05)
+        await paused.wait()
         return tool()
 
     tool = Sequence(broken(), 5)
@@ -1377,6 +1382,7 @@ def test_s32_no_retry_while_paused() -> None:
         driving = asyncio.create_task(stage.drive())
         await inside.wait()
         await stage.handle(Pause())
+        paused.set()
         assert (await driving).status == "paused"
         assert tool.calls == 1
         await stage.handle(Resume())
@@ -1712,7 +1718,7 @@ def test_any_prefix_of_a_log_can_be_carried_on() -> None:
     rows = whole.store.read(EXECUTION)
 
     async def carried_on(stage: Stage) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await stage.engine.adopt(EXECUTION)
             await stage.drive()
         stage.engine.runtime.thread.shutdown()
@@ -1834,9 +1840,7 @@ def test_the_cost_of_a_signal_does_not_grow_with_signals_times_waiting_items() -
         await driving
 
     loop = '{in: "{{ range(400) }}", iterator: i, spec: {mode: parallel, max_in_flight: 400}}'
-    end = play(
-        f'- {{step: start, loop: {loop}, tool: {{kind: wait, signal: "s{{{{ iter.i }}}}"}}}}', during=during, limit=60
-    )
+    end = play(f'- {{step: start, loop: {loop}, tool: {{kind: wait, signal: "s{{{{ iter.i }}}}"}}}}', during=during)
     assert end.state.status == "cancelled"
 
 

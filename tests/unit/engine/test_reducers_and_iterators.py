@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from stage import Stage, play
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.engine.commands import Pause, Resume
 from noetl.model.outcome import failed
@@ -196,7 +197,7 @@ def test_s19_items_of_a_parallel_iterator_keep_their_own_view_after_a_lost_worke
     async def during(stage: Stage) -> None:
         nonlocal crashed
         driving = asyncio.create_task(stage.drive())
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), PATIENCE_SECONDS)
         await stage.until(lambda: sum(1 for event in stage.of("task.done") if "work" in event.task.path) == 1)
         driving.cancel()
         await asyncio.gather(driving, return_exceptions=True)
@@ -221,7 +222,7 @@ def test_s20_write_once_in_a_parallel_iterator_holds_after_a_lost_worker() -> No
     async def during(stage: Stage) -> None:
         nonlocal crashed
         driving = asyncio.create_task(stage.drive())
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), PATIENCE_SECONDS)
         await stage.until(lambda: any(event.set_ctx for event in stage.of("task.done")))
         driving.cancel()
         await asyncio.gather(driving, return_exceptions=True)
@@ -305,11 +306,11 @@ def test_s32_nothing_begins_inside_an_iterator_while_paused(mode: str) -> None:
 
     async def during(stage: Stage) -> None:
         driving = asyncio.create_task(stage.drive())
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), PATIENCE_SECONDS)
         await stage.handle(Pause())
         begun = list(calls)
         go.set()
-        await asyncio.wait_for(driving, 10)
+        await asyncio.wait_for(driving, PATIENCE_SECONDS)
         assert stage.live().status == "paused"
         assert calls == begun
         assert len(stage.of("task.done")) == len(begun)
@@ -349,7 +350,7 @@ def test_s15_a_short_wait_is_waited_out_after_a_lost_worker() -> None:
 
         stage.clock.sleep = stuck  # type: ignore[method-assign]
         driving = asyncio.create_task(stage.drive())
-        await asyncio.wait_for(slept.wait(), 10)
+        await asyncio.wait_for(slept.wait(), PATIENCE_SECONDS)
         await stage.until(lambda: bool(stage.of("task.retry.scheduled")))
         driving.cancel()
         await asyncio.gather(driving, return_exceptions=True)

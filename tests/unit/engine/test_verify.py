@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from story import EXECUTION, HEAD, QuickClock
 from tests.conformance.memory import MemoryStore
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.verifying import verify
 
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, NextRequested
@@ -132,7 +133,7 @@ class Story:
 
     async def _run(self, playbook: Any, commands: tuple[Command, ...]) -> None:
         engine = Embedded(LoadedPlaybooks(self.store), KINDS, QuickClock(), lambda parent, request: "")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await engine.start(EXECUTION, engine.runtime.playbooks.add(playbook), {}, {})
             for command in commands:
                 await engine.runtime.committer.handle(EXECUTION, command)

@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 from test_server_host import CHAIN, CHILD, PARENT, WAITS, House
 from tests.conformance.memory import MemoryStore
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim
 from noetl.host import server_host
 from noetl.store.store import WorkerSession
 
-SECONDS = 60
+SECONDS = PATIENCE_SECONDS
 
 
 def play(story: Callable[[House], Awaitable[None]], store: MemoryStore | None = None) -> None:

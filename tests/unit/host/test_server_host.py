@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.memory import MemoryStore
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.verifying import verify
 
 from noetl.clock import SystemClock
@@ -31,7 +32,6 @@ from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: story, path: tests/story}\n"
-PATIENCE_SECONDS = 60.0
 
 CHAIN = """
 - {step: start, tool: {kind: noop, result: 1}, next: {arcs: [{step: two}]}}
@@ -192,11 +192,11 @@ def test_a_cancelled_parent_takes_its_children_along(store: Store, monkeypatch: 
 
     async def story(house: House) -> None:
         state = await house.host.runtime.start(house.add(PARENT), {}, {})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len([one for one in store.summaries() if one.status == "waiting"]) < 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await house.host.runtime.committer.handle(state.id, Cancel("enough"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while any(one.status != "cancelled" for one in store.summaries()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
@@ -209,7 +209,7 @@ def test_signals_pauses_and_timers(store: Store) -> None:
         await house.host.runtime.committer.handle(waits.id, Pause())
         await house.host.runtime.committer.handle(waits.id, Signal("go", "1", {"ok": True}))
         await house.host.runtime.committer.handle(waits.id, Resume())
-        assert (await house.host.wait(waits.id, 20)).result == {"ok": True}
+        assert (await house.host.wait(waits.id, PATIENCE_SECONDS)).result == {"ok": True}
         retried = house.add(
             """
             - step: start
@@ -238,7 +238,7 @@ def test_a_silent_worker_loses_its_leases(store: Store, monkeypatch: pytest.Monk
             work
         ]  # the same answer
         house.tasks.append(asyncio.create_task(house.work()))
-        end = await house.host.wait(state.id, 20)
+        end = await house.host.wait(state.id, PATIENCE_SECONDS)
         assert end.status == "succeeded"
         names = [row.type for row in store.read(state.id)]
         assert names.count("step.regranted") == 1
@@ -255,7 +255,7 @@ def test_a_lease_that_never_arrived_is_given_to_another(store: Store, monkeypatc
         await asyncio.sleep(0.01)
         await house.host.heartbeats.record(WorkerSession("w1", "default", 4))
         house.tasks.append(asyncio.create_task(house.work()))
-        assert (await house.host.wait(state.id, 20)).status == "succeeded"
+        assert (await house.host.wait(state.id, PATIENCE_SECONDS)).status == "succeeded"
 
     play(store, story, worker=False)
 
@@ -416,7 +416,7 @@ def test_another_pool_does_not_get_the_work(store: Store) -> None:
         (work,) = await house.host.dispatcher.claim(Claim("w2", 4, "gpu"))
         assert work.execution == state.id
         house.worker.take([work])
-        assert (await house.host.wait(state.id, 20)).result == 7
+        assert (await house.host.wait(state.id, PATIENCE_SECONDS)).result == 7
 
     play(store, story)
 

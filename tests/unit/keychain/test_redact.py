@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.table import for_each
 
 from noetl.keychain.redact import LONGEST, Redactor
@@ -347,7 +348,7 @@ def test_what_a_shell_prints_of_its_variables_is_hidden(shell: str, secret: str)
         env={"NOETL_AUTH_X": secret, "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=True,
     ).stdout
     out = Redactor([secret]).redact(printed)

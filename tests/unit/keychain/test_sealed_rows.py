@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.memory import MemoryStore
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.errors import AuthError, NotFound, UsageError
 from noetl.keychain.master import MasterKeySource, new_key
@@ -193,7 +194,7 @@ def test_processes_that_rotate_at_once_lose_no_key(tmp_path: Path) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(PATIENCE_SECONDS)
         assert process.exitcode == 0
     keys = source(file).read()
     assert len({key.id for key in (keys.current, *keys.older)}) == 4

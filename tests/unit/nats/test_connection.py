@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from nats.js import JetStreamContext
 from tests.servers.nats import LIMITED, TOKEN, RestartedNats, nats_server, restarted_nats
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.errors import NatsUnavailable, UsageError
 from noetl.nats import connection
 from noetl.nats.connection import NatsConnection
 from noetl.settings import NatsSettings
 
-SECONDS = 120.0
+SECONDS = PATIENCE_SECONDS
 
 
 @pytest.fixture(autouse=True)

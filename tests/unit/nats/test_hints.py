@@ -11,6 +11,7 @@ from typing import Any
 import nats
 import pytest
 from tests.servers.nats import RestartedNats, restarted_nats
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
@@ -28,7 +29,7 @@ from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS
 from noetl.worker.work import Work
 
-SECONDS = 120.0
+SECONDS = PATIENCE_SECONDS
 HOUR = 3600.0
 TEXT = """\
 apiVersion: noetl.io/v2

@@ -13,6 +13,7 @@ import nats
 import pytest
 from nats.js import JetStreamContext
 from tests.servers.nats import NatsServer, nats_server
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.errors import NatsUnavailable
 from noetl.nats import connection
@@ -20,7 +21,7 @@ from noetl.nats.connection import NatsConnection
 from noetl.nats.objects import TTL_SECONDS, ObjectBuckets
 from noetl.settings import NatsSettings
 
-SECONDS = 120.0
+SECONDS = PATIENCE_SECONDS
 CONTENT = os.urandom(700_001)
 KEY = sha256(CONTENT).hexdigest()
 

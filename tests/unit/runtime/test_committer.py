@@ -7,6 +7,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from tests.servers.patience import PATIENCE_SECONDS, until_async
+
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine.commands import Pause, Resume, Signal
@@ -30,11 +32,12 @@ class GatedStore(SqliteStore):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.gate, self.committed = threading.Event(), 0
+        self.gate, self.waits, self.committed = threading.Event(), threading.Event(), 0
         self.gate.set()
 
     def commit(self, changes: Any) -> list[bool]:
-        self.gate.wait(30)
+        self.waits.set()
+        assert self.gate.wait(PATIENCE_SECONDS)
         accepted = super().commit(changes)
         for change in changes:
             if change.rows:
@@ -55,15 +58,16 @@ def test_a_reader_between_two_commits_sees_the_first(tmp_path: Path) -> None:
             return state.seq, store.committed
 
         store.gate.clear()
+        store.waits.clear()
         first = asyncio.gather(committer.handle(execution, Pause()), read())
-        await asyncio.sleep(0.01)  # their commit is under way
+        await until_async(store.waits.is_set)  # their commit is under way
         later = (Resume(), Signal("a", "1", {}))
         second = asyncio.gather(*(committer.handle(execution, command) for command in later))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)  # they are asked for
         store.gate.set()
         (_, (read_seq, committed)), answers = await first, await second
         assert read_seq == committed
         assert answers[-1].state.seq > read_seq
         runtime.close()
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_SECONDS))

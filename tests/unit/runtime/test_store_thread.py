@@ -8,13 +8,14 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.runtime.store_thread import StoreThread
 
 
 def ran(story: Coroutine[Any, Any, None]) -> None:
     async def in_time() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await story
 
     asyncio.run(in_time())

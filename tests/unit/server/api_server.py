@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import httpx2
 from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.access import new_token
 from noetl.errors import NotFound
@@ -32,7 +33,7 @@ from noetl.worker.output import OutputBuffer
 from noetl.worker.worker import Worker
 
 Value = TypeVar("Value")
-SECONDS = 120
+SECONDS = PATIENCE_SECONDS
 """How long a busy machine may take for anything."""
 TICK_SECONDS = 0.1
 NO_TLS = ssl.create_default_context()
@@ -234,9 +235,11 @@ def register(client: httpx2.Client, text: str = HELLO) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def started(client: httpx2.Client, request: dict[str, Any], wait: int = 20) -> dict[str, Any]:
+def started(client: httpx2.Client, request: dict[str, Any]) -> dict[str, Any]:
     """An execution that has ended."""
-    answer = client.post("/api/v1/executions", json=request, headers={"Prefer": f"wait={wait}"})
+    answer = client.post("/api/v1/executions", json=request, headers={"Prefer": "wait=60"})
+    if answer.status_code == 202:  # the machine is busy
+        return until(client, answer.json()["execution_id"], "succeeded", "failed", "cancelled")
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 

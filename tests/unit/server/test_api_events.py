@@ -12,6 +12,7 @@ import httpx2
 import msgspec
 import pytest
 from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.patience import until as patiently
 
 from noetl.clock import SystemClock
@@ -105,10 +106,10 @@ def test_events_come_as_they_happen(server: ApiServer, admin: httpx2.Client) -> 
 
     thread = threading.Thread(target=follow)
     thread.start()
-    assert paused.wait(20)
+    assert paused.wait(PATIENCE_SECONDS)
     assert not done.is_set()
     admin.post(f"{API}/{execution}/signals", json={"name": "go"})
-    assert done.wait(20)
+    assert done.wait(PATIENCE_SECONDS)
     thread.join()
     assert types[-1] == "playbook.processed"
 
@@ -151,9 +152,9 @@ def test_a_stream_ends_when_the_server_does() -> None:
 
         thread = threading.Thread(target=follow)
         thread.start()
-        assert begun_to.wait(20)
+        assert begun_to.wait(PATIENCE_SECONDS)
         server.close()
-        assert ended.wait(20)
+        assert ended.wait(PATIENCE_SECONDS)
         thread.join()
 
 

@@ -115,7 +115,7 @@ def test_the_same_key_starts_once(admin: httpx2.Client) -> None:
     headers = {"Idempotency-Key": "one"}
     ids = [admin.post(f"{API}/executions", json={"path": "tests/hello"}, headers=headers) for _ in range(3)]
     assert len({answer.json()["execution_id"] for answer in ids}) == 1
-    waited = admin.post(f"{API}/executions", json={"path": "tests/hello"}, headers=headers | {"Prefer": "wait=20"})
+    waited = admin.post(f"{API}/executions", json={"path": "tests/hello"}, headers=headers | {"Prefer": "wait=60"})
     assert (waited.status_code, waited.json()["execution_id"]) == (200, ids[0].json()["execution_id"])
 
 

@@ -56,5 +56,5 @@ def test_no_request_meets_a_defect(server: ApiServer, case: schemathesis.Case) -
 def test_the_server_still_works(server: ApiServer) -> None:
     with server.client("author") as client:
         register(client, HELLO)
-        answer = client.post("/api/v1/executions", json={"path": "tests/hello"}, headers={"Prefer": "wait=20"})
+        answer = client.post("/api/v1/executions", json={"path": "tests/hello"}, headers={"Prefer": "wait=60"})
         assert answer.json()["status"] == "succeeded"

@@ -52,13 +52,13 @@ def test_a_fork_begins_with_the_events_of_its_source(admin: httpx2.Client) -> No
 
 def test_who_prefers_to_wait_gets_the_execution(admin: httpx2.Client) -> None:
     source = started(admin, {"path": "tests/hello"})["execution_id"]
-    answer = asked(admin, source, "fork", {"at": 1}, Prefer="wait=20")
+    answer = asked(admin, source, "fork", {"at": 1}, Prefer="wait=60")
     assert (answer.status_code, answer.json()["result"]) == (200, "hello world!")
 
 
 def test_started_is_when_the_fork_was_made_also_for_another_server(server: ApiServer, admin: httpx2.Client) -> None:
     source = started(admin, {"path": "tests/hello"})
-    fork = asked(admin, source["execution_id"], "fork", {"at": 1}, Prefer="wait=20").json()
+    fork = asked(admin, source["execution_id"], "fork", {"at": 1}, Prefer="wait=60").json()
     server.do(_forget(server, fork["execution_id"]))
     again = admin.get(f"{API}/{fork['execution_id']}").json()
     assert again["started"] == fork["started"] > source["started"]
@@ -94,7 +94,7 @@ def test_a_retry_takes_up_what_failed(server: ApiServer, admin: httpx2.Client) -
 
 def test_state_of_the_past_in_an_edited_fork(server: ApiServer, admin: httpx2.Client) -> None:
     source = started(admin, {"path": "tests/broken"})
-    fork = asked(admin, source["execution_id"], "retry", {"playbook": MENDED}, Prefer="wait=20").json()
+    fork = asked(admin, source["execution_id"], "retry", {"playbook": MENDED}, Prefer="wait=60").json()
     at = seq_of(admin, fork["execution_id"], "execution.forked")
     for seq in (at - 1, at, at + 1, fork["events"]):
         state = admin.get(f"{API}/{fork['execution_id']}/state", params={"at": seq}).json()

@@ -328,7 +328,7 @@ def test_the_shell_script_of_the_page_is_understood(server: ApiServer, client: h
     (tmp_path / "secret").write_text(f"{SECRET}\n")
     environment = {"PATH": os.environ["PATH"], "NOETL_SERVER": server.url, "NO_PROXY": "*"}
     done = subprocess.run(
-        ["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True
+        ["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=True
     )
     started = json.loads(done.stdout)
     assert until(client, started["execution_id"], "succeeded")["result"] == {"ref": "main"}

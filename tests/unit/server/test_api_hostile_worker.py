@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from api_server import ApiServer, begun, started, until
 from shared_store import address_of, server_at
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.postgres import postgres_fixture, store_schema_fixture  # noqa: F401
 
 from noetl.engine import events as e
@@ -158,7 +159,7 @@ def events(admin: httpx2.Client, execution: str) -> list[str]:
 
 
 def soon(look: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 120
+    give_up = time.monotonic() + PATIENCE_SECONDS
     while not look():
         assert time.monotonic() < give_up
         time.sleep(0.02)
@@ -275,7 +276,9 @@ def test_facts_follow_those_that_went_to_another_server(
         assert reported(evil, work, e.TaskStarted(task)).verdict == "accepted"
         done = e.TaskDone(task, 1, Outcome(), "continue", "c")
         assert reported(evil, work, done, first=1).verdict == "accepted"
-        with httpx2.Client(base_url=second.url, headers=evil.headers, timeout=60, trust_env=False) as there:
+        with httpx2.Client(
+            base_url=second.url, headers=evil.headers, timeout=PATIENCE_SECONDS, trust_env=False
+        ) as there:
             assert reported(there, work, e.TaskStarted(TaskId(work.run, "c#1")), first=2).verdict == "accepted"
             assert reported(there, work, e.TaskStarted(TaskId(work.run, "d#1")), first=3).verdict == "rejected"
 
@@ -492,7 +495,7 @@ def test_a_claim_that_waits_gives_nothing_to_a_token_that_was_revoked(server: Ap
     soon(lambda: server.host.dispatcher.queue.idle_claims["alpha"] == 1)
     server.store.access.revoke_token(server.ids["evil"], server.clock.now())  # at another server
     execution = begun(admin, {"path": "length"})
-    thread.join(60)
+    thread.join(PATIENCE_SECONDS)
     assert [answer.status_code for answer in answers] == [401]
     with server.client("other") as other:
         work = claimed(other, execution)

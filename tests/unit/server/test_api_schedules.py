@@ -15,6 +15,7 @@ import pytest
 from api_server import HELLO, WAITS, ApiServer, register, until
 from msgspec.structs import replace
 from shared_store import OpenServer, address_of, servers_at
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.postgres import postgres_fixture, store_schema_fixture  # noqa: F401
 
 from noetl.store.triggers import Firing, Schedule
@@ -313,7 +314,9 @@ def test_a_server_that_is_killed_in_between_leaves_one_execution(
     add(client, MINUTELY)
     moment = due(server, "minutely")
     script = Path(__file__).parent / "dying_server.py"
-    died = subprocess.run([sys.executable, str(script), address, point, repr(moment)], timeout=120, check=False)
+    died = subprocess.run(
+        [sys.executable, str(script), address, point, repr(moment)], timeout=PATIENCE_SECONDS, check=False
+    )
     assert died.returncode == -9
     left = stored(server, "minutely")
     assert left.starting == (Firing(moment),)

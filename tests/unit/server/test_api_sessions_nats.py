@@ -22,6 +22,7 @@ from nats.js.errors import NoKeysError
 from nats.js.kv import KeyValue
 from test_api_sessions import API, DAY, PASSWORD, signed_in
 from tests.servers.nats import RestartedNats, restarted_nats
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.nats import connection
 from noetl.nats.connection import NatsConnection
@@ -30,7 +31,7 @@ from noetl.server.auth import COOKIE
 from noetl.server.sessions import BUCKET
 from noetl.settings import NatsSettings
 
-SECONDS = 120
+SECONDS = PATIENCE_SECONDS
 EMAIL = "ada@example.org"
 
 

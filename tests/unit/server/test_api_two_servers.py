@@ -102,7 +102,7 @@ def test_one_server_starts_and_the_other_is_asked(clients: tuple[httpx2.Client, 
     one, other = clients
     key = {"Idempotency-Key": "the same"}
     first = one.post(API, json={"path": "tests/hello"}, headers=key).json()["execution_id"]
-    again = other.post(API, json={"path": "tests/hello"}, headers=key | {"Prefer": "wait=30"})
+    again = other.post(API, json={"path": "tests/hello"}, headers=key | {"Prefer": "wait=60"})
     assert (again.status_code, again.json()["execution_id"], again.json()["result"]) == (200, first, "hello world!")
 
 
@@ -125,7 +125,7 @@ def test_forks_are_made_at_either_server_once(clients: tuple[httpx2.Client, http
 def test_what_failed_at_one_server_is_retried_at_the_other(clients: tuple[httpx2.Client, httpx2.Client]) -> None:
     one, other = clients
     text = HELLO.replace("tests/hello", "tests/broken").replace("steps.start.result }}!", "1 / 0 }}")
-    failed = one.post(API, json={"playbook": text}, headers={"Prefer": "wait=30"}).json()
+    failed = one.post(API, json={"playbook": text}, headers={"Prefer": "wait=60"}).json()
     assert failed["status"] == "failed"
     body = {"playbook": text.replace("1 / 0", "1 + 1")}
     fork = other.post(f"{API}/{failed['execution_id']}/retry", json=body).json()

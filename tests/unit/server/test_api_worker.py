@@ -13,6 +13,7 @@ import httpx2
 import msgspec
 import pytest
 from api_server import ELSEWHERE, ApiServer, begun, register, until
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.engine import events as e
 from noetl.engine.commands import Report
@@ -232,7 +233,7 @@ def test_content_with_a_report_must_have_its_hash(mine: httpx2.Client, work: Wor
 
 def test_a_worker_that_leaves_while_it_waits_is_no_failure_of_the_server(server: ApiServer) -> None:
     body = b'{"worker": "short", "slots": 1, "pool": "quiet", "claim_id": "left", "wait": 60}'
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as connection:
         token = server.tokens["worker"]
         head = f"POST {API}/claim HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}"
         more = f"\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nX-Request-Id: left\r\n\r\n"
@@ -245,7 +246,7 @@ def test_a_worker_that_leaves_while_it_waits_is_no_failure_of_the_server(server:
 
 
 def _soon(look: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 120
+    give_up = time.monotonic() + PATIENCE_SECONDS
     while not look():
         assert time.monotonic() < give_up
         time.sleep(0.02)

@@ -13,6 +13,7 @@ import pytest
 from api_server import HELLO, ApiServer, started
 from exposition import parsed
 from tests.conformance.memory import MemoryStore
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.postgres import PASSWORD, PostgresServer
 
 from noetl.log import Log
@@ -30,7 +31,7 @@ def database() -> Iterator[PostgresServer]:
 
 
 def until(look: Callable[[], object]) -> None:
-    give_up = time.monotonic() + 120
+    give_up = time.monotonic() + PATIENCE_SECONDS
     while not look():
         assert time.monotonic() < give_up
         time.sleep(0.1)

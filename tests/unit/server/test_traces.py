@@ -13,6 +13,7 @@ import pytest
 from api_server import HELLO, WAITS, WRONG, ApiServer, begun, register, started, until
 from pytest_httpserver import HTTPServer
 from tests.servers.otlp import OtlpReceiver, Received
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.errors import UsageError
 from noetl.server import traces
@@ -81,7 +82,7 @@ class Trace:
 
 def arrived(server: ApiServer, receiver: OtlpReceiver, found: Callable[[Received], bool]) -> list[Received]:
     """Spans that fit; waits until there is one."""
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + PATIENCE_SECONDS
     while True:
         server.do(_flushed(server))
         spans = [span for span in list(receiver.spans) if found(span)]
@@ -148,7 +149,7 @@ def test_iterations_stand_between_step_and_tasks(
 def test_an_error_is_marked_and_its_message_not_sent(
     traced: ApiServer, receiver: OtlpReceiver, client: httpx2.Client
 ) -> None:
-    execution = started(client, {"playbook": FAILS}, wait=60)["execution_id"]
+    execution = started(client, {"playbook": FAILS})["execution_id"]
     trace = trace_of(traced, receiver, execution)
     for name in ("task call", "step boom", "execution tests/fails"):
         span = trace.one(name)
@@ -167,7 +168,7 @@ def test_what_a_cancel_cuts_off_has_an_end(traced: ApiServer, receiver: OtlpRece
 
 def test_a_callers_trace_is_joined_and_linked(traced: ApiServer, receiver: OtlpReceiver, client: httpx2.Client) -> None:
     register(client)
-    headers = {"traceparent": CALLER, "Prefer": "wait=20"}
+    headers = {"traceparent": CALLER, "Prefer": "wait=60"}
     answer = client.post("/api/v1/executions", json={"path": "tests/hello"}, headers=headers)
     execution = answer.json()["execution_id"]
     trace = trace_of(traced, receiver, execution)
@@ -270,7 +271,7 @@ def test_nothing_is_imported_while_it_is_off() -> None:
         "ours = ('opentelemetry.sdk', 'opentelemetry.exporter', 'opentelemetry.proto')\n"
         "assert not [name for name in sys.modules if name.startswith(ours)]\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_SECONDS)
 
 
 def test_without_the_packages_it_is_said_what_to_install() -> None:
@@ -282,4 +283,4 @@ def test_without_the_packages_it_is_said_what_to_install() -> None:
         "except UsageError as error: assert \"pip install 'noetl-engine[otel]'\" in str(error)\n"
         "else: raise AssertionError\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_SECONDS)

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from tests.acceptance.modes.stage import database
 from tests.servers import postgres
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
@@ -35,7 +36,6 @@ from noetl.worker.worker import Worker
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 
 SCHEMA = "hot_path"
-PATIENCE_SECONDS = 120.0
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: hot, path: tests/hot}\nworkflow:\n"
 CHAIN = HEAD + "".join(
     f"  - {{step: s{n}, tool: [{{t: {{kind: noop}}}}], next: {{arcs: [{{step: s{n + 1}}}]}}}}\n" for n in range(2)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.errors import StoreError
 from noetl.store.sqlite.locks import Owner
@@ -113,7 +114,7 @@ def test_children_do_not_keep_the_lock_of_a_killed_owner(place: Place) -> None:
 def test_a_look_does_not_keep_the_owner_out(place: Place) -> None:
     """Many ask and many own, all at once: never two inside, and everybody gets in."""
     processes = [child(CONTEND, place) for _ in range(3)]
-    won = [int(process.communicate(timeout=60)[0]) for process in processes]
+    won = [int(process.communicate(timeout=PATIENCE_SECONDS)[0]) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert all(won)
     assert list(place.locks.iterdir()) == []

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.postgres import PASSWORD, Schema, postgres_fixture, schema_fixture  # noqa: F401
 
 from noetl.errors import DiskFull, NewerDatabase, NotFound, StoreError
@@ -223,7 +224,7 @@ def test_many_threads_may_call_and_close(store: PostgresStore) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
     assert store.seq(A) == sum(wins)
 
 

@@ -52,7 +52,7 @@ class Door:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
-        self.thread.join(10)
+        self.thread.join(SECONDS)
 
 
 @pytest.fixture

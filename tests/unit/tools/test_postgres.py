@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.servers.patience import until_async
+from tests.servers.patience import PATIENCE_SECONDS, until_async
 from tests.servers.postgres import PASSWORD, Schema, postgres_fixture, schema_fixture  # noqa: F401
 from tests.servers.postgres_calls import Database, database_fixture  # noqa: F401
 
@@ -121,7 +121,7 @@ def test_a_result_above_the_limit_is_refused_and_its_statement_stopped(database:
     error = database.error("SELECT repeat('x', 1000000) AS text FROM generate_series(1, 100000)")
     assert error.kind == "too_large"
     assert "LIMIT" in error.message
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while _statements_running(database.schema):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -7,7 +7,7 @@ import socket
 
 import psycopg
 import pytest
-from tests.servers.patience import until, until_async
+from tests.servers.patience import PATIENCE_SECONDS, until, until_async
 from tests.servers.postgres import PostgresServer, Schema, postgres_fixture, schema_fixture  # noqa: F401
 from tests.servers.postgres_calls import Database, database_fixture  # noqa: F401
 
@@ -221,7 +221,7 @@ def test_cancelling_a_call_that_waits_for_its_connection() -> None:
             await call
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        asyncio.run(asyncio.wait_for(stopped(silent.getsockname()[1]), 30))
+        asyncio.run(asyncio.wait_for(stopped(silent.getsockname()[1]), PATIENCE_SECONDS))
 
 
 # --- exactly once ------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context
@@ -23,7 +24,6 @@ from noetl.tools.python import Inputs, close, run
 from noetl.tools.python_child import pool
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 300.0
 SLEEP_FOR_EVER = "import time\nwhile True: time.sleep(60)\n"
 
 

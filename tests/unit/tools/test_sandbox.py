@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.model.outcome import Failure, Outcome
 from noetl.shell_text import ShellText
@@ -27,7 +28,7 @@ def bubblewrap_works() -> bool:
     if program is None:
         return False
     words = [program, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
-    return subprocess.run(words, capture_output=True, timeout=60, check=False).returncode == 0
+    return subprocess.run(words, capture_output=True, timeout=PATIENCE_SECONDS, check=False).returncode == 0
 
 
 LANDLOCK = linux.landlock_version()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.model.outcome import Failure, Outcome
 from noetl.shell_text import prepare_shell
@@ -19,7 +20,6 @@ from noetl.tools.base import Context
 from noetl.tools.shell import Inputs, close, run
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 300.0
 SECRET = "open-sesame-1"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.table import for_each
 
 from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax, TemplateUndefined
@@ -36,7 +37,9 @@ def made(command: str, **more: Any) -> ShellText:
 
 def output(text: ShellText, shell: str = "dash") -> str:
     env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **text.env}
-    found = subprocess.run([shell, "-c", text.text], env=env, capture_output=True, text=True, timeout=30, check=False)
+    found = subprocess.run(
+        [shell, "-c", text.text], env=env, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
     assert found.stderr == ""
     return found.stdout
 
@@ -424,7 +427,9 @@ def test_bash_would_run_what_is_refused(tmp_path: Path, command: str, value: str
     """What is refused is no guess: bound as everywhere else, the value runs."""
     bound = command.replace("{{ x }}", '"${NOETL_1}"')
     env = {"PATH": "/usr/bin:/bin", "NOETL_1": value}
-    subprocess.run(["bash", "-c", bound], env=env, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    subprocess.run(
+        ["bash", "-c", bound], env=env, cwd=tmp_path, capture_output=True, timeout=PATIENCE_SECONDS, check=False
+    )
     assert (tmp_path / "hit").exists()
     with pytest.raises(TemplateSyntax):
         prepare_shell(command)
@@ -498,7 +503,7 @@ def test_no_text_runs_a_value(tmp_path_factory: pytest.TempPathFactory, source: 
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=30,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
     assert not (folder / "hit").exists()

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from scripted_server import Answer, Asked, Scripted, plain
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
@@ -45,7 +46,7 @@ def with_link(server: Scripted, act: Act) -> Any:
         link = HttpLink(server.url, "noetl_token", "w1", "blue", OutputBuffer(SystemClock()))
         link.terms.registered.set()
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 return await act(link)
         finally:
             await link.close()
@@ -71,7 +72,7 @@ def test_reports_that_gather_travel_together(server: Scripted) -> None:
     go_on = threading.Event()
 
     def slowly(asked: Asked) -> Answer:
-        go_on.wait(20)
+        go_on.wait(PATIENCE_SECONDS)
         return plain(asked)
 
     server.answer = slowly
@@ -168,7 +169,7 @@ def test_the_lease_is_named_as_long_as_its_report_is_on_its_way(server: Scripted
     go_on = threading.Event()
 
     def slowly(asked: Asked) -> Answer:
-        go_on.wait(20)
+        go_on.wait(PATIENCE_SECONDS)
         return plain(asked)
 
     server.answer = slowly

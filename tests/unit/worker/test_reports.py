@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.worker.server_client import MAX_REPORTS, Reports
 from noetl.worker.wire import ReportRequest, Verdicts
@@ -24,7 +25,7 @@ def test_none_is_left_behind_when_senders_are_about_to_end() -> None:
         return 300
 
     async def run() -> list[int]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return await asyncio.gather(*(chain(str(one)) for one in range(7)))
 
     assert asyncio.run(run()) == [300] * 7

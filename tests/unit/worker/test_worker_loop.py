@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
@@ -14,7 +15,6 @@ from noetl.engine.commands import Claim, Report
 from noetl.engine.events import TaskDone
 from noetl.errors import AuthError, NoetlError, StoreError
 from noetl.tools.registry import KINDS
-from noetl.worker.output import OutputBuffer
 from noetl.worker.playbook_cache import File, RunnablePlaybook
 from noetl.worker.work import Work
 from noetl.worker.worker import Worker
@@ -29,7 +29,7 @@ workflow:
     tool: [{a: {kind: noop, result: 1}}]
   - step: slow
     tool:
-      - first: {kind: shell, cmds: ["sleep 0.4"]}
+      - first: {kind: shell, cmds: ["echo running; sleep 0.4"]}
       - second: {kind: noop, result: done}
   - step: large
     tool: [{c: {kind: noop, result: "{{ 'x' * 99_900 }}"}}]
@@ -51,6 +51,10 @@ class Desk:
         self.slots: list[int] = []
         self.reports: list[Report] = []
         self.trouble: Exception | None = None
+        self.on_output: Callable[[], None] = lambda: None
+
+    def write_output(self, task: str, stream: str, line: str) -> None:
+        self.on_output()
 
     async def claim(self, command: Claim) -> list[Work]:
         self.slots.append(command.slots)
@@ -98,12 +102,10 @@ def loop_with(desk: Desk, act: Callable[[WorkerLoop], Any], *, slots: int = 4, g
     complaints: list[str] = []
 
     async def run() -> None:
-        loop = WorkerLoop(
-            Worker("w1", desk, KINDS, SystemClock(), slots, OutputBuffer(SystemClock()).write), complaints.append, grace
-        )
+        loop = WorkerLoop(Worker("w1", desk, KINDS, SystemClock(), slots, desk.write_output), complaints.append, grace)
         running = asyncio.create_task(loop.run())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await act(loop)
                 await running
         finally:
@@ -134,9 +136,7 @@ def test_running_tasks_finish_and_what_follows_is_handed_back() -> None:
     desk = Desk("slow")
 
     async def act(loop: WorkerLoop) -> None:
-        await until(lambda: loop.worker.leases)
-        await asyncio.sleep(0.05)
-        loop.stop()
+        desk.on_output = loop.stop  # the task runs
 
     assert loop_with(desk, act) == []
     assert desk.told(1) == ["task.started", "task.done", "handed back"]
