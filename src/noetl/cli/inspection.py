@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +19,9 @@ from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, Json, OnProgress
 from noetl.printable import printable
 from noetl.runtime.catalog import read
+
+if TYPE_CHECKING:
+    from noetl.runtime.audit import AuditProgress
 
 REFRESH_SECONDS = 0.2
 CLEAR_LINE = "\r\x1b[K"
@@ -65,9 +69,9 @@ def progress_line() -> Iterator[OnProgress]:
     current, visible = "", False
     started = updated = monotonic()
 
-    def show(title: str, events: int, total: int) -> None:
+    def show(title: str, progress: AuditProgress) -> None:
         nonlocal current, visible, started, updated
-        now = monotonic()
+        now, events, total = monotonic(), progress.events, progress.total
         if title != current:
             current, started, updated = title, now, now
         if now - updated >= REFRESH_SECONDS:

@@ -112,11 +112,11 @@ def catalog_command() -> None:
 
 
 @catalog_command.command("list")
-@click.option("--prefix", default="", metavar="PATH", help="List only paths that begin with PATH.")
+@click.option("--prefix", metavar="PATH", help="List only paths that begin with PATH.")
 @client_and_output
-def list_command(prefix: str, client: Client, output: str | None) -> None:
+def list_command(prefix: str | None, client: Client, output: str | None) -> None:
     """List playbooks, each with its current version."""
-    entries = client.catalog.list(prefix)
+    entries = client.catalog.list(prefix=prefix)
     emit(entries if output else pick(entries, "path", "version", "label", "registered"), output)
 
 
@@ -125,7 +125,8 @@ def list_command(prefix: str, client: Client, output: str | None) -> None:
 @client_and_output
 def show_command(path: str, client: Client, output: str | None) -> None:
     """Print the text of a playbook; `-o json` also lists its versions."""
-    playbook = client.catalog.get(*split_version(path))
+    name, version = split_version(path)
+    playbook = client.catalog.get(name, version=version)
     if output is not None:
         emit(playbook, output)
         return

@@ -15,6 +15,7 @@ from noetl.errors import NotFound, UsageError
 if TYPE_CHECKING:
     from noetl.client.http import HttpClient
     from noetl.client.local import LocalClient
+    from noetl.runtime.audit import AuditProgress
     from noetl.runtime.catalog import PlaybookSource
     from noetl.store.store import Row
 
@@ -22,8 +23,7 @@ Client: TypeAlias = "LocalClient | HttpClient"
 Json = dict[str, Any]
 Items = list[Json]
 Warn = Callable[[str], None]  # takes a line for people, such as a warning
-OnProgress = Callable[[str, int, int], None]
-"""Takes the name of what is being checked, the number of events checked, and the number of all its events."""
+OnProgress: TypeAlias = "Callable[[str, AuditProgress], None]"  # takes the name of what is being checked
 
 LAST = "last"
 MAX_MATCHES = 10  # how many runs are listed where the beginning of an id is ambiguous

@@ -81,11 +81,11 @@ def owned(store: SqliteStore, execution: str) -> Owner:
     """The right to run an execution in this process; Conflict if another process has it."""
     owner = Owner.acquire(store, execution)
     if owner is None:
-        raise running_elsewhere(execution)
+        raise not_owned(execution)
     return owner
 
 
-def running_elsewhere(execution: str) -> Conflict:
+def not_owned(execution: str) -> Conflict:
     return Conflict(f"{execution} is running in another process; follow it with `noetl runs watch {execution}`")
 
 

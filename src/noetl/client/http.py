@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from math import inf
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -40,6 +39,12 @@ MAX_OUTAGE_SECONDS = 60.0  # how long a server may be unreachable while a run is
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 JSON_BODY = {"Content-Type": "application/json"}
 YAML_BODY = {"Content-Type": "application/yaml"}
+ERRORS: dict[int, Callable[[str], errors.NoetlError]] = {
+    403: errors.AuthError,
+    **dict.fromkeys([404, 410], NotFound),
+    **dict.fromkeys([409, 412], errors.Conflict),
+    **dict.fromkeys([400, 413, 415, 422], UsageError),
+}
 
 
 class Http:
@@ -108,20 +113,13 @@ def error_of(response: httpx2.Response) -> errors.NoetlError:
         body = None
     problem = body if isinstance(body, dict) else {}
     detail = str(problem.get("detail") or problem.get("title") or response.text[:200] or response.reason_phrase)
-    match response.status_code:
-        case 401:
-            host = response.request.url.host
-            return errors.AuthError(f"{detail}; set NOETL_TOKEN or NOETL_TOKEN_FILE to a token of {host}")
-        case 403:
-            return errors.AuthError(detail)
-        case 404 | 410:
-            return NotFound(detail)
-        case 409 | 412:
-            return errors.Conflict(detail)
-        case 422 if problem.get("problems"):
-            return errors.PlaybookInvalid([problem_of(fault) for fault in problem["problems"]])
-        case 400 | 413 | 415 | 422:
-            return UsageError(detail)
+    if response.status_code == 401:
+        host = response.request.url.host
+        return errors.AuthError(f"{detail}; set NOETL_TOKEN or NOETL_TOKEN_FILE to a token of {host}")
+    if response.status_code == 422 and problem.get("problems"):
+        return errors.PlaybookInvalid([problem_of(fault) for fault in problem["problems"]])
+    if kind := ERRORS.get(response.status_code):
+        return kind(detail)
     return errors.NoetlError(f"the server responded with status {response.status_code}: {detail}")
 
 
@@ -136,7 +134,7 @@ class HttpClient:
         if address.exposed:
             warn(f"noetl: {address.url} is not encrypted: others can read the token")
         self.runs = HttpRuns(self.http)
-        self.catalog = HttpCatalog(self.http)
+        self.catalog = HttpCatalog(self.http, "/playbooks")
         self.credentials = HttpCredentials(self.http, "/credentials")
         self.tokens = HttpResource(self.http, "/tokens")
         self.users = HttpResource(self.http, "/users")
@@ -151,11 +149,11 @@ class HttpResource:
     def __init__(self, http: Http, path: str) -> None:
         self.http, self.path = http, path
 
-    def list(self) -> Items:
-        return list(self.http.items(self.path))
+    def list(self, **query: Any) -> Items:
+        return list(self.http.items(self.path, **query))
 
-    def get(self, name: str) -> Json:
-        return self.http.get(f"{self.path}/{name}")
+    def get(self, name: str, **query: Any) -> Json:
+        return self.http.get(f"{self.path}/{quote(name)}", **query)
 
     def add(self, body: Json) -> Json:
         return self.http.post(self.path, body)
@@ -177,19 +175,10 @@ class HttpCredentials(HttpResource):
         raise UsageError("clients of a server have no access to its master key: rotate it with --db on its machine")
 
 
-class HttpCatalog:
-    def __init__(self, http: Http) -> None:
-        self.http = http
-
+class HttpCatalog(HttpResource):
     def register(self, source: PlaybookSource) -> Json:
         body = self.http.call("POST", "/playbooks", content=source.text, headers=YAML_BODY)
         return {key: body[key] for key in ("playbook_id", "path", "version")}
-
-    def list(self, prefix: str) -> Items:
-        return list(self.http.items("/playbooks", prefix=prefix or None))
-
-    def get(self, path: str, version: int | None) -> Json:
-        return self.http.get(f"/playbooks/{quote(path)}", version=version)
 
     def validate(self, text: bytes, strict: bool) -> Json:
         strictly = {"strict": "true"} if strict else {}
@@ -236,13 +225,13 @@ class HttpRuns:
         return lines
 
     def playbook(self, run: Json) -> Json | None:
-        catalog = HttpCatalog(self.http)
+        path = f"/playbooks/{quote(run['path'])}"
         try:
-            entries = catalog.get(run["path"], None)["versions"]
+            entries = self.http.get(path)["versions"]
             version = next(entry["version"] for entry in entries if entry["playbook_id"] == run["playbook_id"])
         except (NotFound, StopIteration):
             return None
-        text = catalog.get(run["path"], version)["text"]
+        text = self.http.get(path, version=version)["text"]
         return {"playbook_id": run["playbook_id"], "file": run["path"], "text": text}
 
     def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
@@ -397,13 +386,11 @@ def _check_deadline(execution: str, deadline: float) -> None:
 @contextmanager
 def interruptible(message: str) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the block with Interrupted."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise errors.Interrupted(message)
-
-    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    before = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
     try:
         yield
+    except KeyboardInterrupt:
+        raise errors.Interrupted(message) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

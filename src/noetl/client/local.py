@@ -64,9 +64,9 @@ class LocalCatalog(Local):
             version = store.register(playbook.path, playbook.digest, str(playbook.version or ""), self.clock.now())
         return {"playbook_id": playbook.digest, "path": playbook.path, "version": version}
 
-    def list(self, prefix: str) -> Items:
+    def list(self, prefix: str | None) -> Items:
         with opened(self.db) as store:
-            latest = [(path, store.versions(path, 1)[0]) for path in store.paths(prefix, ALL)]
+            latest = [(path, store.versions(path, 1)[0]) for path in store.paths(prefix or "", ALL)]
         return [{"path": path} | json_of(version_view(version)) for path, version in latest]
 
     def get(self, path: str, version: int | None) -> Json:

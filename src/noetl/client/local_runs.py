@@ -10,22 +10,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
 
 import msgspec
 
 from noetl.client.client import PAGE, Items, Json, NewRun, NewView, OnProgress, ProgressView, Warn
-from noetl.client.database import (
-    find_run,
-    is_owned,
-    json_of,
-    opened,
-    opened_file,
-    owned,
-    registered,
-    running_elsewhere,
-    top_of,
-)
+from noetl.client.database import find_run, is_owned, json_of, not_owned, opened, opened_file, owned, registered, top_of
 from noetl.client.embedded import Engine, Follower, engine, event_view, interruptible, run_to_end
 from noetl.clock import SystemClock
 from noetl.engine import events as e
@@ -142,7 +131,7 @@ class LocalRuns:
             audit, violations = Audit(store), []
             for number, summary in enumerate(summaries, start=1):
                 title = f"run {number:,} of {len(summaries):,}"
-                report = on_progress and partial(_report, on_progress, title)
+                report = on_progress and partial(on_progress, title)
                 if store.seq(summary.execution_id) < LARGE:
                     violations += audit.of(summary, report)
                 else:
@@ -300,7 +289,7 @@ class LocalRuns:
                 async with engine(store, self.warn) as local:
                     answer = await local.runtime.committer.handle(execution, Resume())
                     if not answer.events and not answer.state.over:
-                        raise running_elsewhere(execution)
+                        raise not_owned(execution)
                     with interruptible(f"stopped watching; {execution} goes on in another process"):
                         state = await _follow(local, answer.state, new_view(), store)
                     if state.over:
@@ -332,10 +321,6 @@ class LocalRuns:
 
 def _item(summary: Summary) -> Json:
     return json_of(execution_item(summary, SystemClock().now()))
-
-
-def _report(on_progress: OnProgress, title: str, progress: Any) -> None:
-    on_progress(title, progress.events, progress.total)
 
 
 def _abandoned(store: SqliteStore) -> list[Summary]:
