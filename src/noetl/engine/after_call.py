@@ -23,12 +23,9 @@ if TYPE_CHECKING:
 class AfterCallRules(Protocol):
     """The compiled part of a step that comes after its call."""
 
-    observes: bool
-    """Whether its runs evaluate every event of the execution."""
-    templates: list[Any]
-    """Its templates, except those of its chains."""
-    retried_chains: frozenset[str]
-    """Prefixes of the chains that can be retried as a whole."""
+    observes: bool  # Whether its runs evaluate every event of the execution
+    templates: list[Any]  # Its templates, except those of its chains
+    retried_chains: frozenset[str]  # Prefixes of the chains that can be retried as a whole
     checks: Mapping[type[Event], Callable[[Facts, Any], None]]
     """When a worker may report its events; see `noetl.engine.admissible`."""
 

@@ -15,17 +15,14 @@ class Start(msgspec.Struct, frozen=True):
     payload: dict[str, Any] = {}
     ctx: dict[str, Any] = {}
     parent: tuple[str, str, int] | None = None
-    refused: dict[str, Any] | None = None
-    """Why the execution fails before its first step."""
+    refused: dict[str, Any] | None = None  # Why the execution fails before its first step
 
 
 class Claim(msgspec.Struct, frozen=True):
     worker: str
     slots: int = 1
-    pool: str | None = None
-    """The pool that the worker belongs to; None takes work of any pool."""
-    id: str = ""
-    """The worker's name for the claim: repeated because no response came, it returns the same leases."""
+    pool: str | None = None  # The pool that the worker belongs to; None takes work of any pool
+    id: str = ""  # The worker's name for the claim: repeated because no response came, it returns the same leases
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -37,10 +34,8 @@ class Report(msgspec.Struct, frozen=True):
     """Number of facts reported before these: facts that are repeated because no response came are skipped."""
     claim: Claim | None = None
     hand_back: bool = False
-    blobs: tuple[tuple[str, bytes], ...] = ()
-    """Content of references in the facts."""
-    foreign: bool = False
-    """Whether another process sent it: its facts are then checked against the lease."""
+    blobs: tuple[tuple[str, bytes], ...] = ()  # Content of references in the facts
+    foreign: bool = False  # Whether another process sent it: its facts are then checked against the lease
 
 
 class Lost(msgspec.Struct, frozen=True):
@@ -73,16 +68,12 @@ class Fork(msgspec.Struct, frozen=True):
 
     source_id: str
     source_seq: int
-    since: float
-    """When that event happened."""
-    net: Net | None = None
-    """An edited playbook."""
+    since: float  # When that event happened
+    net: Net | None = None  # An edited playbook
     digest: str = ""
-    payload: dict[str, Any] = {}
-    """The payload of the source, for the workload of an edited playbook."""
+    payload: dict[str, Any] = {}  # The payload of the source, for the workload of an edited playbook
     ctx: dict[str, Any] = {}
-    retry: str | None = None
-    """The run that failed, empty if there is none; None if this is not a retry."""
+    retry: str | None = None  # The run that failed, empty if there is none; None if this is not a retry
 
 
 class Cancel(msgspec.Struct, frozen=True):
@@ -101,10 +92,8 @@ class Abandon(msgspec.Struct, frozen=True):
     """End an execution as failed, because another command could not be decided."""
 
     error: dict[str, Any]
-    report: Report | None = None
-    """The report that could not be decided: its facts belong in the log."""
-    final: bool = True
-    """Whether the final step runs."""
+    report: Report | None = None  # The report that could not be decided: its facts belong in the log
+    final: bool = True  # Whether the final step runs
 
 
 Command: TypeAlias = (

@@ -14,8 +14,7 @@ from noetl.model.outcome import Error
 from noetl.reference import CHUNKS, Reference, decoded
 from noetl.scope import Scope, StepsView
 
-MAX_INLINED_BYTES = 1 << 20
-"""The largest stored value that is inlined for a reducer; ctx itself may not be larger."""
+MAX_INLINED_BYTES = 1 << 20  # The largest stored value that is inlined for a reducer; ctx itself may not be larger
 
 
 class Decision:
@@ -23,15 +22,12 @@ class Decision:
 
     def __init__(self, state: Execution, now: float, contents: Contents = None) -> None:
         self.state, self.now, self.contents = state, now, contents
-        self.budget = decision_budget()
-        """The limits of all its templates together."""
+        self.budget = decision_budget()  # The limits of all its templates together
         self.allowance = self.budget.allowance
         """Its CPU time, to be counted while templates are evaluated: `with decision.allowance`."""
         self.events: list[Event] = []
-        self.blobs: list[tuple[str, bytes]] = []
-        """Content of the references in the events, to be stored with them."""
-        self.unobserved: list[tuple[str, Event]] = []
-        """Events that observing runs have not evaluated yet."""
+        self.blobs: list[tuple[str, bytes]] = []  # Content of the references in the events, to be stored with them
+        self.unobserved: list[tuple[str, Event]] = []  # Events that observing runs have not evaluated yet
 
     def emit(self, event: Event) -> None:
         self.record(shrink(event, self.blobs))

@@ -15,8 +15,7 @@ from noetl.expression import Budget, parse, render
 from noetl.reference import Need, Reference
 from noetl.scope import Scope
 
-HIDDEN = "***"
-"""The text with which workers replace a secret."""
+HIDDEN = "***"  # The text with which workers replace a secret
 STABLE = frozenset(["workload", "args", "args_by", "ctx", "iter", "execution_id"])
 """Names whose values are the same for the worker and for the server."""
 
@@ -25,8 +24,7 @@ class KnownValues(NamedTuple):
     """Names that have the same value for a task and the server. A missing name cannot be derived."""
 
     scope: Scope
-    budget: Budget
-    """Shared by all templates of a report. Values beyond it are not derived."""
+    budget: Budget  # Shared by all templates of a report. Values beyond it are not derived.
 
     def with_args(self, own: Any) -> KnownValues:
         """The same for the inputs of a task, which see its own args too."""

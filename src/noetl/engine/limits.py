@@ -13,19 +13,15 @@ import msgspec
 from noetl.engine.events import Event, IterationStarted, TaskStarted
 from noetl.reference import Reference, refer
 
-EVENT_BYTES = 60_000
-"""An event is at most 64 KiB; this leaves room for its ids."""
-WORTH_BYTES = 1_024
-"""Smaller values stay: a reference takes some hundred bytes itself."""
+EVENT_BYTES = 60_000  # An event is at most 64 KiB; this leaves room for its ids
+WORTH_BYTES = 1_024  # Smaller values stay: a reference takes some hundred bytes itself
 TEXT_CHARACTERS = 2_000
-KEPT_TEXTS = frozenset(["message", "reason", "type", "key"])
-"""Fields that must stay text: the beginning of it remains."""
+KEPT_TEXTS = frozenset(["message", "reason", "type", "key"])  # Fields that must stay text: the beginning of it remains
 
 Path = tuple[str | int, ...]
 Blobs = list[tuple[str, bytes]]
 SIZED = (str, list, dict)
-SMALL = frozenset([IterationStarted, TaskStarted])
-"""Events that hold nothing but ids."""
+SMALL = frozenset([IterationStarted, TaskStarted])  # Events that hold nothing but ids
 
 
 class EventTooLarge(Exception):

@@ -33,13 +33,10 @@ if TYPE_CHECKING:
 FIRST_LANE = 1
 MAX_LANE = 1_024
 FAST_LANE_SECONDS = 0.2
-MAX_LIST_BYTES = 64 << 20
-"""A larger stored list is loaded, which fails: no worker could get it."""
+MAX_LIST_BYTES = 64 << 20  # A larger stored list is loaded, which fails: no worker could get it
 MAX_ITEMS = 1 << 30
-MAX_IDLE_ITEMS = 1_000_000
-"""Items of a loop without tasks: its result is made at once."""
-SHOWN_FAILURES = 5
-"""Failed items that the error of a loop names."""
+MAX_IDLE_ITEMS = 1_000_000  # Items of a loop without tasks: its result is made at once
+SHOWN_FAILURES = 5  # Failed items that the error of a loop names
 RESULTS_PER_CHUNK = 4_096
 BYTES_PER_CHUNK = 1 << 16
 

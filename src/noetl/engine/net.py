@@ -12,8 +12,7 @@ from noetl.expression import Read, parse, prepare
 from noetl.model.playbook import Arc, Goto, Guard, Playbook, Step, Task
 
 Test = Callable[[Mapping[str, Any]], bool]
-MAX_CACHED_JOINS = 100
-"""Maximum number of joining steps of a net that are cached with their predecessors."""
+MAX_CACHED_JOINS = 100  # Maximum number of joining steps of a net that are cached with their predecessors
 
 
 class ArcPlan:
@@ -41,8 +40,7 @@ def sees_failure(step: str, read: Read) -> bool:
     )
 
 
-GIVES_HANDLES = ("secrets", "playbook")
-"""Kinds whose results may have handles of secrets in them."""
+GIVES_HANDLES = ("secrets", "playbook")  # Kinds whose results may have handles of secrets in them
 
 
 class StepPlan:
@@ -62,8 +60,7 @@ class StepPlan:
         self.tasks = {task.label: task for task in step.tasks}
         loop = step.loop
         self.lanes = 1 if loop is None or loop.mode == "sequential" else loop.max_in_flight or 10
-        self.local = loop is not None and loop.exec == "local"
-        """Whether one worker keeps all items of its loop."""
+        self.local = loop is not None and loop.exec == "local"  # Whether one worker keeps all items of its loop
         self.pool: str | None = step.spec.get("pool")
         self.iterators = dict(_iterators(step.tasks, ""))
         for name, chain in step.after_call.chains.items() if step.after_call else ():

@@ -16,8 +16,7 @@ from noetl.reference import Reference
 
 Write: TypeAlias = tuple[str, str, Any]
 Patch: TypeAlias = tuple[Write, ...]
-Contents: TypeAlias = Mapping[str, Any]
-"""Values of stored contents by their key."""
+Contents: TypeAlias = Mapping[str, Any]  # Values of stored contents by their key
 
 SET = "="
 APPEND = "$append"

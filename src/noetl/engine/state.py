@@ -20,8 +20,7 @@ from noetl.reference import SECRET, Reference
 
 MAX_HANDLES = 200
 """The newest handles are kept, since each worker resolves every one of them. No decision depends on the limit."""
-WHOLE_RUN = -1
-"""The index of a run without a loop among parked items and lost leases."""
+WHOLE_RUN = -1  # The index of a run without a loop among parked items and lost leases
 
 
 Key = TypeVar("Key")
@@ -36,8 +35,7 @@ class Tracked(dict[Key, Value], Generic[Key, Value]):
 
     def __init__(self, items: Mapping[Key, Value] | None = None) -> None:
         super().__init__(items or {})
-        self.moved: dict[Key, bool] = {}
-        """Keys that have changed, and whether they existed before."""
+        self.moved: dict[Key, bool] = {}  # Keys that have changed, and whether they existed before
 
     def __setitem__(self, key: Key, value: Value) -> None:
         self.moved.setdefault(key, key in self)
@@ -67,48 +65,37 @@ class Token(msgspec.Struct):
     args: dict[str, Any]
     origin: str | None = None
     due: float | None = None
-    event: dict[str, Any] | None = None
-    """The boundary event that sent it, for admission rules."""
+    event: dict[str, Any] | None = None  # The boundary event that sent it, for admission rules
 
 
 class PollState(msgspec.Struct):
     """A call that is repeated until its result is ready."""
 
-    first: int
-    """Its first visit."""
+    first: int  # Its first visit
     due: float | None = None
 
 
 class Progress(msgspec.Struct):
     """How far a pipeline has come: what a worker needs to continue after the last accepted task."""
 
-    at: str | None = None
-    """The label that runs next; None before the first task."""
+    at: str | None = None  # The label that runs next; None before the first task
     attempt: int = 1
-    round: int = 1
-    """The attempt as rules count it: a call with its repetitions by `spec.retry` is one."""
-    round_start: int = 1
-    """The first attempt of the round."""
+    round: int = 1  # The attempt as rules count it: a call with its repetitions by `spec.retry` is one
+    round_start: int = 1  # The first attempt of the round
     visits: dict[str, int] = {}
     prev: Any = None
     iter: dict[str, Any] = {}
-    tasks: dict[str, Any] = {}
-    """Outcomes by label, as templates see them."""
+    tasks: dict[str, Any] = {}  # Outcomes by label, as templates see them
     writes: list[Write] = []
     """What an item of a parallel loop wrote to ctx: it sees these writes, and none of the other items."""
-    due: float | None = None
-    """When the next attempt may begin."""
+    due: float | None = None  # When the next attempt may begin
     repeats: int = 0
     """How often rules have repeated the next task although it was ok; each time it has its effect again."""
-    started: bool = False
-    """The next task was started before: it may have had its effect."""
-    delivered: Outcome | None = None
-    """The outcome of the next task, if it was waited for."""
+    started: bool = False  # The next task was started before: it may have had its effect
+    delivered: Outcome | None = None  # The outcome of the next task, if it was waited for
     ended: bool = False
-    failure: tuple[Error, str, int] | None = None
-    """Error, task and attempt with which it failed."""
-    polls: dict[str, PollState] = {}
-    """Polls under way, by label."""
+    failure: tuple[Error, str, int] | None = None  # Error, task and attempt with which it failed
+    polls: dict[str, PollState] = {}  # Polls under way, by label
 
 
 class Parked(msgspec.Struct):
@@ -118,10 +105,8 @@ class Parked(msgspec.Struct):
     key: str = ""
     due: float | None = None
     request: dict[str, Any] | None = None
-    chain: str = ""
-    """The chain that waits, if it is one."""
-    keys: tuple[str, ...] = ()
-    """The names of several signals, of which the first counts."""
+    chain: str = ""  # The chain that waits, if it is one
+    keys: tuple[str, ...] = ()  # The names of several signals, of which the first counts
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -136,25 +121,18 @@ class LoopState(msgspec.Struct):
     items: Any
     next: int = 0
     returned: list[Interval] = []
-    lanes: dict[int, Interval] = {}
-    """Remaining items of each lane, by fence."""
-    lane: int = 1
-    """The lane length of the last grant."""
+    lanes: dict[int, Interval] = {}  # Remaining items of each lane, by fence
+    lane: int = 1  # The lane length of the last grant
     lane_seconds: list[float] = []
     """How long each lane took that ended since the last grant; negative if it was returned."""
     ok: int = 0
     failed: int = 0
     failures: list[dict[str, Any]] = []
-    results: list[tuple[int, Any]] = []
-    """Accepted results that are not in a chunk yet."""
-    bytes: int = 0
-    """Encoded size of the results that are not in a chunk yet."""
-    chunks: list[Any] = []
-    """References to chunks of results."""
-    implied_chunks: bool = False
-    """Whether its log does not name the chunks; see `noetl.engine.upcast`."""
-    writers: dict[str, tuple[int, Any]] = {}
-    """Who wrote which key of ctx, for write-once."""
+    results: list[tuple[int, Any]] = []  # Accepted results that are not in a chunk yet
+    bytes: int = 0  # Encoded size of the results that are not in a chunk yet
+    chunks: list[Any] = []  # References to chunks of results
+    implied_chunks: bool = False  # Whether its log does not name the chunks; see `noetl.engine.upcast`
+    writers: dict[str, tuple[int, Any]] = {}  # Who wrote which key of ctx, for write-once
 
     @property
     def finished(self) -> int:
@@ -176,20 +154,16 @@ class Run(msgspec.Struct):
     step: str
     args: dict[str, Any]
     args_by: dict[str, Any] = {}
-    ctx: dict[str, Any] = {}
-    """`ctx` as it was when the run started, with the run's own writes (S19)."""
-    fence: int | None = None
-    """The lease of a run without a loop."""
+    ctx: dict[str, Any] = {}  # `ctx` as it was when the run started, with the run's own writes (S19)
+    fence: int | None = None  # The lease of a run without a loop
     started: float | None = None
     loop: LoopState | None = None
     progress: dict[str, Progress] = {}
     """Pipelines of the run itself, by prefix: empty for its own, `each#1[0]/` inside of an iterator task."""
     item_progress: dict[int, dict[str, Progress]] = {}
     """Pipelines of the loop items that are in flight, by index and prefix."""
-    parked: dict[int, Parked] = {}
-    """By the index of the item, or WHOLE_RUN."""
-    after_call: AfterCallProgress | None = msgspec.field(default=None, name="tail")
-    """See `noetl.engine.after_call`."""
+    parked: dict[int, Parked] = {}  # By the index of the item, or WHOLE_RUN
+    after_call: AfterCallProgress | None = msgspec.field(default=None, name="tail")  # See `noetl.engine.after_call`
     losses: dict[int, int] = {}
     """Leases lost in a row without an accepted report between them, by the index of the item, or WHOLE_RUN."""
 
@@ -227,11 +201,9 @@ class Lease(msgspec.Struct):
     run: str
     worker: str
     since: float
-    ttl: float
-    """Seconds after the last heartbeat of the worker until it is lost."""
+    ttl: float  # Seconds after the last heartbeat of the worker until it is lost
     claim: str = ""
-    facts: int = 0
-    """Number of facts accepted under it."""
+    facts: int = 0  # Number of facts accepted under it
 
 
 class Ended(msgspec.Struct):
@@ -242,11 +214,9 @@ class Ended(msgspec.Struct):
     args: dict[str, Any]
     args_by: dict[str, Any]
     event: dict[str, Any]
-    tokens: int = -1
-    """Number of tokens still to be sent; -1 until it is routed."""
+    tokens: int = -1  # Number of tokens still to be sent; -1 until it is routed
     after_call: AfterCallProgress | None = msgspec.field(default=None, name="tail")
-    failure_handled: bool = False
-    """It failed, and the step handled the failure itself."""
+    failure_handled: bool = False  # It failed, and the step handled the failure itself
 
 
 class Execution(msgspec.Struct):
@@ -259,59 +229,43 @@ class Execution(msgspec.Struct):
     seq: int = 0
     workload: dict[str, Any] = {}
     ctx: dict[str, Any] = {}
-    ctx_sizes: dict[str, int] = {}
-    """Encoded size of each value of ctx, whose total size is limited."""
+    ctx_sizes: dict[str, int] = {}  # Encoded size of each value of ctx, whose total size is limited
     ctx_bytes: int = 0
     parent: tuple[str, str, int] | None = None
-    forked: tuple[str, int] | None = None
-    """The source of a fork, and the last event that both have."""
+    forked: tuple[str, int] | None = None  # The source of a fork, and the last event that both have
     tokens: dict[int, Token] = {}
     next_token: int = 1
     fence: int = 0
     runs: dict[str, Run] = {}
     run_count: int = 0
-    entries: dict[str, int] = {}
-    """How often each step was entered."""
+    entries: dict[str, int] = {}  # How often each step was entered
     steps: dict[str, StepResult] = {}
-    ready: dict[str, str] = {}
-    """Runs that can be granted now, with their pool."""
+    ready: dict[str, str] = {}  # Runs that can be granted now, with their pool
     leases: dict[int, Lease] = {}
     timers: dict[str, float] = {}
     signals: dict[str, list[tuple[str, Any]]] = {}
     signal_ids: dict[str, None] = {}
-    unadmitted: dict[int, None] = {}
-    """Tokens at a gate that has not been evaluated for them yet."""
-    waiting: dict[str, list[int]] = {}
-    """Tokens at steps that join, by step."""
+    unadmitted: dict[int, None] = {}  # Tokens at a gate that has not been evaluated for them yet
+    waiting: dict[str, list[int]] = {}  # Tokens at steps that join, by step
     held: dict[int, None] = {}
-    delayed: dict[int, None] = {}
-    """Tokens on arcs with a delay."""
+    delayed: dict[int, None] = {}  # Tokens on arcs with a delay
     ended: dict[str, Ended] = {}
     observers: dict[str, None] = msgspec.field(default_factory=dict, name="listeners")
     """Runs that evaluate every event of the execution."""
-    occupancy: dict[str, int] = {}
-    """Number of tokens and runs at each step, for joins."""
-    changed: bool = False
-    """`ctx` has changed or a signal has come since held tokens were evaluated."""
-    deliverable: bool = msgspec.field(default=False, name="listening")
-    """A signal, or a run that waits for one, is new."""
+    occupancy: dict[str, int] = {}  # Number of tokens and runs at each step, for joins
+    changed: bool = False  # `ctx` has changed or a signal has come since held tokens were evaluated
+    deliverable: bool = msgspec.field(default=False, name="listening")  # A signal, or a run that waits for one, is new
     failure: dict[str, Any] | None = None
-    continued_errors: int = 0
-    """Number of errors of tasks that a policy continued past (R4)."""
-    continued: list[dict[str, Any]] = []
-    """The first of them."""
+    continued_errors: int = 0  # Number of errors of tasks that a policy continued past (R4)
+    continued: list[dict[str, Any]] = []  # The first of them
     errors: list[dict[str, Any]] = []
-    deadline_passed: bool = False
-    """The time limit of the execution has passed: no branch may end first."""
+    deadline_passed: bool = False  # The time limit of the execution has passed: no branch may end first
     cancel_reason: str | None = None
-    finished: str | None = None
-    """The outcome of the workflow, once only the final step may still run."""
-    last: str | None = None
-    """The step that ended last."""
+    finished: str | None = None  # The outcome of the workflow, once only the final step may still run
+    last: str | None = None  # The step that ended last
     result: Any = None
     error: dict[str, Any] | None = None
-    partial_values: dict[str, str] = {}
-    """Stored values that are being inlined into the log, as far as they have come."""
+    partial_values: dict[str, str] = {}  # Stored values that are being inlined into the log, as far as they have come
     inlined_values: dict[str, Any] = {}
     """Stored values that the reducers of the next patch read; empty between decisions."""
     handles: dict[str, None] = {}

@@ -24,14 +24,11 @@ from noetl.reference import Reference, encode_inline
 if TYPE_CHECKING:
     from noetl.engine.decision import Decision
 
-SKIPPED = {"status": "skipped", "result": None}
-"""The outcome of a skipped task, as templates see it."""
+SKIPPED = {"status": "skipped", "result": None}  # The outcome of a skipped task, as templates see it
 CONTINUES = frozenset(["continue", "break", "jump"])
 """Directives after which a pipeline goes on, or ends well, in spite of an error."""
-MAX_CONTINUED = 5
-"""Errors that a policy continued past and that the state keeps; the others are only counted."""
-INLINED_CHARACTERS = 14_000
-"""Characters of JSON text that fit into an event, whatever they are."""
+MAX_CONTINUED = 5  # Errors that a policy continued past and that the state keeps; the others are only counted
+INLINED_CHARACTERS = 14_000  # Characters of JSON text that fit into an event, whatever they are
 
 
 # -- decisions ------------------------------------------------------------------------------------------------------

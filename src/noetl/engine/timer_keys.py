@@ -29,8 +29,7 @@ class WaitLimit(Timer, frozen=True):
 
     form = "wait:{}:{}"
     run: str
-    item: int
-    """Its index, or WHOLE_RUN."""
+    item: int  # Its index, or WHOLE_RUN
 
 
 class StepTimer(Timer, frozen=True):

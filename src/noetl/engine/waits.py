@@ -17,8 +17,7 @@ from noetl.model.outcome import Outcome
 if TYPE_CHECKING:
     from noetl.engine.decision import Decision
 
-MAX_SIGNAL_ID = 200
-"""A signal with a longer id is known by its hash."""
+MAX_SIGNAL_ID = 200  # A signal with a longer id is known by its hash
 
 
 # -- decisions ------------------------------------------------------------------------------------------------------
@@ -69,10 +68,8 @@ class SignalResult(NamedTuple):
     """What became of a signal."""
 
     answer: SignalOutcome
-    pending: bool
-    """Whether it was accepted and nothing waits for it yet."""
-    waiting: list[str]
-    """The names of the signals that the execution waits for."""
+    pending: bool  # Whether it was accepted and nothing waits for it yet
+    waiting: list[str]  # The names of the signals that the execution waits for
 
 
 def signal_result(state: Execution, events: Sequence[e.Event], signal: Signal) -> SignalResult:

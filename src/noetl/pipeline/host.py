@@ -35,8 +35,7 @@ class Waiting(NamedTuple):
     due: float | None = None
     request: dict[str, Any] | None = None
     chain: str = ""
-    keys: tuple[str, ...] = ()
-    """The names of several signals."""
+    keys: tuple[str, ...] = ()  # The names of several signals
 
 
 End = Done | Failed | Waiting
@@ -54,8 +53,7 @@ class ToolCall(NamedTuple):
     plan: TaskPlan
     task: TaskId
     attempt: int
-    repeats: int
-    """How often rules have repeated the call although it was ok."""
+    repeats: int  # How often rules have repeated the call although it was ok
     inputs: dict[str, Any]
     bound: dict[str, Any]
     scope: Scope

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 KindOf: TypeAlias = Callable[[str], Kind]
 Prepared: TypeAlias = Callable[[Mapping[str, Any]], Any]
 MAX_VISITS = 10_000
-DEFAULT_DELAY = 1.0
-"""Seconds between attempts."""
-MAX_DELAY = 60.0
-"""The longest wait of a `spec.retry` that does not say how long, in seconds."""
+DEFAULT_DELAY = 1.0  # Seconds between attempts
+MAX_DELAY = 60.0  # The longest wait of a `spec.retry` that does not say how long, in seconds
 
 
 class RulePlan:
@@ -37,8 +35,7 @@ class RulePlan:
 
     def __init__(self, rule: Rule, number: int) -> None:
         self.then: Then = rule.then
-        self.number = number
-        """Its place in the policy, from 0."""
+        self.number = number  # Its place in the policy, from 0
         self.test = None if rule.when is None or rule.when is True else guard_test(rule.when)
         self.delay = prepare(rule.then.delay) if isinstance(rule.then.delay, str) else None
         self.set_iter = patch_plan(rule.then.set_iter)

@@ -20,8 +20,7 @@ from noetl.pipeline.visit import Visit
 from noetl.pipeline.writes import Writes
 from noetl.scope import Scope
 
-DURABLE_WAIT_SECONDS = 5.0
-"""A longer wait frees the worker and becomes a timer in the store."""
+DURABLE_WAIT_SECONDS = 5.0  # A longer wait frees the worker and becomes a timer in the store
 
 
 class Pipeline:
@@ -42,13 +41,10 @@ class Pipeline:
     ) -> None:
         self.plan, self.scope, self.progress, self.host = plan, scope, progress, host
         self.run_id, self.index, self.prefix = run, index, prefix
-        self.inner = {} if inner is None else inner
-        """Progress of nested pipelines, by prefix."""
-        self.parks = parks
-        """Whether a long wait frees the worker."""
+        self.inner = {} if inner is None else inner  # Progress of nested pipelines, by prefix
+        self.parks = parks  # Whether a long wait frees the worker
         self.args = scope["args"]
-        self.last: dict[str, Any] | None = None
-        """The outcome of the last call, as templates see it."""
+        self.last: dict[str, Any] | None = None  # The outcome of the last call, as templates see it
         self.templates = Templates(host)
         self.writes = Writes(scope, self.templates, prefix, list(progress.writes))
 

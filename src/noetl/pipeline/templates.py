@@ -23,10 +23,8 @@ class Templates:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.contents: dict[str, Any] = {}
-        """Stored values that the current task has read."""
-        self.secrets: dict[str, Any] = {}
-        """Secrets that inputs have opened; no other template can read them."""
+        self.contents: dict[str, Any] = {}  # Stored values that the current task has read
+        self.secrets: dict[str, Any] = {}  # Secrets that inputs have opened; no other template can read them
 
     async def evaluate(self, evaluate: Callable[[Scope], Value], scope: Scope, *, inputs: bool = False) -> Value:
         """Evaluate templates, and load the stored values that they read. Only inputs can read secrets."""

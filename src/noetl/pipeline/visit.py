@@ -63,8 +63,7 @@ class Visit:
         self.attempt = pipeline.progress.attempt
         self.round, self.round_start = pipeline.progress.round, pipeline.progress.round_start
         self.outcome = Outcome()
-        self.took = 0.0
-        """Milliseconds of the last attempt."""
+        self.took = 0.0  # Milliseconds of the last attempt
 
     async def run(self) -> str | End | None:
         """Call the tool until nothing repeats the call, then do what the first matching rule says."""

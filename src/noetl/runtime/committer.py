@@ -36,8 +36,7 @@ SNAPSHOT_EVENTS = 10_000
 GRANTS = frozenset([e.StepStarted, e.StepRegranted])
 OnEvents = Callable[[Execution, list[e.Event]], None]
 """Called with stored events, for each command that changed something."""
-OnCommit = Callable[[int, float], None]
-"""Called after a commit with the number of executions and the seconds it took."""
+OnCommit = Callable[[int, float], None]  # Called after a commit with the number of executions and the seconds it took
 
 
 class Answer(NamedTuple):
@@ -103,8 +102,7 @@ class Committer:
         self.executions, self.contents, self.clock, self.shared = executions, contents, clock, shared
         self.on_events, self.on_commit = on_events, on_commit
         self.pending: list[PendingCommand] = []
-        self.committed = asyncio.Event()
-        """Set after the next commit, and replaced by a new one."""
+        self.committed = asyncio.Event()  # Set after the next commit, and replaced by a new one
         self._task: asyncio.Task[None] | None = None
 
     async def handle(self, execution: str, command: Command | Refresh) -> Answer:

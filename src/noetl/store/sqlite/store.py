@@ -16,8 +16,7 @@ from noetl.store.database import Mode, key_of, readable, valid_key
 from noetl.store.sqlite.database import IN_MEMORY, QUERIES, SqliteDatabase
 from noetl.store.store import Change, LogLine, Store
 
-ROWS_PER_INSERT = 50
-"""Events in one statement: each statement gives up the interpreter lock and takes it again."""
+ROWS_PER_INSERT = 50  # Events in one statement: each statement gives up the interpreter lock and takes it again
 APPEND_EVENTS = QUERIES["append_event"] + ", (?, ?, ?, ?, ?, ?)" * (ROWS_PER_INSERT - 1)
 
 
