@@ -93,8 +93,7 @@ def allowed(patterns: Sequence[str], name: str) -> bool:
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-Fetch = Callable[[str], Awaitable[StoredCredential]]
-"""Opens a credential of the store; raises NoetlError or Failure if there is none."""
+Fetch = Callable[[str], Awaitable[StoredCredential]]  # raises NoetlError or Failure if there is none
 
 
 class Keychain:
@@ -158,7 +157,7 @@ class Keychain:
         return {ours: Handle(provider, key, theirs, version, auth).reference() for ours, theirs in names.items()}
 
     async def learn(self) -> None:
-        """Add everything to the redactor that a task of the playbook can open without a request to another server: what
+        """Add all secrets of the playbook to the redactor that can be opened without a request to another server: what
         one step has sent somewhere, another step may read back."""
         for name, entry in self.entries.items():
             if entry.provider in NEARBY:
@@ -261,8 +260,8 @@ def _entry_key(name: str) -> str:
 
 async def open_handle(keychain: Keychain, reference: Reference) -> Any:
     handle = handle_of(reference)
-    fields = await keychain.secret(handle.provider, handle.key, handle.version, {FIELD: handle.field}, handle.auth)
-    return fields[FIELD]
+    names = {FIELD: handle.field}
+    return (await keychain.secret(handle.provider, handle.key, handle.version, names, handle.auth))[FIELD]
 
 
 def _mapped(where: str, fields: Mapping[str, Any], names: Names) -> Mapping[str, Any]:

@@ -91,7 +91,7 @@ class MasterKeySource:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Changes by one process at a time: two that add a key would lose one. AuthError if the folder is not
+        """Changes by one process at a time, or one of two new keys would be lost. AuthError if the folder is not
         writable."""
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

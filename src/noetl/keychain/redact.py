@@ -123,8 +123,8 @@ class _Pass:
         return self._rebuilt(value) if others or self.hidden else value
 
     def _gather(self, value: Any, words: set[str]) -> bool:
-        """Collect the strings of a value; True if it must be rebuilt in any case: it contains bytes, which are searched
-        one by one, or secrets that a template has joined to something."""
+        """Collect the strings of a value; True if it must be rebuilt in any case, for bytes or the secrets of a
+        template."""
         others = False
         todo = [value]
         while todo:

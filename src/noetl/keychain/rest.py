@@ -113,7 +113,7 @@ class SecretServer(NamedTuple):
 
     async def send(self, method: str, url: str, *, own: bool = False, **request: Any) -> SecretResponse:
         """Redirects are not followed: they would send the credential elsewhere. Refuses forbidden addresses, unless the
-        address is the worker's `own` and comes from no playbook or credential."""
+        address is the worker's `own`, which comes from no playbook or credential."""
         import httpx2
 
         from noetl.tools.http_client.network import check_request, guard, is_forbidden_address

@@ -112,8 +112,7 @@ class ClientConnection:
                 future.set_exception(Failure("auth", message))
 
     def _on_end(self, reader: Task[Any]) -> None:
-        message = f"the connection to NATS at {addresses(self.login)} broke"
-        self._fail(Failure("connect", message, retryable=True))
+        self._fail(Failure("connect", f"the connection to NATS at {addresses(self.login)} broke", retryable=True))
         self.ended.set()
 
     def _fail(self, failure: Failure) -> None:

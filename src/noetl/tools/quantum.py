@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind, doc
-from noetl.model.outcome import Failure, Outcome
+from noetl.model.outcome import Outcome
 from noetl.tools.base import Context, missing_driver
 
 MAX_SHOTS = 1_000_000
@@ -58,10 +58,7 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
         return missing_driver(KIND.name, "quantum")
     from noetl.tools.quantum_jobs import perform
 
-    try:
-        return await perform(inputs, context)
-    except Failure as failure:
-        return failure.outcome
+    return await perform(inputs, context)
 
 
 async def close() -> None:

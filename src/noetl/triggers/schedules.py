@@ -49,8 +49,7 @@ NAMED = {
     "@annually": "0 0 1 1 *",
 }
 
-Change = Callable[[Schedule, Collection[str]], Schedule]
-"""Returns the next revision of a schedule. The collection has those of its executions that are open."""
+Change = Callable[[Schedule, Collection[str]], Schedule]  # from a revision and its open executions to the next revision
 
 
 class ScheduleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -188,8 +187,7 @@ def decided(old: Schedule, is_open: Collection[str], now: float) -> Schedule:
 
 def _with_running(schedule: Schedule, is_open: Collection[str]) -> Schedule:
     starting = {firing.execution(schedule.id) for firing in schedule.starting}
-    running = tuple(name for name in schedule.running if name in is_open or name in starting)
-    return replace(schedule, running=running)
+    return replace(schedule, running=tuple(name for name in schedule.running if name in is_open or name in starting))
 
 
 def _begun(schedule: Schedule, firing: Firing) -> Schedule:
@@ -267,8 +265,8 @@ def checked_every(interval: float | str) -> float:
 
 
 def checked_at(text: str, zone: str) -> float:
-    """A time without an offset is in the zone: the first of two equal ones, or if it does not exist, the same time
-    after the hour before it."""
+    """A time without an offset is in the zone: the first of two equal ones; one that is skipped counts from before
+    it."""
     try:
         time = datetime.fromisoformat(text.strip())
         return (time.replace(tzinfo=zone_of(zone)) if time.tzinfo is None else time).astimezone(UTC).timestamp()

@@ -290,9 +290,11 @@ def children() -> list[int]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
-                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                stat, command = (folder / "stat").read_text(), (folder / "cmdline").read_bytes()
             except OSError:
                 continue
+            if b"program.Runner" in command:  # of the zygote, and of the children that it forks
+                parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
     return [process for process, parent in parents.items() if parents.get(parent) == os.getpid()]
 
 

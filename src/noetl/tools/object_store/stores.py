@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import re
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -28,9 +28,6 @@ from noetl.tools.base import Context
 from noetl.tools.files import task_file
 from noetl.tools.object_store.content import MAX_BYTES, decode, encode, guess_type, incoming, readable, too_large
 from noetl.tools.object_store.run import ObjectInputs, StoreAddress
-
-if TYPE_CHECKING:
-    from obstore import ObjectMeta
 
 POOL_SIZE = 64
 CONNECT_SECONDS = 5
@@ -84,7 +81,7 @@ async def list_objects(inputs: ObjectInputs, location: Location) -> dict[str, An
     return {"objects": objects, "count": len(objects), "truncated": False}
 
 
-def _described(key: str, meta: ObjectMeta) -> dict[str, Any]:
+def _described(key: str, meta: Mapping[str, Any]) -> dict[str, Any]:
     updated = meta["last_modified"].isoformat().replace("+00:00", "Z")
     return {"key": key, "size": meta["size"], "updated": updated, "etag": meta["e_tag"]}
 
@@ -103,8 +100,7 @@ async def get_object(inputs: ObjectInputs, location: Location) -> dict[str, Any]
         return result | {"file": inputs.file}
     if result["size"] > MAX_BYTES:
         raise too_large(key, result["size"])
-    content = (await response.bytes_async()).to_bytes()
-    return result | {"data": decode(content, content_type, key, encoding)}
+    return result | {"data": decode((await response.bytes_async()).to_bytes(), content_type, key, encoding)}
 
 
 async def put_object(inputs: ObjectInputs, location: Location) -> dict[str, Any]:

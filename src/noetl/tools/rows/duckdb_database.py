@@ -360,8 +360,7 @@ def _insert(connection: DuckDBPyConnection, table: str, columns: list[str], rows
     connection.begin()
     for start in range(0, len(rows), INSERT_ROWS):
         unpacked = """SELECT unnest(from_json($1, '[["JSON"]]')) AS cell"""
-        cells = as_json(rows[start : start + INSERT_ROWS])
-        connection.execute(f"{into} SELECT {values} FROM ({unpacked})", [cells])
+        connection.execute(f"{into} SELECT {values} FROM ({unpacked})", [as_json(rows[start : start + INSERT_ROWS])])
     connection.commit()
 
 

@@ -91,8 +91,8 @@ class Staging(NamedTuple):
 def open_staging(
     databases: dict[str, tuple[str, bool]], paths: list[str], cancellation: Cancellation
 ) -> Iterator[Staging]:
-    """A staging database with attached files by alias, each with whether it is only read. It can access nothing else
-    but the paths."""
+    """A staging database with attached files by alias, each with whether it is only read; and access to the paths
+    only."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="noetl-transfer-"))
         files = {alias: (task_file(path, "database"), reads) for alias, (path, reads) in databases.items()}

@@ -87,8 +87,7 @@ def _csv_kinds(staging: Staging, relation: str, columns: list[Column]) -> list[s
             if kind != "DECIMAL":
                 fits += f" AND TRY_CAST({name} AS {kind}) IS NOT NULL"
             tests.append(f"bool_and({fits}) FILTER ({name} IS NOT NULL)")
-        decimal = f"regexp_full_match({name}, {literal(PATTERNS['DECIMAL'])})"
-        number = f"CASE WHEN {decimal} THEN ltrim({name}, '-') END"
+        number = f"CASE WHEN regexp_full_match({name}, {literal(PATTERNS['DECIMAL'])}) THEN ltrim({name}, '-') END"
         tests += [f"max(length(split_part({number}, '.', {part})))" for part in (1, 2)]
     (row,) = staging.rows(f"SELECT {', '.join(tests)} FROM {relation}")
     kinds, width = [], len(PATTERNS) + 2

@@ -55,8 +55,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
 
     def send(batch: list[dict[str, Any]], number: int) -> Future[None]:
         headers = {"Idempotency-Key": f"{context.idempotency_key}.{number}", **target.headers}
-        sending = request(target, headers, method=target.method, json=batch)
-        return asyncio.run_coroutine_threadsafe(sending, loop)
+        return asyncio.run_coroutine_threadsafe(request(target, headers, method=target.method, json=batch), loop)
 
     async def auth(endpoint: TransferSource | TransferTarget) -> Any:
         """A connection string for postgres, the fields of the credential for snowflake."""
