@@ -69,9 +69,11 @@ class ReadyHints:
                 self.publish(pool)
 
         with suppress(*UNAVAILABLE):
-            self._subscriptions[pool] = await self.connection.client.subscribe(subject(pool), GROUP, receive)
+            if pool not in self._subscriptions:
+                self._subscriptions[pool] = await self.connection.client.subscribe(subject(pool), GROUP, receive)
 
     async def _resubscribe(self) -> None:
+        self._subscriptions.clear()  # those of the connection that broke
         for pool in list(self._handlers):
             await self._subscribe(pool)
 

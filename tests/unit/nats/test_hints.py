@@ -182,6 +182,18 @@ def test_after_the_broker_was_away_hints_come_again(tmp_path: Path, broker: Rest
     play(tmp_path, broker, story)
 
 
+def test_a_pool_is_subscribed_once_if_the_connection_comes_up_meanwhile(tmp_path: Path, broker: RestartedNats) -> None:
+    """A second subscription would stay when the worker is gone, and pass hints between servers for ever."""
+
+    async def story(a: Server) -> None:
+        a.hints.subscribe("default", a.host.dispatcher.on_hint)
+        await a.hints._resubscribe()  # before the task runs that subscribes
+        await flush(a.bus.client, SECONDS)
+        assert len(a.bus.client._subs) == 1
+
+    play(tmp_path, broker, story, servers=1)
+
+
 def test_hints_are_few_however_much_becomes_ready(tmp_path: Path, broker: RestartedNats) -> None:
     async def story(a: Server) -> None:
         heard: list[Any] = []
