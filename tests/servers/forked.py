@@ -81,7 +81,9 @@ class Process:
         return code
 
     def _look(self, timeout: float | None) -> int | None:
-        if not select.select([self._status], [], [], timeout)[0]:
+        poll = select.poll()  # select takes no descriptor above 1023
+        poll.register(self._status, select.POLLIN)
+        if not poll.poll(None if timeout is None else timeout * 1000):
             return None
         text = os.read(self._status, 16)
         os.close(self._status)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -238,7 +237,7 @@ def test_a_stream_reads_only_when_its_execution_moves(
         while "step.paused" not in next(lines):
             pass
         patiently(lambda: streams.followed[still].seq == server.store.seq(still))
-        time.sleep(3 * sse.MIN_READ_SECONDS)
+        patiently(lambda: streams.followed[still].changed._waiters)  # it has read all, and waits for more
         monkeypatch.setattr(server.store, "read", counting)
         for number in range(20):
             assert admin.post(f"{API}/{busy}/signals", json={"name": f"n{number}"}).status_code == 202
