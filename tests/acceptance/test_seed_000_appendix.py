@@ -230,3 +230,12 @@ def test_a_reader_who_is_not_there_fails_the_step_that_wants_the_first_row(offic
     found = office.run(reader_id=8)
     assert found["status"] == "failed"
     assert (found["error"]["step"], found["error"]["kind"]) == ("find_reader", "template")
+
+
+def test_r5_a_table_that_is_missing_fails_the_run_instead_of_leading_to_its_end(office: Office) -> None:
+    card = office.folder / "card.yaml"
+    card.write_text(card.read_text().replace(" and this.status == 'ok'", ""))  # the condition of the seed
+    office.schema.rows(f"DROP TABLE {office.schema.name}.reader")
+    found = office.run()
+    assert (found["status"], list(found["steps"])) == ("failed", ["start", "find_reader"])
+    assert (found["error"]["step"], found["error"]["kind"]) == ("find_reader", "sql")

@@ -489,7 +489,12 @@ class TestSection8Case:
         [
             ("event.name == 'call.done'", "event.name == 'step.done'"),
             ("event.name == 'call.error'", "event.name == 'step.failed'"),
-            ("event.name == 'step.exit'", "event.name in ['step.done', 'step.failed']"),
+            ("event.name == 'step.exit'", "event.name == 'step.done'"),
+            (
+                "event.name == 'step.exit' and this.status == 'error'",
+                "event.name in ['step.done', 'step.failed'] and "
+                "('ok' if steps.ask.status == 'succeeded' else 'error') == 'error'",
+            ),
         ],
     )
     def test_8_3_events(self, condition: str, guard: str) -> None:
@@ -910,7 +915,7 @@ class TestAppendixA:
         assert loaded.dialect == "classic"
         assert (book.name, book.path, book.entry) == ("library_card", "library/cards/new", "start")
         assert [step.name for step in book.steps] == ["start", "find_reader", "write_letter", "end"]
-        exits = "event.name in ['step.done', 'step.failed']"
+        exits = "event.name == 'step.done'"
         book = rewritten(self.LIBRARY_CARD)
         assert [arcs(step) for step in book.steps] == [
             [("find_reader", f"{{{{ {exits} }}}}")],

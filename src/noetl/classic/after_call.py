@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from noetl.classic.branches import CasePlan, branch_number
-from noetl.classic.call_names import NO_CALL, call_names, failed_call
+from noetl.classic.call_names import NO_CALL, call_names, failed_call, ignored_call
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
 from noetl.classic.hooks import AwaitingEvent, FailureHandled
 from noetl.classic.rules import add_request
@@ -163,7 +163,7 @@ class AfterCallRun:
         else:
             outcome = self.call.last or (list(tasks.values())[-1] if tasks else NO_CALL)
         ignored = isinstance(self.ended, Done) and outcome["status"] != "ok"
-        self._show({**NO_CALL, "meta": outcome["meta"]} if ignored else outcome)
+        self._show(ignored_call(outcome) if ignored else outcome)
         self._set_event(self._event(self._point()))
         if "vars" in self.plan.chains and outcome["status"] == "ok" and isinstance(self.ended, Done):
             stop = await self._chain("vars")
@@ -223,7 +223,7 @@ class AfterCallRun:
         self._set_event(self._event(point))
         try:
             chosen = await self.call.templates.evaluate(
-                lambda scope: cases.chosen(scope, state.fired, failed, last=point == "step.exit"), self.scope
+                lambda scope: cases.chosen(scope, state.fired, point, failed), self.scope
             )
         except TemplateError as error:
             return Failed(self.host.redact(template_error(error)), "", 0)

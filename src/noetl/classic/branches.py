@@ -7,32 +7,35 @@ from typing import Any
 
 import msgspec
 
-from noetl.classic.call_names import NO_CALL, call_names, failed_call
+from noetl.classic.call_names import NO_CALL, call_names, failed_call, ignored_call
+from noetl.classic.failure_guards import expects_failure, reads_failure
 from noetl.engine import events as e
 from noetl.engine.decision import Decision
-from noetl.engine.net import guard_test, sees_failure
+from noetl.engine.net import guard_test
 from noetl.engine.state import Run, StepResult
 from noetl.engine.step_runs import error_data
 from noetl.engine.timer_keys import StepTimer, timer_of
-from noetl.expression import parse
 from noetl.model.identity import TaskId, step_of
 from noetl.model.playbook import Branch, Cases
 from noetl.scope import Scope, StepsView
 
 POINTS = ("call.done", "call.error", "step.exit")
-FAILURE_FIELDS = (("error",), ("status",), ("status_code",))
+LAST_POINTS = ("step.exit", "message.received", "timer.fired")
+"""Events on which `else` fires if no other branch does."""
 
 
 class BranchPlan:
-    __slots__ = ("name", "otherwise", "priority", "sees_failure", "test")
+    __slots__ = ("expects_failure", "name", "otherwise", "priority", "reads_failure", "test")
 
     def __init__(self, owner: str, name: str, branch: Branch) -> None:
         self.name, self.priority, self.otherwise = name, branch.priority, branch.when is None
         self.test = guard_test(branch.when)
-        self.sees_failure = isinstance(branch.when, str) and any(
-            sees_failure(owner, read) or (read.path[0] in ("response", "this") and read.path[1:2] in FAILURE_FIELDS)
-            for read in parse(branch.when).reads
-        )
+        self.reads_failure = reads_failure(owner, branch.when)
+        self.expects_failure = expects_failure(branch.when)
+
+    def handles_failure(self, point: str) -> bool:
+        """Whether it may fire after a failed call (R5): it reads the failure, or expects `call.error`."""
+        return self.reads_failure or (self.expects_failure and point == "call.error")
 
 
 class CasePlan:
@@ -43,21 +46,21 @@ class CasePlan:
         self.branches = tuple(branches)
         self.mode, self.evaluate, self.policy = cases.mode, cases.evaluate, cases.next_policy
         self.observes = cases.evaluate == "on_event"
-        self.sees_failure = any(branch.sees_failure for branch in branches)
+        self.sees_failure = any(branch.handles_failure("call.error") for branch in branches)
 
-    def chosen(self, scope: Mapping[str, Any], fired: Sequence[str], failed: bool, last: bool) -> list[str]:
-        """The branches that fire now. `last`: no evaluation follows, so `else` may fire."""
+    def chosen(self, scope: Mapping[str, Any], fired: Sequence[str], point: str, failed: bool) -> list[str]:
+        """The branches that fire on an event; `else` only where no other evaluation follows."""
         if self.mode == "exclusive" and fired:
             return []
         chosen: list[str] = []
         for branch in self.branches:
-            if branch.otherwise or branch.name in fired or (failed and not branch.sees_failure):
+            if branch.otherwise or branch.name in fired or (failed and not branch.handles_failure(point)):
                 continue
             if branch.test(scope):
                 chosen.append(branch.name)
                 if self.mode == "exclusive":
                     return chosen
-        if chosen or fired or failed or not last:
+        if chosen or fired or failed or point not in LAST_POINTS:
             return chosen
         return [branch.name for branch in self.branches if branch.otherwise][:1]
 
@@ -134,4 +137,6 @@ def last_outcome(run: Run) -> dict[str, Any]:
     if after is not None and after.looped:
         return {**NO_CALL, "result": after.result}
     calls = list(progress.tasks.values()) if progress is not None else []
-    return calls[-1] if calls and calls[-1]["status"] == "ok" else NO_CALL  # templates do not see ignored errors
+    if not calls:
+        return NO_CALL
+    return calls[-1] if calls[-1]["status"] == "ok" else ignored_call(calls[-1])

@@ -1,17 +1,21 @@
-"""The outcome of a classic step's call as its templates see it: `result`, `response` and `this`.
+"""The outcome of a classic step's call as its templates see it: `result`, `response`, `this`, `error` and `outcome`.
 
 `result` is the body, the rows or the value itself, by the kind of the call. `response` has {status_code, headers, data,
 status, error}, `this` has {status, data, error, meta}. Both are evaluated lazily, so a large result that is
-stored elsewhere is loaded only when a template reads it.
+stored elsewhere is loaded only when a template reads it. A call that got no response has no `response` (R5).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from noetl.expression import Contents, View, unwrapped
+from noetl.expression import Contents, Missing, View, unwrapped
 
 NO_CALL: dict[str, Any] = {"status": "ok", "result": None, "error": None, "meta": {}}
+RESPONSE_NAMES = {"response.status": "this.status", "response.error": "this.error"}
+"""Names that exist without a response too."""
+RESPONSE_FIELDS = ("status_code", "headers", "data", "status", "error")
+_NO_RESPONSE = Missing("response", hint="the call got no response: test with `response is defined`, or read `this`")
 
 
 def failed_call(error: dict[str, Any]) -> dict[str, Any]:
@@ -19,13 +23,25 @@ def failed_call(error: dict[str, Any]) -> dict[str, Any]:
     return {"status": "error", "result": None, "error": error, "meta": {}}
 
 
+def ignored_call(outcome: dict[str, Any]) -> dict[str, Any]:
+    """The outcome that templates see after an error that `on_error: ignore` has ignored."""
+    return {**NO_CALL, "meta": outcome["meta"], "answered": _is_answered(outcome)}
+
+
+def _is_answered(outcome: dict[str, Any]) -> bool:
+    """Whether the call got a response: it was ok, or the server answered with an error."""
+    return bool(outcome.get("answered", outcome["status"] == "ok" or outcome.get("http")))
+
+
 def call_names(outcome: dict[str, Any], view: str, loop: bool) -> dict[str, Any]:
     """The classic names for an outcome. The results of a loop are viewed item by item."""
     data = _items(outcome["result"], view) if loop else _part(outcome["result"], view)
     return {
         "result": RowList(data) if view == "rows" and not loop and data is not None else data,
-        "response": Envelope(outcome, data, ("status_code", "headers", "data", "status", "error")),
+        "response": Envelope(outcome, data, RESPONSE_FIELDS) if _is_answered(outcome) else _NO_RESPONSE,
         "this": Envelope(outcome, data, ("status", "data", "error", "meta")),
+        "error": outcome["error"],
+        "outcome": outcome,
     }
 
 

@@ -11,8 +11,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from noetl.classic import conversions, outline
+from noetl.classic.call_names import RESPONSE_NAMES
 from noetl.classic.detect import tasks_of
-from noetl.classic.names import CallNames, rename_everywhere, renamed_text
+from noetl.classic.names import CallNames, rename_everywhere, rename_templates, renamed_text
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at
 from noetl.dsl.canonical import Builder, Layers, arc_of, layered, then_of
 from noetl.dsl.dialect import Dialect
@@ -44,6 +45,9 @@ def prepare(root: Map, kinds: KindSource) -> None:
             step["next"] = conversions.router_at(at, conversions.arcs_of(step, names.after_step(step), leftovers))
         if sinks:
             _append_sinks(step, sinks, names, step_names)
+        for key in ("case", "vars", "sink"):
+            if key in step:
+                rename_templates(step, key, kinds, RESPONSE_NAMES)
     conversions.drop_entry_keys(root)
     rename_everywhere(root, kinds)
 

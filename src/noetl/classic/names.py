@@ -149,5 +149,9 @@ def rename_everywhere(root: Map, kinds: KindSource) -> None:
     names = {"vars": "ctx.vars", "loop_index": "iter.index"}
     for section in root:
         if section not in ("metadata", "workload"):
-            for container, key, value in templates_in(root, kinds, section):
-                container[key] = renamed_text(value, names)
+            rename_templates(root, section, kinds, names)
+
+
+def rename_templates(container: Map | Seq, key: Any, kinds: KindSource, names: Names) -> None:
+    for holder, at, value in templates_in(container, kinds, key):
+        holder[at] = renamed_text(value, names)

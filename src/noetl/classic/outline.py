@@ -15,9 +15,10 @@ from noetl.dsl.tree import Map, key_span, text_size
 RESULT = frozenset(["result", "response", "this"])
 RETRY_NAMES = frozenset(["attempt", "max_attempts", "status_code", "success"])
 CLASSIC_PLACES = {
-    "case": Place("in a case's condition", BASE | TOKEN | RESULT | {"event"}),
-    "chain": Place("in a chain", PIPELINE | RESULT | {"event", "keychain"}),
-    "chain_skip": Place("in a sink's condition", PIPELINE | RESULT | {"event"}),
+    "case": Place("in a case's condition", BASE | TOKEN | RESULT | {"event", "error", "outcome"}),
+    "next": Place("in `args` of `next`", BASE | TOKEN | RESULT | {"event"}),
+    "chain": Place("in a chain", PIPELINE | RESULT | {"event", "error", "keychain"}),
+    "chain_skip": Place("in a sink's condition", PIPELINE | RESULT | {"event", "error"}),
     "vars": Place("in `vars`", BASE | TOKEN | RESULT | {"event", "iter"}),
     "retry": Place("in a retry's condition", PIPELINE | RESULT | RETRY_NAMES | {"outcome", "error", "data"}),
 }
@@ -123,7 +124,7 @@ class ClassicSiteFinder(SiteFinder):
         following = step.get("next")
         for target in following if isinstance(following, list) else ():
             if isinstance(target, dict):
-                yield from self.data(target, "args", "case", step=step)
+                yield from self.data(target, "args", "next", step=step)
 
     def task(self, site: TaskSite, local: LocalName) -> Iterator[Site]:
         yield from super().task(site, local)

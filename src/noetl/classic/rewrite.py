@@ -8,6 +8,7 @@ from typing import Any
 
 from noetl.classic import conversions
 from noetl.classic.detect import CASE_SPEC, tasks_of
+from noetl.classic.failure_guards import expects_failure, reads_failure
 from noetl.classic.names import CallNames, expression_of, path_of, rename_everywhere, renamed, renamed_text
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at, merged, part_of
 from noetl.classic.outline import ClassicDocument, chain_items, step_items
@@ -20,6 +21,8 @@ EVENT = frozenset(["event"])
 OWN_SPEC = (*CASE_SPEC, "timeout", "timers", "join", "policy")
 """Keys of a step's `spec` that are not for its calls."""
 _EVENT_NAME = re.compile(r"""event\.name\s*==\s*(['"])(call\.done|call\.error|step\.exit)\1""")
+
+_ALTERNATIVE = re.compile(r"\b(or|not|if)\b|!=")
 
 
 def rewrite(root: Map, kinds: KindSource) -> list[conversions.Leftover]:
@@ -82,7 +85,7 @@ class _Rewriter:
     def _local_names(self, step: Map) -> frozenset[str]:
         loop = as_map(step.get("loop"))
         names = {loop[key] for key in ("iterator", "element") if key in loop}
-        names |= {"index", "parent", "loop_index", "iter", "tasks", "_prev", "_task", "_attempt"}
+        names |= {"index", "parent", "loop_index", "iter", "tasks", "_prev", "_task", "_attempt", "outcome"}
         names |= {item.label for item in labelled_items(step.get("tool"))}
         names |= {name for key in as_map(step.get("args")) for name in (key, f"args.{key}")}
         return frozenset(names - self.inputs)
@@ -131,7 +134,7 @@ class ClassicRoutes:
     def __init__(self, rewriter: _Rewriter, step: Map, local: frozenset[str], sink_label: str | None) -> None:
         self.calls, self.leftovers, self.step_names = rewriter.names, rewriter.leftovers, rewriter.step_names
         self.step, self.name, self.local, self.sink_label = step, step["step"], local, sink_label
-        self.names = self.calls.after_step(step)
+        self.names = {**self.calls.after_step(step), "error": f"{path_of('steps', step['step'])}.error"}
         self.added: list[Map] = []
 
     def router(self) -> Map | None:
@@ -190,21 +193,29 @@ class ClassicRoutes:
             yield when, False
             return
         events = [match.group(2) for match in _EVENT_NAME.finditer(when)]
-        reads = parse(when).reads
+        paths = [read.path for read in parse(when).reads]
         self.leftovers.refuse_reads(branch, "when", self.local, "in a condition")
-        if any(read.path[:2] == ("this", "meta") for read in reads):
+        if any(path[:2] == ("this", "meta") for path in paths):
             self.leftovers.refuse(branch, "when", "`this.meta` in a condition", "read `this.data` or `this.error`")
-        if sum(read.path[0] == "event" for read in reads) != len(events):
+        if sum(path[0] == "event" for path in paths) != len(events):
             construct = "a condition on events other than `event.name == 'call.done'`"
             hint = "compare `event.name` with call.done, call.error or step.exit"
             self.leftovers.refuse(branch, "when", construct, hint)
+        reads, expects = reads_failure(self.name, when), expects_failure(when)
+        if (reads or expects) and ("response",) in paths:
+            construct = "`response` as a whole in a condition that sees failures"
+            self.leftovers.refuse(branch, "when", construct, "read `response.status`, `.error` or `.status_code`")
         done = "'loop.done'" if "loop" in self.step else "'step.done'"
-        on_call = {"call.done": f"event.name == {done}", "call.error": "event.name == 'step.failed'"}
-        on_exit = {"step.exit": f"event.name in [{done}, 'step.failed']"}
+        is_done = f"event.name == {done}"
+        on_call = {"call.done": is_done, "call.error": "event.name == 'step.failed'"}
+        on_exit = {"step.exit": f"event.name in [{done}, 'step.failed']" if reads else is_done}
 
         def substituted(tests: dict[str, str]) -> Any:
             text = _EVENT_NAME.sub(lambda match: tests.get(match.group(2), "false"), when)
-            return renamed_text(text, self.names)
+            guard = renamed_text(text, self.names)
+            if events and not (reads or (expects and tests is on_call)) and _ALTERNATIVE.search(text):
+                guard = f"{{{{ {is_done} and ({expression_of(guard, {})}) }}}}"  # arcs see failures by `event`
+            return guard
 
         if not events or on_call.keys() & set(events):
             yield substituted(on_call), False
@@ -219,7 +230,7 @@ class ClassicRoutes:
 
     def _next_arcs(self) -> list[Map]:
         self.leftovers.refuse_reads(self.step, "next", {"loop_index"}, "in `args` of `next`")
-        return conversions.arcs_of(self.step, self.names, self.leftovers)
+        return conversions.arcs_of(self.step, self.calls.after_step(self.step), self.leftovers)
 
     def _add_step(self, name: str, at: Any, tasks: Seq | None, router: Map | None) -> Map:
         """Add a step, for a fork after an exclusive choice or for calls. Returns the arc that leads to it."""

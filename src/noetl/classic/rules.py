@@ -105,7 +105,7 @@ class ClassicRules:
         try:
             scope = branch_scope(decision, run, observed)
             with decision.allowance:
-                chosen = cases.chosen(scope, after.fired, failed, last=name in ("message.received", "timer.fired"))
+                chosen = cases.chosen(scope, after.fired, name, failed)
         except TemplateError as error:
             decision.emit(StepFailed(run.id, Error("template", f"case: {error.message} in {error.source[:200]!r}")))
             return

@@ -238,6 +238,63 @@ def test_a_branch_may_look_at_a_failure_through_the_envelope(guard: str) -> None
     assert ran(play(branches(when(guard, "{next: a}")), tools={"f": broken})) == ["start", "a"]
 
 
+@pytest.mark.parametrize("guard", ["error", "error.kind == 'shaky'", "outcome.status == 'error'", "event.data.error"])
+def test_r5_a_branch_may_look_at_a_failure_by_its_error_or_outcome(guard: str) -> None:
+    assert ran(play(branches(when(guard, "{next: a}")), tools={"f": broken})) == ["start", "a"]
+    assert ran(play(branches(when(guard, "{next: a}")), tools={"f": lambda: 1})) == ["start", "d"]
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "event.name == 'step.exit'",
+        "event.name == 'step.exit' and response is defined",
+        "event.name != 'call.done'",
+        "event.name != 'call.error'",
+        "not (event.name == 'call.error')",
+        "event.name == 'call.done' or workload.yes",
+        "result is none",
+        "response is not defined",
+    ],
+)
+def test_r5_a_branch_that_does_not_look_at_the_failure_does_not_carry_on_after_it(guard: str) -> None:
+    stage = play(branches(when(guard, "{next: a}")), tools={"f": broken}, head="workload: {yes: true}\n")
+    assert (ran(stage), stage.state.status) == (["start"], "failed")
+    assert stage.state.error is not None
+    assert stage.state.error["kind"] == "shaky"
+
+
+def test_r5_response_is_undefined_where_the_call_got_none() -> None:
+    line = when(
+        "event.name == 'call.error'",
+        """[{next: {to: [{step: a, args: {k: "{{ [response is defined, response.status_code | default('none'), response.status, response.error.kind] }}"}}]}}]""",
+    )
+
+    def seen(answer: Any) -> Any:
+        return play(branches(line), tools={"f": lambda: answer}).of("token.enqueued")[1].args["k"]
+
+    assert seen(broken()) == [False, "none", "error", "shaky"]
+    assert seen(broken("http_status", extra={"http": {"status": 404}})) == [True, 404, "error", "http_status"]
+    ignored = when("event.name == 'call.done' and response is not defined", "{next: a}")
+    assert ran(play(branches(ignored, spec="on_error: ignore"), tools={"f": broken})) == ["start", "a"]
+    assert ran(play(branches(ignored, spec="on_error: ignore"), tools={"f": lambda: 1})) == ["start", "d"]
+
+
+def test_r5_a_failed_item_of_a_loop_is_no_response_and_exit_alone_does_not_carry_on() -> None:
+    loop = 'loop: {in: "{{ [1, 2] }}", iterator: n}\n      next: d'
+    line = when("event.name == 'step.exit' and response is defined", "{next: a}")
+    assert ran(play(branches(line, rest=loop), tools={"f": broken})) == ["start"]
+    assert ran(play(branches(line, rest=loop), tools={"f": lambda: 1})) == ["start", "a"]
+
+
+def test_r5_a_listener_carries_on_after_its_failed_call_only_by_a_branch_that_looks_at_it() -> None:
+    def listening(guard: str) -> Stage:
+        return play(branches(when(guard, "{next: a}"), spec="eval_mode: on_event"), tools={"f": broken})
+
+    assert ran(listening("event.name == 'call.error' and response is not defined")) == ["start", "a"]
+    assert listening("event.name != 'call.done'").state.status == "failed"
+
+
 def test_a_branch_that_fires_on_a_failure_takes_it_up_even_if_it_leads_nowhere() -> None:
     stage = play(
         branches(when("event.name == 'call.error'", "[{tell: {tool: {kind: python, code: g}}}]")),

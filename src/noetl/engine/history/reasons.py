@@ -263,7 +263,7 @@ def _branch_reasons(past: Decision, event: CaseEvaluated) -> Iterator[Reason]:
             yield guarded.reason("not reached", note="it has fired before")
         elif branch.otherwise:
             yield guarded.reason("matched" if fired else "not reached")
-        elif run.after_call.failure is not None and not branch.sees_failure:
+        elif run.after_call.failure is not None and not branch.handles_failure(event.trigger_event):
             yield guarded.reason("not reached", note=BLIND)
         else:
             reason = guarded.evaluated(scope)
