@@ -36,7 +36,7 @@ from noetl.keychain.keychain import StoredCredential  # noqa: E402
 from noetl.pipeline import run as pipeline  # noqa: E402
 from noetl.runtime import committer, history  # noqa: E402
 from noetl.runtime.catalog import Catalog, read  # noqa: E402
-from noetl.runtime.history import Edit  # noqa: E402
+from noetl.runtime.history import Edit, RetryPoint  # noqa: E402
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks  # noqa: E402
 from noetl.store.credentials import SealedCredential  # noqa: E402
 from noetl.store.sqlite import SqliteStore  # noqa: E402
@@ -150,7 +150,7 @@ async def _fork_it(engine: Embedded, catalog: Catalog, case: Case) -> None:
         await engine.start(SOURCE, catalog.add(read(str(case.file))), {}, {})
     await engine.drive(SOURCE)
     if case.history == "retry":
-        await history.retry(runtime, SOURCE, EXECUTION, Edit())
+        await history.retry(runtime, SOURCE, EXECUTION, Edit(), RetryPoint())
     else:
         await history.fork(runtime, SOURCE, EXECUTION, 6, Edit())
 

@@ -14,7 +14,14 @@ import click
 import msgspec
 
 from noetl.cli.inspection import diff_command, replay_command
-from noetl.cli.options import client_and_output, client_option, json_or_file, scalar, timeout_option
+from noetl.cli.options import (
+    client_and_output,
+    client_option,
+    json_or_file,
+    payload_options,
+    scalar,
+    timeout_option,
+)
 from noetl.cli.output import RESULT, count, emit, format_duration, pick, print_message, print_result, print_run
 from noetl.cli.progress import EventLines, new_view
 from noetl.cli.run import is_runnable
@@ -39,7 +46,7 @@ limit_option = click.option(
 )
 playbook_option = click.option("--playbook", metavar="FILE", help="Continue with this edited playbook.")
 ctx_option = click.option(
-    "--set-ctx", "sets", multiple=True, metavar="KEY=VALUE", help="Set a key of ctx to a YAML scalar."
+    "--set-ctx", "ctx", multiple=True, metavar="KEY=VALUE", help="Set a key of ctx to a YAML scalar."
 )
 
 
@@ -225,9 +232,16 @@ def prune_command(older_than: str, dry_run: bool, client: Client, output: str | 
 @click.option("--at", type=click.IntRange(min=1), metavar="SEQ", help="Last event that both runs share.")
 @playbook_option
 @ctx_option
+@payload_options
 @client_and_output
 def fork_command(
-    run: str, at: int | None, playbook: str | None, sets: tuple[str, ...], client: Client, output: str | None
+    run: str,
+    at: int | None,
+    playbook: str | None,
+    ctx: tuple[str, ...],
+    payload: Json,
+    client: Client,
+    output: str | None,
 ) -> int:
     """Start a run with the first events of another one, and wait for its end as `noetl run` does.
 
@@ -235,21 +249,37 @@ def fork_command(
     together are not split: the new run may share some more events. An edited playbook must contain every step that is
     active at that event.
     """
-    return _fork(run, playbook, {"ctx": _ctx(sets), "at": at}, client, output)
+    return _fork(run, playbook, {"ctx": _ctx(ctx), "payload": payload, "at": at}, client, output)
 
 
 @command.command("retry")
 @run_argument
+@click.option("--from", "step", metavar="STEP", help="Step to begin with: its last run, or one such as load#2.")
+@click.option(
+    "--failed-items", is_flag=True, help="Run the failed items of a finished loop again, and go on from there."
+)
 @playbook_option
 @ctx_option
+@payload_options
 @client_and_output
-def retry_command(run: str, playbook: str | None, sets: tuple[str, ...], client: Client, output: str | None) -> int:
-    """Continue a failed or cancelled run in a new run, and wait for its end as `noetl run` does.
+def retry_command(
+    run: str,
+    step: str | None,
+    failed_items: bool,
+    playbook: str | None,
+    ctx: tuple[str, ...],
+    payload: Json,
+    client: Client,
+    output: str | None,
+) -> int:
+    """Continue a run that has ended in a new run, and wait for its end as `noetl run` does.
 
     It is a fork just before the failure: steps, tasks and items that succeeded do not run again. The failed task gets
-    all its attempts again.
+    all its attempts again. With --failed-items it reopens the first loop that ended with failed items, or that of the
+    step named by --from; also if the run succeeded.
     """
-    return _fork(run, playbook, {"ctx": _ctx(sets)}, client, output)
+    body = {"ctx": _ctx(ctx), "payload": payload, "step": step, "failed_items": failed_items}
+    return _fork(run, playbook, body, client, output)
 
 
 command.add_command(replay_command)

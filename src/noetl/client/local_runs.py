@@ -164,11 +164,13 @@ class LocalRuns:
         async def begin(local: Engine) -> tuple[Execution, int]:
             if source is None:
                 local.catalog.ensure_playbook(origin.digest)
-            edit = history.Edit(local.catalog.add(source) if source is not None else "", body["ctx"])
+            digest = local.catalog.add(source) if source is not None else ""
+            edit = history.Edit(digest, body["ctx"], body["payload"])
             if "at" in body:
                 forked = await history.fork(local.runtime, origin.execution_id, execution, body["at"], edit)
             else:
-                forked = await history.retry(local.runtime, origin.execution_id, execution, edit)
+                point = history.RetryPoint(body["step"], body["failed_items"])
+                forked = await history.retry(local.runtime, origin.execution_id, execution, edit, point)
             on_forked(msgspec.to_builtins(forked))
             return local.runtime.executions[execution].state, forked.source_seq
 

@@ -71,9 +71,11 @@ class Fork(msgspec.Struct, frozen=True):
     since: float  # When that event happened
     net: Net | None = None  # An edited playbook
     digest: str = ""
-    payload: dict[str, Any] = {}  # The payload of the source, for the workload of an edited playbook
+    payload: dict[str, Any] = {}  # The payload of the source, with the values that were set
+    sets_payload: bool = False
     ctx: dict[str, Any] = {}
     retry: str | None = None  # The run that failed, empty if there is none; None if this is not a retry
+    reopen: str = ""  # The run of a finished loop whose failed items run again
 
 
 class Cancel(msgspec.Struct, frozen=True):

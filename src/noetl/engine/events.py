@@ -151,12 +151,16 @@ class ExecutionForked(Event, frozen=True):
     playbook: str = ""
     """The digest of an edited playbook."""
     workload: dict[str, Any] | None = None
-    """The new workload, if that of the edited playbook differs."""
+    """The new workload, if the payload or the workload of the edited playbook differs."""
     set_ctx: Patch = ()
     again: tuple[str, ...] = ()
     """Runs whose failed tasks are retried."""
     moved: float = 0.0
     """Seconds by which timers are due later: the time between the source and the fork does not count."""
+    reopened: str = ""
+    """The run of a finished loop whose failed items run again."""
+    payload: dict[str, Any] | None = None
+    """The new payload, if values of it were set."""
 
 
 # -- tokens and steps -----------------------------------------------------------------------------------------------

@@ -243,6 +243,18 @@ def _finish_iteration(state: Execution, name: str, index: int, at: float) -> tup
     return run, loop
 
 
+def reopen(run: Run) -> None:
+    """Return the failed items of a finished loop, so that they run again."""
+    loop = run.loop
+    assert loop is not None
+    for index in sorted(failure["index"] for failure in loop.failures):
+        if loop.returned and loop.returned[-1][1] == index:
+            loop.returned[-1] = (loop.returned[-1][0], index + 1)
+        else:
+            loop.returned.append((index, index + 1))
+    loop.failed, loop.failures = 0, []
+
+
 def is_parallel(state: Execution, run: Run) -> bool:
     """Whether items of the run work side by side, each on its own view of ctx."""
     settings = state.net.steps[run.step].step.loop

@@ -66,7 +66,7 @@ def _refuse(decision: Decision, command: Start, failure: dict[str, Any]) -> None
 def materialised(decision: Decision, defaults: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
     """The payload laid over the defaults as data; then the remaining templates, in document order (S26)."""
     workload: dict[str, Any] = {}
-    scope = Scope(workload=_overlaid(_ready(defaults), payload), execution_id=decision.state.id)
+    scope = Scope(workload=overlaid(_ready(defaults), payload), execution_id=decision.state.id)
     scope[NOW_KEY] = decision.now
     scope[BUDGET_KEY] = decision.budget
     scope[CONTENTS_KEY] = decision.contents
@@ -103,10 +103,10 @@ def _waits(value: Any) -> bool:
     return isinstance(value, list) and any(map(_waits, value))
 
 
-def _overlaid(default: Any, payload: Any) -> Any:
+def overlaid(default: Any, payload: Any) -> Any:
     if not (isinstance(default, dict) and isinstance(payload, dict)):
         return payload
-    return {**default, **{key: _overlaid(default.get(key), value) for key, value in payload.items()}}
+    return {**default, **{key: overlaid(default.get(key), value) for key, value in payload.items()}}
 
 
 # -- events ---------------------------------------------------------------------------------------------------------

@@ -18,9 +18,10 @@ from noetl.engine.commands import Fork
 from noetl.engine.decision import Decision
 from noetl.engine.evolve import evolve
 from noetl.engine.history.explain import Explainer, Explanation
-from noetl.engine.history.fork import AgainView, Retrace, is_incomplete, under_way
+from noetl.engine.history.fork import AgainView, FailedItems, Retrace, is_incomplete, under_way
 from noetl.engine.history.replay import Difference, Replay
 from noetl.engine.history.verify.log import derived_rows, differences
+from noetl.engine.start import overlaid
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.identity import step_of
@@ -39,6 +40,14 @@ Before = Callable[[Execution, e.Event, Row], Awaitable[object]]
 class Edit(NamedTuple):
     digest: str = ""  # an edited playbook, which the runtime has loaded; empty: that of the source
     ctx: dict[str, Any] = {}
+    payload: dict[str, Any] = {}  # values that are laid over the payload of the source
+
+
+class RetryPoint(NamedTuple):
+    """Where a retry begins: before the failure, with a step, or with the failed items of a loop."""
+
+    step: str | None = None  # a step or a run of it; its last run counts
+    failed_items: bool = False
 
 
 class ForkView(msgspec.Struct, frozen=True):
@@ -165,9 +174,12 @@ async def replay_with(runtime: Runtime, execution: str, digest: str) -> Replayed
             ctx = {key: value for key, _, value in event.patch}
         if isinstance(event, e.CtxPatched | e.TokenEnqueued):
             break
-    replayer = Replay(Execution(execution, await runtime.playbooks.load(digest), digest), ctx)
+    replayer, reopened = Replay(Execution(execution, await runtime.playbooks.load(digest), digest), ctx), set()
     async for row in rows_of(runtime, execution):
-        take = partial(replayer.take, decode(row.type, row.data), row.seq, row.at)
+        if row.type == e.ExecutionForked.name and decode(row.type, row.data).reopened:  # type: ignore[attr-defined]
+            reopened.add(row.seq - 1)
+    async for row in rows_of(runtime, execution):
+        take = partial(replayer.take, decode(row.type, row.data), row.seq, row.at, reopened=row.seq in reopened)
         if (difference := await _evaluated(runtime, take)) is not None:
             return Replayed(replayer.state, False, difference)
     difference = await _evaluated(runtime, partial(replayer.end, row.seq, row.at))
@@ -187,26 +199,63 @@ async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: E
     return await _start_fork(runtime, source, name, state, rows, edit, None)
 
 
-async def retry(runtime: Runtime, source: str, name: str, edit: Edit) -> ForkView:
-    """Fork an execution just before it failed or was cancelled."""
-    retrace = Retrace()
-    async for whole, event, _ in folded(runtime, source):
+async def retry(runtime: Runtime, source: str, name: str, edit: Edit, point: RetryPoint) -> ForkView:
+    """Fork an execution just before it failed or was cancelled, or at another point of its past."""
+    retrace, failed_items, scheduled = Retrace(), FailedItems(), {}
+
+    async def see(state: Execution, event: e.Event, row: Row) -> None:
+        failed_items.see(state, event)
+        if isinstance(event, e.StepScheduled):
+            scheduled[event.run] = scheduled[step_of(event.run)] = row.seq
+        if isinstance(event, e.ExecutionForked) and event.payload is not None:
+            payload.update(event.payload)
+
+    payload: dict[str, Any] = {}
+    async for whole, event, _ in folded(runtime, source, before=see):
         retrace.see(whole, event)
     if not whole.over:
-        raise Conflict(f"{source} is {whole.shown_status}: only a failed or cancelled execution can be retried")
+        raise Conflict(f"{source} is {whole.shown_status}: it can be retried after its end")
+    edit = Edit(edit.digest or whole.digest, edit.ctx, overlaid(payload, edit.payload))  # also if they are cut off
+    if point.failed_items:
+        run = _loop_to_reopen(source, failed_items.loops, point.step)
+        return await _reopen(runtime, source, name, failed_items.loops[run], run, edit)
+    if point.step is not None:
+        if point.step not in scheduled:
+            hint = did_you_mean(point.step, scheduled)
+            raise NotFound(f"no run of step {point.step!r} in {source}" + (f": {hint}" if hint else ""))
+        return await _start_fork(runtime, source, name, *await _cut(runtime, source, scheduled[point.step]), edit, "")
     if whole.status == "succeeded":
-        raise Conflict(f"{source} has succeeded: there is nothing to retry")
+        failures = ": `--failed-items` runs the failed items of its loop again" if failed_items.loops else ""
+        raise Conflict(f"{source} has succeeded: there is nothing to retry{failures}")
     seq, run = retrace.point()
     if not seq:
         raise Conflict(f"{source} failed before its first step ran: start a new execution")
+    if run in failed_items.loops:  # it ran all items, and then failed
+        return await _reopen(runtime, source, name, failed_items.loops[run], run, edit)
     return await _start_fork(runtime, source, name, *await _cut(runtime, source, seq), edit, run)
 
 
-async def _cut(runtime: Runtime, source: str, at: int | None) -> tuple[Execution, list[Row]]:
+def _loop_to_reopen(source: str, loops: dict[str, int], step: str | None) -> str:
+    """The first run with failed items; of a step, its last one."""
+    runs = [run for run in loops if step in (None, run, step_of(run))]
+    if not runs:
+        of_step = "" if step is None else f" of step {step!r}"
+        others = f"; the loops with failed items are {', '.join(loops)}" if loops else ""
+        raise Conflict(f"{source} has no finished loop{of_step} with failed items{others}")
+    return runs[0] if step is None else runs[-1]
+
+
+async def _reopen(runtime: Runtime, source: str, name: str, seq: int, run: str, edit: Edit) -> ForkView:
+    """Fork just before the end of a loop, whose failed items then run again."""
+    state, rows = await _cut(runtime, source, seq, exact=True)
+    return await _start_fork(runtime, source, name, state, rows, edit, run, run)
+
+
+async def _cut(runtime: Runtime, source: str, at: int | None, *, exact: bool = False) -> tuple[Execution, list[Row]]:
     rows = []
     async for state, event, row in folded(runtime, source):
         rows.append(row)
-        if at is not None and row.seq >= at and not is_incomplete(state, event):
+        if at is not None and row.seq >= at and (exact or not is_incomplete(state, event)):
             break
     if at is not None and at > state.seq:
         raise UsageError(f"{source} has {state.seq} events: there is no event {at}")
@@ -214,10 +263,16 @@ async def _cut(runtime: Runtime, source: str, at: int | None) -> tuple[Execution
 
 
 async def _start_fork(
-    runtime: Runtime, source: str, name: str, state: Execution, rows: list[Row], edit: Edit, failed: str | None
+    runtime: Runtime,
+    source: str,
+    name: str,
+    state: Execution,
+    rows: list[Row],
+    edit: Edit,
+    failed: str | None,
+    reopen: str = "",
 ) -> ForkView:
-    requested, last = decode(rows[0].type, rows[0].data), rows[-1]
-    assert isinstance(requested, e.ExecutionRequested)
+    last = rows[-1]
     chunks = {chunk.key for run in state.runs.values() if run.loop is not None for chunk in run.loop.chunks}
     stored = await runtime.thread.ask(lambda: [(key, runtime.store.blob(key)) for key in chunks])
     blobs = [(key, content) for key, content in stored if content is not None]
@@ -226,10 +281,21 @@ async def _start_fork(
     net = await runtime.playbooks.load(edit.digest or state.digest)
     edited = net if net is not state.net else None
     digest = edit.digest if edited else ""
-    command = Fork(source, last.seq, last.at, edited, digest, requested.payload, edit.ctx, failed)
+    payload, sets = overlaid(_payload(rows), edit.payload), bool(edit.payload)
+    command = Fork(source, last.seq, last.at, edited, digest, payload, sets, edit.ctx, failed, reopen)
     if name not in runtime.executions:
         loaded = runtime.executions[name] = LoadedExecution(state, last.hash, None)
         loaded.snapshot_seq, loaded.stored_seq = 0, 0
         loaded.fork_prefix = Change(name, 0, rows, blobs=blobs)
     fork = (await runtime.committer.handle(name, command)).state
     return ForkView(name, source, fork.forked[1] if fork.forked else last.seq, again, done)
+
+
+def _payload(rows: list[Row]) -> dict[str, Any]:
+    """The payload of the request, or of the last fork that changed it."""
+    payload: dict[str, Any] = {}
+    for row in rows:
+        if row.type in (e.ExecutionRequested.name, e.ExecutionForked.name):
+            event: Any = decode(row.type, row.data)
+            payload = payload if event.payload is None else event.payload
+    return payload

@@ -223,6 +223,30 @@ def test_runs_are_forked_and_retried_at_the_server(verbs: Verbs) -> None:
     assert verbs("runs", "retry", source, "--playbook", str(edited), NOETL_TOKEN=operator).returncode == 5
 
 
+ITEMS = playbook(
+    "items",
+    """\
+    workload: {bad: 2}
+    workflow:
+      - step: each
+        loop: {in: [1, 2, 3], iterator: x, spec: {on_error: continue}}
+        tool: {kind: noop, result: "{{ iter.x / (iter.x - workload.bad) }}"}
+        next: {arcs: [{step: end}]}
+      - {step: end, tool: {kind: noop, result: "{{ steps.each.result }}"}}
+    """,
+)
+
+
+def test_failed_items_run_again_at_the_server_with_other_inputs(verbs: Verbs) -> None:
+    source = verbs.mode.client.start({"playbook": ITEMS})
+    until(lambda: verbs.mode.client.show(source)["status"] == "succeeded")
+    again = verbs.json("runs", "retry", source, "--failed-items", "--set", "bad=4")
+    assert (again["status"], again["result"]) == ("succeeded", [-1.0, -1.0, 3.0])
+    again = verbs.json("runs", "retry", source, "--from", "each", "--set", "bad=4")
+    assert again["result"] == [pytest.approx(-1 / 3), -1.0, -3.0]
+    assert verbs("runs", "retry", source).returncode == 6
+
+
 REPLAYED = playbook(
     "replayed",
     """\

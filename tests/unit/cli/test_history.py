@@ -121,6 +121,46 @@ def test_what_fails_again_exits_with_1_and_what_succeeded_can_not_be_retried(tmp
     sound(tmp_path)
 
 
+ITEMS = (
+    HEAD
+    + """\
+workload: {ending: mended}
+workflow:
+  - step: each
+    loop: {in: [a, b, c], iterator: name, spec: {on_error: continue}}
+    tool:
+      - call:
+          kind: shell
+          cmds: ["echo {{ iter.name }} >> FOLDER/calls; test {{ iter.name }} != b -o -f FOLDER/{{ workload.ending }}"]
+    next: {arcs: [{step: end}]}
+  - {step: end, tool: {kind: noop, result: "{{ steps.each.result | select | list | length }} of 3"}}
+"""
+)
+
+
+def test_a_retry_of_failed_items_runs_these_and_goes_on(tmp_path: Path) -> None:
+    assert begun(tmp_path, ITEMS)["result"] == "2 of 3"
+    (tmp_path / "mended").touch()
+    done = runs(tmp_path, "retry", "last", "--failed-items")
+    assert (done.code, done.out) == (0, '"3 of 3"\n'), done.err
+    assert "  again: each#1, 1 item left\n" in done.err
+    assert calls(tmp_path) == ["a", "b", "c", "b"]
+    done = runs(tmp_path, "retry", "last", "--failed-items")
+    assert (done.code, "has no finished loop with failed items" in done.err) == (6, True)
+    sound(tmp_path)
+
+
+def test_a_retry_from_a_step_with_other_inputs(tmp_path: Path) -> None:
+    assert begun(tmp_path, ITEMS)["result"] == "2 of 3"
+    (tmp_path / "other").touch()
+    again = data(runs(tmp_path, "retry", "last", "--from", "each", "--set", "ending=other", "-o", "json"))
+    assert (again["status"], again["result"]) == ("succeeded", "3 of 3")
+    assert runs(tmp_path, "retry", "last", "--from", "nothing").code == 4
+    fork = data(runs(tmp_path, "fork", again["execution_id"], "--at", "1", "--set", "ending=gone", "-o", "json"))
+    assert fork["result"] == "2 of 3"
+    sound(tmp_path)
+
+
 CHOICE = (
     HEAD
     + """\

@@ -14,10 +14,11 @@ from noetl.engine.commands import Command
 from noetl.engine.events import Event
 from noetl.engine.state import Execution
 from noetl.runtime import history
-from noetl.runtime.history import Edit, ForkView
+from noetl.runtime.history import Edit, ForkView, RetryPoint
 from noetl.store import codec
 
 FORK = "00000000-0000-7000-8000-00000000000f"
+FAILURE = RetryPoint()
 Value = TypeVar("Value")
 
 
@@ -44,16 +45,17 @@ def forked(
     ctx: dict[str, Any] | None = None,
     name: str = FORK,
     source: str = EXECUTION,
-    retry: bool = False,
+    retry: RetryPoint | None = None,
+    payload: dict[str, Any] | None = None,
     then: Command | None = None,
 ) -> tuple[ForkView, Execution]:
     """Fork the story, or try it again, and play it to its end."""
 
     async def work() -> tuple[ForkView, Execution]:
         runtime = stage.engine.runtime
-        edit = Edit(_added(stage, text) if text else "", ctx or {})
-        if retry:
-            found = await history.retry(runtime, source, name, edit)
+        edit = Edit(_added(stage, text) if text else "", ctx or {}, payload or {})
+        if retry is not None:
+            found = await history.retry(runtime, source, name, edit, retry)
         else:
             found = await history.fork(runtime, source, name, at, edit)
         if then is not None:

@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from forking import FORK, again, events_of, forked
+from forking import FAILURE, FORK, again, events_of, forked
 from stage import EXECUTION, Stage, play, text_of
 
 from noetl.engine.commands import Cancel, Pause, Signal
@@ -17,7 +17,7 @@ from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.identity import TaskId, action_id
 from noetl.model.outcome import failed
 from noetl.runtime import history
-from noetl.runtime.history import Edit
+from noetl.runtime.history import Edit, RetryPoint
 
 CHAIN = """\
 - {step: a, tool: [one: {kind: python, code: count}, two: {kind: python, code: count}], next: {arcs: [{step: b}]}}
@@ -331,7 +331,7 @@ def test_a_retry_goes_on_with_the_task_that_failed() -> None:
     count = Counter()
     stage = play(steps, tools={"count": count, "shaky": flaky(1)})
     assert stage.state.status == "failed"
-    found, state = forked(stage, retry=True)
+    found, state = forked(stage, retry=FAILURE)
     assert (state.status, state.result, count.calls) == ("succeeded", "fine 2", 2)
     assert found.again == [AgainView("b#1", "b", "two", None, True)]
     assert found.done == ["a"]
@@ -353,7 +353,7 @@ def test_the_task_that_is_tried_again_sees_what_it_saw() -> None:
         return failed("shaky", "it broke") if len(seen) == 1 else "fine"
 
     stage = play(steps, tools={"shaky": shaky})
-    forked(stage, retry=True)
+    forked(stage, retry=FAILURE)
     assert seen == ["before", "before"]
 
 
@@ -364,7 +364,7 @@ def test_a_retry_has_all_attempts_again() -> None:
     """
     stage = play(steps, tools={"shaky": flaky(5)})
     assert [event.attempt for event in stage.of("task.done")] == [1, 2, 3]
-    _, state = forked(stage, retry=True)
+    _, state = forked(stage, retry=FAILURE)
     assert state.status == "succeeded"
     done = [(event.task.path, event.attempt) for event in events_of(stage) if event.name == "task.done"]
     assert done[3:] == [("task_1#2", 1), ("task_1#2", 2), ("task_1#2", 3)]
@@ -386,7 +386,7 @@ def test_items_that_are_done_are_not_done_again(mode: str) -> None:
     stage = play(steps, tools={"shaky": shaky})
     done = {event.index for event in stage.of("loop.iteration.done")}
     assert stage.state.status == "failed"
-    _, state = forked(stage, retry=True)
+    _, state = forked(stage, retry=FAILURE)
     assert (state.status, state.result) == ("succeeded", [0, 2, 4, 6, 8, 10])
     assert all(seen.count(x) == 1 for x in done)
     assert seen.count(3) == 2
@@ -415,7 +415,7 @@ def test_other_branches_go_on_where_they_were() -> None:
 
     stage = play(steps, tools={"count": count, "slow": slow, "shaky": shaky})
     assert stage.state.status == "failed"
-    found, state = forked(stage, retry=True)
+    found, state = forked(stage, retry=FAILURE)
     assert state.status == "succeeded"
     assert count.calls == 1
     assert {(one.run, one.task, one.failed) for one in found.again} == {
@@ -426,9 +426,9 @@ def test_other_branches_go_on_where_they_were() -> None:
 
 def test_a_retry_fails_as_before_if_nothing_has_changed_and_can_be_retried() -> None:
     stage = play("- {step: a, tool: {kind: python, code: shaky}}", tools={"shaky": flaky(2)})
-    _, state = forked(stage, retry=True)
+    _, state = forked(stage, retry=FAILURE)
     assert state.status == "failed"
-    _, state = forked(stage, retry=True, source=FORK, name=FORK[:-1] + "e")
+    _, state = forked(stage, retry=FAILURE, source=FORK, name=FORK[:-1] + "e")
     assert state.status == "succeeded"
 
 
@@ -443,7 +443,7 @@ def test_what_was_cancelled_goes_on() -> None:
     count = Counter()
     stage = play(steps, tools={"count": count}, during=during)
     assert stage.state.status == "cancelled"
-    found, state = forked(stage, retry=True, then=Signal("go", "1", None))
+    found, state = forked(stage, retry=FAILURE, then=Signal("go", "1", None))
     assert (state.status, state.result, count.calls) == ("succeeded", "there", 1)
     assert [one.run for one in found.again] == ["b#1"]
 
@@ -455,7 +455,7 @@ def test_time_limits_begin_anew() -> None:
         assert stage.state.error["kind"] == "timeout"
 
         async def work(stage: Stage = stage) -> list[float]:
-            await history.retry(stage.engine.runtime, EXECUTION, FORK, Edit())
+            await history.retry(stage.engine.runtime, EXECUTION, FORK, Edit(), FAILURE)
             return [due - stage.clock.time for due in stage.live(FORK).timers.values()]
 
         assert again(stage, work) == [pytest.approx(20 if head else 30)]
@@ -466,7 +466,7 @@ def test_a_guard_that_could_not_be_evaluated_is_looked_at_again() -> None:
     count = Counter()
     stage = play(steps, tools={"count": count}, ctx={"by": 0})
     assert stage.state.error["kind"] == "template"
-    _, state = forked(stage, retry=True, ctx={"by": 1})
+    _, state = forked(stage, retry=FAILURE, ctx={"by": 1})
     assert (state.status, state.result, count.calls) == ("succeeded", "b", 1)
 
 
@@ -480,7 +480,7 @@ def test_a_collection_that_was_no_list_and_a_gate_that_could_not_be_evaluated() 
         text = f"- {{step: a, {spec}{step}{gate}tool: {{kind: noop, result: ok}}}}"
         stage = play(text, ctx={"x": 5})
         assert stage.state.status == "failed"
-        _, state = forked(stage, retry=True, ctx={"x": [1]})
+        _, state = forked(stage, retry=FAILURE, ctx={"x": [1]})
         assert state.status == "succeeded"
 
 
@@ -488,30 +488,30 @@ def test_a_final_step_that_failed_and_an_output_that_could_not_be_rendered() -> 
     steps = "- {step: a, tool: {kind: python, code: count}}\n- {step: bye, tool: {kind: python, code: shaky}}"
     count = Counter()
     stage = play(steps, head="executor: {spec: {final_step: bye}}\n", tools={"count": count, "shaky": flaky(1, "bye")})
-    _, state = forked(stage, retry=True)
+    _, state = forked(stage, retry=FAILURE)
     assert (state.status, state.result, count.calls) == ("succeeded", "bye", 1)
     stage = play(
         "- {step: a, tool: {kind: noop}}", head="executor: {spec: {output: '{{ ctx.x.y + 1 }}'}}\n", ctx={"x": {}}
     )
     assert stage.state.status == "failed"
-    _, state = forked(stage, retry=True, ctx={"x": {"y": 1}})
+    _, state = forked(stage, retry=FAILURE, ctx={"x": {"y": 1}})
     assert (state.status, state.result) == ("succeeded", 2)
 
 
 def test_what_can_not_be_retried() -> None:
     stage = play(CHAIN, tools={"count": Counter()})
     with pytest.raises(Conflict, match="has succeeded"):
-        forked(stage, retry=True)
+        forked(stage, retry=FAILURE)
     stage = play(CHAIN, head="workload: {x: '{{ 1 / 0 }}'}\n")
     with pytest.raises(Conflict, match="failed before its first step ran"):
-        forked(stage, retry=True)
+        forked(stage, retry=FAILURE)
 
 
 def test_a_run_that_goes_on_is_not_retried() -> None:
     async def during(stage: Stage) -> None:
         await stage.handle(Pause())
-        with pytest.raises(Conflict, match="is paused: only a failed or cancelled execution"):
-            await history.retry(stage.engine.runtime, EXECUTION, FORK, Edit())
+        with pytest.raises(Conflict, match="is paused: it can be retried after its end"):
+            await history.retry(stage.engine.runtime, EXECUTION, FORK, Edit(), FAILURE)
         await stage.handle(Cancel())
 
     play(CHAIN, tools={"count": Counter()}, during=during)
@@ -520,5 +520,144 @@ def test_a_run_that_goes_on_is_not_retried() -> None:
 def test_a_retry_with_an_edited_playbook() -> None:
     stage = play("- {step: a, tool: {kind: noop, result: '{{ 1 / 0 }}'}}")
     assert stage.state.error["kind"] == "template"
-    _, state = forked(stage, retry=True, text=text_of("- {step: a, tool: {kind: noop, result: '{{ 1 / 1 }}'}}"))
+    _, state = forked(stage, retry=FAILURE, text=text_of("- {step: a, tool: {kind: noop, result: '{{ 1 / 1 }}'}}"))
     assert (state.status, state.result) == ("succeeded", 1.0)
+
+
+# -- a retry from another point -------------------------------------------------------------------------------------
+
+AGAIN = FORK[:-1] + "e"
+FAILED_ITEMS = RetryPoint(failed_items=True)
+
+
+def items(on_error: str, mode: str = "parallel", count: int = 6) -> str:
+    return f"""\
+- step: each
+  loop: {{in: "{{{{ range({count}) }}}}", iterator: x, spec: {{mode: {mode}, on_error: {on_error}}}}}
+  tool: {{kind: python, code: shaky, args: {{x: "{{{{ iter.x }}}}"}}}}
+  next: {{arcs: [{{step: sum}}]}}
+- {{step: sum, tool: {{kind: noop, result: "{{{{ steps.each.result | select | sum }}}}"}}}}
+"""
+
+
+class Shaky:
+    """A tool that fails for some items the first time."""
+
+    def __init__(self, *bad: int) -> None:
+        self.bad, self.seen = bad, list[int]()
+
+    def __call__(self, x: int) -> Any:
+        self.seen.append(x)
+        return failed("shaky", f"item {x} broke") if x in self.bad and self.seen.count(x) == 1 else x * 2
+
+
+@pytest.mark.parametrize("mode", ["sequential", "parallel"])
+def test_failed_items_of_a_loop_that_succeeded_run_again_and_only_they(mode: str) -> None:
+    shaky = Shaky(1, 2, 4)
+    stage = play(items("continue", mode), tools={"shaky": shaky})
+    assert (stage.state.status, stage.state.result) == ("succeeded", 0 + 6 + 10)
+    found, state = forked(stage, retry=FAILED_ITEMS)
+    assert (state.status, state.result) == ("succeeded", 30)
+    assert sorted(shaky.seen[6:]) == [1, 2, 4]
+    assert state.steps["each"].result == [0, 2, 4, 6, 8, 10]
+    assert found.again == [AgainView("each#1", "each", None, 3, True)]
+
+
+def test_items_that_fail_again_can_be_retried_again() -> None:
+    shaky, down = Shaky(1), [3]
+    stage = play(items("continue"), tools={"shaky": lambda x: failed("down", "still") if x in down else shaky(x)})
+    _, state = forked(stage, retry=FAILED_ITEMS)
+    assert [failure["index"] for failure in state.steps["each"].failures or ()] == [3]
+    down.clear()
+    _, state = forked(stage, retry=FAILED_ITEMS, source=FORK, name=AGAIN)
+    assert (state.status, state.result, shaky.seen.count(1)) == ("succeeded", 30, 2)
+
+
+def test_results_in_chunks_are_kept_when_failed_items_run_again() -> None:
+    shaky = Shaky(0, 1_500, 2_999)
+    stage = play(items("continue", count=3_000), tools={"shaky": shaky})
+    _, state = forked(stage, retry=FAILED_ITEMS)
+    assert (state.status, state.result) == ("succeeded", sum(range(3_000)) * 2)
+    assert len(shaky.seen) == 3_003
+
+
+def test_a_loop_that_collected_its_failures_is_reopened_by_any_retry() -> None:
+    shaky = Shaky(2, 3)
+    stage = play(items("collect"), tools={"shaky": shaky})
+    assert stage.state.status == "failed"
+    _, state = forked(stage, retry=FAILURE)
+    assert (state.status, state.result) == ("succeeded", 30)
+    assert sorted(shaky.seen[6:]) == [2, 3]
+
+
+def test_the_step_of_the_loop_can_be_named() -> None:
+    steps = items("continue").replace("- {step: sum", "- {step: other").replace("[{step: sum}]", "[{step: other}]")
+    steps += items("continue").replace("step: each", "step: more").replace("steps.each", "steps.more")
+    steps = steps.replace('sum }}"}}', 'sum }}"}, next: {arcs: [{step: more}]}}', 1)
+    shaky = Shaky(1)
+    stage = play(steps, tools={"shaky": lambda x: failed("down", "it is") if x == 5 else shaky(x)})
+    assert stage.state.status == "succeeded"
+    found, _ = forked(stage, retry=RetryPoint("more", failed_items=True))
+    assert [view.run for view in found.again] == ["more#1"]
+    assert "each" in found.done
+    found, _ = forked(stage, retry=FAILED_ITEMS, name=AGAIN)
+    assert [view.run for view in found.again] == ["each#1"]
+    with pytest.raises(Conflict, match=r"no finished loop of step 'other' with failed items; .* are each#1, more#1"):
+        forked(stage, retry=RetryPoint("other", failed_items=True), name=FORK[:-1] + "d")
+
+
+def test_without_failed_items_there_is_no_loop_to_reopen() -> None:
+    stage = play(items("continue"), tools={"shaky": Shaky()})
+    with pytest.raises(Conflict, match="has no finished loop with failed items"):
+        forked(stage, retry=FAILED_ITEMS)
+
+
+def test_a_retry_of_a_success_with_failed_items_names_the_option() -> None:
+    stage = play(items("continue"), tools={"shaky": Shaky(1)})
+    with pytest.raises(Conflict, match="`--failed-items` runs the failed items of its loop again"):
+        forked(stage, retry=FAILURE)
+
+
+def test_a_log_with_a_reopened_loop_is_decided_in_the_same_way_again() -> None:
+    stage = play(items("continue"), tools={"shaky": Shaky(1, 4)})
+    forked(stage, retry=FAILED_ITEMS)
+    replayed = again(stage, lambda: history.replay_with(stage.engine.runtime, FORK, stage.digest))
+    assert replayed.difference is None
+    assert again(stage, lambda: history.replay(stage.engine.runtime, FORK)).equal
+
+
+def test_a_retry_can_begin_with_an_earlier_step() -> None:
+    count = Counter()
+    stage = play(CHAIN, tools={"count": count})
+    found, state = forked(stage, retry=RetryPoint("b"))
+    assert (state.status, count.calls) == ("succeeded", 4)
+    assert found.done == ["a"]
+    assert [view.run for view in found.again] == ["b#1"]
+    with pytest.raises(NotFound, match="no run of step 'd' in"):
+        forked(stage, retry=RetryPoint("d"), name=AGAIN)
+
+
+def test_a_retry_from_a_loop_runs_all_its_items() -> None:
+    shaky = Shaky(1)
+    stage = play(items("continue"), tools={"shaky": shaky})
+    _, state = forked(stage, retry=RetryPoint("each"))
+    assert (state.status, state.result, len(shaky.seen)) == ("succeeded", 30, 12)
+
+
+def test_values_of_the_payload_can_be_set_and_later_forks_keep_them() -> None:
+    head = "workload: {city: Rome, size: 1, text: '{{ workload.city }} {{ workload.size }}'}\n"
+    steps = "- {step: a, next: {arcs: [{step: b}]}, tool: {kind: noop}}\n- {step: b, tool: {kind: noop, result: '{{ text }}'}}"
+    stage = play(steps, head=head, payload={"size": 2})
+    assert stage.state.result == "Rome 2"
+    _, state = forked(stage, retry=RetryPoint("b"), payload={"city": "Oslo"})
+    assert state.result == "Oslo 2"
+    _, state = forked(stage, retry=RetryPoint("b"), payload={"size": 3}, source=FORK, name=AGAIN)
+    assert state.result == "Oslo 3"
+
+
+def test_a_retry_keeps_the_edited_playbook_of_its_source() -> None:
+    steps = "- {step: a, tool: {kind: noop}, next: {arcs: [{step: b}]}}\n- {step: b, tool: {kind: noop, result: old}}"
+    stage = play(steps)
+    forked(stage, retry=RetryPoint("b"), text=text_of(steps.replace("old", "new")))
+    _, state = forked(stage, retry=RetryPoint("a"), source=FORK, name=AGAIN)
+    assert state.result == "new"

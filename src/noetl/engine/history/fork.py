@@ -16,7 +16,7 @@ from noetl.engine import events as e
 from noetl.engine.commands import Fork
 from noetl.engine.ctx import MAX_CTX_BYTES, patch_ctx
 from noetl.engine.limits import encoded_size
-from noetl.engine.loops import return_items, return_lane
+from noetl.engine.loops import reopen, return_items, return_lane
 from noetl.engine.net import Net
 from noetl.engine.patch import apply_patch, plain_patch
 from noetl.engine.start import materialised
@@ -35,15 +35,15 @@ def fork(decision: Decision, command: Fork) -> None:
     state, net, workload = decision.state, command.net, None
     if state.forked is not None and state.forked[0] == command.source_id:
         return
-    if net is not None:
-        if faults := list(hindrances(state, net)):
-            raise Conflict("the run cannot continue with this playbook: " + "; ".join(faults))
-        if net.playbook.workload != state.net.playbook.workload:  # else the rendered one stays
-            try:
-                workload = materialised(decision, net.playbook.workload, command.payload)
-            except TemplateError as error:
-                message = f"the workload of this playbook: {error.message} in {error.source[:200]!r}"
-                raise Conflict(message) from None
+    if net is not None and (faults := list(hindrances(state, net))):
+        raise Conflict("the run cannot continue with this playbook: " + "; ".join(faults))
+    defaults = (net or state.net).playbook.workload
+    if command.sets_payload or defaults != state.net.playbook.workload:  # else the rendered one stays
+        try:
+            workload = materialised(decision, defaults, command.payload)
+        except TemplateError as error:
+            message = f"the workload of this playbook: {error.message} in {error.source[:200]!r}"
+            raise Conflict(message) from None
     rest = sum(size for key, size in state.ctx_sizes.items() if key not in command.ctx)
     if command.ctx and rest + encoded_size(command.ctx, MAX_CTX_BYTES) > MAX_CTX_BYTES:
         raise UsageError(f"ctx would take more than {MAX_CTX_BYTES:,} bytes")
@@ -59,6 +59,8 @@ def fork(decision: Decision, command: Fork) -> None:
             plain_patch(command.ctx),
             (command.retry,) if command.retry in state.runs else (),
             max(0.0, decision.now - command.since),
+            command.reopen,
+            command.payload if command.sets_payload else None,
         )
     )
 
@@ -77,10 +79,14 @@ def _forked(state: Execution, event: e.ExecutionForked, at: float) -> None:
         token.due = _later(token.due, event.moved)
     for name, due in list(state.timers.items()):
         state.timers[name] = due + event.moved
+    if event.workload is not None:
+        state.workload = event.workload
     if event.playbook:
         _change_playbook(state, event)
     if event.reason == "retry":
         _retry(state, event, at)
+    if event.reopened:
+        reopen(state.runs[event.reopened])
     patch_ctx(state, event.set_ctx)
     for run in state.runs.values():
         if run.started is not None or run.loop is not None:
@@ -119,8 +125,6 @@ def _later(due: float | None, moved: float) -> float | None:
 def _change_playbook(state: Execution, event: e.ExecutionForked) -> None:
     """The caller of the fold exchanges the net. Tokens stay at its steps, which may join where they did not."""
     state.digest = event.playbook
-    if event.workload is not None:
-        state.workload = event.workload
     state.unadmitted.clear()
     state.waiting.clear()
     for token in state.tokens.values():
@@ -239,6 +243,19 @@ class Retrace:
     def point(self) -> tuple[int, str]:
         """After which event an execution is resumed, and which run failed; none if only its end has to be repeated."""
         return self.failure or (self.ending, "")
+
+
+class FailedItems:
+    """Watches a fold for loops that end with failed items: a fork just before such an end can run these again."""
+
+    def __init__(self) -> None:
+        self.loops: dict[str, int] = {}  # the last event before the end, by run
+
+    def see(self, state: Execution, event: e.Event) -> None:
+        """Take an event that is not in the state yet."""
+        run = state.runs.get(event.run) if isinstance(event, e.LoopDone | e.StepFailed) else None
+        if run is not None and run.loop is not None and run.loop.failed and run.loop.finished == run.loop.total:
+            self.loops[run.id] = state.seq
 
 
 class AgainView(msgspec.Struct, frozen=True):

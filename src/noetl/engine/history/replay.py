@@ -47,8 +47,11 @@ class Replay:
         self.state, self.ctx = state, ctx
         self.due: deque[e.Event] = deque()  # events that were decided, and are not in the log yet
 
-    def take(self, event: e.Event, seq: int, at: float, contents: Contents) -> Difference | None:
-        """Take the next event of the log. May stop with Need; then call it again."""
+    def take(
+        self, event: e.Event, seq: int, at: float, contents: Contents, *, reopened: bool = False
+    ) -> Difference | None:
+        """Take the next event of the log. May stop with Need; then call it again. If it is the last item of a loop that
+        is `reopened` next, the loop does not end."""
         try:
             if not self.due and isinstance(event, DECIDED):
                 self._settle(at, contents)
@@ -57,7 +60,7 @@ class Replay:
             if not self.due:
                 if isinstance(event, e.TaskDone) and (do := self._directive(event, at, contents)) != event.do:
                     return _difference(seq, event, None, f"the policy of the task says {do}")
-                self._input(event, at, contents)
+                self._input(event, at, contents, reopened)
             expected = self.due.popleft()
         except (KeyError, AssertionError, IndexError, StopIteration):  # the net has no place for it
             return _difference(seq, event, None, "the playbook has no step or task for it")
@@ -78,7 +81,7 @@ class Replay:
         finally:
             self.due += decision.events
 
-    def _input(self, event: e.Event, at: float, contents: Contents) -> None:
+    def _input(self, event: e.Event, at: float, contents: Contents, reopened: bool) -> None:
         """Apply an event that was not decided, and what follows from it at once."""
         decision = Decision(self.state, at, contents)
         try:
@@ -87,7 +90,7 @@ class Replay:
                     decide(decision, Start(payload, self.ctx, parent))
                 case e.TimerFired(timer=timer):
                     decide(decision, TimerDue(timer))
-                case e.IterationDone() | e.IterationFailed():  # a loop may be over with it
+                case e.IterationDone() | e.IterationFailed() if not reopened:  # a loop may be over with it
                     ACCEPT[type(event)](decision, 0, event)
                 case _:
                     decision.emit(event)

@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from noetl.runtime import history
-from noetl.runtime.history import Edit, ForkView
+from noetl.runtime.history import Edit, ForkView, RetryPoint
 from noetl.runtime.report import ExplainView, explained
 from noetl.server.endpoint import ApiCall, EndpointOptions, Routes
 from noetl.server.execution_views import ExecutionView
@@ -36,15 +36,23 @@ async def explain(call: ApiCall, query: ExplainQuery) -> ExplainView:
     return explained(explanation, state, run, file.name, file.places)
 
 
-class RetryRequest(RequestBody, frozen=True):
-    """Changes: the text of an edited playbook, values of ctx."""
+class Changes(RequestBody, frozen=True):
+    """Changes: the text of an edited playbook, values of ctx, values that are laid over the payload."""
 
     playbook: str | None = None
     ctx: dict[str, Any] = {}
+    payload: dict[str, Any] = {}
 
 
-class ForkRequest(RetryRequest, frozen=True):
-    """The last event to take over, and changes: the text of an edited playbook, values of ctx."""
+class RetryRequest(Changes, frozen=True):
+    """Where to begin, if not before the failure: with a step, or with the failed items of a loop; and changes."""
+
+    step: str | None = None
+    failed_items: bool = False
+
+
+class ForkRequest(Changes, frozen=True):
+    """The last event to take over, and changes."""
 
     at: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
 
@@ -68,25 +76,26 @@ async def fork(call: ApiCall, body: ForkRequest) -> Response:
 
 @routes.add("POST", "/executions/{id}/retry", **FORKS)
 async def retry(call: ApiCall, body: RetryRequest) -> Response:
-    """Fork an execution just before it failed or was cancelled. Completed steps keep their results. An edited playbook
-    requires the role author."""
+    """Fork an execution just before it failed or was cancelled, before the last run of `step`, or with the failed items
+    of a loop. Completed steps keep their results. An edited playbook requires the role author."""
     edit = await _edit(call, body)
     id = await execution_id(call, f"retry {call.path_params['id']} ")
-    return await _started(call, await history.retry(call.api.host.runtime, call.path_params["id"], id, edit))
+    point = RetryPoint(body.step, body.failed_items)
+    return await _started(call, await history.retry(call.api.host.runtime, call.path_params["id"], id, edit, point))
 
 
-async def _edit(call: ApiCall, request: RetryRequest) -> Edit:
+async def _edit(call: ApiCall, request: Changes) -> Edit:
     """The changes, after the same check of the keychain as for any start."""
     playbooks = call.api.playbooks
     if request.playbook is None:
         state, _ = await call.api.load(call.path_params["id"])
         await playbooks.check_keychain(state.net.playbook)
-        return Edit("", request.ctx)
+        return Edit("", request.ctx, request.payload)
     if call.caller.role not in WRITE:
         raise Refused(403, f"the role {call.caller.role} may not edit the playbook; that requires author")
     digest = await playbooks.add(call.caller.key, request.playbook)
     await playbooks.check_keychain(call.api.host.runtime.playbooks.get(digest).playbook)
-    return Edit(digest, request.ctx)
+    return Edit(digest, request.ctx, request.payload)
 
 
 async def _started(call: ApiCall, forked: ForkView) -> Response:

@@ -210,6 +210,27 @@ class Intervals:
         place = bisect_right(self._starts, number)
         return place > 0 and number < self._ends[place - 1]
 
+    @property
+    def missing(self) -> int:
+        """The smallest number from 0 on that is not in it."""
+        return self._ends[0] if self._starts and self._starts[0] == 0 else 0
+
+    def without(self, other: Intervals) -> Intervals:
+        rest = Intervals()
+        at = 0
+        for start, end in zip(self._starts, self._ends, strict=True):
+            while at < len(other._starts) and other._ends[at] <= end:
+                rest._append(start, other._starts[at])
+                start, at = other._ends[at], at + 1
+            rest._append(start, end)
+        return rest
+
+    def _append(self, start: int, end: int) -> None:
+        if start < end:
+            self._starts.append(start)
+            self._ends.append(end)
+            self.count += end - start
+
     def add(self, number: int) -> bool:
         """Add a number; False if it was already present."""
         starts, ends = self._starts, self._ends

@@ -146,7 +146,7 @@ class Loops(LogCheck):
     def __init__(self, log: LogReader) -> None:
         super().__init__(log)
         self.total: dict[str, int] = {}
-        self.failed: dict[str, int] = {}
+        self.failed: dict[str, Intervals] = {}
 
     def handlers(self) -> Handlers:
         return {
@@ -157,13 +157,21 @@ class Loops(LogCheck):
             e.LoopDone: self._done,
             e.StepDone: self._ended,
             e.StepFailed: self._ended,
+            e.ExecutionForked: self._reopened,
         }
+
+    def _reopened(self, event: e.ExecutionForked) -> None:
+        finished = self.log.finished.get(event.reopened)
+        if finished is not None:
+            self.log.finished[event.reopened] = finished.without(self.failed.pop(event.reopened, Intervals()))
+        elif event.reopened:
+            self.fail(f"the failed items of {event.reopened} run again, but its loop is not under way")
 
     def _started(self, event: e.LoopStarted) -> None:
         run = event.run
         if run in self.total:
             self.fail(f"the loop of {run} started twice")
-        self.total[run], self.failed[run] = event.total, 0
+        self.total[run] = event.total
         self.log.finished[run] = Intervals()
 
     def _item_started(self, event: e.IterationStarted) -> None:
@@ -172,12 +180,12 @@ class Loops(LogCheck):
             self.fail(f"item {index} of {run} started before its loop")
         elif index in finished:
             self.fail(f"item {index} of {run} started after it was finished")
-        elif index != finished.count and (loop := loop_of(self.log.net, run)) and loop.mode == "sequential":
-            self.fail(f"item {index} of {run} started, but item {finished.count} is next")
+        elif index != finished.missing and (loop := loop_of(self.log.net, run)) and loop.mode == "sequential":
+            self.fail(f"item {index} of {run} started, but item {finished.missing} is next")
 
     def _item_failed(self, event: e.IterationFailed) -> None:
         self._item_done(event)
-        self.failed[event.run] = self.failed.get(event.run, 0) + 1
+        self.failed.setdefault(event.run, Intervals()).add(event.index)
 
     def _item_done(self, event: e.IterationDone | e.IterationFailed) -> None:
         run, index = event.run, event.index
@@ -205,4 +213,5 @@ class Loops(LogCheck):
     def _ended(self, event: e.LoopDone | e.StepDone | e.StepFailed) -> tuple[Intervals | None, int | None, int]:
         """Drop and return the finished items of the loop, their total and the number of failed ones."""
         run = event.run
-        return self.log.finished.pop(run, None), self.total.pop(run, None), self.failed.pop(run, 0)
+        failed = self.failed.pop(run, None)
+        return self.log.finished.pop(run, None), self.total.pop(run, None), failed.count if failed is not None else 0
