@@ -25,6 +25,7 @@ from noetl.store.store import (
     Leased,
     LogLine,
     Row,
+    RunPosition,
     Snapshot,
     StoredLine,
     Summary,
@@ -294,12 +295,29 @@ class MemoryStore(MemoryCatalog):
     # -- executions -------------------------------------------------------------------------------------------------
 
     def summaries(
-        self, *, status: str | None = None, prefix: str = "", before: str = "", limit: int = 1000
+        self,
+        *,
+        prefix: str = "",
+        parent: str | None = None,
+        top: bool = False,
+        path: str | None = None,
+        status: str | None = None,
+        name: str | None = None,
+        since: float = 0.0,
+        before: RunPosition | None = None,
+        limit: int = 1000,
     ) -> list[Summary]:
         runs = [
             run
-            for name, run in sorted(self.runs.items(), reverse=True)
-            if name.startswith(prefix) and status in (None, run.status) and (not before or name < before)
+            for run in sorted(self.runs.values(), key=lambda run: run.position, reverse=True)
+            if run.execution_id.startswith(prefix)
+            and status in (None, run.status)
+            and path in (None, run.path)
+            and name in (None, run.name)
+            and (prefix or parent in (None, run.parent))
+            and (prefix or parent or not top or run.parent is None)
+            and run.started >= since
+            and (before is None or run.position < before)
         ]
         return runs[:limit]
 

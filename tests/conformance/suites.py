@@ -23,7 +23,7 @@ from noetl.engine.events import Event, IterationStarted, StepDone
 from noetl.reference import canonical, refer, reference_to
 from noetl.store.codec import ZERO, chained, decode, rows_of
 from noetl.store.credentials import SealedCredential
-from noetl.store.store import DAY, Change, Derived, Leased, Row, Snapshot, Store, Summary, WorkerSession
+from noetl.store.store import DAY, Change, Derived, Leased, Row, RunPosition, Snapshot, Store, Summary, WorkerSession
 from noetl.store.triggers import Fired, Firing, Hook, Schedule
 
 A = "0198c0de-0000-7000-8000-00000000000a"
@@ -187,16 +187,33 @@ class SummarySuite:
         assert store.summaries() == [summary(A)]
 
     def test_newest_come_first_and_the_limit_counts(self, store: Store) -> None:
-        store.commit([change(one, 0, summary=summary(one)) for one in (B, C, A)])
-        assert [run.execution_id for run in store.summaries()] == [C, B, A]
-        assert [run.execution_id for run in store.summaries(limit=2)] == [C, B]
+        for one, started in ((B, AT), (C, AT - 9), (A, AT)):  # ids of children are not in the order of their start
+            store.commit([change(one, 0, summary=structs.replace(summary(one), started=started))])
+        assert [run.execution_id for run in store.summaries()] == [B, A, C]
+        assert [run.execution_id for run in store.summaries(limit=2)] == [B, A]
 
-    def test_a_list_goes_on_behind_an_id(self, store: Store) -> None:
-        store.commit([change(one, 0, summary=summary(one)) for one in (B, C, A)])
-        assert [run.execution_id for run in store.summaries(before=C, limit=1)] == [B]
-        assert [run.execution_id for run in store.summaries(before=C, status="running")] == [B, A]
-        assert [run.execution_id for run in store.summaries(before=B, prefix=A)] == [A]
-        assert store.summaries(before=A) == []
+    def test_a_list_goes_on_behind_a_position(self, store: Store) -> None:
+        for one, started in ((B, AT), (C, AT - 9), (A, AT)):
+            store.commit([change(one, 0, summary=structs.replace(summary(one), started=started))])
+        newest = RunPosition(AT, B)
+        assert [run.execution_id for run in store.summaries(before=newest, limit=1)] == [A]
+        assert [run.execution_id for run in store.summaries(before=newest, status="running")] == [A, C]
+        assert [run.execution_id for run in store.summaries(before=newest, prefix=A)] == [A]
+        assert store.summaries(before=RunPosition(AT - 9, C)) == []
+
+    def test_executions_are_found_by_name_path_parent_and_start(self, store: Store) -> None:
+        rows = {A: ("nightly", AT, None), B: ("orders", AT + 1, A), C: ("orders", AT + 2, None)}
+        for one, (name, started, parent) in rows.items():
+            row = Summary(one, name, f"shop/{name}", "running", started, parent=parent, continued_errors=3)
+            store.commit([change(one, 0, summary=row)])
+        filters: list[dict[str, Any]] = [
+            *({"name": "orders"}, {"path": "shop/nightly"}, {"parent": A}, {"top": True}, {"since": AT + 1}),
+            *({"name": "orders", "top": True}, {"path": "shop/orders", "since": AT + 2}, {"name": "none"}),
+            *({"parent": C}, {"prefix": B, "name": "orders"}, {"prefix": B, "name": "nightly"}, {"parent": "?"}),
+        ]
+        found = [[run.execution_id for run in store.summaries(**one)] for one in filters]
+        assert found == [[C, B], [A], [B], [C, A], [C, B], [C], [C], [], [], [B], [], []]
+        assert {run.continued_errors for run in store.summaries()} == {3}
 
     def test_a_status_can_be_asked_for(self, store: Store) -> None:
         for one, status in ((A, "running"), (B, "failed"), (C, "running")):
@@ -774,9 +791,8 @@ TIMES = st.integers(0, 9).map(lambda seconds: AT + seconds)
 
 
 def changes() -> st.SearchStrategy[Change]:
-    runs = st.none() | st.tuples(
-        st.sampled_from(["running", "paused", "failed"]), st.none() | TIMES, st.none() | IDS, st.booleans()
-    )
+    statuses = st.sampled_from(["running", "paused", "failed"])
+    runs = st.none() | st.tuples(statuses, TIMES, st.none() | TIMES, st.none() | IDS, st.booleans())
     blobs = st.lists(st.sampled_from(CONTENTS), max_size=2)
     due = st.dictionaries(st.sampled_from(["t", "u"]), st.none() | TIMES, max_size=2)
     return st.builds(_change, IDS, SMALL, st.integers(0, 3), runs, blobs, due)
@@ -786,11 +802,11 @@ def _change(
     execution: str,
     expected: int,
     count: int,
-    run: tuple[str, float | None, str | None, bool] | None,
+    run: tuple[str, float, float | None, str | None, bool] | None,
     blobs: list[tuple[str, bytes]],
     due: dict[str, float | None],
 ) -> Change:
-    summed = run and summary(execution, run[0], ended=run[1], parent=run[2], local=run[3])
+    summed = run and Summary(execution, "orders", "shop/orders", *run[:3], "", *run[3:])
     leases = {ord(name): None if at is None else Leased(name, "w", at, at % 3) for name, at in due.items()}
     ready = {name: None if at is None else "pool" for name, at in due.items()}
     return change(execution, expected, count, summary=summed, blobs=blobs, timers=due, ready=ready, leases=leases)
@@ -809,6 +825,10 @@ def operations() -> st.SearchStrategy[tuple[Callable[..., Any], tuple[Any, ...]]
         st.tuples(st.just(_read), st.tuples(IDS, SMALL, st.none() | SMALL)),
         st.tuples(
             st.just(_summaries), st.tuples(st.sampled_from([None, "running", "failed"]), st.integers(0, 36), SMALL)
+        ),
+        st.tuples(
+            st.just(_list),
+            st.tuples(st.sampled_from([None, "running"]), st.none() | IDS, st.booleans(), st.tuples(TIMES, IDS), SMALL),
         ),
         st.tuples(st.just(_log), st.tuples(lines)),
         st.tuples(st.just(_logs), st.tuples(IDS, SMALL)),
@@ -835,6 +855,11 @@ def _read(store: Store, execution: str, after: int, limit: int | None) -> Any:
 
 def _summaries(store: Store, status: str | None, length: int, limit: int) -> Any:
     return store.summaries(status=status, prefix=B[:length], limit=limit)
+
+
+def _list(store: Store, status: str | None, parent: str | None, top: bool, place: tuple[float, str], limit: int) -> Any:
+    before = RunPosition(*place)
+    return store.summaries(status=status, parent=parent, top=top, since=AT + 1, before=before, limit=limit)
 
 
 def _register(store: Store, path: str, digest: str, version: int | None) -> Any:

@@ -4,8 +4,10 @@ versions; and the verbs that all resources share."""
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import msgspec
 
 from noetl.cli.output import emit, output_option, print_message
 from noetl.errors import UsageError
+from noetl.model.duration import seconds
 from noetl.settings import ServerAddress, server_address
 
 if TYPE_CHECKING:
@@ -95,6 +98,27 @@ def add_resource(
     def removal_command(name: str, client: Client) -> None:
         getattr(client, resource).delete(name)
         print_message(f"{group.name} {name} is {verb}d")
+
+
+def since_option(what: str) -> Callable[..., Any]:
+    """`--since`; the verb gets the time in seconds, 0 if the option is not set."""
+    help = f"List only {what} since this time: an age such as 2h or 7d, or a date with or without a time."
+    return click.option("--since", default=0.0, type=SinceType(), metavar="AGE|TIME", help=help)
+
+
+class SinceType(click.ParamType[float]):
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        if isinstance(value, float):
+            return value
+        age = seconds(value)
+        if age is not None:
+            return time.time() - age
+        try:
+            return datetime.fromisoformat(value).timestamp()  # local time, if it does not name a zone
+        except ValueError:
+            raise UsageError(f"--since {value}: write an age such as 2h, or a time such as 2026-03-01T12:00") from None
 
 
 def split_version(path: str) -> tuple[str, int | None]:

@@ -54,7 +54,7 @@ def emit(data: Data, output: str | None, show: Callable[[Data], None] | None = N
 def table(rows: Sequence[dict[str, Any]]) -> str:
     def cell(value: Any) -> str:
         text = "-" if value is None else value if isinstance(value, str) else compact(value)
-        return printable(" ".join(text.split()))
+        return " " * (len(text) - len(text.lstrip(" "))) + printable(" ".join(text.split()))
 
     heads = list(rows[0])
     lines = [heads, *([cell(row.get(head)) for head in heads] for row in rows)]

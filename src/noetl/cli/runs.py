@@ -20,13 +20,14 @@ from noetl.cli.options import (
     json_or_file,
     payload_options,
     scalar,
+    since_option,
     timeout_option,
 )
 from noetl.cli.output import RESULT, count, emit, format_duration, pick, print_message, print_result, print_run
 from noetl.cli.progress import EventLines, new_view
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
-from noetl.client.client import PAGE, Client, Items, Json, NewRun
+from noetl.client.client import PAGE, Client, Items, Json, NewRun, RunFilter
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
 from noetl.model.identity import uuid7
@@ -36,7 +37,8 @@ from noetl.reference import KEYCHAIN, SECRET
 from noetl.runtime.catalog import read
 from noetl.settings import DEFAULT_RETENTION
 
-LISTED = ("execution_id", "name", "path", "status", "started", "ended", "duration_ms")
+LISTED = ("execution_id", "name", "path", "status", "started", "ended", "duration_ms", "parent", "continued_errors")
+MAX_CHILDREN = 1_000  # how many runs are read to find the children of the listed ones
 AGE_HELP = "Minimum time since the end of a run."
 EXPORTED = (*RESULT, "name", "path", "parent", "started", "ended")
 
@@ -52,32 +54,62 @@ ctx_option = click.option(
 
 @click.group("runs")
 def command() -> None:
-    """List, follow and control runs. RUN is an id, the beginning of one, or `last`."""
+    """List, follow and control runs. RUN is an id, the beginning of one, `last`, `last~1` for the one before it, or
+    `last:NAME` for the last run of a playbook."""
 
 
 @command.command("list")
 @click.option("--status", type=click.Choice(STATUSES), help="List only runs with this status.")
+@click.option("--name", metavar="NAME", help="List only runs of playbooks with this name.")
+@click.option("--path", metavar="PATH", help="List only runs of the playbook with this path.")
+@click.option("--parent", metavar="RUN", help="List only the runs that this run has started.")
+@since_option("runs that started")
 @limit_option
 @client_and_output
-def list_command(status: str | None, limit: int, client: Client, output: str | None) -> None:
-    """List runs, newest first."""
-    runs = client.runs.list(status, limit)
+def list_command(limit: int, client: Client, output: str | None, **filters: Any) -> None:
+    """List runs by their start, newest first. The runs that a run has started are listed below it.
+
+    Without --status, --name, --path and --parent the limit counts runs that were not started by another run.
+    """
+    filter = RunFilter(**filters)
+    if any((filter.status, filter.name, filter.path, filter.parent)):
+        runs = others = client.runs.list(filter, limit)
+        listed = {run["execution_id"] for run in runs}
+        runs = [run for run in runs if run["parent"] not in listed]
+    else:
+        runs, others = client.runs.list(filter._replace(top=True), limit), []
+        if runs:
+            oldest = datetime.fromisoformat(runs[-1]["started"]).timestamp()  # no child starts before its parent
+            others = client.runs.list(RunFilter(since=oldest), MAX_CHILDREN)
+    rows = list(_nested(runs, others))
     if output is not None:
-        emit(pick(runs, *LISTED), output)
-        return
-    rows = []
-    for run in runs:
-        started = datetime.fromisoformat(run["started"]).astimezone()
-        rows.append(
-            {
-                "run": run["execution_id"],
-                "name": run["name"],
-                "status": f"{run['status']} (no process)" if run["orphaned"] else run["status"],
-                "started": f"{started:%Y-%m-%d %H:%M:%S}",
-                "took": format_duration(run["duration_ms"] / 1000),
-            }
-        )
-    emit(rows, "table")
+        emit(pick((run for run, _ in rows), *LISTED), output)
+    else:
+        emit([_row(run, depth) for run, depth in rows], "table")
+
+
+def _nested(runs: Items, others: Items) -> Iterator[tuple[Json, int]]:
+    """Each run with its depth. Those of the others that it has started follow it, the earliest first."""
+    children: dict[str, Items] = {}
+    for run in reversed(others):
+        children.setdefault(run["parent"] or "", []).append(run)
+    remaining = [(run, 0) for run in reversed(runs)]
+    while remaining:
+        run, depth = remaining.pop()
+        yield run, depth
+        remaining += [(child, depth + 1) for child in reversed(children.get(run["execution_id"], []))]
+
+
+def _row(run: Json, depth: int) -> Json:
+    started, errors = datetime.fromisoformat(run["started"]).astimezone(), run["continued_errors"]
+    notes = [*(["no process"] if run["orphaned"] else []), *([count(errors, "error")] if errors else [])]
+    return {
+        "run": run["execution_id"],
+        "name": "  " * depth + run["name"],
+        "status": f"{run['status']} ({', '.join(notes)})" if notes else run["status"],
+        "started": f"{started:%Y-%m-%d %H:%M:%S}",
+        "took": format_duration(run["duration_ms"] / 1000),
+    }
 
 
 @command.command("show")

@@ -1,12 +1,14 @@
 """The client of the command line: a database (`LocalClient`) and a server (`HttpClient`) offer the same methods.
 
 Runs, schedules, tokens and so on are JSON bodies of the API, as maps: docs/reference/openapi.json has their schemas. A
-RUN is an id, the beginning of one, or `last`. Methods raise NotFound for a name that does not exist. On a database,
-this process runs executions, and they end with it. A server goes on without the client.
+RUN is an id, the beginning of one, `last`, `last~1` (the one before) or `last:NAME` (of a playbook). Methods raise
+NotFound for a name that does not exist. On a database, this process runs executions, and they end with it. A server
+goes on without the client.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -25,9 +27,9 @@ Items = list[Json]
 Warn = Callable[[str], None]  # takes a line for people, such as a warning
 OnProgress: TypeAlias = "Callable[[str, AuditProgress], None]"  # takes the name of what is being checked
 
-LAST = "last"
+LAST = re.compile(r"last(?::(?P<name>.+?))?(?:~(?P<back>\d{1,6}))?")
 MAX_MATCHES = 10  # how many runs are listed where the beginning of an id is ambiguous
-ALL = 1_000_000  # ids of children are not in chronological order: finding the latest run takes all of them
+ALL = 1_000_000
 PAGE = 1000
 
 
@@ -37,6 +39,17 @@ class NewRun(NamedTuple):
 
     body: Json
     source: PlaybookSource | None = None
+
+
+class RunFilter(NamedTuple):
+    """Which runs to list. None selects all."""
+
+    status: str | None = None
+    name: str | None = None
+    path: str | None = None
+    parent: str | None = None  # a RUN
+    top: bool = False  # whether only runs without a parent are listed
+    since: float = 0.0  # earliest start
 
 
 class ProgressView:
@@ -57,9 +70,15 @@ NewView = Callable[[], ProgressView | None]
 """A run that is resumed may need a second view: after it was taken over from a process that died."""
 
 
+def latest(run: str) -> tuple[RunFilter, int] | None:
+    """The list and the place in it that `last`, `last~1` or `last:NAME` mean; None for an id."""
+    match = LAST.fullmatch(run)
+    return match and (RunFilter(name=match["name"], top=match["name"] is None), int(match["back"] or 0))
+
+
 def not_one_run(run: str, matches: Sequence[tuple[str, str, str]]) -> NotFound | UsageError:
     """The error for a RUN that matches no run, or several: each with its id, name and status."""
-    if run == LAST:
+    if run == "last":
         return NotFound("there are no runs yet: start one with `noetl run FILE`")
     if not matches:
         return NotFound(f"run {run!r} not found: `noetl runs list` lists all runs")

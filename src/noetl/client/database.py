@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from noetl.client.client import ALL, LAST, MAX_MATCHES, Json, not_one_run
+from noetl.client.client import MAX_MATCHES, Json, RunFilter, latest, not_one_run
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.reference import Reference
 from noetl.settings import master_key_settings, settings
@@ -49,11 +49,16 @@ def opened_file(db: str | None, mode: Mode = "read") -> Iterator[SqliteStore]:
         yield store
 
 
+def list_runs(store: Store, filter: RunFilter, limit: int) -> list[Summary]:
+    parent = None if filter.parent is None else find_run(store, filter.parent).execution_id
+    return store.summaries(**filter._replace(parent=parent)._asdict(), limit=limit)
+
+
 def find_run(store: Store, run: str) -> Summary:
-    """The run with an id, the only run whose id begins so, or the `last` one."""
-    if run == LAST:
-        tops = [summary for summary in store.summaries(limit=ALL) if summary.parent is None]
-        matches = sorted(tops, key=lambda summary: (summary.started, summary.execution_id))[-1:]
+    """The run with an id, the only run whose id begins so, or one of the last ones."""
+    if place := latest(run):
+        filter, back = place
+        matches = list_runs(store, filter, back + 1)[back:]
     else:
         matches = store.summaries(prefix=run.lower(), limit=MAX_MATCHES + 1) if run else []
         matches = [summary for summary in matches if summary.execution_id == run] or matches

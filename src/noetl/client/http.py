@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -19,10 +18,22 @@ import httpx2
 import msgspec
 
 from noetl import errors
-from noetl.client.client import ALL, LAST, MAX_MATCHES, PAGE, Items, Json, NewView, ProgressView, not_one_run
+from noetl.client.client import (
+    ALL,
+    MAX_MATCHES,
+    PAGE,
+    Items,
+    Json,
+    NewView,
+    ProgressView,
+    RunFilter,
+    latest,
+    not_one_run,
+)
 from noetl.dsl.problem import Problem
 from noetl.errors import NotFound, ServerUnreachable, UsageError
 from noetl.settings import ServerAddress
+from noetl.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from noetl.client.client import NewRun, OnProgress, Warn
@@ -53,7 +64,7 @@ class Http:
         headers = JSON_BODY | ({"Authorization": f"Bearer {address.token}"} if address.token else {})
         self.client = httpx2.Client(base_url=f"{address.url}/api/v1", headers=headers, timeout=CALL)
 
-    def get(self, path: str, *, timeout: httpx2.Timeout = CALL, **query: Any) -> Json:
+    def get(self, path: str, /, *, timeout: httpx2.Timeout = CALL, **query: Any) -> Json:
         params = {name: value for name, value in query.items() if value is not None}
         return self.call("GET", path, params=params, timeout=timeout)
 
@@ -73,7 +84,7 @@ class Http:
             raise error_of(response)
         return response
 
-    def items(self, path: str, limit: int = ALL, **query: Any) -> Iterator[Json]:
+    def items(self, path: str, limit: int = ALL, /, **query: Any) -> Iterator[Json]:
         cursor = None
         while limit > 0:
             page = self.get(path, cursor=cursor, limit=min(limit, PAGE), **query)
@@ -194,19 +205,20 @@ class HttpRuns:
     def find(self, run: str) -> str:
         if len(run) == ID_LENGTH:
             return run.lower()
-        if run == LAST:
-            items = self.http.items("/executions", PAGE * MAX_MATCHES)
-            matches = list(islice((item for item in items if item.get("parent") is None), 1))
+        if place := latest(run):
+            filter, back = place
+            matches = self.list(filter, back + 1)[back:]
         else:
             matches = list(self.http.items("/executions", MAX_MATCHES + 1, prefix=run.lower())) if run else []
         if len(matches) != 1:
             raise not_one_run(run, [(item["execution_id"], item["name"], item["status"]) for item in matches])
         return str(matches[0]["execution_id"])
 
-    def list(self, status: str | None, limit: int) -> Items:
-        """Ids of children are not in chronological order, so the page is sorted again."""
-        items = [item | {"orphaned": False} for item in self.http.items("/executions", limit, status=status)]
-        return sorted(items, key=lambda item: (item["started"], item["execution_id"]), reverse=True)
+    def list(self, filter: RunFilter, limit: int) -> Items:
+        parent = "none" if filter.top else None if filter.parent is None else self.find(filter.parent)
+        query = filter._replace(parent=parent)._asdict() | {"since": rfc3339(filter.since, "microseconds")}
+        del query["top"]
+        return [item | {"orphaned": False} for item in self.http.items("/executions", limit, **query)]
 
     def get(self, run: str) -> Json:
         return self.http.get(f"/executions/{self.find(run)}") | {"error_line": "", "cancel_reason": None}

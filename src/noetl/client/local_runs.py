@@ -13,8 +13,19 @@ from functools import partial
 
 import msgspec
 
-from noetl.client.client import PAGE, Items, Json, NewRun, NewView, OnProgress, ProgressView, Warn
-from noetl.client.database import find_run, is_owned, json_of, not_owned, opened, opened_file, owned, registered, top_of
+from noetl.client.client import PAGE, Items, Json, NewRun, NewView, OnProgress, ProgressView, RunFilter, Warn
+from noetl.client.database import (
+    find_run,
+    is_owned,
+    json_of,
+    list_runs,
+    not_owned,
+    opened,
+    opened_file,
+    owned,
+    registered,
+    top_of,
+)
 from noetl.client.embedded import Engine, Follower, engine, event_view, interruptible, run_to_end
 from noetl.clock import SystemClock
 from noetl.engine import events as e
@@ -50,14 +61,12 @@ class LocalRuns:
     def __init__(self, db: str | None, warn: Warn) -> None:
         self.db, self.warn = db, warn
 
-    def list(self, status: str | None, limit: int) -> Items:
+    def list(self, filter: RunFilter, limit: int) -> Items:
         """Newest first. `orphaned` is true for an open run whose process is gone."""
         with opened(self.db) as store:
-            summaries = store.summaries(status=status, limit=ALL)
-            summaries.sort(key=lambda summary: (summary.started, summary.execution_id), reverse=True)
             return [
                 _item(summary) | {"orphaned": summary.status not in ENDED and not is_owned(store, summary)}
-                for summary in summaries[:limit]
+                for summary in list_runs(store, filter, limit)
             ]
 
     def get(self, run: str) -> Json:

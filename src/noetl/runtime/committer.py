@@ -244,7 +244,7 @@ class Committer:
             for fence, lease in leases.items()
         )
         change.timers.update(timers)
-        if old is None or old.status != state.shown_status:
+        if old is None or old.status != state.shown_status or old.continued_errors != state.continued_errors:
             started, local = (old.started, old.local) if old else (now, not self.shared)
             loaded.summary = change.summary = summary_of(state, started, now, local)
 

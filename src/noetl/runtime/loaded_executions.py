@@ -108,4 +108,5 @@ class LoadedExecutions(dict[str, LoadedExecution]):
 def summary_of(state: Execution, started: float, now: float, local: bool) -> Summary:
     name, path, ended = state.net.playbook.name, state.net.playbook.path, now if state.over else None
     parent = state.parent[0] if state.parent else None
-    return Summary(state.id, name, path, state.shown_status, started, ended, state.digest, parent, local)
+    about = state.shown_status, started, ended, state.digest, parent, local, state.continued_errors
+    return Summary(state.id, name, path, *about)

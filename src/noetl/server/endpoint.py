@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from urllib.parse import parse_qsl
 
@@ -178,7 +179,7 @@ class ApiCall(Request):
             raise Refused(422, f"invalid query parameter: {error}") from None
         for name, value in values.items():  # other spellings are accepted above: 1e3, 1.0, null
             result = getattr(query, name)
-            if not isinstance(result, str) and str(result).lower() != value:
+            if not isinstance(result, str | datetime) and str(result).lower() != value:
                 raise Refused(422, f"invalid query parameter {name!r}: {value[:100]!r}")
         return query
 

@@ -110,6 +110,7 @@ class ExecutionItem(RecordView, frozen=True):
     duration_ms: float
     playbook_id: str
     parent: str | None
+    continued_errors: int  # number of errors that policies continued past
 
 
 def execution_item(summary: Summary, now: float) -> ExecutionItem:

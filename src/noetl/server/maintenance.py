@@ -19,8 +19,9 @@ from noetl.engine.history.verify.log import Violation
 from noetl.errors import NotFound, StoreError
 from noetl.runtime.audit import Audit
 from noetl.runtime.store_thread import InStore
+from noetl.server.parameters import run_cursor
 from noetl.server.telemetry import Telemetry
-from noetl.store.store import Store, Summary
+from noetl.store.store import RunPosition, Store, Summary
 
 VERIFY_SECONDS = 5.0  # a page of verified executions ends after that time, with at least one
 EXECUTIONS_PER_BATCH = 100
@@ -54,8 +55,8 @@ class Maintenance:
             raise NotFound(f"no execution {execution}")
         return Verified(1, await self._violations(await self.do(Audit), summaries[0]))
 
-    async def verify_page(self, cursor: str, limit: int) -> VerifiedPage:
-        summaries = await self.do(lambda store: store.summaries(before=cursor, limit=limit + 1))
+    async def verify_page(self, before: RunPosition | None, limit: int) -> VerifiedPage:
+        summaries = await self.do(lambda store: store.summaries(before=before, limit=limit + 1))
         audit, deadline = await self.do(Audit), monotonic() + VERIFY_SECONDS
         violations: list[Violation] = []
         checked = 0
@@ -64,7 +65,7 @@ class Maintenance:
             checked += 1
             if monotonic() > deadline:
                 break
-        following = summaries[checked - 1].execution_id if checked < len(summaries) else None
+        following = run_cursor(summaries[checked - 1]) if checked < len(summaries) else None
         return VerifiedPage(checked, violations, following)
 
     async def _violations(self, audit: Audit, summary: Summary) -> list[Violation]:

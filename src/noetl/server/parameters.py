@@ -7,6 +7,7 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 
 from noetl.server.roles import FORMS
+from noetl.store.store import RunPosition, Summary
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -37,7 +38,7 @@ def text(description: str) -> msgspec.Meta:
 VersionNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 CURSOR = "The `next` of the page before this one."
 Cursor = Annotated[str, text(CURSOR)]
-IdCursor = Annotated[str, msgspec.Meta(description=CURSOR, pattern=rf"^({FORMS['id']})?(?!\n)$")]
+RunCursor = Annotated[str, msgspec.Meta(description=CURSOR, pattern=rf"^(\d{{1,12}}\.\d{{1,9}}_{FORMS['id']})?(?!\n)$")]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1_000, description="Maximum number of items.")]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="Only items after this number.")]
 
@@ -47,8 +48,19 @@ class PageQuery(QueryString, frozen=True):
     limit: Limit = 100
 
 
-class IdPageQuery(PageQuery, frozen=True):
-    cursor: IdCursor = ""
+class RunPageQuery(PageQuery, frozen=True):
+    """A page of executions; the cursor is the start and the id of the last one before it."""
+
+    cursor: RunCursor = ""
+
+    @property
+    def before(self) -> RunPosition | None:
+        started, _, execution = self.cursor.partition("_")
+        return RunPosition(float(started), execution) if execution else None
+
+
+def run_cursor(last: Summary) -> str:
+    return f"{last.started!r}_{last.execution_id}"
 
 
 class ItemList(msgspec.Struct, Generic[Item], frozen=True):

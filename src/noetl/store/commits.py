@@ -42,7 +42,8 @@ def summary_rows(changes: Iterable[Change]) -> dict[ExecutionKey, tuple[Any, ...
     for summary in (change.summary for change in changes if change.summary is not None):
         key, parent = valid_key(summary.execution_id), summary.parent
         about = readable(summary.name), readable(summary.path), summary.status, summary.started, summary.ended
-        rows[key] = (key, *about, summary.digest, None if parent is None else valid_key(parent), summary.local)
+        more = summary.digest, None if parent is None else valid_key(parent), summary.local, summary.continued_errors
+        rows[key] = (key, *about, *more)
     return rows
 
 

@@ -43,16 +43,46 @@ SELECT data FROM blob WHERE key = ?
 
 -- Lists of executions -------------------------------------------------------------------------------------------------
 
+-- One query for each index; a NULL selects all. With `+started` no database walks the index of starts to find one id.
+
 -- name: list_executions
-SELECT id, name, path, status, started, ended, digest, parent, local FROM execution
-WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
+WHERE started >= ? AND (started, id) < (?, ?)
+AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
+ORDER BY started DESC, id DESC LIMIT ?
+
+-- name: list_top_executions
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
+WHERE parent IS NULL AND started >= ? AND (started, id) < (?, ?)
+AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
+ORDER BY started DESC, id DESC LIMIT ?
+
+-- name: list_executions_of_parent
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
+WHERE parent = ? AND started >= ? AND (started, id) < (?, ?)
+AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
+ORDER BY started DESC, id DESC LIMIT ?
+
+-- name: list_executions_of_path
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
+WHERE path = ? AND started >= ? AND (started, id) < (?, ?)
+AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
+ORDER BY started DESC, id DESC LIMIT ?
 
 -- name: list_executions_of_status
-SELECT id, name, path, status, started, ended, digest, parent, local FROM execution
-WHERE status = ? AND id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
+WHERE status = ? AND started >= ? AND (started, id) < (?, ?)
+AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
+ORDER BY started DESC, id DESC LIMIT ?
+
+-- name: find_executions
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
+WHERE id BETWEEN ? AND ? AND started >= ? AND (started, id) < (?, ?)
+AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
+ORDER BY +started DESC, id DESC LIMIT ?
 
 -- name: list_children
-SELECT id, name, path, status, started, ended, digest, parent, local FROM execution
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
 WHERE parent = ? AND ended IS NULL ORDER BY id
 
 -- name: list_open_children
@@ -111,7 +141,7 @@ SELECT worker, pool, slots, host, started, beat, leases, version FROM worker_ses
 -- Removal of old executions -------------------------------------------------------------------------------------------
 
 -- name: list_prunable
-SELECT id, name, path, status, started, ended, digest, parent, local FROM execution
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
 WHERE ended < ?
 AND NOT EXISTS (SELECT 1 FROM execution AS above WHERE above.id = execution.parent AND above.ended IS NULL)
 AND NOT EXISTS (SELECT 1 FROM execution AS below WHERE below.parent = execution.id AND below.ended IS NULL)

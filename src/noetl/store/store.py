@@ -15,7 +15,7 @@ import msgspec
 
 from noetl.store.access import Access
 from noetl.store.credentials import Credentials
-from noetl.store.database import Database, id_of, key_of, key_range
+from noetl.store.database import NO_KEY, Database, id_of, key_of, key_range
 from noetl.store.triggers import Triggers
 
 
@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """An execution in lists; written when its status changes."""
+    """An execution in lists; written when its status or the number of its errors changes."""
 
     execution_id: str
     name: str
@@ -39,6 +39,18 @@ class Summary(msgspec.Struct, frozen=True):
     digest: str = ""
     parent: str | None = None
     local: bool = False  # whether `noetl run` runs it in a process of its own; servers ignore such an execution
+    continued_errors: int = 0  # errors that policies continued past
+
+    @property
+    def position(self) -> RunPosition:
+        return RunPosition(self.started, self.execution_id)
+
+
+class RunPosition(NamedTuple):
+    """A place in a list of executions, which is in the order of their start, and then of their ids."""
+
+    started: float
+    execution_id: str
 
 
 class Leased(NamedTuple):
@@ -189,18 +201,36 @@ class Store(ABC):
     # -- executions -------------------------------------------------------------------------------------------------
 
     def summaries(
-        self, *, status: str | None = None, prefix: str = "", before: str = "", limit: int = 1000
+        self,
+        *,
+        prefix: str = "",
+        parent: str | None = None,
+        top: bool = False,
+        path: str | None = None,
+        status: str | None = None,
+        name: str | None = None,
+        since: float = 0.0,
+        before: RunPosition | None = None,
+        limit: int = 1000,
     ) -> list[Summary]:
-        """Executions whose id has the prefix, newest first; with `before`, only older ones."""
-        keys = key_range(prefix)
-        if keys is None:
-            return []
-        low, high = keys
-        if before:
-            high, limit = min(high, key_of(before)), limit + 1  # the range includes `before` itself
-        query = ("list_executions",) if status is None else ("list_executions_of_status", status)
-        summaries = self._summaries(*query, low, high, limit)
-        return [summary for summary in summaries if summary.execution_id != before][: limit - bool(before)]
+        """Executions by start time and id, newest first; with `before`, only those after that position of the list.
+        `top` selects those without a parent. A prefix of ids excludes `parent` and `top`."""
+        query: tuple[Any, ...] = ("list_executions",)
+        if prefix:
+            keys = key_range(prefix)
+            if keys is None:
+                return []
+            query = ("find_executions", *keys)
+        elif parent is not None:
+            query = ("list_executions_of_parent", key_of(parent))
+        elif top:
+            query = ("list_top_executions",)
+        elif path is not None:
+            query = ("list_executions_of_path", path)
+        elif status is not None:
+            query = ("list_executions_of_status", status)
+        started, key = (inf, NO_KEY) if before is None else (before.started, key_of(before.execution_id))
+        return self._summaries(*query, since, started, key, status, path, name, limit)
 
     def children(self, parent: str) -> list[Summary]:
         return self._summaries("list_children", key_of(parent))
@@ -215,8 +245,8 @@ class Store(ABC):
 
     def _summaries(self, query: str, *parameters: Any) -> list[Summary]:
         return [
-            Summary(id_of(key), name, path, status, started, ended, digest, parent and id_of(parent), bool(local))
-            for key, name, path, status, started, ended, digest, parent, local in self._db.rows(query, *parameters)
+            Summary(id_of(key), *about, parent and id_of(parent), bool(local), errors)  # type: ignore[call-arg]
+            for key, *about, parent, local, errors in self._db.rows(query, *parameters)
         ]
 
     def prune(self, before: float, limit: int, now: float | None = None) -> int:

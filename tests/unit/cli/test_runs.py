@@ -59,7 +59,8 @@ def test_list_is_the_contract_newest_first(tmp_path: Path) -> None:
     first, second = run(tmp_path), run(tmp_path)
     found = data(runs(tmp_path, "list", "-o", "json"))
     assert [one["execution_id"] for one in found] == [second, first]
-    assert list(found[0]) == ["execution_id", "name", "path", "status", "started", "ended", "duration_ms"]
+    about = ["execution_id", "name", "path", "status", "started", "ended", "duration_ms", "parent", "continued_errors"]
+    assert list(found[0]) == about
     assert (found[0]["name"], found[0]["path"], found[0]["status"]) == ("story", "tests/story", "succeeded")
     assert RFC3339.fullmatch(found[0]["started"])
     assert RFC3339.fullmatch(found[0]["ended"])

@@ -190,8 +190,10 @@ def test_no_statement_waits_for_a_lock_that_all_share(server: postgres.PostgresS
 
 
 def _source(server: postgres.PostgresServer) -> str:
+    """The function with the most parameters: the others are those of earlier versions."""
     with _connected(server) as connection:
-        query = "SELECT prosrc FROM pg_proc WHERE proname = 'commit_changes' AND pronamespace = %s::regnamespace"
+        query = """SELECT prosrc FROM pg_proc WHERE proname = 'commit_changes' AND pronamespace = %s::regnamespace
+            ORDER BY pronargs DESC LIMIT 1"""
         ((source,),) = connection.execute(query, (SCHEMA,)).fetchall()
     return re.sub(r"--.*", "", source)
 

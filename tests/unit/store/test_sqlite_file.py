@@ -232,7 +232,7 @@ from noetl.store.codec import ZERO
 from noetl.store.store import Change, Row
 from noetl.store.sqlite import SqliteStore
 store = SqliteStore(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, 700_000))
 for seq in range(0, 100_000, 3):
     rows = [Row(seq + n, "step.done", 1.5, b"x" * 300, ZERO) for n in (1, 2, 3)]
     try:

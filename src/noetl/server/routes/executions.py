@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import datetime
 from hashlib import sha256
 from typing import Annotated, Any, cast
 
@@ -21,17 +22,18 @@ from noetl.server.endpoint import ApiCall, Routes, json_response
 from noetl.server.parameters import (
     Count,
     Header,
-    IdPageQuery,
     ItemPage,
     Limit,
     Nothing,
     QueryString,
     RequestBody,
+    RunPageQuery,
     VersionNumber,
+    run_cursor,
     text,
 )
 from noetl.server.problems import Refused
-from noetl.server.roles import PREFIX, WRITE
+from noetl.server.roles import FORMS, PREFIX, WRITE
 from noetl.server.sse import EventStream
 from noetl.store.store import Store, Summary
 from noetl.timestamps import rfc3339
@@ -44,7 +46,7 @@ STARTS = (PREFER, IDEMPOTENCY_KEY)
 BODY_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 MAX_WAIT_SECONDS = 60
-MAX_READS = 20  # maximum number of store queries for a page of executions of one path
+PARENT = "Id of their parent; `none` for those without one."
 LOG_LINES_PER_READ, LOG_PAGE_CHARACTERS = 100, 8 << 20
 
 
@@ -136,10 +138,13 @@ def _view(call: ApiCall, state: Execution, summary: Summary, headers: dict[str, 
     return json_response(view, headers={"ETag": _tag(state)} | (headers or {}))
 
 
-class ExecutionQuery(IdPageQuery, frozen=True):
+class ExecutionQuery(RunPageQuery, frozen=True):
     status: views.Status | None = None
+    name: Annotated[str, text("Name of their playbook.")] = ""
     path: Annotated[str, text("Path of their playbook.")] = ""
-    prefix: Annotated[str, text("Start of their ids.")] = ""
+    parent: Annotated[str, msgspec.Meta(description=PARENT, pattern=rf"^({FORMS['id']}|none)?(?!\n)$")] = ""
+    since: Annotated[datetime, msgspec.Meta(tz=True, description="Earliest start.")] | None = None
+    prefix: Annotated[str, text("Start of their ids; excludes `parent`.")] = ""
 
 
 class ExecutionPage(ItemPage[views.ExecutionItem, str], frozen=True):
@@ -148,23 +153,25 @@ class ExecutionPage(ItemPage[views.ExecutionItem, str], frozen=True):
 
 @routes.add("GET", "/executions")
 async def list_all(call: ApiCall, query: ExecutionQuery) -> ExecutionPage:
-    """Executions, newest first."""
-    limit, status, prefix, now = query.limit, query.status, query.prefix.lower(), call.api.clock.now()
+    """Executions by start time and id, newest first."""
+    limit, now = query.limit, call.api.clock.now()
+    if query.prefix and query.parent:
+        raise Refused(422, "`prefix` and `parent` exclude each other")
 
     def read(store: Store) -> ExecutionPage:
-        page: list[views.ExecutionItem] = []
-        cursor = query.cursor
-        for _ in range(MAX_READS):
-            rows = store.summaries(status=status, prefix=prefix, before=cursor, limit=limit + 1)
-            for summary in rows[:limit]:
-                cursor = summary.execution_id
-                if query.path in ("", summary.path):
-                    page.append(views.execution_item(summary, now))
-                if len(page) == limit:
-                    return ExecutionPage(page, cursor if summary is not rows[-1] else None)
-            if len(rows) <= limit:
-                return ExecutionPage(page, None)
-        return ExecutionPage(page, cursor)
+        summaries = store.summaries(
+            prefix=query.prefix.lower(),
+            parent=query.parent if query.parent not in ("", "none") else None,
+            top=query.parent == "none",
+            path=query.path or None,
+            status=query.status,
+            name=query.name or None,
+            since=query.since.timestamp() if query.since is not None else 0.0,
+            before=query.before,
+            limit=limit + 1,
+        )
+        following = run_cursor(summaries[limit - 1]) if len(summaries) > limit else None
+        return ExecutionPage([views.execution_item(summary, now) for summary in summaries[:limit]], following)
 
     return await call.in_store(read, call.api.store)
 

@@ -10,7 +10,7 @@ from noetl.errors import NotFound
 from noetl.server.endpoint import IMMUTABLE, ApiCall, Routes
 from noetl.server.execution_views import ExecutionItem, execution_item
 from noetl.server.maintenance import EXECUTIONS_PER_BATCH, Verified, VerifiedPage
-from noetl.server.parameters import BYTES, JSON, IdPageQuery, ItemList, Limit, RequestBody
+from noetl.server.parameters import BYTES, JSON, ItemList, Limit, RequestBody, RunPageQuery
 from noetl.server.record_views import RecordView
 from noetl.timestamps import rfc3339
 
@@ -58,14 +58,14 @@ async def verify(call: ApiCall) -> Verified:
     return await call.until_disconnect(call.api.maintenance.verify(call.path_params["id"]))
 
 
-class VerifyQuery(IdPageQuery, frozen=True):
+class VerifyQuery(RunPageQuery, frozen=True):
     limit: Limit = 1_000
 
 
 @routes.add("GET", "/verify")
 async def verify_all(call: ApiCall, query: VerifyQuery) -> VerifiedPage:
     """Check the logs of executions, newest first; a page takes a few seconds at most."""
-    return await call.until_disconnect(call.api.maintenance.verify_page(query.cursor, query.limit))
+    return await call.until_disconnect(call.api.maintenance.verify_page(query.before, query.limit))
 
 
 MAX_PARSED_BYTES = 8 << 20  # content up to this size is parsed to find out whether it is JSON

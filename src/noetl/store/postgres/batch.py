@@ -79,6 +79,7 @@ uuids = _packer(UUID_OID, _bytes)
 
 Column = Callable[[Iterable[Any]], Packed]
 NO_LEASE = (None,) * len(Leased._fields)
+SUMMARY: tuple[Column, ...] = (uuids, texts, texts, texts, floats, floats, texts, uuids, bools, ints)
 
 
 def arguments(changes: Sequence[Change], heads: dict[str, int], removal_lock: int) -> list[Any]:
@@ -96,7 +97,7 @@ def arguments(changes: Sequence[Change], heads: dict[str, int], removal_lock: in
         uuids(names),
         ints(heads.values()),
         *_columns((uuids, ints, texts, floats, byteas, byteas), events),
-        *_columns((uuids, texts, texts, texts, floats, floats, texts, uuids, bools), summary_rows(changes).values()),
+        *_columns(SUMMARY, summary_rows(changes).values()),
         *_columns((uuids, texts, texts), _last((key, change.ready) for key, change in keyed)),
         *_columns((uuids, ints, texts, texts, floats, floats), lease_rows),
         *_columns((uuids, texts, floats), _last((key, change.timers) for key, change in keyed)),

@@ -85,8 +85,8 @@ SELECT EXISTS (
 -- Lists of executions -------------------------------------------------------------------------------------------------
 
 -- name: put_execution
-INSERT OR REPLACE INTO execution (id, name, path, status, started, ended, digest, parent, local)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO execution (id, name, path, status, started, ended, digest, parent, local, continued_errors)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: list_open_of
 SELECT id, (SELECT max(seq) FROM event WHERE event.execution = execution.id) FROM execution
