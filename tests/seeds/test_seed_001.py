@@ -14,7 +14,7 @@ IS_ERROR = "{{ outcome.status == 'error' }}"
 class TestSection1Document:
     def test_1_1_only_the_known_root_sections(self) -> None:
         problem = refused_once(
-            playbook("- step: start\n  tool: {kind: noop}\n", root="triggers: []  # NTL101\n"),
+            playbook("- step: start\n  tool: {kind: noop}\n", root="sections: []  # NTL101\n"),
         )
         for section in ("metadata", "keychain", "executor", "workload", "workflow", "workbook"):
             assert section in (problem.hint or "")

@@ -10,6 +10,7 @@ from typing import Any
 from noetl.dsl import document
 from noetl.dsl.document import ARGS, CONDITIONS, OLD, ROUTER, TASK
 from noetl.dsl.inputs import check_table
+from noetl.dsl.other_words import retry_advice, written
 from noetl.dsl.part_shapes import when_or_else, workbook_shape
 from noetl.dsl.scalar_shapes import BOOLEAN, DATA, DURATION, GUARD, LABEL, NAME, NUMBER, TEXT
 from noetl.dsl.shape import Choice, Field, Fields, Form, Integer, ListOf, MapOf, OneOf, Retired, Schema, Shape, Walk
@@ -33,6 +34,7 @@ RETRY = Fields(
     Field("scope", Choice("tool", "chain", "step"), "what is repeated (tool)"),
     Field("backoff", _BACKOFF, "how long to wait"),
     definition="retry",
+    hint=lambda value: retry_advice({"retry": value}, "retry"),
 )
 POLL = Fields(
     "poll",
@@ -110,6 +112,9 @@ class ChainItemShape(Shape):
             hint = "write one per item: `- name: {tool: {kind: ...}}` or `- next: {to: [{step: ...}]}`"
             return self.refuse(value, span, walk, hint=hint)
         (name,) = value
+        if name == "step":
+            hint = f"write `- next: {{to: [{{step: {written(value[name], 'NAME')}}}]}}`"
+            return self.refuse(value, span, walk, hint=hint)
         named = name in self.special or LABEL.check(name, key_span(value, name), walk)
         return self.special.get(name, CHAIN_TASK).check(value[name], span_in(value, name), walk) and named
 

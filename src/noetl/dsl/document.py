@@ -6,6 +6,7 @@ these tables. `noetl.classic.language` adds the keys of the classic dialect to t
 
 from __future__ import annotations
 
+from noetl.dsl.other_words import collection_advice, then_advice
 from noetl.dsl.part_shapes import (
     RUNTIME_VERSION,
     LoopShape,
@@ -199,6 +200,7 @@ TASK_THEN = Fields(
     Field("set_ctx", MapOf(DATA, NAME), "writes to `ctx`"),
     retired=OLD,
     missing=RULE_WITHOUT_DO,
+    hint=then_advice,
 )
 ADMIT_THEN = Fields("then", Field("allow", BOOLEAN, "whether the token may enter", required=True), retired=NO_DIRECTIVE)
 TASK_RULE = rule_shape(TASK_THEN, OLD)
@@ -245,7 +247,9 @@ LOOP_SPEC = Fields(
     retired=NO_DIRECTIVE,
     kinds=LAYERED,
 )
-COLLECTION = OneOf("a list, or a template that gives one", Form(list, DATA), Form(is_template, DATA))
+COLLECTION = OneOf(
+    "a list, or a template that gives one", Form(list, DATA), Form(is_template, DATA), hint=collection_advice
+)
 LOOP = LoopShape(
     "a loop",
     Field("in", COLLECTION, "the collection"),
@@ -318,7 +322,8 @@ WORKBOOK_ENTRY = Fields(
     Field("name", NAME, "name it is called by", required=True),
     Field("tool", TASK, "the tool call", required=True),
 )
-LANGUAGE = exactly("noetl.io/v2", API_VERSION, "this engine runs noetl.io/v2 only")
+_VERSION_HINT = "the text may be the same: set noetl.io/v2, or run `noetl migrate FILE`"
+LANGUAGE = exactly("noetl.io/v2", API_VERSION, _VERSION_HINT)
 PLAYBOOK = exactly("Playbook", DOCUMENT_KIND, "write `kind: Playbook`")
 ROOT = Fields(
     "a playbook",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from noetl.dsl.problem import Check
+from noetl.dsl import other_words
+from noetl.dsl.problem import Check, did_you_mean
 from noetl.dsl.tree import Span, key_span, span_in
-from noetl.model.inputs import fields, misfit
+from noetl.model.inputs import Misfit, fields, misfit
 from noetl.model.kind import Kind
 
 if TYPE_CHECKING:
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 UNKNOWN_INPUT = Check("NTL203", "error", "the tool kind has no such input")
 MISSING_INPUT = Check("NTL204", "error", "a required input is missing")
 WRONG_INPUT = Check("NTL205", "error", "an input has the wrong type")
-UNDER_SPEC = frozenset(["timeout", "policy", "retry", "pool", "on_lost", "max_visits", "sandbox", "exactly_once"])
+UNDER_SPEC = frozenset(["timeout", "policy", "pool", "on_lost", "max_visits", "sandbox", "exactly_once"])
 COMMON = frozenset(["kind", "name", "args", "spec"])
 
 
 def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
     """Report unknown, missing and ill-typed inputs, and remove those that are of no use."""
-    supplied = set(task) | walk.defaults.get(kind.name, set())
+    supplied = {*task, *walk.defaults.get(kind.name, ()), *other_words.inputs_of(task, kind)}
     check_keys(task, kind, dict.fromkeys(COMMON | walk.task_keys.keys()), walk)
     for name, field in fields(kind.inputs).items():
         if field.required and name not in supplied:
@@ -65,7 +66,7 @@ def _check_value(task: Any, key: str, kind: Kind, walk: Walk) -> bool:
     wrong = misfit(fields(kind.inputs)[key].type, task[key])
     if wrong is None:
         return True
-    hint = f"`noetl tools schema {kind.name}` shows what it takes"
+    hint = _value_hint(task[key], wrong, kind, key)
     container: Any = task
     last: str | int = key
     for part in wrong.path:
@@ -74,13 +75,20 @@ def _check_value(task: Any, key: str, kind: Kind, walk: Walk) -> bool:
     return False
 
 
+def _value_hint(value: Any, wrong: Misfit, kind: Kind, key: str) -> str:
+    if kind.name == "iterator" and key == "in" and (advice := other_words.collection_advice(value)):
+        return advice
+    guess = did_you_mean(value, wrong.choices) if not wrong.path else None
+    return guess or f"`noetl tools schema {kind.name}` shows what it takes"
+
+
 def _refuse(task: Any, key: str, kind: Kind, walk: Walk) -> None:
-    names = [*fields(kind.inputs), *COMMON]
+    hint = other_words.of_task(task, key, kind)
     if key in UNDER_SPEC:
-        hint: str | None = f"move it under `spec`: `spec: {{{key}: ...}}`"
-    else:
+        hint = other_words.spec_advice(task, key)
+    elif hint is None:
         inputs = ", ".join(fields(kind.inputs)) or "none"
-        hint = walk.problems.did_you_mean(key, names) or f"inputs of {kind.name}: {inputs}"
+        hint = walk.problems.did_you_mean(key, [*fields(kind.inputs), *COMMON]) or f"inputs of {kind.name}: {inputs}"
     walk.problems.add(UNKNOWN_INPUT, key_span(task, key), f"{kind.name} has no input {key!r}", hint)
 
 

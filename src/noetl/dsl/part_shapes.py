@@ -14,8 +14,9 @@ from noetl.dsl.inputs import check_inputs
 from noetl.dsl.problem import Check
 from noetl.dsl.scalar_shapes import GUARD, LABEL, NAME
 from noetl.dsl.shape import Field, Fields, Form, ListOf, MapOf, OneOf, Retired, Shape, Walk
-from noetl.dsl.tree import Span, is_template, key_span, span_in
-from noetl.model.inputs import describe
+from noetl.dsl.tree import Seq, Span, is_template, key_span, span_in
+from noetl.model.inputs import describe, fields
+from noetl.model.kind import Kind
 
 EXECUTOR_VERSION = Check("NTL116", "error", "the runtime version is not supported")
 UNKNOWN_KIND = Check("NTL202", "error", "the tool kind is unknown")
@@ -78,6 +79,9 @@ class TaskShape(Shape):
             return self.refuse(value, span, walk)
         if "kind" not in value:
             hint = "add `kind:`, the tool to call; `noetl tools` lists them"
+            other = next((key for key in ("type", "uses", "operator", "plugin") if key in value), None)
+            if other is not None:
+                hint, span = f"write `kind` instead of `{other}`; `noetl tools` lists the kinds", key_span(value, other)
             walk.problems.add(shape.MISSING_KEY, span, "a task has no 'kind'", hint)
             return False
         name = value["kind"]
@@ -90,6 +94,8 @@ class TaskShape(Shape):
                 message = f"unknown tool kind {describe(name).removeprefix('the text ')}"
             walk.problems.add(UNKNOWN_KIND, span_in(value, "kind"), message, hint)
             return False
+        if isinstance(value.get("spec"), dict):
+            self._take_inputs(value, value["spec"], kind, walk)
         for key, part in {**self.keys, **walk.task_keys}.items():
             if key == "name" and kind.name == "workbook":
                 continue  # there it is the input that says which task
@@ -107,6 +113,17 @@ class TaskShape(Shape):
             del value["tool"]
         return True
 
+    def _take_inputs(self, value: Any, spec: Any, kind: Kind, walk: Walk) -> None:
+        """Report inputs that are under `spec`, and move them to their place, so that they are not missing there."""
+        options = self.keys["spec"]
+        assert isinstance(options, Fields)
+        for key in [key for key in spec if key in fields(kind.inputs) and key not in options.fields]:
+            message = f"{key!r} is an input of {kind.name} and is not allowed under `spec`"
+            walk.problems.add(shape.UNKNOWN_KEY, key_span(spec, key), message, f"write `{key}` beside `kind`")
+            if key not in value:
+                value.put(key, spec[key], *spec.spans[key])
+            del spec[key]
+
 
 class PipelineShape(Shape):
     definition = "pipeline"
@@ -123,7 +140,8 @@ class PipelineShape(Shape):
                 return False
             return self.task.check(value, span, walk)
         if not isinstance(value, list):
-            return self.refuse(value, span, walk)
+            is_kind = isinstance(value, str) and walk.kinds.get(value) is not None
+            return self.refuse(value, span, walk, hint=f"write `tool: {{kind: {value}, ...}}`" if is_kind else None)
         if not value:
             hint = "add a task, or leave `tool` out"
             walk.problems.add(shape.WRONG_VALUE, span, "the list of tasks is empty", hint)
@@ -149,6 +167,8 @@ class LoopShape(Fields):
         written = set(value) if isinstance(value, dict) else set()
         if not super().check(value, span, walk):
             return False
+        if "in" in written and "in" not in value:
+            value.put("in", Seq(), span, span)  # it is reported; the names of the loop are still visible
         for keys in self.needed:
             if not written & set(keys):
                 hint = 'write `loop: {in: "{{ workload.items }}", iterator: item}`'

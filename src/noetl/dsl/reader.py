@@ -186,7 +186,12 @@ class _Composer:
                 quote = self.text[opened.index : opened.index + 1]
                 self._fail(SYNTAX, opened.index, "this quote is never closed", f"add the closing {quote}")
             started = self.problems.text.mark(opened.index)
-            message = f"{message}, {error.context} that starts at line {started.line}"
+            for context, part, remedy in _MISALIGNED:
+                if context in error.context and not words:
+                    message = (
+                        f"this line does not fit {part} that starts at line {started.line}, column {started.column}"
+                    )
+                    self._fail(SYNTAX, at, message, remedy.format(spaces=started.column - 1))
         self._fail(SYNTAX, at, message, hint)
 
     def _count(self, weight: int, height: int, at: int) -> None:
@@ -333,6 +338,21 @@ def resolve(text: str) -> Any:
     return text
 
 
+_MISALIGNED = (
+    (
+        "block collection",
+        "the list",
+        "start each item with `- ` after {spaces} spaces, and indent its keys by two more",
+    ),
+    (
+        "block mapping",
+        "the map",
+        "indent its keys by {spaces} spaces, like the first one, and what belongs to a key by more",
+    ),
+    ("flow mapping", "the map in braces", "put a comma between its entries, and close it with }}"),
+    ("flow sequence", "the list in brackets", "put a comma between its items, and close it with ]"),
+)
+"""By what the parser was reading: the part, and how its lines must look."""
 _INDENTATION = "check the indentation and the quotes of this line and the one before"
 _COLON = "quote the text if the `:` belongs to it, or check the indentation"
 _ADVICE = (

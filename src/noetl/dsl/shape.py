@@ -13,6 +13,7 @@ from itertools import compress
 from typing import Any, Literal, NamedTuple, Protocol
 
 from noetl.dsl.inputs import check_keys
+from noetl.dsl.other_words import OF_PART, retry_advice, spec_advice
 from noetl.dsl.problem import Check, Problems, did_you_mean
 from noetl.dsl.tree import Map, Span, is_template, key_span, span_in
 from noetl.model.inputs import describe
@@ -27,6 +28,7 @@ MISSING_KEY = Check("NTL102", "error", "a required key is missing")
 WRONG_VALUE = Check("NTL103", "error", "a value has the wrong type")
 TEMPLATE_HERE = Check("NTL508", "error", "a template is not allowed here")
 MIXED = Check("NTL113", "error", "the classic dialect is mixed with the canonical one")
+NOT_MIXED = ", of the classic dialect, and cannot be mixed with the newer ones of this playbook"
 
 
 class KindSource(Protocol):
@@ -207,11 +209,13 @@ class Fields(Shape):
         kinds: Mapping[str, Shape] | None = None,
         rest: Shape | None = None,
         definition: str | None = None,
+        hint: Callable[[Any], str | None] | None = None,
     ) -> None:
-        super().__init__(f"a map ({part})", dict, wrong=wrong)
+        super().__init__(f"a map ({part})", dict, hint=hint, wrong=wrong)
         self.part, self.retired, self.missing = part, dict(retired or {}), missing
         self.fields = {field.key: field for field in fields}
         self.whole, self.kinds, self.rest, self.definition = whole, kinds, rest, definition
+        self.other_words = OF_PART.get(part, {})
 
     def extended(self, *fields: Field) -> Fields:
         shape = copy(self)
@@ -227,7 +231,8 @@ class Fields(Shape):
                 del value[key]
         if isinstance(value, Map):
             value.lost |= written - set(value)
-        written |= {name for key in written & set(self.retired) for name in self.retired[key].stands_for}
+        for words in (self.other_words, self.retired):
+            written |= {name for key in written - set(self.fields) if key in words for name in words[key].stands_for}
         required = [key for key, field in self.fields.items() if field.required]
         for key in required:
             if key not in written:
@@ -239,7 +244,8 @@ class Fields(Shape):
         field = self.fields.get(key)
         if field is not None:
             if field.rewrite is not None and not walk.classic:
-                walk.problems.add(MIXED, key_span(value, key), f"{key!r} belongs to the classic dialect", field.rewrite)
+                hint = f"{retry_advice(value, key)}, or {field.rewrite}" if key == "retry" else field.rewrite
+                walk.problems.add(MIXED, key_span(value, key), f"{key!r} is an older key{NOT_MIXED}", hint)
                 return False
             walk.keys.append((key, self.part))
             usable = field.shape.check(value[key], span_in(value, key), walk)
@@ -255,10 +261,21 @@ class Fields(Shape):
             return False
         if self.rest is not None:
             return self.rest.check(value[key], span_in(value, key), walk)
-        keys = [name for name, field in self.fields.items() if walk.classic or field.rewrite is None]
-        hint = walk.problems.did_you_mean(key, keys) or f"known keys: {', '.join(keys)}"
+        hint = self._advice(value, key, walk)
         walk.problems.add(UNKNOWN_KEY, key_span(value, key), f"{key!r} is not a key of {self.part}", hint)
         return False
+
+    def _keys(self, walk: Walk) -> list[str]:
+        return [key for key, field in self.fields.items() if walk.classic or field.rewrite is None]
+
+    def _advice(self, value: Any, key: str, walk: Walk) -> str:
+        """What to write instead of an unknown key: the same under `spec`, our word for it, or a similar key."""
+        keys, spec = self._keys(walk), self.fields.get("spec")
+        if spec is not None and isinstance(spec.shape, Fields) and key in spec.shape._keys(walk):
+            return spec_advice(value, key)
+        if key in self.other_words:
+            return self.other_words[key].advice(value, key)
+        return walk.problems.did_you_mean(key, keys) or f"known keys: {', '.join(keys)}"
 
     def schema(self) -> Schema:
         properties = {}
@@ -285,16 +302,22 @@ class Form(NamedTuple):
 class OneOf(Shape):
     """A value that may be written in several ways: the first form that applies is checked."""
 
-    def __init__(self, words: str, *forms: Form, wrong: Check = WRONG_VALUE) -> None:
-        super().__init__(words, lambda value: any(form.applies(value) for form in forms), wrong=(wrong, None))
-        self.forms = forms
+    def __init__(
+        self,
+        words: str,
+        *forms: Form,
+        wrong: Check = WRONG_VALUE,
+        hint: Callable[[Any], str | None] = lambda value: None,
+    ) -> None:
+        super().__init__(words, lambda value: any(form.applies(value) for form in forms))
+        self.forms, self._wrong, self._advice = forms, wrong, hint
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         form = next((form for form in self.forms if form.applies(value)), None)
         if form is None:
-            return super().check(value, span, walk)
+            return self.refuse(value, span, walk, self._wrong, self._advice(value))
         if form.rewrite is not None and not walk.classic:
-            walk.add(MIXED, span, "this form belongs to the classic dialect", form.rewrite)
+            walk.add(MIXED, span, f"this is the older way to write it{NOT_MIXED}", form.rewrite)
             return False
         return form.shape.check(value, span, walk)
 

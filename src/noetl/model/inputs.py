@@ -60,6 +60,8 @@ class Misfit(NamedTuple):
 
     path: Path
     message: str
+    choices: tuple[str, ...] = ()
+    """The texts that the input takes, if they are few."""
 
 
 def describe(value: object) -> str:
@@ -202,7 +204,9 @@ def misfit(kind: inspect.Type, value: object, path: Path = ()) -> Misfit | None:
         articled = ("list", "map", "number", "whole number")
         words = [f"a {word.partition(' of ')[0]}" if word.startswith(articled) else word for word in words]
         quotes = ": put it in quotes" if isinstance(value, int | float) and "text" in words else ""
-        return Misfit(path, f"expected {_joined(words)}, found {describe(value)}{quotes}")
+        literals = [option for option in _alternatives(kind) if isinstance(option, inspect.LiteralType)]
+        choices = tuple(str(choice) for option in literals for choice in option.values)
+        return Misfit(path, f"expected {_joined(words)}, found {describe(value)}{quotes}", choices)
     inside = [_inside(option, value, path) for option in fitting]
     return None if None in inside else inside[0]
 

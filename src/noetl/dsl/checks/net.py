@@ -71,7 +71,8 @@ def _check_reachable(playbook: Playbook, graph: Graph, report: Report) -> None:
                 break
             path.insert(0, before)
         because = f"nothing leads to {path[0]!r} in {arrows(path)}" if path[1:] else "no arc leads to it"
-        hint = f"the entry step is {playbook.entry!r}; add an arc to it, or remove it"
+        arc = f"`next: {{arcs: [{{step: {step.name}}}]}}`"
+        hint = f"steps do not follow each other by order: add {arc} to the step before it (entry: {playbook.entry!r})"
         report(UNREACHABLE, step.name, f"step {step.name!r} cannot be reached: {because}", hint)
 
 

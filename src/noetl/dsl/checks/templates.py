@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from noetl.dsl.checks.names import UNKNOWN_CREDENTIAL
 from noetl.dsl.checks.policies import SKIP_RULE
 from noetl.dsl.checks.scopes import HOME, PLACES, Arriving, LocalName, Place
+from noetl.dsl.other_words import NAMES
 from noetl.dsl.outline import COLLECTION_KEYS, ITERATOR_KEYS, Document, TaskSite, callee, labelled_items, rules
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource
@@ -160,7 +161,7 @@ class _Checker:
             where, advice = HOME.get(root) or self.homes[root]
             self._add(WRONG_PLACE, site, read.offset, f"{root!r} is not visible {place}: {where}", advice)
         elif not read.guarded:
-            hint = self.problems.did_you_mean(root, *bare, roots)
+            hint = NAMES.get(root) or self.problems.did_you_mean(root, *bare, roots)
             hint = hint or f"give it a default in `workload`, or write `workload.{root}`"
             self._add(UNKNOWN_NAME, site, read.offset, f"unknown name {root!r} {place}", hint)
 

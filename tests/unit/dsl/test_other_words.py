@@ -1,0 +1,177 @@
+"""Words of other engines, and other names of keys and inputs, are reported with the way to write them."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from noetl.dsl.compile import load
+from noetl.dsl.problem import Problem
+from noetl.tools.registry import KINDS
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: orders, path: shop/orders}\n"
+
+
+def problems(body: str, head: str = HEAD) -> list[Problem]:
+    return load("orders.yaml", head + dedent(body), KINDS).problems
+
+
+def hint(problem: Problem) -> str:
+    assert problem.hint is not None
+    return problem.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("depends_on: [first]", "put `next: {arcs: [{step: load}]}` into step 'first'"),
+        ("needs: [first, second]", "step 'first' and step 'second'; `spec: {join: all}`"),
+        ("retries: 3", "`spec: {retry: 3}`"),
+        ("timeout: 5m", "`spec: {timeout: 5m}`"),
+        ("on_error: continue", "outcome.status == 'error'"),
+        ("inputs: {a: 1}", "args"),
+        ("with: {a: 1}", "args"),
+        ("outputs: {a: 1}", "steps.NAME.result"),
+        ("env: {A: b}", "`keychain`"),
+        ("tasks: []", "`tool: [{LABEL: {kind: ...}}]`"),
+        ("uses: actions/checkout", "`tool: {kind: ...}`"),
+        ("type: http", "`tool: {kind: ...}`"),
+        ("script: echo 1", "`tool: {kind: shell, command: ...}`"),
+        ("code: x = 1", "`tool: {kind: python, code: ...}`"),
+        ("foreach: '{{ workload.files }}'", 'loop: {in: "{{ workload.files }}", iterator: item}'),
+        ("on_success: end", "`next: {arcs: [{step: end}]}`"),
+        ("pool: big", "`spec: {pool: big}`"),
+    ],
+)
+def test_a_word_on_a_step(line: str, advice: str) -> None:
+    (problem,) = problems(f"workflow:\n  - step: load\n    {line}\n    tool: [{{call: {{kind: noop}}}}]\n")
+    assert (problem.code, problem.line, problem.column) == ("NTL101", 6, 5)
+    assert advice in hint(problem)
+
+
+@pytest.mark.parametrize(
+    ("task", "advice"),
+    [
+        ("{kind: noop, retry: 3}", "write `spec: {retry: 3}`"),
+        ("{kind: noop, retry: {max_attempts: 3, delay: 2}}", "write `spec: {retry: {attempts: 3, delay: 2}}`"),
+        ("{kind: noop, timeout: 30s}", "`spec: {timeout: 30s}`"),
+        ("{kind: noop, when: '{{ true }}'}", "{do: skip}"),
+        ("{kind: noop, depends_on: [a]}", "in the order of the list"),
+        ("{kind: python, code: x = 1, input: {a: 1}}", "args"),
+        ("{kind: python, code: x = 1, env: {a: 1}}", "args"),
+        ("{kind: python, script: x = 1}", "write `code`"),
+        ("{kind: http, endpoint: 'http://x.example'}", "write `url`"),
+        ("{kind: http, url: 'http://x.example', payload: {a: 1}}", "write `json`"),
+        ("{kind: http, url: 'http://x.example', data: {a: 1}}", "write `json`"),
+        ("{kind: http, url: 'http://x.example', verify_ssl: false}", "write `tls: {verify: false}`"),
+        ("{kind: http, url: 'http://x.example', method: get}", "did you mean 'GET'?"),
+        ("{kind: duckdb, statement: SELECT 1}", "write `query`"),
+        ("{kind: duckdb, commands: SELECT 1}", "write `command`"),
+        ("{kind: playbook, path: shop/child, payload: {a: 1}}", "args"),
+        ("{kind: playbook, path: shop/child, return_step: end}", "steps.NAME.result"),
+        ("{kind: python, spec: {code: x = 1}}", "write `code` beside `kind`"),
+        ("{type: http, url: 'http://x.example'}", "write `kind` instead of `type`"),
+        ("postgres", "write `tool: {kind: postgres, ...}`"),
+    ],
+)
+def test_a_word_on_a_task(task: str, advice: str) -> None:
+    (problem,) = problems(f"workflow:\n  - step: load\n    tool: {task}\n")
+    assert problem.line == 6
+    assert advice in hint(problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("env.HOME", "`keychain`"),
+        ("outputs.x", "steps.NAME.result"),
+        ("output.status", "outcome"),
+        ("inputs.y", "workload"),
+        ("loop_index", "iter.index"),
+        ("job.uuid", "execution_id"),
+    ],
+)
+def test_a_name_in_a_template(name: str, advice: str) -> None:
+    body = f"workload: {{jobId: 1}}\nworkflow:\n  - step: load\n    tool: {{kind: noop, result: '{{{{ {name} }}}}'}}\n"
+    (problem,) = problems(body)
+    assert (problem.code, problem.line) == ("NTL502", 7)
+    assert advice in hint(problem)
+
+
+def test_a_kestra_flow() -> None:
+    flow = """\
+        id: load
+        namespace: company
+        inputs: [{id: day, type: DATE}]
+        tasks:
+          - {id: get, type: io.kestra.plugin.core.http.Download, uri: "{{ inputs.day }}"}
+        triggers: [{id: daily, type: io.kestra.plugin.core.trigger.Schedule, cron: "0 6 * * *"}]
+        """
+    found = {problem.message.partition("'")[2].partition("'")[0]: hint(problem) for problem in problems(flow, "")}
+    assert list(found) == ["id", "namespace", "inputs", "tasks", "triggers"]
+    assert "apiVersion: noetl.io/v2" in found["tasks"]
+    assert "workflow: [{step: NAME" in found["tasks"]
+    assert found["inputs"] == "declare inputs with their defaults in `workload`"
+    assert "noetl schedule add" in found["triggers"]
+
+
+@pytest.mark.parametrize("text", ["dag_id: etl\ntasks: [{task_id: a}]\n", "name: CI\non: [push]\njobs: {build: {}}\n"])
+def test_what_such_a_document_lacks_is_not_reported_one_by_one(text: str) -> None:
+    assert {problem.code for problem in problems(text, "")} == {"NTL101"}
+
+
+def test_a_collection_without_braces_does_not_hide_the_iterator() -> None:
+    (problem,) = problems(
+        """\
+        workload: {files: [a]}
+        workflow:
+          - step: load
+            loop: {in: workload.files, iterator: file}
+            tool: {kind: noop, result: "{{ iter.file }}{{ file }}"}
+        """
+    )
+    assert (problem.code, problem.line, problem.hint) == ("NTL103", 7, 'write "{{ workload.files }}"')
+
+
+def test_a_map_is_not_a_collection() -> None:
+    (problem,) = problems(
+        "workflow: [{step: load, loop: {in: {a: 1}, iterator: file}, tool: [{call: {kind: noop}}]}]\n"
+    )
+    assert "| items }}" in hint(problem)
+
+
+@pytest.mark.parametrize(
+    ("then", "advice"), [("[{step: end}]", "`next: {arcs: [{step: end, when:"), ("fail", "write `then: {do: fail}`")]
+)
+def test_a_then_that_is_no_map(then: str, advice: str) -> None:
+    rule = f"{{when: '{{{{ true }}}}', then: {then}}}"
+    (problem,) = problems(f"workflow: [{{step: load, tool: {{kind: noop, spec: {{policy: {{rules: [{rule}]}}}}}}}}]\n")
+    assert advice in hint(problem)
+
+
+def test_a_step_in_a_chain() -> None:
+    case = "case: [{when: true, then: [{step: end}]}]"
+    (problem,) = problems(f"workflow:\n  - step: load\n    tool: {{kind: noop}}\n    {case}\n")
+    assert hint(problem) == "write `- next: {to: [{step: end}]}`"
+
+
+def test_another_version_of_the_language() -> None:
+    (problem,) = problems("workflow: [{step: load, tool: {kind: noop}}]\n", HEAD.replace("v2", "v10"))
+    assert (problem.code, problem.line) == ("NTL104", 1)
+    assert hint(problem) == "the text may be the same: set noetl.io/v2, or run `noetl migrate FILE`"
+
+
+@pytest.mark.parametrize(
+    ("body", "place", "message"),
+    [
+        ("workflow:\n  - step: a\n   tool: 1\n", (6, 4), "this line does not fit the list that starts at line 5"),
+        ("workflow:\n  - step: a\n  tool: 1\n", (6, 3), "this line does not fit the list that starts at line 5"),
+        ("workload:\n  a: 1\n b: 2\n", (6, 2), "this line does not fit the map that starts at line 1"),
+    ],
+)
+def test_indentation_is_explained_in_plain_words(body: str, place: tuple[int, int], message: str) -> None:
+    (problem,) = problems(body)
+    assert (problem.line, problem.column) == place
+    assert problem.message.startswith(message)
+    assert "spaces" in hint(problem)
