@@ -68,6 +68,8 @@ def chains(draw: Any, *, failure: bool) -> str:
             parts.append("set: {was: set}")
         if draw(st.booleans()):
             parts.append("sink: {tool: {kind: python, code: store}, args: {x: 1}}")
+        if draw(st.integers(0, 3)) == 0:
+            parts.append("retry: {max_attempts: 2, initial_delay: 0}")
         return "{" + ", ".join(parts) + "}"
     items = []
     if draw(st.booleans()):

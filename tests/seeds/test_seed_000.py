@@ -971,6 +971,27 @@ class TestAppendixB:
         first = rules(task(book, "a_case_0", "sink"))[0]
         assert (first.when, first.then.attempts) == ("{{ outcome.http.status == 503 }}", 2)
 
+    def test_a_retry_of_a_branch_without_tools_is_a_rule_of_the_call(self) -> None:
+        book = rewritten(
+            classic(
+                """\
+                - step: a
+                  tool: {kind: http, url: "https://svc.test"}
+                  case:
+                    - when: "{{ event.name == 'call.error' and response.status_code == 503 }}"
+                      then:
+                        retry: {max_attempts: 4, retry_when: "{{ attempt < 3 }}"}
+                    - when: "{{ event.name == 'call.done' }}"
+                      then: {next: [{step: end}]}
+                """,
+                ends="end",
+            )
+        )
+        first = rules(task(book, "a"))[0]
+        assert first.when == "{{ outcome.status == 'error' and outcome.http.status == 503 and _attempt < 3 }}"
+        assert (first.then.do, first.then.attempts) == ("retry", 4)
+        assert arcs(book.step("a")) == [("end", "{{ event.name == 'step.done' }}")]
+
     def test_step_args_see_workload_variables_and_earlier_results(self) -> None:
         book = compiled(
             classic("""\

@@ -25,11 +25,12 @@ LAST_POINTS = ("step.exit", "message.received", "timer.fired")
 
 
 class BranchPlan:
-    __slots__ = ("expects_failure", "name", "otherwise", "priority", "reads_failure", "test")
+    __slots__ = ("expects_failure", "name", "otherwise", "priority", "reads_failure", "retries", "test")
 
     def __init__(self, owner: str, name: str, branch: Branch) -> None:
         self.name, self.priority, self.otherwise = name, branch.priority, branch.when is None
         self.test = guard_test(branch.when)
+        self.retries = branch.retries
         self.reads_failure = reads_failure(owner, branch.when)
         self.expects_failure = expects_failure(branch.when)
 
@@ -54,7 +55,12 @@ class CasePlan:
             return []
         chosen: list[str] = []
         for branch in self.branches:
-            if branch.otherwise or branch.name in fired or (failed and not branch.handles_failure(point)):
+            if (
+                branch.otherwise
+                or branch.retries
+                or branch.name in fired
+                or (failed and not branch.handles_failure(point))
+            ):
                 continue
             if branch.test(scope):
                 chosen.append(branch.name)
@@ -65,7 +71,7 @@ class CasePlan:
         return [branch.name for branch in self.branches if branch.otherwise][:1]
 
     def spent(self, fired: Sequence[str]) -> bool:
-        return bool(fired) and (self.mode == "exclusive" or len(fired) == len(self.branches))
+        return bool(fired) and (self.mode == "exclusive" or len(fired) == sum(not b.retries for b in self.branches))
 
 
 def branch_number(name: str) -> int:

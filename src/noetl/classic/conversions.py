@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from noetl.classic.detect import chain_calls, tasks_of
-from noetl.classic.names import CallNames, Names, expression_of, renamed, templates_in
+from noetl.classic.failure_guards import expects_failure, reads_failure
+from noetl.classic.names import CallNames, Names, expression_of, renamed, templates_in, with_nulls
 from noetl.classic.nodes import as_list, as_map, list_at, map_at, merged, put_after, rename_key
-from noetl.classic.outline import ClassicDocument
+from noetl.classic.outline import ClassicDocument, chain_items
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, is_template
 from noetl.errors import TemplateSyntax
@@ -20,6 +21,8 @@ CREDENTIALS = {"postgres": "postgres_credential", "snowflake": "snowflake_creden
 _DSN = re.compile(r"^postgres(ql)?://|=")
 SQL_KINDS = ("postgres", "duckdb", "snowflake")
 IS_ERROR = "outcome.status == 'error'"
+EVENT_NAME = re.compile(r"""event\.name\s*==\s*(['"])(call\.done|call\.error|step\.exit)\1""")
+_NEEDS_PARENTHESES = re.compile(r"\b(or|if)\b")
 
 
 class Leftover(NamedTuple):
@@ -171,7 +174,8 @@ def set_step_policies(step: Map, names: CallNames, *, with_vars: bool) -> None:
     for task in tasks:
         last = task is tasks[-1]
         ignore = None if not ignores else "continue" if last else "break"
-        set_policy(task, names, default, ignore=ignore, variables=variables if last else None)
+        retries = branch_retries(step, task, names, last=last, ignore=ignores)
+        set_policy(task, names, default, ignore=ignore, variables=variables if last else None, retries=retries)
 
 
 def set_policy(
@@ -182,8 +186,12 @@ def set_policy(
     ignore: str | None = None,
     variables: Map | None = None,
     skip: str | None = None,
+    retries: Iterable[Map] = (),
 ) -> None:
-    """Set the policy of a task from its `retry` or the default; `ignore` is the directive after an error."""
+    """Set the policy of a task from its `retry` or the default; `ignore` is the directive after an error.
+
+    `retries` are rules that come before its own.
+    """
     for inner in tasks_of(task.get("tool")) if task.get("kind") == "iterator" else ():
         set_policy(inner, names, None)
     retry = task.pop("retry", None)
@@ -194,6 +202,7 @@ def set_policy(
     rules = list_at(task)
     if skip is not None:
         rules.append(_rule(task, skip, do="skip"))
+    rules += retries
     if retry is not None:
         rules.append(retry_rule(task, retry, in_rule, ignore is not None))
     if not rules and not ignore and not variables:
@@ -221,20 +230,27 @@ def _rule(at: Map, when: str, **then: Any) -> Map:
     return map_at(at, when=when, then=map_at(at, then))
 
 
-def retry_rule(at: Map, retry: Map, names: Names, ignore: bool) -> Map:
-    """The rule that retries; `ignore`: an error of the last attempt is not an error of the task."""
+def retry_rule(at: Map, retry: Map, names: Names, ignore: bool, guards: Sequence[str] = ()) -> Map:
+    """The rule that retries while its conditions and the guards hold; by default, after an error.
+
+    `ignore`: an error of the last attempt is not an error of the task.
+    """
     attempts = retry.get("max_attempts", 3)
     names = {**names, "max_attempts": str(attempts)}
     go_on, stop = retry.get("retry_when"), retry.get("stop_when")
-    parts = [] if go_on is None else [expression_of(go_on, names)]
+    parts = [*guards]
+    if go_on is not None:
+        parts.append(expression_of(with_nulls(go_on), names))
     if stop is not None:
-        parts.append(f"not ({expression_of(stop, names)})")
+        parts.append(f"not ({expression_of(with_nulls(stop), names)})")
     if not parts:
         parts.append(IS_ERROR)
     if stop is not None or ignore:  # the last outcome counts, so this rule must not fail the task after it
         parts.append(f"_attempt < {attempts}")
-    if go_on is not None and len(parts) > 1:
-        parts[0] = f"({parts[0]})"
+    if len(parts) > 1:
+        parts = [
+            part if part.startswith("not (") or not _NEEDS_PARENTHESES.search(part) else f"({part})" for part in parts
+        ]
     backoff, delay = as_map(retry.get("backoff")), retry.get("initial_delay")
     growth = retry.get("backoff_multiplier", 1)
     then: dict[str, Any] = {"backoff": "exponential" if growth == 2 else None, "delay": delay}
@@ -249,6 +265,73 @@ def retry_rule(at: Map, retry: Map, names: Names, ignore: bool) -> Map:
     elif growth not in (1, 2):
         then = {"delay": f"{{{{ {1 if delay is None else delay} * {growth} ** (_attempt - 1) }}}}"}
     return _rule(at, "{{ " + " and ".join(parts) + " }}", do="retry", attempts=attempts, **then)
+
+
+def branch_retry(branch: Map) -> Map | None:
+    """The retry of a branch without tools, which repeats the call of its step (R6)."""
+    if "else" in branch or any(item.name not in ("next", "set") for item in chain_items(branch)):
+        return None
+    retry: Map | None = as_map(branch["then"]).get("retry", branch.get("retry"))
+    return retry
+
+
+def only_retries(branch: Map) -> bool:
+    return branch_retry(branch) is not None and not list(chain_items(branch))
+
+
+def branch_retries(step: Map, task: Map, names: CallNames, *, last: bool, ignore: bool) -> list[Map]:
+    """The rules that repeat a call of the step because a branch without tools has a `retry`."""
+    branches = [branch for branch in step.get("case", []) if "else" not in branch]
+    if not any(branch_retry(branch) is not None for branch in branches):
+        return []
+    spec, own = as_map(step.get("spec")), step["step"]
+    if spec.get("branch_order") == "priority":
+        branches.sort(key=lambda branch: -branch.get("priority", 0))
+    in_rule = {**names.in_rule(task), **_own_names(own)}
+    before: list[str] = []
+    rules: list[Map] = []
+    for branch in branches:
+        when, retry = branch["when"], branch_retry(branch)
+        guard = _at_call(when, in_rule)
+        if retry is not None:
+            explicit = "retry_when" in retry or "stop_when" in retry
+            failed_only = expects_failure(when) and not any(point in str(when) for point in ("call.done", "step.exit"))
+            guards = [*before, guard]
+            if (
+                "loop" in step
+                or not last
+                or not (explicit or failed_only or reads_failure(own, when) or _reads_result(when))
+            ):
+                guards.append(IS_ERROR)
+            ok_too = not failed_only and IS_ERROR not in guards
+            rules.append(
+                retry_rule(branch, retry, in_rule, ignore or ok_too, [part for part in guards if part != "true"])
+            )
+        if spec.get("case_mode") != "inclusive":
+            handles = reads_failure(own, when) or expects_failure(when)
+            before.append(f"not ({guard})" if handles else f"not (outcome.status == 'ok' and ({guard}))")
+    return rules
+
+
+def _own_names(step: str) -> Names:
+    """Names of the step that has not ended yet, for a rule of its call."""
+    status = "'succeeded' if outcome.status == 'ok' else 'failed'"
+    fields = {"status": status, "error": "outcome.error", "result": "outcome.result"}
+    own = {f"{root}{step}.{field}": text for root in ("steps.", "") for field, text in fields.items()}
+    event = {"event.data.error": "outcome.error", "event.data.result": "outcome.result"}
+    return {**own, **event, "event.name": "'call.done' if outcome.status == 'ok' else 'call.error'"}
+
+
+def _at_call(when: Any, names: Names) -> str:
+    """The guard of a branch as a rule of the call reads it; on exit nothing but the name of the event differs."""
+    tests = {"call.done": "outcome.status == 'ok'", "call.error": IS_ERROR, "step.exit": "true"}
+    if isinstance(when, str):
+        when = EVENT_NAME.sub(lambda match: tests[match.group(2)], when)
+    return expression_of(with_nulls(when), {**names, "error": "outcome.error"})
+
+
+def _reads_result(when: Any) -> bool:
+    return isinstance(when, str) and any(read.path[0] in ("result", "response", "this") for read in parse(when).reads)
 
 
 def sink_task(sink: Map, call_names: CallNames, names: Names, retry: Map | None) -> Map:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from noetl.classic import conversions, outline
 from noetl.classic.call_names import RESPONSE_NAMES
 from noetl.classic.detect import tasks_of
-from noetl.classic.names import CallNames, rename_everywhere, rename_templates, renamed_text
+from noetl.classic.names import CallNames, rename_everywhere, rename_templates, renamed_text, with_nulls
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at
 from noetl.dsl.canonical import Builder, Layers, arc_of, layered, then_of
 from noetl.dsl.dialect import Dialect
@@ -84,7 +84,7 @@ def _set_chain_policies(step: Map, names: CallNames) -> None:
             if "retry" in body:
                 call["retry"] = body.pop("retry")
             if "poll" in body:
-                body["poll"]["until"] = renamed_text(body["poll"]["until"], names.in_rule(call))
+                body["poll"]["until"] = renamed_text(with_nulls(body["poll"]["until"]), names.in_rule(call))
             for sink in reversed(names.sinks_of(call)):
                 task = conversions.sink_task(sink, names, names.in_pipeline(name, call), default)
                 item = conversions.labelled(sink, "sink", map_at(sink, tool=task))
@@ -160,7 +160,8 @@ class ClassicBuilder(Builder):
             args = layered(body.get("args"), body["tool"].get("args"))
             links.append(replace(self.task(place, name, body["tool"], layers), args=args, poll=poll))
         again = model.Rule(tree["again"]["when"], then_of(tree["again"]["then"])) if "again" in tree else None
-        return model.Branch(tree.get("when"), tuple(links), tree.get("priority", 0), again)
+        retries = conversions.only_retries(tree)
+        return model.Branch(tree.get("when"), tuple(links), tree.get("priority", 0), again, retries)
 
     def _sink(self, key: str, label: str, tree: Map, layers: Layers) -> model.Task:
         return replace(self.task(key, label, tree["tool"], layers), sink=True)

@@ -133,7 +133,7 @@ _CHAIN = Fields(
     Field("next", GOTO, "where to go"),
     Field("sink", SINK, "what to store"),
     Field("set", SET, "variables to set"),
-    Field("retry", RETRY, "default of the branch's tools"),
+    Field("retry", RETRY, "default of the branch's tools; without tools, it repeats the call of the step"),
     retired=OLD,
 )
 _CHAIN_ITEMS = ListOf(ChainItemShape("a task, `next`, `sink` or `set`"), words="the list of tasks")
@@ -141,7 +141,7 @@ CHAIN = OneOf("what a branch does", Form(list, _CHAIN_ITEMS), Form(object, _CHAI
 _BRANCH = (
     Field("priority", Integer(-1_000_000, 1_000_000), "rank for branch_order: priority"),
     Field("spec", Fields("case.spec", Field("cache", BOOLEAN, "accepted, without effect")), "knobs"),
-    Field("retry", RETRY, "default of the branch's tools"),
+    Field("retry", RETRY, "default of the branch's tools; without tools, it repeats the call of the step"),
 )
 _WHEN = (Field("when", GUARD, "the condition", required=True), Field("then", CHAIN, "what happens", required=True))
 _ELSE = Field("else", CHAIN, "what happens if no branch matched", required=True)

@@ -13,11 +13,17 @@ from noetl.dsl.outline import workbook_tasks
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, is_template
 from noetl.errors import TemplateSyntax
-from noetl.expression import rename
+from noetl.expression import parse, rename
 
 Names = Mapping[str, str]
 """Classic names, each with the expression that replaces it."""
 
+_NULLABLE = ("error", "status_code", "response.status_code", "this.status_code")
+_NULL_MATTERS = re.compile(
+    r"\s*((==|!=)\s*none\b|is\s+(not\s+)?(?!not\b|defined\b|undefined\b)|\|\s*(?!default\b|d\b)|(not\s+)?in\b[^}]*\bnone\b|~)",
+    re.IGNORECASE,
+)
+_NULL_BEFORE = re.compile(r"\bnone\s*(==|!=)\s*$", re.IGNORECASE)
 _BRACES = re.compile(r"\{\{[-+]?(.*?)[-+]?\}\}", re.DOTALL)
 
 
@@ -122,6 +128,29 @@ def _renamed_template(value: str, names: tuple[tuple[str, str], ...]) -> str:
         return rename(value, dict(names))
     except TemplateSyntax:
         return value  # reported by the template checks
+
+
+def with_nulls(guard: Any) -> Any:
+    """The condition of a retry, with null for a status or an error that does not exist (R6).
+
+    Only where it makes a difference: elsewhere a missing value behaves like null, or better (`status_code >= 500`).
+    """
+    if not is_template(guard):
+        return guard
+    try:
+        reads = parse(guard).reads
+    except TemplateSyntax:
+        return guard  # reported by the template checks
+    for read in sorted(reads, key=lambda read: -read.offset):
+        name = ".".join(map(str, read.path))
+        end = read.offset + len(name)
+        if guard[read.offset : end] != name:
+            continue
+        if name == "response":
+            guard = f"{guard[: read.offset]}(response if success else outcome.http){guard[end:]}"
+        elif name in _NULLABLE and (_NULL_MATTERS.match(guard, end) or _NULL_BEFORE.search(guard[: read.offset])):
+            guard = f"{guard[: read.offset]}({name} | default(none)){guard[end:]}"
+    return guard
 
 
 def expression_of(guard: Any, names: Names) -> str:

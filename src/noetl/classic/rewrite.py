@@ -20,7 +20,6 @@ from noetl.expression import parse
 EVENT = frozenset(["event"])
 OWN_SPEC = (*CASE_SPEC, "timeout", "timers", "join", "policy")
 """Keys of a step's `spec` that are not for its calls."""
-_EVENT_NAME = re.compile(r"""event\.name\s*==\s*(['"])(call\.done|call\.error|step\.exit)\1""")
 
 _ALTERNATIVE = re.compile(r"\b(or|not|if)\b|!=")
 
@@ -156,6 +155,8 @@ class ClassicRoutes:
         on_exit: list[Map] = []
         otherwise: list[Map] = []
         for number, branch in branches:
+            if conversions.only_retries(branch):  # a rule of the call
+                continue
             arc = self._branch_arc(number, branch)
             if "else" in branch:
                 otherwise.append(arc)
@@ -192,7 +193,7 @@ class ClassicRoutes:
         if not isinstance(when, str):
             yield when, False
             return
-        events = [match.group(2) for match in _EVENT_NAME.finditer(when)]
+        events = [match.group(2) for match in conversions.EVENT_NAME.finditer(when)]
         paths = [read.path for read in parse(when).reads]
         self.leftovers.refuse_reads(branch, "when", self.local, "in a condition")
         if any(path[:2] == ("this", "meta") for path in paths):
@@ -211,7 +212,7 @@ class ClassicRoutes:
         on_exit = {"step.exit": f"event.name in [{done}, 'step.failed']" if reads else is_done}
 
         def substituted(tests: dict[str, str]) -> Any:
-            text = _EVENT_NAME.sub(lambda match: tests.get(match.group(2), "false"), when)
+            text = conversions.EVENT_NAME.sub(lambda match: tests.get(match.group(2), "false"), when)
             guard = renamed_text(text, self.names)
             if events and not (reads or (expects and tests is on_call)) and _ALTERNATIVE.search(text):
                 guard = f"{{{{ {is_done} and ({expression_of(guard, {})}) }}}}"  # arcs see failures by `event`

@@ -131,12 +131,14 @@ class Goto(Part, frozen=True):
 
 class Branch(Part, frozen=True):
     """Classic only: one `when`/`then` of a case, with its chain of calls and gotos. `when` is None for `else`. `again`
-    says how the chain is retried as a whole; `set` is a call of `noop` that patches `ctx.vars`."""
+    says how the chain is retried as a whole; `set` is a call of `noop` that patches `ctx.vars`. A branch that only
+    `retries` the call of its step never fires: its retry is a rule of the call's policy."""
 
     when: Guard | None
     chain: tuple[Task | Goto, ...] = ()
     priority: int = 0
     again: Rule | None = None
+    retries: bool = False
 
 
 class Cases(Part, frozen=True):

@@ -535,6 +535,112 @@ def test_retries_of_the_call_win_over_those_of_its_chain_and_those_over_the_step
     ]
 
 
+AGAIN = "{retry: {max_attempts: 3, initial_delay: 0}}"
+
+
+def busy(status: int) -> Outcome:
+    return broken("http_status", extra={"http": {"status": status}})
+
+
+def test_r6_a_retry_in_a_branch_without_tools_repeats_the_call_of_the_step() -> None:
+    tool = Answers(busy(503), busy(503), 7)
+    lines = [when("event.name == 'call.error'", AGAIN), when("event.name == 'call.done' and result == 7", "{next: a}")]
+    stage = play(branches(*lines), tools={"f": tool})
+    assert (len(tool.asked), ran(stage), stage.state.status) == (3, ["start", "a"], "succeeded")
+    assert [event.attempt for event in stage.of("task.retry.scheduled")] == [2, 3]
+
+
+def test_r6_a_retry_in_a_branch_that_is_exhausted_leaves_the_failure() -> None:
+    for guard in (
+        "event.name == 'call.error'",
+        "response.status_code == 503",
+        "true",
+        "error",
+        "this.status == 'error'",
+    ):
+        tool = Answers(busy(503))
+        stage = play(branches(when(guard, AGAIN)), tools={"f": tool})
+        assert (len(tool.asked), ran(stage), stage.state.status) == (3, ["start"], "failed"), guard
+        assert stage.state.error is not None
+        assert stage.state.error["kind"] == "http_status"
+
+
+def test_r6_an_ok_call_is_repeated_only_by_a_branch_that_looks_at_its_result() -> None:
+    for guard, count in (("true", 1), ("event.name == 'step.exit'", 1), ("result == 1", 3), ("response.data == 1", 3)):
+        tool = Answers(1)
+        stage = play(branches(when(guard, AGAIN)), tools={"f": tool})
+        assert (len(tool.asked), ran(stage), stage.state.status) == (count, ["start", "d"], "succeeded"), guard
+
+
+def test_r6_a_branch_before_or_behind_the_one_that_retries_keeps_its_place() -> None:
+    gone = when("event.name == 'call.error' and response.status_code == 404", "{next: a}")
+    again, given_up = when("event.name == 'call.error'", AGAIN), when("event.name == 'call.error'", "{next: b}")
+    for status, count, end in ((404, 1, "a"), (503, 3, "b")):
+        tool = Answers(busy(status))
+        assert (ran(play(branches(gone, again, given_up), tools={"f": tool})), len(tool.asked)) == (
+            ["start", end],
+            count,
+        )
+
+
+def test_r6_a_branch_that_retries_and_leads_on_does_so_after_the_last_attempt() -> None:
+    line = when("event.name == 'call.error'", "{retry: {max_attempts: 2, initial_delay: 0}, next: a}")
+    tool = Answers(broken())
+    assert (ran(play(branches(line), tools={"f": tool})), len(tool.asked)) == (["start", "a"], 2)
+    tool = Answers(broken(), 1)
+    assert (ran(play(branches(line), tools={"f": tool})), len(tool.asked)) == (["start", "d"], 2)
+
+
+def test_r6_the_conditions_of_a_retry_in_a_branch_see_response_error_and_attempt() -> None:
+    for condition, count in (
+        ("response.status_code == 503", 4),
+        ("response is defined and attempt < 3", 3),
+        ("error is not none and attempt < 2", 2),
+        ("error == 'it broke' and status_code == 503", 4),
+        ("response.status_code == 429", 1),
+    ):
+        tool = Answers(busy(503))
+        retry = f'{{retry: {{max_attempts: 4, initial_delay: 0, retry_when: "{{{{ {condition} }}}}"}}}}'
+        stage = play(branches(when("event.name == 'call.error'", retry)), tools={"f": tool})
+        assert (len(tool.asked), stage.state.status) == (count, "failed"), condition
+
+
+def test_r6_a_retry_in_a_branch_repeats_the_item_of_a_loop_that_failed() -> None:
+    tool = Answers(1, broken(), 2, 3)
+    steps = branches(
+        when("event.name == 'call.error'", AGAIN),
+        rest='loop: {in: "{{ [1, 2, 3] }}", iterator: n}\n      next: d',
+    )
+    stage = play(steps, tools={"f": tool})
+    assert (stage.state.steps["start"].result, ran(stage)) == ([1, 2, 3], ["start", "d"])
+
+
+def test_r6_a_long_wait_of_a_retry_in_a_branch_survives_its_worker() -> None:
+    line = when("event.name == 'call.error'", "{retry: {max_attempts: 2, initial_delay: 600}}")
+    stage = play(branches(line), tools={"f": Answers(broken(), 2)})
+    assert (ran(stage), [event.until for event in stage.of("step.paused")]) == (["start", "d"], ["retry"])
+    carried_on_from_every_commit(stage, {"f": lambda: 2}, first=4)
+
+
+@pytest.mark.parametrize("guard", ["error != none", "error is not none", "none != error", "status_code is not none"])
+def test_r6_an_error_and_a_status_code_that_do_not_exist_are_null(guard: str) -> None:
+    steps = f"""
+    - {{step: start, tool: {{kind: python, code: f}}, retry: {{initial_delay: 0, retry_when: "{{{{ {guard} }}}}"}}, next: a}}{ENDS}
+    """
+    tool = Answers(1)
+    assert (ran(play(steps, tools={"f": tool})), len(tool.asked)) == (["start", "a"], 1)
+    tool = Answers(busy(503), 1)
+    assert (ran(play(steps, tools={"f": tool})), len(tool.asked)) == (["start", "a"], 2)
+
+
+def test_r6_a_status_code_that_does_not_exist_is_in_no_order() -> None:
+    steps = f"""
+    - {{step: start, tool: {{kind: python, code: f}}, retry: {{initial_delay: 0, retry_when: "{{{{ status_code >= 500 or error is defined }}}}"}}, next: a}}{ENDS}
+    """
+    tool = Answers(broken(), 1)
+    assert (ran(play(steps, tools={"f": tool})), len(tool.asked)) == (["start", "a"], 2)
+
+
 def test_a_chain_is_retried_as_a_whole() -> None:
     one, two = Answers(1), Answers(broken(), broken(), 2)
     line = '{when: "{{ true }}", retry: {scope: chain, max_attempts: 3, backoff: {type: exponential, delay_seconds: 2}}, then: [{one: {tool: {kind: python, code: one}}}, {two: {tool: {kind: python, code: two}}}, {next: a}]}'

@@ -261,6 +261,8 @@ def _branch_reasons(past: Decision, event: CaseEvaluated) -> Iterator[Reason]:
         guarded = Guarded(f"{run.step}/{name}", name, when, branch.test)
         if name in run.after_call.fired:
             yield guarded.reason("not reached", note="it has fired before")
+        elif branch.retries:
+            yield guarded.reason("not reached", note="it only retries the call, by a rule of its policy")
         elif branch.otherwise:
             yield guarded.reason("matched" if fired else "not reached")
         elif run.after_call.failure is not None and not branch.handles_failure(event.trigger_event):
