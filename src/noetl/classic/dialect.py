@@ -36,6 +36,8 @@ def prepare(root: Map, kinds: KindSource) -> None:
         conversions.convert_loop(step)
         conversions.give_args(step)
         sinks = [sink for task in tasks_of(step.get("tool")) for sink in names.sinks_of(task)]
+        if outline.stores_items(step):
+            sinks.append(step.pop("sink"))
         _set_chain_policies(step, names)
         conversions.set_step_policies(step, names, with_vars=False)
         if "sink" in step:
@@ -53,7 +55,10 @@ def prepare(root: Map, kinds: KindSource) -> None:
 
 
 def _append_sinks(step: Map, sinks: list[Map], names: CallNames, step_names: set[str]) -> None:
-    """Sinks of workbook tasks follow the call. They are marked, since they do not change its result."""
+    """Append sinks that follow each call: those of workbook tasks, and the sink of a loop that reads its item.
+
+    They are marked, since they do not change the result.
+    """
     items = list(labelled_items(step["tool"]))
     label, call, *_ = items[-1]
     labels = {item.label for item in items}

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 from noetl.dsl.checks.names import DUPLICATE_LABEL, NO_EFFECT, check_unique
 from noetl.dsl.checks.scopes import BASE, PIPELINE, PLACES, TOKEN, LocalName, Place
 from noetl.dsl.checks.templates import Site, SiteFinder
-from noetl.dsl.outline import Document, OutlineTarget, TaskSite, next_targets
+from noetl.dsl.outline import ITERATOR_KEYS, Document, OutlineTarget, TaskSite, next_targets
 from noetl.dsl.problem import Problems
-from noetl.dsl.tree import Map, key_span, text_size
+from noetl.dsl.tree import Map, is_template, key_span, text_size
+from noetl.errors import TemplateSyntax
+from noetl.expression import Read, parse
 
 RESULT = frozenset(["result", "response", "this"])
 RETRY_NAMES = frozenset(["attempt", "max_attempts", "status_code", "success"])
@@ -55,6 +57,28 @@ def chain_items(branch: Map) -> Iterator[ChainItem]:
 
 def step_items(step: Map) -> Iterator[ChainItem]:
     return (item for branch in step.get("case", []) for item in chain_items(branch))
+
+
+def stores_items(step: Map) -> bool:
+    """Whether the sink of a loop runs once per item: it reads the item or its index (R7)."""
+    if "loop" not in step or "sink" not in step:
+        return False
+    names = {"iter", "loop_index", *(step["loop"].get(key) for key in ITERATOR_KEYS)}
+    return any(read.path[0] in names for text in _texts(step["sink"]) for read in _reads(text))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(item)
+
+
+def _reads(text: str) -> tuple[Read, ...]:
+    try:
+        return tuple(parse(text).reads) if is_template(text) else ()
+    except TemplateSyntax:
+        return ()  # reported by the template checks
 
 
 class ClassicDocument(Document):
@@ -112,12 +136,21 @@ class ClassicSiteFinder(SiteFinder):
         yield from super().step(step)
         more = {"step": step, "local": self.step_names(step)}
         yield from self.data(step, "args", "input", **more)
-        yield from self.data(step, "vars", "vars", **more)
+        yield from self.data(step, "vars", "vars", step=step, local=self._after_loop(step))
         yield from self.retry(step, more)
         if "sink" in step:
             yield from self.sink(step["sink"], more)
         for branch in step.get("case", []):
             yield from self.branch(branch, step)
+
+    def _after_loop(self, step: Map) -> LocalName:
+        """The names that exist when the whole loop of the step is over: none of an item."""
+        return self.step_names(step)._replace(iter=frozenset()) if "loop" in step else self.step_names(step)
+
+    def task_names(self, site: TaskSite) -> LocalName:
+        names = super().task_names(site)
+        in_item = site.place not in ("chain", "sink") or ("sink" in site.step and stores_items(site.step))
+        return names if in_item or "loop" not in site.step else names._replace(iter=frozenset())
 
     def routing(self, step: Map) -> Iterator[Site]:
         yield from super().routing(step)
@@ -141,7 +174,7 @@ class ClassicSiteFinder(SiteFinder):
 
     def branch(self, branch: Map, step: Map) -> Iterator[Site]:
         items = list(chain_items(branch))
-        own = self.step_names(step)
+        own = self._after_loop(step)
         labels = own.labels | {item.name for item in items}
         more = {"step": step, "local": LocalName(own.iter, labels, own.args)}
         yield from self.guard(branch, "when", "case", step=step, local=own)

@@ -11,7 +11,7 @@ from noetl.classic.detect import CASE_SPEC, tasks_of
 from noetl.classic.failure_guards import expects_failure, reads_failure
 from noetl.classic.names import CallNames, expression_of, path_of, rename_everywhere, renamed, renamed_text
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at, merged, part_of
-from noetl.classic.outline import ClassicDocument, chain_items, step_items
+from noetl.classic.outline import ClassicDocument, chain_items, step_items, stores_items
 from noetl.dsl.outline import labelled_items
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, unshare
@@ -91,10 +91,11 @@ class _Rewriter:
 
     def _refuse_outside(self, step: Map) -> None:
         """Refuse `vars` and `sink` that read the whole loop or the event, which tasks of a pipeline cannot see."""
-        if "loop" in step and "sink" in step:
+        stores_all = "sink" in step and not stores_items(step)
+        if "loop" in step and stores_all:
             construct = "`sink` of a loop step (it stores the results of all items)"
             self.leftovers.refuse(step, "sink", construct, "move it to a step that follows the loop")
-        if "sink" in step and any(item.name != "next" for item in step_items(step)):
+        if stores_all and any(item.name != "next" for item in step_items(step)):
             construct = "`sink` of a step whose branches have chains (it runs after them)"
             self.leftovers.refuse(step, "sink", construct, "move it to a separate step, or into the chains")
         if "loop" in step and "vars" in step:

@@ -194,6 +194,12 @@ STEPS = {
             when: "{{ result.rows and response.status_code == 200 }}"
             retry: {max_attempts: 2}
         """,
+    "sink of an item": """
+        - step: s
+          loop: {in: [1, 2], iterator: n}
+          tool: {kind: http, url: http://x}
+          sink: {tool: {kind: postgres, table: t}, args: {n: "{{ n }}", place: "{{ loop_index }}", v: "{{ result }}"}}
+        """,
     "sink by python": """
         - step: s
           tool: {kind: http, url: http://x}
@@ -826,7 +832,7 @@ LEFTOVERS = {
               tool: {kind: noop}
               case:
                 - when: true
-                  then: [{send: {tool: {kind: http, url: '{{ item }}'}}}]
+                  then: [{send: {tool: {kind: http, url: "{{ item | default('http://x') }}"}}}]
             """,
         "url",
     ),

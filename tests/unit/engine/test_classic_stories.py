@@ -878,6 +878,56 @@ def test_a_sink_whose_condition_is_false_is_skipped_and_that_is_told() -> None:
     assert [event.task.path for event in stage.of("sink.started")] == ["case_1/sink#1"]
 
 
+def of_a_loop(sink: str, more: str = "") -> str:
+    return f"""
+    - step: start
+      loop: {{in: "{{{{ workload.cities }}}}", iterator: city, mode: sequential}}
+      tool: {{kind: python, args: {{x: "{{{{ city.name }}}}"}}, code: f}}
+      sink: {sink}
+      {more}
+      next: a{ENDS}
+    """
+
+
+CITIES = "workload: {cities: [{name: Bonn}, {name: Ulm}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("reads", "stored"),
+    [
+        ("[city.name, result]", [["Bonn", "BONN"], ["Ulm", "ULM"]]),
+        ("[loop_index, this.data, response.status]", [[0, "BONN", "ok"], [1, "ULM", "ok"]]),
+        ("[iter.index, result]", [[0, "BONN"], [1, "ULM"]]),
+        ("result", [["BONN", "ULM"]]),
+    ],
+)
+def test_r7_the_sink_of_a_loop_runs_per_item_if_it_reads_the_item_and_else_once(reads: str, stored: list[Any]) -> None:
+    tool = Answers(None)
+    sink = f'{{tool: {{kind: python, code: store}}, args: {{x: "{{{{ {reads} }}}}"}}}}'
+    tools = {"f": lambda x: x.upper(), "store": tool}
+    stage = play(of_a_loop(sink), tools=tools, head=CITIES)
+    assert (tool.asked, ran(stage)) == (stored, ["start", "a"])
+    assert stage.state.steps["start"].result == ["BONN", "ULM"]
+    assert len(stage.of("sink.processed")) == len(stored)
+    carried_on_from_every_commit(stage, {**tools, "store": lambda x: None})
+
+
+def test_r7_a_sink_of_an_item_has_its_own_condition_and_fails_its_item() -> None:
+    tool = Answers(None)
+    sink = '{tool: {kind: python, code: store}, when: "{{ city.name == \'Ulm\' }}", args: {x: "{{ result }}"}}'
+    stage = play(of_a_loop(sink), tools={"f": lambda x: x.upper(), "store": tool}, head=CITIES)
+    assert (tool.asked, [event.skipped for event in stage.of("sink.processed")]) == (["ULM"], [True, False])
+    failed_item = play(of_a_loop(sink), tools={"f": lambda x: x, "store": broken}, head=CITIES)
+    assert (failed_item.state.status, ran(failed_item)) == ("failed", ["start"])
+
+
+def test_r7_a_branch_of_a_loop_sees_the_end_of_the_loop_after_the_sinks_of_its_items() -> None:
+    sink = '{tool: {kind: python, code: store}, args: {x: "{{ city.name }}"}}'
+    more = "case: [{when: \"{{ event.name == 'call.done' and result | length == 2 }}\", then: {next: b}}]"
+    stage = play(of_a_loop(sink, more), tools={"f": lambda x: x, "store": Answers(None)}, head=CITIES)
+    assert ran(stage) == ["start", "b"]
+
+
 def test_a_failed_sink_fails_the_step_and_no_branch_takes_that_up() -> None:
     steps = branches(
         when("event.name == 'call.done'", "{next: a}"),
