@@ -101,6 +101,11 @@ class ClassicDocument(Document):
             if item.name == "next":
                 yield from next_targets(item.container)
 
+    def arg_names(self) -> Iterator[str]:
+        yield from super().arg_names()
+        for item in (item for step in self.steps for item in step_items(step) if item.is_call):
+            yield from item.body.get("args", ())
+
     def step_args(self, step: Map) -> Iterable[str]:
         args: Map = step.get("args", Map())
         return args

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from noetl.classic.detect import first_construct, is_classic
 from noetl.classic.language import ROOT, TASK_KEYS
 from noetl.classic.nodes import as_list, as_map
-from noetl.dsl.checks import names, net, policies, size, templates
+from noetl.dsl.checks import code, names, net, policies, size, templates
 from noetl.dsl.dialect import Dialect, DialectName
 from noetl.dsl.problem import Check, Problem, Problems
 from noetl.dsl.reader import read
@@ -53,6 +53,7 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
     document = dialect.document(root)
     names.check(document, problems)
     policies.check(document, problems)
+    code.check(document, problems)
     document.check(problems)
     templates.check(dialect.sites(document, problems, kinds))
     if not problems.count("error"):

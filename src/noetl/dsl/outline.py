@@ -111,6 +111,14 @@ class Document:
     def layers(self, step: Map) -> tuple[Map, Map]:
         return step.get("spec", Map()), step.get("loop", {}).get("spec", Map())
 
+    def arg_names(self) -> Iterator[str]:
+        """The names of all args that some task, step or arc has."""
+        for step in self.steps:
+            yield from self.step_args(step)
+            yield from (name for target in self.all_targets(step) for name in target.args)
+        for site in [*self.all_tasks, *(site for _, site in self.workbook)]:
+            yield from site.tree.get("args", ())
+
     def step_args(self, step: Map) -> Iterable[str]:
         return ()
 

@@ -1,5 +1,5 @@
 """The checks, one file per family. Importing this package declares them all in `noetl.dsl.problem.CHECKS`."""
 
-from noetl.dsl.checks import names, net, policies, templates
+from noetl.dsl.checks import code, names, net, policies, templates
 
-__all__ = ["names", "net", "policies", "templates"]
+__all__ = ["code", "names", "net", "policies", "templates"]

@@ -1,0 +1,175 @@
+"""Python code of tasks: it compiles, and reads what the task gives it. Code is never rendered as a template."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from noetl.dsl.outline import Document
+from noetl.dsl.problem import Check, Problems
+from noetl.dsl.tree import Map, span_in
+
+SYNTAX = Check("NTL516", "error", "Python code does not compile")
+NOT_RENDERED = Check("NTL517", "warning", "Python code contains a template")
+NOT_A_VARIABLE = Check("NTL518", "warning", "Python code reads a name that only templates have")
+
+MAX_CHARACTERS = 100_000
+"""Longer code is compiled, and not looked at any further."""
+NAMES = frozenset(["workload", "ctx", "steps", "tasks", "args", "keychain", "outcome", "_prev", "execution_id"])
+BUILTINS = frozenset(["iter", "vars"])
+"""Names of templates that Python has too: only `iter.x` and `iter["x"]` mean those of a template."""
+_TEMPLATE = re.compile(r"\{\{-?\s*([A-Za-z_][\w.]*(?:\[[^\]{}]*\])*)[^{}]*\}\}")
+_NAMES = re.compile(rf"\b(?:{'|'.join(sorted(NAMES | BUILTINS))})\b")
+OUTSIDE = {
+    "'return' outside function": "set `result`, or write `def main(...)`",
+    "'yield' outside function": "set `result` to a list",
+    "'await' outside function": "write `async def main(...)`",
+}
+"""What Python says of statements that only functions have, and what to write instead."""
+
+
+class Finding(NamedTuple):
+    check: Check
+    offset: int
+    message: str
+    hint: str | None
+    name: str = ""
+    """The variable that the code reads."""
+
+
+def check(document: Document, problems: Problems) -> None:
+    tasks = [site.tree for site in document.all_tasks] + [site.tree for _, site in document.workbook]
+    args = frozenset(document.arg_names())
+    for task in tasks:
+        if task["kind"] != "python" or not isinstance(task.get("code"), str):
+            continue
+        span, code = span_in(task, "code"), task["code"]
+        given = args | _libs(task)
+        for finding in findings(code):
+            if finding.name not in given:
+                where = problems.text.offset_in(span, code, finding.offset)
+                problems.add(finding.check, where, finding.message, finding.hint)
+
+
+def _libs(task: Map) -> set[str]:
+    libs = task.get("libs", ())
+    return {str(name).partition(".")[0] for name in libs} if isinstance(libs, dict | list) else set()
+
+
+@lru_cache(maxsize=64)
+def findings(code: str) -> tuple[Finding, ...]:
+    """What is wrong with some code; a name may still be one that the task provides."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(code, "<code>", "exec", dont_inherit=True)
+            if len(code) > MAX_CHARACTERS or not ("{{" in code or _NAMES.search(code)):
+                return ()
+            tree = ast.parse(code)
+    except SyntaxError as error:
+        return (_syntax(code, error),)
+    except (ValueError, RecursionError, MemoryError, OverflowError):
+        return ()  # left to the worker, which may have other limits
+    places = _Places(code)
+    return tuple(sorted([*_templates(tree, places), *_names(tree, places)], key=lambda finding: finding.offset))
+
+
+def _syntax(code: str, error: SyntaxError) -> Finding:
+    lines = code.split("\n")
+    number = min(max(error.lineno or 1, 1), len(lines))
+    line = lines[number - 1]
+    column = min(max((error.offset or 1) - 1, 0), len(line))
+    offset = sum(len(before) + 1 for before in lines[: number - 1]) + column
+    message, hint = error.msg or "invalid syntax", OUTSIDE.get(error.msg or "")
+    if "{{" in line or "{%" in line:
+        hint = _hint(_TEMPLATE.search(line))
+    return Finding(SYNTAX, offset, f"the code does not compile: {message}", hint)
+
+
+def _hint(template: re.Match[str] | None) -> str:
+    path = template[1] if template else "workload.x"
+    words = re.findall(r"[A-Za-z_]\w*", path)
+    return f'code is not rendered: pass the value with `args: {{{words[-1]}: "{{{{ {path} }}}}"}}`, read `{words[-1]}`'
+
+
+class _Places:
+    """Offsets in the code of nodes, whose columns count bytes."""
+
+    def __init__(self, code: str) -> None:
+        self.lines = code.split("\n")
+        self.starts = [0]
+        for line in self.lines:
+            self.starts.append(self.starts[-1] + len(line) + 1)
+
+    def __getitem__(self, node: ast.expr) -> int:
+        line = self.lines[node.lineno - 1]
+        column = node.col_offset if line.isascii() else len(line.encode()[: node.col_offset].decode(errors="ignore"))
+        return self.starts[node.lineno - 1] + column
+
+
+def _templates(tree: ast.Module, places: _Places) -> Iterator[Finding]:
+    """Templates in strings, and those that Python reads as a set in a set. `"{{x}}".format()` is none."""
+    formatted = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "format"}
+    for node in ast.walk(tree):
+        template = None
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in formatted:
+            template = _TEMPLATE.search(node.value)
+        elif isinstance(node, ast.Set) and isinstance(node.elts[0], ast.Set):
+            template = _TEMPLATE.search(f"{{{{ {ast.unparse(node.elts[0].elts[0])} }}}}")
+        if template is not None and isinstance(node, ast.expr):
+            yield Finding(
+                NOT_RENDERED,
+                places[node],
+                f"code is not rendered: {template[0][:60]!r} stays as it is",
+                _hint(template),
+            )
+
+
+def _names(tree: ast.Module, places: _Places) -> Iterator[Finding]:
+    bound, used = set(), []
+    in_templates: set[int] = set()
+    owners: dict[int, ast.expr] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(ctx=ast.Load()):
+                used.append(node)
+            case ast.Name(id=name) | ast.arg(arg=name):
+                bound.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                bound.add(name)
+            case ast.alias(name=module, asname=name):
+                bound.add(name or module.partition(".")[0])
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                bound.add(name)
+            case ast.Attribute(value=ast.Name() as base) | ast.Subscript(value=ast.Name() as base):
+                owners[id(base)] = node
+            case ast.Set(elts=[ast.Set() as inner, *_]):  # reported as a template
+                in_templates.update(id(part) for part in ast.walk(inner))
+    if "*" in bound:
+        return
+    for read in used:
+        owner = owners.get(id(read))
+        known = read.id in NAMES or (read.id in BUILTINS and owner is not None)
+        if not known or read.id in bound or id(read) in in_templates:
+            continue
+        yield Finding(
+            NOT_A_VARIABLE, places[read], f"the code has no variable {read.id!r}", _advice(read.id, owner), read.id
+        )
+
+
+def _advice(name: str, owner: ast.expr | None) -> str:
+    key = "x"
+    match owner:
+        case ast.Attribute(attr=attr) if attr not in ("get", "items", "keys", "values"):
+            key = attr
+        case ast.Subscript(slice=ast.Constant(value=str(text))) if text.isidentifier():
+            key = text
+    if name == "args":
+        return f"the args are the variables of the code: read `{key}`"
+    path = name if owner is None and name in ("execution_id", "_prev") else f"{name}.{key}"
+    key = name if path == name else key
+    return f'pass the value with `args: {{{key}: "{{{{ {path} }}}}"}}` and read `{key}`'

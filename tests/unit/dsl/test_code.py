@@ -1,0 +1,133 @@
+"""Python code is checked with the playbook: it compiles, and reads variables that it has."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+
+import pytest
+
+from noetl.dsl.compile import load
+from noetl.dsl.problem import Problem
+from noetl.tools.registry import KINDS
+
+HEAD = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: orders, path: shop/orders}
+workload: {city: Paris}
+workflow:
+  - step: clean
+    tool:
+      kind: python
+"""
+FIRST_LINE, INDENTATION = 10, 8
+
+
+def problems(code: str, more: str = "", head: str = HEAD) -> list[Problem]:
+    body = indent(dedent(code), " " * INDENTATION)
+    return load("orders.yaml", f"{head}      code: |\n{body}\n{indent(dedent(more), ' ' * 6)}", KINDS).problems
+
+
+def place(problem: Problem) -> tuple[int, int]:
+    """Line and column within the code, from 1."""
+    return problem.line - FIRST_LINE + 1, problem.column - INDENTATION
+
+
+@pytest.mark.parametrize(
+    ("code", "where", "message", "hint"),
+    [
+        ("x = 1\ny = = 2\n", (2, 5), "invalid syntax", None),
+        ("return 5\n", (1, 1), "'return' outside function", "set `result`, or write `def main(...)`"),
+        ("x = await f()\n", (1, 5), "'await' outside function", "write `async def main(...)`"),
+        ("if True:\nx = 1\n", (2, 1), "expected an indented block", None),
+        ("x = {% if workload.city %}1\n", (1, 6), "invalid syntax", "code is not rendered: pass the value with `args"),
+        ("ünï = (\n", (1, 7), "'(' was never closed", None),
+    ],
+)
+def test_code_that_does_not_compile(code: str, where: tuple[int, int], message: str, hint: str | None) -> None:
+    (problem,) = problems(code)
+    assert (problem.code, problem.severity, place(problem)) == ("NTL516", "error", where)
+    assert message in problem.message
+    assert (problem.hint or "").startswith(hint or "")
+
+
+@pytest.mark.parametrize(
+    ("code", "where"),
+    [
+        ('city = "{{ workload.city }}"\n', (1, 8)),
+        ("city = {{ workload.city }}\n", (1, 8)),
+        ("é = 1; city = '{{ workload.city | upper }}'\n", (1, 15)),
+    ],
+)
+def test_a_template_in_code_is_not_rendered(code: str, where: tuple[int, int]) -> None:
+    (problem,) = problems(code)
+    assert (problem.code, problem.severity, place(problem)) == ("NTL517", "warning", where)
+    expected = 'code is not rendered: pass the value with `args: {city: "{{ workload.city }}"}`, read `city`'
+    assert problem.hint == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "where", "hint"),
+    [
+        ('result = workload["city"]\n', (1, 10), '`args: {city: "{{ workload.city }}"}` and read `city`'),
+        ("result = ctx.total + 1\n", (1, 10), '`args: {total: "{{ ctx.total }}"}`'),
+        ("def main():\n    return steps.load\n", (2, 12), '`args: {load: "{{ steps.load }}"}`'),
+        ('result = iter["item"]\n', (1, 10), '`args: {item: "{{ iter.item }}"}`'),
+        ('result = args["city"]\n', (1, 10), "the args are the variables of the code: read `city`"),
+        ("result = execution_id\n", (1, 10), '`args: {execution_id: "{{ execution_id }}"}`'),
+    ],
+)
+def test_code_does_not_see_the_names_of_templates(code: str, where: tuple[int, int], hint: str) -> None:
+    (problem,) = problems(code)
+    assert (problem.code, problem.severity, place(problem)) == ("NTL518", "warning", where)
+    assert hint in (problem.hint or "")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "result = [next(iter([1])), vars()]\n",
+        "args = [1]\nresult = args\n",
+        "def main(**args):\n    return args\n",
+        "import steps\nresult = steps.load\n",
+        "from steps import *\nresult = workload\n",
+        'x = 1\nresult = f"{{{x}}} {{x}}" + "{{x}}".format() + "{ {1} }"\n',
+        "result = [workload for workload in [1]]\n",
+        "result = '\\d'\n",
+        "async def main():\n    return 1\n",
+    ],
+)
+def test_code_that_is_right(code: str) -> None:
+    assert problems(code) == []
+
+
+def test_an_arg_may_have_such_a_name() -> None:
+    assert problems("result = workload['city']\n", 'args: {workload: "{{ workload }}"}\n') == []
+
+
+def test_a_module_of_libs_may_have_such_a_name() -> None:
+    assert problems("result = steps.load\n", "libs: {steps: json}\n") == []
+
+
+def test_code_of_the_workbook_and_of_classic_chains_is_checked() -> None:
+    text = """\
+        apiVersion: noetl.io/v2
+        kind: Playbook
+        metadata: {name: orders, path: shop/orders}
+        workbook:
+          one: {kind: python, code: "return 1"}
+        workflow:
+          - step: start
+            tool: {kind: workbook, name: one}
+            case:
+              - when: true
+                then:
+                  - two: {tool: {kind: python, code: "return 2"}}
+                  - three: {tool: {kind: python, code: "result = ctx"}, args: {ctx: 1}}
+        """
+    found = load("orders.yaml", dedent(text), KINDS).problems
+    assert [(problem.code, problem.line) for problem in found] == [("NTL516", 5), ("NTL516", 12)]
+
+
+def test_very_long_code_is_compiled_and_left_alone() -> None:
+    assert problems("x = ctx\n" * 20_000) == []
