@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+RUN_EXTRAS := server postgres duckdb
 RUN_LOCKS := requirements/run.txt requirements/build.txt
 DEV_LOCK := requirements/dev.txt
 IMAGE_EXTRAS := server postgres nats otel object duckdb
@@ -47,7 +48,7 @@ lock: .venv/bin/python
 	for part in run build dev; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-annotate --custom-compile-command "make lock" $(LOCK_FLAGS) \
-	    $$([ $$part = run ] && echo pyproject.toml || echo requirements/$$part.in) -o requirements/$$part.txt; \
+	    $$([ $$part = run ] && echo pyproject.toml $(addprefix --extra ,$(RUN_EXTRAS)) || echo requirements/$$part.in) -o requirements/$$part.txt; \
 	done
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-annotate --custom-compile-command "make lock" $(LOCK_FLAGS) -c requirements/dev.txt \
@@ -62,15 +63,17 @@ clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit("noetl needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv .venv
+	@$(PYTHON) -c 'import sys; sys.exit("noetl needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv .venv
 
 # The stamps are newer than the locks they installed, so make knows when there is nothing to do.
 .venv/run.stamp: .venv/bin/python $(RUN_LOCKS) pyproject.toml
-	$(PIP) install --require-hashes $(addprefix -r ,$(RUN_LOCKS))
-	$(PIP) install --no-build-isolation --no-deps --editable .
+	@echo "Installing noetl with the extras $(RUN_EXTRAS) into .venv, which takes about a minute"
+	@$(PIP) install --require-hashes $(addprefix -r ,$(RUN_LOCKS))
+	@$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
 .venv/dev.stamp: .venv/run.stamp $(DEV_LOCK)
-	$(PIP) install --require-hashes -r $(DEV_LOCK)
+	@echo "Installing the tools of developers into .venv, which takes some minutes"
+	@$(PIP) install --require-hashes -r $(DEV_LOCK)
 	@touch $@

@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -26,12 +26,8 @@ from noetl.errors import Conflict, NoetlError, UsageError
 from noetl.host.background import described, keep_running
 from noetl.host.heartbeats import send_heartbeats
 from noetl.host.local_link import LocalLink
-from noetl.host.server_host import ServerHost
 from noetl.log import Log
-from noetl.server.api import Api, ServerSettings
-from noetl.server.app import create_app
-from noetl.server.listen import bound, check_address, listen, url_of
-from noetl.server.maintenance import Pruner
+from noetl.server.server_settings import ServerSettings
 from noetl.settings import NatsSettings, nats_settings, retention, settings, traces_endpoint, trusted_proxies
 from noetl.store.access import Role
 from noetl.store.sqlite import Owner, SqliteStore
@@ -40,6 +36,10 @@ from noetl.tools.registry import KINDS
 from noetl.worker.output import OutputBuffer
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import GRACE_SECONDS, WorkerLoop
+
+if TYPE_CHECKING:
+    from noetl.host.server_host import ServerHost
+    from noetl.server.api import Api
 
 PORT = 8082
 DEV_SLOTS, DEV_POOL, DEV_TOKEN, DEV_GRACE_SECONDS = 64, "default", "noetl dev", 5.0
@@ -103,6 +103,8 @@ def command(
     if workers_user is not None and not workers:
         raise UsageError("--workers-user requires --workers N: it applies only to workers that the server starts")
     user = None if workers_user is None else WorkersUser.named(workers_user)
+    from noetl.server.listen import bound, check_address
+
     harden()
     collect_garbage()
     with served(db) as store:
@@ -114,6 +116,8 @@ def command(
 async def _serve(
     store: Store, listener: socket.socket, workers: int, user: WorkersUser | None, slots: int, options: HostOptions
 ) -> None:
+    from noetl.server.listen import url_of
+
     url = url_of(listener)
     tokens = [make_token(store, "worker", f"worker {number} of {socket.gethostname()}") for number in range(workers)]
     try:
@@ -147,6 +151,8 @@ def dev_command(port: int, db: str | None, retention: float | None, log: Log) ->
     It creates a token that is valid while it runs, and prints the address of the web page and the variables for other
     verbs. Task code runs as your user: everyone who can write a playbook here can do everything that you can do.
     """
+    from noetl.server.listen import bound
+
     harden()
     collect_garbage()
     options = HostOptions(retention=retention, log=log, nats=nats_settings(), traces=traces_endpoint())
@@ -161,6 +167,8 @@ def dev_command(port: int, db: str | None, retention: float | None, log: Log) ->
 
 
 async def _develop(store: Store, listener: socket.socket, token: str, options: HostOptions) -> None:
+    from noetl.server.listen import url_of
+
     url, clock, name = url_of(listener), SystemClock(), f"dev-{os.getpid()}"
     forbid_addresses()
     async with running(store, listener, options) as host:
@@ -200,6 +208,10 @@ def served(db: str | None) -> Iterator[Store]:
 
 @asynccontextmanager
 async def running(store: Store, listener: socket.socket, options: HostOptions) -> AsyncIterator[RunningServer]:
+    from noetl.server.app import create_app
+    from noetl.server.listen import listen
+    from noetl.server.maintenance import Pruner
+
     bus = None
     if options.nats is not None:
         from noetl.nats.connection import NatsConnection

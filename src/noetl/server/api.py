@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from noetl.clock import Clock
 from noetl.engine.state import Execution
 from noetl.host.server_host import ServerHost
-from noetl.log import Log
-from noetl.model.actor import Actor
-from noetl.runtime.runtime import OpenCredential, no_credentials
 from noetl.runtime.store_thread import StoreThread
 from noetl.server.auth import Authenticator
 from noetl.server.health import Health
@@ -19,6 +14,7 @@ from noetl.server.maintenance import Maintenance
 from noetl.server.playbooks import Playbooks
 from noetl.server.problems import Refused
 from noetl.server.scheduler import Scheduler
+from noetl.server.server_settings import ServerSettings
 from noetl.server.sessions import Sessions
 from noetl.server.sse import Streams
 from noetl.server.telemetry import Telemetry
@@ -27,18 +23,6 @@ from noetl.store.store import Store, Summary
 
 if TYPE_CHECKING:
     from noetl.keychain.safe import Safe
-    from noetl.nats.connection import NatsConnection
-
-
-class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    hosts: tuple[str, ...] = ()  # host names that it accepts, in addition to `localhost` and addresses
-    version: str = ""
-    log_requests: bool = True
-    open_credential: OpenCredential = no_credentials
-    safe: Safe | None = None  # the store of credentials; without it the server has none
-    bus: NatsConnection | None = None  # the connection to NATS, which the caller keeps running
-    traces: str | None = None  # URL that receives spans over OTLP/HTTP; None: no spans
-    log: Log = msgspec.field(default_factory=Log)  # default: JSON on standard error
 
 
 class Api:
@@ -97,7 +81,7 @@ class Api:
         return execution in self.host.runtime.executions or bool(await self.thread.ask(self.store.seq, execution))
 
     async def start_once(
-        self, execution: str, path: str, version: int | None, payload: dict[str, Any], ctx: dict[str, Any], actor: Actor
+        self, execution: str, path: str, version: int | None, payload: dict[str, Any], ctx: dict[str, Any]
     ) -> None:
         """Start an execution of a registered playbook, unless it was started before; NoetlError if it cannot start."""
         if await self.is_started(execution):
@@ -105,7 +89,7 @@ class Api:
         runtime, digest = self.host.runtime, await self.playbooks.registered(path, version)
         await self.playbooks.check_keychain(runtime.playbooks.get(digest).playbook)
         if execution not in runtime.executions:  # else it was started in the meantime
-            await runtime.start(digest, payload, ctx, execution, actor=actor)
+            await runtime.start(digest, payload, ctx, execution)
 
     def stop(self) -> None:
         self.streams.stop()

@@ -23,12 +23,13 @@ from starlette.types import Message, Receive, Scope, Send
 from noetl.clock import Clock
 from noetl.errors import NoetlError
 from noetl.log import Level
-from noetl.server.api import Api, ServerSettings
+from noetl.server.api import Api
 from noetl.server.endpoint import ApiCall, BodyMemory, Endpoint, respond
 from noetl.server.openapi import describe, public
 from noetl.server.problems import MEDIA, Refused, document, refused
 from noetl.server.roles import ALLOWED, FORMS, PREFIX
 from noetl.server.routes import access, executions, health, history, maintenance, playbooks, triggers, worker
+from noetl.server.server_settings import ServerSettings
 from noetl.server.traces import trace_of
 from noetl.store.store import Store
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from tests.servers.patience import PATIENCE_SECONDS
 
-from noetl.cli import server
 from noetl.cli.server import HostOptions, running
 from noetl.errors import NoetlError
 from noetl.host import background
@@ -25,7 +24,7 @@ def test_a_server_that_cannot_serve_says_why_and_ends(tmp_path: Path, monkeypatc
     async def failing(*arguments: object, **options: object) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(server, "listen", failing)
+    monkeypatch.setattr("noetl.server.listen.listen", failing)
     stream = io.StringIO()
 
     async def story() -> None:

@@ -22,10 +22,10 @@ from noetl.access import new_token
 from noetl.errors import NotFound
 from noetl.host.local_link import LocalLink
 from noetl.keychain.keychain import StoredCredential
-from noetl.server.api import ServerSettings
 from noetl.server.app import create_app
 from noetl.server.compiler import PlaybookCompiler, _Process
 from noetl.server.listen import ConnectionLimits, HttpServer, bound
+from noetl.server.server_settings import ServerSettings
 from noetl.store.access import ROLES, Role
 from noetl.store.store import Store
 from noetl.tools.registry import KINDS

@@ -17,7 +17,7 @@ from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.errors import UsageError
 from noetl.server import traces
-from noetl.server.api import ServerSettings
+from noetl.server.server_settings import ServerSettings
 from noetl.server.traces import caller_of
 from noetl.settings import traces_endpoint
 

@@ -1,0 +1,45 @@
+"""The help of every verb works without any extra."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.servers.patience import PATIENCE_SECONDS
+
+PROGRAM = """
+import sys, tomllib
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in EXTRAS:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+EXTRAS = set(sys.argv[1:])
+sys.meta_path.insert(0, Missing())
+
+import click
+from click.testing import CliRunner
+from noetl.cli.main import noetl_command
+
+def check(command, words):
+    done = CliRunner().invoke(noetl_command, [*words, "--help"])
+    if done.exit_code or done.exception:
+        print("noetl", *words, "--help:", repr(done.exception))
+    elif isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            check(command.get_command(context, name), [*words, name])
+
+check(noetl_command, [])
+"""
+EXTRAS = (
+    *("argon2", "cronsim", "starlette", "tzdata", "uvicorn", "psycopg", "psycopg_pool", "duckdb", "pytz", "snowflake"),
+    *("obstore", "nats", "qiskit", "qiskit_aer", "opentelemetry"),
+)
+
+
+def test_help_of_every_verb_works_without_any_extra() -> None:
+    command = [sys.executable, "-c", PROGRAM, *EXTRAS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
