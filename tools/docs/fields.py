@@ -29,7 +29,6 @@ WORDS = {
     "Layer": "`policy` or `spec`",
     "InlinedPart": "key and text",
     "Target": "targets",
-    "Actor": "kind and name",
 }
 
 

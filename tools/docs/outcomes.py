@@ -82,15 +82,20 @@ RETRYABLE = [
 ]
 
 EXTRA = """Some kinds add their own field to the outcome, named on their page: `outcome.http` has `status` and
-more, `outcome.py` has `exception_type` and `traceback`, `outcome.actor` of `wait` is who sent the signal. The data of a
-tool is only in `result`: a body such as `{"status": "error"}` does not change the status of the outcome."""
+more, `outcome.py` has `exception_type` and `traceback`. The data of a tool is only in `result`: a body such as
+`{"status": "error"}` does not change the status of the outcome."""
 
 META = """Templates can also read `outcome.meta` with `attempt`, `duration_ms` and `ts`, the Unix time at which the call
 started."""
 
 WHERE = """The error of a step that failed, as `steps.NAME.error`, `event.data.error` or `error` of `noetl run -o json`
-show it, also has `step`, `task` and `attempt`; the command adds `file`, `line` and `column` of the task. After the last
-attempt the error keeps the kind of the last outcome, and the message has the number of attempts."""
+show it, also has `step`, `task` and `attempt`; the command adds `file`, `line` and `column`. After the last attempt the
+error keeps the kind of the last outcome, and the message has the number of attempts.
+
+The place is the failing line of `code`, `command` or `query`, where that is known, else the task. Then `details.line`
+is the line in the program text, and `details.source` has its `line`, `column` and `text` in the playbook.
+`details.traceback` is the traceback of Python as a list of lines: secrets are redacted, a line has at most 400
+characters, and of more than 60 lines the middle is left out."""
 
 
 def pages() -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ invariants of the engine, the stored state and another run, and to see why a ste
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from noetl.cli.options import client_and_output, client_option
-from noetl.cli.output import compact, count, emit, format_duration, output_option, print_message
+from noetl.cli.output import compact, count, emit, error_text, format_duration, output_option, print_message
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, Json, OnProgress
@@ -192,6 +193,8 @@ def _print_explanation(explanation: Json) -> None:
         click.echo(f"  ({explanation['left_out']:,} earlier decisions are left out)")
     for decision in explanation["decisions"]:
         click.echo(f"\n{click.style(str(decision['seq']), fg='cyan')}  {printable(decision['says'])}")
+        if decision["error"] is not None:
+            click.echo(textwrap.indent(error_text(decision["error"]), " " * 4))
         for reason in decision["reasons"]:
             _print_reason(reason, "always" if decision["kind"] == "arcs" else "else")
         if decision["differs"]:

@@ -134,7 +134,7 @@ def print_result(run: dict[str, Any], output: str | None) -> int:
         emit({key: run[key] for key in RESULT}, output)
         return 0 if succeeded else 1
     if run["error"] is not None:
-        print_message(error_text(run))
+        print_message(error_text(run["error"], run["error_line"]))
     verdict = click.style(run["status"], fg="green" if succeeded else "red", bold=True)
     reason = f": {printable(run['cancel_reason'])}" if run["status"] == "cancelled" and run["cancel_reason"] else ""
     took = format_duration(run["duration_ms"] / 1000)
@@ -146,20 +146,11 @@ def print_result(run: dict[str, Any], output: str | None) -> int:
     return 0 if succeeded else 1
 
 
-def actor_text(actor: dict[str, str]) -> str:
-    return printable(f"{actor['kind']} {actor['name']}")
-
-
 def print_run(run: dict[str, Any]) -> None:
     """Print the status, steps, result and error of a run."""
     click.echo(f"{printable(run['name'])}  {run['status']}  {run['execution_id']}")
     took = format_duration(run["duration_ms"] / 1000)
-    by = f" by {actor_text(run['actor'])}" if run["actor"] else ""
-    click.echo(f"started {run['started']}{by}, {took}, {run['events']:,} events")
-    if run["cancelled_by"] or run["cancel_reason"]:
-        by = f" by {actor_text(run['cancelled_by'])}" if run["cancelled_by"] else ""
-        reason = f": {brief(run['cancel_reason'])}" if run["cancel_reason"] else ""
-        click.echo(f"cancelled{by}{reason}")
+    click.echo(f"started {run['started']}, {took}, {run['events']:,} events")
     if run["steps"]:
         click.echo()
         steps = [{"step": name} | step for name, step in run["steps"].items()]
@@ -167,7 +158,7 @@ def print_run(run: dict[str, Any]) -> None:
     for line in continued_lines(run):
         click.echo(line)
     if run["error"] is not None:
-        click.echo(f"\n{error_text(run)}")
+        click.echo(f"\n{error_text(run['error'], run['error_line'])}")
     elif run["status"] in ENDED:
         click.echo()
         emit(run["result"], "json")
@@ -197,10 +188,12 @@ def _located_error(error: dict[str, Any], message: str) -> str:
     return f"{': '.join(parts)}: {kind}: {message}"
 
 
-def error_text(run: dict[str, Any]) -> str:
-    """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...`, and the line, if it is known."""
-    error = run["error"]
-    line, column = error["line"], error["column"]
+def error_text(error: dict[str, Any], line_text: str = "") -> str:
+    """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...`, the line, if it is known, and the
+    traceback of Python."""
+    line, details = error["line"], error["details"]
     text = _located_error(error, printable(str(error["message"]), lines=True))
-    source = excerpt(line, column, run["error_line"], "red") if line and run["error_line"] else []
-    return "\n".join([text, *source])
+    line_text = line_text or details.get("source", {}).get("text", "")
+    source = excerpt(line, error["column"], line_text, "red") if line and line_text else []
+    traceback = [f"  {printable(str(part))}" for part in details.get("traceback", ())]
+    return "\n".join([text, *source, *traceback])

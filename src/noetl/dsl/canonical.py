@@ -6,13 +6,13 @@ its effective options and inputs, so nothing has to look outwards when it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from noetl.dsl.document import LAYERED
 from noetl.dsl.outline import labelled_items, workbook_tasks
 from noetl.dsl.shape import KindSource
-from noetl.dsl.tree import Map, Mark, Seq, Span, is_template, key_span, plain, span_in, span_of
+from noetl.dsl.tree import Map, Mark, Seq, Span, Text, is_template, key_span, plain, span_in, span_of
 from noetl.model import playbook as model
 from noetl.model.duration import seconds
 from noetl.model.inputs import fields
@@ -39,8 +39,8 @@ def layered(*layers: Any) -> dict[str, Any]:
 class Builder:
     """Builds the playbook and remembers where its parts stand: by `fetch`, `fetch/save`, `fetch/next/0` and so on."""
 
-    def __init__(self, root: Map, kinds: KindSource, mark: Callable[[int], Mark]) -> None:
-        self.root, self.kinds, self.mark = root, kinds, mark
+    def __init__(self, root: Map, kinds: KindSource, text: Text) -> None:
+        self.root, self.kinds, self.text = root, kinds, text
         self.places: dict[str, Mark] = {}
         self.executor_spec = root.get("executor", {}).get("spec", {})
         self.workbook = workbook_tasks(root.get("workbook"))
@@ -135,11 +135,9 @@ class Builder:
         declared = fields(kind.inputs)
         defaults = layered(*(layer.get(kind.name) for layer in layers))
         own = {name: value for name, value in tree.items() if name in declared}
-        for name in kind.verbatim:
-            if name in own:
-                self._place(f"{key}/{name}", span_in(tree, name))
-                if span_in(tree, name).style in ("|", ">"):  # the text begins on the line below its mark
-                    self.places[f"{key}/{name}"] = Mark(self.places[f"{key}/{name}"].line + 1, 1)
+        for name in kind.programs:
+            if isinstance(own.get(name), str):
+                self._place_program(f"{key}/{name}", span_in(tree, name), own[name])
         inputs = layered({name: value for name, value in defaults.items() if name in declared}, own)
         for group in kind.one_of:  # a default must not join the task's own choice
             if chosen := set(group) & set(own):
@@ -170,7 +168,13 @@ class Builder:
         return tuple(model.Rule(when, then_of(then)) for when, then in _rules(rules))
 
     def _place(self, key: str, span: Span) -> None:
-        self.places[key] = self.mark(span.start)
+        self.places[key] = self.text.mark(span.start)
+
+    def _place_program(self, key: str, span: Span, program: str) -> None:
+        """Place a text in which tools name lines; `KEY/1` is its first line, if all its lines are lines of the file."""
+        self._place(key, span)
+        if (first := self.text.first_line(span, program)) is not None:
+            self.places[f"{key}/1"] = first
 
     def _place_items(self, key: str, items: Seq) -> None:
         for i in range(len(items)):

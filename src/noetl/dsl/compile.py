@@ -27,7 +27,7 @@ class Loaded(NamedTuple):
     dialect: DialectName
     places: dict[str, Mark]
     """The place of each part: `STEP`, `STEP/LABEL`, `STEP/next/0`, `STEP/LABEL/rules/0` and behind that a ctx key,
-    `STEP/LABEL/code` for program text."""
+    `STEP/LABEL/code` for program text and `STEP/LABEL/code/1` for its first line."""
 
     def require(self) -> Playbook:
         """The playbook; PlaybookInvalid with all problems if there is none."""
@@ -64,7 +64,7 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
     if "join" in document.executor_spec:
         declared = set(document.step_names)
     dialect.prepare(root, kinds)
-    builder = dialect.builder(root, kinds, problems.text.mark)
+    builder = dialect.builder(root, kinds, problems.text)
     playbook = builder.playbook()
 
     def report(check: Check, place: str, message: str, hint: str | None) -> None:

@@ -16,7 +16,7 @@ from noetl.dsl.compile import load
 from noetl.dsl.problem import Check, Problem
 from noetl.dsl.reader import read
 from noetl.dsl.shape import KindSource
-from noetl.dsl.tree import Map, Mark, key_span, span_in
+from noetl.dsl.tree import Map, Text, key_span, span_in
 from noetl.errors import NoetlError
 
 NOT_CANONICAL = Check("NTL601", "warning", "a construct has no canonical form")
@@ -68,7 +68,7 @@ def migrate(file: str, data: bytes | str, kinds: KindSource) -> Migration:
         _order(step.get("loop", Map()), LOOP_ORDER)
     written = Writer(lines, old).write(new)
     after = load(file, written, kinds)
-    if after.playbook != Builder(new, kinds, lambda _: Mark(1, 1)).playbook() or after.dialect != "canonical":
+    if after.playbook != Builder(new, kinds, Text("", "")).playbook() or after.dialect != "canonical":
         raise MigrationBroken(f"{file}: the rewritten playbook does not mean the same; nothing was written")
     return Migration(mark + (written.replace("\n", "\r\n") if "\r\n" in text else written), True, before.problems, [])
 

@@ -30,6 +30,7 @@ class Span(NamedTuple):
 
 NOWHERE = Span(0, 0)
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
+_BLOCK_START = re.compile(r"[^\n]*\n(?:[ \t]*\r?\n)*( *)")
 _ESCAPED_LINE_END = re.compile(r"\\\r?\n[ \t]*")
 
 
@@ -124,6 +125,15 @@ class Text:
         start = self._starts[number - 1]
         end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
         return self.text[start : min(end, start + limit)].rstrip("\r")
+
+    def first_line(self, span: Span, value: str) -> Mark | None:
+        """Where a text begins if each of its lines is a line of the file; None for folded, escaped and shared ones."""
+        if span.style == "|" and (block := _BLOCK_START.match(self.text, span.start, span.end)):
+            return Mark(self.mark(span.start).line + 1, len(block[1]) + 1)
+        mark, shared = self.mark(span.start), self.text.startswith(("*", "&", "!"), span.start)
+        if shared or span.style == ">" or "\n" in value or mark.line != self.mark(span.end - 1).line:
+            return None
+        return Mark(mark.line, mark.column + len(span.style))
 
     def offset_in(self, span: Span, value: str, offset: int) -> int:
         """The place of character `offset` of a scalar's value."""

@@ -26,3 +26,8 @@ class Kind(msgspec.Struct, frozen=True):
     result: str = "value"  # what classic templates call `result`: the `value`, its `data` (a body), or its `rows`
     one_of: tuple[tuple[str, ...], ...] = ()
     takes_args: bool = False  # whether the tool is handed the args themselves, not only templates over them
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Inputs with program text, in which errors have a line."""
+        return (*self.verbatim, *self.sql)

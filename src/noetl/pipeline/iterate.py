@@ -87,7 +87,8 @@ async def _run_items(items: list[Pipeline], in_flight: int) -> Outcome:
     if failures:
         i = min(failures)
         error = failures[i].error
-        return Outcome("error", error=Error(error.kind, f"item {i}: {error.message}", error.retryable))
+        place = {name: value for name, value in error.details.items() if name in ("source", "traceback")}
+        return Outcome("error", error=Error(error.kind, f"item {i}: {error.message}", error.retryable, place))
     if stopped:
         raise ParkedCall(Waiting("resume"))
     return Outcome(result=results)

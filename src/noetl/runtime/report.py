@@ -50,12 +50,16 @@ def steps(state: Execution) -> dict[str, dict[str, Any]]:
     return views
 
 
-def located(error: dict[str, Any] | None, file: str, places: dict[str, Mark]) -> dict[str, Any] | None:
-    """The error with file, line and column of the task, or of the step, that failed."""
+def located(error: dict[str, Any] | None, file: str, places: Mapping[str, Mark]) -> dict[str, Any] | None:
+    """The error with its place: that of its line of program text, or else of the rule, the task or the step."""
     if error is None:
         return None
     fields = {name: error.get(name) for name in ("kind", "message", "step", "task", "attempt")}
-    step, task, rule = fields["step"], fields["task"], (error.get("details") or {}).get("rule")
+    fields["details"] = details = error.get("details") or {}
+    if isinstance(source := details.get("source"), dict):
+        place = {"file": source.get("file", file), "line": source["line"], "column": source["column"]}
+        return {**fields, "step": fields["step"] or None, **place}
+    step, task, rule = fields["step"], fields["task"], details.get("rule")
     parts = (f"{step}/{task}/rules/{rule}", f"{step}/{task}", f"{step}/{error.get('place')}", str(step))
     mark = next((places[part] for part in parts if part in places), None)
     line, column = (mark.line, mark.column) if mark else (None, None)
@@ -76,9 +80,23 @@ class ReasonView(msgspec.Struct, frozen=True):
     column: int | None
 
 
+class ErrorView(msgspec.Struct, frozen=True):
+    """Why an execution or a call failed, and at which place of the playbook. `details.traceback` is that of Python."""
+
+    kind: str | None
+    message: str | None
+    step: str | None
+    task: str | None
+    attempt: int | None
+    file: str
+    line: int | None
+    column: int | None
+    details: dict[str, Any]
+
+
 class DecisionView(msgspec.Struct, frozen=True):
-    """A decision about a step, and its reasons. `differs` is the outcome of today, if it is another one: the log is
-    right."""
+    """A decision about a step, its reasons, and the error that was handled. `differs` is the outcome of today, if it is
+    another one: the log is right."""
 
     seq: int
     timestamp: str
@@ -87,6 +105,7 @@ class DecisionView(msgspec.Struct, frozen=True):
     says: str
     reasons: list[ReasonView]
     differs: str | None
+    error: ErrorView | None
 
 
 class ExplainView(msgspec.Struct, frozen=True):
@@ -117,9 +136,15 @@ def explained(
         values, note, place = reason.values, reason.note or None, place_of(reason.place)
         return ReasonView(reason.leads_to, reason.when, reason.verdict, values, reason.missing, note, *place)
 
+    def error_view(error: dict[str, Any] | None) -> ErrorView | None:
+        view = located(error, file, places)
+        return None if view is None else ErrorView(**view)
+
     decisions = [
-        DecisionView(seq, rfc3339(at), kind, about, says, list(map(reason_view, reasons)), differs or None)
-        for seq, at, kind, about, says, reasons, differs in map(astuple, explanation.decisions)
+        DecisionView(
+            seq, rfc3339(at), kind, about, says, list(map(reason_view, reasons)), differs or None, error_view(error)
+        )
+        for seq, at, kind, about, says, reasons, differs, error in map(astuple, explanation.decisions)
     ]
     name, left_out, notes = explanation.step, explanation.left_out, explanation.notes
     status, runs = steps(state).get(name, {}).get("status"), state.entries.get(name, 0)

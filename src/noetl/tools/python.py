@@ -25,6 +25,8 @@ MAX_CALL_BYTES = 200 * 1024 * 1024
 MEMORY_BYTES = 2 * 1024**3
 """Memory that a child may allocate, unless the sandbox sets a limit."""
 DEFAULT_SETTINGS = {"memory_bytes": MEMORY_BYTES, "processes": PROCESSES}
+MAX_LINE = 400
+"""Characters of a line of a traceback."""
 LARGE_BYTES = 1024 * 1024
 NO_ERROR = {"py": {"exception_type": None}}
 
@@ -55,6 +57,8 @@ class ChildError(Struct):
     message: str
     exception_type: str | None
     traceback: list[str]
+    line: int | None = None
+    column: int = 1
 
 
 def _foreign(value: Any) -> Any:
@@ -98,8 +102,12 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
         return replace(failure.outcome, extra=NO_ERROR)
     except msgspec.DecodeError as error:  # the code has written to a descriptor that is not its own
         return failed("python", f"the process sent an invalid response: {error}", extra=NO_ERROR)
-    py = {"exception_type": child_error.exception_type, "traceback": child_error.traceback}
-    return failed(child_error.kind, child_error.message, extra={"py": py})
+    traceback = [text[:MAX_LINE] for text in context.redact(child_error.traceback)]
+    details: dict[str, Any] = {"traceback": traceback} if traceback else {}
+    if child_error.line is not None:
+        details |= {"line": child_error.line - line + 1, "column": child_error.column}
+    py = {"exception_type": child_error.exception_type, "traceback": traceback}
+    return failed(child_error.kind, child_error.message, extra={"py": py}, **details)
 
 
 def _lane(context: Context, auth: dict[str, Any] | None) -> tuple[str, dict[str, Any]]:

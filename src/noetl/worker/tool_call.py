@@ -7,12 +7,13 @@ import traceback
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from noetl.clock import Clock
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.expression import Sealed
 from noetl.keychain.keychain import Keychain, open_handle
-from noetl.model.identity import action_id
+from noetl.model.identity import TaskId, action_id
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.pipeline.host import ParkedCall, ToolCall
 from noetl.pipeline.templates import has_references
@@ -22,6 +23,8 @@ from noetl.tools.base import Context
 from noetl.tools.registry import Registry
 from noetl.worker.link import Rejected, Reporter
 from noetl.worker.output import WriteOutput
+
+MAX_LINE = 400
 
 
 class ToolCaller:
@@ -35,6 +38,31 @@ class ToolCaller:
 
     async def call(self, call: ToolCall) -> Outcome:
         """The outcome of the tool. May raise Parked, or Rejected if the lease is void."""
+        outcome = await self._run(call)
+        error = outcome.error
+        if error is None or not isinstance(line := error.details.get("line"), int) or "source" in error.details:
+            return outcome
+        source = self._source(call, line, error.details.get("column", 1))
+        return replace(outcome, error=replace(error, details={**error.details, **source}))
+
+    def _source(self, call: ToolCall, line: int, column: int) -> dict[str, Any]:
+        """The place in the playbook of a place in the program text of the task, and the text of its line."""
+        plan = call.plan
+        name = next((name for name in plan.kind.programs if isinstance(plan.task.inputs.get(name), str)), "")
+        key, text = f"{self._place(call.task)}/{name}", plan.task.inputs.get(name, "")
+        if (first := self.file.places.get(f"{key}/1")) is not None and 0 < line <= text.count("\n") + 1:
+            indented = " " * (first.column - 1) + text.splitlines()[line - 1] if text else ""
+            place = {"line": first.line + line - 1, "column": first.column + column - 1}
+            return {"source": {**place, "text": self.redact(indented)[:MAX_LINE]}}
+        if (mark := self.file.places.get(key)) is not None:
+            return {"source": {"line": mark.line, "column": mark.column}}
+        return {}
+
+    def _place(self, task: TaskId) -> str:
+        labels = "/".join(part.partition("#")[0] for part in task.path.split("/"))
+        return f"{self.work.step}/{labels}"
+
+    async def _run(self, call: ToolCall) -> Outcome:
         plan = call.plan
         run = self.registry.runner(plan.kind.name)
         if run is None:
@@ -74,8 +102,7 @@ class ToolCaller:
     def _context(self, call: ToolCall, args: dict[str, Any], own_args: dict[str, Any]) -> Context:
         plan, task, redact, source = call.plan, call.task, self.redact, None
         if plan.kind.verbatim:  # where the program text begins, for tracebacks
-            labels = "/".join(part.partition("#")[0] for part in task.path.split("/"))
-            mark = self.file.places.get(f"{self.work.step}/{labels}/{plan.kind.verbatim[0]}")
+            mark = self.file.places.get(f"{self._place(task)}/{plan.kind.verbatim[0]}/1")
             source = None if mark is None else (self.file.name, mark.line)
         return Context(
             execution=self.work.execution,

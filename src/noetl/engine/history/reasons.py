@@ -19,6 +19,7 @@ from noetl.engine.decision import Decision
 from noetl.engine.history.task_scope import task_at, task_scope
 from noetl.engine.net import guard_test
 from noetl.engine.state import Ended, Token
+from noetl.engine.step_runs import error_data
 from noetl.engine.tasks import split_path
 from noetl.engine.tokens import merged_args
 from noetl.errors import TemplateError
@@ -55,6 +56,7 @@ class ExplainedDecision(msgspec.Struct, frozen=True):
     says: str
     reasons: list[Reason]
     differs: str = ""  # what is decided when it is evaluated again, if that is not what the log says
+    error: dict[str, Any] | None = None  # of the call, or of the rule that could not be applied
 
 
 class Guarded(NamedTuple):
@@ -173,12 +175,9 @@ def _arc_reasons(past: Decision, ended: Ended) -> Iterator[Reason]:
 def rules_of(past: Decision, event: e.TaskDone) -> ExplainedDecision | None:
     """Why a rule of a task's policy decided what came after an outcome; None if there was nothing to decide."""
     task, error = task_at(past.state, event.task), event.outcome.error
-    actor = event.outcome.extra.get("actor")  # of the signal that a wait received
-    if task is None or (task.policy is None and event.outcome.ok and event.do == "continue" and actor is None):
+    if task is None or (task.policy is None and event.outcome.ok and event.do == "continue"):
         return None
     outcome = "ok" if error is None else f"error {error.kind}"
-    if isinstance(actor, dict):
-        outcome += f", by {actor.get('kind')} {actor.get('name')}"
     head = f"{event.task}, {'skipped' if event.skipped else f'attempt {event.attempt}: {outcome}'}; "
     directive = f"jump to {event.to}" if event.do == "jump" else event.do
     reasons: list[Reason] = []
@@ -206,7 +205,11 @@ def rules_of(past: Decision, event: e.TaskDone) -> ExplainedDecision | None:
         directive += note
         if rule is None and not differs and event.do == "continue":
             directive = "no rule matches, so it continues"
-    return ExplainedDecision(past.state.seq + 1, past.now, "rules", str(event.task), head + directive, reasons, differs)
+    failure, says = event.error or error, head + directive
+    data = None
+    if failure is not None:
+        data = error_data(failure, step_of(event.task.run), event.task.place, event.attempt)
+    return ExplainedDecision(past.state.seq + 1, past.now, "rules", str(event.task), says, reasons, differs, data)
 
 
 def _owner(event: e.TaskDone) -> str:

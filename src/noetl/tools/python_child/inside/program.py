@@ -175,7 +175,7 @@ class Runner:
         program = self.programs.pop(key, None)
         if program is None:
             above = "\n" * (line - 1)
-            self.source = (len(code), None, (above + code).splitlines(True), file)
+            self.source = (len(code), None, f"{above}{code}\n".splitlines(True), file)
             program = compile(above + code, file, "exec", dont_inherit=True), self.source
             if len(self.programs) >= MAX_CACHED_PROGRAMS:
                 del self.programs[next(iter(self.programs))]
@@ -270,17 +270,17 @@ def explain(error: BaseException, file: str, source: Any) -> dict[str, Any]:
     """An exception for the author: lines of the code, none of this file."""
     try:
         import linecache
-        from traceback import TracebackException, walk_tb
+        from traceback import TracebackException
 
         linecache.cache[file] = source
         kind = type(error).__name__
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
             trace = trace.tb_next
-        line = next((line for frame, line in reversed(list(walk_tb(trace))) if frame.f_code.co_filename == file), None)
+        line, column = place_in(file, trace, source[2])
         text = str(error)
         if isinstance(error, SyntaxError) and error.filename == file:
-            line, text = error.lineno, error.msg
+            line, column, text = error.lineno, error.offset or 1, error.msg
         if len(text) > MESSAGE_CHARACTERS:
             text = text[:MESSAGE_CHARACTERS] + " ..."
         of = "" if file.startswith("<") else f" of {file}"
@@ -292,7 +292,22 @@ def explain(error: BaseException, file: str, source: Any) -> dict[str, Any]:
     if len(lines) > TRACEBACK_LINES:
         half = TRACEBACK_LINES // 2
         lines = [*lines[:half], f"  ... {len(lines) - 2 * half} lines ...", *lines[-half:]]
-    return as_fault("python", message, kind, [line[:LINE_CHARACTERS] for line in lines])
+    place = {"line": line, "column": column} if line is not None else {}
+    return as_fault("python", message, kind, [text[:LINE_CHARACTERS] for text in lines]) | place
+
+
+def place_in(file: str, trace: Any, lines: list[str]) -> tuple[int | None, int]:
+    """Line and column of the innermost frame of a file."""
+    line, column = None, 1
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename == file:
+            line, column = trace.tb_lineno, 1
+            start, _, offset, _ = list(code.co_positions())[trace.tb_lasti // 2]
+            if start == line and offset is not None and line <= len(lines):
+                column = len(lines[line - 1].encode()[:offset].decode("utf-8", "replace")) + 1
+        trace = trace.tb_next
+    return line, column
 
 
 def as_fault(kind: str, message: str, exception_type: str | None = None, traceback: Any = ()) -> dict[str, Any]:

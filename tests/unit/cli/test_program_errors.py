@@ -1,0 +1,114 @@
+"""Errors in program text: the place is the line of the playbook, and Python shows its traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command import file, noetl
+from terminal import HEAD, data
+
+DIVIDE = (
+    HEAD
+    + """\
+workflow:
+  - step: start
+    tool:
+      - divide:
+          kind: python
+          code: |
+
+            def share(total, people):
+                return total / people
+
+            def main():
+                return share(9, 0)
+"""
+)
+LINE = DIVIDE[: DIVIDE.index("return total")].count("\n") + 1
+TRACEBACK = f"""\
+  Traceback (most recent call last):
+    File "p.yaml", line {LINE + 3}, in main
+      return share(9, 0)
+             ^^^^^^^^^^^
+    File "p.yaml", line {LINE}, in share
+      return total / people
+             ~~~~~~^~~~~~~~
+  ZeroDivisionError: division by zero
+"""
+RETRY = "{policy: {rules: [{else: {then: {do: retry, attempts: 2, delay: 0}}}]}}"
+CARET = f"{LINE} |                 return total / people\n   |                        ^\n"
+
+
+def sql_playbook(command: str) -> str:
+    task = f"kind: duckdb\n          command: {command}\n"
+    return f"{HEAD}workflow:\n  - step: start\n    tool:\n      - q:\n          {task}"
+
+
+def test_a_python_failure_shows_its_traceback_and_its_line_everywhere(tmp_path: Path) -> None:
+    file(tmp_path, DIVIDE, "p.yaml")
+    failed = noetl("run", "p.yaml", cwd=tmp_path)
+    assert failed.code == 1
+    assert f"p.yaml:{LINE}:24: step start, task divide" in failed.err
+    assert CARET + TRACEBACK in failed.err
+    assert CARET + TRACEBACK in noetl("runs", "show", "last", cwd=tmp_path).out
+    explained = noetl("explain", "last", "start", cwd=tmp_path).out
+    indented = "".join(f"    {line}\n" for line in (CARET + TRACEBACK).splitlines())
+    assert f"    p.yaml:{LINE}:24: step start, task divide" in explained
+    assert indented in explained
+
+
+def test_json_of_a_python_failure_has_the_line_and_the_traceback(tmp_path: Path) -> None:
+    error = data(noetl("run", file(tmp_path, DIVIDE, "p.yaml"), "-o", "json", cwd=tmp_path))["error"]
+    assert (error["file"], error["line"], error["column"]) == ("p.yaml", LINE, 24)
+    assert error["details"]["traceback"] == [line[2:] for line in TRACEBACK.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "column"),
+    [
+        ('code: "x = 1; y = x / 0"', 9, 29),
+        ("code: y = 1 / 0", 9, 21),
+        ('code: "x = 1\\ny = x / 0"', 9, 17),  # the line of the text is no line of the file: where it begins
+        ("code: >\n            y = 1 / 0", 9, 17),
+        ("code: |\n            s = 'é'; y = 1 / 0", 10, 26),
+        ("code: |\n            import json\n            json.loads('{')", 11, 13),
+    ],
+)
+def test_the_caret_is_at_the_failing_line_however_the_code_is_written(
+    tmp_path: Path, code: str, line: int, column: int
+) -> None:
+    text = f"{HEAD}workflow:\n  - step: start\n    tool:\n      - t:\n          kind: python\n          {code}\n"
+    shift = text[: text.index("code:")].count("\n") + 1 - 9
+    error = data(noetl("run", file(tmp_path, text), "-o", "json", cwd=tmp_path))["error"]
+    assert (error["line"] - shift, error["column"]) == (line, column)
+
+
+def test_a_failure_inside_an_iterator_has_its_line(tmp_path: Path) -> None:
+    inner = "\n".join(f"      {line}" for line in DIVIDE.partition("    tool:\n")[2].splitlines())
+    text = DIVIDE.partition("    tool:\n")[0] + (
+        f"    tool:\n      - each:\n          kind: iterator\n          in: [1]\n          iterator: x\n"
+        f"          tool:\n{inner}\n"
+    )
+    error = data(noetl("run", file(tmp_path, text), "-o", "json", cwd=tmp_path))["error"]
+    assert text.splitlines()[error["line"] - 1].strip() == "return total / people"
+    assert error["details"]["traceback"][-1] == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize(
+    "retry", ["", "\n          spec: {policy: {rules: [{else: {then: {do: retry, attempts: 2, delay: 0}}}]}}"]
+)
+def test_an_sql_error_points_at_its_line_of_the_file(tmp_path: Path, retry: str) -> None:
+    text = sql_playbook(f"|\n            SELECT 1;\n\n            SELECT *\n            FROM nope;{retry}")
+    failed = noetl("run", file(tmp_path, text, "q.yaml"), cwd=tmp_path)
+    line = text[: text.index("FROM nope")].count("\n") + 1
+    assert f"q.yaml:{line}:13: step start, task q" in failed.err
+    assert f"{line} |             FROM nope;\n" in failed.err
+
+
+def test_lines_of_a_traceback_are_redacted_and_cut(tmp_path: Path) -> None:
+    code = "result = 1 / 0 # " + "x" * 500
+    text = DIVIDE.replace("return total / people", code.removeprefix("result = "))
+    error = data(noetl("run", file(tmp_path, text), "-o", "json", cwd=tmp_path))["error"]
+    assert max(map(len, error["details"]["traceback"])) == 400
+    assert len(error["details"]["source"]["text"]) == 400
