@@ -66,6 +66,14 @@ MISSING = """A name, key or index that does not exist is *missing*.
 
 `null` is a value and not missing."""
 
+NUMBERS = """Text is no number: `"5" + 1` is an error, and `"5" * 2` is `"55"`. Convert with `| int` or `| float`.
+
+A comparison is the exception, because SQL results have DECIMAL and NUMERIC values as text, which keeps every digit.
+`==`, `!=`, `<`, `<=`, `>` and `>=` compare the text of a decimal number with a number, exactly: `"12.50" == 12.5` and
+`"12345678901234567890.01" > 12345678901234567890` are true. Only text like `-12.50` is compared as a number; `"007"`,
+`"1e3"` and `" 5"` are not, and `<` between them and a number is an error. Two texts are always compared as text. `in`
+and filters such as `unique` and `sort` do not convert."""
+
 SQL = """In the SQL of a task, a template is always one value: it is bound as a parameter or quoted by the driver, and
 never spliced into the text. Two filters exist only there."""
 
@@ -112,6 +120,8 @@ def pages() -> Iterator[tuple[str, str]]:
             table(["Place", "Names"], _places(CLASSIC_PLACES)),
             "## Missing values",
             MISSING,
+            "## Text and numbers",
+            NUMBERS,
             "## Filters",
             "A filter takes the value to its left: `{{ workload.city | lower }}`.",
             _entries(FILTERS, "Filter"),

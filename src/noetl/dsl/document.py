@@ -222,7 +222,7 @@ TASK_SPEC = Fields(
     Field("timeout", TIMEOUT, "time limit of one call; for http also {connect, read}"),
     Field("policy", TASK_POLICY, "what happens after each outcome"),
     Field("pool", TEXT, "pool of workers that runs the task"),
-    Field("exactly_once", BOOLEAN, "postgres: keep a ledger row in the same transaction"),
+    Field("exactly_once", BOOLEAN, "postgres, duckdb: keep a ledger row in the same transaction"),
     Field("async", BOOLEAN, "accepted, without effect"),
     Field("mode", Choice("sequential", "parallel"), "iterator: order of the items"),
     Field("max_in_flight", Integer(1, 10_000), "iterator: how many items at once"),

@@ -31,6 +31,8 @@ def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
             walk.problems.add(MISSING_INPUT, span, f"{kind.name} needs {name!r}", hint)
     for group in kind.one_of:
         _check_one_of(group, set(task) if set(task) & set(group) else supplied, kind, span, walk)
+    if "mode" in task and {"mode", "key"} <= fields(kind.inputs).keys():
+        _check_key(task, supplied, walk)
 
 
 def check_keys(values: Any, kind: Kind, others: Mapping[str, Shape | None], walk: Walk) -> None:
@@ -99,3 +101,14 @@ def _check_one_of(group: tuple[str, ...], supplied: set[str], kind: Kind, span: 
     names = ", ".join(group)
     message = f"{kind.name} needs one of {names}" if not chosen else f"{kind.name} takes only one of {names}"
     walk.problems.add(MISSING_INPUT, span, message, f"found {' and '.join(chosen)}" if chosen else f"add `{group[0]}:`")
+
+
+def _check_key(task: Any, supplied: set[str], walk: Walk) -> None:
+    """Rows are updated by a key, and only then have one."""
+    mode = task["mode"]
+    if mode == "upsert" and "key" not in supplied:
+        hint = "add `key: [id]`, the columns that identify a row"
+        walk.problems.add(MISSING_INPUT, span_in(task, "mode"), "`mode: upsert` needs 'key'", hint)
+    elif mode in ("append", "replace") and task.get("key"):
+        hint = "set `mode: upsert`, or leave `key` out"
+        walk.problems.add(UNKNOWN_INPUT, key_span(task, "key"), f"`mode: {mode}` takes no 'key'", hint)

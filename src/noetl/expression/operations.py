@@ -291,10 +291,13 @@ def _compare(compiler: Compiler, node: nodes.Compare, tolerant: bool) -> Closure
     first, fail = compiler.expression(node.expr), compiler.failing(node)
     links = [(operators.COMPARISONS[op], compiler.expression(operand)) for op, operand in node.ops]
     match node.ops:  # most guards compare with a constant, or with a list of them
-        case [("==", nodes.Const(value=value))]:
+        case [("==", nodes.Const(value=value))] if not _may_be_decimal(value):
             return lambda scope, run: first(scope, run) == value
-        case [("!=", nodes.Const(value=value))]:
+        case [("!=", nodes.Const(value=value))] if not _may_be_decimal(value):
             return lambda scope, run: first(scope, run) != value
+        case [("==" | "!=" as op, nodes.Const(value=value))]:
+            equal, same = operators.equal, op == "=="
+            return lambda scope, run: ((a := first(scope, run)) == value or equal(a, value)) is same
         case [("in" | "not in" as op, operand)] if (constants := constant_values(operand)) is not None:
             values = tuple(constants)
             if op == "in":
@@ -315,6 +318,11 @@ def _compare(compiler: Compiler, node: nodes.Compare, tolerant: bool) -> Closure
         return True
 
     return chain
+
+
+def _may_be_decimal(value: Any) -> bool:
+    """Whether a constant is a number, or text that compares with one."""
+    return type(value) in (int, float) or (type(value) is str and operators.DECIMAL.fullmatch(value) is not None)
 
 
 def _note_comparisons(compiler: Compiler, node: nodes.Compare) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
@@ -20,6 +21,8 @@ from noetl.expression.values import (
     refuse_sealed,
     unwrapped,
 )
+
+DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 
 
 def add(a: Any, b: Any, budget: Budget) -> Any:
@@ -130,7 +133,7 @@ def equal(a: Any, b: Any, budget: Budget | None = None, depth: int = 0) -> bool:
     if type(a) in SCALARS or type(b) in SCALARS:
         if type(a) is str and len(a) > LONG:
             (budget or Budget()).check()
-        return bool(a == b)
+        return bool(a == b) or ((type(a) is str) is not (type(b) is str) and compared(a, b) == 0)
     contents = None if budget is None else budget.contents
     a, b = unwrapped(a, contents), unwrapped(b, contents)
     if isinstance(a, Missing) or isinstance(b, Missing):
@@ -151,6 +154,21 @@ def equal(a: Any, b: Any, budget: Budget | None = None, depth: int = 0) -> bool:
                 equal(x, y, budget, depth + 1) for x, y in zip(budget.each(a), b, strict=True)
             )
     return bool(a == b) if type(a) is type(b) else False
+
+
+def compared(a: Any, b: Any) -> int | None:
+    """-1, 0 or 1 for a number and the text of a decimal number, which SQL results have so that no digit is lost. None
+    for any other pair. The comparison is exact; a float stands for the shortest decimal that is written for it."""
+    text, number = (a, b) if isinstance(a, str) else (b, a)
+    if type(number) not in (int, float) or not isinstance(text, str) or len(text) > LONG:
+        return None
+    if DECIMAL.fullmatch(text) is None:
+        return None
+    from decimal import Decimal
+
+    exact, other = Decimal(text), Decimal(repr(number) if isinstance(number, float) else number)
+    difference = (exact > other) - (exact < other)
+    return difference if text is a else -difference
 
 
 def contains(needle: Any, haystack: Any, budget: Budget | None = None) -> bool:
@@ -193,6 +211,8 @@ def ordered(a: Any, b: Any, symbol: str, budget: Budget | None = None) -> bool:
             if not equal(x, y, budget):
                 return ordered(x, y, symbol, budget)
         return bool(_ORDER[symbol](len(a), len(b)))
+    if (difference := compared(a, b)) is not None:
+        return bool(_ORDER[symbol](difference, 0))
     raise Fault(
         f"cannot compare {kind_of(a)} with {kind_of(b)} by '{symbol}'",
         "test for it first, or convert one with | int, | float or | string",

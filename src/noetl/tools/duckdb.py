@@ -27,7 +27,7 @@ KIND = sql_kind("duckdb", "DuckDB", Inputs, outcome="duckdb")
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
     try:
-        from noetl.tools.rows.duckdb_database import call
+        from noetl.tools.rows.duckdb_call import call
     except ImportError:
         return missing_driver("duckdb", "duckdb")
     return await call(inputs, context)

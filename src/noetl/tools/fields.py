@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -22,6 +22,13 @@ ProcessAuth: TypeAlias = Annotated[
     str | dict[str, Any] | None, doc("Keychain entry, or a map, whose fields the process gets as `NOETL_AUTH_<FIELD>`")
 ]
 
+# Rows for a table.
+Mode: TypeAlias = Annotated[
+    Literal["append", "upsert", "replace"],
+    doc("Append the rows, update rows with the same `key` and append the others, or replace all rows"),
+]
+Key: TypeAlias = Annotated[list[str], doc("Columns that identify a row, for `upsert`")]
+
 # Objects in a bucket.
 Bucket: TypeAlias = Annotated[str, doc("Bucket to work in")]
 
@@ -34,14 +41,18 @@ class SqlInputs(Struct, forbid_unknown_fields=True, kw_only=True):
     params: Annotated[
         list[Any] | dict[str, Any] | None, doc("Values for the placeholders of the driver, by position or by name")
     ] = None
-    table: Annotated[str | None, doc("Table to insert into in bulk, in place of a statement")] = None
+    table: Annotated[
+        str | None, doc("Table to write rows into, in place of a statement; created if it does not exist")
+    ] = None
     columns: Annotated[
         list[str] | None, doc("Columns to fill; required when `rows` are lists, else taken from the first row")
     ] = None
     rows: Annotated[
         list[dict[str, Any] | list[Any]] | None,
-        doc("Rows to insert into `table`, as maps or as lists; without them `args` is the row"),
+        doc("Rows to write into `table`, as maps or as lists; without them `args` is the row"),
     ] = None
+    mode: Mode = "append"
+    key: Key = []
 
     @property
     def sql_field(self) -> str:

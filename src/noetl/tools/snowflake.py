@@ -24,7 +24,7 @@ KIND = sql_kind("snowflake", "Snowflake", Inputs, outcome="snowflake")
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
     try:
-        from noetl.tools.rows.snowflake_database import call
+        from noetl.tools.rows.snowflake_call import call
     except ImportError:
         return missing_driver("snowflake", "snowflake")
     return await call(inputs, context)

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context, missing_driver
-from noetl.tools.fields import Auth, Scalar
+from noetl.tools.fields import Auth, Key, Mode, Scalar
 
 EndpointKind = Literal["postgres", "duckdb", "snowflake", "http", "file"]
 Format = Literal["csv", "json", "jsonl", "parquet"]
@@ -48,10 +48,8 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     columns: Annotated[
         dict[str, str] | None, doc("Columns to write, each with its column in the source; all by default")
     ] = None
-    mode: Annotated[
-        Literal["append", "replace", "upsert"], doc("Append, replace all rows, or update rows with the same `key`")
-    ] = "append"
-    key: Annotated[list[str], doc("Columns that identify a row, for `upsert`")] = []
+    mode: Mode = "append"
+    key: Key = []
     batch_size: Annotated[int, Meta(ge=1, description="Number of rows in a batch")] = 10_000
 
 

@@ -159,3 +159,20 @@ class TestPlaces:
             """
         )
         assert [problem.message for problem in found] == ["the pipeline cannot end: spin → spin"]
+
+
+class TestRowsAreUpdatedByAKey:
+    @pytest.mark.parametrize("kind", ["postgres, auth: {host: db}", "duckdb, database: shop.db", "snowflake, auth: {}"])
+    def test_an_upsert_without_a_key_is_reported_and_so_is_a_key_without_an_upsert(self, kind: str) -> None:
+        load = f"- load: {{kind: {kind}, table: t, rows: [{{id: 1}}], mode: %s}}\n"
+        assert [problem.message for problem in step(load % "upsert")] == ["`mode: upsert` needs 'key'"]
+        assert [problem.message for problem in step(load % "replace, key: [id]")] == ["`mode: replace` takes no 'key'"]
+        assert step(load % "upsert, key: [id]") == []
+        assert step(load % '"{{ workload.city }}"') == []
+
+    def test_exactly_once_is_an_option_of_postgres_and_duckdb(self) -> None:
+        once = "- load: {kind: %s, command: SELECT 1, spec: {exactly_once: true}}\n"
+        assert step(once % "duckdb, database: shop.db") == []
+        assert [problem.hint for problem in step(once % "snowflake, auth: {}")] == [
+            "it is an option of postgres and duckdb"
+        ]

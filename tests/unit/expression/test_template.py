@@ -333,3 +333,34 @@ def test_value_nested_without_end_is_an_error() -> None:
     value.append(value)
     with pytest.raises(TemplateError):
         render(value, {})
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("'12.50' == 12.5", True), ("12.5 == '12.50'", True), ("'12.50' != 12.5", False), ("'0.1' == 0.1", True), ("'5' == 5", True),
+        ("'5.01' > 5", True), ("5 < '5.01'", True), ("'5' >= 5", True), ("5 > '5.00'", False), ("'-0.5' < 0", True), ("'-0' == 0", True),
+        ("'12345678901234567890.01' > 12345678901234567890", True), ("'9007199254740993' == 9007199254740993", True),
+        ("'9007199254740993' == 9007199254740992", False), ("0 < '3.20' < 4", True), ("'1e3' == 1000", False), ("'007' == 7", False),
+        ("' 5' == 5", False), ("'1' == true", False), ("'' == 0", False), ("'5.0' == '5'", False), ("'10' < '9'", True), ("5 in ['5']", False),
+        ("'5' is eq 5", True), ("[{'v': '7.5'}, {'v': '3.0'}] | selectattr('v', 'gt', 5) | list", [{"v": "7.5"}]), ("['5'] == [5]", True),
+    ],
+)  # fmt: skip
+def test_text_of_a_decimal_compares_with_a_number_exactly(expression: str, expected: Any) -> None:
+    assert parse("{{ " + expression + " }}").evaluate({}) == expected
+
+
+def test_a_value_compares_with_a_constant_and_with_another_value_alike() -> None:
+    scope = {"total": "12.50", "limit": 12.5, "none": None, "name": "x"}
+    for expression in ("total == 12.5", "12.5 == total", "total == limit", "limit == '12.50'", "not total != limit"):
+        assert parse("{{ " + expression + " }}").evaluate(scope) is True, expression
+    for expression in ("none == 12.5", "name == 12.5", "limit == '12.51'", "missing == 5", "missing == '5'"):
+        assert parse("{{ " + expression + " }}").evaluate(scope) is False, expression
+        assert parse("{{ " + expression.replace("==", "!=") + " }}").evaluate(scope) is True, expression
+
+
+@pytest.mark.parametrize("text", ["007", "1e3", " 5", "5 ", "+5", "5.", ".5", "x", "", "1_0", "٣", "0x1", "NaN", "5\n"])
+def test_other_text_has_no_order_with_a_number(text: str) -> None:
+    with pytest.raises(TemplateFailed, match="cannot compare a string with an integer by '<'"):
+        parse("{{ text < 5 }}").evaluate({"text": text})
+    assert parse("{{ text == 5 }}").evaluate({"text": text}) is False

@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.servers.listening import listening
@@ -59,7 +60,7 @@ async def wire(schema: Schema, word: str) -> AsyncIterator[dict[str, object]]:
         yield schema.fields(port=port, sslmode="disable", gssencmode="disable")
 
 
-def lost(database: Database, command: str, word: str, **inputs: object) -> Outcome:
+def lost(database: Database, command: str | None, word: str, **inputs: object) -> Outcome:
     async def call() -> Outcome:
         async with wire(database.schema, word) as auth:
             return await database.ask(command, {}, auth=auth, **inputs)
@@ -98,6 +99,16 @@ def test_exactly_once_whatever_is_lost(database: Database, word: str) -> None:
     assert again.result["rows"] == [{"n": 7}]
     assert again.extra["pg"]["repeated"] is (word == "COMMIT")
     assert database.value("SELECT count(*) AS c FROM t") == 1
+
+
+@pytest.mark.parametrize(("mode", "retryable"), [("append", False), ("upsert", True), ("replace", True)])
+def test_a_load_that_may_have_been_committed_is_worth_a_retry_if_it_may_be_done_twice(
+    database: Database, mode: str, retryable: bool
+) -> None:
+    inputs: dict[str, Any] = {"table": "t", "rows": [{"n": 1}], "mode": mode}
+    outcome = lost(database, None, "COMMIT", **inputs, **({"key": ["n"]} if mode == "upsert" else {}))
+    assert outcome.error is not None
+    assert (outcome.error.kind, outcome.error.retryable) == ("connect", retryable)
 
 
 @contextmanager

@@ -203,7 +203,8 @@ def test_names_of_tables_and_columns_are_quoted(database: Database) -> None:
     database.result('CREATE TABLE "Odd; DROP" ("a""b" int)')
     database.result(table=f"{name}.Odd; DROP", rows=[{'a"b': 1}])
     assert database.rows('SELECT * FROM "Odd; DROP"') == [{'a"b': 1}]
-    assert database.error(table="t (n) FROM PROGRAM 'id' --", rows=[{"n": 1}]).details["sqlstate"] == "42P01"
+    database.result(table="t (n) FROM PROGRAM 'id' --", rows=[{"n": 1}])  # a table of that name
+    assert database.rows("SELECT n FROM \"t (n) FROM PROGRAM 'id' --\"") == [{"n": 1}]
     assert database.error(table="a..b", rows=[{"n": 1}]).kind == "input"
 
 

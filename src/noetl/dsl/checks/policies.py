@@ -25,7 +25,7 @@ ELSE_HINT = "add `- else: {then: {do: continue}}`, and a rule for errors: `when:
 REDUCERS = ("$add", "$append", "$max", "$min", "$merge")
 RETRY_OPTIONS = dict.fromkeys(["attempts", "backoff", "max_delay", "jitter"], ("retry",))
 OPTIONS = {**RETRY_OPTIONS, "delay": ("retry", "jump"), "to": ("jump",)}
-KIND_OPTIONS = {"mode": "iterator", "max_in_flight": "iterator", "exactly_once": "postgres"}
+KIND_OPTIONS = {"mode": ("iterator",), "max_in_flight": ("iterator",), "exactly_once": ("postgres", "duckdb")}
 
 
 def check(document: Document, problems: Problems) -> None:
@@ -41,10 +41,10 @@ def check(document: Document, problems: Problems) -> None:
 
 def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
     spec, kind = site.tree.get("spec", {}), site.tree.get("kind")
-    for key, owner in KIND_OPTIONS.items():
-        if key in spec and kind not in (owner, "workbook"):
+    for key, owners in KIND_OPTIONS.items():
+        if key in spec and kind not in (*owners, "workbook"):
             message = f"{key!r} does not apply to {kind}"
-            problems.add(IDLE_OPTION, key_span(spec, key), message, f"it is an option of {owner}")
+            problems.add(IDLE_OPTION, key_span(spec, key), message, f"it is an option of {' and '.join(owners)}")
     if isinstance(spec.get("timeout"), dict) and kind not in ("http", "workbook"):
         hint = "give one duration, such as 30s"
         problems.add(IDLE_OPTION, span_in(spec, "timeout"), f"{kind} has one time limit, not connect and read", hint)

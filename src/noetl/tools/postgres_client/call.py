@@ -1,4 +1,4 @@
-"""One call, from its inputs to its outcome: it runs statements, or copies rows into a table."""
+"""One call, from its inputs to its outcome: it runs statements, or loads rows into a table."""
 
 from __future__ import annotations
 
@@ -8,40 +8,28 @@ from collections.abc import Awaitable, Callable, Iterator
 from itertools import chain
 from typing import Any
 
-import msgspec
-import psycopg
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from noetl.model.outcome import Failure, Outcome
-from noetl.sql.statements import Part, Sql, Value, first_words, is_quoted, quoted, statements
+from noetl.sql.statements import Part, Sql, Value, first_words, is_quoted, statements
 from noetl.tools.base import Context
 from noetl.tools.postgres import Inputs
 from noetl.tools.postgres_client.connections import conninfo_of, pool_of
-from noetl.tools.postgres_client.session import NO_ERROR, PostgresSession, statement_failure
-from noetl.tools.postgres_client.values import RowBuffer, array_text, encoded, json_text, plain_text
-from noetl.tools.rows.values import changed, row_values
+from noetl.tools.postgres_client.load import LOCK, LoadJob
+from noetl.tools.postgres_client.session import NO_ERROR, PostgresSession, sqlstate
+from noetl.tools.postgres_client.values import RowBuffer
+from noetl.tools.rows.tables import load_of
+from noetl.tools.rows.values import ledger_text
 
 MESSAGE_CHARACTERS = 4000
 QUOTED = r"(?s)[\"'].*[\"']|[\"'].*|Key \(.*\)"
 """Values that the server quotes, from the first quote to the last: a value may have quotes itself."""
 CANCEL_SECONDS = 2.0
 """How long the server may take to cancel a statement before the connection is dropped."""
-BLOCK_BYTES = 1 << 17
 CONTROL = {("BEGIN",), ("START",), ("COMMIT",), ("END",), ("ROLLBACK",), ("ABORT",)}
 READING = {("SELECT",), ("VALUES",), ("TABLE",), ("SHOW",)}
 PLACEHOLDER = re.compile(r"%(?:(?P<percent>%)|\((?P<name>[^)]+)\)[sbt]|(?P<position>[sbt]))|(?P<stray>%)")
-TYPES = """SELECT a.attname AS name, CASE WHEN coalesce(b.typname, t.typname) IN ('json', 'jsonb') THEN 'J'
-    ELSE coalesce(b.typcategory, t.typcategory) END AS category
-FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-LEFT JOIN pg_catalog.pg_type b ON b.oid = t.typbasetype
-WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = pg_catalog.to_regclass("""
-SPECIAL = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
-WRITERS: dict[str, Callable[[Any], str]] = {
-    "J": json_text,
-    "A": lambda value: array_text(value) if isinstance(value, list) else plain_text(value),
-}
-"""By the category of a type: arrays, and JSON, whose letter is not one of PostgreSQL's."""
 
 
 async def call(inputs: Inputs, context: Context) -> Outcome:
@@ -60,12 +48,10 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
 
 
 async def _work(inputs: Inputs, context: Context) -> Outcome:
-    if inputs.table is None:
-        job: StatementsJob | CopyJob = StatementsJob(context.bound[inputs.sql_field], inputs.params)
-    elif inputs.params is None:
-        job = CopyJob(inputs.table, *row_values(inputs.rows, inputs.columns, context.own_args))
-    else:
-        raise Failure("input", "`params` are for a statement: use `rows` with `table`")
+    load = load_of(inputs, context.own_args)
+    job: StatementsJob | LoadJob = (
+        StatementsJob(context.bound[inputs.sql_field], inputs.params) if load is None else LoadJob(load)
+    )
     exactly_once = bool(context.spec.get("exactly_once"))
     if exactly_once and job.controls:
         raise Failure("input", "`exactly_once` runs everything in one transaction: leave BEGIN and COMMIT out")
@@ -77,7 +63,7 @@ async def _work(inputs: Inputs, context: Context) -> Outcome:
                 result, repeated = await _once(session, context.idempotency_key, lambda: job.run(session))
                 return Outcome(result=result, extra={"pg": NO_ERROR["pg"] | {"repeated": repeated}})
             if job.transactional:
-                async with session.transaction():
+                async with session.transaction(idempotent=job.idempotent):
                     return Outcome(result=await job.run(session), extra=NO_ERROR)
             session.safe = job.repeatable
             result = await job.run(session)
@@ -114,6 +100,8 @@ def _unquoted(value: Any) -> Any:
 
 
 class StatementsJob:
+    idempotent = False
+
     def __init__(self, sql: Sql, params: list[Any] | dict[str, Any] | None) -> None:
         bound = sql if params is None else _with_params(sql, params)
         if is_quoted(bound):
@@ -179,52 +167,7 @@ def _with_params(sql: Sql, params: list[Any] | dict[str, Any]) -> Sql:
     return Sql(parts, sql.dialect, sql.line)
 
 
-class CopyJob:
-    transactional = controls = repeatable = False
-
-    def __init__(self, table: str, columns: list[str], rows: list[list[Any]]) -> None:
-        self.table, self.columns, self.rows = tuple(table.split(".")), columns, rows
-        if not all(self.table):
-            raise Failure("input", f"{table!r} cannot be the name of a table: write `table` or `schema.table`")
-
-    async def run(self, session: PostgresSession) -> Any:
-        if not self.rows:
-            return changed(0)
-        names = ", ".join(map(quoted, self.columns))
-        statement = f"COPY {quoted(*self.table)} ({names}) FROM STDIN"
-        types = await session.values(Sql((TYPES, Value(quoted(*self.table)), ")")))  # COPY reports unknown columns
-        category = {column["name"]: column["category"] for column in types}
-        writers = [WRITERS.get(category.get(column, ""), plain_text) for column in self.columns]
-        session.safe = True
-        inside = session.in_transaction
-        try:
-            async with session.connection.cursor() as cursor:
-                async with cursor.copy(encoded(statement, session.encoding)) as copy:
-                    for block in self._blocks(writers, session.encoding):
-                        await copy.write(block)
-                    session.safe = inside  # from now on it may be committed
-                return changed(cursor.rowcount)
-        except psycopg.Error as error:
-            raise statement_failure(error, None, session.safe) from None
-
-    def _blocks(self, writers: list[Callable[[Any], str]], encoding: str) -> Iterator[bytes]:
-        block = bytearray()
-        for number, row in enumerate(self.rows, start=1):
-            try:
-                fields = (
-                    "\\N" if value is None else write(value).translate(SPECIAL)
-                    for value, write in zip(row, writers, strict=True)
-                )
-                block += encoded("\t".join(fields) + "\n", encoding)
-            except Failure as failure:
-                raise Failure("input", f"row {number}: {failure}") from None
-            if len(block) > BLOCK_BYTES or number == len(self.rows):
-                yield bytes(block)
-                block.clear()
-
-
 LEDGER = "noetl_ledger"
-LOCK = 0x6E6F65746C  # an arbitrary number
 UNDEFINED_TABLE, NO_PRIVILEGE = "42P01", "42501"
 INSERTION = f"INSERT INTO {LEDGER} (action) VALUES ("
 END_OF_INSERTION = f""") ON CONFLICT DO NOTHING RETURNING (
@@ -242,7 +185,7 @@ async def _once(session: PostgresSession, action: str, work: Callable[[], Awaita
     try:
         new = await session.values(insertion)
     except Failure as failure:
-        if _state(failure) != UNDEFINED_TABLE:
+        if sqlstate(failure) != UNDEFINED_TABLE:
             raise
         await session.command("ROLLBACK")
         await _create_ledger(session)
@@ -253,12 +196,9 @@ async def _once(session: PostgresSession, action: str, work: Callable[[], Awaita
         await session.command("ROLLBACK")
         return rows[0]["result"] if rows else None, True
     result = await work()
-    stored = msgspec.json.encode(result)
-    if len(stored) > 1 << 20:
-        stored = msgspec.json.encode({**msgspec.json.decode(stored), "rows": [], "rows_omitted": True})
     # The table has its full name: the statements may have changed the search path.
     update = f"UPDATE {new[0]['ledger']} SET result = "
-    await session.execute(Sql((update, Value(stored.decode()), "::jsonb WHERE action = ", Value(action))), None)
+    await session.execute(Sql((update, Value(ledger_text(result)), "::jsonb WHERE action = ", Value(action))), None)
     await session.command("COMMIT")  # if the response is lost, the next call finds the row
     return result, False
 
@@ -270,12 +210,7 @@ async def _create_ledger(session: PostgresSession) -> None:
             await session.command(f"SELECT pg_advisory_xact_lock({LOCK})")
             await session.command(f"CREATE TABLE IF NOT EXISTS {LEDGER} {DEFINITION}")
     except Failure as failure:
-        if _state(failure) != NO_PRIVILEGE:
+        if sqlstate(failure) != NO_PRIVILEGE:
             raise
         advice = f"`exactly_once` needs a table that this user may not create: CREATE TABLE {LEDGER} {DEFINITION}"
         raise Failure("sql", advice, extra=failure.outcome.extra) from None
-
-
-def _state(failure: Failure) -> str | None:
-    state: str | None = failure.outcome.extra.get("pg", {}).get("sqlstate")
-    return state

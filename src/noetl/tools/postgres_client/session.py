@@ -66,7 +66,7 @@ class PostgresSession:
         self.connection, self.context = connection, context
         self.pgconn = connection.pgconn
         self.safe = True
-        """Whether no commit can have happened without being reported."""
+        """Whether the call can be repeated: no commit can have happened without being reported, or it does no harm."""
 
     @property
     def encoding(self) -> str:
@@ -90,11 +90,11 @@ class PostgresSession:
             self.connection.remove_notice_handler(log)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[None]:
-        """Commits at the end. After an error the pool rolls back."""
+    async def transaction(self, *, idempotent: bool = False) -> AsyncIterator[None]:
+        """Commits at the end. After an error the pool rolls back. `idempotent`: the work may be done twice."""
         await self.command("BEGIN")
         yield
-        self.safe = False
+        self.safe = idempotent
         await self.command("COMMIT")
         self.safe = True
 
@@ -151,6 +151,11 @@ class PostgresSession:
         if error is not None:
             raise error
         return StatementResult(tag.decode().rstrip(" 0123456789"), columns, row_count)
+
+
+def sqlstate(failure: Failure) -> str | None:
+    state: str | None = failure.outcome.extra.get("pg", {}).get("sqlstate")
+    return state
 
 
 def connect_failure(error: Exception) -> Failure:

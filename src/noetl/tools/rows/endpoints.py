@@ -255,24 +255,3 @@ class TargetEndpoint:
         raise NotImplementedError
 
     def commit(self) -> None: ...
-
-
-def create_table(name: str, types: dict[str, str], key: list[str]) -> str:
-    parts = [f"{quoted(column)} {kind}" for column, kind in types.items()]
-    if key:
-        parts.append(f"PRIMARY KEY ({', '.join(map(quoted, key))})")
-    return f"CREATE TABLE {name} ({', '.join(parts)})"
-
-
-def insert_or_update(name: str, origin: str, columns: list[Column], key: list[str]) -> str:
-    names = ", ".join(column.quoted for column in columns)
-    others = [column.quoted for column in columns if column.name not in key]
-    changes = ", ".join(f"{other} = excluded.{other}" for other in others)
-    then = f"DO UPDATE SET {changes}" if others else "DO NOTHING"
-    keys = ", ".join(map(quoted, key))
-    return f"INSERT INTO {name} ({names}) SELECT {names} FROM {origin} ON CONFLICT ({keys}) {then}"
-
-
-def duplicate_key(key: list[str], values: Any) -> Failure:
-    text = ", ".join(f"{name} {value}" for name, value in zip(key, values, strict=True))
-    return Failure("input", f"the source has two rows with the same key: {text[:200]}")

@@ -27,6 +27,7 @@ from noetl.tools.rows import endpoints
 from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.duckdb_database import table_name
 from noetl.tools.rows.endpoints import NULL, Column, Pipe, PipedSource, StagedRows, Staging, TransferProgress
+from noetl.tools.rows.tables import create_table, insert_or_update
 
 SETTINGS = "SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'; SET LOCAL timezone = 'UTC'"
 FORM = f"FORMAT csv, NULL '{NULL}'"
@@ -216,7 +217,7 @@ class PostgresTarget(endpoints.TargetEndpoint):
 
     def create(self, types: dict[str, str]) -> None:
         self.types = types
-        self.connection.rows(endpoints.create_table(self.name, types, self.key if self.mode == "upsert" else []))
+        self.connection.rows(create_table(self.name, types, self.key if self.mode == "upsert" else []))
 
     def write(self, staging: Staging, rows: StagedRows, progress: TransferProgress) -> int:
         pipe = Pipe(staging.folder)
@@ -245,7 +246,7 @@ class PostgresTarget(endpoints.TargetEndpoint):
         self.connection.pq.put_copy_end()
         count = self.connection.end_copy()
         if self.mode == "upsert":
-            self.connection.rows(endpoints.insert_or_update(self.name, self.into, columns, self.key))
+            self.connection.rows(insert_or_update(self.name, self.into, [column.name for column in columns], self.key))
         return count
 
     def commit(self) -> None:

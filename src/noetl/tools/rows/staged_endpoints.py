@@ -24,6 +24,7 @@ from noetl.tools.rows import endpoints
 from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.duckdb_database import literal, sql_errors, table_name
 from noetl.tools.rows.endpoints import Column, SourceEndpoint, StagedRows, Staging, TargetEndpoint, TransferProgress
+from noetl.tools.rows.tables import create_table, duplicate_key, duplicate_keys, insert_or_update
 
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 COPY_OPTIONS = {
@@ -281,20 +282,19 @@ class DuckdbTarget(TargetEndpoint):
         if not self.types:
             key = self.key if self.mode == "upsert" else []
             types = {column.name: column.type for column in columns}
-            self.staging.execute(endpoints.create_table(self.name, types, key))
+            self.staging.execute(create_table(self.name, types, key))
         elif self.mode == "replace":
             self.staging.execute(f"DELETE FROM {self.name}")
 
     def write(self, staging: Staging, rows: StagedRows, progress: TransferProgress) -> int:
         if self.mode != "upsert":
-            names = ", ".join(column.quoted for column in rows.columns)
-            return staging.execute(f"INSERT INTO {self.name} ({names}) {rows.query}")
+            listed = ", ".join(column.quoted for column in rows.columns)
+            return staging.execute(f"INSERT INTO {self.name} ({listed}) {rows.query}")
         count = staging.execute(f"CREATE TEMP TABLE arrived AS {rows.query}")
-        keys = ", ".join(map(quoted, self.key))
-        duplicates = f"SELECT {keys} FROM arrived GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
-        for values in staging.rows(duplicates):  # DuckDB would silently use the last row of a key
-            raise endpoints.duplicate_key(self.key, values)
-        staging.execute(endpoints.insert_or_update(self.name, "arrived", rows.columns, self.key))
+        for values in staging.rows(duplicate_keys("arrived", [*map(quoted, self.key)])):
+            raise duplicate_key(self.key, values, "the source")
+        names = [column.name for column in rows.columns]
+        staging.execute(insert_or_update(self.name, "arrived", names, self.key))
         return count
 
     def commit(self) -> None:

@@ -22,6 +22,7 @@ from noetl.tools.rows import staged_endpoints as staged
 from noetl.tools.rows.blocking import Cancellation, in_thread
 from noetl.tools.rows.duckdb_database import table_name
 from noetl.tools.rows.endpoints import Column
+from noetl.tools.rows.tables import check_key
 from noetl.tools.transfer import Inputs, TransferSource, TransferTarget
 
 if TYPE_CHECKING:
@@ -86,10 +87,7 @@ def _check(inputs: Inputs) -> None:
     for field in REQUIRED.get(target.kind, ["table"]):
         if not getattr(target, field):
             raise Failure("input", f"the target needs `{field}`")
-    if inputs.mode == "upsert" and not inputs.key:
-        raise Failure("input", "`upsert` needs a `key`")
-    if inputs.key and inputs.mode != "upsert":
-        raise Failure("input", "`key` is only for `mode: upsert`: leave it out")
+    check_key(inputs.mode, inputs.key)
     if target.kind == "http" and inputs.mode != "append":
         raise Failure("input", "http only appends rows: leave `mode` out")
 

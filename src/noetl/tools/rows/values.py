@@ -20,6 +20,7 @@ from noetl.tools.base import MAX_RESULT_BYTES
 from noetl.tools.rows.blocking import Cancellation
 
 FETCH_ROWS = 1_000
+MAX_LEDGER_BYTES = 1 << 20
 MANY_DIGITS = re.compile(r"\d{19}|[eE][+-]?\d{3}")
 UNCHANGED = frozenset([str, bool, type(None), bytes])
 
@@ -57,6 +58,14 @@ def combined(results: list[dict[str, Any]]) -> dict[str, Any]:
         return results[0]
     summaries = [{key: value for key, value in result.items() if key != "rows"} for result in results]
     return results[-1] | {"statements": summaries}
+
+
+def ledger_text(result: Any) -> str:
+    """The result of an `exactly_once` call as JSON for the ledger, without its rows if they are above 1 MiB."""
+    text = msgspec.json.encode(result)
+    if len(text) > MAX_LEDGER_BYTES:
+        text = msgspec.json.encode({**msgspec.json.decode(text), "rows": [], "rows_omitted": True})
+    return text.decode()
 
 
 def plain(value: Any) -> Any:
@@ -102,30 +111,3 @@ def distinct_names(names: Iterable[str]) -> list[str]:
             key, number = f"{name}_{number}", number + 1
         keys[key] = None
     return list(keys)
-
-
-def row_values(
-    rows: list[dict[str, Any] | list[Any]] | None, columns: list[str] | None, args: dict[str, Any]
-) -> tuple[list[str], list[list[Any]]]:
-    """The columns and the values of each row. Without rows, the args are the only row."""
-    records = [args] if rows is None else rows
-    if rows is None and not args:
-        raise Failure("input", "no rows to insert: give `rows`, or `args` for one row")
-    names = columns or (list(records[0]) if records and isinstance(records[0], dict) else [])
-    if records and not names:
-        is_list = isinstance(records[0], list)
-        raise Failure("input", "rows that are lists need `columns`" if is_list else "row 1 is empty")
-    if len(set(names)) != len(names):
-        raise Failure("input", "`columns` names a column twice")
-    table = []
-    for number, row in enumerate(records, start=1):
-        if isinstance(row, list):
-            if len(row) != len(names):
-                raise Failure("input", f"row {number} has {len(row)} values and there are {len(names)} columns")
-            table.append(row)
-            continue
-        if len(row) > len(names) or not row.keys() <= set(names):
-            unknown = next(name for name in row if name not in names)
-            raise Failure("input", f"row {number} has {unknown!r}, which is not one of the columns {', '.join(names)}")
-        table.append([row.get(name) for name in names])
-    return names, table
