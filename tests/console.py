@@ -7,8 +7,8 @@ title (` ```yaml title=hello.yaml `) writes that file. A ` ```console ` block is
 start with `$ ` are commands, what follows each is its output, and a line `...` stands for any lines.
 
 What differs from run to run is shown as a placeholder: `<id>` for the id of a run, `<ms>` for how long something took,
-`<time>` for when it was, `<hash>` for the hash of some content, `<port>` for a port of this machine. What a block
-leaves running in the background ends with it.
+`<time>` for when it was, `<hash>` for the hash of some content, `<port>` for a port of this machine, `<user>` for a
+user of it. What a block leaves running in the background ends with it.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ PLACEHOLDERS = {
     "<time>": r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z?",
     "<hash>": r"\b[0-9a-f]{64}\b",
     "<port>": r"(?<=127\.0\.0\.1:)[1-9]\d{4}\b",
+    "<user>": r"(?<=\bby local )[^\s,]+",
     "<ms>": r"\b\d+ ms\b|\b\d+\.\d s\b|(?<=duration_ms\": )[\d.]+",
 }
 """What differs from run to run, and how it is recognised."""

@@ -29,6 +29,9 @@ ENVELOPE = {
     "attempt": "Number of the attempt in the visit, from 1.",
     "action_id": "The same for all attempts and re-grants of one visit; use it as an idempotency key.",
     "trace_id": "The execution id without dashes.",
+    "actor": "Who caused it, `{kind, name}`; null if the engine did. `kind` is `user`, `token`, `schedule`, `hook`, "
+    "`local` (a command on the database, by a user of the operating system) or `worker` (a claim). Events that a "
+    "worker reports belong to the worker of the latest `step.started` of their run.",
     "payload": "The fields of the event that differ from their defaults, listed below.",
 }
 """Every field of the envelope that is not an alias, described."""

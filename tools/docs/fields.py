@@ -29,6 +29,7 @@ WORDS = {
     "Layer": "`policy` or `spec`",
     "InlinedPart": "key and text",
     "Target": "targets",
+    "Actor": "kind and name",
 }
 
 

@@ -82,8 +82,8 @@ RETRYABLE = [
 ]
 
 EXTRA = """Some kinds add their own field to the outcome, named on their page: `outcome.http` has `status` and
-more, `outcome.py` has `exception_type` and `traceback`. The data of a tool is only in `result`: a body such as
-`{"status": "error"}` does not change the status of the outcome."""
+more, `outcome.py` has `exception_type` and `traceback`, `outcome.actor` of `wait` is who sent the signal. The data of a
+tool is only in `result`: a body such as `{"status": "error"}` does not change the status of the outcome."""
 
 META = """Templates can also read `outcome.meta` with `attempt`, `duration_ms` and `ts`, the Unix time at which the call
 started."""

@@ -146,11 +146,20 @@ def print_result(run: dict[str, Any], output: str | None) -> int:
     return 0 if succeeded else 1
 
 
+def actor_text(actor: dict[str, str]) -> str:
+    return printable(f"{actor['kind']} {actor['name']}")
+
+
 def print_run(run: dict[str, Any]) -> None:
     """Print the status, steps, result and error of a run."""
     click.echo(f"{printable(run['name'])}  {run['status']}  {run['execution_id']}")
     took = format_duration(run["duration_ms"] / 1000)
-    click.echo(f"started {run['started']}, {took}, {run['events']:,} events")
+    by = f" by {actor_text(run['actor'])}" if run["actor"] else ""
+    click.echo(f"started {run['started']}{by}, {took}, {run['events']:,} events")
+    if run["cancelled_by"] or run["cancel_reason"]:
+        by = f" by {actor_text(run['cancelled_by'])}" if run["cancelled_by"] else ""
+        reason = f": {brief(run['cancel_reason'])}" if run["cancel_reason"] else ""
+        click.echo(f"cancelled{by}{reason}")
     if run["steps"]:
         click.echo()
         steps = [{"step": name} | step for name, step in run["steps"].items()]

@@ -23,7 +23,17 @@ from noetl.cli.options import (
     since_option,
     timeout_option,
 )
-from noetl.cli.output import RESULT, count, emit, format_duration, pick, print_message, print_result, print_run
+from noetl.cli.output import (
+    RESULT,
+    actor_text,
+    count,
+    emit,
+    format_duration,
+    pick,
+    print_message,
+    print_result,
+    print_run,
+)
 from noetl.cli.progress import EventLines, new_view
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
@@ -40,7 +50,7 @@ from noetl.settings import DEFAULT_RETENTION
 LISTED = ("execution_id", "name", "path", "status", "started", "ended", "duration_ms", "parent", "continued_errors")
 MAX_CHILDREN = 1_000  # how many runs are read to find the children of the listed ones
 AGE_HELP = "Minimum time since the end of a run."
-EXPORTED = (*RESULT, "name", "path", "parent", "started", "ended")
+EXPORTED = (*RESULT, "name", "path", "parent", "started", "ended", "actor")
 
 run_argument = click.argument("run", metavar="RUN")
 limit_option = click.option(
@@ -119,7 +129,7 @@ def show_command(run: str, client: Client, output: str | None) -> None:
     """Show the status, steps, result and error of a run."""
     record = client.runs.get(run)
     if output is not None:
-        record = {key: record[key] for key in (*RESULT, "started", "ended")}
+        record = {key: record[key] for key in (*RESULT, "started", "ended", "actor", "cancelled_by", "cancel_reason")}
     emit(record, output, print_run)
 
 
@@ -135,8 +145,12 @@ def events_command(run: str, after: int, client: Client, output: str | None) -> 
             emit(page, output)
         return
     events = [event for page in pages for event in page]
-    columns = ("seq", "timestamp", "event_type", "entity_id", "status")
-    emit(events if output else pick(events, *columns), output)
+    if output is not None:
+        emit(events, output)
+        return
+    columns = ("seq", "timestamp", "event_type", "entity_id", "status", "actor")
+    actors = ({"actor": actor_text(event["actor"]) if event["actor"] else None} for event in events)
+    emit(pick([event | actor for event, actor in zip(events, actors, strict=True)], *columns), "table")
 
 
 @command.command("logs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -13,6 +14,7 @@ import msgspec
 
 from noetl.client.client import MAX_MATCHES, Json, RunFilter, latest, not_one_run
 from noetl.errors import Conflict, NotFound, UsageError
+from noetl.model.actor import Actor
 from noetl.reference import Reference
 from noetl.settings import master_key_settings, settings
 from noetl.store.database import Mode
@@ -74,6 +76,14 @@ def registered(store: Store, path: str, version: int | None) -> str:
         hint = "`noetl catalog list` lists all playbooks, `noetl register FILE` adds one"
         raise NotFound(f"playbook {path}{f'@{version}' if version else ''} is not registered: {hint}")
     return digest
+
+
+def local_actor() -> Actor:
+    """The user of the operating system, who acts on the database without a server."""
+    try:
+        return Actor("local", pwd.getpwuid(os.getuid()).pw_name)
+    except KeyError:  # such as in a container that runs under any number
+        return Actor("local", str(os.getuid()))
 
 
 def json_of(record: Any) -> Json:

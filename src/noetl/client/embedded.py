@@ -50,7 +50,7 @@ class Engine(NamedTuple):
         source = self.catalog.source(state.digest)
         run = json_of(execution_view(state, summary, File(source.shown, "", source.places), SystemClock().now()))
         line = run["error"]["line"] if run["error"] is not None else None
-        return run | {"error_line": source.line(line) if line else "", "cancel_reason": state.cancel_reason}
+        return run | {"error_line": source.line(line) if line else ""}
 
 
 def event_view(execution: str, row: Row) -> Json:

@@ -221,7 +221,7 @@ class HttpRuns:
         return [item | {"orphaned": False} for item in self.http.items("/executions", limit, **query)]
 
     def get(self, run: str) -> Json:
-        return self.http.get(f"/executions/{self.find(run)}") | {"error_line": "", "cancel_reason": None}
+        return self.http.get(f"/executions/{self.find(run)}") | {"error_line": ""}
 
     def events(self, run: str, after: int = 0) -> Iterator[Items]:
         path = f"/executions/{self.find(run)}/events"

@@ -19,6 +19,7 @@ from noetl.client.database import (
     is_owned,
     json_of,
     list_runs,
+    local_actor,
     not_owned,
     opened,
     opened_file,
@@ -160,7 +161,7 @@ class LocalRuns:
             else:
                 digest = registered(store, body["path"], body["version"])
                 local.catalog.ensure_playbook(digest)
-            return await local.embedded.start(execution, digest, body["payload"], {}), 0
+            return await local.embedded.start(execution, digest, body["payload"], {}, local_actor()), 0
 
         body, source = new
         execution = uuid7(time.time(), os.urandom(8))
@@ -174,7 +175,7 @@ class LocalRuns:
             if source is None:
                 local.catalog.ensure_playbook(origin.digest)
             digest = local.catalog.add(source) if source is not None else ""
-            edit = history.Edit(digest, body["ctx"], body["payload"])
+            edit = history.Edit(digest, body["ctx"], body["payload"], local_actor())
             if "at" in body:
                 forked = await history.fork(local.runtime, origin.execution_id, execution, body["at"], edit)
             else:
@@ -221,14 +222,15 @@ class LocalRuns:
 
     def act(self, run: str, verb: str, body: Json) -> Json:
         """Cancel a run and its open children, or pause it; Conflict if that is not possible."""
-        command, status = (Cancel(**body), "cancelled") if verb == "cancel" else (Pause(), "paused")
+        actor = local_actor()
+        command, status = (Cancel(actor=actor, **body), "cancelled") if verb == "cancel" else (Pause(actor), "paused")
         state = self._decide(run, command).state
         if state.status != status:
             raise Conflict(f"cannot {verb} {state.id}: the run {status_phrase(state.status)}")
         return {"execution_id": state.id, "status": state.status}
 
     def signal(self, run: str, body: Json) -> Json:
-        signal = Signal(body["name"], body["id"], body["payload"], body["keep"])
+        signal = Signal(body["name"], body["id"], body["payload"], body["keep"], local_actor())
         decided = self._decide(run, signal)
         result = signal_result(decided.state, decided.events, signal)
         return {"execution_id": decided.state.id, "name": signal.type, "id": signal.id, **result._asdict()}
@@ -290,7 +292,7 @@ class LocalRuns:
             last_old = local.runtime.store.seq(execution)
             state = await local.embedded.adopt(execution)
             if state.status == "paused":
-                state = (await local.runtime.committer.handle(execution, Resume())).state
+                state = (await local.runtime.committer.handle(execution, Resume(local_actor()))).state
             return state, last_old
 
         while True:
@@ -298,7 +300,7 @@ class LocalRuns:
                 if owner is not None:
                     return await self._run_to_end(store, execution, new_view(), take_over)
                 async with engine(store, self.warn) as local:
-                    answer = await local.runtime.committer.handle(execution, Resume())
+                    answer = await local.runtime.committer.handle(execution, Resume(local_actor()))
                     if not answer.events and not answer.state.over:
                         raise not_owned(execution)
                     with interruptible(f"stopped watching; {execution} goes on in another process"):

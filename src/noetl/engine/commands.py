@@ -8,6 +8,7 @@ import msgspec
 
 from noetl.engine.events import Event
 from noetl.engine.net import Net
+from noetl.model.actor import Actor
 from noetl.model.outcome import Outcome
 
 
@@ -16,6 +17,7 @@ class Start(msgspec.Struct, frozen=True):
     ctx: dict[str, Any] = {}
     parent: tuple[str, str, int] | None = None
     refused: dict[str, Any] | None = None  # Why the execution fails before its first step
+    actor: Actor | None = None
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -56,6 +58,7 @@ class Signal(msgspec.Struct, frozen=True):
     payload: Any = None
     keep: bool = True
     """Whether it is kept until a run waits for it; if not, it counts only for a run that waits already."""
+    actor: Actor | None = None
 
 
 class ChildEnded(msgspec.Struct, frozen=True):
@@ -76,18 +79,24 @@ class Fork(msgspec.Struct, frozen=True):
     ctx: dict[str, Any] = {}
     retry: str | None = None  # The run that failed, empty if there is none; None if this is not a retry
     reopen: str = ""  # The run of a finished loop whose failed items run again
+    actor: Actor | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True):
     reason: str = ""
+    actor: Actor | None = None
 
 
 class Pause(msgspec.Struct, frozen=True):
     """Grant no work until Resume."""
 
+    actor: Actor | None = None
+
 
 class Resume(msgspec.Struct, frozen=True):
     """End a pause."""
+
+    actor: Actor | None = None
 
 
 class Abandon(msgspec.Struct, frozen=True):

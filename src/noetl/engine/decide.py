@@ -79,15 +79,15 @@ def _decide(decision: Decision, command: Command) -> None:
             if command.report is not None:
                 accept_report(decision, command.report)
             abandon(decision, command)
-        case Cancel(reason=reason):
+        case Cancel(reason=reason, actor=actor):
             if state.status != "cancelling":
-                decision.emit(e.PlaybookCancelled(reason))
-        case Pause():
+                decision.emit(e.PlaybookCancelled(reason, actor))
+        case Pause(actor=actor):
             if state.status in ("running", "waiting"):
-                decision.emit(e.PlaybookPaused())
-        case Resume():
+                decision.emit(e.PlaybookPaused(actor))
+        case Resume(actor=actor):
             if state.status == "paused":
-                decision.emit(e.PlaybookResumed())
+                decision.emit(e.PlaybookResumed(actor))
 
 
 def accept_report(decision: Decision, report: Report) -> None:

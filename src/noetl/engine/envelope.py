@@ -22,7 +22,7 @@ def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any
     entity, parent = _entity(execution, event, task, run, iteration)
     time = rfc3339(at, "microseconds")
     payload = payload_of(event)
-    status = event.status
+    status, actor = event.status, getattr(event, "actor", None)
     if isinstance(event, TaskDone):
         status = "skipped" if event.skipped else "success" if event.outcome.ok else "error"
     elif getattr(event, "outcome", None) in ("failed", "cancelled"):
@@ -45,6 +45,7 @@ def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any
         "attempt": getattr(event, "attempt", None),
         "action_id": action_id(execution, task) if task else None,
         "trace_id": execution.replace("-", ""),
+        "actor": None if actor is None else msgspec.to_builtins(actor),
         "payload": payload,
         "name": "".join(part.capitalize() for part in event.name.replace("_", ".").split(".")),
         "ts": time,

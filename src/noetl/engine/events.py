@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from noetl.engine.patch import Patch
+from noetl.model.actor import Actor
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
 from noetl.model.playbook import Target
@@ -76,6 +77,8 @@ class ExecutionRequested(Event, frozen=True):
     payload: dict[str, Any] = {}
     parent: tuple[str, str, int] | None = None
     """Of a child: the execution and the run that wait for it, and its depth."""
+    actor: Actor | None = None
+    """Who requested it; None for a child."""
 
 
 class RequestEvaluated(Event, frozen=True):
@@ -124,11 +127,17 @@ class PlaybookPaused(Event, frozen=True):
 
     name, entity, status = "playbook.paused", "playbook", "paused"
 
+    actor: Actor | None = None
+    """Who paused it; None if the engine did."""
+
 
 class PlaybookResumed(Event, frozen=True):
     """Work is granted again."""
 
     name, entity, status = "playbook.resumed", "playbook", "in_progress"
+
+    actor: Actor | None = None
+    """Who resumed it; None if the engine did."""
 
 
 class PlaybookCancelled(Event, frozen=True):
@@ -137,6 +146,8 @@ class PlaybookCancelled(Event, frozen=True):
     name, entity = "playbook.cancelled", "playbook"
 
     reason: str = ""
+    actor: Actor | None = None
+    """Who cancelled it; None if the engine did."""
 
 
 class ExecutionForked(Event, frozen=True):
@@ -161,6 +172,8 @@ class ExecutionForked(Event, frozen=True):
     """The run of a finished loop whose failed items run again."""
     payload: dict[str, Any] | None = None
     """The new payload, if values of it were set."""
+    actor: Actor | None = None
+    """Who forked it."""
 
 
 # -- tokens and steps -----------------------------------------------------------------------------------------------
@@ -222,6 +235,11 @@ class StepStarted(RunEvent, frozen=True):
     """Seconds after the worker's last heartbeat until the lease expires."""
     lane: int = 0
     """Of a loop: the lane length from here on."""
+
+    @property
+    def actor(self) -> Actor | None:
+        """The worker that sent the claim; None for one in the process of the engine, whose name has no token."""
+        return Actor("worker", self.worker) if "@" in self.worker else None
 
 
 class StepRegranted(StepStarted, frozen=True):
@@ -480,6 +498,8 @@ class MessageReceived(Event, frozen=True):
     type: str
     id: str
     payload: Any = None
+    actor: Actor | None = None
+    """Who sent it."""
 
 
 class TimerArmed(Event, frozen=True):

@@ -70,7 +70,7 @@ def remedy_for(command: Command, error: dict[str, Any]) -> Command | None:
     """
     match command:
         case Start(parent=(_, _, _), refused=None):  # its parent waits for it
-            return Start(parent=command.parent, refused=error)
+            return Start(parent=command.parent, refused=error, actor=command.actor)
         case Report():
             return Abandon(error, command)
         case Claim() | Lost() | TimerDue() | ChildEnded() | Abandon(report=Report()):
@@ -126,7 +126,7 @@ def _resumed(state: Execution, event: e.PlaybookResumed, at: float) -> None:
 
 def _cancelled(state: Execution, event: e.PlaybookCancelled, at: float) -> None:
     state.status = "cancelling"
-    state.cancel_reason = event.reason
+    state.cancel_reason, state.cancelled_by = event.reason, event.actor
     _stop_everything(state)
 
 

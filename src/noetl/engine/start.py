@@ -30,9 +30,7 @@ def start(decision: Decision, command: Start) -> None:
         return
     playbook = state.net.playbook
     try:
-        requested = shrink(
-            e.ExecutionRequested(state.digest, playbook.path, command.payload, command.parent), decision.blobs
-        )
+        requested = shrink(_request(state, command), decision.blobs)
         workload = materialised(decision, playbook.workload, command.payload)
         evaluated = shrink(e.RequestEvaluated(workload), decision.blobs)
         patched = shrink(e.CtxPatched(plain_patch(command.ctx)), decision.blobs) if command.ctx else None
@@ -58,9 +56,14 @@ def _failure(kind: str, message: str) -> dict[str, Any]:
 def _refuse(decision: Decision, command: Start, failure: dict[str, Any]) -> None:
     """Record the request, and end the execution at once."""
     state = decision.state
-    decision.emit(e.ExecutionRequested(state.digest, state.net.playbook.path, command.payload, command.parent))
+    decision.emit(_request(state, command))
     decision.emit(e.RequestEvaluated(error=failure))
     decision.emit(e.PlaybookProcessed("failed", error=failure))
+
+
+def _request(state: Execution, command: Start) -> e.ExecutionRequested:
+    path = state.net.playbook.path
+    return e.ExecutionRequested(state.digest, path, command.payload, command.parent, command.actor)
 
 
 def materialised(decision: Decision, defaults: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +116,7 @@ def overlaid(default: Any, payload: Any) -> Any:
 
 
 def _requested(state: Execution, event: e.ExecutionRequested, at: float) -> None:
-    state.parent = event.parent
+    state.parent, state.actor = event.parent, event.actor
 
 
 def _evaluated(state: Execution, event: e.RequestEvaluated, at: float) -> None:

@@ -14,6 +14,7 @@ from noetl.classic.state import AfterCallProgress
 from noetl.engine.events import Event, Interval
 from noetl.engine.net import Net
 from noetl.engine.patch import Write
+from noetl.model.actor import Actor
 from noetl.model.outcome import Error, Outcome
 from noetl.model.status import Status
 from noetl.reference import SECRET, Reference
@@ -232,6 +233,7 @@ class Execution(msgspec.Struct):
     ctx_sizes: dict[str, int] = {}  # Encoded size of each value of ctx, whose total size is limited
     ctx_bytes: int = 0
     parent: tuple[str, str, int] | None = None
+    actor: Actor | None = None  # Who requested the execution, or the fork
     forked: tuple[str, int] | None = None  # The source of a fork, and the last event that both have
     tokens: dict[int, Token] = {}
     next_token: int = 1
@@ -244,7 +246,7 @@ class Execution(msgspec.Struct):
     leases: dict[int, Lease] = {}
     timers: dict[str, float] = {}
     signals: dict[str, list[tuple[str, Any]]] = {}
-    signal_ids: dict[str, None] = {}
+    signal_ids: dict[str, Actor | None] = {}  # The sender of each signal
     unadmitted: dict[int, None] = {}  # Tokens at a gate that has not been evaluated for them yet
     waiting: dict[str, list[int]] = {}  # Tokens at steps that join, by step
     held: dict[int, None] = {}
@@ -261,6 +263,7 @@ class Execution(msgspec.Struct):
     errors: list[dict[str, Any]] = []
     deadline_passed: bool = False  # The time limit of the execution has passed: no branch may end first
     cancel_reason: str | None = None
+    cancelled_by: Actor | None = None
     finished: str | None = None  # The outcome of the workflow, once only the final step may still run
     last: str | None = None  # The step that ended last
     result: Any = None

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
+import msgspec
+
 from noetl.engine import events as e
 from noetl.engine.commands import Signal
 from noetl.engine.loops import return_items
@@ -29,7 +31,7 @@ def receive_signal(decision: Decision, signal: Signal) -> None:
         return
     number = _number(signal)
     if number not in decision.state.signal_ids:
-        decision.emit(e.MessageReceived(signal.type, number, signal.payload))
+        decision.emit(e.MessageReceived(signal.type, number, signal.payload, signal.actor))
 
 
 def deliver_signal(decision: Decision) -> bool:
@@ -47,7 +49,9 @@ def deliver_signal(decision: Decision) -> bool:
     name = _first_sent(state, [name for name in names if name in keys]) if keys else names[0]
     number, payload = state.signals[name][0]
     result = {"signal": name, "payload": payload} if keys else payload
-    _resume(decision, run, index, Outcome(result=result), number)
+    actor = state.signal_ids.get(number)
+    extra = {} if actor is None else {"actor": msgspec.to_builtins(actor)}
+    _resume(decision, run, index, Outcome(result=result, extra=extra), number)
     return True
 
 
@@ -151,7 +155,7 @@ def consume_signal(state: Execution, message: str) -> None:
 
 def _received(state: Execution, event: e.MessageReceived, at: float) -> None:
     state.signals.setdefault(event.type, []).append((event.id, event.payload))
-    state.signal_ids[event.id] = None
+    state.signal_ids[event.id] = event.actor
     state.changed = state.deliverable = True
 
 

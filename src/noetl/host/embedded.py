@@ -18,6 +18,7 @@ from noetl.host.background import Backoff
 from noetl.host.children import ChildExecutions, Families, FindPlaybook
 from noetl.host.dispatcher import Dispatcher, LoadedWork, ReadyQueue
 from noetl.host.local_link import LocalLink
+from noetl.model.actor import Actor
 from noetl.model.status import OPEN
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import OpenCredential, Runtime, no_credentials
@@ -57,8 +58,10 @@ class Embedded:
         self.worker = Worker(f"{name}-{os.getpid()}", self.link, registry, clock, slots, output.write)
         self.children = ChildExecutions(self.runtime, find_playbook)
 
-    async def start(self, execution: str, digest: str, payload: dict[str, Any], ctx: dict[str, Any]) -> Execution:
-        return await self.runtime.start(digest, payload, ctx, execution)
+    async def start(
+        self, execution: str, digest: str, payload: dict[str, Any], ctx: dict[str, Any], actor: Actor | None = None
+    ) -> Execution:
+        return await self.runtime.start(digest, payload, ctx, execution, actor=actor)
 
     async def adopt(self, execution: str) -> Execution:
         """Take over an execution whose process has ended, with its open descendants: their leases are void."""

@@ -24,6 +24,7 @@ from noetl.engine.history.verify.log import derived_rows, differences
 from noetl.engine.start import overlaid
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound, UsageError
+from noetl.model.actor import Actor
 from noetl.model.identity import step_of
 from noetl.reference import Need
 from noetl.runtime.contents import DecisionContents
@@ -41,6 +42,7 @@ class Edit(NamedTuple):
     digest: str = ""  # an edited playbook, which the runtime has loaded; empty: that of the source
     ctx: dict[str, Any] = {}
     payload: dict[str, Any] = {}  # values that are laid over the payload of the source
+    actor: Actor | None = None
 
 
 class RetryPoint(NamedTuple):
@@ -282,7 +284,7 @@ async def _start_fork(
     edited = net if net is not state.net else None
     digest = edit.digest if edited else ""
     payload, sets = overlaid(_payload(rows), edit.payload), bool(edit.payload)
-    command = Fork(source, last.seq, last.at, edited, digest, payload, sets, edit.ctx, failed, reopen)
+    command = Fork(source, last.seq, last.at, edited, digest, payload, sets, edit.ctx, failed, reopen, edit.actor)
     if name not in runtime.executions:
         loaded = runtime.executions[name] = LoadedExecution(state, last.hash, None)
         loaded.snapshot_seq, loaded.stored_seq = 0, 0

@@ -11,6 +11,7 @@ from noetl.engine.commands import Start
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
 from noetl.keychain.keychain import StoredCredential
+from noetl.model.actor import Actor
 from noetl.model.identity import uuid7
 from noetl.runtime.committer import Committer, OnCommit, OnEvents
 from noetl.runtime.contents import Contents
@@ -52,12 +53,18 @@ class Runtime:
         )
 
     async def start(
-        self, digest: str, payload: Json, ctx: Json, execution: str | None = None, parent: Parent | None = None
+        self,
+        digest: str,
+        payload: Json,
+        ctx: Json,
+        execution: str | None = None,
+        parent: Parent | None = None,
+        actor: Actor | None = None,
     ) -> Execution:
         """Start an execution, under a new id unless one is given."""
         execution = execution or uuid7(self.clock.now(), os.urandom(8))
         self.executions.create(execution, await self.playbooks.load(digest), digest)
-        return (await self.committer.handle(execution, Start(payload, ctx, parent))).state
+        return (await self.committer.handle(execution, Start(payload, ctx, parent, actor=actor))).state
 
     def close(self) -> None:
         self.thread.shutdown()

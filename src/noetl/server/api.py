@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from noetl.clock import Clock
 from noetl.engine.state import Execution
 from noetl.host.server_host import ServerHost
+from noetl.model.actor import Actor
 from noetl.runtime.store_thread import StoreThread
 from noetl.server.auth import Authenticator
 from noetl.server.health import Health
@@ -81,7 +82,7 @@ class Api:
         return execution in self.host.runtime.executions or bool(await self.thread.ask(self.store.seq, execution))
 
     async def start_once(
-        self, execution: str, path: str, version: int | None, payload: dict[str, Any], ctx: dict[str, Any]
+        self, execution: str, path: str, version: int | None, payload: dict[str, Any], ctx: dict[str, Any], actor: Actor
     ) -> None:
         """Start an execution of a registered playbook, unless it was started before; NoetlError if it cannot start."""
         if await self.is_started(execution):
@@ -89,7 +90,7 @@ class Api:
         runtime, digest = self.host.runtime, await self.playbooks.registered(path, version)
         await self.playbooks.check_keychain(runtime.playbooks.get(digest).playbook)
         if execution not in runtime.executions:  # else it was started in the meantime
-            await runtime.start(digest, payload, ctx, execution)
+            await runtime.start(digest, payload, ctx, execution, actor=actor)
 
     def stop(self) -> None:
         self.streams.stop()

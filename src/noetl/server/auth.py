@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 from noetl.access import TOKEN_START, hash_of, password_matches
 from noetl.clock import Clock
 from noetl.latest import Latest
+from noetl.model.actor import Actor
 from noetl.runtime.store_thread import InStore
 from noetl.server.problems import Refused
 from noetl.server.sessions import Sessions
@@ -42,6 +43,10 @@ class Caller(NamedTuple):
     @property
     def key(self) -> str:
         return f"token:{self.token.id}" if self.token is not None else f"user:{self.name}"
+
+    @property
+    def actor(self) -> Actor:
+        return Actor("user" if self.token is None else "token", self.name)
 
 
 def csrf_of(secret: str) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
+from noetl.model.actor import Actor
 from noetl.runtime.report import ErrorView, report
 from noetl.server.record_views import RecordView
 from noetl.store.codec import decode
@@ -74,6 +75,9 @@ class ExecutionView(RecordView, frozen=True, kw_only=True):
     path: str
     playbook_id: str
     parent: str | None
+    actor: Actor | None  # who requested it; null for a child
+    cancel_reason: str | None
+    cancelled_by: Actor | None
     started: str
     ended: str | None
     tokens: list[TokenView]
@@ -82,7 +86,11 @@ class ExecutionView(RecordView, frozen=True, kw_only=True):
 
 def execution_view(state: Execution, summary: Summary, file: File, now: float) -> ExecutionView:
     reported = report(state, file.name, dict(file.places), _seconds(summary, now))
-    return ExecutionView.of(summary, **reported, **_progress(state), playbook_id=summary.digest)
+    return ExecutionView.of(summary, **reported, **_progress(state), **_actors(state), playbook_id=summary.digest)
+
+
+def _actors(state: Execution) -> dict[str, Any]:
+    return {"actor": state.actor, "cancel_reason": state.cancel_reason, "cancelled_by": state.cancelled_by}
 
 
 class ExecutionItem(RecordView, frozen=True):
@@ -128,6 +136,7 @@ class EventView(msgspec.Struct, frozen=True):
     attempt: int | None
     action_id: str | None
     trace_id: str
+    actor: Actor | None
     payload: dict[str, Any]
     name: str
     ts: str

@@ -14,6 +14,7 @@ from typing import Any
 from noetl.clock import Clock
 from noetl.errors import NoetlError, StoreError
 from noetl.log import Log
+from noetl.model.actor import Actor
 from noetl.runtime.store_thread import StoreThread
 from noetl.store.store import Store
 from noetl.store.triggers import Firing, Schedule
@@ -22,8 +23,8 @@ from noetl.triggers import schedules
 SCAN_SECONDS = 0.5
 SCHEDULES_PER_SCAN = 100
 
-StartOnce = Callable[[str, str, int | None, dict[str, Any], dict[str, Any]], Awaitable[None]]
-"""Starts an execution by id, path, version, payload and ctx, unless it was started before."""
+StartOnce = Callable[[str, str, int | None, dict[str, Any], dict[str, Any], Actor], Awaitable[None]]
+"""Starts an execution by id, path, version, payload, ctx and actor, unless it was started before."""
 
 
 class Scheduler:
@@ -57,7 +58,8 @@ class Scheduler:
         try:
             payload = schedules.payload_of(schedule, firing)
             execution = firing.execution(schedule.id)
-            await self.start_once(execution, schedule.path, schedule.version, payload, schedule.ctx)
+            actor = firing.actor or Actor("schedule", schedule.name)
+            await self.start_once(execution, schedule.path, schedule.version, payload, schedule.ctx, actor)
         except StoreError:  # the firing stays decided, and is started again
             raise
         except NoetlError as error:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import astuple
 
+from noetl.model.actor import Actor
 from noetl.model.identity import uuid7
 from noetl.store.database import Database
 
@@ -24,6 +25,7 @@ Outcome = Literal["started", "skipped", "missed", "failed"]
 class Firing(msgspec.Struct, frozen=True, omit_defaults=True):
     due: float
     key: str = ""  # identifies a firing that a user requested
+    actor: Actor | None = None  # who requested it
 
     def execution(self, schedule: str) -> str:
         """The id of its execution, the same on every server and at every attempt."""

@@ -21,6 +21,7 @@ from noetl.host.embedded import Embedded
 from noetl.keychain.master import MasterKeySource
 from noetl.keychain.safe import Safe
 from noetl.keychain.sealed import KEY_BYTES
+from noetl.model.actor import Actor
 from noetl.model.identity import uuid7
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
@@ -38,6 +39,7 @@ from noetl.tools.registry import KINDS, Registry
 
 Fake = Outcome | Callable[[Any, Context], Outcome | Awaitable[Outcome]]
 """Replaces the tool of a kind: one outcome for all calls, or a function of inputs and context."""
+TESTER = Actor("local", "test")
 TEXT_NAME = "playbook.yaml"  # file name of a playbook that is passed as text
 
 
@@ -96,9 +98,10 @@ def run_playbook(
                 raise NoetlError(f"{source.shown}: step {place}: {reason}")
             digest, execution = catalog.add(source), uuid7(time.time(), os.urandom(8))
             async with asyncio.timeout(seconds):
-                await engine.start(execution, digest, dict(payload or {}), dict(ctx or {}))
+                await engine.start(execution, digest, dict(payload or {}), dict(ctx or {}), TESTER)
                 for number, (name, content) in enumerate((signals or {}).items()):
-                    await engine.runtime.committer.handle(execution, Signal(name, f"test-{number}", content))
+                    signal = Signal(name, f"test-{number}", content, actor=TESTER)
+                    await engine.runtime.committer.handle(execution, signal)
                 skipping = asyncio.create_task(_skip_waits(engine, clock))
                 try:
                     return _finished(await engine.drive(execution), source, store)

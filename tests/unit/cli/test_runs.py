@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import signal
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from noetl.store.sqlite import SqliteStore
 
 ONE = HEAD + "workflow:\n  - {step: start, tool: {kind: noop, result: 1}}\n"
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
+USER = pwd.getpwuid(os.getuid()).pw_name
 OTHER = "01900000-0000-7000-8000-000000000000"
 
 
@@ -67,6 +70,15 @@ def test_list_is_the_contract_newest_first(tmp_path: Path) -> None:
     assert found[0]["duration_ms"] >= 0
 
 
+def test_show_and_events_name_who_started_it(tmp_path: Path) -> None:
+    run(tmp_path)
+    assert data(runs(tmp_path, "show", "last", "-o", "json"))["actor"] == {"kind": "local", "name": USER}
+    assert f" by local {USER}, " in runs(tmp_path, "show", "last").out
+    first, second = runs(tmp_path, "events", "last").out.splitlines()[1:3]
+    assert first.endswith(f"  local {USER}")
+    assert second.endswith("  -")
+
+
 def test_list_of_a_status(tmp_path: Path, killed: str) -> None:
     run(tmp_path)
     found = data(runs(tmp_path, "list", "--status", "waiting", "-o", "json"))
@@ -80,7 +92,7 @@ def test_show_has_the_json_of_run_with_times(tmp_path: Path) -> None:
     found = data(runs(tmp_path, "show", "last", "-o", "json"))
     assert RFC3339.fullmatch(found.pop("started"))
     assert RFC3339.fullmatch(found.pop("ended"))
-    assert found == before
+    assert found == before | {"actor": {"kind": "local", "name": USER}, "cancelled_by": None, "cancel_reason": None}
     assert "start  succeeded  1     1" in runs(tmp_path, "show", "last").out
 
 
@@ -196,7 +208,9 @@ def test_a_run_in_another_terminal_is_cancelled(tmp_path: Path, text: str, until
     assert "cancelled: enough" in done.err
     assert "Traceback" not in done.err
     assert runs(tmp_path, "cancel", execution).code == 0
-    assert data(runs(tmp_path, "events", execution, "-o", "json"))[-3]["payload"] == {"reason": "enough"}
+    cancelled = data(runs(tmp_path, "events", execution, "-o", "json"))[-3]
+    assert cancelled["payload"] == {"reason": "enough", "actor": cancelled["actor"]}
+    assert cancelled["actor"] == {"kind": "local", "name": USER}
     assert verified(tmp_path) == (1, [])
 
 

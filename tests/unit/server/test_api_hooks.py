@@ -97,6 +97,8 @@ def executions(client: httpx2.Client) -> list[dict[str, Any]]:
 def test_a_signed_delivery_starts_the_playbook_with_the_body(server: ApiServer, client: httpx2.Client) -> None:
     body = b'{"ref": "main", "text": "{{ 1 + 1 }}", "n": 1.5}'
     answer = deliver(server, body, headers(body))
+    by = client.get(f"/api/v1/executions/{answer.json()['execution_id']}").json()["actor"]
+    assert by == {"kind": "hook", "name": "deploy"}
     assert answer.status_code == 202, answer.text
     assert answer.json()["duplicate"] is False
     ended = until(client, answer.json()["execution_id"], "succeeded")

@@ -350,7 +350,7 @@ def test_a_trigger_fires_now_also_while_it_is_paused(server: ApiServer, client: 
     assert (answer.status_code, answer.json()["queued"]) == (202, False)
     execution = answer.json()["execution_id"]
     assert answer.headers["location"].endswith(execution)
-    until(client, execution, "succeeded")
+    assert until(client, execution, "succeeded")["actor"] == {"kind": "token", "name": "admin"}
     found = shown(client, "hourly")
     assert (found["status"], found["last"]["execution_id"]) == ("paused", execution)
     assert due(server, "hourly") == moment

@@ -61,6 +61,7 @@ def fork(decision: Decision, command: Fork) -> None:
             max(0.0, decision.now - command.since),
             command.reopen,
             command.payload if command.sets_payload else None,
+            command.actor,
         )
     )
 
@@ -68,7 +69,7 @@ def fork(decision: Decision, command: Fork) -> None:
 def _forked(state: Execution, event: e.ExecutionForked, at: float) -> None:
     """Drop the leases of the source. A run that waits for a child starts one of its own, because the id of a child
     comes from the execution's. Timers keep their remaining time. Results, `ctx`, signals and progress stay."""
-    state.forked, state.parent = (event.source_id, event.source_seq), None
+    state.forked, state.parent, state.actor = (event.source_id, event.source_seq), None, event.actor
     state.changed = state.deliverable = True
     if state.status == "paused":
         state.status = "running"

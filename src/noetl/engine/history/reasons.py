@@ -175,9 +175,12 @@ def _arc_reasons(past: Decision, ended: Ended) -> Iterator[Reason]:
 def rules_of(past: Decision, event: e.TaskDone) -> ExplainedDecision | None:
     """Why a rule of a task's policy decided what came after an outcome; None if there was nothing to decide."""
     task, error = task_at(past.state, event.task), event.outcome.error
-    if task is None or (task.policy is None and event.outcome.ok and event.do == "continue"):
+    actor = event.outcome.extra.get("actor")  # of the signal that a wait received
+    if task is None or (task.policy is None and event.outcome.ok and event.do == "continue" and actor is None):
         return None
     outcome = "ok" if error is None else f"error {error.kind}"
+    if isinstance(actor, dict):
+        outcome += f", by {actor.get('kind')} {actor.get('name')}"
     head = f"{event.task}, {'skipped' if event.skipped else f'attempt {event.attempt}: {outcome}'}; "
     directive = f"jump to {event.to}" if event.do == "jump" else event.do
     reasons: list[Reason] = []

@@ -86,8 +86,8 @@ class Replay:
         decision = Decision(self.state, at, contents)
         try:
             match event:
-                case e.ExecutionRequested(payload=payload, parent=parent):
-                    decide(decision, Start(payload, self.ctx, parent))
+                case e.ExecutionRequested(payload=payload, parent=parent, actor=actor):
+                    decide(decision, Start(payload, self.ctx, parent, actor=actor))
                 case e.TimerFired(timer=timer):
                     decide(decision, TimerDue(timer))
                 case e.IterationDone() | e.IterationFailed() if not reopened:  # a loop may be over with it

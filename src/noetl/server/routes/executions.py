@@ -87,7 +87,7 @@ async def start(call: ApiCall, body: StartRequest) -> Response:
     execution = await execution_id(call)
     call.starts(execution)
     if not ("idempotency-key" in call.headers and await api.is_started(execution)):
-        await runtime.start(digest, body.payload, body.ctx, execution)
+        await runtime.start(digest, body.payload, body.ctx, execution, actor=call.caller.actor)
     return await started(call, execution, Started(execution))
 
 
@@ -305,21 +305,21 @@ class ExecutionStatus(msgspec.Struct, frozen=True):
 @routes.add("POST", "/executions/{id}/cancel", optional=True, status=202)
 async def cancel(call: ApiCall, body: CancelRequest) -> ExecutionStatus:
     """Cancel an execution and its children."""
-    state = (await _handle(call, Cancel(body.reason))).state
+    state = (await _handle(call, Cancel(body.reason, call.caller.actor))).state
     return _status("cancel", state, state.status in ("cancelling", "cancelled"))
 
 
 @routes.add("POST", "/executions/{id}/pause", optional=True, status=202)
 async def pause(call: ApiCall, body: Nothing) -> ExecutionStatus:
     """Start no further tasks; running ones finish."""
-    state = (await _handle(call, Pause())).state
+    state = (await _handle(call, Pause(call.caller.actor))).state
     return _status("pause", state, state.status == "paused")
 
 
 @routes.add("POST", "/executions/{id}/resume", optional=True, status=202)
 async def resume(call: ApiCall, body: Nothing) -> ExecutionStatus:
     """Continue after a pause."""
-    answer = await _handle(call, Resume())
+    answer = await _handle(call, Resume(call.caller.actor))
     state = answer.state
     return _status("resume", state, not state.over and (bool(answer.events) or state.status == "running"))
 
@@ -361,7 +361,7 @@ class SignalAnswer(msgspec.Struct, frozen=True):
 async def signal(call: ApiCall, body: SignalRequest) -> SignalAnswer:
     """Send a signal to an execution. A signal that nothing waits for yet is stored, unless `keep` is false."""
     id = body.id or call.headers.get("idempotency-key") or uuid7(call.api.clock.now(), os.urandom(8))
-    signal = Signal(body.name, id, body.payload, body.keep)
+    signal = Signal(body.name, id, body.payload, body.keep, call.caller.actor)
     decided = await _handle(call, signal)
     answer, pending, waiting = signal_result(decided.state, decided.events, signal)
     accepted, duplicate, late = answer == "accepted", answer == "duplicate", answer == "late"

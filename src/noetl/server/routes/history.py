@@ -90,12 +90,12 @@ async def _edit(call: ApiCall, request: Changes) -> Edit:
     if request.playbook is None:
         state, _ = await call.api.load(call.path_params["id"])
         await playbooks.check_keychain(state.net.playbook)
-        return Edit("", request.ctx, request.payload)
+        return Edit("", request.ctx, request.payload, call.caller.actor)
     if call.caller.role not in WRITE:
         raise Refused(403, f"the role {call.caller.role} may not edit the playbook; that requires author")
     digest = await playbooks.add(call.caller.key, request.playbook)
     await playbooks.check_keychain(call.api.host.runtime.playbooks.get(digest).playbook)
-    return Edit(digest, request.ctx, request.payload)
+    return Edit(digest, request.ctx, request.payload, call.caller.actor)
 
 
 async def _started(call: ApiCall, forked: ForkView) -> Response:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from noetl.errors import AuthError, Conflict, NotFound
 from noetl.keychain.safe import Safe
+from noetl.model.actor import Actor
 from noetl.model.identity import uuid7
 from noetl.server.endpoint import ApiCall, Routes, created, json_response
 from noetl.server.parameters import JSON, Header, ItemList, ItemPage, Nothing, PageQuery, RequestBody, VersionNumber
@@ -109,7 +110,7 @@ class Triggered(msgspec.Struct, frozen=True):
 )
 async def trigger_schedule(call: ApiCall, body: Nothing) -> Response:
     """Fire now, in addition to the times of the schedule, even if it is paused. Its overlap policy applies."""
-    firing = Firing(round(call.api.clock.now(), 3), secrets.token_hex(8))
+    firing = Firing(round(call.api.clock.now(), 3), secrets.token_hex(8), call.caller.actor)
     if "idempotency-key" in call.headers:
         schedule = await _schedule(call)
         if (stored := await call.remember(f"schedule {schedule.id}", msgspec.json.encode(firing))) is not None:
@@ -170,7 +171,7 @@ async def deliver(call: ApiCall) -> Delivered:
     for key in hooks.deliveries(signature, delivery, body):  # any server may have received it before
         stored = await call.in_store(api.store.remember, f"hook {hook.name}", key, execution.encode(), now)
         execution = execution if stored is None else stored.decode()
-    await api.start_once(execution, hook.path, hook.version, payload, {})
+    await api.start_once(execution, hook.path, hook.version, payload, {}, Actor("hook", hook.name))
     return Delivered(execution, execution != new)
 
 
