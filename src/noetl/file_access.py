@@ -22,8 +22,8 @@ from noetl.errors import NoetlError
 from noetl.settings import allowed_folders, own_files
 
 KERNEL = ("/proc", "/sys", "/dev")
-BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".new", ".revisions")
-"""Suffixes of the files that SQLite and the master key write next to a file."""
+BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".new", ".revisions", ".dev")
+"""Suffixes of the files that SQLite, the master key and `noetl dev` write next to a file."""
 
 Use = Literal["secret", "tool"]
 FilePath = str | os.PathLike[str]

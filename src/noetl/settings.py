@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
 
+PROJECT_FILE = "noetl.toml"
 DEFAULT_DB = os.path.join(".noetl", "noetl.db")
 DEFAULT_RETENTION = "30d"
 Environment = Mapping[str, str]
@@ -51,9 +52,33 @@ def no_colour(environment: Environment = os.environ) -> bool:
     return bool(environment.get("NO_COLOR"))
 
 
+def default_db() -> str:
+    """The database of the project: below the nearest folder upwards that has a `noetl.toml`, else below this one."""
+    folder = here = os.getcwd()
+    while not _is_project(folder):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return DEFAULT_DB
+        folder = above
+    return DEFAULT_DB if folder == here else os.path.join(folder, DEFAULT_DB)
+
+
+def _is_project(folder: str) -> bool:
+    """A file of somebody else, such as in /tmp, makes no project: its credentials would be those of its owner."""
+    try:
+        return os.stat(os.path.join(folder, PROJECT_FILE)).st_uid in (os.getuid(), 0)
+    except OSError:
+        return False
+
+
 def settings(db: str | None = None, environment: Environment = os.environ) -> Settings:
     synchronous = _choice("NOETL_SYNCHRONOUS", Synchronous, environment, "full")
-    return Settings(db or _secret("NOETL_DB", environment) or DEFAULT_DB, synchronous)
+    return Settings(db or _secret("NOETL_DB", environment) or default_db(), synchronous)
+
+
+def names_db(environment: Environment = os.environ) -> bool:
+    """Whether the environment names a database."""
+    return bool(environment.get("NOETL_DB") or environment.get("NOETL_DB_FILE"))
 
 
 def retention(flag: str | None = None, environment: Environment = os.environ) -> float | None:
@@ -162,7 +187,7 @@ def own_files(environment: Environment = os.environ) -> list[str]:
     NOETL_PROTECTED_FILES name."""
     named = [value for name, value in environment.items() if re.fullmatch("NOETL_[A-Z_]+_FILE", name) and value]
     more = [file for file in environment.get("NOETL_PROTECTED_FILES", "").split(os.pathsep) if file]
-    db = environment.get("NOETL_DB") or DEFAULT_DB
+    db = environment.get("NOETL_DB") or default_db()
     database = [] if "://" in db else [db.removeprefix("sqlite:")]
     return [os.path.expanduser(file) for file in (master_key_settings(environment).file, *database, *named, *more)]
 
@@ -217,7 +242,11 @@ def variables() -> Mapping[str, str]:
 
 
 VARIABLES: dict[str, tuple[str, str]] = {
-    "NOETL_DB": ("`--db`", "The database: a file, or `postgresql://...`. Default `.noetl/noetl.db`."),
+    "NOETL_DB": (
+        "`--db`",
+        "The database: a file, or `postgresql://...`. Default `.noetl/noetl.db` in the project, which is the nearest "
+        "folder upwards with a `noetl.toml`, else in this folder.",
+    ),
     "NOETL_DB_FILE": ("", "File with the address, if that contains a password."),
     "NOETL_SYNCHRONOUS": ("", "`full` (default) survives a power cut; `normal` is faster and survives a crash."),
     "NOETL_SERVER": ("`--server`", "The server that verbs use and workers work for."),

@@ -17,13 +17,16 @@ import msgspec
 from noetl.cli.output import emit, output_option, print_message
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
-from noetl.settings import ServerAddress, server_address
+from noetl.settings import ServerAddress, names_db, server_address
 
 if TYPE_CHECKING:
     from noetl.client.client import Client, Items
 
-DB_HELP = "Database file or Postgres URL; default NOETL_DB, then ./.noetl/noetl.db."
-SERVER_HELP = "Server to use instead of a database; default NOETL_SERVER. Its token is read from NOETL_TOKEN."
+DB_HELP = "Database file or Postgres URL; default NOETL_DB, then .noetl/noetl.db in the project folder."
+SERVER_HELP = (
+    "Server to use instead of a database; default NOETL_SERVER, then the `noetl dev` of this folder. Its token is read "
+    "from NOETL_TOKEN."
+)
 INSECURE_HELP = "Allow http:// to another machine, which exposes the token; default NOETL_INSECURE."
 SCALAR_HELP = "Set a value in the payload; VALUE is a YAML scalar, dots in KEY lead into maps."
 
@@ -48,13 +51,18 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return verb
 
 
-def client_option(function: Callable[..., int | None]) -> Callable[..., None]:
-    """The same options; the verb gets `client`, and may return an exit code."""
+def client_option(function: Callable[..., int | None], *, dev: bool = True) -> Callable[..., None]:
+    """The same options; the verb gets `client`, and may return an exit code. Without a target the client is that of the
+    `noetl dev` which runs in this folder, unless `dev` is False."""
 
     @target_options
     @wraps(function)
     def verb(*args: Any, db: str | None, address: ServerAddress | None, **kwargs: Any) -> None:
         client: Client
+        if address is None and dev and db is None and not names_db():
+            from noetl.client.dev_server import running_dev
+
+            address = running_dev()
         if address is None:
             from noetl.client.local import LocalClient
 
@@ -69,6 +77,11 @@ def client_option(function: Callable[..., int | None]) -> Callable[..., None]:
             click.get_current_context().exit(code)
 
     return verb
+
+
+def embedded_client_and_output(function: Callable[..., int | None]) -> Callable[..., None]:
+    """The same for a verb that runs in this process unless a server is named."""
+    return client_option(output_option()(function), dev=False)
 
 
 def client_and_output(function: Callable[..., int | None]) -> Callable[..., None]:

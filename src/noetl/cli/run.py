@@ -6,7 +6,13 @@ import sys
 
 import click
 
-from noetl.cli.options import client_and_output, payload_options, split_version, timeout_option
+from noetl.cli.options import (
+    client_and_output,
+    embedded_client_and_output,
+    payload_options,
+    split_version,
+    timeout_option,
+)
 from noetl.cli.output import emit, excerpt, pick, print_message, print_problems, print_rejected, print_result
 from noetl.cli.progress import new_view
 from noetl.cli.start import collect_garbage
@@ -21,7 +27,7 @@ from noetl.settings import nats_settings
 @click.argument("file", metavar="FILE")
 @payload_options
 @click.option("--verify", is_flag=True, help="Check the log against every invariant when the run ends.")
-@client_and_output
+@embedded_client_and_output
 def command(file: str, payload: Json, verify: bool, client: Client, output: str | None) -> int:
     """Run a playbook, wait for its end, and print its result. `-` reads standard input.
 

@@ -14,13 +14,14 @@ import click
 from msgspec.structs import replace
 
 import noetl
-from noetl.access import new_token
+from noetl.access import hash_of, new_token
 from noetl.addresses import forbid_addresses
 from noetl.cli.daemon import flags_of, harden, log_option, on_signal
 from noetl.cli.options import DB_HELP
 from noetl.cli.pool import WORKERS_USER_HELP, Member, Pool, WorkersUser
 from noetl.cli.start import collect_garbage
 from noetl.client.database import opened, opener, safe_of, server_of
+from noetl.client.dev_server import announced, dev_file, stored_token
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NoetlError, UsageError
 from noetl.host.background import described, keep_running
@@ -142,28 +143,47 @@ async def _serve(
 
 @click.command("dev")
 @port_option
-@click.option("--db", metavar="PATH", help="Database file; default NOETL_DB, then ./.noetl/noetl.db.")
+@click.option(
+    "--db", metavar="PATH", help="Database file; default NOETL_DB, then .noetl/noetl.db in the project folder."
+)
 @retention_option
 @log_option
 def dev_command(port: int, db: str | None, retention: float | None, log: Log) -> None:
     """Run the API and a worker in one process, for this machine, until Ctrl-C.
 
-    It creates a token that is valid while it runs, and prints the address of the web page and the variables for other
-    verbs. Task code runs as your user: everyone who can write a playbook here can do everything that you can do.
+    Commands in the folder (or in the project: the nearest folder upwards with a `noetl.toml`) find it and its token by
+    themselves; the address and the variables that it prints are for other folders. It keeps the token for its next
+    start, in a file next to the database that only you can read. Task code runs as your user: everyone who can write a
+    playbook here can do everything that you can do.
     """
-    from noetl.server.listen import bound
+    from noetl.server.listen import bound, url_of
 
     harden()
     collect_garbage()
     options = HostOptions(retention=retention, log=log, nats=nats_settings(), traces=traces_endpoint())
     with served(db) as store:
         listener = bound("127.0.0.1", port)
-        revoke(store, [old.id for old in store.access.tokens() if old.name == DEV_TOKEN and old.revoked is None])
+        if isinstance(store, SqliteStore):
+            file = dev_file(str(store.path))
+            secret = dev_token(store, file)
+            with announced(file, secret, url_of(listener)):
+                asyncio.run(_develop(store, listener, secret, options))
+            return
         name, secret = make_token(store, "admin", DEV_TOKEN)
         try:
             asyncio.run(_develop(store, listener, secret, options))
         finally:
             revoke(store, [name])
+
+
+def dev_token(store: Store, file: str) -> str:
+    """The token of the last `noetl dev` on this database if it is still valid, else a new one."""
+    secret, now = stored_token(file), SystemClock().now()
+    token = store.access.token(hash_of(secret)) if secret else None
+    if token is not None and token.is_valid(now) and (token.role, token.name) == ("admin", DEV_TOKEN):
+        return secret
+    revoke(store, [old.id for old in store.access.tokens() if old.name == DEV_TOKEN and old.revoked is None])
+    return make_token(store, "admin", DEV_TOKEN)[1]
 
 
 async def _develop(store: Store, listener: socket.socket, token: str, options: HostOptions) -> None:

@@ -10,6 +10,7 @@ from noetl.server.roles import FORMS
 from noetl.store.store import RunPosition, Summary
 
 JSON = "application/json"
+HTML = "text/html"
 YAML = "application/yaml"
 BYTES = "application/octet-stream"
 MIB = 1 << 20

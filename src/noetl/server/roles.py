@@ -77,7 +77,8 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("GET", "/api/v1/sessions"): VIEW,
     ("DELETE", "/api/v1/sessions"): VIEW,
     ("DELETE", "/api/v1/sessions/{name}"): VIEW,  # of others: admin
-    ("GET", "/api/v1/openapi.json"): VIEW,
+    ("GET", "/api/v1/openapi.json"): ANYBODY,
+    ("GET", "/"): ANYBODY,  # no data: the version, and how to use the server
     ("GET", "/livez"): ANYBODY,
     ("GET", "/readyz"): ANYBODY,
     ("GET", "/metrics"): ANYBODY,  # numbers only, no names

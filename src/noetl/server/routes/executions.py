@@ -319,6 +319,10 @@ async def pause(call: ApiCall, body: Nothing) -> ExecutionStatus:
 @routes.add("POST", "/executions/{id}/resume", optional=True, status=202)
 async def resume(call: ApiCall, body: Nothing) -> ExecutionStatus:
     """Continue after a pause."""
+    state, summary = await call.api.load(call.path_params["id"])
+    if summary.local and not state.over:
+        command = f"noetl runs resume {state.id} --db {getattr(call.api.store, 'path', 'FILE')}"
+        raise Conflict(f"{state.id} belongs to `noetl run`, not to this server: continue it with `{command}`")
     answer = await _handle(call, Resume(call.caller.actor))
     state = answer.state
     return _status("resume", state, not state.over and (bool(answer.events) or state.status == "running"))

@@ -40,6 +40,7 @@ IN_MEMORY = Path(":memory:")
 HERE = Path(__file__).parent
 MIGRATIONS = HERE / "migrations"
 QUERIES = load_queries(HERE)
+OWN_FOLDER = ".noetl"
 OLDEST_SQLITE = (3, 51, 3)
 BUSY_SECONDS = 30.0
 MAX_WAL_BYTES = 16 * 1024 * 1024
@@ -182,6 +183,10 @@ def _create(path: Path) -> None:
     """Create the file, readable by its owner only; SQLite gives the files next to it the same mode."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.parent.name == OWN_FOLDER:  # payloads and results do not belong in a repository
+            ignore = path.parent / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n")
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         if not path.parent.is_dir():
