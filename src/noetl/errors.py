@@ -75,6 +75,8 @@ class TemplateSyntax(TemplateError):
 class TemplateUndefined(TemplateError):
     """A value that the template needs does not exist."""
 
+    missing: tuple[str | int, ...] = ()  # its path in the scope, if it is known
+
 
 class TemplateFailed(TemplateError):
     """Evaluating the template raised."""

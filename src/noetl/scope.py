@@ -7,6 +7,9 @@ from typing import Any, Protocol
 
 from noetl.expression import Contents, View, unwrapped
 
+STEP_FIELDS = ("result", "data", "status", "error", "failures")
+"""The fields of `steps.NAME`; `data` is `result`, and only a loop has `failures`."""
+
 
 class FinishedStep(Protocol):
     """The last finished run of a step."""
@@ -21,6 +24,7 @@ class StepNamespace(View):
     """`steps.NAME`: exactly result, status, error and failures."""
 
     __slots__ = ("step",)
+    field_names = STEP_FIELDS
 
     def __init__(self, step: FinishedStep) -> None:
         self.step = step

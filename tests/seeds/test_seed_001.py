@@ -112,7 +112,7 @@ class TestSection3Scopes:
 
     def test_3_2_ctx_is_written_by_patches(self) -> None:
         book = compiled(
-            policy("- else: {then: {do: continue, set_ctx: {seen: {$add: 1}, last: '{{ outcome.result }}'}}}\n")
+            policy("- else: {then: {do: continue, set_ctx: {seen: {$add: 1}, last: '{{ outcome.result }}'}}}  # NTL315\n")
         )
         assert rules(task(book, "work", "call"))[0].then.set_ctx == {
             "seen": {"$add": 1},
@@ -257,7 +257,7 @@ class TestSection5Pipeline:
                         rules:
                           - when: "{{ outcome.status == 'error' and outcome.http.status in [408, 503] }}"
                             then: { do: retry, attempts: 8, backoff: exponential, delay: 0.5 }
-                          - else:
+                          - else:  # NTL315
                               then: { do: continue }
                     method: GET
                     url: "{{ workload.api_url }}/levels"
@@ -348,7 +348,8 @@ class TestSection6FlowControl:
 
     @pytest.mark.parametrize("do", ["continue", "break", "fail"])
     def test_6_5_plain_directives(self, do: str) -> None:
-        book = compiled(policy(f"- else: {{then: {{do: {do}}}}}\n"))
+        mark = "" if do == "fail" else "  # NTL315"
+        book = compiled(policy(f"- else: {{then: {{do: {do}}}}}{mark}\n"))
         assert directives(task(book, "work", "call")) == [(None, do)]
 
     def test_6_6_parallel_writes(self) -> None:
@@ -373,7 +374,7 @@ class TestSection6FlowControl:
         )
 
     def test_6_6_an_unknown_reducer_is_refused(self) -> None:
-        problem = refused_once(policy("- else: {then: {do: continue, set_ctx: {levels: {$push: 1}}}}  # NTL310\n"))
+        problem = refused_once(policy("- else: {then: {do: continue, set_ctx: {levels: {$push: 1}}}}  # NTL310 NTL315\n"))
         assert "$append" in (problem.hint or "")
 
 

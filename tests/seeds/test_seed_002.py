@@ -402,7 +402,8 @@ class TestSection6TaskPolicy:
         ],
     )
     def test_6_4_a_knob_belongs_to_its_directive(self, then: str, owner: str) -> None:
-        problem = refused_once(policy(f"- else: {{then: {{{then}}}}}  # NTL305\n"))
+        more = "" if "fail" in then else " NTL315"
+        problem = refused_once(policy(f"- else: {{then: {{{then}}}}}  # NTL305{more}\n"))
         assert problem.hint == f"it is an option of {owner}"
 
     def test_6_4_no_other_directive_exists(self) -> None:

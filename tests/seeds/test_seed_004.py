@@ -143,7 +143,7 @@ class TestSection1CanonicalRules:
             policy("""\
             - when: "{{ outcome.status == 'error' and outcome.error.retryable }}"
               then: {do: retry, attempts: 4, backoff: linear, delay: 0.25}
-            - else:
+            - else:  # NTL315
                 then: {do: continue}
             """)
         )
@@ -269,7 +269,7 @@ class TestSection2RootStructure:
         problem = refused_once(
             policy(
                 """\
-                - else:
+                - else:  # NTL315
                     then:
                       do: continue
                       set_ctx: {leak: "{{ keychain.model_token.token }}"}  # NTL507
@@ -671,7 +671,7 @@ class TestSection5Execution:
                             then: {do: retry}
                           - when: "{{ outcome.http.request_id is defined and outcome.meta.attempt > 2 }}"
                             then: {do: fail}
-                          - else: {then: {do: continue}}
+                          - else: {then: {do: continue}}  # NTL315
                 - keep:
                     kind: postgres
                     auth: db
@@ -681,7 +681,7 @@ class TestSection5Execution:
                         rules:
                           - when: "{{ outcome.pg.code == '40001' or outcome.pg.sqlstate == '40P01' }}"
                             then: {do: retry}
-                          - else: {then: {do: continue}}
+                          - else: {then: {do: continue}}  # NTL315
                 - count:
                     kind: python
                     code: "result = 1"
@@ -692,7 +692,7 @@ class TestSection5Execution:
                             then: {do: continue}
                           - when: "{{ outcome.error.kind == 'timeout' and outcome.error.details }}"
                             then: {do: fail}
-                          - else: {then: {do: continue}}
+                          - else: {then: {do: continue}}  # NTL315
                 """,
                 root="keychain: [{name: db, kind: postgres_credential}]\n",
             )
@@ -704,7 +704,7 @@ class TestSection5Execution:
             policy("""\
             - when: "{{ outcome.pg.code == '40001' }}"  # NTL414
               then: {do: fail}
-            - else: {then: {do: continue}}
+            - else: {then: {do: continue}}  # NTL315
             """)
         )
 
@@ -736,7 +736,7 @@ class TestSection6Directives:
     def test_6_continue_with_patches(self) -> None:
         book = compiled(
             policy("""\
-            - else:
+            - else:  # NTL315
                 then:
                   do: continue
                   set_iter: {seen: "{{ outcome.result.data }}"}
@@ -753,7 +753,7 @@ class TestSection6Directives:
                 """\
                 - when: "{{ workload.dry_run }}"
                   then: {do: skip}
-                - else: {then: {do: continue}}
+                - else: {then: {do: continue}}  # NTL315
                 """,
                 root="workload: {dry_run: true}\n",
             )
@@ -765,7 +765,7 @@ class TestSection6Directives:
             policy("""\
             - when: "{{ outcome.status == 'ok' }}"  # NTL309
               then: {do: skip}
-            - else: {then: {do: continue}}
+            - else: {then: {do: continue}}  # NTL315
             """)
         )
         assert "`_prev`" in (problem.hint or "")
@@ -791,7 +791,7 @@ class TestSection6Directives:
             policy("""\
             - when: "{{ outcome.http.status == 429 }}"
               then: {do: retry, delay: "{{ outcome.http.headers['x-wait'] | int }}"}
-            - else: {then: {do: continue}}
+            - else: {then: {do: continue}}  # NTL315
             """)
         )
         assert rules(task(book, "work", "call"))[0].then.delay == "{{ outcome.http.headers['x-wait'] | int }}"
@@ -861,7 +861,7 @@ class TestSection6Directives:
 
 class TestSection7Scopes:
     def test_7_1_workload_is_never_written(self) -> None:
-        refused_once(policy("- else: {then: {do: continue, set_workload: {a: 1}}}  # NTL101\n"))
+        refused_once(policy("- else: {then: {do: continue, set_workload: {a: 1}}}  # NTL101 NTL315\n"))
 
     def test_7_2_ctx_written_by_parallel_iterations_is_told(self) -> None:
         compiled(

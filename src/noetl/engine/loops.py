@@ -7,7 +7,7 @@ lane returned. The lane length adapts: it doubles when a lane was fast and halve
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from math import ceil
 from operator import itemgetter
@@ -52,9 +52,15 @@ def loop_items(decision: Decision, plan: StepPlan, args: dict[str, Any], args_by
             items = plan.collection(decision.scope(args, args_by))
         if length_of(decision, items) is not None:
             return items
-        return Error("loop_input", f"loop.in must give a list, not {kind_of(unwrapped(items, decision.contents))}")
+        return Error("loop_input", f"loop.in {not_a_list(unwrapped(items, decision.contents))}")
     except TemplateError as error:
         return Error("template", f"loop.in: {error.message} in {error.source[:200]!r}")
+
+
+def not_a_list(items: Any) -> str:
+    """What is wrong with a collection, and what to write for a map."""
+    hint = "; write `| items` behind it to loop over its pairs" if isinstance(items, Mapping) else ""
+    return f"must give a list, not {kind_of(items)}{hint}"
 
 
 def length_of(decision: Decision, items: Any) -> int | None:

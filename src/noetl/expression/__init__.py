@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from noetl.expression.budget import BUDGET_KEY, Budget, decision_budget
 from noetl.expression.entries import Entry
+from noetl.expression.error_guards import may_take_error, some_error_passes
 from noetl.expression.functions import FILTERS, FUNCTIONS, METHODS, NOW_KEY, SQL_FILTERS, TESTS
 from noetl.expression.nodes import Comparison, Read, Unknown, Use
 from noetl.expression.rename import rename
@@ -76,10 +77,12 @@ __all__ = [
     "decision_budget",
     "kind_of",
     "lookup",
+    "may_take_error",
     "parse",
     "prepare",
     "rename",
     "render",
     "revealed",
+    "some_error_passes",
     "unwrapped",
 ]

@@ -61,7 +61,8 @@ def _raw(compiler: Compiler, node: nodes.Expr, tolerant: bool) -> Closure:
 def _from_scope(compiler: Compiler, path: nodes.Path, node: nodes.Expr) -> Closure:
     """The hot path of every guard: one closure per length, no loop for the usual lengths."""
     name, keys, whole = str(path[0]), path[1:], compiler.missing(node)
-    absent, *gaps = [Missing(whole.text, whole.offset, part, whole.hint) for part in nodes.path_texts(path)]
+    parts = enumerate(nodes.path_texts(path), start=1)
+    absent, *gaps = [Missing(whole.text, whole.offset, part, whole.hint, path[:end]) for end, part in parts]
     pairs, fail = list(zip(keys, gaps, strict=True)), compiler.failing(node)
     first, gap1 = pairs[0] if pairs else ("", absent)
     second, gap2 = pairs[1] if len(pairs) > 1 else ("", absent)

@@ -16,7 +16,7 @@ from noetl.expression.nodes import Scope, start
 from noetl.expression.operators import has_missing
 from noetl.expression.template_parser import syntax_tree
 from noetl.expression.text import Evaluation
-from noetl.expression.values import Missing, located, revealed, undefined
+from noetl.expression.values import Missing, explain, located, revealed, undefined
 
 
 class TemplateValue(NamedTuple):
@@ -59,7 +59,7 @@ def compile_pieces(
         try:
             body(scope, run)
         except Exception as error:
-            raise located(error, source, 0) from None
+            raise explain(located(error, source, 0), scope) from None
         return run
 
     return evaluate, compiler.printed if all(isinstance(node, nodes.Output) for node in tree.body) else None

@@ -15,7 +15,7 @@ from noetl.expression.nodes import Closure, Comparison, Read, Unknown, Use
 from noetl.expression.operators import has_missing
 from noetl.expression.template_parser import syntax_tree
 from noetl.expression.text import Evaluation, storable
-from noetl.expression.values import Fault, Missing, Sealed, View, located, undefined
+from noetl.expression.values import Fault, Missing, Sealed, View, explain, located, undefined
 
 CACHED = 4096
 
@@ -30,7 +30,7 @@ class Template:
         try:
             if not self.is_constant:
                 tree = syntax_tree(source)
-                single = _single_expression(source, tree)
+                single = single_expression(source, tree)
                 self.is_expression = single is not None
                 self._closure: Closure = compiler.body(tree.body) if single is None else compiler.whole(single)
         except RecursionError:
@@ -63,9 +63,9 @@ class Template:
             if run is not None and run.holes and not isinstance(value, View):
                 hole = has_missing(value, run.budget)
         except Exception as error:
-            raise located(error, self.source, 0) from None
+            raise explain(located(error, self.source, 0), scope) from None
         if hole is not None:
-            raise undefined(hole, self.source, 0)
+            raise explain(undefined(hole, self.source, 0), scope)
         return value
 
     def test(self, scope: Mapping[str, Any], *, budget: Budget | None = None) -> bool:
@@ -75,7 +75,7 @@ class Template:
         try:
             return bool(self._closure(scope, self._run(scope) if budget is None else Evaluation(budget)))
         except Exception as error:
-            raise located(error, self.source, 0) from None
+            raise explain(located(error, self.source, 0), scope) from None
 
     def _run(self, scope: Mapping[str, Any]) -> Evaluation | None:
         """None for what is simple: it makes nothing, and its comparisons find the budget in the scope."""
@@ -86,7 +86,7 @@ class Template:
         return None
 
 
-def _single_expression(source: str, tree: nodes.Root) -> nodes.Expr | None:
+def single_expression(source: str, tree: nodes.Root) -> nodes.Expr | None:
     match tree.body:
         case [nodes.Output(nodes=parts)] if source.lstrip().startswith("{{") and source.rstrip().endswith("}}"):
             rest = [n for n in parts if not (isinstance(n, nodes.TemplateData) and n.data.isspace())]

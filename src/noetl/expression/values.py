@@ -16,7 +16,7 @@ offset, and raises the public error. Nothing else ever leaves an evaluation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from noetl.errors import BudgetExceeded, TemplateError, TemplateFailed, TemplateUndefined
 
@@ -27,15 +27,19 @@ ENCODINGS = ("b64encode", "tojson", "urlencode")  # filters whose result redacti
 SECRET_MESSAGE = "a secret cannot be taken apart, changed or compared in a template"
 SECRET_HINT = f"pass it on as it is, join it to other text with ~, or encode it with {', '.join(ENCODINGS)}"
 _MAX_QUOTED = 60
+_MAX_NAMES = 12
 
 
 class Missing:
-    """A value that does not exist. `text` is the expression as written, `part` what of it is missing."""
+    """A value that does not exist. `text` is the expression as written, `part` what of it is missing, and `path` the
+    keys that lead to that part from the scope, if they are known beforehand."""
 
-    __slots__ = ("hint", "offset", "part", "text")
+    __slots__ = ("hint", "offset", "part", "path", "text")
 
-    def __init__(self, text: str, offset: int = -1, part: str = "", hint: str = "") -> None:
-        self.text, self.offset, self.part, self.hint = text, offset, part, hint
+    def __init__(
+        self, text: str, offset: int = -1, part: str = "", hint: str = "", path: tuple[str | int, ...] = ()
+    ) -> None:
+        self.text, self.offset, self.part, self.hint, self.path = text, offset, part, hint, path
 
     def __bool__(self) -> bool:
         return False
@@ -59,6 +63,8 @@ class View:
     """An object whose fields are looked up when a template asks for them."""
 
     __slots__ = ()
+    field_names: ClassVar[tuple[str, ...]] = ()
+    """Its fields, if they are always the same."""
 
     def lookup(self, name: str | int, contents: Contents) -> Any:
         """The field, or KeyError."""
@@ -243,7 +249,42 @@ def undefined(missing: Missing, source: str, offset: int) -> TemplateUndefined:
     hint = missing.hint or "give it a value, or write | default(...) behind it"
     if missing.part and missing.part != missing.text:
         hint = f"'{missing.part}' does not exist; {hint}"
-    return TemplateUndefined(f"'{text}' is undefined", source, max(missing.offset, 0) or offset, hint)
+    error = TemplateUndefined(f"'{text}' is undefined", source, max(missing.offset, 0) or offset, hint)
+    error.missing = missing.path
+    return error
+
+
+def explain(error: TemplateError, scope: Mapping[str, Any]) -> TemplateError:
+    """The error; that of a missing key says what its map has instead."""
+    if isinstance(error, TemplateUndefined) and len(error.missing) > 1:
+        path, error.missing = error.missing, ()
+        contents = scope.get(CONTENTS_KEY)
+        try:
+            value = scope[str(path[0])]
+            for key in path[1:-1]:
+                value = lookup(value, key, NOTHING, contents)
+            content = _content(value if isinstance(value, View) and value.field_names else unwrapped(value, contents))
+        except (KeyError, Fault):
+            return error
+        owner = "".join(f".{key}" if isinstance(key, str) else f"[{key}]" for key in path[:-1])[1:]
+        error.message += f" (`{owner}` {content})" if content else ""
+        error.args = (error.message,)
+    return error
+
+
+def _content(value: Any) -> str:
+    """What a value has instead of a key that was looked for."""
+    names: Sequence[str] = ()
+    if isinstance(value, View):
+        names = value.field_names
+    elif isinstance(value, Mapping):
+        names = [key for key in list(value)[: _MAX_NAMES + 1] if isinstance(key, str)]
+    elif isinstance(value, list | tuple):
+        return f"has {len(value):,} items" if len(value) != 1 else "has 1 item"
+    else:
+        return "" if isinstance(value, Missing) else f"is {kind_of(value)}"
+    shown = ", ".join(clipped(name) for name in names[:_MAX_NAMES]) + ", ..." * (len(names) > _MAX_NAMES)
+    return f"has {shown}" if names else "is empty" if isinstance(value, Mapping) else ""
 
 
 def located(error: Exception, source: str, offset: int) -> TemplateError:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
+from noetl.engine.loops import not_a_list
 from noetl.engine.patch import SET
 from noetl.errors import TemplateError
 from noetl.model.identity import TaskId
@@ -27,7 +28,7 @@ async def iterate(pipeline: Pipeline, plan: TaskPlan, task: TaskId) -> Outcome:
     except TemplateError as error:
         return template_outcome(error)
     if not isinstance(items, list | tuple):
-        return failed("loop_input", f"`in` must give a list, not {type(items).__name__}")
+        return failed("loop_input", f"`in` {not_a_list(items)}")
     parallel = plan.task.spec.get("mode") == "parallel"
     inner = [pipeline.item(plan, task, i, item, parallel) for i, item in enumerate(items)]
     _share_writes(pipeline, inner, parallel)

@@ -97,5 +97,31 @@ def test_nonsense_fails_with_words(expression: str, message: str) -> None:
 def test_error_names_the_part_that_does_not_exist() -> None:
     with pytest.raises(TemplateUndefined) as caught:
         value("a.user.name")
-    assert caught.value.message == "'a.user.name' is undefined"
+    assert caught.value.message.startswith("'a.user.name' is undefined")
     assert "'a.user' does not exist" in (caught.value.hint or "")
+
+
+@for_each(
+    ("expression", "message"),
+    [
+        ("a.c", "'a.c' is undefined (`a` has b, nil)"),
+        ("a.user.name", "'a.user.name' is undefined (`a` has b, nil)"),
+        ("a['c'] + 1", "'a['c']' is undefined (`a` has b, nil)"),
+        ("a.nil.x", "'a.nil.x' is undefined (`a.nil` is null)"),
+        ("a.b.c", "'a.b.c' is undefined (`a.b` is an integer)"),
+        ("l[5]", "'l[5]' is undefined (`l` has 2 items)"),
+        ("s.upper", "'s.upper' is undefined (`s` is a string)"),
+        ("x.y", "'x.y' is undefined"),
+        ("[] | first", "'(...) | first' is undefined"),
+    ],
+)
+def test_a_missing_key_says_what_there_is(expression: str, message: str) -> None:
+    with pytest.raises(TemplateUndefined) as caught:
+        value(expression)
+    assert (caught.value.message, str(caught.value)) == (message, message)
+
+
+def test_only_the_first_names_of_a_large_map_are_told() -> None:
+    with pytest.raises(TemplateUndefined) as caught:
+        parse("{{ m.x }}").evaluate({"m": {f"k{i}": i for i in range(100)}})
+    assert caught.value.message.endswith("k10, k11, ...)")

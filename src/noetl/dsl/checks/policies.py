@@ -8,6 +8,8 @@ from noetl.dsl.graph import Graph, arrows
 from noetl.dsl.outline import Document, TaskSite, labelled_items, rules
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Map, Seq, key_span, span_in, span_of
+from noetl.errors import TemplateSyntax
+from noetl.expression import may_take_error, some_error_passes
 
 UNKNOWN_LABEL = Check("NTL304", "error", "a jump leads to a task that does not exist")
 STRAY_OPTION = Check("NTL305", "error", "an option does not belong to the directive")
@@ -19,9 +21,11 @@ BAD_REDUCER = Check("NTL310", "error", "a patch uses an unknown reducer")
 PARALLEL_CTX = Check("NTL311", "warning", "`set_ctx` in a parallel loop")
 NO_WAY_OUT = Check("NTL312", "error", "a pipeline cannot end")
 ENDS_BY_FAILURE = Check("NTL313", "warning", "a pipeline ends only by failing")
+ERRORS_PASS = Check("NTL315", "warning", "`else` lets errors pass")
 IDLE_OPTION = Check("NTL314", "error", "an option does not apply to this kind")
 
-ELSE_HINT = "add `- else: {then: {do: continue}}`, and a rule for errors: `when: \"{{ outcome.status == 'error' }}\"`"
+FAIL_RULE = "`- {when: \"{{ outcome.status == 'error' }}\", then: {do: fail}}`"
+ELSE_HINT = f"add {FAIL_RULE} and then `- else: {{then: {{do: continue}}}}`"
 REDUCERS = ("$add", "$append", "$max", "$min", "$merge")
 RETRY_OPTIONS = dict.fromkeys(["attempts", "backoff", "max_delay", "jitter"], ("retry",))
 OPTIONS = {**RETRY_OPTIONS, "delay": ("retry", "jump"), "to": ("jump",)}
@@ -58,8 +62,32 @@ def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
         _check_directive(site, then, problems)
         _check_patches(then, parallel and site.place == "pipeline", problems)
     written = spec.get("policy", {}).get("rules", [])
-    if policy and not any(otherwise for *_, otherwise in policy) and not getattr(written, "lost", ()):
-        problems.add(NO_ELSE, span_of(written), f"the rules of {site.label!r} have no `else`", ELSE_HINT)
+    if not policy or getattr(written, "lost", None):
+        return
+    errors = _passing(policy) if kind != "noop" else None  # which does not fail
+    rule, then, otherwise = policy[-1]
+    if otherwise and errors and then.get("do") in ("continue", "break", "jump"):
+        message = f"`else` of {site.label!r} has `do: {then['do']}` for {errors} too"
+        problems.add(ERRORS_PASS, span_of(rule), message, f"put {FAIL_RULE} before it")
+    elif not any(otherwise for *_, otherwise in policy):
+        message = f"the rules of {site.label!r} have no `else`"
+        message += f": the pipeline continues after {errors}" if errors else ""
+        problems.add(NO_ELSE, span_of(written), message, ELSE_HINT)
+
+
+def _passing(policy: list[tuple[Map, Map, bool]]) -> str | None:
+    """The errors that no guard of a policy takes, in words; None if there are none, or if it cannot be told."""
+    guards = [rule["when"] for rule, then, otherwise in policy if not otherwise and then.get("do") != "skip"]
+    texts = [guard for guard in guards if isinstance(guard, str)]
+    try:
+        if True in guards or not some_error_passes(texts):
+            return None
+        taken = [guard.strip().strip("{}").strip() for guard in texts if may_take_error(guard)]
+    except TemplateSyntax:  # reported by the template checks
+        return None
+    return "every error" + (
+        " but those where " + " or ".join(f"`{guard[:80]}`" for guard in taken[:3]) if taken else ""
+    )
 
 
 def _check_directive(site: TaskSite, then: Map, problems: Problems) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,6 +17,7 @@ from noetl.dsl.tree import Map, Seq, is_template, key_span, span_in
 from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, changed_secrets, parse
 from noetl.model.kind import Kind
+from noetl.scope import STEP_FIELDS
 
 SYNTAX = Check("NTL501", "error", "a template does not parse")
 UNKNOWN_NAME = Check("NTL502", "error", "a template reads an unknown name")
@@ -27,6 +29,7 @@ CHANGED_SECRET = Check("NTL515", "error", "a template transforms a secret")
 RAW_SQL = Check("NTL509", "warning", "`raw_sql` splices text into SQL")
 SQL_ONLY = Check("NTL510", "error", "an SQL filter outside SQL")
 UNKNOWN_PART = Check("NTL513", "error", "a template reads a step or task that does not exist")
+UNKNOWN_FIELD = Check("NTL519", "error", "a template reads a field that a step does not have")
 UNBOUND = Check("NTL514", "error", "the value of a template would be read as code")
 NEVER_EQUAL = Check("NTL406", "warning", "a guard compares event.name with a name that never occurs")
 HIDDEN = Check("NTL408", "warning", "a bare name hides another")
@@ -44,6 +47,8 @@ WRITERS = {
     "workload": (WORKLOAD_TYPO, "`workload` has no default for {!r}", ""),
 }
 """For a key that nothing writes, by namespace: the check, its message and advice."""
+STEP_FIELD_GUESSES = dict.fromkeys(["output", "outputs", "value", "return", "response"], "result")
+_DOTTED = re.compile(r"\b(steps|tasks)\.([A-Za-z_][\w.-]*)")
 NOT_INPUTS = frozenset(["kind", "name", "spec", "retry"])
 
 
@@ -105,8 +110,10 @@ class _Checker:
             self._add(BAD_GUARD, site, 0, message, hint)
             return
         self._check_filters(site, template)
+        misread = self._misread(site, text) if "-" in text or text.count(".") > 2 else []
         for read in template.reads:
-            self._check_read(site, read)
+            if not any(start <= read.offset < end for start, end in misread):
+                self._check_read(site, read)
         if site.place in ("arc", "admit"):
             self._check_events(site, template)
 
@@ -165,6 +172,20 @@ class _Checker:
             hint = hint or f"give it a default in `workload`, or write `workload.{root}`"
             self._add(UNKNOWN_NAME, site, read.offset, f"unknown name {root!r} {place}", hint)
 
+    def _misread(self, site: Site, text: str) -> list[tuple[int, int]]:
+        """Report names with dashes and dots behind a dot, such as `steps.load-data`, and return where they stand."""
+        places = []
+        for match in _DOTTED.finditer(text):
+            candidates = self.steps if match[1] == "steps" else site.local.labels
+            names = [name for name in candidates if not name.isidentifier() and match[2].startswith(name)]
+            if not names or match[2].replace("-", ".").partition(".")[0] in candidates:
+                continue
+            name = max(names, key=len)
+            message = f"`{match[1]}.{name}` does not read {match[1][:-1]} {name!r}, whose name is not a plain word"
+            self._add(UNKNOWN_PART, site, match.start(), message, f"write `{match[1]}['{name}']`")
+            places.append(match.span())
+        return places
+
     def _check_hidden(self, site: Site, read: Read) -> None:
         root = str(read.path[0])
         local = site.local
@@ -190,7 +211,9 @@ class _Checker:
         match root:
             case "steps" | "tasks":
                 candidates = self.steps if root == "steps" else site.local.labels
-                if name not in candidates:
+                if name in candidates and root == "steps" and len(read.path) > 2:
+                    self._check_field(site, read, name, read.path[2])
+                elif name not in candidates:
                     hint = self.problems.did_you_mean(name, candidates) or f"{root}: {few(candidates)}"
                     self._add(UNKNOWN_PART, site, read.offset, f"unknown {root[:-1]} {name!r}", hint)
             case "keychain" if name not in self.keychain:
@@ -206,6 +229,15 @@ class _Checker:
                 self._check_written(site, read, root, name)
             case _:
                 pass
+
+    def _check_field(self, site: Site, read: Read, step: str, field: str | int) -> None:
+        if field in STEP_FIELDS:
+            return
+        guess = STEP_FIELD_GUESSES.get(field) if isinstance(field, str) else None
+        hint = f"read `steps.{step}.{guess}`" if guess else self.problems.did_you_mean(field, STEP_FIELDS)
+        hint = hint or f"if it is a part of the result, read `steps.{step}.result.{field}`"
+        message = f"a step has no field {field!r}; its fields are {', '.join(STEP_FIELDS)}"
+        self._add(UNKNOWN_FIELD, site, read.offset, message, hint)
 
     def _check_written(self, site: Site, read: Read, root: str, name: str) -> None:
         candidates: tuple[frozenset[str], ...] = {

@@ -1,0 +1,75 @@
+"""Templates read the fields that a step has, by the name that it has."""
+
+from __future__ import annotations
+
+import pytest
+
+from noetl.dsl.compile import load
+from noetl.dsl.problem import Problem
+from noetl.tools.registry import KINDS
+
+TEXT = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: orders, path: shop/orders}
+workflow:
+  - step: load-data
+    tool: {kind: noop}
+    next: {arcs: [{step: plain}]}
+  - step: plain
+    tool: {kind: noop}
+    next: {arcs: [{step: v1.last}]}
+  - step: v1.last
+    tool:
+      - read-it: {kind: noop}
+      - show: {kind: noop, result: "{{ EXPRESSION }}"}
+"""
+COLUMN = 40
+
+
+def problems(expression: str) -> list[Problem]:
+    return load("orders.yaml", TEXT.replace("EXPRESSION", expression), KINDS).problems
+
+
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("steps.plain.output", "read `steps.plain.result`"),
+        ("steps.plain.resutl.rows", "did you mean 'result'?"),
+        ("steps.plain['rows']", "if it is a part of the result, read `steps.plain.result.rows`"),
+        ("steps.plain.rows | default(0)", "if it is a part of the result, read `steps.plain.result.rows`"),
+    ],
+)
+def test_an_unknown_field_of_a_step(expression: str, hint: str) -> None:
+    (problem,) = problems(expression)
+    assert (problem.code, problem.line, problem.column, problem.hint) == ("NTL519", 14, COLUMN, hint)
+
+
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("steps.load-data.result", "write `steps['load-data']`"),
+        ("steps.v1.last.result", "write `steps['v1.last']`"),
+        ("tasks.read-it.result", "write `tasks['read-it']`"),
+    ],
+)
+def test_a_name_that_is_not_a_plain_word_is_reported_once(expression: str, hint: str) -> None:
+    (problem,) = problems(expression)
+    assert (problem.code, problem.line, problem.column, problem.hint) == ("NTL513", 14, COLUMN, hint)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "steps['load-data'].result.rows",
+        "steps.plain.result - 1",
+        "steps.plain.status",
+        "steps.plain.error.kind",
+        "steps.plain.data.x",
+        "tasks['read-it'].result",
+        "steps['v1.last'].failures",
+        "plain.output",
+    ],
+)
+def test_fields_that_exist(expression: str) -> None:
+    assert problems(expression) == []

@@ -1,0 +1,93 @@
+"""Rules that let errors pass are reported, with the errors that pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from noetl.dsl.compile import load
+from noetl.dsl.problem import Problem
+from noetl.tools.registry import KINDS
+
+TEXT = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: orders, path: shop/orders}
+workload: {url: "http://shop.example"}
+workflow:
+  - step: fetch
+    tool:
+      - call:
+          kind: KIND
+          INPUT
+          spec:
+            policy:
+              rules:
+"""
+HTTP = ("http", 'url: "{{ workload.url }}"')
+BUSY = """{when: "{{ outcome.http.status in [429, 503] }}", then: {do: retry}}"""
+FAIL = """{when: "{{ outcome.status == 'error' }}", then: {do: fail}}"""
+PASS = """{when: "{{ outcome.status == 'error' }}", then: {do: continue}}"""
+FOUND = """{when: "{{ outcome.status == 'ok' and outcome.result.data }}", then: {do: break}}"""
+SKIP = """{when: "{{ workload.url == '' }}", then: {do: skip}}"""
+
+
+def problems(*rules: str, kind: tuple[str, str] = HTTP) -> list[Problem]:
+    text = TEXT.replace("KIND", kind[0]).replace("INPUT", kind[1])
+    return load("orders.yaml", text + "".join(f"                - {rule}\n" for rule in rules), KINDS).problems
+
+
+def otherwise(do: str) -> str:
+    return f"else: {{then: {{{do}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ([BUSY, "do: continue"], "every error but those where `outcome.http.status in [429, 503]` too"),
+        (["do: continue"], "`else` of 'call' has `do: continue` for every error too"),
+        (["do: continue, set_ctx: {a: 1}"], "for every error too"),
+        ([FOUND, "do: break"], "`else` of 'call' has `do: break` for every error too"),
+        ([SKIP, "do: continue"], "for every error too"),
+    ],
+)
+def test_an_else_that_lets_errors_pass(rules: list[str], message: str) -> None:
+    (problem,) = problems(*rules[:-1], otherwise(rules[-1]))
+    assert (problem.code, problem.severity) == ("NTL315", "warning")
+    assert (problem.line, problem.column) == (13 + len(rules), 19)
+    assert problem.message.endswith(message)
+    hint = """put `- {when: "{{ outcome.status == 'error' }}", then: {do: fail}}` before it"""
+    assert problem.hint == hint
+
+
+def test_a_missing_else_names_the_errors_that_pass() -> None:
+    (problem,) = problems(BUSY)
+    assert problem.code == "NTL308"
+    assert problem.message.endswith("continues after every error but those where `outcome.http.status in [429, 503]`")
+    assert "then: {do: fail}}` and then `- else: {then: {do: continue}}`" in (problem.hint or "")
+
+
+def test_a_missing_else_behind_a_rule_for_errors_lets_none_pass() -> None:
+    (problem,) = problems(BUSY, FAIL)
+    assert (problem.code, problem.message) == ("NTL308", "the rules of 'call' have no `else`")
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [BUSY, FAIL, otherwise("do: continue")],
+        [PASS, otherwise("do: continue")],
+        [FOUND, otherwise("do: fail")],
+        [FOUND, otherwise("do: retry")],
+    ],
+)
+def test_rules_that_look_at_errors_are_right(rules: list[str]) -> None:
+    assert problems(*rules) == []
+
+
+def test_a_noop_does_not_fail() -> None:
+    assert problems(otherwise("do: continue, set_ctx: {a: 1}"), kind=("noop", "result: 1")) == []
+
+
+def test_a_guard_that_does_not_parse_is_reported_once() -> None:
+    (problem,) = problems("""{when: "{{ outcome. }}", then: {do: fail}}""", otherwise("do: continue"))
+    assert problem.code == "NTL501"
