@@ -9,6 +9,9 @@ The first line of its output is its address. It keeps everything in memory.
     /flaky?key=a&failures=2           503 for the first two requests with that key, then {"key": "a", "requests": 3}
     /weather?city=Graz                {"city": "Graz", "degrees": 13}
     /users/ada                        {"name": "ada", "email": "ada@example.org", "active": true}; 404 for nobody
+    /shop/orders?page=1               30 rows a page of users, products, orders or events; some requests fail:
+                                      orders page 2 twice with 500, products page 1 once with 502 and HTML, events
+                                      page 3 once with 429 and Retry-After
 """
 
 from __future__ import annotations
@@ -22,6 +25,22 @@ from urllib.parse import parse_qsl, urlsplit
 
 ITEMS = [{"id": number, "name": f"item {number}"} for number in range(1, 121)]
 REQUESTS: Counter[str] = Counter()
+SHOP = {"users": 90, "products": 60, "orders": 120, "events": 150}
+FAULTS: dict[tuple[str, int], tuple[int, int, object]] = {
+    ("orders", 2): (2, 500, {"error": "out of order"}),
+    ("products", 1): (1, 502, "<html><body>Bad Gateway</body></html>"),
+    ("events", 3): (1, 429, {"error": "too many requests"}),
+}
+
+
+def shop(entity: str, page: int) -> tuple[int, object]:
+    failures, status, body = FAULTS.get((entity, page), (0, 200, None))
+    REQUESTS[f"{entity} {page}"] += 1
+    if REQUESTS[f"{entity} {page}"] <= failures:
+        return status, body
+    numbers = range(page * 30 - 29, min(page * 30, SHOP[entity]) + 1)
+    rows = [{"id": number, "name": f" {entity} {number} ", "amount": f"{number}.50"} for number in numbers]
+    return 200, {"items": rows, "next_page": page + 1 if page * 30 < SHOP[entity] else None}
 
 
 def answer(path: str, query: dict[str, str]) -> tuple[int, object]:
@@ -43,6 +62,8 @@ def answer(path: str, query: dict[str, str]) -> tuple[int, object]:
             return 200, {"city": city, "degrees": sum(map(ord, city)) % 30}
         case ["users", name] if name != "nobody":
             return 200, {"name": name, "email": f"{name}@example.org", "active": True}
+        case ["shop", entity] if entity in SHOP:
+            return shop(entity, int(query.get("page", "1")))
     return 404, {"error": "there is nothing here"}
 
 
@@ -55,9 +76,12 @@ class Handler(BaseHTTPRequestHandler):
             status, body = answer(url.path, dict(parse_qsl(url.query)))
         except ValueError:
             status, body = 400, {"error": "page, size and failures are numbers"}
-        content = json.dumps(body).encode()
+        is_html = isinstance(body, str)
+        content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", "text/html" if is_html else "application/json")
+        if status == 429:
+            self.send_header("Retry-After", "1")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

@@ -6,16 +6,17 @@ import json
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import pytest
 from tests.servers import forked
-from tests.servers.patience import PATIENCE_SECONDS
+from tests.servers.patience import PATIENCE_SECONDS, until
 from tests.servers.postgres import Schema, postgres_fixture, schema_fixture  # noqa: F401
 
 from noetl.drawing import Format, draw
@@ -124,14 +125,15 @@ ENDINGS: dict[str, list[Ending]] = {
         Ending({"found": False, "first": "$HOME"}, ("--set", "wanted=cherry")),
         Ending({"found": False, "first": "$HOME"}, ("--set", "wanted=; rm -rf /")),
     ],
+    "purchase_notice": [Ending("told ada: hello", ("--set", "to=ada", "--set", "text=hello"))],
     "sub_playbook": [Ending("Good morning, Ada; Good morning, Grace; Good morning, Edsger")],
     "transfer_files": [Ending({"loaded": 1000, "exported": 475})],
     "sub_playbook_child": [Ending("Good morning, Ada", ("--set", "name=Ada"))],
 }
 """How each example ends. Those that need a person, a server or a picture have tests of their own."""
 WAITS = "approval"
-ALONE = {WAITS, "postgres_orders", "quantum_sweep"}
-CALLS_API = {"classic_onboarding", "paging", "retries"}
+ALONE = {WAITS, "ingest", "many_files", "postgres_orders", "purchase", "quantum_sweep"}
+CALLS_API = {"classic_onboarding", "ingest", "paging", "retries"}
 
 
 @pytest.fixture
@@ -199,34 +201,127 @@ def test_example_ends_as_it_should(name: str, ending: Ending, folder: Path, requ
 def test_the_example_that_waits_goes_on_with_a_signal(folder: Path, data: str, result: str) -> None:
     command = [sys.executable, "-m", "noetl.cli", "run", f"examples/{WAITS}.yaml", "-o", "json"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as running:
-        _until_it_waits(folder)
-        signal = noetl(folder, "runs", "signal", "last", "decision", "--data", data)
-        assert (signal.returncode, signal.stdout) == (0, "accepted\n")
+        _until_it_waits(folder, "last", "ask")
+        sent = noetl(folder, "runs", "signal", "last", "decision", "--data", data)
+        assert (sent.returncode, sent.stdout) == (0, "accepted\n")
         assert running.stdout is not None
         found = json.loads(running.stdout.read())
     assert (running.returncode, found["status"], found["result"]) == (0, "succeeded", result)
     assert noetl(folder, "verify").returncode == 0
 
 
-def _until_it_waits(folder: Path) -> None:
-    give_up = time.monotonic() + SECONDS
-    while '"step.paused"' not in noetl(folder, "runs", "events", "last", "-o", "jsonl").stdout:
-        assert time.monotonic() < give_up
-        time.sleep(0.1)
+def _until_it_waits(folder: Path, run: str, step: str) -> None:
+    def waits() -> bool:
+        lines = noetl(folder, "runs", "events", run).stdout.splitlines()
+        return any("step.paused" in line and f"{step}#1" in line for line in lines)
+
+    until(waits)
 
 
-def test_the_orders_are_copied_once_and_reported(folder: Path, schema: Schema, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def shop(folder: Path, schema: Schema, monkeypatch: pytest.MonkeyPatch) -> Schema:
+    """An empty database that the credential `shop_db` signs in to."""
     monkeypatch.setenv("NOETL_MASTER_KEY_FILE", str(folder.parent / f"{folder.name}.key"))
     (folder / "shop_db.json").write_text(json.dumps(schema.fields()))
     done = noetl(folder, "credential", "set", "shop_db", "--kind", "postgres_credential", "--data", "@shop_db.json")
     assert done.returncode == 0, done.stderr
+    return schema
+
+
+def test_the_orders_are_copied_once_and_reported(folder: Path, shop: Schema) -> None:
     done = noetl(folder, "run", "examples/postgres_orders.yaml", "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["result"] == [
         {"customer": "O'Brien", "orders": 1, "total": 40.0},
         {"customer": "Ada", "orders": 1, "total": 12.5},
     ]
-    assert schema.rows("SELECT count(*) FROM shop_orders") == [(4,)]
+    assert shop.rows("SELECT count(*) FROM shop_orders") == [(4,)]
+    assert noetl(folder, "verify").returncode == 0
+
+
+@contextmanager
+def started(folder: Path, example: str) -> Iterator[subprocess.Popen[str]]:
+    """A run in a process that can be killed."""
+    command = [sys.executable, "-m", "noetl.cli", "run", f"examples/{example}.yaml", "-o", "json"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+SHOP = {"events": (150, "11400.00"), "orders": (120, "7320.00"), "products": (60, "1860.00"), "users": (90, "4140.00")}
+LOADED = {
+    "same": True,
+    "rows": [{"endpoint": name, "n": rows, "amount": amount} for name, (rows, amount) in SHOP.items()],
+}
+
+
+def test_the_shop_is_loaded_in_spite_of_faults_and_loaded_again_without_duplicates(
+    folder: Path, shop: Schema, api: str
+) -> None:
+    for _ in range(2):
+        done = noetl(folder, "run", "examples/ingest.yaml", "-o", "json")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(done.stdout)["result"] == LOADED
+    assert shop.rows("SELECT count(*) FROM shop_rows") == [(420,)]
+    assert noetl(folder, "verify").returncode == 0
+
+
+def test_a_load_that_is_killed_and_resumed_leaves_no_duplicates(folder: Path, shop: Schema, api: str) -> None:
+    with started(folder, "ingest") as running:
+        until(lambda: shop.rows("SELECT to_regclass('shop_rows') IS NOT NULL") == [(True,)])
+        until(lambda: shop.rows("SELECT count(*) FROM shop_rows") > [(0,)])
+        running.kill()
+        assert running.wait() == -signal.SIGKILL
+    done = noetl(folder, "runs", "resume", "last", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"] == LOADED
+    assert noetl(folder, "verify").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "result"),
+    [
+        ('{"approved": true}', "bought a new server for 4200"),
+        ('{"approved": false}', "a new server was declined"),
+    ],
+)
+def test_the_purchase_goes_on_with_the_verdict(folder: Path, data: str, result: str) -> None:
+    with started(folder, "purchase") as running:
+        _until_it_waits(folder, "last:purchase", "decide")
+        assert noetl(folder, "runs", "signal", "last:purchase", "verdict", "--data", data).returncode == 0
+        assert running.stdout is not None
+        assert json.loads(running.stdout.read())["result"] == result
+    assert noetl(folder, "verify").returncode == 0
+
+
+def test_the_purchase_escalates_when_the_deadline_passed_while_nothing_ran(folder: Path) -> None:
+    example = folder / "examples" / "purchase.yaml"
+    example.write_text(example.read_text("utf-8").replace("timeout: 2d", "timeout: 1s"), "utf-8")
+    with started(folder, "purchase") as running:
+        _until_it_waits(folder, "last:purchase", "decide")
+        running.kill()
+    done = noetl(folder, "runs", "resume", "last:purchase", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"] == "told grace: ada did not decide on a new server"
+    assert noetl(folder, "verify").returncode == 0
+
+
+def test_damaged_files_are_counted_and_only_they_are_read_again(folder: Path) -> None:
+    subprocess.run([sys.executable, "examples/readings.py"], cwd=folder, check=True)
+    done = noetl(folder, "run", "examples/many_files.yaml", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    damaged = list(range(7, 2000, 250))
+    total = sum(2 * number + 1 for number in range(2000))
+    lost = sum(2 * number + 1 for number in damaged)
+    result = json.loads(done.stdout)["result"]
+    assert result == {"parsed": 1992, "failed": damaged, "total": total - lost}
+    subprocess.run([sys.executable, "examples/readings.py", "mend"], cwd=folder, check=True)
+    (folder / "readings" / "0000.json").unlink()  # it would fail if it were read again
+    done = noetl(folder, "runs", "retry", "last", "--failed-items", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"] == {"parsed": 2000, "failed": [], "total": total}
     assert noetl(folder, "verify").returncode == 0
 
 
