@@ -22,6 +22,9 @@ DATA_HELP = (
 )
 
 
+URL_HELP = "Address to request (kinds of HTTP), or a bucket to list: s3://BUCKET or gs://BUCKET."
+
+
 @click.group("credential")
 def command() -> None:
     """Store credentials that playbooks sign in with.
@@ -61,6 +64,34 @@ def set_command(
 
 LIST_HELP = "List credentials with their kinds and who may use them, without their values."
 add_resource(command, "credentials", LIST_HELP, "Delete a credential.")
+
+
+@command.command("show")
+@click.argument("name")
+@client_and_output
+def show_command(name: str, client: Client, output: str | None) -> None:
+    """Show a credential: its kind, who may use it, and its fields that are not secret."""
+    emit(client.credentials.get(name), output or "yaml")
+
+
+@command.command("test")
+@click.argument("name")
+@click.option("--url", metavar="URL", help=URL_HELP)
+@client_and_output
+def test_command(name: str, url: str | None, client: Client, output: str | None) -> int:
+    """Sign in with a credential, as a task would.
+
+    A Postgres or Snowflake credential connects and runs `SELECT 1`; a credential for OAuth2 gets a token; credentials
+    of HTTP and of object stores need --url. The test is a run of a small playbook, on the server if there is one, so it
+    also shows whether a worker can use the credential.
+    """
+    from noetl.cli.credential_test import print_tested, sign_in_playbook
+    from noetl.cli.progress import new_view
+    from noetl.client.client import NewRun
+
+    source = sign_in_playbook(client.credentials.get(name), url)
+    run = client.runs.run(NewRun({"payload": {}}, source), new_view("json"))
+    return print_tested(name, run, output)
 
 
 @command.command("rotate")

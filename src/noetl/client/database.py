@@ -73,8 +73,12 @@ def registered(store: Store, path: str, version: int | None) -> str:
     """The digest of a registered playbook; NotFound if there is none."""
     digest = store.find(path, version)
     if digest is None:
-        hint = "`noetl catalog list` lists all playbooks, `noetl register FILE` adds one"
-        raise NotFound(f"playbook {path}{f'@{version}' if version else ''} is not registered: {hint}")
+        if version is not None and store.versions(path, 1):
+            raise NotFound(
+                f"playbook {path!r} has no version {version}: `noetl catalog show {path}` lists its versions"
+            )
+        hint = "`noetl catalog list` lists all, `noetl register` adds one"
+        raise NotFound(f"no playbook is registered as {path!r}: {hint}")
     return digest
 
 

@@ -129,6 +129,8 @@ def error_of(response: httpx2.Response) -> errors.NoetlError:
         return errors.AuthError(f"{detail}; set NOETL_TOKEN or NOETL_TOKEN_FILE to a token of {host}")
     if response.status_code == 422 and problem.get("problems"):
         return errors.PlaybookInvalid([problem_of(fault) for fault in problem["problems"]])
+    if problem.get("type") == "urn:noetl:problem:credential":
+        return errors.AuthError(detail)
     if kind := ERRORS.get(response.status_code):
         return kind(detail)
     return errors.NoetlError(f"the server responded with status {response.status_code}: {detail}")

@@ -10,7 +10,7 @@ from noetl.client.client import ALL, Items, Json, Warn
 from noetl.client.database import json_of, opened, registered, safe_of
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
-from noetl.server.record_views import CredentialView, NewToken, TokenItem, UserView, version_view
+from noetl.server.record_views import CredentialDetails, CredentialView, NewToken, TokenItem, UserView, version_view
 from noetl.store.access import User
 
 if TYPE_CHECKING:
@@ -88,6 +88,12 @@ class LocalCredentials(Local):
     def list(self) -> Items:
         with opened(self.db) as store:
             return [json_of(CredentialView.of(credential)) for credential in store.credentials.all()]
+
+    def get(self, name: str) -> Json:
+        """The credential with the fields that are not secret."""
+        with opened(self.db) as store:
+            credential, fields = safe_of(store).describe(name)
+            return json_of(CredentialDetails.of(credential, fields=fields))
 
     def delete(self, name: str) -> None:
         with opened(self.db, "write") as store:

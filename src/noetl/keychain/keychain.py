@@ -294,7 +294,8 @@ def _faults(entry: Credential, stored: Mapping[str, SealedCredential], path: str
         return
     credential = stored.get(name)
     if credential is None:
-        yield f"there is no credential {name!r}: create it with `noetl credential set {name}`"
+        kind = entry.kind if is_own else "secret_manager"
+        yield f"there is no credential {name!r}: create it with `noetl credential set {name} --kind {kind}`"
         return
     if credential.kind == WEBHOOK:
         yield f"credential {name!r} is the secret of a webhook: playbooks cannot use it"

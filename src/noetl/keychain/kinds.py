@@ -28,6 +28,7 @@ def _shape(forms: str, more: str = "", text: str | None = None, **preset: str) -
     return CredentialShape(tuple(tuple(form.split()) for form in forms.split("|")), tuple(more.split()), text, preset)
 
 
+HIDDEN = "(secret)"
 WEBHOOK = "webhook"  # the shared secret of a webhook: only the server can read it, never a worker
 
 SHAPES: dict[str, CredentialShape] = {
@@ -105,6 +106,16 @@ def secrets_in(fields: Mapping[str, Any]) -> Iterator[str]:
             yield secret
             for key, item in (_json_map(secret) or {}).items():  # such as a service account
                 yield from (inner for inner in _leaves(key, item) if len(inner.strip()) >= SHORTEST)
+
+
+def public_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a credential as they may be shown: secret values are hidden."""
+    return {
+        name: value
+        if name in PUBLIC and isinstance(value, str | int | bool) and not any(secrets_in({name: value}))
+        else HIDDEN
+        for name, value in fields.items()
+    }
 
 
 def _leaves(name: str, value: Any) -> Iterator[str]:

@@ -13,7 +13,7 @@ import msgspec
 from noetl.durable import replace_file
 from noetl.errors import AuthError, NotFound, UsageError
 from noetl.keychain.keychain import Fields, StoredCredential
-from noetl.keychain.kinds import PLUGIN, SHAPES, WEBHOOK, faults, is_known
+from noetl.keychain.kinds import PLUGIN, SHAPES, WEBHOOK, faults, is_known, public_fields
 from noetl.keychain.master import MasterKeySource
 from noetl.keychain.sealed import Label, MasterKeys, revision_of, rewrap, seal, unseal
 from noetl.store.credentials import Credentials, SealedCredential
@@ -119,12 +119,20 @@ class Safe:
         secret of a webhook, unless the caller is the server that checks signatures: no lease needs it."""
         row = self.store.get(name)
         if row is None:
-            raise NotFound(f"there is no credential {name!r}: create it with `noetl credential set {name}`")
+            raise NotFound(f"there is no credential {name!r}: create it with `noetl credential set {name} --kind KIND`")
         if row.kind == WEBHOOK and not webhook:
             raise AuthError(f"credential {name!r} is the secret of a webhook: playbooks cannot use it")
         fields = unseal(row.sealed, _label(row), self.keys.read())
         self.revisions.check(row.name, revision_of(row.sealed))
         return StoredCredential(row.name, row.kind, fields, row.paths, row.pools)
+
+    def describe(self, name: str) -> tuple[SealedCredential, dict[str, Any]]:
+        """A credential and the fields of it that may be shown; NotFound if there is none."""
+        fields = public_fields(self.open(name, webhook=True).fields)
+        row = self.store.get(name)
+        if row is None:
+            raise NotFound(f"credential {name!r} was deleted at the same time")
+        return row, fields
 
     def rotate(self, *, forget_older: bool = False) -> Rotated:
         """Wrap every data key with a new master key; the old ones stay, so that all credentials can be opened after an

@@ -71,7 +71,8 @@ class Playbooks:
     async def check_registered(self, path: str, version: int | None) -> str:
         digest = None if "\0" in path else await self.thread.ask(self.store.find, path, version, shared=True)
         if digest is None:
-            raise unknown(path, version)
+            latest = None if "\0" in path or version is None else await self.thread.ask(self.store.versions, path, 1)
+            raise unknown(path, version if latest else None)
         return digest
 
     async def stored(self, digest: str, *, registered: bool) -> str:
@@ -127,5 +128,7 @@ class Playbooks:
 
 def unknown(path: str, version: int | None) -> NotFound:
     if version is None:
-        return NotFound(f"no playbook is registered as {path!r}")
-    return NotFound(f"playbook {path!r} has no version {version}")
+        return NotFound(
+            f"no playbook is registered as {path!r}: `noetl catalog list` lists all, `noetl register` adds one"
+        )
+    return NotFound(f"playbook {path!r} has no version {version}: `noetl catalog show {path}` lists its versions")

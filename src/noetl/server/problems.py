@@ -12,6 +12,7 @@ from noetl.errors import NoetlError, PlaybookInvalid
 from noetl.server.record_views import RecordView
 from noetl.worker.wire import BadMessage
 
+CREDENTIAL = "credential"  # a credential of a playbook is missing or cannot be used
 MEDIA = "application/problem+json"
 RENAMED = {413: "Content Too Large", 422: "Unprocessable Content", 499: "Client Closed Request"}
 """Phrases of RFC 9110 that Python 3.11 does not know yet, and that of a status which is not registered."""
@@ -70,6 +71,8 @@ def refused(error: NoetlError) -> Refused:
         problem = Refused(422, detail, kind="playbook-invalid")
         problem.problems = list(map(Finding.of, error.problems))
         return problem
+    if isinstance(error, errors.AuthError):
+        return Refused(STATUS[errors.AuthError], str(error), kind=CREDENTIAL)
     status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
     return Refused(status, str(error), headers={"Retry-After": "1"} if status == 503 else None)
 

@@ -97,6 +97,12 @@ class CredentialView(RecordView, frozen=True):
     updated: str
 
 
+class CredentialDetails(CredentialView, frozen=True):
+    """A credential. `fields` has the values that are not secret, and `(secret)` for the others."""
+
+    fields: dict[str, Any]
+
+
 class TokenItem(RecordView, frozen=True):
     """A token without its secret."""
 

@@ -64,6 +64,7 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("GET", "/api/v1/results/{hash}"): VIEW,
     ("GET", "/api/v1/workers"): VIEW,
     ("GET", "/api/v1/credentials"): OPERATE,
+    ("GET", "/api/v1/credentials/{path}"): OPERATE,  # without its secrets
     ("PUT", "/api/v1/credentials/{path}"): ADMIN,
     ("DELETE", "/api/v1/credentials/{path}"): ADMIN,
     ("GET", "/api/v1/tokens"): ADMIN,

@@ -28,6 +28,14 @@ from noetl.store.store import Store
 from noetl.store.triggers import Fired, Firing, Missed, Overlap, Schedule
 from noetl.timestamps import rfc3339
 
+CRON_FIELDS = {
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day-of-month": "1 to 31, or L for the last day",
+    "month": "1 to 12, or JAN to DEC",
+    "day-of-week": "0 to 7, or SUN to SAT",
+}
+"""The fields of a cron expression in their order, with what each may be."""
 GRACE_SECONDS = 60.0  # a firing that starts later than this is missed; so is a firing whose successor is due
 TAKEN_SECONDS = 5.0  # how long other servers ignore a schedule whose firings are being started
 QUEUE_SECONDS = 1.0  # how often a server checks whether the execution that a queue waits for has ended
@@ -253,7 +261,11 @@ def checked_cron(text: str) -> str:
     try:
         CronSim(expression, datetime(2000, 1, 1))
     except (CronSimError, ValueError, AssertionError) as error:
-        raise UsageError(f"cron {text[:100]!r}: {error or 'invalid expression'}") from None
+        name = str(error).removeprefix("Bad ")
+        if name not in CRON_FIELDS:
+            raise UsageError(f"cron {text[:100]!r}: {error or 'invalid expression'}") from None
+        field = expression.split()[list(CRON_FIELDS).index(name)]
+        raise UsageError(f"cron {text[:100]!r}: {name} {field!r} must be {CRON_FIELDS[name]}") from None
     return expression
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import msgspec
 import pytest
-from command import SECONDS, Done, environment, file, noetl
+from command import GOOD, SECONDS, Done, environment, file, noetl
 
 from noetl.keychain.master import MasterKeySource
 from noetl.keychain.safe import Safe
@@ -199,3 +202,63 @@ def test_a_key_that_others_can_read(home: Path) -> None:
     done = credential(home, "rotate")
     assert done.code == 5
     assert "chmod 600" in done.err
+
+
+def test_show_has_no_secrets(home: Path) -> None:
+    fields = f'{{"host": "db", "port": 5432, "user": "app", "database": "shop", "password": "{TOKEN}"}}'
+    credential(home, "set", "db", "--kind", "postgres_credential", "--paths", "shop/*", stdin=fields)
+    shown = msgspec.json.decode(credential(home, "show", "db", "-o", "json").out)
+    assert (shown["name"], shown["kind"], shown["paths"]) == ("db", "postgres_credential", ["shop/*"])
+    public = {"host": "db", "port": 5432, "user": "app", "database": "shop"}
+    assert shown["fields"] == public | {"password": "(secret)"}
+    credential(home, "set", "dsn", "--kind", "postgres_credential", stdin=f"postgresql://app:{TOKEN}@db/shop")
+    assert "dsn: (secret)" in credential(home, "show", "dsn").out
+    assert credential(home, "show", "none").code == 4
+
+
+def test_test_requests_the_address_with_the_credential(home: Path) -> None:
+    answered: list[str | None] = []
+
+    class Shop(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answered.append(self.headers["Authorization"])
+            self.send_response(200 if self.path == "/ok" else 401)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    credential(home, "set", "api", "--kind", "bearer", "--paths", "shop/*", stdin=TOKEN)
+    with HTTPServer(("127.0.0.1", 0), Shop) as shop:
+        Thread(target=shop.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{shop.server_port}"
+        good = credential(home, "test", "api", "--url", f"{url}/ok")
+        bad = credential(home, "test", "api", "--url", f"{url}/no")
+        shop.shutdown()
+    assert (good.code, good.err.startswith("credential api works (")) == (0, True)
+    assert (bad.code, "credential api does not work: http_status:" in bad.err) == (1, True)
+    assert answered == [f"Bearer {TOKEN}"] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "code", "message"),
+    [
+        ("bearer", TOKEN, 2, "`noetl credential test it --url https://HOST/PATH`"),
+        ("s3_credential", f'{{"access_key_id": "a", "secret_access_key": "{TOKEN}"}}', 2, "--url s3://BUCKET`"),
+        ("webhook", TOKEN, 2, "only senders sign in with it"),
+        ("secret_manager", TOKEN, 0, "credential it works"),
+        ("postgres_credential", f"postgresql://app:{TOKEN}@127.0.0.1:1/shop", 1, "does not work: connect:"),
+    ],
+)
+def test_test_of_each_kind(home: Path, kind: str, data: str, code: int, message: str) -> None:
+    credential(home, "set", "it", "--kind", kind, stdin=data)
+    done = credential(home, "test", "it")
+    assert (done.code, message in done.err) == (code, True), done.err
+
+
+def test_a_missing_credential_is_created_with_the_command_of_the_message(home: Path) -> None:
+    text = GOOD.replace("workflow:", "keychain: [{name: shop_db, kind: bearer}]\nworkflow:")
+    done = noetl("run", file(home, text), cwd=home / "work", XDG_CONFIG_HOME=str(home / "config"))
+    (command,) = re.findall("`noetl credential (set .*)`", done.err)
+    assert (done.code, command) == (5, "set shop_db --kind bearer")
+    assert credential(home, *command.split(), stdin=TOKEN).code == 0

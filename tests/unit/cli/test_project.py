@@ -90,6 +90,15 @@ def test_a_dev_server_that_was_killed_is_ignored(tmp_path: Path) -> None:
     assert noetl("runs", "list", cwd=tmp_path).code == 0
 
 
+def test_a_missing_credential_has_one_exit_code_everywhere(tmp_path: Path) -> None:
+    name = file(tmp_path, HELLO.replace("workflow:", "keychain: [{name: db, kind: bearer}]\nworkflow:"))
+    assert noetl("run", name, cwd=tmp_path).code == 5
+    with developing(tmp_path) as (_, url, token):
+        assert noetl("register", name, cwd=tmp_path).code == 0
+        assert noetl("exec", "tests/story", cwd=tmp_path).code == 5
+        assert noetl("run", name, "--server", url, cwd=tmp_path, NOETL_TOKEN=token).code == 5
+
+
 def test_resume_of_a_run_without_process_says_where_it_continues(tmp_path: Path) -> None:
     with running(tmp_path, ASKS, "ask#1 waits for the signal 'go'") as (process, execution):
         process.send(signal.SIGKILL)

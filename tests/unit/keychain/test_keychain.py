@@ -315,7 +315,10 @@ def rows(*stored: StoredCredential) -> dict[str, SealedCredential]:
         (Credential("x", "bearer", provider="vault", key="k", credential="many"), []),
         (Credential("x", "acme.login", provider="env", key="X"), []),
         (Credential("narrow", "bearer"), []),
-        (Credential("gone", "bearer"), ["there is no credential 'gone': create it with `noetl credential set gone`"]),
+        (
+            Credential("gone", "bearer"),
+            ["create it with `noetl credential set gone --kind bearer`"],
+        ),
         (Credential("x", "bearer", provider="vault", key="k", credential="gone"), ["there is no credential 'gone'"]),
         (Credential("x", "baerer", credential="shop"), ["unknown credential kind 'baerer'", "it is a baerer, but"]),
         (Credential("x", "bearer", provider="keyring"), ["unknown provider 'keyring'"]),

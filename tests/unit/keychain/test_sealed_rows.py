@@ -268,7 +268,7 @@ def test_a_list_of_revisions_that_is_damaged_is_told(tmp_path: Path) -> None:
 
 
 def test_a_credential_that_is_not_there(safe: Safe) -> None:
-    with pytest.raises(NotFound, match="create it with `noetl credential set api`"):
+    with pytest.raises(NotFound, match="create it with `noetl credential set api --kind KIND`"):
         safe.open("api")
 
 

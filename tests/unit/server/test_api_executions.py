@@ -52,6 +52,26 @@ def test_a_text_runs_without_being_registered(admin: httpx2.Client) -> None:
     assert admin.get(f"{API}/playbooks/tests/inline").status_code == 404
 
 
+def test_a_path_in_place_of_a_text_gets_the_right_field(admin: httpx2.Client) -> None:
+    answer = admin.post(f"{API}/executions", json={"playbook": "tests/hello"})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].endswith("to start a registered one, use `path`: tests/hello")
+
+
+def test_a_version_of_an_unknown_playbook_is_an_unknown_playbook(admin: httpx2.Client) -> None:
+    missing = admin.post(f"{API}/executions", json={"path": "tests/nobody", "version": 3}).json()["detail"]
+    assert missing.startswith("no playbook is registered as 'tests/nobody'")
+    version = admin.post(f"{API}/executions", json={"path": "tests/hello", "version": 99}).json()["detail"]
+    assert version.startswith("playbook 'tests/hello' has no version 99")
+
+
+def test_a_missing_credential_is_a_problem_of_its_own(admin: httpx2.Client) -> None:
+    text = HELLO.replace("workflow:", "keychain: [{name: db, kind: bearer}]\nworkflow:")
+    answer = admin.post(f"{API}/executions", json={"playbook": text})
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:noetl:problem:credential")
+    assert "`noetl credential set db --kind bearer`" in answer.json()["detail"]
+
+
 def test_a_digest_names_a_playbook(admin: httpx2.Client) -> None:
     digest = register(admin)["playbook_id"]
     assert started(admin, {"playbook_id": digest})["playbook_id"] == digest

@@ -15,7 +15,7 @@ from noetl.server.auth import cookie, cookie_of, csrf_of, unauthorised
 from noetl.server.endpoint import ApiCall, Routes, created, json_response
 from noetl.server.parameters import ItemList, QueryString, RequestBody, text
 from noetl.server.problems import Refused
-from noetl.server.record_views import CredentialView, NewToken, RecordView, TokenItem, UserView
+from noetl.server.record_views import CredentialDetails, CredentialView, NewToken, RecordView, TokenItem, UserView
 from noetl.store.access import MAX_SESSION_SECONDS, Role, User
 from noetl.store.credentials import SealedCredential
 from noetl.timestamps import rfc3339
@@ -150,6 +150,13 @@ class CredentialPage(ItemList[CredentialView], frozen=True):
 async def credentials(call: ApiCall) -> CredentialPage:
     """The credentials, their kinds and restrictions."""
     return CredentialPage(list(map(CredentialView.of, await call.in_store(call.api.store.credentials.all))))
+
+
+@routes.add("GET", "/credentials/{path}", operation="credentials_show_one")
+async def show_credential(call: ApiCall) -> CredentialDetails:
+    """A credential with the fields that are not secret."""
+    credential, fields = await call.in_store(call.api.safe().describe, call.path_params["path"])
+    return CredentialDetails.of(credential, fields=fields)
 
 
 class CredentialRequest(RequestBody, frozen=True):

@@ -46,6 +46,7 @@ STARTS = (PREFER, IDEMPOTENCY_KEY)
 BODY_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 MAX_WAIT_SECONDS = 60
+PATH_ONLY = re.compile(r"[\w./@-]{1,500}")  # a path in place of a text
 PARENT = "Id of their parent; `none` for those without one."
 LOG_LINES_PER_READ, LOG_PAGE_CHARACTERS = 100, 8 << 20
 
@@ -79,6 +80,9 @@ async def start(call: ApiCall, body: StartRequest) -> Response:
         digest = await api.playbooks.registered(body.path, body.version)
     elif body.playbook_id is not None:
         digest = await api.playbooks.stored(body.playbook_id, registered=not is_author)
+    elif body.playbook is not None and PATH_ONLY.fullmatch(body.playbook):
+        detail = f"`playbook` is the text of a playbook; to start a registered one, use `path`: {body.playbook}"
+        raise Refused(422, detail)
     elif is_author:
         digest = await api.playbooks.add(call.caller.key, body.playbook or "")
     else:

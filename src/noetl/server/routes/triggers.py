@@ -40,7 +40,7 @@ async def add_schedule(call: ApiCall, body: NewSchedule) -> Response:
     schedule = schedules.made(body.name, body, call.api.clock.now())
     await call.api.playbooks.check_registered(body.path, body.version)
     if not await call.in_store(call.api.store.triggers.add_schedule, schedule):
-        raise Conflict(f"schedule {body.name!r} exists; use PUT to change it")
+        raise Conflict(f"schedule {body.name!r} exists; use --replace (PUT in the API) to change it")
     return created(await _view(call, schedule), f"/schedules/{quote(schedule.name)}")
 
 
