@@ -112,7 +112,10 @@ class TestSection3Scopes:
 
     def test_3_2_ctx_is_written_by_patches(self) -> None:
         book = compiled(
-            policy("- else: {then: {do: continue, set_ctx: {seen: {$add: 1}, last: '{{ outcome.result }}'}}}  # NTL315\n")
+            policy(
+                "- else:  # NTL315\n"
+                "    then: {do: continue, set_ctx: {seen: {$add: 1}, last: '{{ outcome.result }}'}}\n"
+            )
         )
         assert rules(task(book, "work", "call"))[0].then.set_ctx == {
             "seen": {"$add": 1},
@@ -374,7 +377,8 @@ class TestSection6FlowControl:
         )
 
     def test_6_6_an_unknown_reducer_is_refused(self) -> None:
-        problem = refused_once(policy("- else: {then: {do: continue, set_ctx: {levels: {$push: 1}}}}  # NTL310 NTL315\n"))
+        rule = "- else: {then: {do: continue, set_ctx: {levels: {$push: 1}}}}  # NTL310 NTL315\n"
+        problem = refused_once(policy(rule))
         assert "$append" in (problem.hint or "")
 
 

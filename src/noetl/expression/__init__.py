@@ -36,6 +36,7 @@ from noetl.expression.entries import Entry
 from noetl.expression.error_guards import may_take_error, some_error_passes
 from noetl.expression.functions import FILTERS, FUNCTIONS, METHODS, NOW_KEY, SQL_FILTERS, TESTS
 from noetl.expression.nodes import Comparison, Read, Unknown, Use
+from noetl.expression.quoting import doubled_quotes
 from noetl.expression.rename import rename
 from noetl.expression.secret_uses import changed_secrets
 from noetl.expression.template import Template, parse, prepare, render
@@ -75,6 +76,7 @@ __all__ = [
     "View",
     "changed_secrets",
     "decision_budget",
+    "doubled_quotes",
     "kind_of",
     "lookup",
     "may_take_error",

@@ -14,10 +14,11 @@ The position of a template decides what it becomes, before any value is known:
     IN ({{ x }}), IN {{ x }}     a list is the list; an empty one holds nothing
     {{ x | raw_sql }}            text, spliced before anything else is looked at
     -- {{ x }}  /* {{ x }} */    nothing: comments are never rendered
-    $$ {{ x }} $$                an error
+    $$ {{ x }} $$                one value, the text between the dollars; in the code of DO or CREATE FUNCTION an error
 
 `if`, `for`, `set` and `with` choose text; the values inside are bound as well. A template without a space between it
-and a word, or directly next to a string, is an error: the server would read something else than the author wrote.
+and a word, or directly next to a string, is an error: the server would read something else than the author wrote. So is
+a template that is a whole statement: it would be a value.
 
 The templates are marks in the text while it is read (see `lexing`). So it is known what the server reads as a string, a
 name or a comment, whatever a value contains.
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from typing import Any, NoReturn, TypeAlias
 
@@ -46,6 +47,9 @@ Content: TypeAlias = tuple[str | int, ...]
 Slot: TypeAlias = "str | Callable[[Binding], Part]"
 """A text, or the function that makes a part of the values of its templates."""
 
+RUNS_CODE = frozenset(["DO", "EXECUTE", "BEGIN", "DECLARE"])
+HOLDS_CODE = frozenset(["FUNCTION", "PROCEDURE", "TASK"])
+"""First words of statements whose dollar-quoted strings are code, and what `CREATE` makes of code."""
 IN_LIST = re.compile(r"N?I(?:T|\(T(?:,T)*\))")
 """In a text with one letter per token; see `_letter`."""
 
@@ -188,7 +192,17 @@ class _SlotReader:
             self._check_spaces(following, number)
         for pair in pairwise(self.significant):
             self._check_adjacent(pair)
+        self._check_statements()
         return [slot for slot in slots if slot != ""]
+
+    def _check_statements(self) -> None:
+        """A statement that is one template would be a value, which no server can run."""
+        ends = [-1, *(place for place, token in enumerate(self.significant) if self._written(token) == ";")]
+        for start, end in pairwise([*ends, len(self.significant)]):
+            match self.significant[start + 1 : end]:
+                case [token] if self.tokens[token].kind == "mark":
+                    message = "a template is one value and cannot be a whole statement"
+                    raise self._error(self.first[token], message, "splice the text: {{ ... | raw_sql }}")
 
     def _written(self, number: int) -> str:
         return self.text[self.tokens[number].start : self.tokens[number].end]
@@ -203,10 +217,7 @@ class _SlotReader:
                 if prefix not in ("", "E", "N"):
                     message = f"a template cannot be inside {prefix}'...'"
                     raise self._error(first, message, "write it in '...' and cast it")
-                for template in range(first, self.first[number + 1]):
-                    if self.templates[template].filter == "ident":
-                        message = "`ident` makes a name and this is a string"
-                        raise self._error(template, message, "leave out the quotes or the filter")
+                self._refuse_names(number)
                 escaped = prefix == "E" or self.dialect.backslashes
                 text = self._content(number, lambda text: literal_text(text, escaped))
                 return lambda binding: binding.string(text)
@@ -215,6 +226,10 @@ class _SlotReader:
                     raise self._error(first, 'a template cannot be inside U&"..."', 'write the name in "..."')
                 name = self._content(number, lambda text: text.replace('""', '"'))
                 return lambda binding: binding.name(name)
+            case "dollar" if number not in self._code:
+                self._refuse_names(number)
+                body = self._content(number, lambda text: text)
+                return lambda binding: binding.string(body)
             case "dollar":
                 message = "a template cannot be inside a dollar-quoted string: in a code body data would become code"
                 hint = "pass it as an argument, or as a setting: SELECT set_config('app.name', {{ value }}, true)"
@@ -222,11 +237,33 @@ class _SlotReader:
             case _:
                 raise self._error(first, "this template is inside a comment of the SQL")
 
+    def _refuse_names(self, number: int) -> None:
+        for template in range(self.first[number], self.first[number + 1]):
+            if self.templates[template].filter == "ident":
+                message = "`ident` makes a name and this is a string"
+                raise self._error(template, message, "leave out the quotes or the filter")
+
+    @cached_property
+    def _code(self) -> frozenset[int]:
+        """The dollar-quoted strings that are code, by the words of their statement before them."""
+        code, first, announced = set(), "", False
+        for number, token in enumerate(self.tokens):
+            if token.kind == "word":
+                word = self._written(number).upper()
+                first = first or word
+                announced = announced or first in RUNS_CODE or (first == "CREATE" and word in HOLDS_CODE)
+            elif token.kind == "dollar" and announced:
+                code.add(number)
+            elif self.text[token.start] == ";":
+                first, announced = "", False
+        return frozenset(code)
+
     def _content(self, number: int, decode: Callable[[str], str]) -> Content:
         written, first = self._written(number), self.first[number]
         if not self.tokens[number].closed:
             raise self._error(first, "the quote before this template is never closed")
-        texts = written[written.index(written[-1]) + 1 : -1].split(self.mark)
+        quote = written[: written.index("$", 1) + 1] if written[0] == "$" else written[-1]
+        texts = written[written.index(quote) + len(quote) : -len(quote)].split(self.mark)
         content: list[str | int] = [decode(texts[0])]
         for template, text in enumerate(texts[1:], start=first):
             content += (template, decode(text))

@@ -243,6 +243,46 @@ def test_a_template_that_slips_into_a_comment_is_refused() -> None:
 
 
 @pytest.mark.parametrize("quote", ["$$", "$body$", "$é$"])
+def test_a_dollar_quoted_string_is_one_value(quote: str) -> None:
+    assert parts(f"INSERT INTO t VALUES ({quote}{{{{ x }}}}{quote}, {{{{ n }}}})") == (
+        "INSERT INTO t VALUES (",
+        Value("o'b"),
+        ", ",
+        Value(5),
+        ")",
+    )
+    assert only(f"SELECT {quote}a '' \\ {{{{ x }}}}-{{{{ n }}}}{quote}") == Value("a '' \\ o'b-5")
+    assert only(f"SELECT {quote}{{{{ none }}}}{quote}") == Value(None)
+    assert only(f"UPDATE t SET task = {quote}{{{{ x }}}}{quote}") == Value("o'b")
+
+
+@pytest.mark.parametrize(
+    "before", ["DO", "CREATE OR REPLACE FUNCTION f() RETURNS int AS", "SELECT 1; DO", "EXECUTE IMMEDIATE"]
+)
+def test_a_dollar_quoted_string_behind_words_for_code_is_code(before: str) -> None:
+    assert "dollar-quoted" in refusal(f"{before} $$ {{{{ x }}}} $$").message
+
+
+def test_code_in_another_statement_is_no_matter() -> None:
+    assert only("DO $$ BEGIN END $$; SELECT $${{ x }}$$") == Value("o'b")
+
+
+def test_an_open_dollar_quote_takes_no_value() -> None:
+    assert refusal("SELECT $$ {{ x }}").message == "the quote before this template is never closed"
+
+
+@pytest.mark.parametrize("source", ["{{ x }}", " {{ x }} ; ", "SELECT 1; {{ x }}", "-- all\n{{ x }}"])
+def test_a_template_is_no_statement(source: str) -> None:
+    error = refusal(source)
+    assert (error.message, source[error.offset :].startswith("x }}")) == (
+        "a template is one value and cannot be a whole statement",
+        True,
+    )
+    assert error.hint == "splice the text: {{ ... | raw_sql }}"
+    assert prepare_sql("{{ x | raw_sql }}")({"x": "SELECT 1"}).parts == ("SELECT 1",)
+
+
+@pytest.mark.parametrize("quote", ["$$", "$body$", "$é$"])
 def test_code_bodies_take_no_values(quote: str) -> None:
     error = refusal(f"DO {quote} BEGIN RAISE NOTICE '{{{{ x }}}}'; END {quote}")
     assert isinstance(error, TemplateSyntax)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from noetl.dsl.graph import Graph, arrows, way_back
 from noetl.dsl.outline import ITERATOR_KEYS, Document, callee, labelled_items, rules, workbook_tasks
 from noetl.dsl.problem import Check, Problems, few
-from noetl.dsl.tree import Span, is_template, key_span, span_in, span_of
+from noetl.dsl.tree import Map, Span, is_template, key_span, span_in, span_of
 
 CLASSIC_REFUSED = Check("NTL114", "error", "the playbook uses the classic dialect")
 PATH_MISSING = Check("NTL115", "warning", "`metadata.path` is missing")
@@ -21,6 +22,7 @@ UNKNOWN_WORKBOOK = Check("NTL211", "error", "the workbook has no such task")
 WORKBOOK_CYCLE = Check("NTL212", "error", "workbook tasks call each other in a cycle")
 UNKNOWN_CREDENTIAL = Check("NTL213", "error", "`auth` names an unknown keychain entry")
 DUPLICATE_CREDENTIAL = Check("NTL214", "error", "two keychain entries have the same name")
+COMPUTED_CREDENTIAL = Check("NTL217", "warning", "`auth` is a template that names no keychain entry")
 UNKNOWN_ENTRY = Check("NTL216", "error", "`entry_step` or `final_step` names an unknown step")
 UNKNOWN_TARGET = Check("NTL401", "error", "an arc leads to a step that does not exist")
 
@@ -143,6 +145,22 @@ def _check_keychain(document: Document, problems: Problems) -> None:
     holders += [value for layer in layers for value in layer.values()]
     for holder in holders:
         name = holder.get("auth") if isinstance(holder, dict) else None
-        if isinstance(name, str) and not is_template(name) and name not in names:
+        if isinstance(name, str) and is_template(name):
+            _check_computed(holder, name, names, document.root.get("workload", {}), problems)
+        elif isinstance(name, str) and name not in names:
             hint = problems.did_you_mean(name, names) or f"add `keychain: [{{name: {name[:40]}, kind: ...}}]`"
             problems.add(UNKNOWN_CREDENTIAL, span_in(holder, "auth"), f"the keychain has no entry {name[:60]!r}", hint)
+
+
+def _check_computed(holder: Map, auth: str, names: set[str], workload: Map, problems: Problems) -> None:
+    """A template may give any name, or a map of fields; the default of an input is known."""
+    read = re.fullmatch(r"\{\{\s*(?:workload\.)?(\w+)\s*\}\}", auth.strip())
+    default = workload.get(read[1]) if read else None
+    if isinstance(default, dict) or default in names or (names and not isinstance(default, str)):
+        return
+    entry = default if isinstance(default, str) and not is_template(default) else "NAME"
+    message = "`auth` is a template, and the playbook has no `keychain`"
+    if entry != "NAME":
+        message = f"`auth` is {entry[:60]!r} unless an input says otherwise, and the keychain has no such entry"
+    hint = f"add `keychain: [{{name: {entry[:40]}, kind: ...}}]`, with an entry for each name that it may give"
+    problems.add(COMPUTED_CREDENTIAL, span_in(holder, "auth"), message, hint)

@@ -15,7 +15,7 @@ from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource
 from noetl.dsl.tree import Map, Seq, is_template, key_span, span_in
 from noetl.errors import TemplateError, TemplateSyntax
-from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, changed_secrets, parse
+from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, changed_secrets, doubled_quotes, parse
 from noetl.model.kind import Kind
 from noetl.scope import STEP_FIELDS
 
@@ -27,6 +27,7 @@ WRONG_PLACE = Check("NTL505", "error", "a name is not visible here")
 SECRET_HERE = Check("NTL507", "error", "a secret is read outside a tool's inputs")
 CHANGED_SECRET = Check("NTL515", "error", "a template transforms a secret")
 RAW_SQL = Check("NTL509", "warning", "`raw_sql` splices text into SQL")
+DOUBLED_QUOTES = Check("NTL520", "warning", "quotes of a bound value are doubled by hand")
 SQL_ONLY = Check("NTL510", "error", "an SQL filter outside SQL")
 UNKNOWN_PART = Check("NTL513", "error", "a template reads a step or task that does not exist")
 UNKNOWN_FIELD = Check("NTL519", "error", "a template reads a field that a step does not have")
@@ -141,6 +142,9 @@ class _Checker:
             self._add(UNKNOWN_FILTER, site, unknown.offset, f"unknown {unknown.kind} {unknown.name!r}", hint)
         for error in changed_secrets(template.source) if "keychain" in self.places[site.place].roots else ():
             self._add(CHANGED_SECRET, site, error.offset, error.message, error.hint)
+        for offset in doubled_quotes(template.source) if site.bound in ("sql", "snowflake") else ():
+            message = "the value is bound, so its doubled quotes are stored as two"
+            self._add(DOUBLED_QUOTES, site, offset, message, 'remove `replace("\'", "\'\'")`')
         for name, offset in template.filters:
             if name in ("ident", "raw_sql") and site.bound not in ("sql", "snowflake"):
                 self._add(SQL_ONLY, site, offset, f"the filter {name!r} exists only in SQL", "remove it")
