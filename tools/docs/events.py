@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import noetl.classic.events  # noqa: F401  # adds its events to EVENTS
 from noetl.engine.envelope import envelope
 from noetl.engine.events import EVENTS, Event, PlaybookStarted
+from noetl.model.event_names import OTHER_NAMES
 from tools.docs.fields import Field, fields
-from tools.docs.markdown import code, page, sentence, table
+from tools.docs.markdown import code, codes, page, sentence, table
 
 ENVELOPE = {
     "event_id": "The execution's id, a dot, and `seq`.",
@@ -129,6 +130,10 @@ STORED = """The store keeps the name, the time, the fields that differ from thei
 event before. An event is at most 64 KiB; larger values in it become
 [references](../howto/large-results.md)."""
 
+OTHER = """Filters (`noetl runs events RUN --type TYPE`, `GET /executions/{id}/events?type=TYPE`) and conditions on
+`event.name` also accept these names, and every name written as `StepDone`. A filter may end with `.*`: `loop.*`. On an
+arc, `step.finished` and `step.exit` are also the end of a loop."""
+
 WRITES = """A list of writes, as in `set_ctx`, has for each write the key, the operator (`=` to set, or a reducer such
 as `$add`) and the value. A task id is the run, the path of labels with the number of the visit, and the item's number
 if there is a loop."""
@@ -151,6 +156,9 @@ def _page() -> str:
         table(["Field", "Meaning"], [(code(name), ENVELOPE[name]) for name in found if name not in ALIASES]),
         "Aliases:",
         table(["Alias", "The same as"], [(code(name), ALIASES[name]) for name in found if name in ALIASES]),
+        "## Other names",
+        OTHER,
+        table(["Name", "Events"], [(code(name), codes(OTHER_NAMES[name])) for name in OTHER_NAMES]),
         *_sections(),
     )
 

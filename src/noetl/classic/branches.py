@@ -19,7 +19,6 @@ from noetl.model.identity import TaskId, step_of
 from noetl.model.playbook import Branch, Cases
 from noetl.scope import Scope, StepsView
 
-POINTS = ("call.done", "call.error", "step.exit")
 LAST_POINTS = ("step.exit", "message.received", "timer.fired")
 """Events on which `else` fires if no other branch does."""
 

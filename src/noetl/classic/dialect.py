@@ -15,6 +15,7 @@ from noetl.classic.call_names import RESPONSE_NAMES
 from noetl.classic.detect import tasks_of
 from noetl.classic.names import CallNames, rename_everywhere, rename_templates, renamed_text, with_nulls
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at
+from noetl.classic.points import rename_events
 from noetl.dsl.canonical import Builder, Layers, arc_of, layered, then_of
 from noetl.dsl.dialect import Dialect
 from noetl.dsl.outline import labelled_items
@@ -33,6 +34,7 @@ def prepare(root: Map, kinds: KindSource) -> None:
     conversions.declare_credentials(outline.ClassicDocument(root), kinds, leftovers)
     names, step_names = CallNames(root, kinds), {step["step"] for step in root["workflow"]}
     for step in root["workflow"]:
+        rename_events(step, kinds)
         conversions.convert_loop(step)
         conversions.give_args(step)
         sinks = [sink for task in tasks_of(step.get("tool")) for sink in names.sinks_of(task)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from noetl.classic.points import known_names, point_names, possible_events
 from noetl.dsl.checks.names import DUPLICATE_LABEL, NO_EFFECT, check_unique
 from noetl.dsl.checks.scopes import BASE, PIPELINE, PLACES, TOKEN, LocalName, Place
-from noetl.dsl.checks.templates import Site, SiteFinder
+from noetl.dsl.checks.templates import ExpectedEvents, Site, SiteFinder
 from noetl.dsl.outline import ITERATOR_KEYS, Document, OutlineTarget, TaskSite, next_targets
 from noetl.dsl.problem import Problems
 from noetl.dsl.tree import Map, is_template, key_span, text_size
@@ -136,6 +137,15 @@ class ClassicDocument(Document):
 class ClassicSiteFinder(SiteFinder):
     places = {name: _with_classic_names(name, place) for name, place in (PLACES | CLASSIC_PLACES).items()}
     homes = dict.fromkeys(RETRY_NAMES, ("it exists in `retry_when` and `stop_when`", None))
+
+    def events(self, site: Site) -> ExpectedEvents | None:
+        if site.place != "case" or site.step is None:
+            return super().events(site)
+        possible = possible_events(site.step)
+        hint = "a branch sees call.done, call.error and step.exit; with `eval_mode: on_event` it sees other events too"
+        if "step.exit" not in possible:
+            hint = "see docs/reference/events.md"
+        return ExpectedEvents(possible, point_names(site.step, site.value), known_names(site.step), hint)
 
     def step(self, step: Map) -> Iterator[Site]:
         yield from super().step(step)

@@ -12,6 +12,7 @@ from noetl.classic.failure_guards import expects_failure, reads_failure
 from noetl.classic.names import CallNames, expression_of, path_of, rename_everywhere, renamed, renamed_text
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at, merged, part_of
 from noetl.classic.outline import ClassicDocument, chain_items, step_items, stores_items
+from noetl.classic.points import rename_events
 from noetl.dsl.outline import labelled_items
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, unshare
@@ -50,6 +51,7 @@ class _Rewriter:
     def step(self, step: Map) -> list[Map]:
         """Rewrite a step; returns the steps that its branches became."""
         self.leftovers.step = step["step"]
+        rename_events(step, self.leftovers.kinds)
         local = self._local_names(step)
         if "tool" not in step and ("vars" in step or "sink" in step):
             step["tool"] = map_at(step, kind="noop")

@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from noetl.classic.branches import POINTS, CasePlan, branch_number, branch_scope, call_event, event_data, run_of
+from noetl.classic.branches import CasePlan, branch_number, branch_scope, call_event, event_data, run_of
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
+from noetl.classic.points import NOT_OBSERVED, POINTS
 from noetl.classic.state import AfterCallProgress, BranchBatch, NextRequest
 from noetl.engine.admissible import Facts, Link, known_values, label_after, refuse, require
 from noetl.engine.decision import Decision
@@ -34,7 +35,6 @@ from noetl.errors import TemplateError
 from noetl.model.outcome import Error
 from noetl.model.playbook import Goto, Step, Target
 
-NOT_OBSERVED = ("case.", "next.", "token.")
 CALL_POINTS = ("call.done", "call.error")
 
 

@@ -40,6 +40,7 @@ from noetl.cli.start import collect_garbage
 from noetl.client.client import PAGE, Client, Items, Json, NewRun, RunFilter
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
+from noetl.model.event_names import event_filter
 from noetl.model.identity import uuid7
 from noetl.model.status import STATUSES
 from noetl.printable import printable
@@ -136,10 +137,11 @@ def show_command(run: str, client: Client, output: str | None) -> None:
 @command.command("events")
 @run_argument
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Print only events after this one.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Print only events of this type, e.g. 'step.*'.")
 @client_and_output
-def events_command(run: str, after: int, client: Client, output: str | None) -> None:
+def events_command(run: str, after: int, types: tuple[str, ...], client: Client, output: str | None) -> None:
     """Print the log of a run; `-o jsonl` prints one envelope per line."""
-    pages = client.runs.events(run, after)
+    pages = client.runs.events(run, after, event_filter(types))
     if output == "jsonl":
         for page in pages:
             emit(page, output)

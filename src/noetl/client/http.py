@@ -8,7 +8,7 @@ import secrets
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -225,11 +225,14 @@ class HttpRuns:
     def get(self, run: str) -> Json:
         return self.http.get(f"/executions/{self.find(run)}") | {"error_line": ""}
 
-    def events(self, run: str, after: int = 0) -> Iterator[Items]:
-        path = f"/executions/{self.find(run)}/events"
-        while page := self.http.get(path, after=after, limit=PAGE)["items"]:
-            yield page
-            after = page[-1]["seq"]
+    def events(self, run: str, after: int = 0, types: Collection[str] = ()) -> Iterator[Items]:
+        path, following = f"/executions/{self.find(run)}/events", after
+        names = ",".join(sorted(types)) or None
+        while following is not None:
+            page = self.http.get(path, after=following, limit=PAGE, type=names)
+            if page["items"]:
+                yield page["items"]
+            following = page["next"]
 
     def output(self, run: str) -> Items:
         path, after, lines = f"/executions/{self.find(run)}/logs", 0, []

@@ -7,7 +7,7 @@ import asyncio
 import os
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 
@@ -87,11 +87,11 @@ class LocalRuns:
             summary = find_run(store, run)
             return asyncio.run(main())
 
-    def events(self, run: str, after: int = 0) -> Iterator[Items]:
+    def events(self, run: str, after: int = 0, types: Collection[str] = ()) -> Iterator[Items]:
         with opened(self.db) as store:
             execution = find_run(store, run).execution_id
             while rows := store.read(execution, after, PAGE):
-                yield [event_view(execution, row) for row in rows]
+                yield [event_view(execution, row) for row in rows if not types or row.type in types]
                 after = rows[-1].seq
 
     def output(self, run: str) -> Items:

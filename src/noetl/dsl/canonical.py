@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from noetl.dsl.document import LAYERED
 from noetl.dsl.outline import labelled_items, workbook_tasks
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Mark, Seq, Span, Text, is_template, key_span, plain, span_in, span_of
 from noetl.model import playbook as model
 from noetl.model.duration import seconds
+from noetl.model.event_names import end_names, with_event_names
 from noetl.model.inputs import fields
 
 INHERITED = ("results", "sandbox", "on_lost", "max_visits", "retry")
@@ -94,7 +97,10 @@ class Builder:
         router, following = model.Router(), tree.get("next")
         if following is not None:
             self._place_items(f"{name}/next", following["arcs"])
-            arcs = tuple(map(arc_of, following["arcs"]))
+            arcs = tuple(
+                replace(arc, when=_of_events(arc.when), args=_of_events(arc.args))
+                for arc in map(arc_of, following["arcs"])
+            )
             router = model.Router(arcs, following.get("spec", {}).get("mode", "exclusive"))
         return model.Step(
             name=name,
@@ -116,7 +122,7 @@ class Builder:
         if tree is None:
             return None
         self._place_items(f"{step}/admit", tree["rules"])
-        rules = [model.AdmitRule(when, body["allow"]) for when, body in _rules(tree["rules"])]
+        rules = [model.AdmitRule(_of_events(when), body["allow"]) for when, body in _rules(tree["rules"])]
         return model.Admit(tuple(rules), tree.get("mode", "exclusive"))
 
     def pipeline(self, owner: str, tree: Map | Seq, layers: Layers) -> tuple[model.Task, ...]:
@@ -238,3 +244,16 @@ def arc_of(tree: Map | str) -> model.Arc:
         return model.Arc(tree)
     delay = seconds(tree.get("spec", {}).get("delay"))
     return model.Arc(tree["step"], tree.get("when", True), plain(tree.get("args", {})), delay)
+
+
+def _of_step_end(arc: model.Arc) -> model.Arc:
+    return replace(arc, when=_of_events(arc.when), args=_of_events(arc.args))
+
+
+def _of_events(value: Any) -> Any:
+    """A value whose templates compare `event.name` with stored names."""
+    if isinstance(value, dict):
+        return {key: _of_events(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_of_events(item) for item in value]
+    return with_event_names(value, end_names) if is_template(value) else value

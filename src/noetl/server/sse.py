@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 
 import msgspec
@@ -93,8 +93,13 @@ class Streams:
                             followed.wake(seq)
             await asyncio.sleep(POLL_SECONDS)
 
-    async def events(self, execution: str, after: int, is_authorized: IsAuthorized) -> AsyncIterator[bytes]:
-        """The events after a seq as they are stored, until the execution has ended or the client is not authorized."""
+    async def events(
+        self, execution: str, after: int, types: Collection[str], is_authorized: IsAuthorized
+    ) -> AsyncIterator[bytes]:
+        """The events after a seq as they are stored, until the execution has ended or the client is not authorized.
+
+        `types` are their names; empty for all.
+        """
         loop = asyncio.get_running_loop()
         next_comment = loop.time() + KEEP_ALIVE_SECONDS
         with self.following(execution) as followed:
@@ -105,7 +110,7 @@ class Streams:
                 if rows:
                     if not await is_authorized():
                         return
-                    views = [EventView.of(execution, row) for row in rows]
+                    views = [EventView.of(execution, row) for row in rows if not types or row.type in types]
                     yield b"".join(b"id: %d\ndata: %b\n\n" % (view.seq, encode(view)) for view in views)
                     after, next_comment = rows[-1].seq, loop.time() + KEEP_ALIVE_SECONDS
                     if rows[-1].type == PlaybookProcessed.name:

@@ -248,3 +248,11 @@ def test_an_export_has_the_contents_of_references(tmp_path: Path) -> None:
     exported = msgspec.json.decode(runs(tmp_path, "export", "last", "-f", "-").out)
     key = exported["execution"]["result"]["key"]
     assert exported["results"] == {key: "x" * 70000}
+
+
+def test_r15_events_are_listed_by_any_of_their_names(tmp_path: Path) -> None:
+    begun(tmp_path, CHAIN)
+    listed = data(runs(tmp_path, "events", "last", "--type", "tool.processed", "--type", "TokenClaimed", "-o", "json"))
+    assert {one["event_type"] for one in listed} == {"task.done", "step.scheduled"}
+    wrong = runs(tmp_path, "events", "last", "--type", "task.procesed")
+    assert (wrong.code, "did you mean 'task.processed'?" in wrong.err) == (2, True)

@@ -515,6 +515,55 @@ def _signal_when_waiting(name: str) -> Any:
     return during
 
 
+# -- other names of events -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["tool.processed", "TaskProcessed", "task.done", "step.finished", "StepDone", "step.exit"]
+)
+def test_r15_a_branch_knows_the_end_of_the_call_and_of_the_step_by_other_names(name: str) -> None:
+    steps = branches(when(f"event.name == '{name}'", "{next: a}"))
+    assert ran(play(steps, tools={"f": lambda: 1})) == ["start", "a"]
+    assert ran(play(steps, tools={"f": broken})) == ["start"]
+
+
+def test_r15_a_branch_knows_a_failure_by_other_names() -> None:
+    for guard in (
+        "event.name == 'step.failed'",
+        "event.name == 'StepFailed'",
+        "event.name == 'tool.processed' and error",
+    ):
+        assert ran(play(branches(when(guard, "{next: a}")), tools={"f": broken})) == ["start", "a"], guard
+
+
+@pytest.mark.parametrize("name", ["loop.done", "loop.finished", "LoopDone"])
+def test_r15_a_branch_of_a_loop_knows_its_end_by_other_names(name: str) -> None:
+    loop = 'loop: {in: "{{ [1, 2] }}", iterator: n}\n      next: d'
+    steps = branches(when(f"event.name == '{name}' and result | length == 2", "{next: a}"), rest=loop)
+    assert ran(play(steps, tools={"f": lambda: 1})) == ["start", "a"]
+
+
+@pytest.mark.parametrize("name", ["step.finished", "step.exit", "StepDone", "tool.processed", "TaskProcessed"])
+def test_r15_a_listener_hears_other_steps_by_other_names(name: str) -> None:
+    guard = f"event.name == '{name}' and event.data.step == 'other'"
+    steps = f"""
+    - {{step: start, case: [{{when: true, then: {{next: [{{step: ear}}, {{step: other}}]}}}}]}}
+    - {{step: ear, spec: {{eval_mode: on_event}}, case: [{{when: "{{{{ {guard} }}}}", then: {{next: a}}}}]}}
+    - {{step: other, tool: {{kind: noop}}}}{ENDS}
+    """
+    assert ran(play(steps))[-1] == "a"
+
+
+@pytest.mark.parametrize("name", ["step.finished", "step.exit", "StepDone", "LoopDone"])
+def test_r15_an_arc_knows_the_end_of_its_step_by_other_names(name: str) -> None:
+    loop = "loop: {in: [1], iterator: n}, " if name == "LoopDone" else ""
+    steps = f"""
+    - {{step: start, {loop}tool: [{{t: {{kind: noop}}}}], next: {{arcs: [{{step: a, when: "{{{{ event.name == '{name}' }}}}"}}]}}}}
+    - {{step: a, tool: [{{t: {{kind: noop}}}}]}}
+    """
+    assert ran(play(steps)) == ["start", "a"]
+
+
 # -- retries ---------------------------------------------------------------------------------------------------------
 
 

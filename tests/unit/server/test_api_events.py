@@ -61,6 +61,36 @@ def test_pages_have_no_gaps(admin: httpx2.Client) -> None:
     assert seen[0]["payload"]["path"] == "tests/hello"
 
 
+@pytest.mark.parametrize(
+    ("type", "names"),
+    [
+        ("task.done", ["task.done"]),
+        ("tool.started,tool.processed", ["task.started", "task.done"]),
+        ("TaskProcessed", ["task.done"]),
+        ("step.finished", ["step.done"]),
+        ("TokenClaimed", ["step.scheduled"]),
+        ("step.enter", ["step.started"]),
+        ("workflow.*", ["workflow.started", "workflow.finished"]),
+        ("retry.*", []),
+    ],
+)
+def test_r15_events_are_filtered_by_any_of_their_names(admin: httpx2.Client, type: str, names: list[str]) -> None:
+    execution = started(admin, {"path": "tests/hello"})
+    page = admin.get(f"{API}/{execution['execution_id']}/events", params={"type": type, "limit": 1000}).json()
+    assert ({one["event_type"] for one in page["items"]}, page["next"]) == (set(names), None)
+    first = admin.get(f"{API}/{execution['execution_id']}/events", params={"type": "step.*", "limit": 1}).json()
+    assert [one["seq"] for one in first["items"]] == [first["next"]]
+
+
+def test_r15_a_stream_is_filtered_too_and_an_unknown_type_is_refused(admin: httpx2.Client) -> None:
+    path = f"{API}/{started(admin, {'path': 'tests/hello'})['execution_id']}/events"
+    with admin.stream("GET", path, params={"type": "StepDone"}, headers=STREAM) as answer:
+        lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
+    assert [msgspec.json.decode(line[6:]).get("event_type") for line in lines] == ["step.done"] * 2 + [None]
+    answer = admin.get(path, params={"type": "task.procesed"})
+    assert (answer.status_code, "did you mean 'task.processed'?" in answer.json()["detail"]) == (422, True)
+
+
 def test_a_stream_is_the_log_and_ends_with_it(admin: httpx2.Client) -> None:
     execution = started(admin, {"path": "tests/hello"})
     items = admin.get(f"{API}/{execution['execution_id']}/events", params={"limit": 1000}).json()["items"]

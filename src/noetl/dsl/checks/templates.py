@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from noetl.dsl.checks.names import UNKNOWN_CREDENTIAL
@@ -16,6 +16,7 @@ from noetl.dsl.shape import TEMPLATE_HERE, KindSource
 from noetl.dsl.tree import Map, Seq, is_template, key_span, span_in
 from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, changed_secrets, doubled_quotes, parse
+from noetl.model.event_names import end_names, event_names
 from noetl.model.kind import Kind
 from noetl.scope import STEP_FIELDS
 
@@ -76,6 +77,7 @@ def check(sites: SiteFinder) -> None:
 class _Checker:
     def __init__(self, sites: SiteFinder) -> None:
         document, self.problems, self.kinds = sites.document, sites.problems, sites.kinds
+        self.sites = sites
         self.places, self.homes = sites.places, sites.homes
         root, final = document.root, document.executor_spec.get("final_step")
         args = {name for step in document.steps for target in document.all_targets(step) for name in target.args}
@@ -115,7 +117,7 @@ class _Checker:
         for read in template.reads:
             if not any(start <= read.offset < end for start, end in misread):
                 self._check_read(site, read)
-        if site.place in ("arc", "admit"):
+        if any(comparison.path == ("event", "name") for comparison in template.string_comparisons):
             self._check_events(site, template)
 
     def _add(self, check: Check, site: Site, offset: int, message: str, hint: str | None = None) -> None:
@@ -260,18 +262,30 @@ class _Checker:
         self._add(check, site, read.offset, message.format(name), guess or advice)
 
     def _check_events(self, site: Site, template: Template) -> None:
-        if site.place == "admit":
-            possible = {"step.done", "step.failed", "loop.done"}
-        else:
-            possible = {"loop.done" if "loop" in (site.step or {}) else "step.done", "step.failed"}
+        expected = self.sites.events(site)
+        if expected is None:
+            return
         for comparison in template.string_comparisons:
             if comparison.path != ("event", "name") or comparison.op not in ("==", "in"):
                 continue
-            if not possible & set(comparison.values):
-                names = " or ".join(repr(value) for value in comparison.values[:3])
-                message = f"event.name is never {names} here"
-                hint = f"this step ends with {' or '.join(sorted(possible))}"
-                self._add(NEVER_EQUAL, site, comparison.offset, message, hint)
+            never = [value for value in comparison.values if not expected.possible.intersection(expected.names(value))]
+            if len(never) < len(comparison.values):  # names of other steps may stand beside, misspelt ones may not
+                never = [value for value in never if not event_names(value)]
+            if never:
+                names = " or ".join(repr(value) for value in never[:3])
+                hint = self.problems.did_you_mean(never[0], expected.known) or expected.hint
+                self._add(NEVER_EQUAL, site, comparison.offset, f"event.name is never {names} here", hint)
+
+
+class ExpectedEvents(NamedTuple):
+    """The events that a template may see, and their names."""
+
+    possible: frozenset[str]
+    names: Callable[[str], Sequence[str]]
+    """The names of the events that a name stands for."""
+    known: frozenset[str]
+    """Names that an author may have meant."""
+    hint: str
 
 
 class SiteFinder:
@@ -282,6 +296,15 @@ class SiteFinder:
     def __init__(self, document: Document, problems: Problems, kinds: KindSource) -> None:
         self.document, self.problems, self.kinds = document, problems, kinds
         self._step_names: dict[int, LocalName] = {}
+
+    def events(self, site: Site) -> ExpectedEvents | None:
+        """The events that a template may see; None where it sees none."""
+        if site.place not in ("arc", "admit"):
+            return None
+        possible = frozenset(["loop.done" if "loop" in (site.step or {}) else "step.done", "step.failed"])
+        if site.place == "admit":
+            possible = frozenset(["step.done", "step.failed", "loop.done"])
+        return ExpectedEvents(possible, end_names, possible, f"this step ends with {' or '.join(sorted(possible))}")
 
     def find(self) -> Iterator[Site]:
         spec = self.document.executor_spec

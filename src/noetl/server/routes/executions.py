@@ -13,6 +13,7 @@ from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.engine.waits import SignalOutcome, signal_result
 from noetl.errors import Conflict, NotFound
+from noetl.model.event_names import event_filter
 from noetl.model.identity import uuid7
 from noetl.model.status import status_phrase
 from noetl.runtime.committer import Answer
@@ -35,7 +36,7 @@ from noetl.server.parameters import (
 from noetl.server.problems import Refused
 from noetl.server.roles import FORMS, PREFIX, WRITE
 from noetl.server.sse import EventStream
-from noetl.store.store import Store, Summary
+from noetl.store.store import Row, Store, Summary
 from noetl.timestamps import rfc3339
 
 routes = Routes()
@@ -47,6 +48,7 @@ BODY_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 MAX_WAIT_SECONDS = 60
 PATH_ONLY = re.compile(r"[\w./@-]{1,500}")  # a path in place of a text
+MAX_ROWS_READ = 10_000  # Rows that a request for events of some types reads
 PARENT = "Id of their parent; `none` for those without one."
 LOG_LINES_PER_READ, LOG_PAGE_CHARACTERS = 100, 8 << 20
 
@@ -185,20 +187,29 @@ class AfterQuery(QueryString, frozen=True):
     limit: Limit = 100
 
 
+class EventQuery(AfterQuery, frozen=True):
+    type: Annotated[
+        str, text("Only events of these types, separated by commas; `step.*` and the names of other versions too.")
+    ] = ""
+
+
 class EventPage(ItemPage[views.EventView, int], frozen=True):
-    """Events in order; `next` is the `after` of the next page, null at the end of the log."""
+    """Events in order; `next` is the `after` of the next page, null at the end of the log.
+
+    With `type`, a page may have fewer items than its limit before the end.
+    """
 
 
 @routes.add("GET", "/executions/{id}/events", answers={200: EventPage, 204: None})
-async def events(call: ApiCall, query: AfterQuery) -> Response:
+async def events(call: ApiCall, query: EventQuery) -> Response:
     """The event log. With `Accept: text/event-stream` a stream until the end; `Last-Event-ID` resumes it."""
     execution = call.path_params["id"]
+    types = event_filter([query.type])
     if "text/event-stream" not in call.headers.get("accept", ""):
-        rows = await call.in_store(call.api.store.read, execution, query.after, query.limit + 1)
+        rows, following = await call.in_store(_read_events, call.api.store, execution, query, types)
         if not rows:
             await _check_exists(call, execution)
-        items = [views.EventView.of(execution, row) for row in rows[: query.limit]]
-        return json_response(EventPage(items, items[-1].seq if len(rows) > query.limit else None))
+        return json_response(EventPage([views.EventView.of(execution, row) for row in rows], following))
     after = query.after
     if last_event_id := call.headers.get("last-event-id"):
         if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 16):
@@ -210,7 +221,18 @@ async def events(call: ApiCall, query: AfterQuery) -> Response:
     else:
         await _check_exists(call, execution)
     streams = call.api.streams
-    return EventStream(streams, call.caller.key, streams.events(execution, after, call.is_still_authorized))
+    return EventStream(streams, call.caller.key, streams.events(execution, after, types, call.is_still_authorized))
+
+
+def _read_events(
+    store: Store, execution: str, query: EventQuery, types: frozenset[str]
+) -> tuple[list[Row], int | None]:
+    """The rows of a page, and the seq after which the next one starts."""
+    rows = store.read(execution, query.after, MAX_ROWS_READ if types else query.limit + 1)
+    matching = [row for row in rows if row.type in types] if types else rows
+    if len(matching) > query.limit:
+        return matching[: query.limit], matching[query.limit - 1].seq
+    return matching, rows[-1].seq if len(rows) == MAX_ROWS_READ else None
 
 
 async def _check_exists(call: ApiCall, execution: str) -> None:
