@@ -249,8 +249,8 @@ class TestSection5Workbook:
         assert (found.kind, found.args) == ("http", {"place": "{{ workload.town }}"})
         assert found.inputs == {"method": "GET", "url": "https://sky.test/v1", "params": {"place": "{{ place }}"}}
 
-    def test_5_a_name_that_no_caller_supplies_is_refused(self) -> None:
-        refused_once(
+    def test_5_a_name_that_no_caller_supplies_is_up_to_the_payload(self) -> None:
+        compiled(
             playbook("- step: ask\n  tool: {kind: workbook, name: forecast}\n  next: end\n", ends="end")
             + 'workbook: [{name: forecast, tool: {kind: http, url: "https://sky.test/{{ place }}"}}]  # NTL502\n'
         )

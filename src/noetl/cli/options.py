@@ -12,7 +12,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from noetl.cli.output import emit, output_option, print_message
 from noetl.errors import UsageError
@@ -28,7 +27,7 @@ SERVER_HELP = (
     "from NOETL_TOKEN."
 )
 INSECURE_HELP = "Allow http:// to another machine, which exposes the token; default NOETL_INSECURE."
-SCALAR_HELP = "Set a value in the payload; VALUE is a YAML scalar, dots in KEY lead into maps."
+SET_HELP = "Set a value in the payload; VALUE is YAML, such as 5 or [a, b]; dots in KEY lead into maps."
 
 timeout_option = click.option(
     "--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Maximum time to wait; then exit 124."
@@ -143,25 +142,26 @@ def split_version(path: str) -> tuple[str, int | None]:
     return name, int(version)
 
 
-def json_or_file(text: str | None, option: str) -> Any:
-    """JSON, or after `@` the JSON in a file (`@-` is standard input); None if the option is not set."""
+def data_or_file(text: str | None, option: str) -> Any:
+    """JSON or YAML, or after `@` that of a file (`@-` is standard input); None if the option is not set."""
     if text is None:
         return None
+    from noetl.dsl.reader import read_data
     from noetl.files import read_file
 
     data = read_file(text[1:]) if text.startswith("@") else text.encode()
     try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        where = f" in {text[1:]}" if text.startswith("@") else ""
-        raise UsageError(f"{option}: invalid JSON{where}: {error}") from None
+        return read_data(data)
+    except UsageError as error:
+        where = f"{text[1:]} is " if text.startswith("@") else ""
+        raise UsageError(f"{option}: {where}{error}") from None
 
 
-def json_object(text: str | None, option: str, example: str) -> dict[str, Any]:
-    """The same for an object; empty if the option is not set."""
-    value = json_or_file(text, option)
+def map_or_file(text: str | None, option: str, example: str) -> dict[str, Any]:
+    """The same for a map; empty if the option is not set."""
+    value = data_or_file(text, option)
     if value is not None and not isinstance(value, dict):
-        raise UsageError(f"{option} must be a JSON object, such as '{example}'")
+        raise UsageError(f"{option} must be a map, such as '{example}'")
     return value or {}
 
 
@@ -182,16 +182,16 @@ def secret_text(option: str, value: str, prompt: str, max_bytes: int | None = No
 
 
 def payload_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--set`, `--set-string` and `--payload`; the verb gets their `payload`."""
+    """`--set`, `--set-string` and `--payload`; the verb gets `inputs`, keys of the body of a request."""
 
-    @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help=SCALAR_HELP)
+    @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help=SET_HELP)
     @click.option(
         "--set-string", "strings", multiple=True, metavar="KEY=TEXT", help="Set a value in the payload to a text."
     )
-    @click.option("--payload", metavar="JSON|@FILE", help="Payload: a JSON object, or a file that contains one.")
+    @click.option("--payload", metavar="DATA|@FILE", help="Payload: a map in JSON or YAML, or a file with one.")
     @wraps(function)
     def verb(*args: Any, payload: str | None, sets: tuple[str, ...], strings: tuple[str, ...], **kwargs: Any) -> Any:
-        values = json_object(payload, "--payload", '{"name": "Ada"}')
+        values, strict_keys = map_or_file(payload, "--payload", '{"name": "Ada"}'), []
         for option, texts in (("--set", sets), ("--set-string", strings)):
             for text in texts:
                 key, equals, value = text.partition("=")
@@ -203,14 +203,36 @@ def payload_options(function: Callable[..., Any]) -> Callable[..., Any]:
                     inner = inner.setdefault(name, {})
                     if not isinstance(inner, dict):
                         raise UsageError(f"{option} {text}: {name!r} is not a map, so no value can be set in it")
-                inner[last] = scalar(value) if option == "--set" else value
-        return function(*args, payload=values, **kwargs)
+                inner[last] = yaml_value(value, option) if option == "--set" else value
+                strict_keys.append(key)
+        return function(*args, inputs={"payload": values, "strict_keys": strict_keys}, **kwargs)
 
     return verb
 
 
-def scalar(text: str) -> Any:
-    """The value of a YAML scalar, read as in a playbook. Text that only begins with a quote is itself."""
+def input_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, and `--ctx`."""
+
+    @payload_options
+    @click.option("--ctx", metavar="DATA|@FILE", help="Initial ctx: a map in JSON or YAML, or a file with one.")
+    @wraps(function)
+    def verb(*args: Any, ctx: str | None, inputs: dict[str, Any], **kwargs: Any) -> Any:
+        return function(*args, inputs=inputs | {"ctx": map_or_file(ctx, "--ctx", '{"limit": 5}')}, **kwargs)
+
+    return verb
+
+
+def yaml_value(text: str, option: str) -> Any:
+    """The value of a YAML scalar, list or map on one line, read as in a playbook. A template is text, and so is what
+    only begins with a quote."""
+    remedy = "; use --set-string for text" if option == "--set" else ""
+    if text[:1] in ("[", "{") and text[:2] not in ("{{", "{%", "{#"):
+        from noetl.dsl.reader import read_data
+
+        try:
+            return read_data(text)
+        except UsageError as error:
+            raise UsageError(f"{option} {text}: {error}{remedy}") from None
     if text[:1] in ("'", '"'):
         import yaml
 
@@ -224,4 +246,4 @@ def scalar(text: str) -> Any:
     try:
         return resolve(text)
     except ValueError as error:
-        raise UsageError(f"--set: {error}; use --set-string for text") from None
+        raise UsageError(f"{option}: {error}{remedy}") from None

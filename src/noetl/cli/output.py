@@ -18,7 +18,7 @@ COLOURS = {"error": "red", "warning": "yellow"}
 MAX_COLUMNS = 160
 RESULT = (
     *("execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms"),
-    *("continued_errors", "continued"),
+    *("continued_errors", "continued", "warnings"),
 )
 
 
@@ -99,7 +99,7 @@ def print_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
         place = click.style(printable(f"{problem.file}:{problem.line}:{problem.column}"), bold=True)
         title = click.style(f"{problem.severity} {problem.code}", fg=colour, bold=True)
         lines = [f"{place}: {title}: {printable(problem.message, lines=True)}"]
-        lines += excerpt(problem.line, problem.column, problem.source, colour)
+        lines += excerpt(problem.line, problem.column, problem.source, colour) if problem.source else []
         if problem.hint:
             indent, equals = " " * len(str(problem.line)), click.style("=", fg="cyan")
             lines.append(f"{indent} {equals} {printable(problem.hint, lines=True)}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 
 import click
+from msgspec.structs import replace
 
 from noetl.cli.options import (
     client_and_output,
     embedded_client_and_output,
-    payload_options,
+    input_options,
     split_version,
     timeout_option,
 )
@@ -17,6 +18,8 @@ from noetl.cli.output import emit, excerpt, pick, print_message, print_problems,
 from noetl.cli.progress import new_view
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, Json, NewRun
+from noetl.dsl.payload import UNKNOWN_NAME_CODE
+from noetl.errors import PlaybookInvalid
 from noetl.printable import printable
 from noetl.runtime.catalog import PlaybookSource, read
 from noetl.runtime.loaded_playbooks import obstacles
@@ -25,10 +28,10 @@ from noetl.settings import nats_settings
 
 @click.command("run")
 @click.argument("file", metavar="FILE")
-@payload_options
+@input_options
 @click.option("--verify", is_flag=True, help="Check the log against every invariant when the run ends.")
 @embedded_client_and_output
-def command(file: str, payload: Json, verify: bool, client: Client, output: str | None) -> int:
+def command(file: str, inputs: Json, verify: bool, client: Client, output: str | None) -> int:
     """Run a playbook, wait for its end, and print its result. `-` reads standard input.
 
     The payload is laid over the playbook's workload. The exit code is 0 if the run succeeded, 1 if it failed or was
@@ -40,7 +43,11 @@ def command(file: str, payload: Json, verify: bool, client: Client, output: str 
     if not is_runnable(source, quiet=output is not None, remote=not client.runs.in_process):
         return 3
     collect_garbage()
-    run = client.runs.run(NewRun({"payload": payload}, source), new_view(output))
+    try:
+        run = client.runs.run(NewRun(inputs, source), new_view(output))
+    except PlaybookInvalid as error:
+        print_refused(error, source)
+        return 3
     code = print_result(run, output)
     if verify:
         from noetl.cli.inspection import print_violations, verdict
@@ -54,25 +61,35 @@ def command(file: str, payload: Json, verify: bool, client: Client, output: str 
 
 @click.command("exec")
 @click.argument("path", metavar="PATH[@VERSION]")
-@payload_options
+@input_options
 @click.option("--wait", is_flag=True, help="Wait for the end of the run, and exit by its outcome.")
 @timeout_option
 @client_and_output
-def exec_command(
-    path: str, payload: Json, wait: bool, timeout: float | None, client: Client, output: str | None
-) -> int:
+def exec_command(path: str, inputs: Json, wait: bool, timeout: float | None, client: Client, output: str | None) -> int:
     """Run a registered playbook. A server starts it and its id is printed; --wait waits for its end.
 
     Without a server it runs in this process, as with `noetl run`.
     """
     name, version = split_version(path)
-    new = NewRun({"path": name, "version": version, "payload": payload})
-    if client.runs.in_process or wait or timeout is not None:
-        collect_garbage()
-        return print_result(client.runs.run(new, new_view(output), timeout), output)
-    started = {"execution_id": client.runs.start(new)["execution_id"]}
+    new = NewRun({"path": name, "version": version, **inputs})
+    try:
+        if client.runs.in_process or wait or timeout is not None:
+            collect_garbage()
+            return print_result(client.runs.run(new, new_view(output), timeout), output)
+        started = client.runs.start(new)
+    except PlaybookInvalid as error:
+        print_refused(error)
+        return 3
     emit(started, output, lambda started: click.echo(started["execution_id"]))
     return 0
+
+
+def print_refused(error: PlaybookInvalid, source: PlaybookSource | None = None) -> None:
+    """Print why a run did not start, with the lines of the file if there is one."""
+    problems = list(error.problems)
+    if source is not None:
+        problems = [replace(fault, file=source.shown, source=source.line(fault.line)) for fault in problems]
+    print_rejected(problems[0].file, problems, "; nothing was run")
 
 
 def is_runnable(source: PlaybookSource, *, quiet: bool, remote: bool = False) -> bool:
@@ -81,8 +98,8 @@ def is_runnable(source: PlaybookSource, *, quiet: bool, remote: bool = False) ->
     if playbook is None:
         print_rejected(source.shown, problems, "; nothing was run")
         return False
-    if not quiet:
-        print_problems(problems, err=True)
+    if not quiet:  # the start of the run decides about names that a payload may provide
+        print_problems([problem for problem in problems if problem.code != UNKNOWN_NAME_CODE], err=True)
     missing = list(obstacles(playbook, nats=remote or nats_settings() is not None))
     for place, reason in missing:
         mark = source.places.get(place) or source.places.get(place.partition("/")[0])

@@ -17,11 +17,11 @@ from noetl.cli.inspection import diff_command, replay_command
 from noetl.cli.options import (
     client_and_output,
     client_option,
-    json_or_file,
+    data_or_file,
     payload_options,
-    scalar,
     since_option,
     timeout_option,
+    yaml_value,
 )
 from noetl.cli.output import (
     RESULT,
@@ -59,7 +59,7 @@ limit_option = click.option(
 )
 playbook_option = click.option("--playbook", metavar="FILE", help="Continue with this edited playbook.")
 ctx_option = click.option(
-    "--set-ctx", "ctx", multiple=True, metavar="KEY=VALUE", help="Set a key of ctx to a YAML scalar."
+    "--set-ctx", "ctx", multiple=True, metavar="KEY=VALUE", help="Set a key of ctx to a YAML value."
 )
 
 
@@ -203,7 +203,7 @@ def _print_status(run: Json) -> None:
 @command.command("signal")
 @run_argument
 @click.argument("name")
-@click.option("--data", metavar="JSON|@FILE", help="Payload of the signal.")
+@click.option("--data", metavar="DATA|@FILE", help="Payload of the signal, in JSON or YAML.")
 @click.option("--id", help="Id of the signal: a second signal with the same id is ignored.")
 @click.option("--if-awaited", is_flag=True, help="Drop the signal if nothing waits for it now; otherwise it is kept.")
 @client_and_output
@@ -214,7 +214,7 @@ def signal_command(
 
     Prints `accepted`, `duplicate` for a known id, `late` if the run has ended, or `dropped` by `--if-awaited`.
     """
-    body = {"name": name, "id": id or uuid7(time.time(), os.urandom(8)), "payload": json_or_file(data, "--data")}
+    body = {"name": name, "id": id or uuid7(time.time(), os.urandom(8)), "payload": data_or_file(data, "--data")}
     emit(client.runs.signal(run, body | {"keep": not if_awaited}), output, _print_signalled)
 
 
@@ -287,7 +287,7 @@ def fork_command(
     at: int | None,
     playbook: str | None,
     ctx: tuple[str, ...],
-    payload: Json,
+    inputs: Json,
     client: Client,
     output: str | None,
 ) -> int:
@@ -297,7 +297,7 @@ def fork_command(
     together are not split: the new run may share some more events. An edited playbook must contain every step that is
     active at that event.
     """
-    return _fork(run, playbook, {"ctx": _ctx(ctx), "payload": payload, "at": at}, client, output)
+    return _fork(run, playbook, {"ctx": _ctx(ctx), "at": at, **inputs}, client, output)
 
 
 @command.command("retry")
@@ -316,7 +316,7 @@ def retry_command(
     failed_items: bool,
     playbook: str | None,
     ctx: tuple[str, ...],
-    payload: Json,
+    inputs: Json,
     client: Client,
     output: str | None,
 ) -> int:
@@ -326,7 +326,7 @@ def retry_command(
     all its attempts again. With --failed-items it reopens the first loop that ended with failed items, or that of the
     step named by --from; also if the run succeeded.
     """
-    body = {"ctx": _ctx(ctx), "payload": payload, "step": step, "failed_items": failed_items}
+    body = {"ctx": _ctx(ctx), "step": step, "failed_items": failed_items, **inputs}
     return _fork(run, playbook, body, client, output)
 
 
@@ -340,7 +340,7 @@ def _ctx(sets: tuple[str, ...]) -> Json:
         key, equals, value = text.partition("=")
         if not equals or not key or "." in key:
             raise UsageError(f"--set-ctx {text}: write it as KEY=VALUE, such as limit=5; KEY is a whole key of ctx")
-        values[key] = scalar(value)
+        values[key] = yaml_value(value, "--set-ctx")
     return values
 
 

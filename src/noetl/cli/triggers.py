@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from noetl.cli.options import add_resource, client_and_output, json_object, payload_options, secret_text, split_version
+from noetl.cli.options import add_resource, client_and_output, input_options, secret_text, split_version
 from noetl.cli.output import emit, print_message
-from noetl.client.client import Client, Items, Json
+from noetl.client.client import Client, Items, Json, print_warnings
 from noetl.errors import UsageError
 
 OVERLAP, MISSED = click.Choice(["skip", "queue", "allow"]), click.Choice(["skip", "once", "all"])
@@ -35,18 +35,19 @@ def schedule_command() -> None:
 @click.option("--timezone", default="UTC", show_default=True, help="Time zone of --cron and --at.")
 @click.option("--overlap", type=OVERLAP, default="skip", show_default=True, help=OVERLAP_HELP)
 @click.option("--missed", type=MISSED, default="once", show_default=True, help=MISSED_HELP)
-@payload_options
-@click.option("--ctx", metavar="JSON|@FILE", help="Initial ctx: a JSON object, or a file that contains one.")
+@input_options
 @click.option("--paused", is_flag=True, default=None, help="Add the schedule paused.")
 @click.option("--replace", is_flag=True, help="Change the schedule if it exists.")
 @client_and_output
 def add_schedule(
-    name: str, path: str, ctx: str | None, replace: bool, client: Client, output: str | None, **request: Any
+    name: str, path: str, inputs: Json, replace: bool, client: Client, output: str | None, **request: Any
 ) -> None:
     """Start a playbook by --cron, --every or --at."""
     playbook, version = split_version(path)
-    request |= {"path": playbook, "version": version, "ctx": json_object(ctx, "--ctx", '{"limit": 5}')}
-    emit(client.schedules.put(name, request, replace), output, _print_schedule)
+    request |= {"path": playbook, "version": version, **inputs}
+    schedule = client.schedules.put(name, request, replace)
+    print_warnings(schedule["warnings"], print_message)
+    emit(schedule, output, _print_schedule)
 
 
 @schedule_command.command("show")

@@ -9,7 +9,7 @@ goes on without the client.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from noetl.errors import NotFound, UsageError
@@ -64,6 +64,12 @@ class ProgressView:
 
     def close(self) -> None:
         """Called last."""
+
+
+def print_warnings(warnings: Iterable[str], warn: Warn) -> None:
+    """Print what is odd about the inputs of a run that was started."""
+    for warning in warnings:
+        warn(f"noetl: warning: {warning}")
 
 
 NewView = Callable[[], ProgressView | None]

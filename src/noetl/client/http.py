@@ -29,6 +29,7 @@ from noetl.client.client import (
     RunFilter,
     latest,
     not_one_run,
+    print_warnings,
 )
 from noetl.dsl.problem import Problem
 from noetl.errors import NotFound, ServerUnreachable, UsageError
@@ -146,7 +147,7 @@ class HttpClient:
         self.http = Http(address)
         if address.exposed:
             warn(f"noetl: {address.url} is not encrypted: others can read the token")
-        self.runs = HttpRuns(self.http)
+        self.runs = HttpRuns(self.http, warn)
         self.catalog = HttpCatalog(self.http, "/playbooks")
         self.credentials = HttpCredentials(self.http, "/credentials")
         self.tokens = HttpResource(self.http, "/tokens")
@@ -201,8 +202,8 @@ class HttpCatalog(HttpResource):
 class HttpRuns:
     in_process = False
 
-    def __init__(self, http: Http) -> None:
-        self.http = http
+    def __init__(self, http: Http, warn: Warn) -> None:
+        self.http, self.warn = http, warn
 
     def find(self, run: str) -> str:
         if len(run) == ID_LENGTH:
@@ -294,7 +295,9 @@ class HttpRuns:
     def start(self, new: NewRun, path: str = "/executions") -> Json:
         body, source = new
         text = {} if source is None else {"playbook": source.text.decode("utf-8-sig")}
-        return self.http.start(path, body | text)
+        started = self.http.start(path, body | text)
+        print_warnings(started.get("warnings", ()), self.warn)
+        return started
 
     def run(self, new: NewRun, view: ProgressView | None, timeout: float | None = None) -> Json:
         return _located(self.watch(self.start(new)["execution_id"], view, timeout), new.source)

@@ -13,7 +13,18 @@ from functools import partial
 
 import msgspec
 
-from noetl.client.client import PAGE, Items, Json, NewRun, NewView, OnProgress, ProgressView, RunFilter, Warn
+from noetl.client.client import (
+    PAGE,
+    Items,
+    Json,
+    NewRun,
+    NewView,
+    OnProgress,
+    ProgressView,
+    RunFilter,
+    Warn,
+    print_warnings,
+)
 from noetl.client.database import (
     find_run,
     is_owned,
@@ -161,7 +172,10 @@ class LocalRuns:
             else:
                 digest = registered(store, body["path"], body["version"])
                 local.catalog.ensure_playbook(digest)
-            return await local.embedded.start(execution, digest, body["payload"], {}, local_actor()), 0
+            inputs = body["payload"], body["ctx"], local_actor(), body["strict_keys"]
+            state = await local.embedded.start(execution, digest, *inputs)
+            print_warnings(state.warnings, self.warn)
+            return state, 0
 
         body, source = new
         execution = uuid7(time.time(), os.urandom(8))
@@ -175,7 +189,7 @@ class LocalRuns:
             if source is None:
                 local.catalog.ensure_playbook(origin.digest)
             digest = local.catalog.add(source) if source is not None else ""
-            edit = history.Edit(digest, body["ctx"], body["payload"], local_actor())
+            edit = history.Edit(digest, body["ctx"], body["payload"], local_actor(), body["strict_keys"])
             if "at" in body:
                 forked = await history.fork(local.runtime, origin.execution_id, execution, body["at"], edit)
             else:

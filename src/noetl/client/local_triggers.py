@@ -11,10 +11,12 @@ from msgspec.structs import replace as replaced
 from noetl.client.client import ALL, Items, Json
 from noetl.client.database import json_of, opened, registered, safe_of
 from noetl.client.local import Local
+from noetl.dsl.compile import load
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server.record_views import HookView, schedule_view
 from noetl.store.store import Store
 from noetl.store.triggers import Firing, Schedule
+from noetl.tools.registry import KINDS
 from noetl.triggers import hooks, schedules
 
 
@@ -28,12 +30,15 @@ class LocalSchedules(Local):
         now = self.clock.now()
         schedule = schedules.made(name, request, now)
         with opened(self.db, "write") as store:
-            registered(store, request.path, request.version)
+            stored = store.playbook(registered(store, request.path, request.version))
+            assert stored is not None
+            loaded = load(*stored, KINDS)
+            warnings = schedules.input_warnings(request, loaded.require(), loaded.inputs)
             if replace:
                 schedule, _ = schedules.put_in(store, name, request, now)
             elif not store.triggers.add_schedule(schedule):
                 raise Conflict(f"schedule {name!r} exists; use --replace to change it")
-            return _view(store, schedule)
+            return _view(store, schedule) | {"warnings": warnings}
 
     def list(self) -> Items:
         with opened(self.db) as store:

@@ -9,6 +9,7 @@ from noetl.classic.language import ROOT, TASK_KEYS
 from noetl.classic.nodes import as_list, as_map
 from noetl.dsl.checks import code, names, net, policies, size, templates
 from noetl.dsl.dialect import Dialect, DialectName
+from noetl.dsl.payload import PlaybookInputs
 from noetl.dsl.problem import Check, Problem, Problems
 from noetl.dsl.reader import read
 from noetl.dsl.shape import KindSource, Walk
@@ -28,6 +29,7 @@ class Loaded(NamedTuple):
     places: dict[str, Mark]
     """The place of each part: `STEP`, `STEP/LABEL`, `STEP/next/0`, `STEP/LABEL/rules/0` and behind that a ctx key,
     `STEP/LABEL/code` for program text and `STEP/LABEL/code/1` for its first line."""
+    inputs: PlaybookInputs = PlaybookInputs()
 
     def require(self) -> Playbook:
         """The playbook; PlaybookInvalid with all problems if there is none."""
@@ -55,7 +57,7 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
     policies.check(document, problems)
     code.check(document, problems)
     document.check(problems)
-    templates.check(dialect.sites(document, problems, kinds))
+    inputs = templates.check(dialect.sites(document, problems, kinds))
     if not problems.count("error"):
         size.check(document, problems)
     if problems.count("error"):
@@ -71,7 +73,7 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
         problems.add_at(check, builder.places[place], message, hint)
 
     net.check(playbook, declared, report)
-    return Loaded(playbook, problems.sorted(), dialect.name, builder.places)
+    return Loaded(playbook, problems.sorted(), dialect.name, builder.places, inputs)
 
 
 def too_expensive(file: str, data: bytes, why: str) -> Loaded:

@@ -16,7 +16,8 @@ import msgspec
 import yaml
 
 from noetl.dsl.problem import Check, Problems, few
-from noetl.dsl.tree import NOWHERE, Map, Seq, Span, Text
+from noetl.dsl.tree import NOWHERE, Map, Seq, Span, Text, plain
+from noetl.errors import UsageError
 from noetl.expression import kind_of
 
 MAX_BYTES = 1 << 20
@@ -58,6 +59,27 @@ class _Stop(Exception):
 
 def read(file: str, data: bytes | str) -> tuple[Map | None, Problems]:
     """The document's root, or None where it cannot be read, and what was found on the way."""
+    root, problems = _read(file, data)
+    if isinstance(root, Map):
+        return root, problems
+    if not problems.count():
+        content = "empty" if root is None else f"{kind_of(root)}, not a map"
+        problems.add(NOT_A_MAP, 0, f"the document is {content}", "start with `apiVersion: noetl.io/v2`")
+    return None, problems
+
+
+def read_data(data: bytes | str) -> Any:
+    """The value of a text that is JSON, or YAML as in playbooks; UsageError says where it is neither."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value, problems = _read("", data)
+    if fault := next((problem for problem in problems.sorted() if problem.severity == "error"), None):
+        raise UsageError(f"neither JSON nor YAML: line {fault.line}, column {fault.column}: {fault.message}")
+    return plain(value)
+
+
+def _read(file: str, data: bytes | str) -> tuple[Any, Problems]:
     text, problem = _decode(data)
     problems = Problems(Text(file, text))
     if problem is not None:
@@ -131,7 +153,7 @@ class _Composer:
         self.nodes = 0
         self.root: Any = None
 
-    def compose(self) -> Map:
+    def compose(self) -> Any:
         handlers: dict[type, Callable[[Any], None]] = {
             yaml.ScalarEvent: self._scalar,
             yaml.MappingStartEvent: self._open,
@@ -157,9 +179,6 @@ class _Composer:
         except yaml.YAMLError as error:
             where = getattr(error, "position", 0)
             self._fail(ENCODING, where if isinstance(where, int) else 0, "the text cannot be read as YAML")
-        if not isinstance(self.root, Map):
-            content = "empty" if self.root is None else f"{kind_of(self.root)}, not a map"
-            self._fail(NOT_A_MAP, 0, f"the document is {content}", "start with `apiVersion: noetl.io/v2`")
         return self.root
 
     def _fail(self, check: Check, where: Span | int, message: str, hint: str | None = None) -> NoReturn:

@@ -88,6 +88,8 @@ class RequestEvaluated(Event, frozen=True):
 
     workload: dict[str, Any] = {}
     error: dict[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
+    """What is odd about the payload: keys that nobody reads, values of another type than their default."""
 
 
 class PlaybookStarted(Event, frozen=True):

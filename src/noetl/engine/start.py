@@ -32,7 +32,7 @@ def start(decision: Decision, command: Start) -> None:
     try:
         requested = shrink(_request(state, command), decision.blobs)
         workload = materialised(decision, playbook.workload, command.payload)
-        evaluated = shrink(e.RequestEvaluated(workload), decision.blobs)
+        evaluated = shrink(e.RequestEvaluated(workload, warnings=command.warnings), decision.blobs)
         patched = shrink(e.CtxPatched(plain_patch(command.ctx)), decision.blobs) if command.ctx else None
     except TemplateError as error:
         _refuse(decision, command, _failure("template", f"workload: {error.message} in {error.source[:200]!r}"))
@@ -120,7 +120,7 @@ def _requested(state: Execution, event: e.ExecutionRequested, at: float) -> None
 
 
 def _evaluated(state: Execution, event: e.RequestEvaluated, at: float) -> None:
-    state.workload = event.workload
+    state.workload, state.warnings = event.workload, event.warnings
     if state.parent is not None:
         state.note_handles(event.workload)
 

@@ -12,7 +12,7 @@ from typing import Any
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, ChildEnded, Pause, Resume
 from noetl.engine.state import Execution, Parked
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, PlaybookInvalid, UsageError
 from noetl.latest import Latest
 from noetl.model.outcome import Outcome, failed
 from noetl.model.playbook import Playbook
@@ -133,7 +133,10 @@ class ChildExecutions:
             await self.committer.handle(parent.id, ChildEnded(child, failed("not_found", str(error))))
             return
         origin = (parent.id, request.get("step", ""), parent.depth + 1)
-        await self.runtime.start(digest, payload, {}, child, origin)
+        try:
+            await self.runtime.start(digest, payload, {}, child, origin)
+        except (PlaybookInvalid, UsageError) as error:  # the child refuses its payload
+            await self.committer.handle(parent.id, ChildEnded(child, failed("input", str(error))))
 
 
 def waits_for_children(state: Execution) -> Iterator[Parked]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -59,9 +60,15 @@ class Embedded:
         self.children = ChildExecutions(self.runtime, find_playbook)
 
     async def start(
-        self, execution: str, digest: str, payload: dict[str, Any], ctx: dict[str, Any], actor: Actor | None = None
+        self,
+        execution: str,
+        digest: str,
+        payload: dict[str, Any],
+        ctx: dict[str, Any],
+        actor: Actor | None = None,
+        strict_keys: Collection[str] = (),
     ) -> Execution:
-        return await self.runtime.start(digest, payload, ctx, execution, actor=actor)
+        return await self.runtime.start(digest, payload, ctx, execution, actor=actor, strict_keys=strict_keys)
 
     async def adopt(self, execution: str) -> Execution:
         """Take over an execution whose process has ended, with its open descendants: their leases are void."""

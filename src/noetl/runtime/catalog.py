@@ -84,7 +84,7 @@ class Catalog:
             stored = self._ask(self.store.credentials.all)
             if faults := missing_entries(playbook, {credential.name: credential for credential in stored}):
                 raise AuthError("; ".join(faults))
-        return self.playbooks.add(playbook, source.shown, source.places)
+        return self.playbooks.add(playbook, source.shown, source.places, source.loaded.inputs)
 
     def source(self, digest: str) -> PlaybookSource:
         """Text and places of a playbook, from memory or the store; NotFound if there is none."""

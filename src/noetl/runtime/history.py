@@ -43,6 +43,7 @@ class Edit(NamedTuple):
     ctx: dict[str, Any] = {}
     payload: dict[str, Any] = {}  # values that are laid over the payload of the source
     actor: Actor | None = None
+    strict_keys: Sequence[str] = ()  # keys of the payload that are refused if the playbook does not know them
 
 
 class RetryPoint(NamedTuple):
@@ -217,7 +218,7 @@ async def retry(runtime: Runtime, source: str, name: str, edit: Edit, point: Ret
         retrace.see(whole, event)
     if not whole.over:
         raise Conflict(f"{source} is {whole.shown_status}: it can be retried after its end")
-    edit = Edit(edit.digest or whole.digest, edit.ctx, overlaid(payload, edit.payload))  # also if they are cut off
+    edit = edit._replace(digest=edit.digest or whole.digest, payload=overlaid(payload, edit.payload))  # also if cut off
     if point.failed_items:
         run = _loop_to_reopen(source, failed_items.loops, point.step)
         return await _reopen(runtime, source, name, failed_items.loops[run], run, edit)
@@ -284,6 +285,8 @@ async def _start_fork(
     edited = net if net is not state.net else None
     digest = edit.digest if edited else ""
     payload, sets = overlaid(_payload(rows), edit.payload), bool(edit.payload)
+    if edited or sets:
+        net.check_payload(payload, state.ctx | edit.ctx, edit.strict_keys)
     command = Fork(source, last.seq, last.at, edited, digest, payload, sets, edit.ctx, failed, reopen, edit.actor)
     if name not in runtime.executions:
         loaded = runtime.executions[name] = LoadedExecution(state, last.hash, None)

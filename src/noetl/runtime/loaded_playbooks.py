@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from noetl.classic.hooks import after_call_rules
+from noetl.dsl.payload import UNKNOWN_INPUTS, Json, PlaybookInputs, check_payload
 from noetl.dsl.tree import Mark
 from noetl.engine.net import Net
 from noetl.errors import NotFound
@@ -29,11 +30,22 @@ INTERPRETED = frozenset(["iterator", "workbook"])  # run by the pipeline itself,
 class LoadedPlaybook(Net, RunnablePlaybook):
     """A playbook that is ready to run. Building one is slow: a server does it outside its event loop."""
 
-    def __init__(self, playbook: Playbook, file: str = "", places: Mapping[str, Mark] | None = None) -> None:
+    def __init__(
+        self,
+        playbook: Playbook,
+        file: str = "",
+        places: Mapping[str, Mark] | None = None,
+        inputs: PlaybookInputs = UNKNOWN_INPUTS,
+    ) -> None:
         Net.__init__(self, playbook, after_call_rules)
+        self.inputs = inputs
         folder = os.path.dirname(os.path.abspath(file)) if os.path.isfile(file) else ""
         size = len(msgspec.json.encode(playbook))
         RunnablePlaybook.__init__(self, playbook, File(file, folder, places or {}), size)
+
+    def check_payload(self, payload: Json, ctx: Json, strict_keys: Collection[str] = ()) -> list[str]:
+        """Warnings about the inputs of a request; NoetlError if it cannot start."""
+        return check_payload(self.playbook, self.inputs, self.file.name, payload, ctx, strict_keys)
 
 
 Compile = Callable[[str, bytes], Awaitable[LoadedPlaybook]]  # of a file name and a text; NoetlError if it cannot
@@ -44,7 +56,7 @@ async def compile_here(file: str, text: bytes) -> LoadedPlaybook:
     from noetl.dsl.compile import load
 
     compiled = load(file, text, KINDS)
-    return LoadedPlaybook(compiled.require(), file, compiled.places)
+    return LoadedPlaybook(compiled.require(), file, compiled.places, compiled.inputs)
 
 
 class LoadedPlaybooks:
@@ -54,10 +66,16 @@ class LoadedPlaybooks:
         self.get = self.cache.require
         self._loading: dict[str, asyncio.Task[LoadedPlaybook]] = {}
 
-    def add(self, playbook: Playbook, file: str = "", places: Mapping[str, Mark] | None = None) -> str:
+    def add(
+        self,
+        playbook: Playbook,
+        file: str = "",
+        places: Mapping[str, Mark] | None = None,
+        inputs: PlaybookInputs = UNKNOWN_INPUTS,
+    ) -> str:
         digest = playbook.digest
         if self.cache.get(digest) is None:
-            self.cache.add(LoadedPlaybook(playbook, file, places))
+            self.cache.add(LoadedPlaybook(playbook, file, places, inputs))
         return digest
 
     async def load(self, digest: str) -> LoadedPlaybook:

@@ -27,6 +27,7 @@ def report(state: Execution, file: str, places: dict[str, Mark], duration: float
         "error": located(state.error or state.failure, file, places),
         "continued_errors": state.continued_errors,
         "continued": [located(error, file, places) for error in state.continued],
+        "warnings": list(state.warnings),
         "events": state.seq,
         "duration_ms": round(duration * 1000, 3),
     }

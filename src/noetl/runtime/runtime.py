@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from noetl.clock import Clock
@@ -60,11 +60,15 @@ class Runtime:
         execution: str | None = None,
         parent: Parent | None = None,
         actor: Actor | None = None,
+        strict_keys: Collection[str] = (),
     ) -> Execution:
-        """Start an execution, under a new id unless one is given."""
+        """Start an execution, under a new id unless one is given; NoetlError if the playbook refuses the payload."""
+        playbook = await self.playbooks.load(digest)
+        warnings = tuple(playbook.check_payload(payload, ctx, strict_keys))
         execution = execution or uuid7(self.clock.now(), os.urandom(8))
-        self.executions.create(execution, await self.playbooks.load(digest), digest)
-        return (await self.committer.handle(execution, Start(payload, ctx, parent, actor=actor))).state
+        self.executions.create(execution, playbook, digest)
+        command = Start(payload, ctx, parent, actor=actor, warnings=warnings)
+        return (await self.committer.handle(execution, command)).state
 
     def close(self) -> None:
         self.thread.shutdown()

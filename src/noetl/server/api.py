@@ -83,14 +83,16 @@ class Api:
 
     async def start_once(
         self, execution: str, path: str, version: int | None, payload: dict[str, Any], ctx: dict[str, Any], actor: Actor
-    ) -> None:
-        """Start an execution of a registered playbook, unless it was started before; NoetlError if it cannot start."""
+    ) -> list[str]:
+        """Start an execution of a registered playbook, unless it was started before; NoetlError if it cannot start.
+        Returns the warnings about its payload."""
         if await self.is_started(execution):
-            return
+            return list((await self.load(execution))[0].warnings)
         runtime, digest = self.host.runtime, await self.playbooks.registered(path, version)
         await self.playbooks.check_keychain(runtime.playbooks.get(digest).playbook)
         if execution not in runtime.executions:  # else it was started in the meantime
             await runtime.start(digest, payload, ctx, execution, actor=actor)
+        return list((await runtime.executions.state(execution)).warnings)
 
     def stop(self) -> None:
         self.streams.stop()

@@ -163,8 +163,7 @@ class Guard:
             return
         if length.isdigit() and int(length) > endpoint.limit:
             raise call.too_large()
-        media = call.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if endpoint.media and media not in endpoint.media:  # forms of other pages cannot send the accepted types
+        if endpoint.media and call.media not in endpoint.media:  # forms of other pages cannot send the accepted types
             detail = f"`Content-Type` must be {' or '.join(endpoint.media)}"
             raise Refused(415, detail, headers={"Accept": ", ".join(endpoint.media)})
 

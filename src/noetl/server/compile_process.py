@@ -13,7 +13,7 @@ import sys
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from noetl.dsl.compile import load
+from noetl.dsl.compile import Loaded, load
 from noetl.errors import NoetlError
 from noetl.tools.registry import KINDS
 
@@ -43,7 +43,7 @@ def main(connection: Connection) -> None:
             signal.setitimer(signal.ITIMER_PROF, request.seconds)
             try:
                 loaded = load(request.file, request.text, KINDS, strict=request.strict)
-                response = tuple(loaded if request.whole else loaded._replace(playbook=None, places={}))
+                response = tuple(loaded if request.whole else Loaded(None, loaded.problems, loaded.dialect, {}))
             except NoetlError as error:
                 response = str(error)
             answer = pickle.dumps(response, pickle.HIGHEST_PROTOCOL)

@@ -130,7 +130,8 @@ class PlaybookCompiler:
                 if loaded.playbook is None:
                     return Compiled(None, loaded.problems)
                 file = loaded.playbook.path if request.file == FILE else request.file
-                return Compiled(LoadedPlaybook(loaded.playbook, file, loaded.places), loaded.problems)
+                playbook = LoadedPlaybook(loaded.playbook, file, loaded.places, loaded.inputs)
+                return Compiled(playbook, loaded.problems)
             code = self._discard(process)
             if self._closed:
                 raise _stopping()

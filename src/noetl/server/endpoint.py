@@ -23,8 +23,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
+from noetl.dsl.reader import read_data
+from noetl.errors import UsageError
 from noetl.reference import encode_reference
-from noetl.server.parameters import JSON, MIB, Header, QueryString
+from noetl.server.parameters import JSON, MIB, YAML, Header, QueryString
 from noetl.server.problems import Refused
 from noetl.server.roles import ALLOWED, PREFIX
 from noetl.server.traces import Point, caller_of
@@ -45,6 +47,7 @@ Result = TypeVar("Result")
 class EndpointOptions(TypedDict, total=False):
     status: int  # of the usual answer; default: 200, or 204 without an answer
     raw: tuple[str, ...]  # content types of a body that the function reads itself
+    yaml: bool  # whether the body may be YAML, too
     optional: bool  # whether the body may be missing
     limit: int  # maximum size of the body in bytes; default: 1 MiB
     headers: tuple[Header, ...]
@@ -62,7 +65,8 @@ class Endpoint:
         self.decoder = None if self.body is None else msgspec.json.Decoder(self.body)
         self.query: type[QueryString] | None = types.get("query")
         self.headers, self.optional = options.get("headers", ()), options.get("optional", False)
-        self.media = options.get("raw") or ((JSON,) if "body" in types else ())
+        decoded = (JSON, YAML) if options.get("yaml") else (JSON,)
+        self.media = options.get("raw") or (decoded if "body" in types else ())
         self.limit = options.get("limit", MIB) if self.media else 0
         name = f"{function.__module__.rpartition('.')[2]}_{function.__name__}"
         self.operation = options.get("operation", name)
@@ -107,6 +111,11 @@ class ApiCall(Request):
         self.span: Point | None = None  # the span of the request, if that is known before the answer
         self.identity: Caller | None = None  # its sender; None until it is authorized, and on open routes
         self.anonymous_bytes = 0
+
+    @property
+    def media(self) -> str:
+        """The media type of the request body."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
     def caller(self) -> Caller:
@@ -217,9 +226,15 @@ async def respond(call: ApiCall) -> Response:
     if endpoint.decoder is not None:
         data = await call.body() or (b"{}" if endpoint.optional else b"")
         try:
-            arguments["body"] = endpoint.decoder.decode(data)
+            if call.media == YAML:
+                value = await asyncio.to_thread(read_data, data)  # takes longer than JSON
+                arguments["body"] = msgspec.convert(value, endpoint.body)
+            else:
+                arguments["body"] = endpoint.decoder.decode(data)
         except msgspec.ValidationError as error:
             raise Refused(422, f"invalid request body: {error}") from None
+        except UsageError as error:
+            raise Refused(400, f"the request body is {error}") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Refused(400, f"the request body is not valid JSON: {error}") from None
     result = await endpoint.function(call, **arguments)

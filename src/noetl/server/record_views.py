@@ -138,6 +138,12 @@ def version_view(version: CatalogVersion) -> PlaybookVersion:
     return PlaybookVersion.of(version, playbook_id=version.digest)
 
 
+class StoredSchedule(ScheduleView, frozen=True):
+    """A schedule after a request, and what is odd about the inputs of its runs."""
+
+    warnings: list[str]
+
+
 def schedule_view(schedule: Schedule) -> ScheduleView:
     recent = [FiredView.of(fired, execution_id=fired.execution) for fired in schedule.recent]
     return ScheduleView.of(

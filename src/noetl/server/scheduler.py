@@ -23,7 +23,7 @@ from noetl.triggers import schedules
 SCAN_SECONDS = 0.5
 SCHEDULES_PER_SCAN = 100
 
-StartOnce = Callable[[str, str, int | None, dict[str, Any], dict[str, Any], Actor], Awaitable[None]]
+StartOnce = Callable[[str, str, int | None, dict[str, Any], dict[str, Any], Actor], Awaitable[Any]]
 """Starts an execution by id, path, version, payload, ctx and actor, unless it was started before."""
 
 

@@ -20,9 +20,11 @@ import msgspec
 from cronsim import CronSim, CronSimError
 from msgspec.structs import replace
 
-from noetl.errors import Conflict, NotFound, UsageError
+from noetl.dsl.payload import MAX_WARNINGS, SCHEDULE_KEY, PlaybookInputs, check_payload
+from noetl.errors import Conflict, NotFound, PlaybookInvalid, UsageError
 from noetl.model.duration import seconds
 from noetl.model.identity import is_name
+from noetl.model.playbook import Playbook
 from noetl.store.codec import check_value
 from noetl.store.store import Store
 from noetl.store.triggers import Fired, Firing, Missed, Overlap, Schedule
@@ -44,7 +46,6 @@ MOST_MISSED = 100  # maximum number of missed firings that are made up for: the 
 LONGEST_QUEUE = 100
 MOST_RUNNING = 100
 KEPT_RECENT = 20
-OWN_KEY = "schedule"  # the key in the payload of an execution that describes its firing
 
 MIN_INTERVAL_SECONDS = 1.0
 NAMED = {
@@ -77,6 +78,17 @@ class ScheduleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     overlap: Overlap = "skip"
     missed: Missed = "once"
     paused: bool | None = None
+    strict_keys: list[str] = []  # keys of the payload (`a.b`) that are refused if the playbook does not know them
+
+
+def input_warnings(request: ScheduleRequest, playbook: Playbook, inputs: PlaybookInputs) -> list[str]:
+    """What is odd about the inputs of a schedule, and why its runs would not start with the playbook of today.
+    UsageError for one of its strict keys."""
+    payload = {SCHEDULE_KEY: {}} | request.payload
+    try:
+        return check_payload(playbook, inputs, request.path, payload, request.ctx, request.strict_keys)
+    except PlaybookInvalid as error:
+        return [f"no run can start: {problem}" for problem in error.problems[:MAX_WARNINGS]]
 
 
 def change_in(store: Store, name: str, change: Change) -> Schedule:
@@ -240,7 +252,7 @@ def _revised(schedule: Schedule, now: float) -> Schedule:
 
 def payload_of(schedule: Schedule, firing: Firing) -> dict[str, Any]:
     """The payload of an execution: that of the schedule, and the firing unless the payload has its key."""
-    return {OWN_KEY: {"name": schedule.name, "time": rfc3339(firing.due)}} | schedule.payload
+    return {SCHEDULE_KEY: {"name": schedule.name, "time": rfc3339(firing.due)}} | schedule.payload
 
 
 # -- times ---------------------------------------------------------------------------------------------------------

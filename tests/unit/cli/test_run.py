@@ -184,12 +184,14 @@ def test_retries_are_told(tmp_path: Path) -> None:
         ('"open', '"open'),
         ("a=b", "a=b"),
         ("{{ x }}", "{{ x }}"),
-        ("[1, 2]", "[1, 2]"),
+        ("[1, two]", [1, "two"]),
+        ("{a: {b: [yes]}}", {"a": {"b": ["yes"]}}),
+        ("[]", []),
         ("a: b # c", "a: b # c"),
     ],
 )
-def test_set_takes_yaml_scalars(tmp_path: Path, text: str, value: Any) -> None:
-    assert echoed(tmp_path, "--set", f"name={text}")["name"] == value
+def test_set_takes_yaml(tmp_path: Path, text: str, value: Any) -> None:
+    assert echoed(tmp_path, "--set", f"any={text}")["any"] == value
 
 
 def test_set_reaches_into_maps_and_keeps_what_stands_beside(tmp_path: Path) -> None:
@@ -215,8 +217,9 @@ def test_payload_is_json_or_a_file_and_set_is_laid_over_it(tmp_path: Path) -> No
         (["--set", "a=1", "--set", "a.b=2"], 2, "'a' is not a map"),
         (["--set", f"a={10**30}"], 2, "64 bits"),
         (["--set", "a=.inf"], 2, "finite"),
-        (["--payload", "[1]"], 2, "JSON object"),
-        (["--payload", "{"], 2, "invalid JSON"),
+        (["--payload", "[1]"], 2, "must be a map"),
+        (["--payload", "{"], 2, "neither JSON nor YAML"),
+        (["--set", "a=[1"], 2, "--set-string"),
         (["--payload", "@nothing.json"], 4, "no such file"),
     ],
 )
@@ -225,6 +228,49 @@ def test_a_payload_that_makes_no_sense_is_refused(tmp_path: Path, args: list[str
     assert (done.code, done.out) == (code, "")
     assert says in done.err
     assert not (tmp_path / ".noetl").exists()
+
+
+NEEDS = ECHO.replace("{{ workload }}", "{{ region }} {{ workload.items }}")
+
+
+def test_a_name_that_nothing_provides_is_refused_before_the_run_with_its_place(tmp_path: Path) -> None:
+    done = noetl("run", file(tmp_path, NEEDS), cwd=tmp_path)
+    assert (done.code, done.out) == (3, "")
+    assert "playbook.yaml:7:36: error NTL502: nothing provides 'region'" in done.err
+    assert 'tool: {kind: noop, result: "{{ region }}' in done.err
+    assert "pass it with `--set region=VALUE`" in done.err
+    assert noetl("runs", "list", "-o", "json", cwd=tmp_path).out == "[]\n"
+    for inputs in (["--set", "region=eu"], ["--payload", "region: eu"], ["--ctx", '{"region": "eu"}']):
+        done = noetl("run", file(tmp_path, NEEDS), *inputs, cwd=tmp_path)
+        assert (done.code, done.out) == (0, '"eu [1]"\n'), done.err
+        assert "NTL502" not in done.err
+
+
+def test_a_set_key_that_nobody_reads_is_refused(tmp_path: Path) -> None:
+    done = noetl("run", file(tmp_path, NEEDS), "--set", "itmes=[2]", "--set", "region=eu", cwd=tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert "workload has no 'itmes': did you mean 'items'?" in done.err
+    done = noetl("run", file(tmp_path, NEEDS), "--set", "items=users", "--set", "region=eu", cwd=tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert "'items' must be a list like its default in `workload`, and is text; write it as [a, b]" in done.err
+
+
+def test_a_key_of_a_payload_file_that_nobody_reads_is_a_warning(tmp_path: Path) -> None:
+    file(tmp_path, "# inputs\nregion: eu\nitmes:\n  - 2\n", "payload.yaml")
+    done = noetl("run", file(tmp_path, NEEDS), "--payload", "@payload.yaml", "-o", "json", cwd=tmp_path)
+    assert done.code == 0
+    assert data(done)["warnings"] == ["workload has no 'itmes': did you mean 'items'?"]
+    assert "noetl: warning: workload has no 'itmes': did you mean 'items'?" in done.err
+
+
+def test_a_child_without_a_needed_name_fails_the_task_with_the_place(tmp_path: Path) -> None:
+    file(tmp_path, NEEDS, "child.yaml")
+    parent = HEAD + 'workflow:\n  - step: start\n    tool: {kind: playbook, path: child, args: {regoin: "eu"}}\n'
+    done = noetl("run", file(tmp_path, parent, "parent.yaml"), cwd=tmp_path)
+    assert done.code == 1
+    assert "child.yaml:7:36: NTL502 nothing provides 'region'" in done.err
+    done = noetl("run", file(tmp_path, parent.replace("regoin", "region")), cwd=tmp_path)
+    assert done.code == 0, done.err
 
 
 # -- what can't run -------------------------------------------------------------------------------------------------

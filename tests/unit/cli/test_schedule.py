@@ -55,11 +55,26 @@ def test_a_schedule_is_added_listed_shown_paused_and_deleted(home: Path) -> None
         said(home, "schedule", verb, "nightly", code=4)
 
 
+READS = GOOD.replace("tests/good", "tests/reads").replace("{kind: noop}", "{kind: noop, result: '{{ workload.a }}'}", 1)
+
+
 def test_a_payload_and_a_ctx_are_kept(home: Path) -> None:
+    said(home, "register", file(home, READS, "reads.yaml"))
     args = ("--every", "15m", "--payload", '{"a": {"b": 1}}', "--set", "a.c=2", "--ctx", '{"k": 1}', "--paused")
-    found = data(said(home, "schedule", "add", "s", "tests/good", *args, "--missed", "all", "-o", "json"))
+    found = data(said(home, "schedule", "add", "s", "tests/reads", *args, "--missed", "all", "-o", "json"))
     assert (found["payload"], found["ctx"], found["every"]) == ({"a": {"b": 1, "c": 2}}, {"k": 1}, 900.0)
     assert (found["status"], found["missed"], found["overlap"]) == ("paused", "all", "skip")
+
+
+def test_inputs_of_a_schedule_are_compared_with_its_playbook(home: Path) -> None:
+    said(home, "register", file(home, READS.replace("workload.a", "region"), "needs.yaml"))
+    every = ("schedule", "add", "s", "tests/reads", "--every", "1h")
+    assert "workload has no 'regoin': did you mean 'region'?" in said(home, *every, "--set", "regoin=eu", code=2).err
+    added = said(home, *every, "--payload", "regoin: eu", "-o", "json")
+    (warning,) = data(added)["warnings"]
+    assert "no run can start: tests/reads:6:" in warning
+    assert f"noetl: warning: {warning}" in added.err
+    assert data(said(home, *every, "--set", "region=eu", "--replace", "-o", "json"))["warnings"] == []
 
 
 def test_a_name_is_taken_unless_it_is_replaced(home: Path) -> None:

@@ -25,7 +25,7 @@ def _registered(server: ApiServer) -> None:
 def test_started_it_is_accepted_and_found_at_its_location(admin: httpx2.Client) -> None:
     answer = admin.post(f"{API}/executions", json={"path": "tests/hello"})
     assert answer.status_code == 202
-    assert set(answer.json()) == {"execution_id"}
+    assert set(answer.json()) == {"execution_id", "warnings"}
     assert answer.headers["location"] == f"{API}/executions/{answer.json()['execution_id']}"
     found = until(admin, answer.json()["execution_id"], "succeeded")
     assert (found["result"], found["path"], found["events"] > 5) == ("hello world!", "tests/hello", True)
@@ -75,6 +75,58 @@ def test_a_missing_credential_is_a_problem_of_its_own(admin: httpx2.Client) -> N
 def test_a_digest_names_a_playbook(admin: httpx2.Client) -> None:
     digest = register(admin)["playbook_id"]
     assert started(admin, {"playbook_id": digest})["playbook_id"] == digest
+
+
+NEEDS = HELLO.replace("tests/hello", "tests/needs").replace("{{ workload.name }}", "{{ region }}")
+
+
+def test_a_name_that_nothing_provides_is_refused_with_its_place(admin: httpx2.Client) -> None:
+    assert register(admin, NEEDS)["path"] == "tests/needs"
+    before = admin.get(f"{API}/executions").json()["items"]
+    answer = admin.post(f"{API}/executions", json={"path": "tests/needs", "payload": {"name": "x"}})
+    assert answer.status_code == 422
+    (problem,) = answer.json()["problems"]
+    assert (problem["line"], problem["column"], problem["code"]) == (7, 42, "NTL502")
+    assert "'region'" in problem["message"]
+    assert admin.get(f"{API}/executions").json()["items"] == before
+    assert started(admin, {"path": "tests/needs", "payload": {"region": "eu"}})["result"] == "hello eu!"
+    assert started(admin, {"path": "tests/needs", "ctx": {"region": "us"}})["result"] == "hello us!"
+
+
+def test_a_key_that_nobody_reads_is_a_warning_of_the_answer_and_of_the_log(admin: httpx2.Client) -> None:
+    request = {"path": "tests/hello", "payload": {"nmae": "moon", "name": 5}}
+    answer = admin.post(f"{API}/executions", json=request, headers={"Idempotency-Key": "unread"})
+    again = admin.post(f"{API}/executions", json=request, headers={"Idempotency-Key": "unread"})
+    assert (answer.status_code, again.json()) == (202, answer.json())
+    unread, mistyped = answer.json()["warnings"]
+    assert unread == "workload has no 'nmae': did you mean 'name'?"
+    assert "'name' must be text like its default in `workload`, and is a number" in mistyped
+    execution = answer.json()["execution_id"]
+    assert until(admin, execution, "succeeded")["warnings"] == [unread, mistyped]
+    events = admin.get(f"{API}/executions/{execution}/events").json()["items"]
+    (evaluated,) = [event for event in events if event["event_type"] == "playbook.request.evaluated"]
+    assert evaluated["payload"]["warnings"] == [unread, mistyped]
+
+
+def test_a_request_may_be_yaml(admin: httpx2.Client) -> None:
+    headers = {"Content-Type": "application/yaml; charset=utf-8", "Prefer": "wait=20"}
+    text = "# by hand\npath: tests/hello\npayload:\n  name: moon\n"
+    assert admin.post(f"{API}/executions", content=text, headers=headers).json()["result"] == "hello moon!"
+    for body, status, part in (
+        ("path: [", 400, "line 1"),
+        ("pth: x", 422, "pth"),
+        ("- 1", 422, "object"),
+        ("", 422, ""),
+    ):
+        answer = admin.post(f"{API}/executions", content=body, headers=headers)
+        assert (answer.status_code, part in answer.json()["detail"]) == (status, True), answer.text
+
+
+@pytest.mark.parametrize(("payload", "key"), [({"nmae": "moon"}, "nmae"), ({"name": [1]}, "name")])
+def test_strict_keys_are_refused_instead(admin: httpx2.Client, payload: dict[str, Any], key: str) -> None:
+    request = {"path": "tests/hello", "payload": payload, "strict_keys": [key]}
+    answer = admin.post(f"{API}/executions", json=request)
+    assert (answer.status_code, f"'{key}'" in answer.json()["detail"]) == (422, True)
 
 
 def test_operators_start_what_is_registered_and_no_drafts(server: ApiServer, admin: httpx2.Client) -> None:
@@ -181,7 +233,7 @@ def test_what_was_remembered_and_never_started_is_started(server: ApiServer, adm
     server.store.remember(scope, "died", msgspec.json.encode([execution, sha256(content).hexdigest()]))
     headers = {"Idempotency-Key": "died", "Content-Type": "application/json"}
     answer = admin.post(f"{API}/executions", content=content, headers=headers)
-    assert answer.json() == {"execution_id": execution}
+    assert answer.json() == {"execution_id": execution, "warnings": []}
     until(admin, execution, "succeeded")
 
 

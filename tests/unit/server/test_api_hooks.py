@@ -105,6 +105,16 @@ def test_a_signed_delivery_starts_the_playbook_with_the_body(server: ApiServer, 
     assert ended["result"] == {"ref": "main", "text": "{{ 1 + 1 }}", "n": 1.5}
 
 
+def test_a_delivery_that_its_playbook_refuses_starts_nothing(server: ApiServer, client: httpx2.Client) -> None:
+    register(client, HELLO.replace("tests/hello", "tests/needs").replace("{{ workload.name }}", "{{ ref }}"))
+    secret = client.put("/api/v1/hooks/needs", json={"path": "tests/needs"}).json()["secret"]
+    refused = deliver(server, b'{"name": "x"}', headers(b'{"name": "x"}', secret=secret), name="needs")
+    assert (refused.status_code, refused.json()["problems"][0]["line"]) == (422, 7)
+    body = b'{"ref": "main", "nmae": 1}'
+    answer = deliver(server, body, headers(body, secret=secret), name="needs")
+    assert answer.json()["warnings"] == ["workload has no 'nmae': did you mean 'name'?"]
+
+
 @pytest.mark.parametrize(
     ("body", "payload"),
     [(b"[1, 2]", {"body": [1, 2]}), (b'"x"', {"body": "x"}), (b"null", {"body": None}), (b"", {}), (b" \n", {})],

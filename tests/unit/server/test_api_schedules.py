@@ -201,6 +201,15 @@ def test_a_payload_that_breaks_its_playbook_fails_the_execution(server: ApiServe
     assert until(client, last["execution_id"], "failed")["error"]["kind"] == "template"
 
 
+def test_a_firing_without_a_needed_name_fails_with_the_place(server: ApiServer, client: httpx2.Client) -> None:
+    register(client, HELLO.replace("tests/hello", "tests/needs").replace("{{ workload.name }}", "{{ region }}"))
+    add(client, MINUTELY | {"path": "tests/needs"})
+    look(server, due(server, "minutely"))
+    last = shown(client, "minutely")["last"]
+    assert (last["outcome"], last["execution_id"]) == ("failed", None)
+    assert "tests/needs:7:42: NTL502 nothing provides 'region'" in last["reason"]
+
+
 def test_one_schedule_in_trouble_does_not_hold_up_others(server: ApiServer, client: httpx2.Client) -> None:
     for name in ("a", "b", "c"):
         add(client, MINUTELY | {"name": name})

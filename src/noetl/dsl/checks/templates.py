@@ -11,6 +11,8 @@ from noetl.dsl.checks.policies import SKIP_RULE
 from noetl.dsl.checks.scopes import HOME, PLACES, Arriving, LocalName, Place
 from noetl.dsl.other_words import NAMES
 from noetl.dsl.outline import COLLECTION_KEYS, ITERATOR_KEYS, Document, TaskSite, callee, labelled_items, rules
+from noetl.dsl.payload import UNKNOWN_NAME_CODE, InputName, PlaybookInputs
+from noetl.dsl.payload import Path as InputPath
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource
 from noetl.dsl.tree import Map, Seq, is_template, key_span, span_in
@@ -21,7 +23,7 @@ from noetl.model.kind import Kind
 from noetl.scope import STEP_FIELDS
 
 SYNTAX = Check("NTL501", "error", "a template does not parse")
-UNKNOWN_NAME = Check("NTL502", "error", "a template reads an unknown name")
+UNKNOWN_NAME = Check(UNKNOWN_NAME_CODE, "warning", "a template reads a name that only a request can provide")
 UNKNOWN_FILTER = Check("NTL503", "error", "a template uses an unknown filter, test or function")
 BAD_GUARD = Check("NTL504", "error", "a condition is not one expression")
 WRONG_PLACE = Check("NTL505", "error", "a name is not visible here")
@@ -66,12 +68,15 @@ class Site(NamedTuple):
     bound: str = ""
     """`sql`, `snowflake`, `shell` or `words` (of a command without a shell) where a value is never spliced."""
     own_args: bool = False
+    path: InputPath = ()
+    """Of a default of the workload: its keys."""
 
 
-def check(sites: SiteFinder) -> None:
+def check(sites: SiteFinder) -> PlaybookInputs:
     checker = _Checker(sites)
     for site in sites.find():
         checker.check(site)
+    return PlaybookInputs(tuple(checker.names.values()), frozenset(checker.reads))
 
 
 class _Checker:
@@ -90,6 +95,8 @@ class _Checker:
         self.keychain = frozenset(entry["name"] for entry in root.get("keychain", []) if "name" in entry)
         self.arriving = Arriving(document, final)
         self.everywhere = self.workload | self.ctx | self.args | self.steps
+        self.names: dict[tuple[Any, ...], InputName] = {}
+        self.reads: set[InputPath] = set()
 
     def check(self, site: Site) -> None:
         text, sql = site.value, site.bound in ("sql", "snowflake")
@@ -121,8 +128,11 @@ class _Checker:
             self._check_events(site, template)
 
     def _add(self, check: Check, site: Site, offset: int, message: str, hint: str | None = None) -> None:
-        where = self.problems.text.offset_in(span_in(site.container, site.key), site.value, offset)
-        self.problems.add(check, where, message, hint)
+        self.problems.add(check, self._offset(site, offset), message, hint)
+
+    def _offset(self, site: Site, offset: int) -> int:
+        """The place in the text of an offset into the template of a site."""
+        return self.problems.text.offset_in(span_in(site.container, site.key), site.value, offset)
 
     def _check_bound(self, site: Site) -> None:
         try:
@@ -159,6 +169,10 @@ class _Checker:
         bare: tuple[frozenset[str], ...] = (self.workload,)
         if site.place != "workload":  # sets that are not united, since a document may have very many names
             bare = (self.everywhere, *site.local, provided)
+        if root == "workload":
+            self.reads.add(read.path[1:])
+        elif root not in roots and root not in site.local.iter:
+            self.reads.add(read.path)
         if root in roots:
             self._check_path(site, read)
         elif root == "keychain":
@@ -175,8 +189,11 @@ class _Checker:
             self._add(WRONG_PLACE, site, read.offset, f"{root!r} is not visible {place}: {where}", advice)
         elif not read.guarded:
             hint = NAMES.get(root) or self.problems.did_you_mean(root, *bare, roots)
-            hint = hint or f"give it a default in `workload`, or write `workload.{root}`"
+            hint = hint or f"give it a default in `workload`, or pass it to each run with `--set {root}=VALUE`"
             self._add(UNKNOWN_NAME, site, read.offset, f"unknown name {root!r} {place}", hint)
+            mark = self.problems.text.mark(self._offset(site, read.offset))
+            name = InputName(root, *mark, place, not site.guard, site.path)
+            self.names.setdefault((root, site.guard, site.path), name)
 
     def _misread(self, site: Site, text: str) -> list[tuple[int, int]]:
         """Report names with dashes and dots behind a dot, such as `steps.load-data`, and return where they stand."""
@@ -359,11 +376,14 @@ class SiteFinder:
             if is_template(value):
                 yield Site(value, container, key, place, **more)
         elif isinstance(value, dict):
+            path = more.get("path", ())
             for inner in value:
                 if is_template(inner):
                     message = f"the key {inner[:60]!r} is a template, and keys are not rendered"
                     hint = "build the map in a template as a whole"
                     self.problems.add(TEMPLATE_HERE, key_span(value, inner), message, hint)
+                if place == "workload":
+                    more = {"path": (*path, inner)}
                 yield from self.data(value, inner, place, **more)
         elif isinstance(value, list):
             for i in range(len(value)):

@@ -62,15 +62,24 @@ class StartRequest(RequestBody, frozen=True):
     playbook: str | None = None
     payload: dict[str, Any] = {}
     ctx: dict[str, Any] = {}
+    strict_keys: list[str] = []  # keys of the payload (`a.b`) that are refused if the playbook does not know them
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The new execution."""
+    """The new execution, and what is odd about its payload."""
 
     execution_id: str
+    warnings: list[str]
 
 
-@routes.add("POST", "/executions", limit=BODY_BYTES, headers=STARTS, answers={202: Started, 200: views.ExecutionView})
+@routes.add(
+    "POST",
+    "/executions",
+    yaml=True,
+    limit=BODY_BYTES,
+    headers=STARTS,
+    answers={202: Started, 200: views.ExecutionView},
+)
 async def start(call: ApiCall, body: StartRequest) -> Response:
     """Start an execution of a registered playbook, or of the text of one (which requires the role author)."""
     api, runtime, is_author = call.api, call.api.host.runtime, call.caller.role in WRITE
@@ -92,9 +101,12 @@ async def start(call: ApiCall, body: StartRequest) -> Response:
     await api.playbooks.check_keychain(runtime.playbooks.get(digest).playbook)
     execution = await execution_id(call)
     call.starts(execution)
-    if not ("idempotency-key" in call.headers and await api.is_started(execution)):
-        await runtime.start(digest, body.payload, body.ctx, execution, actor=call.caller.actor)
-    return await started(call, execution, Started(execution))
+    if "idempotency-key" in call.headers and await api.is_started(execution):
+        state, _ = await api.load(execution)
+    else:
+        actor, strict_keys = call.caller.actor, body.strict_keys
+        state = await runtime.start(digest, body.payload, body.ctx, execution, actor=actor, strict_keys=strict_keys)
+    return await started(call, execution, Started(execution, list(state.warnings)))
 
 
 async def execution_id(call: ApiCall, operation: str = "") -> str:

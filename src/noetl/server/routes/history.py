@@ -42,6 +42,7 @@ class Changes(RequestBody, frozen=True):
     playbook: str | None = None
     ctx: dict[str, Any] = {}
     payload: dict[str, Any] = {}
+    strict_keys: list[str] = []  # keys of the payload (`a.b`) that are refused if the playbook does not know them
 
 
 class RetryRequest(Changes, frozen=True):
@@ -90,12 +91,12 @@ async def _edit(call: ApiCall, request: Changes) -> Edit:
     if request.playbook is None:
         state, _ = await call.api.load(call.path_params["id"])
         await playbooks.check_keychain(state.net.playbook)
-        return Edit("", request.ctx, request.payload, call.caller.actor)
+        return Edit("", request.ctx, request.payload, call.caller.actor, request.strict_keys)
     if call.caller.role not in WRITE:
         raise Refused(403, f"the role {call.caller.role} may not edit the playbook; that requires author")
     digest = await playbooks.add(call.caller.key, request.playbook)
     await playbooks.check_keychain(call.api.host.runtime.playbooks.get(digest).playbook)
-    return Edit(digest, request.ctx, request.payload, call.caller.actor)
+    return Edit(digest, request.ctx, request.payload, call.caller.actor, request.strict_keys)
 
 
 async def _started(call: ApiCall, forked: ForkView) -> Response:

@@ -10,14 +10,14 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from noetl.errors import AuthError, Conflict, NotFound
+from noetl.errors import AuthError, Conflict, NotFound, PlaybookInvalid, UsageError
 from noetl.keychain.safe import Safe
 from noetl.model.actor import Actor
 from noetl.model.identity import uuid7
 from noetl.server.endpoint import ApiCall, Routes, created, json_response
 from noetl.server.parameters import JSON, Header, ItemList, ItemPage, Nothing, PageQuery, RequestBody, VersionNumber
 from noetl.server.problems import Refused
-from noetl.server.record_views import HookView, ScheduleView, schedule_view
+from noetl.server.record_views import HookView, ScheduleView, StoredSchedule, schedule_view
 from noetl.server.roles import PREFIX
 from noetl.store.triggers import Firing, Hook, Schedule
 from noetl.triggers import hooks, schedules
@@ -34,14 +34,21 @@ class NewSchedule(ScheduleRequest, frozen=True, kw_only=True):
     name: str
 
 
-@routes.add("POST", "/schedules", answers={201: ScheduleView}, operation="schedules_add")
+@routes.add("POST", "/schedules", answers={201: StoredSchedule}, operation="schedules_add")
 async def add_schedule(call: ApiCall, body: NewSchedule) -> Response:
     """Create a schedule. Its playbook must be registered."""
     schedule = schedules.made(body.name, body, call.api.clock.now())
-    await call.api.playbooks.check_registered(body.path, body.version)
+    warnings = await _input_warnings(call, body)
     if not await call.in_store(call.api.store.triggers.add_schedule, schedule):
         raise Conflict(f"schedule {body.name!r} exists; use --replace (PUT in the API) to change it")
-    return created(await _view(call, schedule), f"/schedules/{quote(schedule.name)}")
+    view = StoredSchedule.of(await _view(call, schedule), warnings=warnings)
+    return created(view, f"/schedules/{quote(schedule.name)}")
+
+
+async def _input_warnings(call: ApiCall, request: ScheduleRequest) -> list[str]:
+    digest = await call.api.playbooks.check_registered(request.path, request.version)
+    loaded = await call.api.playbooks.loaded.load(digest)
+    return schedules.input_warnings(request, loaded.playbook, loaded.inputs)
 
 
 class SchedulePage(ItemPage[ScheduleView, str], frozen=True):
@@ -64,13 +71,13 @@ async def show_schedule(call: ApiCall) -> ScheduleView:
     return await _view(call, await _schedule(call))
 
 
-@routes.add("PUT", "/schedules/{name}", answers={200: ScheduleView, 201: ScheduleView}, operation="schedules_put")
+@routes.add("PUT", "/schedules/{name}", answers={200: StoredSchedule, 201: StoredSchedule}, operation="schedules_put")
 async def put_schedule(call: ApiCall, body: ScheduleRequest) -> Response:
     """Change or create a schedule. If its times stay the same, its next firing does, too."""
     name, api = call.path_params["name"], call.api
-    await call.api.playbooks.check_registered(body.path, body.version)
+    warnings = await _input_warnings(call, body)
     schedule, is_new = await call.in_store(schedules.put_in, api.store, name, body, api.clock.now())
-    view = await _view(call, schedule)
+    view = StoredSchedule.of(await _view(call, schedule), warnings=warnings)
     return created(view, f"/schedules/{quote(name)}") if is_new else json_response(view)
 
 
@@ -149,10 +156,12 @@ SIGNED = (
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """The execution that a delivery has started; `duplicate` if the delivery was received before."""
+    """The execution that a delivery has started; `duplicate` if the delivery was received before. `warnings` say what
+    is odd about the payload."""
 
     execution_id: str
     duplicate: bool
+    warnings: list[str]
 
 
 @routes.add("POST", "/hooks/{name}", raw=(JSON,), headers=SIGNED, status=202, operation="hooks_deliver")
@@ -171,8 +180,12 @@ async def deliver(call: ApiCall) -> Delivered:
     for key in hooks.deliveries(signature, delivery, body):  # any server may have received it before
         stored = await call.in_store(api.store.remember, f"hook {hook.name}", key, execution.encode(), now)
         execution = execution if stored is None else stored.decode()
-    await api.start_once(execution, hook.path, hook.version, payload, {}, Actor("hook", hook.name))
-    return Delivered(execution, execution != new)
+    try:
+        warnings = await api.start_once(execution, hook.path, hook.version, payload, {}, Actor("hook", hook.name))
+    except (PlaybookInvalid, UsageError) as error:  # for the operator; the sender gets it, too
+        api.telemetry.log.write("error", "the playbook of a hook refused a payload", hook=hook.name, reason=str(error))
+        raise
+    return Delivered(execution, execution != new, warnings)
 
 
 async def _verified(call: ApiCall) -> tuple[Hook, str, bytes]:

@@ -1,0 +1,169 @@
+"""The payload of a request against the playbook that it starts: pure functions, for every entrance alike.
+
+`PlaybookInputs` is what a compiled text says about its inputs: the bare names that only a request can provide, and the
+inputs that templates read. `check_payload` compares it with a payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+from noetl.dsl.problem import Problem, did_you_mean
+from noetl.dsl.tree import is_template
+from noetl.errors import PlaybookInvalid, UsageError
+from noetl.model.playbook import Playbook
+
+UNKNOWN_NAME_CODE = "NTL502"
+SCHEDULE_KEY = "schedule"  # the key of a payload that describes the firing of a schedule; nobody has to read it
+MAX_WARNINGS = 10
+MAX_KEY_CHARACTERS = 60
+
+Path = tuple[str | int, ...]
+Json = dict[str, Any]
+
+
+class InputName(NamedTuple):
+    """A bare name that nothing in the playbook provides, and the place that reads it first."""
+
+    name: str
+    line: int
+    column: int
+    place: str
+    required: bool
+    """Whether its absence is an error; in a guard, a name that is missing is false."""
+    default: Path = ()
+    """The key of `workload` whose default reads it; a payload with that key replaces the default."""
+
+
+class PlaybookInputs(NamedTuple):
+    names: tuple[InputName, ...] = ()
+    reads: frozenset[Path] = frozenset()
+    """Paths in the workload that templates read; the empty path is the whole of it."""
+
+
+UNKNOWN_INPUTS = PlaybookInputs(reads=frozenset([()]))
+"""Of a playbook without a text: it may read everything."""
+
+
+def check_payload(
+    playbook: Playbook, inputs: PlaybookInputs, file: str, payload: Json, ctx: Json, strict_keys: Collection[str] = ()
+) -> list[str]:
+    """What is odd about the inputs of a request, as warnings.
+
+    UsageError for one of `strict_keys` (`a.b`) that the playbook does not know, or whose value has another type than
+    its default. PlaybookInvalid if a template needs a name that nothing provides.
+    """
+    strict: list[Path] = [tuple(key.split(".")) for key in strict_keys]
+    workload = _Workload(playbook.workload, inputs.reads)
+    for path in strict:
+        if not workload.knows(path):
+            raise UsageError(workload.unknown(path))
+    warnings: list[str] = []
+    for path, message in workload.oddities(payload):
+        if any(path[: len(key)] == key[: len(path)] for key in strict):
+            raise UsageError(message)
+        warnings.append(message)
+    missing = [name for name in inputs.names if not _is_provided(name, payload, ctx)]
+    if problems := [_problem(name, file) for name in missing if name.required]:
+        raise PlaybookInvalid(problems)
+    warnings += [
+        f"{file}:{name.line}:{name.column}: nothing provides {name.name!r}: it counts as false" for name in missing
+    ]
+    if len(warnings) > MAX_WARNINGS:
+        warnings[MAX_WARNINGS:] = [f"and {len(warnings) - MAX_WARNINGS} more warnings"]
+    return warnings
+
+
+def _is_provided(name: InputName, payload: Json, ctx: Json) -> bool:
+    if not name.default:
+        return name.name in payload or name.name in ctx
+    if name.name in payload:
+        return True
+    value: Any = payload
+    for key in name.default:
+        if not isinstance(value, dict):
+            return True
+        if key not in value:
+            return False
+        value = value[key]
+    return True
+
+
+def _problem(name: InputName, file: str) -> Problem:
+    message = f"nothing provides {name.name!r}, which is read {name.place}"
+    hint = f"pass it with `--set {name.name}=VALUE` or in the payload, or give it a default in `workload`"
+    return Problem(file, name.line, name.column, UNKNOWN_NAME_CODE, "error", message, hint)
+
+
+class _Workload:
+    def __init__(self, defaults: Json, reads: Collection[Path]) -> None:
+        self.defaults, self.reads = defaults, reads
+
+    def knows(self, path: Path) -> bool:
+        """Whether the workload declares a path, or a template reads it, a part of it or all around it."""
+        return self._declares(path) or any(read[: len(path)] == path[: len(read)] for read in self.reads)
+
+    def _declares(self, path: Path) -> bool:
+        value: Any = self.defaults
+        for depth, key in enumerate(path):
+            if not isinstance(value, dict) or (depth and not value):  # `{}`, null or a template may have any content
+                return True
+            if key not in value:
+                return False
+            value = value[key]
+        return True
+
+    def unknown(self, path: Path) -> str:
+        outer = path[:-1]
+        siblings = {str(read[len(outer)]) for read in self.reads if read[:-1][: len(outer)] == outer}
+        value: Any = self.defaults
+        for key in outer:
+            value = value.get(key) if isinstance(value, dict) else None
+        siblings |= set(value) if isinstance(value, dict) else set()
+        guess = did_you_mean(dotted(path), (dotted((*outer, name)) for name in siblings))
+        hint = guess or f"declare it in `workload`, or read it as `workload.{dotted(path)}`"
+        return f"workload has no {dotted(path)!r}: {hint}"
+
+    def oddities(self, payload: Json) -> Iterator[tuple[Path, str]]:
+        yield from self._compare(self.defaults, payload, ())
+
+    def _compare(self, defaults: Json, payload: Json, path: Path) -> Iterator[tuple[Path, str]]:
+        for key, value in payload.items():
+            inner = (*path, key)
+            if key not in defaults:
+                if not self.knows(inner) and inner != (SCHEDULE_KEY,):
+                    yield inner, self.unknown(inner)
+                continue
+            default = defaults[key]
+            expected, actual = type_name(default), type_name(value)
+            if not expected or not actual or is_template(default):
+                continue
+            if expected != actual:
+                message = f"{dotted(inner)!r} must be {expected} like its default in `workload`, and is {actual}"
+                yield inner, f"{message}; write it as {EXAMPLES[expected]}"
+            elif isinstance(value, dict) and default:
+                yield from self._compare(default, value, inner)
+
+
+def dotted(path: Path) -> str:
+    return ".".join(map(str, path))[:MAX_KEY_CHARACTERS]
+
+
+EXAMPLES = {"a list": "[a, b]", "a map": "{a: 1}", "a number": "5", "a boolean": "true", "text": '"5"'}
+
+
+def type_name(value: Any) -> str:
+    """Empty for null, and for a reference to a stored value."""
+    match value:
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "text"
+        case list():
+            return "a list"
+        case dict():
+            return "a map"
+    return ""
