@@ -67,8 +67,8 @@ def test_json_is_the_contract(tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
     found = data(done)
     keys = ["execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms"]
-    assert list(found) == [*keys, "continued_errors", "continued"]
-    assert (found["continued_errors"], found["continued"]) == (0, [])
+    assert list(found) == [*keys, "continued_errors", "continued", "warnings"]
+    assert (found["continued_errors"], found["continued"], found["warnings"]) == (0, [], [])
     assert (found["status"], found["result"], found["ctx"], found["error"]) == ("succeeded", 8, {"a": 1}, None)
     assert found["steps"] == {
         "start": {"status": "succeeded", "runs": 1, "result": 7, "error": None},
