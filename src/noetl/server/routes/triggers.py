@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import asdict
 from starlette.responses import Response
 
 from noetl.errors import AuthError, Conflict, NotFound, PlaybookInvalid, UsageError
@@ -41,7 +42,7 @@ async def add_schedule(call: ApiCall, body: NewSchedule) -> Response:
     warnings = await _input_warnings(call, body)
     if not await call.in_store(call.api.store.triggers.add_schedule, schedule):
         raise Conflict(f"schedule {body.name!r} exists; use --replace (PUT in the API) to change it")
-    view = StoredSchedule.of(await _view(call, schedule), warnings=warnings)
+    view = StoredSchedule(**asdict(await _view(call, schedule)), warnings=warnings)
     return created(view, f"/schedules/{quote(schedule.name)}")
 
 
@@ -77,7 +78,7 @@ async def put_schedule(call: ApiCall, body: ScheduleRequest) -> Response:
     name, api = call.path_params["name"], call.api
     warnings = await _input_warnings(call, body)
     schedule, is_new = await call.in_store(schedules.put_in, api.store, name, body, api.clock.now())
-    view = StoredSchedule.of(await _view(call, schedule), warnings=warnings)
+    view = StoredSchedule(**asdict(await _view(call, schedule)), warnings=warnings)
     return created(view, f"/schedules/{quote(name)}") if is_new else json_response(view)
 
 
