@@ -13,7 +13,7 @@ import sys
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from noetl.model.kind import Kind, doc
@@ -31,10 +31,18 @@ LARGE_BYTES = 1024 * 1024
 NO_ERROR = {"py": {"exception_type": None}}
 
 
+class Import(Struct, forbid_unknown_fields=True, kw_only=True):
+    from_: Annotated[str, doc("Module")] = field(name="from")
+    import_: Annotated[str | None, doc("Name in the module; the module itself where it is missing")] = field(
+        name="import", default=None
+    )
+
+
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     code: Annotated[str, doc("Program: `args` are its variables, `result` is its result, or `def main(**args)`")]
     libs: Annotated[
-        list[str] | dict[str, str], doc("Modules to import first: a list, or a map of the name to use to the module")
+        list[str] | dict[str, str | Import],
+        doc("Modules to import first: a list, or a map of the name to use to the module, or to `{from, import}`"),
     ] = {}
     auth: Annotated[
         str | dict[str, Any] | None, doc("Keychain entry, or a map of several, that the code finds in `auth`")

@@ -206,6 +206,11 @@ class TestAnswer:
     def test_libs_are_imported_first(self) -> None:
         assert result("result = json.dumps([os.path.sep])", libs=["json", "os.path"]) == '["/"]'
         assert result("result = [j.dumps(1), p.sep]", libs={"j": "json", "p": "os.path"}) == ["1", "/"]
+        libs = {"day": {"from": "datetime", "import": "date"}, "p": {"from": "os.path"}}
+        assert result("result = [day(2024, 1, 2), p.sep]", libs=libs) == ["2024-01-02", "/"]
+
+    def test_whole_numbers_as_keys_become_text(self) -> None:
+        assert result("result = {2024: {-1: [5]}, 'a': 1}") == {"2024": {"-1": [5]}, "a": 1}
 
     def test_a_lib_that_is_not_there(self) -> None:
         found = outcome("result = 1", libs=["no_such_module"])
@@ -301,7 +306,9 @@ class TestResult:
             ("[0.5, float('nan')]", "result[1] is nan, which JSON does not have"),
             ("float('inf')", "result is inf"),
             ("[1, 2**63]", "result[1] is a number of more than 64 bits (64)"),
-            ("{'a': {1: 2}}", "result.a has the key 1 of type int: keys are text"),
+            ("{'a': {1.5: 2}}", "result.a has the key 1.5 of type float: keys are text"),
+            ("{'a': {True: 2}}", "result.a has the key True of type bool: keys are text"),
+            ("{'a': {1: 2, '1': 3}}", "result.a has two keys that are the same as text, such as 1 and '1'"),
             ("(x for x in 'ab')", "result is of type generator (make it a list)"),
             ("lambda: 0", "result is of type function"),
             ("{'a': ['ok', 'bad \\ud800']}", "result.a[1] is not valid Unicode"),

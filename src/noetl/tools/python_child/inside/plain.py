@@ -1,8 +1,9 @@
 """Converts a result to plain data, which JSON represents exactly.
 
 A result consists of maps with text keys, lists, text, whole numbers of 64 bits, finite floats, true, false and null.
-Types with one obvious form are converted. Everything else is rejected with its path: an error here is better than a
-value that changed its type. Containers of one simple type are checked at the speed of C; only others are walked.
+Types with one obvious form are converted; whole numbers that are keys become text. Everything else is rejected with its
+path: an error here is better than a value that changed its type. Containers of one simple type are checked at the speed
+of C; only others are walked.
 """
 
 from __future__ import annotations
@@ -75,7 +76,10 @@ class Plain:
         if not value:
             return value
         if set(map(type, value)) != {str}:
-            value = {self.key(key): item for key, item in value.items()}
+            named = {self.key(key): item for key, item in value.items()}
+            if len(named) < len(value):
+                raise NotPlain("has two keys that are the same as text, such as 1 and '1'")
+            value = named
         if set(map(type, value.values())) <= UNCHANGED:
             return value
         changed = self.changes(value.items(), depth)
@@ -85,6 +89,8 @@ class Plain:
         key = key.value if isinstance(key, Enum) else key
         if isinstance(key, str):
             return str.__str__(key)
+        if isinstance(key, int) and not isinstance(key, bool):
+            return int.__repr__(key)
         raise NotPlain(f"has the key {key!r} of type {type(key).__name__}: keys are text")
 
     def sequence(self, value: list[Any] | tuple[Any, ...], depth: int) -> list[Any] | tuple[Any, ...]:

@@ -202,16 +202,17 @@ def open_text(fd: int) -> TextIO:
     return open(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
-def import_libs(libs: list[str] | dict[str, str], space: dict[str, Any]) -> None:
-    """A list imports like `import a.b`, a map like `import a.b as name`."""
+def import_libs(libs: list[str] | dict[str, str | dict[str, Any]], space: dict[str, Any]) -> None:
+    """A list imports like `import a.b`, a map like `import a.b as name` or `from a.b import c as name`."""
     try:
         if isinstance(libs, dict):
-            for name, module in libs.items():
-                __import__(module)
-                space[name] = sys.modules[module]
+            for name, lib in libs.items():
+                source, member = (lib["from"], lib.get("import")) if isinstance(lib, dict) else (lib, None)
+                __import__(source)
+                space[name] = sys.modules[source] if member is None else getattr(sys.modules[source], member)
         else:
-            for module in libs:
-                space[module.partition(".")[0]] = __import__(module)
+            for source in libs:
+                space[source.partition(".")[0]] = __import__(source)
     except ModuleNotFoundError as error:
         error.msg += " (of `libs`): install it where the worker runs"
         raise
