@@ -792,7 +792,7 @@ TIMES = st.integers(0, 9).map(lambda seconds: AT + seconds)
 
 def changes() -> st.SearchStrategy[Change]:
     statuses = st.sampled_from(["running", "paused", "failed"])
-    runs = st.none() | st.tuples(statuses, TIMES, st.none() | TIMES, st.none() | IDS, st.booleans())
+    runs = st.none() | st.tuples(statuses, st.none() | TIMES, st.none() | IDS, st.booleans())
     blobs = st.lists(st.sampled_from(CONTENTS), max_size=2)
     due = st.dictionaries(st.sampled_from(["t", "u"]), st.none() | TIMES, max_size=2)
     return st.builds(_change, IDS, SMALL, st.integers(0, 3), runs, blobs, due)
@@ -802,11 +802,13 @@ def _change(
     execution: str,
     expected: int,
     count: int,
-    run: tuple[str, float, float | None, str | None, bool] | None,
+    run: tuple[str, float | None, str | None, bool] | None,
     blobs: list[tuple[str, bytes]],
     due: dict[str, float | None],
 ) -> Change:
-    summed = run and Summary(execution, "orders", "shop/orders", *run[:3], "", *run[3:])
+    summed = run and summary(execution, run[0], ended=run[1], parent=run[2], local=run[3])
+    if summed and execution == C:  # an execution with a later id that started earlier
+        summed = structs.replace(summed, started=AT - 1)
     leases = {ord(name): None if at is None else Leased(name, "w", at, at % 3) for name, at in due.items()}
     ready = {name: None if at is None else "pool" for name, at in due.items()}
     return change(execution, expected, count, summary=summed, blobs=blobs, timers=due, ready=ready, leases=leases)
@@ -859,7 +861,7 @@ def _summaries(store: Store, status: str | None, length: int, limit: int) -> Any
 
 def _list(store: Store, status: str | None, parent: str | None, top: bool, place: tuple[float, str], limit: int) -> Any:
     before = RunPosition(*place)
-    return store.summaries(status=status, parent=parent, top=top, since=AT + 1, before=before, limit=limit)
+    return store.summaries(status=status, parent=parent, top=top, since=AT - 0.5 * limit, before=before, limit=limit)
 
 
 def _register(store: Store, path: str, digest: str, version: int | None) -> Any:

@@ -3,21 +3,36 @@ invariants of the engine, the stored state and another run, and to see why a ste
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import click
 
 from noetl.cli.options import client_and_output, client_option
-from noetl.cli.output import compact, count, emit, error_text, format_duration, output_option, print_message
+from noetl.cli.output import (
+    activity_lines,
+    compact,
+    continued_lines,
+    count,
+    emit,
+    error_text,
+    format_duration,
+    output_option,
+    print_message,
+    target_options_text,
+)
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, Json, OnProgress
+from noetl.errors import NotFound
+from noetl.model.status import ENDED
 from noetl.printable import printable
 from noetl.runtime.catalog import read
 
@@ -31,6 +46,11 @@ IGNORED = frozenset(["worker", "claim", "due", "duration_ms", "moved", "source_i
 COMPARED = ("status", "result", "error")
 VERDICTS = {"matched": "green", "not matched": "yellow", "not reached": "bright_black", "error": "red"}
 MAX_CHARACTERS = 100
+MAX_STEPS = 5  # how many running or waiting steps are explained if none is named
+CODE = re.compile(r"NTL\d{3}", re.IGNORECASE)
+PACKAGE = Path(__file__).parents[1]
+PROBLEM_FOLDERS = (PACKAGE / "problems", PACKAGE.parents[1] / "docs" / "reference" / "problems")
+"""Where the pages of problems are: in a wheel, and in a checkout."""
 
 
 @click.command("verify")
@@ -167,20 +187,63 @@ def _print_diff(compared: Json) -> None:
 
 
 @click.command("explain")
-@click.argument("run", metavar="RUN")
-@click.argument("step")
+@click.argument("run", metavar="RUN|CODE")
+@click.argument("step", required=False, metavar="[STEP]")
 @click.option("--run", "step_run", metavar="ID", help="Explain only one run of the step, such as fetch#2.")
 @client_option
 @output_option("json", "yaml")
-def explain_command(run: str, step: str, step_run: str | None, client: Client, output: str | None) -> None:
+def explain_command(run: str, step: str | None, step_run: str | None, client: Client, output: str | None) -> None:
     """Explain why a step of a run went as it did: every arc, rule and gate that was evaluated, with its values.
 
     Guards are evaluated again on the state at that time. It also shows why a token is held, what a join waits for, and
-    why a step never ran. STEP may be a run of a step, such as fetch#2. RUN is an id, the beginning of one, or `last`.
+    why a step never ran. STEP may be a run of a step, such as fetch#2. Without STEP it explains the step that failed,
+    or the steps that run or wait. RUN is as in `noetl runs`. With the code of a problem, such as NTL308, it prints the
+    page of that problem.
     """
+    if CODE.fullmatch(run) and step is None:
+        click.echo(problem_page(run.upper()), nl=False)
+        return
+    if step is None:
+        _explain_run(client.runs.get(run), client, output)
+        return
     if step_run is None and "#" in step and step.rpartition("#")[2].isdigit():
         step, step_run = step.rpartition("#")[0], step
     emit(client.runs.explain(run, step, step_run), output, _print_explanation)
+
+
+def _explain_run(record: Json, client: Client, output: str | None) -> None:
+    """Explain the step that failed, or the steps that run or wait."""
+    error = record["error"]
+    busy = [entry["step"] for entry in (*record["running"], *record["waiting"])]
+    busy += [name for name, step in record["steps"].items() if step["status"] not in ENDED]
+    steps = [error["step"]] if error is not None and error["step"] else list(dict.fromkeys(busy))[:MAX_STEPS]
+    explained = [client.runs.explain(record["execution_id"], step, None) for step in steps]
+    if output is not None:
+        about = {key: record[key] for key in ("execution_id", "status", "error", "running", "waiting")}
+        emit(about | {"steps": explained}, output)
+        return
+    click.echo(f"{printable(record['name'])}  {record['status']}  {record['execution_id']}")
+    for line in activity_lines(record, target_options_text()):
+        click.echo(line)
+    if error is not None:
+        click.echo(error_text(error, record["error_line"]))
+    for line in continued_lines(record):
+        click.echo(line)
+    for explanation in explained:
+        click.echo()
+        _print_explanation(explanation)
+    if not explained:
+        names = ", ".join(record["steps"])
+        click.echo(printable(f"`noetl explain {record['execution_id']} STEP` explains one of its steps: {names}"))
+
+
+def problem_page(code: str) -> str:
+    """The page of a problem; NotFound if there is none."""
+    for file in sorted(page for folder in PROBLEM_FOLDERS for page in folder.glob("*.md")):
+        _, found, rest = file.read_text("utf-8").partition(f"\n## {code}\n")
+        if found:
+            return f"{code}\n{rest.partition(chr(10) + '## ')[0]}"
+    raise NotFound(f"there is no problem {code}: codes are printed by `noetl validate FILE`")
 
 
 def _print_explanation(explanation: Json) -> None:

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ import click
 
 from noetl.cli.output import emit, output_option, print_message
 from noetl.errors import UsageError
-from noetl.model.duration import seconds
 from noetl.settings import ServerAddress, names_db, server_address
 
 if TYPE_CHECKING:
@@ -122,6 +120,10 @@ class SinceType(click.ParamType[float]):
     name = "time"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        from datetime import datetime
+
+        from noetl.model.duration import seconds
+
         if isinstance(value, float):
             return value
         age = seconds(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -16,6 +17,9 @@ Data = TypeVar("Data")
 FORMATS = ("json", "jsonl", "yaml", "table")
 COLOURS = {"error": "red", "warning": "yellow"}
 MAX_COLUMNS = 160
+MAX_LINE = 1_000  # longest line of a table that does not go to a terminal
+MIN_CELL = 20  # cells are cut to the width of the terminal, but not below this
+IDS = frozenset(["run", "execution_id"])  # columns that are never cut
 RESULT = (
     *("execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms"),
     *("continued_errors", "continued", "warnings"),
@@ -59,9 +63,29 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     heads = list(rows[0])
     lines = [heads, *([cell(row.get(head)) for head in heads] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    limit = terminal_columns() if sys.stdout.isatty() else MAX_LINE
+    flexible = [place for place, head in enumerate(heads) if head not in IDS]
+    for place in flexible:
+        widths[place] = min(widths[place], limit)
+    while flexible and sum(widths) + 2 * len(widths) - 2 > limit:
+        widest = max(flexible, key=widths.__getitem__)
+        if widths[widest] <= MIN_CELL:
+            break
+        widths[widest] -= 1
+    cut = ([_cut(text, width) for text, width in zip(line, widths, strict=True)] for line in lines)
     return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cut
     )
+
+
+def terminal_columns() -> int:
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def pick(items: Iterable[dict[str, Any]], *keys: str) -> list[dict[str, Any]]:
@@ -150,8 +174,18 @@ def actor_text(actor: dict[str, str]) -> str:
     return printable(f"{actor['kind']} {actor['name']}")
 
 
-def print_run(run: dict[str, Any]) -> None:
-    """Print the status, steps, result and error of a run."""
+def target_options_text() -> str:
+    """`--db` and `--server` as they were given to this verb, for commands in messages."""
+    import shlex
+
+    parameters = click.get_current_context().params
+    options = [part for name in ("db", "server") if parameters.get(name) for part in (f"--{name}", parameters[name])]
+    return f" {shlex.join(options)}" if options else ""
+
+
+def print_run(run: dict[str, Any], target: str = "") -> None:
+    """Print the status, steps, result and error of a run, what it is running and what it waits for. `target` are the
+    options that commands in messages need."""
     click.echo(f"{printable(run['name'])}  {run['status']}  {run['execution_id']}")
     took = format_duration(run["duration_ms"] / 1000)
     by = f" by {actor_text(run['actor'])}" if run["actor"] else ""
@@ -162,8 +196,9 @@ def print_run(run: dict[str, Any]) -> None:
         click.echo(f"cancelled{by}{reason}")
     if run["steps"]:
         click.echo()
-        steps = [{"step": name} | step for name, step in run["steps"].items()]
-        emit(pick(steps, "step", "status", "runs", "result"), "table")
+        emit([_step_row(name, step) for name, step in run["steps"].items()], "table")
+    for line in activity_lines(run, target):
+        click.echo(line)
     for line in continued_lines(run):
         click.echo(line)
     if run["error"] is not None:
@@ -171,6 +206,35 @@ def print_run(run: dict[str, Any]) -> None:
     elif run["status"] in ENDED:
         click.echo()
         emit(run["result"], "json")
+
+
+def _step_row(name: str, step: dict[str, Any]) -> dict[str, Any]:
+    items, status = step["items"], step["status"]
+    if items is not None:
+        status += f", {items['ok'] + items['failed']:,} of {count(items['total'], 'item')}"
+        status += f", {items['failed']:,} failed" if items["failed"] else ""
+    return {"step": name, "status": status, "runs": step["runs"], "result": step["result"]}
+
+
+def activity_lines(run: dict[str, Any], target: str = "") -> Iterator[str]:
+    """The tasks that run now, and what the run waits for: until when, and the command that answers it."""
+    for task in run["running"]:
+        place = task["run"] if task["item"] is None else f"{task['run']}[{task['item']}]"
+        attempt = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
+        yield printable(f"{place}/{task['task']} runs{attempt}, {format_duration(task['duration_ms'] / 1000)}")
+    for wait in run["waiting"]:
+        until = f" until {local_time(wait['until'])}" if wait["until"] else ""
+        yield printable(f"{wait['message']}{until}")
+        for command in wait["commands"]:
+            yield printable(f"  answer with `{command}{target}`")
+
+
+def local_time(at: str | float) -> str:
+    """`2026-03-01 12:00:00` of a time, in the zone of this machine."""
+    from datetime import UTC, datetime
+
+    moment = datetime.fromisoformat(at) if isinstance(at, str) else datetime.fromtimestamp(at, UTC)
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def brief(text: str, limit: int = 200) -> str:
@@ -192,6 +256,8 @@ def _located_error(error: dict[str, Any], message: str) -> str:
     line, column = error["line"], error["column"]
     place = printable(f"{error['file']}:{line}:{column}" if line else error["file"])
     who = [printable(f"{word} {error[word]}") for word in ("step", "task", "attempt") if error[word]]
+    if error["item"] is not None:
+        who.insert(1, f"item {error['item']}")
     parts = [click.style(place, bold=True), *([", ".join(who)] if who else [])]
     kind = click.style(printable(str(error["kind"])), fg="red", bold=True)
     return f"{': '.join(parts)}: {kind}: {message}"

@@ -5,15 +5,26 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from noetl.cli.output import brief, count, emit, format_duration, print_message
+from noetl.cli.output import (
+    brief,
+    count,
+    emit,
+    format_duration,
+    local_time,
+    print_message,
+    target_options_text,
+    terminal_columns,
+)
 from noetl.client.client import Items, ProgressView
 from noetl.engine import events as e
-from noetl.engine.tasks import CONTINUES, MAX_CONTINUED
-from noetl.engine.waits import signals_text
+from noetl.engine.step_runs import MAX_CONTINUED
+from noetl.engine.tasks import CONTINUES
+from noetl.engine.waits import signal_commands, signals_text
 from noetl.model.identity import TaskId
 from noetl.printable import printable
 from noetl.store.codec import decode
@@ -24,13 +35,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 BAR_WIDTH = 24
+MIN_COLUMNS = 40  # narrower terminals get lines instead of the tree
 
 
 def new_view(output: str | None) -> ProgressView | None:
     """Shows a run to people; None if the output is data."""
     if output is not None:
         return None
-    return Tree() if sys.stderr.isatty() else Lines()
+    return Tree() if sys.stderr.isatty() and terminal_columns() >= MIN_COLUMNS else Lines()
 
 
 class EventLines(ProgressView):
@@ -44,7 +56,16 @@ def waits_for(event: e.StepPaused) -> str:
         "child": f"waits for the child {event.key}",
     }
     texts |= {"retry": "waits for its next attempt", "event": "listens"}
-    return texts.get(event.until or "", "was lost" if event.reason == "lost" else "was given back")
+    text = texts.get(event.until or "", "was lost" if event.reason == "lost" else "was given back")
+    return f"{text} until {local_time(event.due)}" if event.until == "signal" and event.due is not None else text
+
+
+def answers(execution: str, event: e.StepPaused) -> str:
+    """The commands that send the signals which a run waits for."""
+    if event.until != "signal":
+        return ""
+    commands = signal_commands(execution, event.keys or (event.key,))
+    return "answer with " + " or ".join(f"`{command}{target_options_text()}`" for command in commands)
 
 
 class Lines(ProgressView):
@@ -56,19 +77,26 @@ class Lines(ProgressView):
         self.looped: set[str] = set()  # step runs whose loop is done; the rest of a classic step may follow
         self.problems: dict[TaskId, str] = {}
         self.continued = 0
+        self.execution = self.last = ""
 
     def begin(self, name: str, execution: str, last_old: int) -> None:
-        self.last_old = last_old
+        self.last_old, self.execution = last_old, execution
         print_message(f"{printable(name)} {execution}")
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
+        lines: list[str] = []
         for row in rows:  # most are not even decoded
             if row.type in PRINTED and (
                 row.type != e.TaskDone.name or b'"error"' in row.data or b'"retry"' in row.data
             ):
                 for line in self._lines(decode(row.type, row.data), row.at):
                     if row.seq > self.last_old:
-                        print_message(printable(line))
+                        lines.append(line)
+        for line, same in groupby(lines):  # each lane of a loop is lost, and starts again
+            if line != self.last:
+                number = len(list(same))
+                print_message(printable(f"{line}, {number:,} times" if number > 1 else line))
+            self.last = line
 
     def _lines(self, event: e.Event, at: float) -> Iterator[str]:
         match event:
@@ -100,6 +128,8 @@ class Lines(ProgressView):
                 yield f"{task} attempt {attempt} in {format_duration(due - at)} ({self.problems.pop(task, 'again')})"
             case e.StepPaused(run=run, index=index) if event.reason != "returned":
                 yield f"{run if index is None else f'{run}[{index}]'} {waits_for(event)}"
+                if answer := answers(self.execution, event):
+                    yield f"  {answer}"
             case e.StepResumed(run=run, index=index):
                 yield f"{run if index is None else f'{run}[{index}]'} resumed"
             case e.MessageReceived(type=kind):
@@ -138,19 +168,29 @@ class StepRow(msgspec.Struct):
     total: int | None = None
     done: int = 0
     failed: int = 0
-    task: str = ""
-    attempt: int = 1
+    running: dict[TaskId, tuple[int, float]] = {}  # attempt and start of each task
+    retried: tuple[str, int] | None = None  # the task that waits for its next attempt
+    answer: str = ""
     note: str = ""
 
     def update(self, event: e.Event, at: float) -> None:
         match event:
+            case e.TaskStarted(task=task, attempt=attempt):
+                self.running[task], self.retried = (attempt, event.began(at)), None
+            case e.TaskDone(task=task):
+                self.running.pop(task, None)
+            case e.TaskRetryScheduled(task=task, attempt=attempt):
+                self.retried = task.label, attempt
             case e.StepStarted() | e.StepResumed():
-                self.status, self.note = "running", ""
+                self.status, self.note, self.answer = "running", "", ""
                 self.started = at if self.started is None else self.started
             case e.StepDone() | e.LoopDone():
-                self.status, self.ended, self.note = "succeeded", at, ""
+                self.status, self.ended, self.note, self.answer = "succeeded", at, "", ""
+                self.running.clear()
             case e.StepFailed(error=error):
                 self.status, self.ended, self.note = "failed", at, f"{error.kind}: {error.message}"
+                self.answer = ""
+                self.running.clear()
             case e.LoopStarted(total=total):
                 self.total = total
             case e.IterationDone() | e.IterationFailed():
@@ -158,21 +198,31 @@ class StepRow(msgspec.Struct):
                 self.failed += isinstance(event, e.IterationFailed)
             case e.StepPaused(reason=reason) if reason != "returned":
                 self.status, self.note = "waiting", waits_for(event)
+                self.running.clear()
 
     def row(self, now: float) -> list[Any]:
         from rich.progress_bar import ProgressBar
         from rich.text import Text
 
         mark, style = MARKS[self.status]
+        style = "yellow" if self.failed and self.status == "succeeded" else style
         took = format_duration((self.ended or now) - self.started) if self.started is not None else ""
         bar: Any = ""
         if self.total is not None:
             bar = ProgressBar(max(1, self.total), self.done if self.total else 1, width=BAR_WIDTH)
         items = f"{self.done:,} of {self.total:,}" if self.total is not None else ""
         failed = f"{self.failed:,} failed" if self.failed else ""
-        attempt = f"{self.task}, attempt {self.attempt}" if self.attempt > 1 and self.total is None else ""
-        note = ", ".join(filter(None, [items, failed, attempt, self.note]))
+        note = ", ".join(filter(None, [items, failed, self._activity(now), self.note]))
         return [Text(mark, style), Text(f"  {printable(self.run)}"), bar, took, Text(brief(note, 100), style)]
+
+    def _activity(self, now: float) -> str:
+        """The task that runs longest, with its attempt and its time; or the one that is tried again."""
+        if self.running and self.ended is None:
+            task, (attempt, since) = min(self.running.items(), key=lambda item: item[1][1])
+            place = task.label if task.index is None else f"[{task.index}]/{task.label}"
+            more = f", attempt {attempt}" if attempt > 1 else ""
+            return f"{place}{more}, {format_duration(now - since)}"
+        return f"{self.retried[0]}, attempt {self.retried[1]}" if self.retried and self.ended is None else ""
 
 
 class Tree(ProgressView):
@@ -216,11 +266,13 @@ class Tree(ProgressView):
                 self.status = "paused"
             case e.PlaybookResumed():
                 self.status = "running"
-            case e.TaskStarted(task=task, attempt=attempt) | e.TaskRetryScheduled(task=task, attempt=attempt):
-                step = self.steps.setdefault(task.run, StepRow(task.run))
-                step.task, step.attempt = task.label, attempt
+            case e.TaskEvent(task=task):
+                self.steps.setdefault(task.run, StepRow(task.run)).update(event, at)
             case _ if (run := getattr(event, "run", None)) is not None:
-                self.steps.setdefault(run, StepRow(run)).update(event, at)
+                step = self.steps.setdefault(run, StepRow(run))
+                step.update(event, at)
+                if isinstance(event, e.StepPaused):
+                    step.answer = answers(self.execution, event)
 
     def _drawing(self, height: int) -> Table:
         from rich.table import Table
@@ -237,4 +289,6 @@ class Tree(ProgressView):
             grid.add_row("", Text(f"{hidden:,} earlier", "dim"))
         for step in steps[hidden:]:
             grid.add_row(*step.row(now))
+            if step.answer:
+                grid.add_row("", "", "", "", Text(printable(step.answer), "yellow"))
         return grid

@@ -32,10 +32,10 @@ from noetl.cli.output import (
     pick,
     print_message,
     print_result,
-    print_run,
 )
 from noetl.cli.progress import EventLines, new_view
 from noetl.cli.run import is_runnable
+from noetl.cli.show import logs_command, result_command, show_command
 from noetl.cli.start import collect_garbage
 from noetl.client.client import PAGE, Client, Items, Json, NewRun, RunFilter
 from noetl.errors import UsageError
@@ -123,17 +123,6 @@ def _row(run: Json, depth: int) -> Json:
     }
 
 
-@command.command("show")
-@run_argument
-@client_and_output
-def show_command(run: str, client: Client, output: str | None) -> None:
-    """Show the status, steps, result and error of a run."""
-    record = client.runs.get(run)
-    if output is not None:
-        record = {key: record[key] for key in (*RESULT, "started", "ended", "actor", "cancelled_by", "cancel_reason")}
-    emit(record, output, print_run)
-
-
 @command.command("events")
 @run_argument
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Print only events after this one.")
@@ -153,19 +142,6 @@ def events_command(run: str, after: int, types: tuple[str, ...], client: Client,
     columns = ("seq", "timestamp", "event_type", "entity_id", "status", "actor")
     actors = ({"actor": actor_text(event["actor"]) if event["actor"] else None} for event in events)
     emit(pick([event | actor for event, actor in zip(events, actors, strict=True)], *columns), "table")
-
-
-@command.command("logs")
-@run_argument
-@client_and_output
-def logs_command(run: str, client: Client, output: str | None) -> None:
-    """Print the standard output and standard error of a run's tasks."""
-    lines = client.runs.output(run)
-    if output is not None:
-        emit(lines, output)
-        return
-    for line in lines:
-        click.echo(f"{click.style(printable(line['task']), fg='cyan')} | {printable(line['line'])}")
 
 
 @command.command("watch")
@@ -330,8 +306,8 @@ def retry_command(
     return _fork(run, playbook, body, client, output)
 
 
-command.add_command(replay_command)
-command.add_command(diff_command)
+for verb in (show_command, result_command, logs_command, replay_command, diff_command):
+    command.add_command(verb)
 
 
 def _ctx(sets: tuple[str, ...]) -> Json:

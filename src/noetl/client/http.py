@@ -235,8 +235,13 @@ class HttpRuns:
                 yield page["items"]
             following = page["next"]
 
-    def output(self, run: str) -> Items:
-        path, after, lines = f"/executions/{self.find(run)}/logs", 0, []
+    def item(self, run: str) -> Json:
+        for item in self.http.items("/executions", 1, prefix=self.find(run)):
+            return item
+        raise not_one_run(run, [])
+
+    def output(self, run: str, after: int = 0) -> Items:
+        path, lines = f"/executions/{self.find(run)}/logs", []
         while page := self.http.get(path, after=after)["items"]:
             lines += page
             after = page[-1]["number"]

@@ -105,9 +105,14 @@ class LocalRuns:
                 yield [event_view(execution, row) for row in rows if not types or row.type in types]
                 after = rows[-1].seq
 
-    def output(self, run: str) -> Items:
+    def item(self, run: str) -> Json:
+        """The run as lists have it."""
         with opened(self.db) as store:
-            lines = store.output(find_run(store, run).execution_id)
+            return _item(find_run(store, run))
+
+    def output(self, run: str, after: int = 0) -> Items:
+        with opened(self.db) as store:
+            lines = store.output(find_run(store, run).execution_id, after)
         return [
             {"number": number, "task": task, "timestamp": rfc3339(at), "stream": stream, "line": text}
             for number, task, at, stream, text in lines

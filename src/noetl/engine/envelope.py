@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.engine.events import Event, TaskDone
+from noetl.engine.events import Event, TaskDone, TaskStarted
 from noetl.model.identity import TaskId, action_id, iteration_id
 from noetl.reference import encode_reference
 from noetl.timestamps import rfc3339
@@ -20,7 +20,7 @@ def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any
     index: int | None = task.index if task else getattr(event, "index", None)
     iteration = iteration_id(run, index) if run is not None and index is not None else None
     entity, parent = _entity(execution, event, task, run, iteration)
-    time = rfc3339(at, "microseconds")
+    time = rfc3339(event.began(at) if isinstance(event, TaskStarted) else at, "microseconds")
     payload = payload_of(event)
     status, actor = event.status, getattr(event, "actor", None)
     if isinstance(event, TaskDone):

@@ -395,6 +395,12 @@ class TaskStarted(TaskEvent, frozen=True):
     name, entity, status = "task.started", "task", "in_progress"
 
     attempt: int = 1
+    at: int = 0
+    """When the call began, in milliseconds by the clock of its worker; 0 if it is not known. Stored later."""
+
+    def began(self, stored: float) -> float:
+        """When the call began; `stored` is the time of the event."""
+        return self.at / 1000 if 0 < self.at < stored * 1000 else stored
 
 
 class TaskDone(TaskEvent, frozen=True):

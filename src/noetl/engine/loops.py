@@ -21,7 +21,7 @@ from noetl.engine.limits import encoded_size, shrink
 from noetl.engine.net import StepPlan
 from noetl.engine.patch import SET, Write
 from noetl.engine.state import Execution, Handlers, LoopState, Run, StepResult
-from noetl.engine.step_runs import end_run, error_data, refresh_ready
+from noetl.engine.step_runs import MAX_CONTINUED, end_run, error_data, note_continued, refresh_ready
 from noetl.errors import TemplateError
 from noetl.expression import kind_of, unwrapped
 from noetl.model.outcome import Error
@@ -318,6 +318,9 @@ def _result(decision: Decision, loop: LoopState) -> Any:
 
 def _done(state: Execution, event: e.LoopDone, at: float) -> None:
     run = state.runs[event.run]
+    if event.failed and run.loop is not None:
+        failures = nsmallest(MAX_CONTINUED, run.loop.failures, key=itemgetter("index"))
+        note_continued(state, event.failed, [failure["error"] | {"item": failure["index"]} for failure in failures])
     rules = state.net.steps[run.step].after_call
     if rules is not None and rules.loop_done(state, run, event.result):
         return

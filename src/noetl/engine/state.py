@@ -92,6 +92,7 @@ class Progress(msgspec.Struct):
     due: float | None = None  # When the next attempt may begin
     repeats: int = 0
     """How often rules have repeated the next task although it was ok; each time it has its effect again."""
+    since: float | None = None  # When the task began that was started last
     started: bool = False  # The next task was started before: it may have had its effect
     delivered: Outcome | None = None  # The outcome of the next task, if it was waited for
     ended: bool = False
@@ -194,6 +195,7 @@ class StepResult(msgspec.Struct):
     result: Any = None
     error: dict[str, Any] | None = None
     failures: list[dict[str, Any]] | None = None
+    items: tuple[int, int, int] | None = None  # Items of its loop: all, succeeded, failed
 
 
 class Lease(msgspec.Struct):

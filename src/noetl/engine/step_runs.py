@@ -10,6 +10,9 @@ from noetl.engine.timer_keys import RunTimeout, StepTimer, WaitLimit
 from noetl.errors import TemplateError
 from noetl.model.outcome import Error
 
+MAX_CONTINUED = 5
+"""Errors that a policy continued past and that the state keeps; the others are only counted."""
+
 # -- ready ----------------------------------------------------------------------------------------------------------
 
 
@@ -62,7 +65,9 @@ def end_run(state: Execution, run: Run, result: StepResult, on: str, data: dict[
     """The run leaves, and its arcs are to be evaluated. `on` and `data` are the event that its guards see."""
     before = state.steps.get(run.step)
     result.runs = before.runs + 1 if before else 1
-    result.failures = run.loop.failures if run.loop else None
+    if run.loop is not None:
+        result.failures = run.loop.failures
+        result.items = run.loop.total, run.loop.ok, run.loop.failed
     drop_run(state, run)
     state.steps[run.step] = result
     state.last = run.step
@@ -106,6 +111,12 @@ def error_data(error: Error, step: str, task: str | None, attempt: int) -> dict[
         "task": task,
         "attempt": attempt,
     }
+
+
+def note_continued(state: Execution, count: int, errors: list[dict[str, Any]]) -> None:
+    """Count errors that a policy continued past (R4), and keep the first ones."""
+    state.continued += errors[: max(0, MAX_CONTINUED - len(state.continued))]
+    state.continued_errors += count
 
 
 def template_failure(error: TemplateError, step: str, place: str) -> dict[str, Any]:

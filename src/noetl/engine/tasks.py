@@ -15,7 +15,7 @@ from noetl.engine.limits import EventTooLarge, shrink
 from noetl.engine.loops import fail_iteration, is_parallel, note_writers
 from noetl.engine.patch import SET, BadPatch, Write, apply_patch, wanted, written
 from noetl.engine.state import WHOLE_RUN, Execution, Handlers, PollState, Progress, Run, unchanged
-from noetl.engine.step_runs import error_data
+from noetl.engine.step_runs import error_data, note_continued
 from noetl.errors import TemplateFailed
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 SKIPPED = {"status": "skipped", "result": None}  # The outcome of a skipped task, as templates see it
 CONTINUES = frozenset(["continue", "break", "jump"])
 """Directives after which a pipeline goes on, or ends well, in spite of an error."""
-MAX_CONTINUED = 5  # Errors that a policy continued past and that the state keeps; the others are only counted
 INLINED_CHARACTERS = 14_000  # Characters of JSON text that fit into an event, whatever they are
 
 
@@ -150,6 +149,7 @@ def _started(state: Execution, event: e.TaskStarted, at: float) -> None:
     prefix, label, visit = split_path(event.task.path)
     progress = run.progress_of(event.task.index, prefix)
     progress.at, progress.attempt, progress.started, progress.due = label, event.attempt, True, None
+    progress.since = event.began(at)
     progress.visits[label] = visit
 
 
@@ -190,9 +190,7 @@ def _done(state: Execution, event: e.TaskDone, at: float) -> None:
     progress.at = event.to
     progress.ended = event.to is None
     if outcome.error is not None and event.do in CONTINUES:
-        state.continued_errors += 1
-        if state.continued_errors <= MAX_CONTINUED:
-            state.continued.append(error_data(outcome.error, run.step, event.task.place, event.attempt))
+        note_continued(state, 1, [error_data(outcome.error, run.step, event.task.place, event.attempt)])
     error = event.error or outcome.error
     progress.failure = (error, label, event.attempt) if event.do == "fail" and error is not None else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
@@ -11,7 +12,7 @@ import msgspec
 from noetl.engine import events as e
 from noetl.engine.commands import Signal
 from noetl.engine.loops import return_items
-from noetl.engine.state import WHOLE_RUN, Execution, Handlers, Run
+from noetl.engine.state import WHOLE_RUN, Execution, Handlers, Parked, Run
 from noetl.engine.step_runs import refresh_ready
 from noetl.engine.timer_keys import WaitLimit
 from noetl.model.outcome import Outcome
@@ -102,6 +103,16 @@ def signals_text(names: Sequence[str]) -> str:
     """The awaited signals, for messages."""
     listed = ", ".join(map(repr, names))
     return f"the signal {listed}" if len(names) == 1 else f"the first of the signals {listed}"
+
+
+def awaited_text(parked: Parked) -> str:
+    """What a run or an item waits for."""
+    texts = {"signal": signals_text(parked.signals), "child": f"its child {parked.key}", "event": "an event"}
+    return texts.get(parked.until, "its next attempt")
+
+
+def signal_commands(execution: str, names: Sequence[str]) -> list[str]:
+    return [shlex.join(["noetl", "runs", "signal", execution, name]) for name in names]
 
 
 def _first_sent(state: Execution, names: list[str]) -> str:

@@ -122,7 +122,7 @@ class Visit:
         """Make the call and keep its outcome. False if the deadline of the poll has passed."""
         in_time, started = True, self.host.now()
         try:
-            self.outcome = await self._call()
+            self.outcome = await self._call(started)
         except DeadlinePassed:
             in_time = False
         self.took = round((self.host.now() - started) * 1000, 3)
@@ -132,7 +132,7 @@ class Visit:
             self.pipeline.last = self.scope["outcome"]
         return in_time and not (self.plan.until is not None and self._is_late())
 
-    async def _call(self) -> Outcome:
+    async def _call(self, started: float) -> Outcome:
         plan, progress, host, templates = self.plan, self.progress, self.host, self.pipeline.templates
         if progress.delivered is not None:
             outcome, progress.delivered = progress.delivered, None
@@ -146,7 +146,7 @@ class Visit:
             due = None if deadline is None else host.now() + deadline
             progress.polls[plan.label] = PollState(progress.visits[plan.label], due)
             host.add_fact(PollStarted(self.task, due))
-        host.add_fact((SinkStarted if plan.task.sink else TaskStarted)(self.task, self.attempt))
+        host.add_fact((SinkStarted if plan.task.sink else TaskStarted)(self.task, self.attempt, int(started * 1000)))
         try:
             if plan.items is not None:
                 return await iterate(self.pipeline, plan, self.task)

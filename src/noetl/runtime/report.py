@@ -11,9 +11,13 @@ from msgspec.structs import astuple
 from noetl.dsl.tree import Mark
 from noetl.engine.history.explain import Explanation
 from noetl.engine.history.reasons import DecisionKind, Reason, Verdict
-from noetl.engine.state import Execution
-from noetl.timestamps import rfc3339
+from noetl.engine.state import WHOLE_RUN, Execution, Run
+from noetl.engine.waits import awaited_text, signal_commands
+from noetl.model.identity import TaskId
+from noetl.timestamps import optional_rfc3339, rfc3339
 
+MAX_LISTED = 100  # how many running tasks and how many waits are listed
+ITEMS = ("total", "ok", "failed", "running")  # names of the counts of a loop
 BUSY = ("held", "scheduled", "waiting", "running")
 
 
@@ -45,17 +49,84 @@ def steps(state: Execution) -> dict[str, dict[str, Any]]:
     for name in state.net.steps:
         runs, last = state.entries.get(name, 0), state.steps.get(name)
         if name in live:
-            views[name] = {"status": live[name], "runs": runs, "result": None, "error": None}
+            items = items_of(next((run for run in state.runs.values() if run.step == name and run.loop), None))
+            views[name] = {"status": live[name], "runs": runs, "result": None, "error": None, "items": items}
         elif last is not None:
-            views[name] = {"status": last.status, "runs": runs, "result": last.result, "error": last.error}
+            items = last.items and dict(zip(ITEMS, (*last.items, 0), strict=True))
+            about = {"status": last.status, "runs": runs, "result": last.result, "error": last.error}
+            views[name] = about | {"items": items}
     return views
+
+
+def items_of(run: Run | None) -> dict[str, int] | None:
+    """The progress of a loop."""
+    loop = run.loop if run is not None else None
+    counts = loop and (loop.total, loop.ok, loop.failed, len(loop.lanes))
+    return dict(zip(ITEMS, counts, strict=True)) if counts else None
+
+
+def running_tasks(state: Execution, now: float) -> list[dict[str, Any]]:
+    """Tasks that workers are running, as far as they have reported them: those that run for a second or more."""
+    leased = {lease.run for lease in state.leases.values()}
+    tasks: list[dict[str, Any]] = []
+    for run in state.runs.values() if leased else ():
+        pipelines = [(None, run.progress), *run.item_progress.items()] if run.id in leased else []
+        for index, prefixes in pipelines:
+            for prefix, progress in prefixes.items():
+                if progress.started and progress.at and progress.since is not None and index not in run.parked:
+                    task = TaskId(run.id, f"{prefix}{progress.at}#{progress.visits.get(progress.at, 1)}", index)
+                    took = round(max(0.0, now - progress.since) * 1000, 3)
+                    about = {"task": task.place, "item": index, "attempt": progress.attempt}
+                    times = {"started": rfc3339(progress.since), "duration_ms": took}
+                    tasks.append({"step": run.step, "run": run.id} | about | times)
+                    if len(tasks) == MAX_LISTED:
+                        return tasks
+    return tasks
+
+
+def waits(state: Execution) -> list[dict[str, Any]]:
+    """What runs, items and tokens wait for, until when, and the commands that end the wait."""
+    listed: list[dict[str, Any]] = []
+
+    def add(kind: str, step: str, text: str, due: float | None = None, **more: Any) -> None:
+        about: dict[str, Any] = {
+            "step": step,
+            "run": None,
+            "item": None,
+            "kind": kind,
+            "names": [],
+            "child": None,
+            "commands": [],
+        }
+        listed.append(about | more | {"until": optional_rfc3339(due), "message": text})
+
+    for run in state.runs.values():
+        for index, parked in run.parked.items():
+            item = None if index == WHOLE_RUN else index
+            who = run.id if item is None else f"{run.id}[{item}]"
+            child = parked.key if parked.until == "child" else None
+            names = list(parked.signals)
+            more = {"names": names, "child": child, "commands": signal_commands(state.id, names)}
+            text = f"{who} waits for {awaited_text(parked)}"
+            add(parked.until, run.step, text, parked.due, run=run.id, item=item, **more)
+            if len(listed) == MAX_LISTED:
+                return listed
+    for token in state.tokens.values():
+        if token.id in state.delayed:
+            add("delay", token.step, f"{token.step} waits for the delay of its arc", token.due)
+        elif token.id in state.held:
+            text = f"{token.step} waits for its gate, which is evaluated again when ctx changes or a signal comes"
+            add("gate", token.step, text)
+        elif token.id in state.waiting.get(token.step, ()):
+            add("join", token.step, f"{token.step} waits for other tokens that may still come")
+    return listed[:MAX_LISTED]
 
 
 def located(error: dict[str, Any] | None, file: str, places: Mapping[str, Mark]) -> dict[str, Any] | None:
     """The error with its place: that of its line of program text, or else of the rule, the task or the step."""
     if error is None:
         return None
-    fields = {name: error.get(name) for name in ("kind", "message", "step", "task", "attempt")}
+    fields = {name: error.get(name) for name in ("kind", "message", "step", "task", "attempt", "item")}
     fields["details"] = details = error.get("details") or {}
     if isinstance(source := details.get("source"), dict):
         place = {"file": source.get("file", file), "line": source["line"], "column": source["column"]}
@@ -89,6 +160,7 @@ class ErrorView(msgspec.Struct, frozen=True):
     step: str | None
     task: str | None
     attempt: int | None
+    item: int | None  # index of the item of a loop
     file: str
     line: int | None
     column: int | None

@@ -9,7 +9,7 @@ import msgspec
 from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.model.actor import Actor
-from noetl.runtime.report import ErrorView, report
+from noetl.runtime.report import ErrorView, items_of, report, running_tasks, waits
 from noetl.server.record_views import RecordView
 from noetl.store.codec import decode
 from noetl.store.store import Row, Summary
@@ -18,24 +18,6 @@ from noetl.worker.playbook_cache import File
 
 Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
 TokenStatus = Literal["ready", "waiting", "held", "delayed"]
-
-
-class StepView(msgspec.Struct, frozen=True):
-    """The latest run of a step, and the number of its runs."""
-
-    status: str
-    runs: int
-    result: Any
-    error: dict[str, Any] | None
-
-
-class TokenView(msgspec.Struct, frozen=True):
-    """A token that has not been consumed yet."""
-
-    id: int
-    step: str
-    status: TokenStatus
-    due: str | None
 
 
 class LoopView(msgspec.Struct, frozen=True):
@@ -47,15 +29,58 @@ class LoopView(msgspec.Struct, frozen=True):
     running: int
 
 
+class StepView(msgspec.Struct, frozen=True):
+    """The latest run of a step, the number of its runs, and the items of its loop."""
+
+    status: str
+    runs: int
+    result: Any
+    error: dict[str, Any] | None
+    items: LoopView | None
+
+
+class TokenView(msgspec.Struct, frozen=True):
+    """A token that has not been consumed yet."""
+
+    id: int
+    step: str
+    status: TokenStatus
+    due: str | None
+
+
+class RunningTaskView(msgspec.Struct, frozen=True):
+    """A task that a worker is running."""
+
+    step: str
+    run: str
+    task: str
+    item: int | None
+    attempt: int
+    started: str
+    duration_ms: float
+
+
+class WaitView(msgspec.Struct, frozen=True):
+    """What a run, an item or a token waits for. `names` are signals; `commands` end the wait."""
+
+    step: str
+    run: str | None
+    item: int | None
+    kind: Literal["signal", "child", "retry", "event", "delay", "gate", "join"]
+    names: list[str]
+    child: str | None
+    commands: list[str]
+    until: str | None
+    message: str
+
+
 def _progress(state: Execution) -> dict[str, Any]:
     tokens = []
     for token in state.tokens.values():
         status: TokenStatus = "waiting" if token.id in state.waiting.get(token.step, ()) else "ready"
         status = "held" if token.id in state.held else "delayed" if token.id in state.delayed else status
         tokens.append(TokenView(token.id, token.step, status, optional_rfc3339(token.due)))
-    loops = ((run.id, run.loop) for run in state.runs.values() if run.loop is not None)
-    views = {run: LoopView(loop.total, loop.ok, loop.failed, len(loop.lanes)) for run, loop in loops}
-    return {"tokens": tokens, "progress": views}
+    return {"tokens": tokens, "progress": {run.id: items_of(run) for run in state.runs.values() if run.loop}}
 
 
 class ExecutionView(RecordView, frozen=True, kw_only=True):
@@ -67,7 +92,7 @@ class ExecutionView(RecordView, frozen=True, kw_only=True):
     ctx: dict[str, Any]
     steps: dict[str, StepView]
     error: ErrorView | None
-    continued_errors: int  # number of errors of tasks that a policy continued past
+    continued_errors: int  # number of errors that a policy continued past, failed items of loops included
     continued: list[ErrorView]  # the first of them
     warnings: list[str]  # what is odd about the payload: keys that nobody reads, values of another type
     events: int
@@ -83,11 +108,15 @@ class ExecutionView(RecordView, frozen=True, kw_only=True):
     ended: str | None
     tokens: list[TokenView]
     progress: dict[str, LoopView]
+    running: list[RunningTaskView]
+    waiting: list[WaitView]
 
 
 def execution_view(state: Execution, summary: Summary, file: File, now: float) -> ExecutionView:
     reported = report(state, file.name, dict(file.places), _seconds(summary, now))
-    return ExecutionView.of(summary, **reported, **_progress(state), **_actors(state), playbook_id=summary.digest)
+    now_active = {"running": running_tasks(state, now), "waiting": waits(state)}
+    about = {**_progress(state), **_actors(state), **now_active}
+    return ExecutionView.of(summary, **reported, **about, playbook_id=summary.digest)
 
 
 def _actors(state: Execution) -> dict[str, Any]:

@@ -63,12 +63,6 @@ WHERE parent = ? AND started >= ? AND (started, id) < (?, ?)
 AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
 ORDER BY started DESC, id DESC LIMIT ?
 
--- name: list_executions_of_path
-SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
-WHERE path = ? AND started >= ? AND (started, id) < (?, ?)
-AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
-ORDER BY started DESC, id DESC LIMIT ?
-
 -- name: list_executions_of_status
 SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
 WHERE status = ? AND started >= ? AND (started, id) < (?, ?)

@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """An execution in lists; written when its status or the number of its errors changes."""
+    """An execution in lists; written when its status or the number of its errors changes. Its start never changes."""
 
     execution_id: str
     name: str
@@ -225,8 +225,6 @@ class Store(ABC):
             query = ("list_executions_of_parent", key_of(parent))
         elif top:
             query = ("list_top_executions",)
-        elif path is not None:
-            query = ("list_executions_of_path", path)
         elif status is not None:
             query = ("list_executions_of_status", status)
         started, key = (inf, NO_KEY) if before is None else (before.started, key_of(before.execution_id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from noetl.engine import events as e
@@ -67,6 +68,7 @@ class Reporter:
         self._reported = 0
         self._sending = asyncio.Lock()
         self._void = False
+        self._fault: BaseException | None = None  # of a report: nobody knows whether its facts were accepted
 
     @property
     def is_full(self) -> bool:
@@ -75,6 +77,8 @@ class Reporter:
     async def send(self, *, claim: Claim | None = None, last: bool = False, hand_back: bool = False) -> None:
         """Report the collected facts; Rejected if the lease is void. After the `last` report it may have ended."""
         async with self._sending:
+            if self._fault is not None:
+                raise self._fault
             if self._void:
                 raise Rejected
             facts = tuple(self.facts)
@@ -83,7 +87,11 @@ class Reporter:
                 return
             blobs = tuple(self.blobs.items())
             report = Report(self.work.fence, facts, self._reported, claim, hand_back, blobs)
-            held, more = await self.link.report(self.work.execution, report)
+            try:
+                held, more = await self.link.report(self.work.execution, report)
+            except BaseException as error:
+                self._fault = error
+                raise
             self._reported += len(facts)
             self.more += more
             for key, _ in blobs:
@@ -91,3 +99,8 @@ class Reporter:
             self._void = not held and not last and not hand_back
             if self._void:
                 raise Rejected
+
+    async def send_early(self) -> None:
+        """Report the collected facts while their task runs. The next report raises what this one raises."""
+        with suppress(Exception):  # the next report raises it
+            await self.send()

@@ -14,11 +14,12 @@ from noetl.keychain.redact import Redactor
 from noetl.latest import Latest
 from noetl.tools.registry import Registry
 from noetl.worker.lease_run import LeaseRun
-from noetl.worker.link import Link, Rejected
+from noetl.worker.link import Link, Rejected, Reporter
 from noetl.worker.output import WriteOutput
 from noetl.worker.work import Work
 
 MAX_REDACTORS = 1_000
+EARLY_REPORT_SECONDS = 1.0  # how often the facts of running tasks are reported, so that others see which task runs
 
 
 class Worker:
@@ -31,6 +32,9 @@ class Worker:
         self.draining = False  # whether nothing new may start: running tasks finish, the rest is handed back
         self.tasks: set[asyncio.Task[None]] = set()
         self.leases: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self.reporters: dict[tuple[str, int], Reporter] = {}
+        self._ticker: asyncio.TimerHandle | None = None
+        self._early: set[asyncio.Task[None]] = set()
         self.fault: BaseException | None = None  # the first error that stopped a slot; its work can only be resumed
         self.redactors: Latest[str, Redactor] = Latest(MAX_REDACTORS)  # a secret may reappear in a later lease
 
@@ -67,9 +71,23 @@ class Worker:
             task.cancel()
 
     async def stop(self) -> None:
-        for task in list(self.tasks):
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for task in (stopped := [*self.tasks, *self._early]):
             task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await asyncio.gather(*stopped, return_exceptions=True)
+
+    def _tick(self) -> None:
+        """Report facts that wait for the end of their task. Runs while there are leases."""
+        for reporter in self.reporters.values():
+            if reporter.facts:
+                task = asyncio.create_task(reporter.send_early())
+                self._early.add(task)
+                task.add_done_callback(self._early.discard)
+        self._ticker = self._next_tick() if self.reporters else None
+
+    def _next_tick(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(EARLY_REPORT_SECONDS, self._tick)
 
     async def _slot(self, work: Work | None) -> None:
         while work is not None:
@@ -78,10 +96,14 @@ class Worker:
             assert task is not None
             self.leases[key] = task
             try:
-                more = await LeaseRun(self, work).run()
+                run = LeaseRun(self, work)
+                self.reporters[key] = run.reporter
+                self._ticker = self._ticker or self._next_tick()
+                more = await run.run()
             except Rejected:
                 return
             finally:
                 self.leases.pop(key, None)
+                self.reporters.pop(key, None)
             work = more[0] if more else None
             self.take(more[1:])

@@ -71,8 +71,8 @@ def test_json_is_the_contract(tmp_path: Path) -> None:
     assert (found["continued_errors"], found["continued"], found["warnings"]) == (0, [], [])
     assert (found["status"], found["result"], found["ctx"], found["error"]) == ("succeeded", 8, {"a": 1}, None)
     assert found["steps"] == {
-        "start": {"status": "succeeded", "runs": 1, "result": 7, "error": None},
-        "end": {"status": "succeeded", "runs": 1, "result": 8, "error": None},
+        "start": {"status": "succeeded", "runs": 1, "result": 7, "error": None, "items": None},
+        "end": {"status": "succeeded", "runs": 1, "result": 8, "error": None, "items": None},
     }
     assert found["events"] == len(noetl("runs", "events", "last", "-o", "jsonl", cwd=tmp_path).out.splitlines())
     assert found["duration_ms"] >= 0
@@ -101,12 +101,12 @@ def test_errors_that_a_policy_continued_past_are_shown(tmp_path: Path) -> None:
     assert done.err.count("continued past python: ValueError: 1") == 5
     end = done.err.splitlines()[-7:]
     assert (end[0], end[-1]) == ("continued past 7 errors:", "  and 2 more")
-    assert ":9:11: step start, task call, attempt 1: python: ValueError: 1" in end[1]
+    assert ":10:18: step start, task call, attempt 1: python: ValueError: 1" in end[1]
     shown = noetl("runs", "show", "last", cwd=tmp_path).out
     assert "continued past 7 errors:\n" in shown
     found = data(noetl("runs", "show", "last", "-o", "json", cwd=tmp_path))
     assert (found["continued_errors"], len(found["continued"])) == (7, 5)
-    assert {error["line"] for error in found["continued"]} == {9}
+    assert {error["line"] for error in found["continued"]} == {10}
 
 
 @pytest.mark.parametrize("form", ["jsonl", "yaml", "table"])
@@ -143,7 +143,10 @@ def test_a_failure_in_json_has_all_its_fields(tmp_path: Path) -> None:
     found = data(done)
     assert (done.code, found["status"], found["result"]) == (1, "failed", None)
     error = found["error"]
-    assert list(error) == ["kind", "message", "step", "task", "attempt", "file", "line", "column"]
+    keys = ["kind", "message", "step", "task", "attempt", "item", "details", "file", "line", "column"]
+    assert sorted(error) == sorted(keys)
+    assert error.pop("item") is None
+    assert set(error.pop("details")) <= {"hint"}
     message = error.pop("message")
     assert "nothing" in message
     assert error == {

@@ -92,6 +92,7 @@ def test_show_has_the_json_of_run_with_times(tmp_path: Path) -> None:
     found = data(runs(tmp_path, "show", "last", "-o", "json"))
     assert RFC3339.fullmatch(found.pop("started"))
     assert RFC3339.fullmatch(found.pop("ended"))
+    assert (found.pop("running"), found.pop("waiting")) == ([], [])
     assert found == before | {"actor": {"kind": "local", "name": USER}, "cancelled_by": None, "cancel_reason": None}
     assert "start  succeeded  1     1" in runs(tmp_path, "show", "last").out
 
@@ -122,9 +123,11 @@ def test_logs_are_what_tasks_wrote(tmp_path: Path) -> None:
         [(execution, "start#1/task_1#1", 1.5, "stdout", "hello"), (execution, "x", 2.0, "stderr", "ouch")]
     )
     store.close()
-    assert runs(tmp_path, "logs", "last").out == "start#1/task_1#1 | hello\nx | ouch\n"
+    lines = runs(tmp_path, "logs", "last").out.splitlines()
+    assert [line.partition(" std")[2] for line in lines] == ["out start#1/task_1#1 | hello", "err x | ouch"]
     first = data(runs(tmp_path, "logs", "last", "-o", "json"))[0]
     assert first == {
+        "execution_id": execution,
         "number": 1,
         "task": "start#1/task_1#1",
         "timestamp": "1970-01-01T00:00:01.500Z",

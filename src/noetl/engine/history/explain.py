@@ -12,8 +12,9 @@ from noetl.engine import events as e
 from noetl.engine.decision import Decision
 from noetl.engine.history.reasons import ExplainedDecision, Reason, admission, admission_of, arcs_of, case_of, rules_of
 from noetl.engine.state import Execution, Run, Token
-from noetl.engine.waits import signals_text
+from noetl.engine.waits import awaited_text, signal_commands
 from noetl.model.identity import step_of
+from noetl.timestamps import rfc3339
 
 MAX_DECISIONS = 200
 
@@ -159,8 +160,10 @@ def _activity(state: Execution, run: Run) -> str:
     if run.parked:
         (key, parked), *more = run.parked.items()
         item = "" if run.loop is None else f" with item {key}" + (f" and {len(more)} more" if more else "")
-        targets = {"signal": signals_text(parked.signals), "child": f"its child {parked.key}"}
-        return f"{run.id} waits{item} for {targets.get(parked.until, 'its next attempt')}"
+        until = f" until {rfc3339(parked.due, 'seconds')}" if parked.due is not None else ""
+        commands = " or ".join(f"`{command}`" for command in signal_commands(state.id, parked.signals))
+        answer = f"; answer with {commands}" if commands else ""
+        return f"{run.id} waits{item} for {awaited_text(parked)}{until}{answer}"
     workers = sorted({lease.worker for lease in state.leases.values() if lease.run == run.id})
     if workers:
         return f"{run.id} is leased to {', '.join(workers)}"

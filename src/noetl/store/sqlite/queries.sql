@@ -85,8 +85,12 @@ SELECT EXISTS (
 -- Lists of executions -------------------------------------------------------------------------------------------------
 
 -- name: put_execution
-INSERT OR REPLACE INTO execution (id, name, path, status, started, ended, digest, parent, local, continued_errors)
+INSERT INTO execution (id, name, path, status, started, ended, digest, parent, local, continued_errors)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE
+SET name = excluded.name, path = excluded.path, status = excluded.status, ended = excluded.ended,
+    digest = excluded.digest, parent = excluded.parent, local = excluded.local,
+    continued_errors = excluded.continued_errors
 
 -- name: list_open_of
 SELECT id, (SELECT max(seq) FROM event WHERE event.execution = execution.id) FROM execution

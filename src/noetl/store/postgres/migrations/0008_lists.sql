@@ -2,7 +2,6 @@
 
 ALTER TABLE execution ADD COLUMN continued_errors bigint NOT NULL DEFAULT 0;
 CREATE INDEX execution_by_start ON execution (started, id);
-CREATE INDEX execution_by_path ON execution (path, started, id);
 CREATE INDEX execution_by_parent ON execution (parent, started, id) WHERE parent IS NOT NULL;
 DROP INDEX execution_by_status;
 CREATE INDEX execution_by_status ON execution (status, started, id);
@@ -45,7 +44,7 @@ BEGIN
             summary_parent, summary_local, summary_errors
         )
         ON CONFLICT (id) DO UPDATE
-        SET name = excluded.name, path = excluded.path, status = excluded.status, started = excluded.started,
+        SET name = excluded.name, path = excluded.path, status = excluded.status,
             ended = excluded.ended, digest = excluded.digest, parent = excluded.parent, local = excluded.local,
             continued_errors = excluded.continued_errors;
     END IF;

@@ -1,0 +1,199 @@
+"""noetl runs show, noetl runs result, noetl runs logs: what a run does, what it gave, and what its tasks printed."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import click
+
+from noetl.cli.options import client_and_output, since_option
+from noetl.cli.output import RESULT, brief, emit, format_duration, print_run, target_options_text
+from noetl.client.client import PAGE, Client, Items, Json, RunFilter
+from noetl.dsl.problem import did_you_mean
+from noetl.errors import Interrupted, NotFound
+from noetl.model.identity import step_of
+from noetl.model.status import ENDED
+from noetl.printable import printable
+from noetl.reference import Reference
+from noetl.results.read import read_value
+
+SHOWN = (*RESULT, "started", "ended", "actor", "cancelled_by", "cancel_reason", "running", "waiting")
+REFERENCE = ("store", "key", "size", "checksum", "schema_hint", "preview")
+FOLLOW_SECONDS = 0.5
+STARTED = frozenset(["task.started", "sink.started"])
+DONE = frozenset(["task.done", "sink.processed"])
+STATUSES = {"success": "succeeded", "error": "failed", "skipped": "skipped"}
+
+
+@click.command("show")
+@click.argument("run", metavar="RUN")
+@click.option("--tasks", "with_tasks", is_flag=True, help="List every task with its attempts and its duration.")
+@client_and_output
+def show_command(run: str, with_tasks: bool, client: Client, output: str | None) -> None:
+    """Show the status, steps, result and error of a run; what it is running now, and what it waits for."""
+    record = client.runs.get(run)
+    tasks = list(_tasks(client, record)) if with_tasks else []
+    if output is not None:
+        shown = {key: record[key] for key in SHOWN}
+        emit(shown | {"tasks": tasks} if with_tasks else shown, output)
+        return
+    print_run(record, target_options_text())
+    if tasks:
+        click.echo()
+        emit([_task_row(task) for task in tasks], "table")
+
+
+def _tasks(client: Client, record: Json) -> Iterator[Json]:
+    """The tasks in the log of a run, in the order of their first attempts."""
+    tasks: dict[str, Json] = {}
+    for page in client.runs.events(record["execution_id"]):
+        for event in page:
+            kind, id, payload = event["event_type"], event["task_run_id"], event["payload"]
+            if kind not in STARTED and kind not in DONE:
+                continue
+            task = tasks.setdefault(
+                id,
+                {
+                    "task": id,
+                    "run": event["step_run_id"],
+                    "step": step_of(event["step_run_id"]),
+                    "item": event["iteration"],
+                    "status": "running",
+                    "attempts": 0,
+                    "started": event["timestamp"],
+                    "duration_ms": 0.0,
+                    "error": None,
+                },
+            )
+            task["attempts"] = max(task["attempts"], event["attempt"])
+            task["status"], task["since"] = "running", event["timestamp"]
+            if kind in DONE:
+                retried = payload["do"] == "retry"
+                task["status"] = "retrying" if retried else STATUSES[event["status"]]
+                task["duration_ms"] = round(task["duration_ms"] + payload.get("duration_ms", 0.0), 3)
+                task["error"] = (payload.get("outcome") or {}).get("error")
+    now, parked = time.time(), {(wait["run"], wait["item"]) for wait in record["waiting"]}
+    for task in tasks.values():
+        run, since = task.pop("run"), datetime.fromisoformat(task.pop("since")).timestamp()
+        if task["status"] == "running" and record["status"] in ENDED:
+            task["status"] = "cancelled"
+        elif task["status"] == "running":
+            task["status"] = "waiting" if (run, task["item"]) in parked else "running"
+            task["duration_ms"] = round(task["duration_ms"] + max(0.0, now - since) * 1000, 3)
+        yield task
+
+
+def _task_row(task: Json) -> Json:
+    error = task["error"]
+    return {
+        "task": task["task"],
+        "status": task["status"],
+        "attempts": str(task["attempts"]),
+        "took": format_duration(task["duration_ms"] / 1000),
+        "error": brief(f"{error['kind']}: {error['message']}") if error else "",
+    }
+
+
+@click.command("result")
+@click.argument("run", metavar="RUN")
+@click.argument("step", required=False, metavar="[STEP]")
+@client_and_output
+def result_command(run: str, step: str | None, client: Client, output: str | None) -> None:
+    """Print the result of a run, or of the last run of a step, as JSON. Stored values are loaded."""
+    record = client.runs.get(run)
+    value = record["result"]
+    if step is not None:
+        if step not in record["steps"]:
+            hint = did_you_mean(step, record["steps"]) or f"steps with a result: {', '.join(record['steps']) or 'none'}"
+            raise NotFound(f"step {step!r} of {record['execution_id']} has not run: {hint}")
+        value = record["steps"][step]["result"]
+    emit(_loaded(client, value), output or "json")
+
+
+def _loaded(client: Client, value: Any) -> Any:
+    """The value with the contents of all references in it, except secrets."""
+    if isinstance(value, dict) and set(REFERENCE) <= value.keys():
+        value = Reference(*(value[name] for name in REFERENCE))
+    if isinstance(value, Reference):
+        if value.is_secret:
+            return value.as_data()
+        content = read_value(lambda key: client.runs.contents([key]).get(key), value)
+        if isinstance(content, bytes):
+            return {"base64": base64.b64encode(content).decode()}
+        return _loaded(client, content)
+    if isinstance(value, dict):
+        return {key: _loaded(client, item) for key, item in value.items()}
+    return [_loaded(client, item) for item in value] if isinstance(value, list) else value
+
+
+@click.command("logs")
+@click.argument("run", metavar="RUN")
+@click.option("--follow", "-f", is_flag=True, help="Print new lines until the run has ended.")
+@click.option("--step", metavar="STEP", help="Print only the output of this step.")
+@since_option("lines")
+@client_and_output
+def logs_command(run: str, follow: bool, step: str | None, since: float, client: Client, output: str | None) -> None:
+    """Print what the tasks of a run have written to standard output and standard error, with time and stream.
+
+    The output of the runs that it has started is indented. `-f -o jsonl` prints one line of JSON for each line.
+    """
+    logs = RunLogs(client, client.runs.item(run)["execution_id"], step, since)
+    collected: Items = []
+    try:
+        while True:
+            ended = not follow or client.runs.item(logs.execution)["status"] in ENDED
+            lines = logs.new_lines()
+            if output in (None, "jsonl"):
+                for line in lines:
+                    _print_line(line, output)
+            else:
+                collected += lines
+            if ended:
+                break
+            time.sleep(FOLLOW_SECONDS)
+    except KeyboardInterrupt:
+        raise Interrupted(f"stopped following; {logs.execution} goes on") from None
+    if output not in (None, "jsonl"):
+        emit([{key: line[key] for key in line if key != "depth"} for line in collected], output)
+
+
+def _print_line(line: Json, output: str | None) -> None:
+    if output is not None:
+        emit({key: line[key] for key in line if key != "depth"}, output)
+        return
+    at = datetime.fromisoformat(line["timestamp"]).astimezone()
+    moment = click.style(f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}", fg="bright_black")
+    stream = click.style(f"{line['stream']:<6}", fg="red" if line["stream"] == "stderr" else None)
+    task = click.style(printable(line["task"]), fg="cyan")
+    click.echo(f"{'  ' * line['depth']}{moment} {stream} {task} | {printable(line['line'])}")
+
+
+class RunLogs:
+    """The output of a run and of its descendants."""
+
+    def __init__(self, client: Client, execution: str, step: str | None, since: float) -> None:
+        self.client, self.execution, self.step, self.since = client, execution, step, since
+        self.last: dict[str, int] = {}  # the number of the last line that was read, by execution
+
+    def new_lines(self) -> Items:
+        """Lines that have been written since the last call, in the order of their time."""
+        lines = []
+        for execution, depth in self._family():
+            for line in self.client.runs.output(execution, self.last.get(execution, 0)):
+                self.last[execution] = line["number"]
+                is_wanted = self.step is None or step_of(line["task"].partition("/")[0].partition("[")[0]) == self.step
+                if is_wanted and datetime.fromisoformat(line["timestamp"]).timestamp() >= self.since:
+                    lines.append({"execution_id": execution, **line, "depth": depth})
+        return sorted(lines, key=lambda line: (line["timestamp"], line["number"]))
+
+    def _family(self) -> Iterator[tuple[str, int]]:
+        remaining = [(self.execution, 0)]
+        while remaining:
+            execution, depth = remaining.pop()
+            yield execution, depth
+            children = self.client.runs.list(RunFilter(parent=execution), PAGE)
+            remaining += [(child["execution_id"], depth + 1) for child in children]

@@ -1,0 +1,237 @@
+"""What a run is doing, what it waits for, what it gave and what its tasks printed: on a database and on a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import noetl
+from places import Place
+from terminal import data, terminal
+from tests.servers.patience import until
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: story, path: tests/story}\nworkflow:\n"
+SLEEPS = HEAD + '  - step: slow\n    tool:\n      - nap: {kind: shell, command: "sleep 60"}\n'
+ASKS = (
+    HEAD
+    + """\
+  - step: ask
+    tool:
+      - verdict: {kind: wait, signal: verdict, spec: {timeout: 1h}}
+"""
+)
+FAILS = (
+    HEAD
+    + """\
+  - step: many
+    loop: {in: "{{ range(8) }}", iterator: n, spec: {mode: parallel, max_in_flight: 4, on_error: continue}}
+    tool:
+      - parse: {kind: python, args: {n: "{{ iter.n }}"}, code: "result = 1 / (n % 3)"}
+"""
+)
+LARGE = (
+    HEAD
+    + """\
+  - step: start
+    tool: {kind: python, code: "result = {'rows': ['x' * 100] * 2000}"}
+    next: {arcs: [{step: end}]}
+  - step: end
+    loop: {in: "{{ range(3) }}", iterator: n}
+    tool: {kind: python, args: {n: "{{ iter.n }}"}, code: "result = str(n) * 70_000"}
+"""
+)
+RETRIES = (
+    HEAD
+    + """\
+  - step: try
+    tool:
+      - again:
+          kind: noop
+          result: "{{ _attempt }}"
+          spec:
+            policy:
+              rules:
+                - {when: "{{ _attempt < 3 }}", then: {do: retry, attempts: 5, delay: 0}}
+                - {else: {then: {do: continue}}}
+      - broken: {kind: python, code: "1 / 0"}
+"""
+)
+PRINTS = (
+    HEAD
+    + """\
+  - step: first
+    tool: {kind: shell, command: "echo one; echo two >&2"}
+    next: {arcs: [{step: below}]}
+  - step: below
+    tool: {kind: playbook, path: PATH}
+"""
+)
+CHILD = HEAD.replace("story", "child") + '  - step: start\n    tool: {kind: shell, command: "echo three"}\n'
+
+
+@contextmanager
+def begun(place: Place, text: str) -> Iterator[str]:
+    """A run that goes on; it is cancelled at the end."""
+    (place.folder / "story.yaml").write_text(text)
+    if place.env:
+        assert place("register", "story.yaml").code == 0
+        execution = place.json("exec", "tests/story")["execution_id"]
+        yield execution
+        place("runs", "cancel", execution)
+        return
+    with terminal("run", "story.yaml", cwd=place.folder) as one:
+        execution = one.line("story ").split()[1]
+        yield execution
+        place("runs", "cancel", execution)
+
+
+def shown(place: Place, run: str, key: str) -> Any:
+    """The first of what a run shows under a key, once there is something."""
+    found: list[Any] = []
+    until(lambda: found.extend(place.json("runs", "show", run)[key]) or found)
+    return found[0]
+
+
+def test_the_task_that_runs_is_shown_with_its_attempt_and_its_time(place: Place) -> None:
+    with begun(place, SLEEPS) as execution:
+        task = shown(place, execution, "running")
+        assert (task["step"], task["run"], task["task"], task["item"]) == ("slow", "slow#1", "nap", None)
+        assert task["attempt"] == 1
+        assert task["duration_ms"] > 0
+        assert re.search(r"slow#1/nap runs, [\d.]+ m?s\n", place("runs", "show", execution).out)
+        (row,) = place.json("runs", "show", "--tasks", execution)["tasks"]
+        assert (row["task"], row["status"], row["attempts"]) == ("slow#1/nap#1", "running", 1)
+        explained = place.json("explain", execution)
+        assert [step["step"] for step in explained["steps"]] == ["slow"]
+
+
+def test_a_waiting_run_tells_what_it_waits_for_until_when_and_the_answer(place: Place) -> None:
+    with begun(place, ASKS) as execution:
+        wait = shown(place, execution, "waiting")
+        answer = f"noetl runs signal {execution} verdict"
+        assert (wait["kind"], wait["names"], wait["commands"]) == ("signal", ["verdict"], [answer])
+        assert wait["until"].endswith("Z")
+        lines = place("runs", "show", execution).out
+        assert re.search(r"ask#1 waits for the signal 'verdict' until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\n", lines)
+        assert f"  answer with `{answer}`\n" in lines
+        explained = place("explain", execution).out
+        assert "ask#1 waits for the signal 'verdict' until" in explained
+        assert f"answer with `{answer}`" in explained
+        assert place(*answer.split()[1:]).out == "accepted\n"
+
+
+def test_progress_tells_the_command_that_answers_a_wait(tmp_path: Path) -> None:
+    (tmp_path / "story.yaml").write_text(ASKS)
+    with terminal("run", "story.yaml", "--db", "other.db", cwd=tmp_path) as one:
+        execution = one.line("story ").split()[1]
+        one.line("ask#1 waits for the signal 'verdict' until ")
+        line = one.line("  answer with")
+        assert line == f"  answer with `noetl runs signal {execution} verdict --db other.db`"
+        noetl("runs", "signal", "last", "verdict", "--db", "other.db", cwd=tmp_path)
+        assert one.end().code == 0
+
+
+def test_failed_items_of_a_run_that_succeeded_are_counted_with_the_first_reasons(place: Place) -> None:
+    run = place.run(FAILS)
+    assert (run["status"], run["continued_errors"]) == ("succeeded", 3)
+    assert [(error["item"], error["kind"], error["task"]) for error in run["continued"]] == [
+        (0, "python", "parse"),
+        (3, "python", "parse"),
+        (6, "python", "parse"),
+    ]
+    assert run["steps"]["many"]["items"] == {"total": 8, "ok": 5, "failed": 3, "running": 0}
+    lines = place("runs", "show", "last").out
+    assert "many  succeeded, 8 of 8 items, 3 failed  1" in lines
+    assert "continued past 3 errors:\n" in lines
+    assert "step many, item 3, task parse, attempt 1: python: ZeroDivisionError" in lines
+    assert "succeeded (3 errors)" in place("runs", "list").out
+    done = place("run", "playbook.yaml")
+    assert "continued past 3 errors:\n" in done.err
+
+
+def test_tasks_are_listed_with_attempts_and_durations(place: Place) -> None:
+    place.run(RETRIES)
+    tasks = place.json("runs", "show", "--tasks", "last")["tasks"]
+    assert [(task["task"], task["status"], task["attempts"]) for task in tasks] == [
+        ("try#1/again#1", "succeeded", 3),
+        ("try#1/broken#1", "failed", 1),
+    ]
+    assert all(task["duration_ms"] >= 0 for task in tasks)
+    assert tasks[1]["error"]["kind"] == "python"
+    rows = place("runs", "show", "--tasks", "last").out.splitlines()
+    assert any(re.match(r"try#1/again#1 +succeeded +3 +[\d.]+ m?s", row) for row in rows)
+
+
+def test_results_are_printed_also_from_behind_a_reference(place: Place) -> None:
+    run = place.run(LARGE)
+    assert run["steps"]["start"]["result"]["store"] == "db"
+    assert place.json("runs", "result", "last", "start") == {"rows": ["x" * 100] * 2000}
+    assert data(place("runs", "result", "last")) == [str(n) * 70_000 for n in range(3)]
+    wrong = place("runs", "result", "last", "strt")
+    assert (wrong.code, "did you mean 'start'?" in wrong.err) == (4, True)
+
+
+def test_output_has_time_and_stream_and_that_of_children_is_indented(place: Place) -> None:
+    path = "child.yaml"
+    (place.folder / path).write_text(CHILD)
+    if place.env:
+        assert place("register", path).code == 0
+        path = "tests/child"
+    run = place.run(PRINTS.replace("PATH", path))
+    time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
+    lines = place("runs", "logs", "last").out.splitlines()
+    expected = [rf"{time} stdout first#1/\S+ \| one", rf"{time} stderr first#1/\S+ \| two"]
+    expected.append(rf"  {time} stdout start#1/\S+ \| three")
+    assert all(any(re.fullmatch(pattern, line) for line in lines) for pattern in expected)
+    assert len(lines) == 3
+    assert lines[2].startswith("  ")
+    found = place.json("runs", "logs", "last", "--step", "first")
+    assert {(line["execution_id"], line["line"]) for line in found} == {
+        (run["execution_id"], "one"),
+        (run["execution_id"], "two"),
+    }
+    assert place.json("runs", "logs", "last", "--since", "2100-01-01") == []
+    assert len(place.json("runs", "logs", "last", "--since", "1h", "--follow")) == 3
+
+
+def test_output_is_followed_to_the_end_of_the_run(place: Place) -> None:
+    text = HEAD + '  - {step: start, tool: {kind: shell, command: "echo one; sleep 2; echo two"}}\n'
+    with begun(place, text) as execution:
+        done = place("runs", "logs", "--follow", execution)
+        assert [line.rpartition("| ")[2] for line in done.out.splitlines()] == ["one", "two"]
+
+
+def test_without_a_step_the_failure_is_explained(place: Place) -> None:
+    place.run(RETRIES)
+    lines = place("explain", "last").out
+    assert lines.startswith("story  failed  ")
+    assert "step try, task broken" in lines
+    assert "\ntry  failed, 1 run" in lines
+    explained = place.json("explain", "last")
+    assert explained["error"]["task"] == "broken"
+    assert [step["step"] for step in explained["steps"]] == ["try"]
+
+
+def test_a_run_that_succeeded_tells_how_its_steps_are_explained(place: Place) -> None:
+    place.run(HEAD + "  - {step: start, tool: {kind: noop}}\n")
+    assert "STEP` explains one of its steps: start\n" in place("explain", "last").out
+
+
+@pytest.mark.parametrize("code", ["NTL308", "ntl308"])
+def test_the_page_of_a_problem_is_printed(tmp_path: Path, code: str) -> None:
+    done = noetl("explain", code, cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("NTL308\n\n**Warning:** Rules without `else`")
+    assert "NTL309" not in done.out
+
+
+def test_a_problem_that_does_not_exist_is_not_found(tmp_path: Path) -> None:
+    done = noetl("explain", "NTL999", cwd=tmp_path)
+    assert (done.code, done.err) == (
+        4,
+        "noetl: there is no problem NTL999: codes are printed by `noetl validate FILE`\n",
+    )
