@@ -297,8 +297,11 @@ def _compare(compiler: Compiler, node: nodes.Compare, tolerant: bool) -> Closure
         case [("!=", nodes.Const(value=value))] if not _may_be_decimal(value):
             return lambda scope, run: first(scope, run) != value
         case [("==" | "!=" as op, nodes.Const(value=value))]:
-            equal, same = operators.equal, op == "=="
-            return lambda scope, run: ((a := first(scope, run)) == value or equal(a, value)) is same
+            compared, same = operators.compared, op == "=="
+            kinds = (int, float) if isinstance(value, str) else (str,)
+            return lambda scope, run: (
+                ((a := first(scope, run)) == value or (type(a) in kinds and compared(a, value) == 0)) is same
+            )
         case [("in" | "not in" as op, operand)] if (constants := constant_values(operand)) is not None:
             values = tuple(constants)
             if op == "in":

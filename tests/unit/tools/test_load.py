@@ -12,6 +12,7 @@ from tests.servers.rows_calls import Calls
 from tests.servers.snowflake import sign_in_fixture, snowflake_fixture  # noqa: F401
 
 from noetl.model.outcome import Outcome
+from noetl.testing import run_playbook
 from noetl.tools import duckdb, postgres, snowflake
 
 ONCE = {"spec": {"exactly_once": True}}
@@ -207,3 +208,53 @@ def test_exactly_once_on_duckdb_needs_a_file_and_its_own_transaction(
 def test_a_table_in_memory_is_not_created_since_it_would_be_lost() -> None:
     error = Calls(duckdb).error(table="t", rows=[{"n": 1}])
     assert (error.kind, "set `database`" in error.message) == ("input", True)
+
+
+# -- in playbooks -----------------------------------------------------------------------------------------------------
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: load, path: shop/load}\n"
+
+
+def test_a_large_result_is_loaded_by_each_item_of_a_parallel_loop(tmp_path: Path, file: Calls) -> None:
+    ended = run_playbook(
+        HEAD
+        + f"""\
+workflow:
+  - step: make
+    tool: {{kind: python, code: "result = [dict(id=n, name='x' * 20) for n in range(5000)]"}}
+    next: {{arcs: [{{step: load}}]}}
+  - step: load
+    loop: {{in: [0, 1, 2], iterator: part, spec: {{mode: parallel}}}}
+    tool:
+      kind: duckdb
+      database: {tmp_path / "shop.db"}
+      table: people
+      rows: "{{{{ steps.make.result }}}}"
+      mode: upsert
+      key: [id]
+"""
+    )
+    assert (ended.status, ended.error) == ("succeeded", None)
+    assert file.value("SELECT count(*) AS n FROM people") == 5000
+
+
+def test_the_sink_of_a_classic_step_updates_its_row(tmp_path: Path, file: Calls) -> None:
+    playbook = (
+        HEAD
+        + f"""\
+workload: {{name: Ada}}
+workflow:
+  - step: start
+    tool: {{kind: noop, result: {{name: "{{{{ workload.name }}}}"}}}}
+    case:
+      - when: "{{{{ event.name == 'step.exit' }}}}"
+        then:
+          sink:
+            tool: {{kind: duckdb, database: {tmp_path / "shop.db"}, mode: upsert, key: [id]}}
+            table: people
+            args: {{id: 3, name: "{{{{ result.name }}}}"}}
+"""
+    )
+    for name in ("Ada", "Grace"):
+        assert run_playbook(playbook, {"name": name}).status == "succeeded"
+    assert stored(file) == [{"id": 3, "name": "Grace"}]
