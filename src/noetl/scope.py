@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from noetl.expression import Contents, View, unwrapped
-
-STEP_FIELDS = ("result", "data", "status", "error", "failures")
-"""The fields of `steps.NAME`; `data` is `result`, and only a loop has `failures`."""
+from noetl.model.playbook import STEP_FIELDS
 
 
 class FinishedStep(Protocol):

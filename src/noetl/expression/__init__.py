@@ -33,12 +33,10 @@ from __future__ import annotations
 
 from noetl.expression.budget import BUDGET_KEY, Budget, decision_budget
 from noetl.expression.entries import Entry
-from noetl.expression.error_guards import may_take_error, some_error_passes
 from noetl.expression.functions import FILTERS, FUNCTIONS, METHODS, NOW_KEY, SQL_FILTERS, TESTS
 from noetl.expression.nodes import Comparison, Read, Unknown, Use
-from noetl.expression.quoting import doubled_quotes
 from noetl.expression.rename import rename
-from noetl.expression.secret_uses import changed_secrets
+from noetl.expression.static_checks import changed_secrets, doubled_quotes, may_take_error, some_error_passes
 from noetl.expression.template import Template, parse, prepare, render
 from noetl.expression.values import (
     CONTENTS_KEY,

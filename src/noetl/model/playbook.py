@@ -21,6 +21,8 @@ Directive: TypeAlias = Literal["continue", "retry", "jump", "break", "fail", "sk
 Backoff: TypeAlias = Literal["none", "linear", "exponential"]
 RouteMode: TypeAlias = Literal["exclusive", "inclusive"]
 JoinMode: TypeAlias = Literal["any", "all"]
+STEP_FIELDS = ("result", "data", "status", "error", "failures")
+"""The fields of `steps.NAME` in templates; `data` is `result`, and only a loop has `failures`."""
 NextPolicy: TypeAlias = Literal["end_step", "break_chain", "defer"]
 
 

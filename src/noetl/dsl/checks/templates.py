@@ -20,7 +20,7 @@ from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, changed_secrets, doubled_quotes, parse
 from noetl.model.event_names import end_names, event_names
 from noetl.model.kind import Kind
-from noetl.scope import STEP_FIELDS
+from noetl.model.playbook import STEP_FIELDS
 
 SYNTAX = Check("NTL501", "error", "a template does not parse")
 UNKNOWN_NAME = Check(UNKNOWN_NAME_CODE, "warning", "a template reads a name that only a request can provide")

@@ -1,8 +1,5 @@
-"""Whether the guards of a policy take every error, decided without evaluating them.
-
-A guard is seen as a formula: what it says of `outcome.status` and `outcome.error` is known for an error, every other
-condition may hold or not.
-"""
+"""What can be told of a template without evaluating it: secrets that it transforms, quotes that it doubles, and whether
+the guards of a policy take every error."""
 
 from __future__ import annotations
 
@@ -10,10 +7,90 @@ from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Any
 
+from noetl.errors import TemplateFailed
 from noetl.expression import nodes
-from noetl.expression.nodes import Const, static_path
+from noetl.expression.functions import SQL_FILTERS
+from noetl.expression.nodes import Const, start, static_path
 from noetl.expression.template import single_expression
 from noetl.expression.template_parser import syntax_tree
+from noetl.expression.values import ENCODINGS, SECRET_HINT, SECRET_MESSAGE
+
+# --- secrets: what comes from other sources, and names that the template binds, `Sealed` rejects at run time
+
+KEYCHAIN = "keychain"
+# Filters and tests that may be applied to a secret.
+PASSES_ON = (*ENCODINGS, *SQL_FILTERS, "default", "d", "defined", "undefined", "none")
+KEEPS = ("dict", "namespace")  # functions that return their arguments unchanged
+
+
+def changed_secrets(source: str) -> list[TemplateFailed]:
+    """The errors of operations that would read a secret, in source order. The source must be valid."""
+    if KEYCHAIN not in source:
+        return []
+    candidates = syntax_tree(source).find_all((nodes.Expr, nodes.For))
+    offsets = sorted({start(node) for node in candidates if any(map(_is_secret, _looked_into(node)))})
+    return [TemplateFailed(SECRET_MESSAGE, source, offset, SECRET_HINT) for offset in offsets]
+
+
+def _looked_into(node: nodes.Node) -> list[nodes.Expr | None]:
+    """The parts of a node whose values it reads."""
+    match node:
+        case nodes.Filter() | nodes.Test() if node.name not in PASSES_ON:
+            return [node.node, *node.args, *node.kwargs.values()]
+        case nodes.Compare():
+            return [node.expr, *(operand for _, operand in node.ops)]
+        case nodes.Binary() if node.op not in ("and", "or"):
+            return [node.first, node.second]
+        case nodes.Unary() if node.op != "not":
+            return [node.node]
+        case nodes.Getitem() if not (isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str)):
+            return [node.node]
+        case nodes.Call(node=nodes.Getattr() as method):
+            return [method.node, *node.args, *node.kwargs.values()]
+        case nodes.Call(node=nodes.Name(name=name)) if name not in KEEPS:
+            return [*node.args, *node.kwargs.values()]
+        case nodes.For():
+            return [node.iter]
+    return []
+
+
+def _is_secret(node: nodes.Node | None) -> bool:
+    match node:
+        case nodes.Concat():
+            return any(map(_is_secret, node.nodes))
+        case nodes.CondExpr():
+            return _is_secret(node.expr1) or _is_secret(node.expr2)
+        case nodes.Binary(op="and" | "or"):
+            return _is_secret(node.first) or _is_secret(node.second)
+        case nodes.Filter() if node.name in PASSES_ON:
+            return _is_secret(node.node)
+    path = static_path(node)
+    return path is not None and path[0][0] == KEYCHAIN and len(path[0]) > 2
+
+
+# --- quotes
+
+
+def doubled_quotes(source: str) -> list[int]:
+    """The offsets of `replace("'", "''")` outside of `raw_sql`. The source must be valid."""
+    if "replace" not in source or "''" not in source:
+        return []
+    tree = syntax_tree(source)
+    spliced = [use for use in tree.find_all(nodes.Filter) if use.name == "raw_sql"]
+    inside = {id(node) for use in spliced for node in use.find_all((nodes.Filter, nodes.Call))}
+    calls = [node for node in tree.find_all((nodes.Filter, nodes.Call)) if id(node) not in inside]
+    return sorted(start(call) for call in calls if _doubles(call))
+
+
+def _doubles(node: nodes.Expr) -> bool:
+    if not isinstance(node, nodes.Filter | nodes.Call):
+        return False
+    name = node.name if isinstance(node, nodes.Filter) else getattr(node.node, "attr", "")
+    values = [argument.value for argument in node.args if isinstance(argument, Const)]
+    return name == "replace" and values[:2] == ["'", "''"]
+
+
+# --- guards: what one says of `outcome.status` and `outcome.error` is known for an error, all else may hold or not
 
 MAX_CONDITIONS = 8
 MAX_GUARDS = 100
