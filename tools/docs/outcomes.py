@@ -85,8 +85,8 @@ EXTRA = """Some kinds add their own field to the outcome, named on their page: `
 more, `outcome.py` has `exception_type` and `traceback`, `outcome.actor` of `wait` is who sent the signal. The data of a
 tool is only in `result`: a body such as `{"status": "error"}` does not change the status of the outcome."""
 
-META = """Templates can also read `outcome.meta` with `attempt`, `duration_ms` and `ts`, the Unix time at which the call
-started."""
+META = """Templates can also read `outcome.meta` with `attempt`, `duration_ms`, `ts`, the time at which the call started
+(RFC 3339, UTC), and `trace_id`, the trace of the run: its id without dashes."""
 
 WHERE = """The error of a step that failed, as `steps.NAME.error`, `event.data.error` or `error` of `noetl run -o json`
 show it, also has `step`, `task` and `attempt`; the command adds `file`, `line` and `column`. After the last attempt the

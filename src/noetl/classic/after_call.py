@@ -35,6 +35,7 @@ from noetl.classic.rules import add_request
 from noetl.classic.state import AfterCallProgress, BranchBatch
 from noetl.engine.state import Progress, StepResult
 from noetl.engine.step_runs import error_data
+from noetl.engine.tasks import seen_tasks
 from noetl.errors import TemplateError, TemplateFailed
 from noetl.expression import NOW_KEY, prepare
 from noetl.model.identity import TaskId
@@ -103,7 +104,7 @@ class Chain(Pipeline):
         if rule is None:
             return None
         attempt = self.progress.visits.get(next(iter(self.plan.tasks)), 1)
-        scope["outcome"] = outcome.as_data({"attempt": attempt})
+        scope["outcome"] = outcome.as_data({**scope.get("outcome", NO_CALL)["meta"], "attempt": attempt})
         scope["_attempt"] = attempt
         if attempt >= (rule.then.attempts or DEFAULT_ATTEMPTS) or first_match([rule], scope) is None:
             return None
@@ -155,7 +156,7 @@ class AfterCallRun:
             if isinstance(end, Waiting):
                 return end
             self.ended = end
-        tasks = self.call.progress.tasks
+        tasks = seen_tasks(self.scope["execution_id"], self.call.progress.tasks)
         if isinstance(self.ended, Failed):
             outcome = self.call.last or tasks.get(self.ended.task) or failed_call(self._error())
         elif state.looped:

@@ -14,6 +14,7 @@ from noetl.engine.decision import Decision
 from noetl.engine.net import guard_test
 from noetl.engine.state import Run, StepResult
 from noetl.engine.step_runs import error_data
+from noetl.engine.tasks import seen_tasks
 from noetl.engine.timer_keys import StepTimer, timer_of
 from noetl.model.identity import TaskId, step_of
 from noetl.model.playbook import Branch, Cases
@@ -126,22 +127,23 @@ def branch_scope(decision: Decision, run: Run, observed: dict[str, Any]) -> Scop
     assert after is not None
     outcome = NO_CALL
     if after.point:
-        outcome = last_outcome(run)
+        outcome = last_outcome(run, decision.state.id)
         own = StepResult("failed" if after.failure else "succeeded", result=_result(run), error=outcome["error"])
         scope["steps"] = StepsView({**decision.state.steps, run.step: own})
     scope.update(call_names(outcome, step.after_call.view, step.loop is not None))
     return scope
 
 
-def last_outcome(run: Run) -> dict[str, Any]:
+def last_outcome(run: Run, execution: str) -> dict[str, Any]:
     after, progress = run.after_call, run.progress.get("")
+    tasks = seen_tasks(execution, progress.tasks) if progress is not None else {}
     if after is not None and after.failure is not None:
         error, task, attempt = after.failure
-        own = progress.tasks.get(task or "") if progress is not None else None
+        own = tasks.get(task or "")
         return own if own is not None else failed_call(error_data(error, run.step, task, attempt))
     if after is not None and after.looped:
         return {**NO_CALL, "result": after.result}
-    calls = list(progress.tasks.values()) if progress is not None else []
+    calls = list(tasks.values())
     if not calls:
         return NO_CALL
     return calls[-1] if calls[-1]["status"] == "ok" else ignored_call(calls[-1])

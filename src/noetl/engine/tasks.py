@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +133,26 @@ def _patch_problem(state: Execution, fact: e.TaskDone, contents: dict[str, Any])
     return None
 
 
+def call_meta(execution: str, attempt: int, duration_ms: float, ended: float) -> dict[str, Any]:
+    """`outcome.meta` as templates see it; `ts` is the start of the call."""
+    start = datetime.fromtimestamp(ended - duration_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    # Every call of a tool gets here: slices of a time with its offset and of a UUID are cheaper than functions.
+    trace = execution[:8] + execution[9:13] + execution[14:18] + execution[19:23] + execution[24:]
+    return {"attempt": attempt, "duration_ms": duration_ms, "ts": f"{start[:-6]}Z", "trace_id": trace}
+
+
+def seen_tasks(execution: str, tasks: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Folded outcomes as templates see them. Their time is formatted only here: most are never read."""
+    return {label: _seen(execution, outcome) for label, outcome in tasks.items()}
+
+
+def _seen(execution: str, outcome: dict[str, Any]) -> dict[str, Any]:
+    meta = outcome.get("meta", {})
+    if "at" not in meta:  # of a skipped task, or of a snapshot of an earlier version
+        return outcome
+    return {**outcome, "meta": call_meta(execution, meta["attempt"], meta["duration_ms"], meta["at"])}
+
+
 # -- events ---------------------------------------------------------------------------------------------------------
 
 
@@ -169,7 +190,7 @@ def _done(state: Execution, event: e.TaskDone, at: float) -> None:
     if event.skipped and not sink:
         progress.tasks[label] = SKIPPED
     elif not sink:
-        progress.tasks[label] = outcome.as_data({"attempt": event.attempt, "duration_ms": event.duration_ms})
+        progress.tasks[label] = outcome.as_data({"attempt": event.attempt, "duration_ms": event.duration_ms, "at": at})
         if event.do not in ("retry", "fail"):  # a retried task sees what it saw before
             progress.prev = outcome.result if outcome.ok else None
     if event.set_iter:

@@ -10,6 +10,7 @@ from typing import Any
 
 from noetl.engine.patch import BadPatch
 from noetl.engine.state import Progress
+from noetl.engine.tasks import seen_tasks
 from noetl.errors import TemplateError
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
@@ -90,7 +91,7 @@ class Pipeline:
         """Restore the scope from the accepted outcomes, and wait for the rest of a retry delay."""
         progress = self.progress
         self.scope["iter"].update(progress.iter)
-        self.scope["tasks"].update(progress.tasks)
+        self.scope["tasks"].update(seen_tasks(self.scope["execution_id"], progress.tasks))
         if progress.writes:
             await self.writes.apply(self.scope["ctx"], progress.writes)
         remaining = progress.due - self.host.now() if progress.due is not None else 0.0

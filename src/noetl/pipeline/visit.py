@@ -19,7 +19,7 @@ from noetl.engine.events import (
 )
 from noetl.engine.patch import BadPatch, Patch
 from noetl.engine.state import PollState
-from noetl.engine.tasks import SKIPPED, repeats_after
+from noetl.engine.tasks import SKIPPED, call_meta, repeats_after
 from noetl.errors import TemplateError
 from noetl.expression import NOW_KEY
 from noetl.model.identity import TaskId
@@ -125,8 +125,9 @@ class Visit:
             self.outcome = await self._call(started)
         except DeadlinePassed:
             in_time = False
-        self.took = round((self.host.now() - started) * 1000, 3)
-        meta = {"attempt": self.attempt, "duration_ms": self.took, "ts": started}
+        ended = self.host.now()
+        self.took = round((ended - started) * 1000, 3)
+        meta = call_meta(self.scope["execution_id"], self.attempt, self.took, ended)
         self.scope["outcome"] = self.outcome.as_data(meta)
         if not self.plan.task.sink:
             self.pipeline.last = self.scope["outcome"]

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from stage import EXECUTION, Stage, play
 
-from noetl.engine.commands import Claim, Pause, Resume
+from noetl.engine.commands import Claim, Pause, Resume, Signal
 from noetl.engine.envelope import envelope
 from noetl.model.outcome import failed
 
@@ -125,7 +126,9 @@ def test_a_rule_sees_one_outcome_whether_the_call_went_well_or_not() -> None:
     """
     good = play(text, tools={"f": lambda: 7}).state.ctx["seen"]
     assert (good["status"], good["result"], good["error"], good["meta"]["attempt"]) == ("ok", 7, None, 1)
-    assert {"attempt", "duration_ms", "ts"} <= set(good["meta"])
+    assert set(good["meta"]) == {"attempt", "duration_ms", "ts", "trace_id"}
+    assert datetime.fromisoformat(good["meta"]["ts"]).tzinfo is not None
+    assert good["meta"]["trace_id"] == EXECUTION.replace("-", "")
     bad = play(text, tools={"f": lambda: failed("shaky", "it broke", retryable=True, code=5)}).state.ctx["seen"]
     assert (bad["status"], bad["result"]) == ("error", None)
     assert bad["error"] == {"kind": "shaky", "message": "it broke", "retryable": True, "details": {"code": 5}}
@@ -192,3 +195,15 @@ def test_an_item_reaches_the_items_around_it() -> None:
                   - piers: {kind: iterator, in: [x], iterator: pier, tool: {kind: noop, result: "{{ iter.parent.parent.region ~ iter.parent.town ~ iter.pier ~ iter.parent.index }}"}}
     """)
     assert end.state.result == [[["a1x0"], ["a2x1"]], [["b1x0"], ["b2x1"]]]
+
+
+def test_later_tasks_and_a_resumed_pipeline_see_the_trace_and_the_start_of_a_call() -> None:
+    steps = """
+    - step: start
+      tool:
+        - one: {kind: noop}
+        - ask: {kind: wait, signal: go}
+        - two: {kind: noop, result: "{{ [tasks.one.meta.ts, tasks.one.meta.trace_id] }}"}
+    """
+    ts, trace = play(steps, Signal("go", "1")).state.steps["start"].result
+    assert (datetime.fromisoformat(ts).tzinfo is not None, trace) == (True, EXECUTION.replace("-", ""))

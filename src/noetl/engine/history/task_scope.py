@@ -10,7 +10,7 @@ from noetl.engine import events as e
 from noetl.engine.decision import Decision
 from noetl.engine.patch import BadPatch, apply_patch
 from noetl.engine.state import Execution, Progress, Run
-from noetl.engine.tasks import item_of, split_path
+from noetl.engine.tasks import call_meta, item_of, seen_tasks, split_path
 from noetl.errors import TemplateError
 from noetl.expression import CONTENTS_KEY, NOW_KEY, Contents, Missing, View, lookup, render
 from noetl.model.identity import TaskId, step_of
@@ -79,8 +79,7 @@ def task_scope(past: Decision, event: e.TaskDone) -> Scope:
     declared = task_at(state, task)
     if declared is not None and declared.args:
         scope["args"] = {**run.args, **_rendered(declared.args, scope)}
-    meta = {"attempt": event.attempt, "duration_ms": event.duration_ms, "ts": at - event.duration_ms / 1000}
-    scope["outcome"] = event.outcome.as_data(meta)
+    scope["outcome"] = event.outcome.as_data(call_meta(state.id, event.attempt, event.duration_ms, at))
     return scope
 
 
@@ -102,7 +101,7 @@ def _ctx(state: Execution, run: Run, task: TaskId) -> dict[str, Any]:
 def _add_progress(scope: Scope, progress: Progress | None) -> None:
     if progress is not None:
         scope["iter"] = {**scope["iter"], **progress.iter}
-        scope["tasks"] = {**scope["tasks"], **progress.tasks}
+        scope["tasks"] = {**scope["tasks"], **seen_tasks(scope["execution_id"], progress.tasks)}
 
 
 def _enter_chain(state: Execution, scope: Scope, run: Run, chain: str) -> None:
@@ -112,7 +111,7 @@ def _enter_chain(state: Execution, scope: Scope, run: Run, chain: str) -> None:
 
     part, after = state.net.steps[run.step].step.after_call, run.after_call
     if part is not None and after is not None:
-        scope.update(call_names(last_outcome(run), part.view, run.loop is not None))
+        scope.update(call_names(last_outcome(run, state.id), part.view, run.loop is not None))
         observed = after.batches[0].event if after.batches else None
         scope["event"] = observed or call_event(run, after.point or "call.done")
     _add_progress(scope, run.progress.get(f"{chain}/"))
