@@ -118,9 +118,13 @@ class SnowflakeSession:
         if self.running is not None:
             self.connection._cancel_query(*self.running)  # type: ignore[arg-type]
 
-    def execute(self, text: str, values: list[Any] | dict[str, Any] | None = None) -> SnowflakeCursor:
+    def execute(
+        self, text: str, values: list[Any] | dict[str, Any] | None = None, first_line: int = 1
+    ) -> SnowflakeCursor:
+        """Run a statement. `first_line` is the line of the author's SQL that it begins on, for errors."""
         self.cancellation.check()
         cursor = self.connection.cursor()
+        first_line += text[: len(text) - len(text.lstrip())].count("\n")
         text, request = text.strip(), str(uuid4())
         self.running = (text, request)
         try:
@@ -136,7 +140,7 @@ class SnowflakeSession:
                 message = f"the connection to Snowflake was lost: {message}"
                 raise Failure("connect", message, retryable=True, extra=extra) from None
             line = re.search(r"(?i)\bline:? (\d+)", message)
-            place = {"line": int(line[1])} if line else {}
+            place = {"line": int(line[1]) + first_line - 1} if line else {}
             raise Failure("sql", f"snowflake: {message}", retryable=code == LOCKED, extra=extra, **place) from None
         finally:
             self.running = None
@@ -144,7 +148,7 @@ class SnowflakeSession:
 
     def execute_sql(self, sql: Sql, params: list[Any] | dict[str, Any] | None) -> SnowflakeCursor:
         """Run a statement with bound values, or with literals and the author's `params`."""
-        return self.execute(*(_bind(sql) if params is None else (write(sql, literal), params)))
+        return self.execute(*(_bind(sql) if params is None else (write(sql, literal), params)), sql.line)
 
 
 class SnowflakePool:
