@@ -21,6 +21,7 @@
     keychain                            credentials: sealed, resolved for a lease, hidden in what leaves it
     access                              secrets of tokens and sessions, passwords
     triggers                            schedules and hooks, without a server
+    program_files                       files of programs that playbooks name
     files                               playbooks on disk
     worker                              runs work under leases
     runtime                             the shell around the engine
@@ -61,6 +62,7 @@ LEVELS = [
     ["tools", "drawing", "store"],
     ["results", "keychain"],
     ["access", "triggers"],
+    ["program_files"],
     ["files"],
     ["worker"],
     ["runtime"],

@@ -29,6 +29,19 @@ def read_file(name: str) -> bytes:
         raise FileMissing(f"cannot read {name}: {error.strerror or error}") from None
 
 
+def read_playbook(name: str) -> bytes:
+    """The text of a playbook, with the programs in the files that it names; FileMissing if one cannot be read."""
+    return _with_programs(name, read_file(name))
+
+
+def _with_programs(name: str, text: bytes) -> bytes:
+    if b"file" not in text or b"python" not in text:
+        return text
+    from noetl.program_files import with_programs
+
+    return with_programs(display_name(name), text, "" if name == STDIN else os.path.dirname(name))
+
+
 def display_name(name: str) -> str:
     """The name of a file for messages: it may be any bytes."""
     return "<stdin>" if name == STDIN else name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -36,7 +49,21 @@ def display_name(name: str) -> str:
 
 def load_file(name: str, *, strict: bool = False) -> Loaded:
     """Read, check and compile a file; `-` is standard input."""
-    return load(display_name(name), read_file(name), KINDS, strict=strict)
+    return load_text(name, strict=strict)[1]
+
+
+def load_text(name: str, *, strict: bool = False) -> tuple[bytes, Loaded]:
+    """The text of a file with its programs, and the compiled playbook."""
+    own = read_file(name)
+    text = _with_programs(name, own)
+    loaded = load(display_name(name), text, KINDS, strict=strict)
+    if text is not own:  # problems show the lines of the file
+        from msgspec.structs import replace
+
+        lines = own.decode("utf-8", "replace").split("\n")
+        problems = [replace(problem, source=lines[problem.line - 1][:500]) for problem in loaded.problems]
+        loaded = loaded._replace(problems=problems)
+    return text, loaded
 
 
 def load_playbook(path: str | os.PathLike[str]) -> Playbook:

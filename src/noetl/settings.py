@@ -144,6 +144,21 @@ def master_key_settings(environment: Environment = os.environ) -> MasterKeySetti
     return MasterKeySettings(environment.get("NOETL_MASTER_KEY") or None, os.path.expanduser(file))
 
 
+def cache_folder(environment: Environment = os.environ) -> str:
+    home = environment.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+    return os.path.expanduser(environment.get("NOETL_CACHE") or os.path.join(home, "noetl"))
+
+
+def installer_variables(environment: Environment = os.environ) -> dict[str, str]:
+    """The settings of pip, uv and proxies, for installing packages."""
+    proxies = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(("PIP_", "UV_")) or name.upper() in proxies or name == "XDG_CACHE_HOME"
+    }
+
+
 def server_address(
     url: str | None = None, token: str | None = None, environment: Environment = os.environ, *, insecure: bool = False
 ) -> ServerAddress | None:
@@ -280,6 +295,7 @@ VARIABLES: dict[str, tuple[str, str]] = {
         "Additional files that no playbook may name, separated by `:`. Databases, the master key and files named by a "
         "`NOETL_*_FILE` variable are always protected.",
     ),
+    "NOETL_CACHE": ("", "Folder for packages that `requirements` of Python tasks install. Default `~/.cache/noetl`."),
     "NO_COLOR": ("", "No colours, also on a terminal."),
 }
 """Every variable: the flag that overrides it, and its meaning, for the reference."""

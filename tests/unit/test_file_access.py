@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from noetl.errors import FileMissing
 from noetl.file_access import FileRefused, OwnFiles, check, check_folder, open_checked
 from noetl.keychain.keychain import Keychain
 from noetl.model.outcome import Failure, Outcome
 from noetl.model.playbook import Credential
+from noetl.program_files import with_programs
 from noetl.settings import own_files
 from noetl.sql import prepare_sql
 from noetl.store.sqlite import SqliteStore
@@ -167,8 +169,14 @@ CALLS: dict[tuple[str, str], list[dict[str, Any]]] = {
         }
     ],
 }
-ELSEWHERE = {("gcs", "Inputs.file"), ("container", "Mount.source"), ("nats", "Inputs.file"), ("secrets", "Inputs.key")}
-"""Tested below: they need a daemon, a server or a keychain before they come to the file."""
+ELSEWHERE = {
+    ("gcs", "Inputs.file"),
+    ("container", "Mount.source"),
+    ("nats", "Inputs.file"),
+    ("secrets", "Inputs.key"),
+    ("python", "Inputs.file"),
+}
+"""Tested below: they need a daemon, a server or a keychain before the file, or are read with the playbook."""
 
 
 def path_inputs() -> set[tuple[str, str]]:
@@ -181,6 +189,13 @@ def path_inputs() -> set[tuple[str, str]]:
                 if re.search(r"\b(files?|folders?|paths?|file:)\b", f"{name} {field.get('description', '')}", re.I):
                     found.add((kind, f"{part}.{name}"))
     return found
+
+
+@pytest.mark.parametrize("name", ["master.key", "token", "noetl.db", "other"])
+def test_the_program_of_a_task_is_none_of_noetls_files(name: str, own: dict[str, Path]) -> None:
+    task = f"{{kind: python, file: {own[name]}}}"
+    with pytest.raises(FileMissing, match="belongs to noetl itself"):
+        with_programs("p.yaml", f"workflow: [{{step: start, tool: {task}}}]".encode(), "")
 
 
 def test_every_input_that_names_a_file_is_known_here() -> None:

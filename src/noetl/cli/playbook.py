@@ -15,7 +15,7 @@ from noetl.cli.output import count, emit, output_option, print_message, print_pr
 from noetl.dsl.problem import Problem, did_you_mean
 from noetl.durable import replace_file
 from noetl.errors import FileMissing, UsageError
-from noetl.files import STDIN, display_name, load_file, read_file
+from noetl.files import STDIN, display_name, load_file, read_file, read_playbook
 from noetl.model.inputs import rows, schema
 from noetl.printable import printable
 from noetl.settings import ServerAddress, server_address
@@ -68,7 +68,7 @@ def _check(name: str, strict: bool, address: ServerAddress | None) -> tuple[list
         return list(loaded.problems), f"{loaded.dialect}, {count(len(steps), 'step')}" if loaded.playbook else ""
     from noetl.client.http import HttpClient, problem_of
 
-    text = read_file(name)
+    text = read_playbook(name)
     with closing(HttpClient(address, print_message)) as client:
         answer = client.catalog.validate(text, strict)
     problems = []

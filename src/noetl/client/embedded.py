@@ -16,7 +16,7 @@ from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.errors import Interrupted, StoreError
 from noetl.host.embedded import FOREIGN_CHANGES_SECONDS, Embedded
-from noetl.runtime.catalog import Catalog
+from noetl.runtime.catalog import Catalog, PlaybookSource
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.server.execution_views import execution_view
@@ -49,8 +49,13 @@ class Engine(NamedTuple):
         assert summary is not None
         source = self.catalog.source(state.digest)
         run = json_of(execution_view(state, summary, File(source.shown, "", source.places), SystemClock().now()))
-        line = run["error"]["line"] if run["error"] is not None else None
-        return run | {"error_line": source.line(line) if line else ""}
+        return run | {"error_line": error_line(run["error"], source)}
+
+
+def error_line(error: Json | None, source: PlaybookSource) -> str:
+    """The line of the playbook with the error; empty if it is not known, or in another file."""
+    elsewhere = error is None or "file" in error["details"].get("source", {})
+    return "" if error is None or elsewhere or not error["line"] else source.line(error["line"])
 
 
 def event_view(execution: str, row: Row) -> Json:

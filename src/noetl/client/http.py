@@ -397,7 +397,7 @@ class HttpRuns:
 def _located(run: Json, source: PlaybookSource | None) -> Json:
     """The error of a run in the file that was sent: the server does not know its name."""
     error = run["error"]
-    if source is None or error is None:
+    if source is None or error is None or "file" in error["details"].get("source", {}):
         return run
     line = source.line(error["line"]) if error["line"] else ""
     return run | {"error": error | {"file": source.shown}, "error_line": line}

@@ -44,9 +44,10 @@ from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.engine.waits import signal_result
-from noetl.errors import Conflict, Interrupted, StoreError, TimedOut, UsageError
+from noetl.errors import Conflict, Interrupted, NoetlError, StoreError, TimedOut, UsageError
 from noetl.host.embedded import ALL, FOREIGN_CHANGES_SECONDS, open_below
 from noetl.model.identity import uuid7
+from noetl.model.outcome import Failure
 from noetl.model.status import ENDED, OPEN, status_phrase
 from noetl.runtime.catalog import PlaybookSource
 from noetl.runtime.committer import Answer
@@ -177,6 +178,7 @@ class LocalRuns:
             else:
                 digest = registered(store, body["path"], body["version"])
                 local.catalog.ensure_playbook(digest)
+            await self._install_requirements(local, digest)
             inputs = body["payload"], body["ctx"], local_actor(), body["strict_keys"]
             state = await local.embedded.start(execution, digest, *inputs)
             print_warnings(state.warnings, self.warn)
@@ -208,6 +210,19 @@ class LocalRuns:
         with opened_file(self.db, "write") as store, owned(store, execution):
             origin = find_run(store, run)
             return asyncio.run(self._run_to_end(store, execution, view, begin))
+
+    async def _install_requirements(self, local: Engine, digest: str) -> None:
+        """Install what Python tasks need before the run starts, so that progress and errors are seen at once."""
+        loaded = local.catalog.playbooks.get(digest)
+        tasks = [task for step in loaded.playbook.steps for _, task in step.every_task if task.kind == "python"]
+        lists = dict.fromkeys(tuple(task.inputs.get("requirements", ())) for task in tasks)
+        for requirements in filter(None, lists):
+            from noetl.tools.python_child.environment import packages_of
+
+            try:
+                await packages_of(requirements, loaded.file.folder, lambda line: self.warn(f"noetl: {line}"))
+            except Failure as failure:
+                raise NoetlError(str(failure)) from None
 
     async def _run_to_end(
         self, store: Store, execution: str, view: ProgressView | None, begin: Begin, *, prune: bool = False

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from noetl.dsl.compile import Loaded, load
 from noetl.engine.state import Execution
 from noetl.errors import AuthError, FileMissing, NoetlError, NotFound
-from noetl.files import display_name, read_file
+from noetl.files import display_name, load_text
 from noetl.latest import Latest
 from noetl.model.playbook import Playbook
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks, obstacles
@@ -104,9 +104,7 @@ class Catalog:
 
 def read(file: str) -> PlaybookSource:
     """Read, check and compile a file; PlaybookInvalid is raised when the playbook is used."""
-    text = read_file(file)
-    name = display_name(file)
-    return PlaybookSource(name, text, load(name, text, KINDS))
+    return PlaybookSource(display_name(file), *load_text(file))
 
 
 def sibling_file(parent: str, path: str) -> str:

@@ -127,15 +127,15 @@ def located(error: dict[str, Any] | None, file: str, places: Mapping[str, Mark])
     if error is None:
         return None
     fields = {name: error.get(name) for name in ("kind", "message", "step", "task", "attempt", "item")}
-    fields["details"] = details = error.get("details") or {}
+    step, task, details = fields["step"], fields["task"], error.get("details") or {}
     if isinstance(source := details.get("source"), dict):
-        place = {"file": source.get("file", file), "line": source["line"], "column": source["column"]}
-        return {**fields, "step": fields["step"] or None, **place}
-    step, task, rule = fields["step"], fields["task"], details.get("rule")
-    parts = (f"{step}/{task}/rules/{rule}", f"{step}/{task}", f"{step}/{error.get('place')}", str(step))
-    mark = next((places[part] for part in parts if part in places), None)
-    line, column = (mark.line, mark.column) if mark else (None, None)
-    return {**fields, "step": step or None, "file": file, "line": line, "column": column}
+        file, line, column = source.get("file", file), source["line"], source["column"]
+    else:
+        rule = f"{step}/{task}/rules/{details.get('rule')}"
+        parts = (rule, f"{step}/{task}", f"{step}/{error.get('place')}", str(step))
+        mark = next((places[part] for part in parts if part in places), None)
+        line, column = (mark.line, mark.column) if mark else (None, None)
+    return {**fields, "step": step or None, "file": file, "line": line, "column": column, "details": details}
 
 
 class ReasonView(msgspec.Struct, frozen=True):

@@ -1,5 +1,7 @@
 """kind: python. A piece of Python in a child process.
 
+The code is in the playbook (`code`) or in a file beside it (`file`); neither is rendered. It can import the modules
+beside the playbook if that is a file on the worker, and the packages of `requirements`.
 The args are variables of the code, and its variable `result` is the result. Code that sets none but defines `main` has
 it called with those args that it accepts; `async def main` is awaited. `sys.exit()` ends the code early, with an error
 unless its argument is missing or 0. A child is reused for further calls of the same execution (see `python_child`):
@@ -39,7 +41,14 @@ class Import(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    code: Annotated[str, doc("Program: `args` are its variables, `result` is its result, or `def main(**args)`")]
+    code: Annotated[
+        str | None, doc("Program: `args` are its variables, `result` is its result, or `def main(**args)`")
+    ] = None
+    file: Annotated[
+        str | dict[str, str] | None,
+        doc("File with the program, relative to the playbook"),
+    ] = None
+    requirements: Annotated[list[str], doc("Packages to install, as pip takes them")] = []
     libs: Annotated[
         list[str] | dict[str, str | Import],
         doc("Modules to import first: a list, or a map of the name to use to the module, or to `{from, import}`"),
@@ -54,9 +63,10 @@ KIND = Kind(
     summary="Runs Python code in a process of its own",
     inputs=Inputs,
     timeout=3600,
-    verbatim=("code",),
+    verbatim=("code", "file", "requirements"),
     takes_args=True,
     outcome="py",
+    one_of=(("code", "file"),),
 )
 
 
@@ -90,11 +100,15 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
             auth = {name: await context.credential(entry) for name, entry in inputs.auth.items()}
         elif inputs.auth:
             auth = await context.credential(inputs.auth)
-        name, settings = _lane(context, auth)
-        file, line = context.source or (f"<task {context.task}>", 1)
-        call = {"code": inputs.code, "libs": inputs.libs, "args": context.args, "action": context.action, "auth": auth}
+        code, (file, line) = inputs.code, context.source or (f"<task {context.task}>", 1)
+        if code is None:
+            file, line, code = _program(inputs.file)
+        packages = await _packages(inputs.requirements, context) if inputs.requirements else []
+        name, settings = _lane(context, auth, packages)
+        paths = [[context.folder] if context.folder else [], packages]
+        call = {"code": code, "libs": inputs.libs, "args": context.args, "action": context.action, "auth": auth}
         try:
-            frame = _encode(call | {"file": file, "line": line})
+            frame = _encode(call | {"file": file, "line": line, "paths": paths})
         except (TypeError, ValueError, RecursionError) as error:
             raise Failure("input", f"the args cannot be passed to the code: {error}") from None
         if len(frame) > MAX_CALL_BYTES:
@@ -113,14 +127,33 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
     traceback = [text[:MAX_LINE] for text in context.redact(child_error.traceback)]
     details: dict[str, Any] = {"traceback": traceback} if traceback else {}
     if child_error.line is not None:
-        details |= {"line": child_error.line - line + 1, "column": child_error.column}
+        own, column = child_error.line - line + 1, child_error.column
+        details |= {"line": own, "column": column}
+        if inputs.file is not None:
+            text = context.redact("".join(code.split("\n")[own - 1 : own]))[:MAX_LINE]
+            details["source"] = {"file": file, "line": own, "column": column, "text": text}
     py = {"exception_type": child_error.exception_type, "traceback": traceback}
     return failed(child_error.kind, child_error.message, extra={"py": py}, **details)
 
 
-def _lane(context: Context, auth: dict[str, Any] | None) -> tuple[str, dict[str, Any]]:
-    """The lane of a call and the settings of its children: executions, and sets of credentials, share no child."""
-    if auth is None and "sandbox" not in context.spec:
+def _program(file: str | dict[str, str] | None) -> tuple[str, int, str]:
+    """The name of the file of a program, its first line, and its text."""
+    if not isinstance(file, dict) or file.keys() != {"path", "text"}:
+        advice = "`noetl run` and `noetl register` put it there; with the API, send `file: {path: ..., text: ...}`"
+        raise Failure("input", f"`file`: the text of {file!r} is not part of the playbook; {advice}")
+    return file["path"], 1, file["text"]
+
+
+async def _packages(requirements: list[str], context: Context) -> list[str]:
+    from noetl.tools.python_child.environment import packages_of
+
+    return [await packages_of(requirements, context.folder, lambda line: context.log("stderr", line))]
+
+
+def _lane(context: Context, auth: dict[str, Any] | None, packages: list[str]) -> tuple[str, dict[str, Any]]:
+    """The lane of a call and the settings of its children: executions, sets of credentials and sets of packages share
+    no child."""
+    if auth is None and "sandbox" not in context.spec and not packages:
         return context.execution, DEFAULT_SETTINGS
     from hashlib import sha256
 
@@ -130,13 +163,14 @@ def _lane(context: Context, auth: dict[str, Any] | None) -> tuple[str, dict[str,
     box, here = sandbox_of(context.spec), os.getcwd()
     # The working folder of the worker may contain anything.
     importable = [path for path in sys.path if path and os.path.realpath(path) != here]
+    argv, folders = interpreter()
     settings = {
         "memory_bytes": box.memory_bytes or MEMORY_BYTES,
         "processes": box.processes,
-        "landlock": landlock(box, (), read=importable),
-        "exec": confined_python(box, *interpreter()),
+        "landlock": landlock(box, (), read=[*importable, *packages]),
+        "exec": confined_python(box, argv, [*folders, *packages]),
     }
-    key = sha256(msgspec.json.encode([context.execution, auth, settings], order="deterministic")).hexdigest()
+    key = sha256(msgspec.json.encode([context.execution, auth, settings, packages], order="deterministic")).hexdigest()
     return f"{context.execution}/{key}", settings
 
 

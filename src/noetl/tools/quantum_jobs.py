@@ -93,9 +93,11 @@ async def perform(inputs: Inputs, context: Context) -> Outcome:
 
 async def close_simulators() -> None:
     if simulators := _SIMULATORS.pop(asyncio.get_running_loop(), None):
-        for job in simulators.jobs.values():
-            job.task.cancel()
-        await asyncio.wait([job.task for job in simulators.jobs.values()], timeout=KILL_SECONDS)
+        tasks = [job.task for job in simulators.jobs.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=KILL_SECONDS)
         POOLS.close()
 
 
@@ -228,8 +230,9 @@ class Simulators:
 async def _simulate(request: dict[str, Any], redact: Redact) -> dict[str, Any]:
     args = {"request": request}
     call = {"code": PROGRAM, "libs": (), "args": args, "action": "", "auth": None, "file": "<quantum>", "line": 1}
+    frame = msgspec.json.encode({**call, "paths": [[], []]})
     try:
-        _, content = await POOLS.get().call("quantum", {}, msgspec.json.encode(call), lambda stream, line: None, redact)
+        _, content = await POOLS.get().call("quantum", {}, frame, lambda stream, line: None, redact)
     except Failure as died:
         return {"kind": "exit_code", "message": f"the simulation failed: {died}", "retryable": True}
     if len(content) > MAX_RESPONSE_BYTES:

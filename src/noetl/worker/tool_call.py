@@ -42,7 +42,8 @@ class ToolCaller:
         error = outcome.error
         if error is None or not isinstance(line := error.details.get("line"), int) or "source" in error.details:
             return outcome
-        source = self._source(call, line, error.details.get("column", 1))
+        column = error.details.get("column")  # that of Postgres is a name
+        source = self._source(call, line, column if isinstance(column, int) else 1)
         return replace(outcome, error=replace(error, details={**error.details, **source}))
 
     def _source(self, call: ToolCall, line: int, column: int) -> dict[str, Any]:
@@ -50,8 +51,9 @@ class ToolCaller:
         plan = call.plan
         name = next((name for name in plan.kind.programs if isinstance(plan.task.inputs.get(name), str)), "")
         key, text = f"{self._place(call.task)}/{name}", plan.task.inputs.get(name, "")
-        if (first := self.file.places.get(f"{key}/1")) is not None and 0 < line <= text.count("\n") + 1:
-            indented = " " * (first.column - 1) + text.splitlines()[line - 1] if text else ""
+        lines = text.split("\n")
+        if (first := self.file.places.get(f"{key}/1")) is not None and 0 < line <= len(lines):
+            indented = " " * (first.column - 1) + lines[line - 1]
             place = {"line": first.line + line - 1, "column": first.column + column - 1}
             return {"source": {**place, "text": self.redact(indented)[:MAX_LINE]}}
         if (mark := self.file.places.get(key)) is not None:

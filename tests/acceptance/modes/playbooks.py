@@ -163,7 +163,7 @@ CASES: dict[str, Case] = {
         ),
         None,
         "failed",
-        error={"kind": "python", "step": "break", "task": "divide", "line": 8},
+        error={"kind": "python", "step": "break", "task": "divide", "line": 11},
         logs=("before the fall",),
     ),
     "retries": Case(

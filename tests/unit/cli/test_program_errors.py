@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command import file, noetl
+from places import Place
 from terminal import HEAD, data
 
 DIVIDE = (
@@ -58,6 +59,16 @@ def test_a_python_failure_shows_its_traceback_and_its_line_everywhere(tmp_path: 
     assert indented in explained
 
 
+def test_a_database_and_a_server_show_the_same(place: Place) -> None:
+    error = place.run(DIVIDE)["error"]
+    assert (error["line"], error["column"]) == (LINE, 24)
+    shown = place("runs", "show", "last").out
+    assert f":{LINE}:24: step start, task divide" in shown
+    assert CARET in shown
+    assert "  ZeroDivisionError: division by zero\n" in shown
+    assert CARET.replace("\n", "\n    ").strip() in place("explain", "last", "start").out
+
+
 def test_json_of_a_python_failure_has_the_line_and_the_traceback(tmp_path: Path) -> None:
     error = data(noetl("run", file(tmp_path, DIVIDE, "p.yaml"), "-o", "json", cwd=tmp_path))["error"]
     assert (error["file"], error["line"], error["column"]) == ("p.yaml", LINE, 24)
@@ -72,6 +83,7 @@ def test_json_of_a_python_failure_has_the_line_and_the_traceback(tmp_path: Path)
         ('code: "x = 1\\ny = x / 0"', 9, 17),  # the line of the text is no line of the file: where it begins
         ("code: >\n            y = 1 / 0", 9, 17),
         ("code: |\n            s = 'é'; y = 1 / 0", 10, 26),
+        ("code: |\n            exec('x = (')", 10, 13),
         ("code: |\n            import json\n            json.loads('{')", 11, 13),
     ],
 )

@@ -215,7 +215,8 @@ class TestAnswer:
     def test_a_lib_that_is_not_there(self) -> None:
         found = outcome("result = 1", libs=["no_such_module"])
         assert message(found) == (
-            "ModuleNotFoundError: No module named 'no_such_module' (of `libs`): install it where the worker runs"
+            "ModuleNotFoundError: No module named 'no_such_module'; add its package to `requirements`, or install it "
+            f"where the worker runs: {sys.executable} -m pip install no_such_module"
         )
         assert found.extra["py"]["exception_type"] == "ModuleNotFoundError"
 

@@ -45,14 +45,21 @@ def check(document: Document, problems: Problems) -> None:
     tasks = [site.tree for site in document.all_tasks] + [site.tree for _, site in document.workbook]
     args = frozenset(document.arg_names())
     for task in tasks:
-        if task["kind"] != "python" or not isinstance(task.get("code"), str):
+        if task["kind"] != "python":
             continue
-        span, code = span_in(task, "code"), task["code"]
         given = args | _libs(task)
-        for finding in findings(code):
-            if finding.name not in given:
-                where = problems.text.offset_in(span, code, finding.offset)
-                problems.add(finding.check, where, finding.message, finding.hint)
+        match task:
+            case {"code": str(code)}:
+                for finding in findings(code):
+                    if finding.name not in given:
+                        where = problems.text.offset_in(span_in(task, "code"), code, finding.offset)
+                        problems.add(finding.check, where, finding.message, finding.hint)
+            case {"file": {"path": str(path), "text": str(text)}}:
+                for finding in findings(text):
+                    if finding.name not in given:
+                        line = text.count("\n", 0, finding.offset) + 1
+                        message = f"{path}, line {line}: {finding.message}"
+                        problems.add(finding.check, span_in(task, "file"), message, finding.hint)
 
 
 def _libs(task: Map) -> set[str]:

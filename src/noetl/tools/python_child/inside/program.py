@@ -1,8 +1,9 @@
 """The loop of a child: read a call, run its code, respond, until the engine closes the channel.
 
-A call is four bytes of length, four bytes of serial number, and JSON: `code, libs, args, action, auth, file, line`. A
-response is four bytes of length, the serial number of the call (which data that code writes to the channel by mistake
-does not have), a byte for success, a byte that says whether to replace the child, and JSON.
+A call is four bytes of length, four bytes of serial number, and JSON: `code, libs, args, action, auth, file, line` and
+`paths`, the folders of modules before the standard library and those of packages after it. A response is four bytes of
+length, the serial number of the call (which data that code writes to the channel by mistake does not have), a byte for
+success, a byte that says whether to replace the child, and JSON.
 """
 
 from __future__ import annotations
@@ -127,6 +128,11 @@ class Runner:
         """Run a call; return whether it succeeded, whether the child is worn out, and the result or error as JSON."""
         self.process.restore()
         os.environ["NOETL_ACTION_ID"] = call["action"]
+        modules, packages = call["paths"]
+        if packages:
+            installed = (i for i, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages")))
+            sys.path[(place := next(installed, len(sys.path))) : place] = packages
+        sys.path[:0] = modules
         fault: dict[str, Any] | None = None
         out_of_memory, response = False, b""
         try:
@@ -204,18 +210,14 @@ def open_text(fd: int) -> TextIO:
 
 def import_libs(libs: list[str] | dict[str, str | dict[str, Any]], space: dict[str, Any]) -> None:
     """A list imports like `import a.b`, a map like `import a.b as name` or `from a.b import c as name`."""
-    try:
-        if isinstance(libs, dict):
-            for name, lib in libs.items():
-                source, member = (lib["from"], lib.get("import")) if isinstance(lib, dict) else (lib, None)
-                __import__(source)
-                space[name] = sys.modules[source] if member is None else getattr(sys.modules[source], member)
-        else:
-            for source in libs:
-                space[source.partition(".")[0]] = __import__(source)
-    except ModuleNotFoundError as error:
-        error.msg += " (of `libs`): install it where the worker runs"
-        raise
+    if isinstance(libs, dict):
+        for name, lib in libs.items():
+            source, member = (lib["from"], lib.get("import")) if isinstance(lib, dict) else (lib, None)
+            __import__(source)
+            space[name] = sys.modules[source] if member is None else getattr(sys.modules[source], member)
+    else:
+        for source in libs:
+            space[source.partition(".")[0]] = __import__(source)
 
 
 def call_main(main: Any, args: dict[str, Any]) -> Any:
@@ -286,6 +288,7 @@ def explain(error: BaseException, file: str, source: Any) -> dict[str, Any]:
             text = text[:MESSAGE_CHARACTERS] + " ..."
         of = "" if file.startswith("<") else f" of {file}"
         message = kind + (f": {text}" if text else "") + (f" (line {line}{of})" if line is not None else "")
+        message += installation_hint(error)
         lines = "".join(TracebackException(type(error), error, trace, compact=True).format()).splitlines()
     except BaseException as another:  # the exception's own __str__ may fail, or the memory may not suffice
         kind = type(error).__name__
@@ -295,6 +298,17 @@ def explain(error: BaseException, file: str, source: Any) -> dict[str, Any]:
         lines = [*lines[:half], f"  ... {len(lines) - 2 * half} lines ...", *lines[-half:]]
     place = {"line": line, "column": column} if line is not None else {}
     return as_fault("python", message, kind, [text[:LINE_CHARACTERS] for text in lines]) | place
+
+
+def installation_hint(error: BaseException) -> str:
+    """Where to install the package of a missing module."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return ""
+    package = error.name.partition(".")[0]
+    if package in sys.modules or package in sys.stdlib_module_names:
+        return ""
+    install = f"{sys.executable} -m pip install {package}"
+    return f"; add its package to `requirements`, or install it where the worker runs: {install}"
 
 
 def place_in(file: str, trace: Any, lines: list[str]) -> tuple[int | None, int]:

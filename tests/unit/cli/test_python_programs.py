@@ -1,0 +1,181 @@
+"""Python tasks whose program, modules or packages are not in the playbook. Packages come from a folder, never from the
+network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from command import Done, file, noetl
+from places import Place
+from terminal import HEAD, data
+
+from noetl.dsl.compile import load
+from noetl.errors import FileMissing
+from noetl.files import load_text
+from noetl.tools.registry import KINDS
+
+
+def one_task(task: str, head: str = HEAD) -> str:
+    return f"{head}workflow:\n  - step: start\n    tool:\n      - t: {task}\n"
+
+
+HALF = one_task("{kind: python, file: half.py, args: {n: 7}} # after it")
+PROGRAM = 'def main(n):\n    """é \\u2028 {{ x }}"""\n    return n // 2\n'
+
+
+def wheel(folder: Path, name: str, value: int) -> Path:
+    """A wheel with one module."""
+    folder.mkdir(exist_ok=True)
+    info = f"{name}-1.0.dist-info"
+    files = {
+        f"{name}.py": f"VALUE = {value}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    records = []
+    for path, text in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        records.append(f"{path},sha256={digest},{len(text)}\n")
+    files[f"{info}/RECORD"] = "".join(records) + f"{info}/RECORD,,\n"
+    archive = folder / f"{name}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(archive, "w") as zipped:
+        for path, text in files.items():
+            zipped.writestr(path, text)
+    return archive
+
+
+def run(folder: Path, text: str, *arguments: str, **env: str) -> Done:
+    return noetl("run", file(folder, text), *arguments, cwd=folder, NOETL_CACHE=str(folder / "cache"), **env)
+
+
+class TestFile:
+    @pytest.mark.parametrize(
+        "task",
+        [
+            "{kind: python, file: half.py, args: {n: 7}}",
+            "{kind: python, args: {n: 7}, file: 'half.py'}",
+            '{"kind": "python", "args": {"n": 7}, "file": "half.py"}',
+            "\n          kind: python\n          file: half.py # the program\n          args: {n: 7}",
+            "\n          kind: python\n          file: &half half.py\n          args: {n: 7, name: half.py}",
+        ],
+    )
+    def test_the_program_is_read_from_a_file_beside_the_playbook(self, tmp_path: Path, task: str) -> None:
+        file(tmp_path, PROGRAM, "half.py")
+        done = run(tmp_path, one_task(task))
+        assert (done.code, done.out) == (0, "3\n"), done.err
+
+    def test_a_registered_playbook_has_the_program_and_runs_without_the_file(self, place: Place) -> None:
+        file(place.folder, PROGRAM, "half.py")
+        assert place("register", file(place.folder, HALF)).code == 0
+        (place.folder / "half.py").unlink()
+        assert place.json("exec", "tests/story", *(["--wait"] if place.env else []))["result"] == 3
+
+    def test_an_error_is_in_the_line_of_the_file(self, tmp_path: Path) -> None:
+        file(tmp_path, "def main(n):\n    return n / 0\n", "half.py")
+        failed = run(tmp_path, HALF)
+        assert "half.py:2:12: step start, task t, attempt 1: python: ZeroDivisionError" in failed.err
+        assert (
+            '2 |     return n / 0\n  |            ^\n  Traceback (most recent call last):\n    File "half.py"'
+            in failed.err
+        )
+
+    def test_a_file_that_does_not_exist_is_named_with_its_place(self, tmp_path: Path) -> None:
+        for verb in ("run", "validate"):
+            failed = noetl(verb, file(tmp_path, HALF, "p.yaml"), cwd=tmp_path)
+            assert failed.code == 4
+            assert "p.yaml:7:33: cannot read 'half.py': No such file or directory" in failed.err
+
+    def test_a_file_that_is_not_allowed_is_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NOETL_TOOL_FILES", str(tmp_path / "allowed"))
+        file(tmp_path, PROGRAM, "half.py")
+        with pytest.raises(FileMissing, match="outside of the folders that NOETL_TOOL_FILES allows"):
+            load_text(file(tmp_path, HALF))
+
+    def test_the_program_is_checked_and_the_problem_shows_the_line_of_the_playbook(self, tmp_path: Path) -> None:
+        file(tmp_path, "x = 1\nreturn x\n", "half.py")
+        (problem,) = load_text(file(tmp_path, HALF))[1].problems
+        assert problem.message == "half.py, line 2: the code does not compile: 'return' outside function"
+        assert (problem.line, problem.column) == (7, 33)
+        assert problem.source == HALF.splitlines()[6]
+
+    def test_other_lines_stay_where_they_are_and_data_stays_data(self, tmp_path: Path) -> None:
+        file(tmp_path, PROGRAM, "half.py")
+        text = HALF + "      - d: {kind: noop, result: {kind: python, file: none.py}}\n"
+        embedded, loaded = load_text(file(tmp_path, text))
+        assert embedded.count(b"\n") == text.count("\n")
+        assert loaded.require().steps[0].tasks[0].inputs["file"] == {"path": "half.py", "text": PROGRAM}
+        assert loaded.require().steps[0].tasks[1].inputs["result"] == {"kind": "python", "file": "none.py"}
+
+    def test_a_text_without_its_program_fails_and_says_what_to_do(self, tmp_path: Path) -> None:
+        loaded = load("p.yaml", HALF, KINDS)
+        assert loaded.problems == []
+        stored = file(tmp_path, HALF.replace("file: half.py", "file: {path: half.py}"))
+        failed = noetl("run", stored, cwd=tmp_path)
+        assert "`noetl run` and `noetl register` put it there" in failed.err
+
+    def test_code_and_file_exclude_each_other(self, tmp_path: Path) -> None:
+        file(tmp_path, PROGRAM, "half.py")
+        failed = noetl("validate", file(tmp_path, one_task("{kind: python, file: half.py, code: x = 1}")), cwd=tmp_path)
+        assert "python takes only one of code, file" in failed.out
+
+
+class TestModules:
+    def test_modules_beside_the_playbook_can_be_imported_from_any_folder(self, tmp_path: Path) -> None:
+        folder = tmp_path / "flows"
+        folder.mkdir()
+        file(folder, "def half(n): return n // 2\n", "helper.py")
+        playbook = file(folder, one_task('{kind: python, code: "from helper import half; result = half(7)"}'))
+        done = noetl("run", playbook, cwd=tmp_path)
+        assert (done.code, done.out) == (0, "3\n"), done.err
+        assert data(noetl("run", playbook, "-o", "json", cwd=tmp_path))["result"] == 3
+
+    def test_a_missing_module_says_where_to_install_it(self, tmp_path: Path) -> None:
+        failed = run(tmp_path, one_task('{kind: python, code: "import no_such.part"}'))
+        assert "ModuleNotFoundError: No module named 'no_such'" in failed.err
+        remedy = "add its package to `requirements`, or install it where the worker runs"
+        assert f"{remedy}: {sys.executable} -m pip install no_such\n" in failed.err
+
+
+class TestRequirements:
+    READ = 'code: "import noetl_probe; result = noetl_probe.VALUE"'
+
+    def test_packages_are_installed_once_and_shared(self, tmp_path: Path) -> None:
+        wheel(tmp_path / "wheels", "noetl_probe", 7)
+        options = '["--no-index", "--find-links ./wheels", noetl-probe==1.0]'
+        head = f"{HEAD}executor: {{spec: {{python: {{requirements: {options}}}}}}}\n"
+        text = one_task(f"{{kind: python, {self.READ}}}", head)
+        first = run(tmp_path, text)
+        assert (first.code, first.out) == (0, "7\n"), first.err
+        assert first.err.startswith("noetl: installing --no-index, --find-links ./wheels, noetl-probe==1.0 into ")
+        (tmp_path / "wheels" / "noetl_probe-1.0-py3-none-any.whl").unlink()  # as without a network
+        again = run(tmp_path, text)
+        assert (again.code, again.out) == (0, "7\n"), again.err
+        assert "installing" not in again.err
+
+    def test_two_lists_in_one_run_do_not_mix(self, tmp_path: Path) -> None:
+        one, two = wheel(tmp_path / "one", "noetl_probe", 1), wheel(tmp_path / "two", "noetl_probe", 2)
+        tasks = [
+            f"{{kind: python, requirements: [./{path.relative_to(tmp_path)}], {self.READ}}}" for path in (one, two)
+        ]
+        text = one_task(tasks[0]) + f"      - u: {tasks[1]}\n"
+        ended = data(run(tmp_path, text.replace("u:", "u:"), "-o", "json"))
+        assert ended["result"] == 2
+        assert len(list((tmp_path / "cache" / "python").glob("*.lock"))) == 2
+
+    def test_a_list_that_cannot_be_installed_says_what_the_installer_said(self, tmp_path: Path) -> None:
+        failed = run(
+            tmp_path, one_task(f'{{kind: python, requirements: ["--no-index", no-such-package], {self.READ}}}')
+        )
+        assert failed.code == 1
+        assert "noetl: the requirements cannot be installed; the installer says:\n" in failed.err
+        assert "no-such-package" in failed.err.partition("cannot be installed")[2]
+        assert noetl("runs", "list", cwd=tmp_path).out == ""  # nothing has started
+
+    def test_an_option_that_is_not_supported_is_refused(self, tmp_path: Path) -> None:
+        failed = run(tmp_path, one_task(f'{{kind: python, requirements: ["--target /tmp/x", a], {self.READ}}}'))
+        assert "`requirements`: the option --target is not supported; these are: --extra-index-url" in failed.err
