@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from noetl.dsl.document import LAYERED
@@ -82,6 +83,7 @@ class Builder:
             output=plain(spec.get("output")),
             inline_bytes=min(inline, 65_536),
             result_store=_store(results.get("store")),
+            workload_schema=plain(spec.get("schema", {}).get("workload", UNSET)),
             **values,
         )
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from noetl.classic.detect import first_construct, is_classic
 from noetl.classic.language import ROOT, TASK_KEYS
 from noetl.classic.nodes import as_list, as_map
-from noetl.dsl.checks import code, names, net, policies, size, templates
+from noetl.dsl.checks import code, names, net, policies, schemas, size, templates
 from noetl.dsl.dialect import Dialect, DialectName
 from noetl.dsl.payload import PlaybookInputs
 from noetl.dsl.problem import Check, Problem, Problems
@@ -56,6 +56,7 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
     names.check(document, problems)
     policies.check(document, problems)
     code.check(document, problems)
+    schemas.check(document, problems)
     document.check(problems)
     inputs = templates.check(dialect.sites(document, problems, kinds))
     if not problems.count("error"):

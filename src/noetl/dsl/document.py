@@ -157,6 +157,7 @@ EXECUTOR_POLICY = Fields(
     retired=NO_RULES,
 )
 _RESULT = Fields("result", Field("store", STORE, "where large results are stored", required=True))
+_SCHEMA = Fields("schema", Field("workload", MapOf(DATA), "JSON Schema (2020-12) that inputs of a run must satisfy"))
 EXECUTOR_SPEC = Fields(
     "executor.spec",
     Field("entry_step", LABEL, "step that gets the first token"),
@@ -170,6 +171,7 @@ EXECUTOR_SPEC = Fields(
     Field("max_step_runs", Integer(1, 10_000_000), "how many step runs an execution may have (100,000)"),
     Field("policy", EXECUTOR_POLICY, "runtime defaults"),
     Field("result", _RESULT, "result store (the same as `results.store`)"),
+    Field("schema", _SCHEMA, "schemas of data"),
     *INHERITED,
     retired=NO_DIRECTIVE,
     kinds=LAYERED,

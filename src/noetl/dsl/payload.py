@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
+
 from noetl.dsl.problem import Problem, did_you_mean
 from noetl.dsl.tree import is_template
 from noetl.errors import PlaybookInvalid, UsageError
@@ -51,19 +53,15 @@ def check_payload(
 ) -> list[str]:
     """What is odd about the inputs of a request, as warnings.
 
-    UsageError for one of `strict_keys` (`a.b`) that the playbook does not know, or whose value has another type than
-    its default. PlaybookInvalid if a template needs a name that nothing provides.
+    UsageError for inputs that violate the schema of the workload. Without a schema, for one of `strict_keys` (`a.b`)
+    that the playbook does not know, or whose value has another type than its default.
+    PlaybookInvalid if a template needs a name that nothing provides.
     """
-    strict: list[Path] = [tuple(key.split(".")) for key in strict_keys]
-    workload = _Workload(playbook.workload, inputs.reads)
-    for path in strict:
-        if not workload.knows(path):
-            raise UsageError(workload.unknown(path))
-    warnings: list[str] = []
-    for path, message in workload.oddities(payload):
-        if any(path[: len(key)] == key[: len(path)] for key in strict):
-            raise UsageError(message)
-        warnings.append(message)
+    schema = playbook.executor.workload_schema
+    if schema is UNSET:
+        warnings = _checked_by_defaults(_Workload(playbook.workload, inputs.reads), payload, strict_keys)
+    else:
+        warnings = _checked_by_schema(schema, playbook.workload, inputs.reads, payload)
     missing = [name for name in inputs.names if not _is_provided(name, payload, ctx)]
     if problems := [_problem(name, file) for name in missing if name.required]:
         raise PlaybookInvalid(problems)
@@ -73,6 +71,60 @@ def check_payload(
     if len(warnings) > MAX_WARNINGS:
         warnings[MAX_WARNINGS:] = [f"and {len(warnings) - MAX_WARNINGS} more warnings"]
     return warnings
+
+
+def _checked_by_defaults(workload: _Workload, payload: Json, strict_keys: Collection[str]) -> list[str]:
+    strict: list[Path] = [tuple(key.split(".")) for key in strict_keys]
+    for path in strict:
+        if not workload.knows(path):
+            raise UsageError(workload.unknown(path))
+    warnings = []
+    for path, message in workload.oddities(payload):
+        if any(path[: len(key)] == key[: len(path)] for key in strict):
+            raise UsageError(message)
+        warnings.append(message)
+    return warnings
+
+
+def _checked_by_schema(schema: Json, defaults: Json, reads: Collection[Path], payload: Json) -> list[str]:
+    """The schema decides alone; a key that it permits without naming it, and that nobody reads, is a warning."""
+    from noetl.dsl.workload_schema import properties_of, violations  # a large library
+
+    properties = properties_of(schema)
+    sent = {key: value for key, value in payload.items() if key != SCHEDULE_KEY or key in properties}
+    unknown: set[Path] = set()
+    found = violations(schema, _merged(defaults, sent, (), unknown), unknown)
+    if found:
+        faults = [f"{dotted(path)}: {message}" if path else message for path, message in found[:MAX_WARNINGS]]
+        more = f"; and {len(found) - MAX_WARNINGS} more" if len(found) > MAX_WARNINGS else ""
+        raise UsageError(f"the inputs violate the schema of the workload: {'; '.join(faults)}{more}")
+    workload = _Workload(defaults | dict.fromkeys(properties), reads)
+    return [workload.unknown((key,)) for key in sent if not workload.knows((key,))]
+
+
+def _merged(default: Any, value: Any, path: Path, unknown: set[Path]) -> Any:
+    """The value laid over its default. `unknown` gets the paths of values that are not known yet: templates of
+    defaults, and references to stored values."""
+    if isinstance(value, dict):
+        below = default if isinstance(default, dict) else {}
+        merged = {key: _merged(below.get(key), item, (*path, key), unknown) for key, item in value.items()}
+        return merged | {key: _ready(item, (*path, key), unknown) for key, item in below.items() if key not in value}
+    if isinstance(value, list):
+        return [_merged(None, item, (*path, place), unknown) for place, item in enumerate(value)]
+    if value is None or type_name(value):
+        return value
+    unknown.add(path)
+    return None
+
+
+def _ready(default: Any, path: Path, unknown: set[Path]) -> Any:
+    if isinstance(default, dict):
+        return {key: _ready(item, (*path, key), unknown) for key, item in default.items()}
+    if isinstance(default, list):
+        return [_ready(item, (*path, place), unknown) for place, item in enumerate(default)]
+    if is_template(default):
+        unknown.add(path)
+    return default
 
 
 def _is_provided(name: InputName, payload: Json, ctx: Json) -> bool:

@@ -226,6 +226,8 @@ class Executor(Part, frozen=True):
     output: Templated = None
     inline_bytes: int = 65_536
     result_store: dict[str, Any] = {}
+    workload_schema: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    """JSON Schema of the workload. It is not part of the digest where there is none."""
 
 
 class Playbook(Part, frozen=True):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from textwrap import indent
 from typing import Any
 
+import msgspec
 import pytest
 
 from noetl.dsl.compile import load
 from noetl.dsl.payload import check_payload
 from noetl.errors import PlaybookInvalid, UsageError
+from noetl.reference import Reference
 from noetl.tools.registry import KINDS
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p, path: tests/p}\n"
@@ -178,3 +180,103 @@ def test_a_value_has_the_type_of_its_default(key: str, expected: str, actual: st
 @pytest.mark.parametrize("payload", [{"list": None}, {"any": [1]}, {"any": "x"}, {"made": "x"}, {"number": 1}])
 def test_null_and_computed_defaults_take_any_type(payload: dict[str, Any]) -> None:
     assert warnings(playbook("{{ workload }}", TYPES), payload, None, *payload) == []
+
+
+# -- the schema of the workload -------------------------------------------------------------------------------------
+
+SCHEMA = """\
+executor:
+  spec:
+    schema:
+      workload:
+        type: object
+        properties:
+          region: {$ref: "#/$defs/region"}
+          limit: {type: integer, minimum: 1}
+          day: {type: string, format: date}
+          tags: {type: array, items: {type: string, pattern: "^[a-z]+$"}}
+        required: [region]
+        additionalProperties: false
+        $defs:
+          region: {enum: [eu, us]}
+"""
+DEFAULTS = "limit: 5\nday: '{{ now() }}'"
+WITH_SCHEMA = playbook("{{ region }} {{ workload.limit }}", DEFAULTS).replace("workload:", f"{SCHEMA}workload:", 1)
+
+
+def test_a_required_input_is_a_known_name() -> None:
+    assert load("p.yaml", WITH_SCHEMA, KINDS).problems == []
+
+
+@pytest.mark.parametrize("strict", [(), ("limit",)])
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        ({}, '"region" is a required property'),
+        ({"region": "mars"}, 'region: the value is not one of "eu" or "us"'),
+        ({"region": "eu", "limit": 0}, "limit: the value is less than the minimum of 1"),
+        ({"region": "eu", "limit": "secret"}, 'limit: the value is not of type "integer"'),
+        ({"region": "eu", "limit": None}, 'limit: the value is not of type "integer"'),
+        ({"region": "eu", "day": "soon"}, 'day: the value is not a "date"'),
+        ({"region": "eu", "tags": ["a", "B"]}, "tags.1: the value does not match"),
+        ({"region": "eu", "limt": 3}, "('limt' was unexpected): did you mean 'limit'?"),
+    ],
+)
+def test_a_schema_decides_at_every_entrance(payload: dict[str, Any], message: str, strict: tuple[str, ...]) -> None:
+    assert message in refusal(WITH_SCHEMA, payload, *strict)
+
+
+@pytest.mark.parametrize("payload", [{}, {"limit": 7, "day": "2026-01-31", "tags": ["a"]}, {"schedule": {"name": "s"}}])
+def test_inputs_that_satisfy_the_schema_are_accepted(payload: dict[str, Any]) -> None:
+    assert warnings(WITH_SCHEMA, {"region": "eu"} | payload) == []
+
+
+def test_the_schema_permits_what_the_default_would_not() -> None:
+    text = WITH_SCHEMA.replace("{type: integer, minimum: 1}", "{type: [integer, string]}")
+    assert warnings(text, {"region": "eu", "limit": "all"}, None, "limit") == []
+    text = text.replace("        additionalProperties: false\n", "")
+    assert warnings(text, {"region": "eu", "limt": 1}, None, "limt") == [
+        "workload has no 'limt': did you mean 'limit'?"
+    ]
+
+
+def test_stored_values_are_left_to_the_run() -> None:
+    stored = Reference("db", "k", 1, "c")
+    assert warnings(WITH_SCHEMA, {"region": "eu", "tags": stored}) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("{type: strin}", "at type"),
+        ("{properties: {a: {minimum: x}}}", 'at properties/a/minimum: the value is not of type "number"'),
+        ("{$ref: 'http://127.0.0.1:9/x'}", "must begin with `#/`"),
+        ("{$ref: 'file:///etc/passwd'}", "must begin with `#/`"),
+        ("{$ref: '#/$defs/no'}", "leads nowhere"),
+        ("{properties: {a: {$ref: '#'}}}", "leads back to itself"),
+        ("{$defs: {a: {$ref: '#/$defs/b'}, b: {$ref: '#/$defs/a'}}}", "leads back to itself"),
+        ("{$schema: 'http://json-schema.org/draft-07/schema#'}", "2020-12"),
+        ("{properties: {a: {pattern: '(('}}}", "at properties/a/pattern"),
+    ],
+)
+def test_an_invalid_schema_is_an_error_with_its_place(schema: str, message: str) -> None:
+    text = playbook("x").replace("workflow:", f"executor: {{spec: {{schema: {{workload: {schema}}}}}}}\nworkflow:")
+    (problem,) = load("p.yaml", text, KINDS).problems
+    assert (problem.code, problem.line) == ("NTL119", 4)
+    assert message in problem.message
+
+
+def test_references_that_double_again_and_again_are_refused() -> None:
+    doubled = [f"a{i}: {{allOf: [{{$ref: '#/$defs/a{i - 1}'}}, {{$ref: '#/$defs/a{i - 1}'}}]}}" for i in range(1, 40)]
+    schema = f"{{$ref: '#/$defs/a39', $defs: {{a0: {{type: object}}, {', '.join(doubled)}}}}}"
+    text = playbook("x").replace("workflow:", f"executor: {{spec: {{schema: {{workload: {schema}}}}}}}\nworkflow:")
+    (problem,) = load("p.yaml", text, KINDS).problems
+    assert "more than 10,000 parts" in problem.message
+
+
+def test_the_schema_is_part_of_the_digest_and_nothing_else_changes_it() -> None:
+    digests = {
+        load("p.yaml", text, KINDS).require().digest for text in (WITH_SCHEMA, WITH_SCHEMA.replace("us]", "uk]"))
+    }
+    assert len(digests) == 2
+    assert b"workload_schema" not in msgspec.json.encode(load("p.yaml", NAME, KINDS).require())

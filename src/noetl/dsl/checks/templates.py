@@ -16,6 +16,7 @@ from noetl.dsl.payload import Path as InputPath
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource
 from noetl.dsl.tree import Map, Seq, is_template, key_span, span_in
+from noetl.dsl.workload_schema import properties_of, required_by
 from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, changed_secrets, doubled_quotes, parse
 from noetl.model.event_names import end_names, event_names
@@ -87,7 +88,9 @@ class _Checker:
         root, final = document.root, document.executor_spec.get("final_step")
         args = {name for step in document.steps for target in document.all_targets(step) for name in target.args}
         then = (then for site in document.all_tasks for _, then, _ in rules(site.tree))
-        self.workload = frozenset(root.get("workload", {}))
+        schema = document.executor_spec.get("schema", {}).get("workload", {})
+        self.workload = frozenset(root.get("workload", {})) | frozenset(required_by(schema))
+        self.inputs = self.workload | frozenset(properties_of(schema))
         self.ctx = frozenset(key for part in then for key in part.get("set_ctx", {}))
         self.vars = frozenset(document.variables())
         self.args = frozenset(args | ({"summary"} if final else set()))
@@ -268,7 +271,7 @@ class _Checker:
             "vars": (self.vars,),
             "args": (self.args, site.local.args),
             "iter": (site.local.iter,),
-            "workload": (self.workload,),
+            "workload": (self.inputs,),
         }[root]
         if any(name in names for names in candidates):
             return
