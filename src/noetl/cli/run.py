@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -19,9 +20,10 @@ from noetl.cli.progress import new_view
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, Json, NewRun
 from noetl.dsl.payload import UNKNOWN_NAME_CODE
-from noetl.errors import PlaybookInvalid
+from noetl.errors import NoetlError, NotFound, PlaybookInvalid
 from noetl.printable import printable
 from noetl.runtime.catalog import PlaybookSource, read
+from noetl.runtime.child_files import child_file
 from noetl.runtime.loaded_playbooks import obstacles
 from noetl.settings import nats_settings
 
@@ -113,7 +115,7 @@ def is_runnable(source: PlaybookSource, *, quiet: bool, remote: bool = False) ->
 
 @click.command("register")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@client_and_output
+@embedded_client_and_output
 def register_command(files: tuple[str, ...], client: Client, output: str | None) -> int:
     """Register playbooks under their `metadata.path`. Content that is registered already keeps its version. `-` reads
     standard input."""
@@ -124,9 +126,46 @@ def register_command(files: tuple[str, ...], client: Client, output: str | None)
             return 3
         print_problems(source.loaded.problems, err=True)
     entries = [client.catalog.register(source) for source in sources]
+    for source in sources:
+        _warn_about_children(client, source)
     names = "\n".join(f"{entry['path']}@{entry['version']}" for entry in entries)
     emit(entries if len(entries) > 1 else entries[0], output, lambda _: click.echo(names))
     return 0
+
+
+def _warn_about_children(client: Client, source: PlaybookSource) -> None:
+    """Warn about child playbooks that a server cannot find."""
+    for step in source.loaded.require().steps:
+        for place, task in step.every_task:
+            path = task.inputs.get("path") if task.kind == "playbook" else None
+            if not isinstance(path, str) or "{{" in path or "{%" in path or _is_registered(client, path):
+                continue
+            try:
+                file: str | None = child_file(source.file, path)
+            except NoetlError:
+                file = None
+            if file is not None and client.runs.in_process:
+                continue  # a server on this database finds the file, too
+            mark = source.places.get(place) or source.places[step.name]
+            where = click.style(f"{source.shown}:{mark.line}:{mark.column}", bold=True)
+            print_message(f"{where}: {click.style('warning', fg='yellow', bold=True)}: {_advice(path, file)}")
+            print_message("\n".join(excerpt(mark.line, mark.column, source.line(mark.line), "yellow")))
+
+
+def _is_registered(client: Client, path: str) -> bool:
+    try:
+        client.catalog.get(path, version=None)
+    except NotFound:
+        return False
+    return True
+
+
+def _advice(path: str, file: str | None) -> str:
+    if file is None:
+        return f"no playbook is registered as {path!r}, and no file beside this one is: register it, too"
+    child = read(file).loaded.playbook
+    spelling = f", and call it by its path: `path: {child.path}`" if child is not None and child.path != path else ""
+    return f"no playbook is registered as {path!r}: register it with `noetl register {os.path.relpath(file)}`{spelling}"
 
 
 @click.group("catalog")

@@ -1,5 +1,4 @@
-"""The playbooks of a process and their files. The playbook of a child is a registered one, else a file next to the
-file of its parent.
+"""The playbooks of a process and their files. The playbook of a child is a registered one, else a file (`child_files`).
 
 The text of each is stored under its digest, so an execution can be resumed without its file.
 """
@@ -12,10 +11,11 @@ from typing import Any, TypeVar
 
 from noetl.dsl.compile import Loaded, load
 from noetl.engine.state import Execution
-from noetl.errors import AuthError, FileMissing, NoetlError, NotFound
+from noetl.errors import AuthError, NoetlError, NotFound
 from noetl.files import display_name, load_text
 from noetl.latest import Latest
 from noetl.model.playbook import Playbook
+from noetl.runtime.child_files import child_file
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks, obstacles
 from noetl.tools.registry import KINDS
 
@@ -40,7 +40,7 @@ class Catalog:
     def __init__(self, playbooks: LoadedPlaybooks, *, nats: bool = False) -> None:
         self.playbooks, self.store, self.nats = playbooks, playbooks.store, nats
         self.sources: Latest[str, PlaybookSource] = Latest(MAX_SOURCES)
-        self.digests: dict[str, str] = {}  # by file: a playbook that is called a thousand times is read once
+        self.digests: dict[tuple[str, str], str] = {}  # by folder and path: a child that is called often is read once
 
     async def find(self, parent: Execution, request: dict[str, Any]) -> str:
         path, version = str(request.get("path") or ""), request.get("version")
@@ -51,12 +51,13 @@ class Catalog:
             return digest
         if version is not None:
             raise NoetlError(f"{path}: version {version} is not registered, and files have no versions")
-        file = sibling_file(self.source(parent.digest).file, path)
-        if file not in self.digests:
-            source = read(file)
+        parent_file = self.source(parent.digest).file
+        key = os.path.dirname(parent_file), path
+        if key not in self.digests:
+            source = read(child_file(parent_file, path))
             self._check(source.loaded.require())
-            self.digests[file] = self.add(source)
-        return self.digests[file]
+            self.digests[key] = self.add(source)
+        return self.digests[key]
 
     def ensure_playbook(self, digest: str) -> None:
         """Load a playbook of the store; NoetlError if not all of it can run here."""
@@ -105,13 +106,3 @@ class Catalog:
 def read(file: str) -> PlaybookSource:
     """Read, check and compile a file; PlaybookInvalid is raised when the playbook is used."""
     return PlaybookSource(display_name(file), *load_text(file))
-
-
-def sibling_file(parent: str, path: str) -> str:
-    """The file of that name next to the parent, with or without its ending; FileMissing if there is none."""
-    folder = os.path.dirname(os.path.abspath(parent))
-    for ending in ("", ".yaml", ".yml"):
-        file = os.path.normpath(os.path.join(folder, path + ending))
-        if os.path.isfile(file):
-            return file
-    raise FileMissing(f"no playbook {path!r}: looked for {os.path.join(folder, path)} and the same with .yaml or .yml")

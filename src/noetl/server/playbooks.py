@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from hashlib import sha256
 from typing import Any
 
 from noetl.engine.state import Execution
-from noetl.errors import AuthError, Conflict, NoetlError, NotFound, PlaybookInvalid
+from noetl.errors import AuthError, Conflict, FileMissing, NoetlError, NotFound, PlaybookInvalid
+from noetl.files import load_text
 from noetl.latest import Latest
 from noetl.model.playbook import Playbook
+from noetl.runtime.child_files import child_file
 from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks, obstacles, single_flight
 from noetl.runtime.store_thread import StoreThread
 from noetl.server.compiler import Compiled, PlaybookCompiler
@@ -96,7 +99,26 @@ class Playbooks:
             number = None if version is None else int(version)
         except (TypeError, ValueError):
             raise NoetlError(f"the version of a playbook must be a number, not {version!r}") from None
-        return await self.registered(str(request.get("path") or ""), number)
+        path = str(request.get("path") or "")
+        try:
+            return await self.registered(path, number)
+        except NotFound as missing:
+            stored = await self.thread.ask(self.store.playbook, parent.digest)
+            if number is not None or stored is None or not os.path.isabs(stored[0]):  # its text came without its file
+                raise
+            try:
+                file = await asyncio.to_thread(child_file, stored[0], path)
+            except FileMissing as error:
+                raise NotFound(str(error)) from missing
+            return await self._add_file(file)
+
+    async def _add_file(self, file: str) -> str:
+        text, _ = await asyncio.to_thread(load_text, file)
+        loaded = (await self.compiler.compile(None, text, file)).require()
+        self._check(loaded.playbook)
+        await self.thread.ask(self.store.put_playbook, loaded.digest, file, text)
+        self.loaded.cache.add(loaded)
+        return loaded.digest
 
     def _check(self, playbook: Playbook) -> None:
         """Refused if this server cannot run all of it; its settings may have changed since the registration."""

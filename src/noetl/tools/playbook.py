@@ -13,7 +13,7 @@ from noetl.tools.base import Context
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    path: Annotated[str, doc("Path in the catalog, else a file relative to the playbook that asks for it")]
+    path: Annotated[str, doc("Path in the catalog; else that of a playbook in a file beside this one, or the file")]
     version: Annotated[int | str | None, doc("Version in the catalog; the newest if not given")] = None
 
 
