@@ -239,3 +239,19 @@ def test_r5_a_table_that_is_missing_fails_the_run_instead_of_leading_to_its_end(
     found = office.run()
     assert (found["status"], list(found["steps"])) == ("failed", ["start", "find_reader"])
     assert (found["error"]["step"], found["error"]["kind"]) == ("find_reader", "sql")
+
+
+def test_auth_may_be_a_dsn_from_a_template_and_no_error_shows_it(office: Office) -> None:
+    card = office.folder / "card.yaml"
+    query = 'query: "SELECT id'
+    card.write_text(card.read_text().replace(query, f'auth: "{{{{ workload.db }}}}"\n      {query}'))
+    letters(office.desk)
+    fields = {**office.schema.server.fields(), "options": f"-c search_path={office.schema.name}"}
+    names = {"database": "dbname"}
+    dsn = " ".join(f"{names.get(name, name)}='{value}'" for name, value in fields.items())
+    found = office.run(db=dsn)
+    assert found["status"] == "succeeded", found["error"]
+    for wrong in ("postgresql://ada:s3cret-word@127.0.0.1:1/db", "password=s3cret-word nonsense=1", "s3cret-word!"):
+        found = office.run(db=wrong)
+        assert found["status"] == "failed"
+        assert "s3cret" not in json.dumps(found["error"])

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from noetl.errors import NoetlError
-from noetl.keychain.kinds import WEBHOOK, faults, fields_of, is_known, secrets_in
+from noetl.keychain.kinds import WEBHOOK, faults, fields_of, is_dsn, is_known, secrets_in
 from noetl.keychain.providers import PROVIDERS, ProviderRequest, read
 from noetl.keychain.redact import Redactor
 from noetl.keychain.rest import SharedTasks, access_token
@@ -115,17 +115,19 @@ class Keychain:
         self._resolving: SharedTasks[Fields] = SharedTasks()
 
     async def credential(self, auth: str | Mapping[str, Any]) -> Fields:
-        """The fields of an `auth` input: the name of an entry, or a map of fields."""
-        if isinstance(auth, str):
+        """The fields of an `auth` input: the name of an entry, a connection string, or a map of fields."""
+        if isinstance(auth, str) and not is_dsn(auth):
             return await self.fields(auth)
+        auth = {"dsn": auth} if isinstance(auth, str) else auth
         self._learn(auth, "auth")
         return dict(auth)
 
     async def fields(self, name: str) -> Fields:
         """The fields of an entry, with its kind as `kind`. Failure of kind `auth` if it cannot be resolved."""
         entry = self.entries.get(name)
-        if entry is None:
-            raise Failure("auth", f"the keychain has no entry {name!r}: declare it in the playbook's `keychain`")
+        if entry is None:  # text that cannot be a name may be a secret
+            entry_name = f"entry {name!r}" if name.isidentifier() else f"entry of that name ({len(name)} characters)"
+            raise Failure("auth", f"the keychain has no {entry_name}: declare it in the playbook's `keychain`")
         fields = await self._once(("entry", name), lambda: self._entry(entry))
         self.redactor.names.add(_entry_key(name))
         if entry.kind != OAUTH2:

@@ -147,6 +147,11 @@ def _json_map(text: str) -> dict[str, Any] | None:
     return fields
 
 
+def is_dsn(text: str) -> bool:
+    """Whether a text is a connection string and not a name: `postgresql://...` or `host=... dbname=...`."""
+    return "://" in text or "=" in text
+
+
 def password_of(dsn: str) -> str | None:
     if "://" not in dsn:
         match = re.search(r"\bpassword\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))", dsn)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from noetl.errors import NotFound, TemplateError
+from noetl.keychain.kinds import is_dsn
 from noetl.keychain.redact import LONGEST, Redactor
 from noetl.keychain.secret_forms import SHORTEST
 from noetl.model.kind import Kind
@@ -99,6 +100,8 @@ def tool_context(kind: Kind | None = None, credentials: Credentials | None = Non
     async def credential(auth: str | Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(auth, Mapping):
             return dict(auth)
+        if isinstance(auth, str) and is_dsn(auth):
+            return {"dsn": auth}
         if not isinstance(auth, str) or auth not in by_name:
             raise Failure("auth", f"the keychain has no entry {auth!r}")
         return dict(by_name[auth])

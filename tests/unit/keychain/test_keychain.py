@@ -129,6 +129,18 @@ def test_fields_of_a_map_are_learnt_too() -> None:
     assert asyncio.run(keychain(Credential("shop", "bearer")).credential("shop"))["token"] == TOKEN
 
 
+@pytest.mark.parametrize("dsn", ["postgresql://u:s3cret-pw@h/d", "host=h user=u password=s3cret-pw dbname=d"])
+def test_a_connection_string_is_a_credential_and_its_password_is_learnt(dsn: str) -> None:
+    chain = keychain()
+    assert asyncio.run(chain.credential(dsn)) == {"dsn": dsn}
+    assert "s3cret-pw" not in str(chain.redactor.redact(f"cannot sign in with s3cret-pw at {dsn}"))
+
+
+def test_a_text_that_is_no_name_is_not_quoted() -> None:
+    _, message = failure(lambda: asyncio.run(keychain().credential("ada:s3cret-pw@h/d")))
+    assert message == "the keychain has no entry of that name (17 characters): declare it in the playbook's `keychain`"
+
+
 def test_a_secret_can_not_be_renamed_to_something_harmless() -> None:
     one = keychain(Credential("m", "secret_manager", credential="many", map={"user": "a", "host": "b"}))
     assert asyncio.run(one.fields("m"))["user"] == "aaaaaa1"

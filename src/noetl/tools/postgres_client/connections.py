@@ -40,16 +40,14 @@ Connection = AsyncConnection[Any]
 
 async def conninfo_of(inputs: Inputs, context: Context) -> str:
     """The connection string, which has the password: no part of it may occur in a message."""
-    dsn = inputs.dsn
-    fields: dict[str, Any] = {}
-    if dsn is None:
-        credential = await context.credential("postgres" if inputs.auth is None else inputs.auth)
-        fields = {NAMES.get(name, name): value for name, value in credential.items() if value is not None}
-        fields.pop("kind", None)
-        dsn = str(fields.pop("dsn", ""))
-        if not dsn and not fields:
-            message = "the credential has no fields: it needs `dsn`, or `host`, `user`, `password`, `database`"
-            raise Failure("auth", message)
+    auth = "postgres" if inputs.auth is None else inputs.auth
+    credential = await context.credential(auth if inputs.dsn is None else {"dsn": inputs.dsn})
+    fields = {NAMES.get(name, name): value for name, value in credential.items() if value is not None}
+    fields.pop("kind", None)
+    dsn = str(fields.pop("dsn", ""))
+    if not dsn and not fields and inputs.dsn is None:
+        message = "the credential has no fields: it needs `dsn`, or `host`, `user`, `password`, `database`"
+        raise Failure("auth", message)
     try:
         dsn_fields = conninfo_to_dict(dsn)
     except psycopg.Error:
