@@ -8,6 +8,7 @@ string that holds one is never judged; what it becomes is known only when it is 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
@@ -34,6 +35,7 @@ SCALARS: dict[type, tuple[type, ...]] = {
     inspect.FloatType: (int, float),
     inspect.NoneType: (type(None),),
 }
+MAX_KEYS = 10
 TEMPLATE = {"type": "string", "pattern": r"\{[{%]"}
 
 
@@ -209,6 +211,35 @@ def misfit(kind: inspect.Type, value: object, path: Path = ()) -> Misfit | None:
         return Misfit(path, f"expected {_joined(words)}, found {describe(value)}{quotes}", choices)
     inside = [_inside(option, value, path) for option in fitting]
     return None if None in inside else inside[0]
+
+
+def rendered_misfit(model: type[msgspec.Struct], inputs: Mapping[str, Any], error: msgspec.ValidationError) -> str:
+    """What is wrong with a rendered input that the tool cannot take. It shows keys of maps and no values, which may be
+    secret."""
+    place = re.search(r"at `\$\.(\w+)", str(error))
+    name = "" if place is None else place[1]
+    wrong = misfit(fields(model)[name].type, inputs[name]) if name in fields(model) and name in inputs else None
+    if wrong is None:
+        return str(error)
+    value = inputs[name]
+    for part in wrong.path:
+        value = value[part]
+    inside = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in wrong.path)
+    return f"`{name}{inside}`: {wrong.message.partition(', found')[0]}, found {_shape(value)}"
+
+
+def _shape(value: object) -> str:
+    match value:
+        case Mapping() if value:
+            keys = [str(key) for key in value]
+            return f"a map with {', '.join(keys[:MAX_KEYS])}{', ...' * (len(keys) > MAX_KEYS)}"
+        case str():
+            return "text"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+    return describe(value)
 
 
 def _fits(kind: inspect.Type, value: object) -> bool:

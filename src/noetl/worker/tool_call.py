@@ -14,6 +14,7 @@ from noetl.errors import NoetlError, TemplateFailed
 from noetl.expression import Sealed
 from noetl.keychain.keychain import Keychain, open_handle
 from noetl.model.identity import TaskId, action_id
+from noetl.model.inputs import rendered_misfit
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.pipeline.host import ParkedCall, ToolCall
 from noetl.pipeline.templates import has_references
@@ -78,7 +79,9 @@ class ToolCaller:
             if own_args:
                 own_args = await self._opened(own_args)
             context = self._context(call, args, own_args)
-        except (msgspec.ValidationError, TemplateFailed) as error:
+        except msgspec.ValidationError as error:
+            return failed("input", f"{plan.kind.name}: {rendered_misfit(plan.kind.inputs, call.inputs, error)}")
+        except TemplateFailed as error:
             return failed("input", f"{plan.kind.name}: {error}")
         limit = plan.timeout if isinstance(plan.timeout, (int, float)) else None
         if not await self.link.holds(self.work.execution, self.work.fence):

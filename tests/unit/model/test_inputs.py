@@ -16,6 +16,7 @@ from tests.table import for_each
 
 from noetl.model.inputs import InputField, Misfit, fields, misfit, rows, schema
 from noetl.model.kind import Kind
+from noetl.testing import run_playbook
 from noetl.tools.registry import BUILTIN, builtin
 
 
@@ -241,3 +242,26 @@ def test_a_literal_is_refused_exactly_when_the_tool_would_refuse_it(attribute: s
     except msgspec.ValidationError:
         taken = False
     assert (complaint(fields(Inputs)[attribute.rstrip("_")], value) is None) is taken
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ({"rows": [], "row_count": 0}, "`rows`: expected a list, found a map with rows, row_count"),
+        ("secret", "`rows`: expected a list, found text"),
+        ([{"id": 1}, 5], "`rows[1]`: expected a map or a list, found a number"),
+    ],
+)
+def test_a_rendered_input_of_another_shape_is_described_without_its_values(rows: object, words: str) -> None:
+    playbook = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: load, path: shop/load}
+workload: {rows: null}
+workflow:
+  - step: load
+    tool: {kind: duckdb, database: shop.db, table: t, rows: "{{ workload.rows }}"}
+"""
+    error = run_playbook(playbook, {"rows": rows}).error
+    assert error is not None
+    assert (error["kind"], error["message"]) == ("input", f"duckdb: {words}")
