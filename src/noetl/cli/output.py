@@ -186,7 +186,8 @@ def target_options_text() -> str:
 def print_run(run: dict[str, Any], target: str = "") -> None:
     """Print the status, steps, result and error of a run, what it is running and what it waits for. `target` are the
     options that commands in messages need."""
-    click.echo(f"{printable(run['name'])}  {run['status']}  {run['execution_id']}")
+    status = f"{run['status']} (no process)" if run["orphaned"] else run["status"]
+    click.echo(f"{printable(run['name'])}  {status}  {run['execution_id']}")
     took = format_duration(run["duration_ms"] / 1000)
     by = f" by {actor_text(run['actor'])}" if run["actor"] else ""
     click.echo(f"started {run['started']}{by}, {took}, {run['events']:,} events")
@@ -221,7 +222,9 @@ def activity_lines(run: dict[str, Any], target: str = "") -> Iterator[str]:
     for task in run["running"]:
         place = task["run"] if task["item"] is None else f"{task['run']}[{task['item']}]"
         attempt = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
-        yield printable(f"{place}/{task['task']} runs{attempt}, {format_duration(task['duration_ms'] / 1000)}")
+        took = f", {format_duration(task['duration_ms'] / 1000)}"
+        state = "ran when its process ended" if run["orphaned"] else "runs"
+        yield printable(f"{place}/{task['task']} {state}{attempt}{'' if run['orphaned'] else took}")
     for wait in run["waiting"]:
         until = f" until {local_time(wait['until'])}" if wait["until"] else ""
         yield printable(f"{wait['message']}{until}")

@@ -50,11 +50,9 @@ def show_command(run: str, with_tasks: bool, client: Client, output: str | None)
 def _tasks(client: Client, record: Json) -> Iterator[Json]:
     """The tasks in the log of a run, in the order of their first attempts."""
     tasks: dict[str, Json] = {}
-    for page in client.runs.events(record["execution_id"]):
+    for page in client.runs.events(record["execution_id"], types=STARTED | DONE):
         for event in page:
             kind, id, payload = event["event_type"], event["task_run_id"], event["payload"]
-            if kind not in STARTED and kind not in DONE:
-                continue
             task = tasks.setdefault(
                 id,
                 {

@@ -224,7 +224,7 @@ class HttpRuns:
         return [item | {"orphaned": False} for item in self.http.items("/executions", limit, **query)]
 
     def get(self, run: str) -> Json:
-        return self.http.get(f"/executions/{self.find(run)}") | {"error_line": ""}
+        return self.http.get(f"/executions/{self.find(run)}") | {"error_line": "", "orphaned": False}
 
     def events(self, run: str, after: int = 0, types: Collection[str] = ()) -> Iterator[Items]:
         path, following = f"/executions/{self.find(run)}/events", after

@@ -83,10 +83,11 @@ class LocalRuns:
             ]
 
     def get(self, run: str) -> Json:
-        """The run, with the reason of a cancel; `error_line` is the line of the playbook with the error."""
+        """The run; `error_line` is the line of the playbook with the error, `orphaned` is as in lists."""
 
         async def get(local: Engine, summary: Summary) -> Json:
-            return local.run(await local.runtime.executions.state(summary.execution_id), summary)
+            record = local.run(await local.runtime.executions.state(summary.execution_id), summary)
+            return record | {"orphaned": not summary.ended and not is_owned(local.runtime.store, summary)}
 
         return self._with_engine(run, get)
 

@@ -14,6 +14,11 @@ from places import Place
 from terminal import data, terminal
 from tests.servers.patience import until
 
+from noetl.cli.output import MIN_CELL, table
+from noetl.cli.progress import Lines
+from noetl.engine.events import StepPaused, StepRegranted
+from noetl.store.codec import ZERO, rows_of
+
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: story, path: tests/story}\nworkflow:\n"
 SLEEPS = HEAD + '  - step: slow\n    tool:\n      - nap: {kind: shell, command: "sleep 60"}\n'
 ASKS = (
@@ -235,3 +240,23 @@ def test_a_problem_that_does_not_exist_is_not_found(tmp_path: Path) -> None:
         4,
         "noetl: there is no problem NTL999: codes are printed by `noetl validate FILE`\n",
     )
+
+
+def test_lanes_that_are_lost_and_start_again_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    lost = [StepPaused("many#1", fence, "lost") for fence in range(1, 5)]
+    again = [StepRegranted("many#1", fence, "local", reason="lost") for fence in range(5, 9)]
+    lines = Lines()
+    lines.show(rows_of(lost, 1, 1.0, ZERO), list)
+    lines.show(rows_of(again[:3], 5, 2.0, ZERO), list)
+    lines.show(rows_of(again[3:], 8, 2.0, ZERO), list)
+    assert capsys.readouterr().err == "many#1 was lost, 4 times\nmany#1 started again (lost), 3 times\n"
+
+
+def test_wide_cells_of_a_table_are_cut_and_ids_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    head, row = table([{"run": "i" * 36, "status": "succeeded", "result": "x" * 30_000}]).splitlines()
+    assert (len(row), row.split()[0], row[-1]) == (80, "i" * 36, "…")
+    assert head.split() == ["run", "status", "result"]
+    monkeypatch.setenv("COLUMNS", "20")
+    assert len(table([{"run": "i" * 36, "result": "x" * 30_000}]).splitlines()[1]) == 38 + MIN_CELL

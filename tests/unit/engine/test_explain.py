@@ -280,7 +280,8 @@ def test_how_a_held_token_a_join_and_a_wait_stand_now() -> None:
         await stage.handle(Cancel())
 
     stage = play(steps, during=during)
-    assert said["b"] == ["b#1 waits for the signal 'go'"]
+    (text,) = said["b"]
+    assert text.startswith("b#1 waits for the signal 'go'; answer with `noetl runs signal ")
     (join,) = said["both"]
     assert join.startswith("token 6 (from a#1) waits here for others: the run b#1; ")
     assert "token 4 at gate, which is held" in join
