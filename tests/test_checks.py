@@ -10,11 +10,13 @@ from tools.docs.problems import EXAMPLES, WHY, example
 
 from noetl.dsl.checks import net
 from noetl.dsl.compile import TOO_EXPENSIVE, load
-from noetl.dsl.migrate import NOT_CANONICAL, migrate
+from noetl.dsl.migrate import LOOK_AT, NO_SPELLING, NOT_CANONICAL, migrate
 from noetl.dsl.problem import CHECKS, Check, Problem
 from noetl.server.compiler import PlaybookCompiler
 from noetl.tools.registry import KINDS
 
+MIGRATION = {check.code for check in (NOT_CANONICAL, NO_SPELLING, LOOK_AT)}
+"""Found only by `noetl migrate`."""
 STRICT = {"NTL114"}
 """Found only by `noetl validate --strict`."""
 
@@ -34,9 +36,9 @@ def problems(code: str, data: bytes) -> list[Problem]:
     """What the command that a check belongs to finds."""
     if code == TOO_EXPENSIVE.code and data.startswith(b"# expect"):
         return asyncio.run(_compiled_by_a_server(data))
-    if code == NOT_CANONICAL.code:
+    if code in MIGRATION:
         found = migrate("playbook.yaml", data, KINDS)
-        return [*found.problems, *found.leftovers]
+        return [*found.problems, *found.leftovers, *found.notes]
     return load("playbook.yaml", data, KINDS, strict=code in STRICT).problems
 
 

@@ -15,7 +15,8 @@
     classic                             the classic dialect: its text, its events and rules, its chains on a worker
     engine.history                      readers of the log, of both dialects (`fork` belongs to the engine)
     dsl.compile, dsl.schema             the entrances to the language: both dialects together
-    dsl.migrate                         classic text to canonical text
+    generations                         documents of other generations of the language
+    dsl.migrate                         text of other generations and dialects to canonical text
     tools, drawing, store
     results                             large values, stored once
     keychain                            credentials: sealed, resolved for a lease, hidden in what leaves it
@@ -58,6 +59,7 @@ LEVELS = [
     ["classic"],
     ["engine.history"],
     ["dsl.compile", "dsl.schema"],
+    ["generations"],
     ["dsl.migrate"],
     ["tools", "drawing", "store"],
     ["results", "keychain"],
@@ -73,7 +75,19 @@ LEVELS = [
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 
-PURE = ("errors", "model", "expression", "scope", "sql", "shell_text", "dsl", "engine", "classic", "drawing")
+PURE = (
+    "errors",
+    "model",
+    "expression",
+    "scope",
+    "sql",
+    "shell_text",
+    "dsl",
+    "engine",
+    "classic",
+    "generations",
+    "drawing",
+)
 """Parts that touch neither disk nor network nor processes; `files` does that for them."""
 WORLD = frozenset(["asyncio", "glob", "http", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"])
 

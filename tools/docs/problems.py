@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[2] / "tests" / "checks"
 WHY: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 """Why each check exists, by its code."""
 FILE = "playbook.yaml"
-COMMANDS = {"NTL114": ["validate", "--strict"], "NTL601": ["migrate"]}
+COMMANDS = {"NTL114": ["validate", "--strict"], "NTL601": ["migrate"], "NTL602": ["migrate"], "NTL603": ["migrate"]}
 """The command that reports a check, where it is not plain `noetl validate`."""
 
 

@@ -110,10 +110,11 @@ def graph_command(ctx: click.Context, file: str, form: Any) -> None:
 @click.option("--write", is_flag=True, help="Rewrite the file in place.")
 @click.pass_context
 def migrate_command(ctx: click.Context, file: str, write: bool) -> None:
-    """Rewrite a classic playbook in the canonical dialect; comments stay. `-` reads standard input.
+    """Rewrite a playbook in the canonical dialect; comments stay. `-` reads standard input.
 
-    The new text goes to standard output. A playbook with a construct that has no canonical form stays as it is:
-    every such construct is listed, and the exit code is 3, as for an invalid playbook.
+    It reads the classic dialect and other generations of the language: `apiVersion: noetl.io/v10`, and the one with
+    `input`, `output` and `set`. The new text goes to standard output. A playbook with a construct that cannot be
+    rewritten stays as it is: every such construct is listed, and the exit code is 3, as for an invalid playbook.
     """
     from noetl.dsl.migrate import migrate
 
@@ -130,6 +131,7 @@ def migrate_command(ctx: click.Context, file: str, write: bool) -> None:
         path = Path(file).resolve()  # a link stays a link
         draft = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
         replace_file(path, migrated.text.encode(), draft, stat.S_IMODE(path.stat().st_mode))
+    print_problems(migrated.notes, err=True)
     print_message(f"{file}: {'rewritten' if migrated.changed else 'is canonical already'}")
 
 

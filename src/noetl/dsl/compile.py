@@ -43,6 +43,11 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
     root, problems = read(file, data)
     if root is None:
         return Loaded(None, problems.sorted(), "canonical", {})
+    return compile_tree(root, problems, kinds, strict=strict)
+
+
+def compile_tree(root: Map, problems: Problems, kinds: KindSource, *, strict: bool = False) -> Loaded:
+    """Check and compile a tree, which it changes; its problems are added to those of reading."""
     dialect, classic = Dialect(), is_classic(root)
     if classic:
         from noetl.classic.dialect import CLASSIC as dialect  # several modules that a canonical playbook does not need

@@ -194,7 +194,7 @@ _OF_TASK = _words(
     ("description desc doc", "describe the step with `desc`"),
 )
 _SQL = {"statement": "query", "sql": "query", "commands": "command", "credential": "auth"}
-_OTHER_INPUTS: Mapping[str, Mapping[str, str]] = {
+OTHER_INPUTS: Mapping[str, Mapping[str, str]] = {
     "http": {"payload": "json", "data": "json", "endpoint": "url", "uri": "url", "query": "params"},
     **dict.fromkeys(["postgres", "duckdb", "snowflake"], _SQL),
     "shell": {"script": "command", "run": "command", "bash_command": "command", "commands": "cmds"},
@@ -209,13 +209,13 @@ _OTHER_INPUTS: Mapping[str, Mapping[str, str]] = {
 
 def inputs_of(task: Any, kind: Kind) -> list[str]:
     """The inputs that a task gives under other names."""
-    names = _OTHER_INPUTS.get(kind.name, {})
+    names = OTHER_INPUTS.get(kind.name, {})
     return [names[key] for key in task if key in names]
 
 
 def of_task(task: Any, key: str, kind: Kind) -> str | None:
     """Advice for a key that a task of this kind does not have."""
-    if name := _OTHER_INPUTS.get(kind.name, {}).get(key):
+    if name := OTHER_INPUTS.get(kind.name, {}).get(key):
         return f"write `{name}`"
     if kind.name == "http" and key in ("verify_ssl", "verify", "ssl_verify"):
         return f"write `tls: {{verify: {written(task[key], 'false')}}}`"

@@ -54,7 +54,7 @@ def migrated(text: str) -> str:
     assert all(step.after_call is None for step in after.playbook.steps)
     assert comments(found.text) == comments(text)
     assert set(re.findall(r"&\w+", found.text)) <= set(re.findall(r"&\w+", text))
-    assert migrate("p.yaml", found.text, KINDS) == Migration(found.text, False, after.problems, [])
+    assert migrate("p.yaml", found.text, KINDS) == Migration(found.text, False, after.problems, [], [])
     return found.text
 
 
@@ -613,7 +613,7 @@ def test_what_does_not_change_stays_as_it_was_written() -> None:
             tool:
                   kind: python
                   code: |2
-                     indented
+                     # indented
                   libs: &l [ os ]
             next:
             - step: b
@@ -626,7 +626,7 @@ def test_what_does_not_change_stays_as_it_was_written() -> None:
     for part in (
         "workload: { when: 2024-01-01,  on: yes, n: 0o17, f: 1.50, nothing: ~, empty: }\n",
         "  - step:   s   # odd\n    desc:  >\n        folded\n        text\n    tool: {  kind:   http, url: 'u',\n",
-        "    tool:\n          kind: python\n          code: |2\n             indented\n          libs: &l [ os ]\n",
+        "    tool:\n          kind: python\n          code: |2\n             # indented\n          libs: &l [ os ]\n",
         "  - step: u\n    tool: {kind: python, code: x, libs: *l}\n",
     ):
         assert part in after

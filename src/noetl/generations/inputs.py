@@ -1,0 +1,108 @@
+"""Inputs of tasks under other names and in other places."""
+
+from __future__ import annotations
+
+from noetl.classic.nodes import as_map, map_at, merged, rename_key
+from noetl.dsl.document import TASK_SPEC
+from noetl.dsl.inputs import COMMON, UNDER_SPEC
+from noetl.dsl.other_words import OTHER_INPUTS
+from noetl.dsl.tree import Map, is_template
+from noetl.generations.document import OtherDocument
+from noetl.model.inputs import fields, misfit
+
+ARGS = {"playbook": ("input", "payload", "data", "inputs", "with")}
+"""Other names of `args` by kind; every kind has `input`."""
+KINDS = {
+    "artifact": "store files with `kind: object`, `s3` or `gcs`",
+    "ducklake": "use `kind: duckdb`",
+    "agent": "call a playbook with `kind: playbook`, or a service with `kind: http`",
+    "subscription": "start a run for each message: `noetl hook add --help`",
+    "gateway": "answer with the result of the run, or call the gateway with `kind: http`",
+    "event_log": "read the log with `noetl runs events RUN`",
+}
+"""Kinds of other engines, each with what to use instead."""
+VERIFY = ("verify_ssl", "verify", "ssl_verify")
+
+
+def move_out_of_spec(document: OtherDocument) -> None:
+    """Inputs under `spec` are moved beside `kind`."""
+    for _, task, kind in document.all_tasks:
+        spec = as_map(task.get("spec"))
+        names = set(OTHER_INPUTS.get(kind.name, ())) | set(fields(kind.inputs)) if kind is not None else set()
+        for key in [key for key in spec if key in names and key not in TASK_SPEC.fields and key not in task]:
+            task.put(key, spec.pop(key), *spec.spans[key])
+        if not spec and "spec" in task:
+            del task["spec"]
+
+
+def rename_inputs(document: OtherDocument) -> None:
+    for _, task, kind in document.all_tasks:
+        declared = fields(kind.inputs) if kind is not None else {}
+        others = OTHER_INPUTS.get(kind.name, {}) if kind is not None else {}
+        for key in [key for key in task if key in others and key not in COMMON and key not in declared]:
+            name = others[key]
+            if name == "json" and isinstance(task[key], str):
+                name = "body"  # text is sent as it is
+            if name not in task and misfit(declared[name].type, task[key]) is None:
+                rename_key(task, key, name)
+
+
+def rename_input(document: OtherDocument) -> None:
+    for _, task, kind in document.all_tasks:
+        declared = fields(kind.inputs) if kind is not None else {}
+        for key in ARGS.get(kind.name if kind is not None else "", ("input",)):
+            if not isinstance(task.get(key), Map) or key in declared:
+                continue
+            if isinstance(task.get("args"), Map):
+                task["args"] = merged(task.pop(key), task["args"])
+            else:
+                rename_key(task, key, "args")
+
+
+def move_under_spec(document: OtherDocument) -> None:
+    """`timeout` and its like belong under `spec`, `verify_ssl` under `tls`."""
+    for _, task, kind in document.all_tasks:
+        declared = fields(kind.inputs) if kind is not None else {}
+        for key in [key for key in task if key in UNDER_SPEC and key not in declared]:
+            if key == "pool" and isinstance(task[key], Map):
+                continue
+            spec = task["spec"] if isinstance(task.get("spec"), Map) else map_at(task)
+            if key not in spec:
+                spec.put(key, task.pop(key), *task.spans[key])
+                task["spec"] = spec
+        verify = next((key for key in VERIFY if key in task), None)
+        if verify is None or "tls" not in declared or "tls" in task:
+            continue
+        if isinstance(task[verify], bool) or is_template(task[verify]):
+            rename_key(task, verify, "tls")
+            task["tls"] = map_at(task, verify=task["tls"])
+
+
+def drop_inputs(document: OtherDocument) -> None:
+    """`return_step` and the options of a connection pool have no counterpart."""
+    for _, task, kind in document.all_tasks:
+        name = kind.name if kind is not None else ""
+        if name == "playbook" and "return_step" in task:
+            step = task["return_step"]
+            output = f'`executor: {{spec: {{output: "{{{{ steps.{step}.result }}}}"}}}}`'
+            hint = f"if {step!r} is not the last step of {task.get('path')!r}, write {output} there"
+            document.note(task, "return_step", "`return_step` was dropped: the result is that of the last step", hint)
+            del task["return_step"]
+        if name in ("postgres", "snowflake", "duckdb") and isinstance(task.get("pool"), Map):
+            document.note(task, "pool", "`pool` was dropped", "connections are reused without an option")
+            del task["pool"]
+
+
+def refuse_kinds(document: OtherDocument) -> None:
+    """Kinds, programs and loops that have no counterpart."""
+    for _, task, _ in document.all_tasks:
+        kind = task.get("kind")
+        if kind in KINDS and document.kinds.get(kind) is None:
+            document.refuse(task, "kind", f"`kind: {kind}` has no counterpart", KINDS[kind])
+        if kind == "python" and isinstance(task.get("script"), Map):
+            hint = "put the program into `code`, or run a file with `kind: script`"
+            document.refuse(task, "script", "`script` with a place elsewhere has no counterpart", hint)
+    for step in document.steps:
+        if "cursor" in as_map(step.get("loop")):
+            hint = "claim a row in the first task, and `jump` back to it from a rule of the last"
+            document.refuse(step["loop"], "cursor", "`cursor` of a loop has no counterpart", hint)

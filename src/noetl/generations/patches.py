@@ -1,0 +1,186 @@
+"""Writes to `ctx` and `iter`: `set` in rules, at tasks, steps and arcs, and `set_ctx` at steps."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from noetl.classic.conversions import labelled
+from noetl.classic.names import expression_of, path_of, renamed
+from noetl.classic.nodes import as_list, as_map, free_label, insert_item, list_at, map_at, merged, put_after
+from noetl.dsl.tree import Map, Seq, is_template
+from noetl.generations.document import OtherDocument, rules, thens
+from noetl.generations.names import after_step, in_pipeline, last_task, reads_of, rename
+
+STEP_KEYS = ("set_ctx", "set")
+_PATH = re.compile(r"[\w.\[\]]+")
+
+
+class Patch(NamedTuple):
+    ctx: Map
+    iter: Map
+
+
+def rewrite_rule_patches(document: OtherDocument) -> None:
+    for task in document.all_tasks:
+        for then in thens(task.tree):
+            if isinstance(then.get("set"), Map):
+                _add(then, _patch(document, then, "set", "iter"))
+                del then["set"]
+
+
+def rewrite_task_patches(document: OtherDocument) -> None:
+    """The patch of a task goes into each rule that continues; without rules, an error still fails the step."""
+    for task in document.all_tasks:
+        tree = task.tree
+        if not isinstance(tree.get("set"), Map):
+            continue
+        patch = _patch(document, tree, "set", "iter")
+        del tree["set"]
+        spec = tree["spec"] if isinstance(tree.get("spec"), Map) else map_at(tree)
+        if "policy" not in spec:
+            failed = map_at(tree, when="{{ outcome.status == 'error' }}", then=map_at(tree, do="fail"))
+            spec["policy"] = map_at(tree, rules=list_at(tree, [failed]))
+        tree["spec"] = spec
+        if not any("else" in rule for rule in rules(tree)):
+            otherwise = map_at(tree, {"else": map_at(tree, then=map_at(tree, do="continue"))})
+            as_list(as_map(spec["policy"]).get("rules")).append(otherwise)
+        for rule in rules(tree):
+            then = as_map(as_map(rule.get("else")).get("then") if "else" in rule else rule.get("then"))
+            if then.get("do") == "continue":
+                after_error = any(read.path[0] == "outcome" for read in reads_of(str(rule.get("when", ""))))
+                _add(then, Patch(*(_tolerant(part) if after_error else renamed(part, {}) for part in patch)))
+
+
+def rewrite_step_patches(document: OtherDocument) -> None:
+    """The patch of a step is made by a last task, which passes the result of the step on."""
+    for step in document.steps:
+        keys = [key for key in STEP_KEYS if isinstance(step.get(key), Map)]
+        if not keys:
+            continue
+        if not _can_follow(document, step, keys[-1]):
+            for key in keys:
+                del step[key]
+            continue
+        own, tool = step["step"], step.get("tool")
+        if isinstance(tool, Map):
+            named = "name" in tool and tool.get("kind") != "workbook"
+            label = free_label("call", set(), document.step_names)
+            step["tool"] = tool = list_at(tool, [tool if named else labelled(tool, label, tool)])
+        last = last_task(document, step)
+        names: dict[str, str] = {}
+        if last is not None:
+            result = {own: "_prev", f"steps.{own}.result": "_prev", f"steps.{own}": path_of("tasks", last.label)}
+            results = {task.label: f"{path_of('tasks', task.label)}.result" for task in document.tasks(step)}
+            names = {f"{own}.results.{label}": text for label, text in results.items()}
+            names |= {**in_pipeline(last), **(result if own not in as_map(document.root.get("workload")) else {})}
+        patch = Patch(map_at(step), map_at(step))
+        for key in keys:
+            rename(document, step, key, names, "read the result of the step by its name")
+            part = _patch(document, step, key, "ctx")
+            for name in part.iter:
+                hint = "write `set_ctx`, or `set_iter` in a rule of a task"
+                document.refuse(step[key], f"iter.{name}", f"`iter.{name}` ends with the step", hint)
+            merged(patch.ctx, part.ctx)
+        then = map_at(step, do="continue", set_ctx=patch.ctx)
+        policy = map_at(step, rules=list_at(step, [map_at(step, {"else": map_at(step, then=then)})]))
+        noop = map_at(step, kind="noop", spec=map_at(step, policy=policy))
+        if isinstance(tool, Seq):
+            taken = {task.label for task in document.tasks(step)}
+            tool.append(labelled(step, free_label("set", taken, document.step_names), noop))
+        else:
+            put_after(step, keys[-1], "tool", noop)
+        for key in keys:
+            del step[key]
+
+
+def rewrite_arc_patches(document: OtherDocument) -> None:
+    """The patch of an arc is made by a step between, which passes the args of the token on."""
+    workflow: Seq = document.root["workflow"]
+    for step in document.steps:
+        place = next(i for i, item in enumerate(workflow) if item is step)
+        for arc in as_list(as_map(step.get("next")).get("arcs")):
+            keys = [key for key in STEP_KEYS if isinstance(arc, Map) and isinstance(arc.get(key), Map)]
+            if not keys or not isinstance(arc.get("step"), str):
+                continue
+            patch = Patch(map_at(arc), map_at(arc))
+            for key in keys:
+                names = after_step(step["step"], last_task(document, step))
+                rename(document, arc, key, names, "pass the value with `args` of the arc")
+                part = _patch(document, arc, key, "ctx")
+                for name in part.iter:
+                    hint = "`iter` exists inside of a step: write `ctx`"
+                    document.refuse(arc[key], f"iter.{name}", f"`iter.{name}` on an arc has no counterpart", hint)
+                merged(patch.ctx, part.ctx)
+                del arc[key]
+            name = f"{step['step']}_to_{arc['step']}"
+            while name in document.step_names:
+                name += "_"
+            args = {name: f"{{{{ args.{name} }}}}" for name in as_map(arc.get("args"))}
+            following = map_at(arc, step=arc["step"], args=map_at(arc, args) if args else None)
+            then = map_at(arc, do="continue", set_ctx=patch.ctx)
+            policy = map_at(arc, rules=list_at(arc, [map_at(arc, {"else": map_at(arc, then=then)})]))
+            tool = map_at(arc, kind="noop", spec=map_at(arc, policy=policy))
+            between = map_at(arc, step=name, tool=tool, next=map_at(arc, arcs=list_at(arc, [following])))
+            arc["step"] = name
+            place += 1
+            insert_item(workflow, place, between)
+
+
+def _can_follow(document: OtherDocument, step: Map, key: str) -> bool:
+    """Whether a last task can make the patch of a step: it runs once, and always."""
+    if "loop" in step:
+        hint = "move it to a step that follows the loop"
+        document.refuse(step, key, f"`{key}` of a loop step (a task would write once for each item)", hint)
+        return False
+    for task in document.tasks(step):
+        for then in thens(task.tree):
+            if then.get("do") == "break":
+                message = f"`break` in a step with `{key}` (the last task, which writes, would not run)"
+                document.refuse(then, "do", message, "write `set_ctx` in this rule")
+                return False
+    return True
+
+
+def _patch(document: OtherDocument, holder: Map, key: str, scope: str) -> Patch:
+    """The keys `ctx.x` and `iter.y` of a `set` by scope; a bare key belongs to `scope`."""
+    values: Map = holder[key]
+    patch = Patch(map_at(values), map_at(values))
+    for written, value in values.items():
+        first, *path = written.split(".")
+        if not path:
+            first, path = scope, [written]
+        if first not in ("ctx", "iter") or len(path) > 2:
+            hint = "write `ctx.NAME` or `iter.NAME`: inputs are fixed, and keys have at most two parts"
+            document.refuse(values, written, f"`set` of {written!r} has no counterpart", hint)
+            continue
+        target = patch.ctx if first == "ctx" else patch.iter
+        name, *inner = path
+        if inner:
+            below = as_map(as_map(target.get(name)).get("$merge"))
+            value = map_at(values, {"$merge": map_at(values, {**below, inner[0]: value})})
+        target[name] = value
+        if written in values.spans:
+            target.spans[name] = values.spans[written]
+    return patch
+
+
+def _add(then: Map, patch: Patch) -> None:
+    for key, values in (("set_iter", patch.iter), ("set_ctx", patch.ctx)):
+        if values:
+            then[key] = merged(as_map(then.get(key)), values) if key in then else values
+
+
+def _tolerant(node: Any) -> Any:
+    """A copy whose templates give null for what an error has not got."""
+    if isinstance(node, Map):
+        copy = map_at(node)
+        copy.spans.update(node.spans)
+        copy.update({key: _tolerant(value) for key, value in node.items()})
+        return copy
+    if is_template(node) and any(
+        read.path[:2] == ("outcome", "result") and not read.guarded for read in reads_of(node)
+    ):
+        expression = expression_of(node, {})
+        return f"{{{{ {expression if _PATH.fullmatch(expression) else f'({expression})'} | default(none) }}}}"
+    return node
