@@ -195,6 +195,8 @@ def print_run(run: dict[str, Any], target: str = "") -> None:
         by = f" by {actor_text(run['cancelled_by'])}" if run["cancelled_by"] else ""
         reason = f": {brief(run['cancel_reason'])}" if run["cancel_reason"] else ""
         click.echo(f"cancelled{by}{reason}")
+    for warning in run["warnings"]:
+        click.echo(f"warning: {printable(warning)}")
     if run["steps"]:
         click.echo()
         emit([_step_row(name, step) for name, step in run["steps"].items()], "table")

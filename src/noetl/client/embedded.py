@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noetl.client.client import Json, ProgressView, Warn
+from noetl.client.client import Json, ProgressView, Warn, print_warnings
 from noetl.client.database import json_of, opener
 from noetl.clock import SystemClock
 from noetl.engine.envelope import envelope
@@ -69,11 +69,25 @@ async def engine(store: Store, warn: Warn) -> AsyncIterator[Engine]:
     async with object_buckets(nats_settings(), lambda level, text: warn(f"noetl: {text}")) as buckets:
         catalog = Catalog(playbooks, nats=buckets is not None)
         open_credential = opener(store)
-        embedded = Embedded(playbooks, KINDS, clock, catalog.find, open_credential=open_credential, buckets=buckets)
+        embedded = Embedded(
+            playbooks,
+            KINDS,
+            clock,
+            catalog.find,
+            open_credential=open_credential,
+            buckets=buckets,
+            on_warnings=lambda state: _print_warnings(state, warn),
+        )
         try:
             yield Engine(embedded, catalog)
         finally:
             await embedded.close()
+
+
+def _print_warnings(state: Execution, warn: Warn) -> None:
+    """Print what is odd about the payload of a run, or of one of its children."""
+    child = f"{state.net.playbook.path}: " if state.parent is not None else ""
+    print_warnings([f"{child}{warning}" for warning in state.warnings], warn)
 
 
 @asynccontextmanager

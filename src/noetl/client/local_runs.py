@@ -23,7 +23,6 @@ from noetl.client.client import (
     ProgressView,
     RunFilter,
     Warn,
-    print_warnings,
 )
 from noetl.client.database import (
     find_run,
@@ -181,9 +180,7 @@ class LocalRuns:
                 local.catalog.ensure_playbook(digest)
             await self._install_requirements(local, digest)
             inputs = body["payload"], body["ctx"], local_actor(), body["strict_keys"]
-            state = await local.embedded.start(execution, digest, *inputs)
-            print_warnings(state.warnings, self.warn)
-            return state, 0
+            return await local.embedded.start(execution, digest, *inputs), 0
 
         body, source = new
         execution = uuid7(time.time(), os.urandom(8))

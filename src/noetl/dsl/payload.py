@@ -44,6 +44,17 @@ class PlaybookInputs(NamedTuple):
     """Paths in the workload that templates read; the empty path is the whole of it."""
 
 
+def properties_of(schema: Any) -> frozenset[str]:
+    """The keys that a schema names, valid or not."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return frozenset(properties) if isinstance(properties, dict) else frozenset()
+
+
+def required_by(schema: Any) -> frozenset[str]:
+    required = schema.get("required") if isinstance(schema, dict) else None
+    return frozenset(key for key in required if isinstance(key, str)) if isinstance(required, list) else frozenset()
+
+
 UNKNOWN_INPUTS = PlaybookInputs(reads=frozenset([()]))
 """Of a playbook without a text: it may read everything."""
 
@@ -63,7 +74,7 @@ def check_payload(
     else:
         warnings = _checked_by_schema(schema, playbook.workload, inputs.reads, payload)
     missing = [name for name in inputs.names if not _is_provided(name, payload, ctx)]
-    if problems := [_problem(name, file) for name in missing if name.required]:
+    if problems := [_problem(name, file, payload) for name in missing if name.required]:
         raise PlaybookInvalid(problems)
     warnings += [
         f"{file}:{name.line}:{name.column}: nothing provides {name.name!r}: it counts as false" for name in missing
@@ -88,7 +99,7 @@ def _checked_by_defaults(workload: _Workload, payload: Json, strict_keys: Collec
 
 def _checked_by_schema(schema: Json, defaults: Json, reads: Collection[Path], payload: Json) -> list[str]:
     """The schema decides alone; a key that it permits without naming it, and that nobody reads, is a warning."""
-    from noetl.dsl.workload_schema import properties_of, violations  # a large library
+    from noetl.dsl.workload_schema import violations  # a large library
 
     properties = properties_of(schema)
     sent = {key: value for key, value in payload.items() if key != SCHEDULE_KEY or key in properties}
@@ -142,9 +153,11 @@ def _is_provided(name: InputName, payload: Json, ctx: Json) -> bool:
     return True
 
 
-def _problem(name: InputName, file: str) -> Problem:
+def _problem(name: InputName, file: str, payload: Json) -> Problem:
     message = f"nothing provides {name.name!r}, which is read {name.place}"
-    hint = f"pass it with `--set {name.name}=VALUE` or in the payload, or give it a default in `workload`"
+    guess = did_you_mean(name.name, payload)
+    hint = f"{guess.rstrip('?')} of the payload?" if guess else ""
+    hint = hint or f"pass it with `--set {name.name}=VALUE` or in the payload, or give it a default in `workload`"
     return Problem(file, name.line, name.column, UNKNOWN_NAME_CODE, "error", message, hint)
 
 

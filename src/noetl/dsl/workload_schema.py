@@ -25,7 +25,7 @@ UNSUPPORTED = ("$id", "$anchor", "$dynamicRef", "$dynamicAnchor")
 COMPOSITE = frozenset(["anyOf", "oneOf", "not"])
 MASK = "the value"  # in messages instead of a value, which may be a secret
 
-Schema = dict[str, Any] | bool
+Schema = dict[str, Any]
 Path = tuple[str | int, ...]
 
 
@@ -58,20 +58,9 @@ def violations(schema: Schema, workload: dict[str, Any], unknown: set[Path]) -> 
     return found
 
 
-def properties_of(schema: Schema) -> dict[str, Any]:
-    """The keys that a schema names at its top."""
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    return properties if isinstance(properties, dict) else {}
-
-
-def required_by(schema: Schema) -> list[str]:
-    required = schema.get("required") if isinstance(schema, dict) else None
-    return [key for key in required if isinstance(key, str)] if isinstance(required, list) else []
-
-
 def _message(error: ValidationError, schema: Schema) -> str:
     names: list[str] = getattr(error.kind, "unexpected", [])
-    guess = did_you_mean(names[0], properties_of(schema)) if names and not error.instance_path else None
+    guess = did_you_mean(names[0], schema.get("properties", {})) if names and not error.instance_path else None
     return f"{error.message}: {guess}" if guess else error.message
 
 
@@ -97,7 +86,7 @@ class _Size:
         self.open: set[int] = set()
 
     def check(self) -> None:
-        if isinstance(self.root, dict) and str(self.root.get("$schema", DIALECT)).rstrip("#") != DIALECT:
+        if str(self.root.get("$schema", DIALECT)).rstrip("#") != DIALECT:
             raise InvalidSchema(f"`$schema` must be {DIALECT}", ("$schema",))
         if self._count(self.root, (), 0) > MAX_PARTS:
             raise InvalidSchema(f"it has more than {MAX_PARTS:,} parts (references count as what they expand to)")

@@ -22,7 +22,7 @@ from noetl.host.local_link import LocalLink
 from noetl.model.actor import Actor
 from noetl.model.status import OPEN
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
-from noetl.runtime.runtime import OpenCredential, Runtime, no_credentials
+from noetl.runtime.runtime import OnWarnings, OpenCredential, Runtime, no_credentials
 from noetl.store.store import Store
 from noetl.tools.registry import Registry
 from noetl.worker.output import OutputBuffer
@@ -47,11 +47,19 @@ class Embedded:
         name: str = "local",
         open_credential: OpenCredential = no_credentials,
         buckets: ObjectBuckets | None = None,
+        on_warnings: OnWarnings = lambda state: None,
     ) -> None:
         self.clock = clock
         self.queue, self.families = ReadyQueue(any_pool=True), Families()
         on_events = (self.queue.on_events, self.families.on_events)
-        self.runtime = Runtime(playbooks, clock, open_credential=open_credential, buckets=buckets, on_events=on_events)
+        self.runtime = Runtime(
+            playbooks,
+            clock,
+            open_credential=open_credential,
+            buckets=buckets,
+            on_events=on_events,
+            on_warnings=on_warnings,
+        )
         self.source = LoadedWork(self.runtime.executions)
         dispatcher = Dispatcher(self.runtime, self.queue, self.source, Backoff(clock), _raise)
         output = OutputBuffer(clock, max_lines=None)

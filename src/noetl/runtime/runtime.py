@@ -26,6 +26,9 @@ Parent = tuple[str, str, int]  # the id of a parent, its step, and the depth of 
 OpenCredential = Callable[[str], StoredCredential]  # decrypts a credential; NoetlError if there is none. Blocks
 
 
+OnWarnings = Callable[[Execution], None]  # called with a new execution whose payload is odd
+
+
 def no_credentials(name: str) -> StoredCredential:
     raise NotFound(f"credential {name!r} not found")
 
@@ -43,7 +46,9 @@ class Runtime:
         buckets: ObjectBuckets | None = None,
         on_events: Sequence[OnEvents] = (),
         on_commit: Sequence[OnCommit] = (),
+        on_warnings: OnWarnings = lambda state: None,
     ) -> None:
+        self.on_warnings = on_warnings
         self.playbooks, self.store, self.thread, self.clock = playbooks, playbooks.store, playbooks.thread, clock
         self.open_credential = open_credential
         self.executions = LoadedExecutions(playbooks)
@@ -68,7 +73,10 @@ class Runtime:
         execution = execution or uuid7(self.clock.now(), os.urandom(8))
         self.executions.create(execution, playbook, digest)
         command = Start(payload, ctx, parent, actor=actor, warnings=warnings)
-        return (await self.committer.handle(execution, command)).state
+        state = (await self.committer.handle(execution, command)).state
+        if warnings:
+            self.on_warnings(state)
+        return state
 
     def close(self) -> None:
         self.thread.shutdown()

@@ -272,8 +272,11 @@ def test_a_child_without_a_needed_name_fails_the_task_with_the_place(tmp_path: P
     done = noetl("run", file(tmp_path, parent, "parent.yaml"), cwd=tmp_path)
     assert done.code == 1
     assert "child.yaml:7:36: NTL502 nothing provides 'region'" in done.err
-    done = noetl("run", file(tmp_path, parent.replace("regoin", "region")), cwd=tmp_path)
+    done = noetl("run", file(tmp_path, parent.replace("regoin:", "regoin: 1, region:")), cwd=tmp_path)
     assert done.code == 0, done.err
+    assert "noetl: warning: tests/story: workload has no 'regoin': did you mean 'region'?" in done.err
+    child = noetl("runs", "show", done.err.partition("the child ")[2].split()[0], cwd=tmp_path).out
+    assert "\nwarning: workload has no 'regoin': did you mean 'region'?\n" in child
 
 
 # -- what can't run -------------------------------------------------------------------------------------------------

@@ -11,12 +11,11 @@ from noetl.dsl.checks.policies import SKIP_RULE
 from noetl.dsl.checks.scopes import HOME, PLACES, Arriving, LocalName, Place
 from noetl.dsl.other_words import NAMES
 from noetl.dsl.outline import COLLECTION_KEYS, ITERATOR_KEYS, Document, TaskSite, callee, labelled_items, rules
-from noetl.dsl.payload import UNKNOWN_NAME_CODE, InputName, PlaybookInputs
+from noetl.dsl.payload import UNKNOWN_NAME_CODE, InputName, PlaybookInputs, properties_of, required_by
 from noetl.dsl.payload import Path as InputPath
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource
 from noetl.dsl.tree import Map, Seq, is_template, key_span, span_in
-from noetl.dsl.workload_schema import properties_of, required_by
 from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, changed_secrets, doubled_quotes, parse
 from noetl.model.event_names import end_names, event_names
@@ -89,8 +88,8 @@ class _Checker:
         args = {name for step in document.steps for target in document.all_targets(step) for name in target.args}
         then = (then for site in document.all_tasks for _, then, _ in rules(site.tree))
         schema = document.executor_spec.get("schema", {}).get("workload", {})
-        self.workload = frozenset(root.get("workload", {})) | frozenset(required_by(schema))
-        self.inputs = self.workload | frozenset(properties_of(schema))
+        self.workload = frozenset(root.get("workload", {})) | required_by(schema)
+        self.inputs = self.workload | properties_of(schema)
         self.ctx = frozenset(key for part in then for key in part.get("set_ctx", {}))
         self.vars = frozenset(document.variables())
         self.args = frozenset(args | ({"summary"} if final else set()))
