@@ -83,6 +83,38 @@ def test_a_playbook_is_registered_found_and_run(verbs: Verbs) -> None:
     assert verbs.here("catalog", "list", "-o", "json").stdout == verbs("catalog", "list", "-o", "json").stdout
 
 
+NEEDS = playbook(
+    "needs",
+    """\
+    workload: {endpoints: [a]}
+    workflow:
+      - step: load
+        tool: [{x: {kind: noop, result: "{{ region }} {{ workload.endpoints }}"}}]
+    """,
+)
+
+
+def test_inputs_are_checked_by_the_server_as_on_a_database(verbs: Verbs, tmp_path: Path) -> None:
+    file = tmp_path / "needs.yaml"
+    file.write_text(NEEDS)
+    assert "warning NTL502" in verbs("register", str(file)).stderr
+    for verb in (("run", str(file)), ("exec", "modes/needs", "--wait"), ("exec", "modes/needs")):
+        refused = verbs(*verb)
+        assert (refused.returncode, refused.stdout) == (3, "")
+        name = str(file) if verb[0] == "run" else "modes/needs"
+        assert f"{name}:{NEEDS[: NEEDS.index('{{ region')].count(chr(10)) + 1}:" in refused.stderr
+        assert "error NTL502: nothing provides 'region'" in refused.stderr
+        refused = verbs(*verb, "--set", "region=eu", "--set", "endpoint=b")
+        assert (refused.returncode, "did you mean 'endpoints'?" in refused.stderr) == (2, True)
+        refused = verbs(*verb, "--set", "region=eu", "--set", "endpoints=b")
+        assert (refused.returncode, "must be a list" in refused.stderr) == (2, True)
+    done = verbs("exec", "modes/needs", "--payload", "{region: eu, endpoint: b}", "-o", "json")
+    assert json.loads(done.stdout)["warnings"] == ["workload has no 'endpoint': did you mean 'endpoints'?"]
+    assert "noetl: warning: workload has no 'endpoint'" in done.stderr
+    ran = verbs.json("run", str(file), "--set", "endpoints=[b, c]", "--ctx", "region: us")
+    assert (ran["result"], ran["warnings"]) == ("us ['b', 'c']", [])
+
+
 def test_without_wait_the_id_is_printed_and_nothing_waited_for(verbs: Verbs) -> None:
     verbs("register", "-", stdin=WAITS)
     done = verbs("exec", "modes/waits")
