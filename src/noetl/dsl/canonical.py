@@ -51,6 +51,8 @@ class Builder:
 
     def playbook(self) -> model.Playbook:
         metadata = plain(self.root["metadata"])
+        for entry in self.root.get("keychain", []):
+            self._place(f"keychain/{entry['name']}", span_of(entry))
         steps = tuple(self.step(step) for step in self.root["workflow"])
         names = [step.name for step in steps]
         name = metadata.pop("name")

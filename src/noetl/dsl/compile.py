@@ -28,7 +28,7 @@ class Loaded(NamedTuple):
     dialect: DialectName
     places: dict[str, Mark]
     """The place of each part: `STEP`, `STEP/LABEL`, `STEP/next/0`, `STEP/LABEL/rules/0` and behind that a ctx key,
-    `STEP/LABEL/code` for program text and `STEP/LABEL/code/1` for its first line."""
+    `STEP/LABEL/code` for program text and `STEP/LABEL/code/1` for its first line, `keychain/NAME`."""
     inputs: PlaybookInputs = PlaybookInputs()
 
     def require(self) -> Playbook:

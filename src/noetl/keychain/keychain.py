@@ -274,12 +274,14 @@ def _mapped(where: str, fields: Mapping[str, Any], names: Names) -> Mapping[str,
     return {ours: fields[theirs] for ours, theirs in names.items()} if names else fields
 
 
-def missing_entries(playbook: Playbook, stored: Mapping[str, SealedCredential]) -> list[str]:
+def missing_entries(
+    playbook: Playbook, stored: Mapping[str, SealedCredential], place: Callable[[str], str] = lambda name: ""
+) -> list[str]:
     """Faults of the keychain entries of a playbook, by the stored credentials; only workers can reach other
-    providers."""
+    providers. `place` gives the place of an entry in its file, as the beginning of a message."""
     pools = {playbook.executor.pool, *(str(step.spec["pool"]) for step in playbook.steps if "pool" in step.spec)}
     return [
-        f"keychain entry {entry.name!r}: {fault}"
+        f"{place(entry.name)}keychain entry {entry.name!r}: {fault}"
         for entry in playbook.keychain
         for fault in _faults(entry, stored, playbook.path, pools)
     ]

@@ -29,6 +29,10 @@ class PlaybookSource:
         relative = os.path.relpath(file) if os.path.isabs(file) else file
         self.shown = file if relative.startswith(os.pardir) else relative  # relative below the working folder
 
+    def place_of_entry(self, name: str) -> str:
+        mark = self.places.get(f"keychain/{name}")
+        return f"{self.shown}:{mark.line}:{mark.column}: " if mark is not None else ""
+
     def line(self, number: int) -> str:
         lines = self.text.decode("utf-8", "replace").splitlines()
         return lines[number - 1] if 0 < number <= len(lines) else ""
@@ -83,7 +87,8 @@ class Catalog:
             from noetl.keychain.keychain import missing_entries
 
             stored = self._ask(self.store.credentials.all)
-            if faults := missing_entries(playbook, {credential.name: credential for credential in stored}):
+            credentials = {credential.name: credential for credential in stored}
+            if faults := missing_entries(playbook, credentials, source.place_of_entry):
                 raise AuthError("; ".join(faults))
         return self.playbooks.add(playbook, source.shown, source.places, source.loaded.inputs)
 

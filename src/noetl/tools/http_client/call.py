@@ -12,6 +12,7 @@ from contextlib import ExitStack, aclosing
 from errno import ECONNREFUSED
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from itertools import count
+from socket import gaierror
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -86,6 +87,10 @@ def _transport_failure(error: httpx2.RequestError, first: Request, redaction: Re
             reason = str(system[-1] if system else error) or type(error).__name__
             if system and system[-1].errno == ECONNREFUSED:
                 reason = "the connection was refused: nothing listens there, or a firewall rejects it"
+            elif system and isinstance(system[-1], gaierror):
+                reason = (
+                    f"the host name {request.url.host!r} is not known: check its spelling, and the DNS of the worker"
+                )
     url = redaction.url(request.url)
     return failed(kind, f"{request.method} {url}: {reason}", retryable=retryable, extra=no_response(url))
 
