@@ -305,7 +305,8 @@ def _faults(entry: Credential, stored: Mapping[str, SealedCredential], path: str
         yield f"credential {name!r} is the secret of a webhook: playbooks cannot use it"
         return
     if is_own and entry.kind not in (credential.kind, "secret_manager"):
-        yield f"it is a {entry.kind}, but credential {name!r} is a {credential.kind}"
+        remedy = f"write `kind: {credential.kind}`, or run `noetl credential set {name} --kind {entry.kind}`"
+        yield f"it is a {entry.kind}, but credential {name!r} is a {credential.kind}: {remedy}"
     if not allowed(credential.paths, path):
         yield f"credential {name!r} may not be used by playbook {path!r}, only by {', '.join(credential.paths)}"
     if not any(allowed(credential.pools, pool) for pool in pools):
