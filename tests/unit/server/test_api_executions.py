@@ -34,8 +34,9 @@ def test_started_it_is_accepted_and_found_at_its_location(admin: httpx2.Client) 
 def test_who_prefers_to_wait_gets_the_execution(admin: httpx2.Client) -> None:
     found = started(admin, {"path": "tests/hello", "payload": {"name": "moon"}})
     assert (found["status"], found["result"], found["error"]) == ("succeeded", "hello moon!", None)
-    assert found["steps"]["start"] == {"status": "succeeded", "runs": 1, "result": "hello moon", "error": None}
-    assert (found["tokens"], found["progress"]) == ([], {})
+    about = {"status": "succeeded", "runs": 1, "result": "hello moon", "error": None, "items": None}
+    assert found["steps"]["start"] == about
+    assert (found["tokens"], found["progress"], found["running"], found["waiting"]) == ([], {}, [], [])
     assert found["started"].endswith("Z")
 
 
@@ -82,13 +83,13 @@ NEEDS = HELLO.replace("tests/hello", "tests/needs").replace("{{ workload.name }}
 
 def test_a_name_that_nothing_provides_is_refused_with_its_place(admin: httpx2.Client) -> None:
     assert register(admin, NEEDS)["path"] == "tests/needs"
-    before = admin.get(f"{API}/executions").json()["items"]
+    before = [item["execution_id"] for item in admin.get(f"{API}/executions").json()["items"]]
     answer = admin.post(f"{API}/executions", json={"path": "tests/needs", "payload": {"name": "x"}})
     assert answer.status_code == 422
     (problem,) = answer.json()["problems"]
     assert (problem["line"], problem["column"], problem["code"]) == (7, 42, "NTL502")
     assert "'region'" in problem["message"]
-    assert admin.get(f"{API}/executions").json()["items"] == before
+    assert [item["execution_id"] for item in admin.get(f"{API}/executions").json()["items"]] == before
     assert started(admin, {"path": "tests/needs", "payload": {"region": "eu"}})["result"] == "hello eu!"
     assert started(admin, {"path": "tests/needs", "ctx": {"region": "us"}})["result"] == "hello us!"
 
@@ -251,6 +252,20 @@ def test_lists_go_page_by_page_newest_first(admin: httpx2.Client) -> None:
         cursor = page["next"]
     assert seen[:5] == made[::-1]
     assert admin.get(f"{API}/executions", params={"prefix": made[0]}).json()["items"][0]["execution_id"] == made[0]
+
+
+def test_a_waiting_execution_says_for_what_and_the_command_that_answers_it(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/waits"})
+    (wait,) = until(admin, execution, "waiting")["waiting"]
+    assert (wait["kind"], wait["names"], wait["until"]) == ("signal", ["go"], None)
+    assert wait["commands"] == [f"noetl runs signal {execution} go"]
+
+
+@pytest.mark.parametrize(
+    "query", ["cursor=x", "parent=x", "since=yesterday", "since=2026-01-01", "prefix=0&parent=none"]
+)
+def test_a_filter_that_makes_no_sense_is_refused(admin: httpx2.Client, query: str) -> None:
+    assert admin.get(f"{API}/executions?{query}").status_code == 422
 
 
 @pytest.mark.parametrize("query", ["status=done", "limit=0", "limit=1001", "limit=x", "limit=1&limit=2", "what=1"])

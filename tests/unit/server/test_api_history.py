@@ -205,7 +205,10 @@ def test_a_step_that_never_ran_is_explained(admin: httpx2.Client) -> None:
 def test_a_step_of_a_run_that_waits_is_explained(admin: httpx2.Client) -> None:
     execution = begun(admin, {"path": "tests/waits"})
     until(admin, execution, "waiting")
-    assert explained(admin, execution, step="start").json()["stands"] == ["start#1 waits for the signal 'go'"]
+    answer = f"answer with `noetl runs signal {execution} go`"
+    assert explained(admin, execution, step="start").json()["stands"] == [
+        f"start#1 waits for the signal 'go'; {answer}"
+    ]
 
 
 @pytest.mark.parametrize(
