@@ -214,7 +214,12 @@ WORKBOOK_ENTRY = document.WORKBOOK_ENTRY.extended(
 )
 WORKBOOK = workbook_shape(TASK, WORKBOOK_ENTRY)
 ROOT = document.ROOT.extended(
-    Field("workflow", ListOf(STEP, least=1, words="the list of steps"), "the steps", required=True),
+    Field(
+        "workflow",
+        ListOf(STEP, least=1, words="the list of steps", example=document.STEPS_EXAMPLE),
+        "the steps",
+        required=True,
+    ),
     Field("workbook", WORKBOOK, "tasks that several steps use"),
 )
 DEFINITIONS = (*document.DEFINITIONS, RETRY, SINK, CHAIN_TASK)

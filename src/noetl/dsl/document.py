@@ -327,15 +327,23 @@ WORKBOOK_ENTRY = Fields(
 _VERSION_HINT = "the text may be the same: set noetl.io/v2, or run `noetl migrate FILE`"
 LANGUAGE = exactly("noetl.io/v2", API_VERSION, _VERSION_HINT)
 PLAYBOOK = exactly("Playbook", DOCUMENT_KIND, "write `kind: Playbook`")
+STEPS_EXAMPLE = "write `- step: NAME` for each, with `tool` and `next` below"
 ROOT = Fields(
     "a playbook",
     Field("apiVersion", LANGUAGE, "version of the language: `noetl.io/v2`", required=True),
     Field("kind", PLAYBOOK, "what the document is: `Playbook`", required=True),
     Field("metadata", METADATA, "name, path and what else describes it", required=True),
-    Field("keychain", ListOf(CREDENTIAL), "credentials it needs"),
+    Field(
+        "keychain", ListOf(CREDENTIAL, example="write `- {name: NAME, kind: KIND}` for each"), "credentials it needs"
+    ),
     Field("executor", EXECUTOR, "runtime choices and defaults"),
-    Field("workload", MapOf(DATA), "inputs with their defaults"),
-    Field("workflow", ListOf(STEP, least=1, words="the list of steps"), "the steps", required=True),
+    Field("workload", MapOf(DATA, example="write `NAME: DEFAULT` for each input"), "inputs with their defaults"),
+    Field(
+        "workflow",
+        ListOf(STEP, least=1, words="the list of steps", example=STEPS_EXAMPLE),
+        "the steps",
+        required=True,
+    ),
     Field("workbook", workbook_shape(TASK, WORKBOOK_ENTRY), "tasks that several steps use"),
     retired={"vars": Retired(ROOT_VARS, "'vars' is not allowed at the root", VARS_HINT)},
 )

@@ -18,10 +18,12 @@ class Word(NamedTuple):
     stands_for: tuple[str, ...] = ()
     """Keys that are not reported as missing beside this word."""
 
-    def advice(self, node: Any, key: str) -> str:
-        return self.hint if isinstance(self.hint, str) else self.hint(node, key)
+    def advice(self, node: Any, key: str, classic: bool = False) -> str:
+        advice = self.hint if isinstance(self.hint, str) else self.hint(node, key)
+        return _ARC.sub(r"next: \1", advice) if classic else advice
 
 
+_ARC = re.compile(r"next: \{arcs: \[\{step: ([\w.-]+)\}\]\}")  # in the classic dialect `next: NAME`
 Words = Mapping[str, Word]
 _PLAIN = re.compile(r"[\w.:/+-][\w .:/+-]{0,40}")
 
@@ -128,6 +130,8 @@ _STEP = {
         ("args inputs input with params parameters variables payload arguments", _ARGS),
         ("outputs output register set save returns result", _RESULT),
         ("env environment", _ENV),
+        ("rules", "write them in the task: `spec: {policy: {rules: [...]}}`"),
+        ("set_ctx set_iter", "write it in `then` of a rule of the task: `spec: {policy: {rules: [...]}}`"),
         ("run script bash bash_command cmd cmds command commands", "write `tool: {kind: shell, command: ...}`"),
         ("code python python_callable", "write `tool: {kind: python, code: ...}`"),
         ("sql query statement", "write `tool: {kind: postgres, query: ...}`"),
@@ -170,11 +174,28 @@ OF_PART: Mapping[str, Words] = {
         ("set set_ctx", "write `set_ctx` in a rule of a task, or pass the value with `args`"),
         stands_for=("step",),
     ),
-    "a loop": _words(
-        ("items over values foreach", "write `in`"),
-        ("item as var variable name", "write `iterator`"),
-        ("concurrency parallel parallelism max_parallel", "write `spec: {mode: parallel, max_in_flight: 10}`"),
+    "retry": _words(
+        ("attempts limit retries", "write `max_attempts`"),
+        ("max_attempts maxAttempts", "write `attempts`"),
+        ("delay interval delay_seconds", "write `initial_delay`"),
+        ("initial_delay", "write `delay`"),
+        ("max_delay", "write `backoff: {max_delay_seconds: ...}`"),
+        ("max_delay_seconds maxInterval", "write `max_delay`"),
+        ("retry_when stop_when when", "write a rule with `do: retry` in `spec.policy.rules` of the task"),
     ),
+    "then": _words(
+        ("max_attempts maxAttempts", "write `attempts`"),
+        ("delay_seconds initial_delay", "write `delay`"),
+        ("set set_vars vars", "write `set_ctx: {NAME: ...}`, or `set_iter` for values of one item"),
+        ("step next goto", "route on an arc of the step: `next: {arcs: [{step: NAME, when: ...}]}`"),
+    ),
+    "a loop": {
+        **_words(("items over values foreach", "write `in`"), stands_for=("in",)),
+        **_words(("item as var variable name", "write `iterator`"), stands_for=("iterator",)),
+        **_words(
+            ("concurrency parallel parallelism max_parallel", "write `spec: {mode: parallel, max_in_flight: 10}`")
+        ),
+    },
 }
 """Other words by the part of the language that they stand in; `of_task` has those of tasks."""
 _OF_TASK = _words(
@@ -222,6 +243,26 @@ def of_task(task: Any, key: str, kind: Kind) -> str | None:
     return _OF_TASK[key].advice(task, key) if key in _OF_TASK else None
 
 
+KINDS: Mapping[str, str] = {
+    **dict.fromkeys(["bash", "sh", "command", "exec", "cmd"], "shell"),
+    **dict.fromkeys(["rest", "request", "api", "web", "curl"], "http"),
+    **dict.fromkeys(["sql", "pg", "psql", "postgresql"], "postgres"),
+    **dict.fromkeys(["py", "python3", "function", "lambda"], "python"),
+    **dict.fromkeys(["docker", "podman", "kubernetes"], "container"),
+    **dict.fromkeys(["subflow", "flow", "workflow", "child"], "playbook"),
+    **dict.fromkeys(["approval", "signal", "sleep", "sensor"], "wait"),
+    **dict.fromkeys(["foreach", "loop", "map"], "iterator"),
+    **dict.fromkeys(["dummy", "empty", "end", "log", "print", "echo"], "noop"),
+}
+"""Other names of tool kinds."""
+CHOICES: Mapping[str, str] = {
+    **dict.fromkeys(["fixed", "constant"], "none"),
+    **dict.fromkeys(["async", "concurrent"], "parallel"),
+    **dict.fromkeys(["serial", "sync"], "sequential"),
+    **dict.fromkeys(["ignore", "pass", "next"], "continue"),
+    **dict.fromkeys(["abort", "raise", "error"], "fail"),
+}
+"""Other names of values."""
 NAMES: Mapping[str, str] = {
     "env": "templates do not see the environment: declare an input in `workload`, or a secret in `keychain`",
     "outputs": "read `steps.NAME.result`",

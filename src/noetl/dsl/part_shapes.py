@@ -11,6 +11,7 @@ from typing import Any
 
 from noetl.dsl import shape
 from noetl.dsl.inputs import check_inputs
+from noetl.dsl.other_words import KINDS
 from noetl.dsl.problem import Check
 from noetl.dsl.scalar_shapes import GUARD, LABEL, NAME
 from noetl.dsl.shape import Field, Fields, Form, ListOf, MapOf, OneOf, Retired, Shape, Walk
@@ -90,7 +91,12 @@ class TaskShape(Shape):
             message, hint = "the kind of a task cannot be a template", "write the kind itself"
             if not is_template(name):
                 names = sorted(walk.kinds.names())
-                hint = walk.problems.did_you_mean(name, names) or f"known kinds: {', '.join(names)}"
+                other = KINDS.get(name) if isinstance(name, str) else None
+                hint = (
+                    f"write `kind: {other}`"
+                    if other
+                    else walk.problems.did_you_mean(name, names) or f"known kinds: {', '.join(names)}"
+                )
                 message = f"unknown tool kind {describe(name).removeprefix('the text ')}"
             walk.problems.add(UNKNOWN_KIND, span_in(value, "kind"), message, hint)
             return False
@@ -165,6 +171,7 @@ class LoopShape(Fields):
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         written = set(value) if isinstance(value, dict) else set()
+        written |= {name for key in written & set(self.other_words) for name in self.other_words[key].stands_for}
         if not super().check(value, span, walk):
             return False
         if "in" in written and "in" not in value:

@@ -13,7 +13,7 @@ from itertools import compress
 from typing import Any, Literal, NamedTuple, Protocol
 
 from noetl.dsl.inputs import check_keys
-from noetl.dsl.other_words import OF_PART, retry_advice, spec_advice
+from noetl.dsl.other_words import CHOICES, OF_PART, retry_advice, spec_advice
 from noetl.dsl.problem import Check, Problems, did_you_mean
 from noetl.dsl.tree import Map, Span, is_template, key_span, span_in
 from noetl.model.inputs import describe
@@ -110,6 +110,8 @@ class Choice(Shape):
             return value in choices or other
 
         def hint(value: Any) -> str:
+            if isinstance(value, str) and CHOICES.get(value) in choices:
+                return f"write `{CHOICES[value]}`"
             return did_you_mean(value, choices) or f"write one of: {', '.join(choices)}"
 
         words = " or ".join([", ".join(choices[:-1]), choices[-1]] if len(choices) > 1 else choices)
@@ -129,8 +131,8 @@ class Integer(Shape):
 
 
 class ListOf(Shape):
-    def __init__(self, item: Shape, least: int = 0, words: str = "a list") -> None:
-        super().__init__(words, list)
+    def __init__(self, item: Shape, least: int = 0, words: str = "a list", example: str | None = None) -> None:
+        super().__init__(words, list, hint=lambda value: example)
         self.item, self.least = item, least
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
@@ -153,8 +155,8 @@ def drop_items(seq: Any, usable: Sequence[bool]) -> None:
 
 
 class MapOf(Shape):
-    def __init__(self, value: Shape, key: Shape | None = None) -> None:
-        super().__init__("a map", dict)
+    def __init__(self, value: Shape, key: Shape | None = None, example: str | None = None) -> None:
+        super().__init__("a map", dict, hint=lambda value: example)
         self.value, self.key = value, key
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
@@ -274,7 +276,7 @@ class Fields(Shape):
         if spec is not None and isinstance(spec.shape, Fields) and key in spec.shape._keys(walk):
             return spec_advice(value, key)
         if key in self.other_words:
-            return self.other_words[key].advice(value, key)
+            return self.other_words[key].advice(value, key, walk.classic)
         return walk.problems.did_you_mean(key, keys) or f"known keys: {', '.join(keys)}"
 
     def schema(self) -> Schema:

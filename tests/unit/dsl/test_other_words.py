@@ -82,6 +82,61 @@ def test_a_word_on_a_task(task: str, advice: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("then", "advice"),
+    [
+        ("do: retry, backoff: fixed", "write `none`"),
+        ("do: retry, max_attempts: 3", "write `attempts`"),
+        ("do: continue, set: {ctx.a: 1}", "`set_ctx: {NAME: ...}`"),
+        ("do: ignore", "write `continue`"),
+    ],
+)
+def test_a_word_in_a_rule(then: str, advice: str) -> None:
+    rules = f"[{{when: '{{{{ true }}}}', then: {{do: fail}}}}, {{else: {{then: {{{then}}}}}}}]"
+    (problem,) = problems(f"workflow: [{{step: load, tool: {{kind: noop, spec: {{policy: {{rules: {rules}}}}}}}}}]\n")
+    assert advice in hint(problem)
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("retry: {attempts: 3}", "write `max_attempts`"),
+        ("retry: {max_delay: 3}", "write `backoff: {max_delay_seconds: ...}`"),
+        ("needs: [first]", "put `next: load` into step 'first'"),
+        ("on_success: end", "write `next: end`"),
+    ],
+)
+def test_a_word_in_the_classic_dialect(line: str, advice: str) -> None:
+    (problem,) = problems(f"workflow:\n  - {{step: load, {line}, vars: {{a: 1}}, tool: {{kind: noop}}}}\n")
+    assert advice in hint(problem)
+
+
+@pytest.mark.parametrize(
+    ("body", "advice"),
+    [
+        ("workflow: {load: {tool: {kind: noop}}}\n", "write `- step: NAME` for each"),
+        ("workflow: [{step: load, tool: {kind: bash, command: ls}}]\n", "write `kind: shell`"),
+        ("workflow: [{step: load, next: {arcs: [{to: load}]}}]\n", "write `step: load`"),
+        (
+            "keychain: {a: {kind: bearer}}\nworkflow: [{step: a, tool: {kind: noop}}]\n",
+            "write `- {name: NAME, kind: KIND}`",
+        ),
+        ("workload: [{name: a}]\nworkflow: [{step: a, tool: {kind: noop}}]\n", "write `NAME: DEFAULT`"),
+    ],
+)
+def test_another_shape_or_name(body: str, advice: str) -> None:
+    (problem,) = problems(body)
+    assert advice in hint(problem)
+
+
+def test_other_names_of_the_parts_of_a_loop() -> None:
+    loop = "{items: '{{ workload.files }}', item: file, concurrency: 3}"
+    found = problems(
+        f"workload: {{files: []}}\nworkflow: [{{step: load, loop: {loop}, tool: [{{a: {{kind: noop}}}}]}}]\n"
+    )
+    assert [hint(problem).partition(":")[0] for problem in found] == ["write `in`", "write `iterator`", "write `spec"]
+
+
+@pytest.mark.parametrize(
     ("name", "advice"),
     [
         ("env.HOME", "`keychain`"),
