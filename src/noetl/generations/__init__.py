@@ -27,7 +27,13 @@ INPUTS: tuple[Rewrite, ...] = (
     inputs.refuse_kinds,
 )
 """Other names and places of inputs, in both generations. They come first: the others know tasks by their inputs."""
-V10: tuple[Rewrite, ...] = (steps.set_version, steps.drop_result_options, steps.give_step_args, policies.wrap_rules)
+V10: tuple[Rewrite, ...] = (
+    steps.set_version,
+    steps.drop_options,
+    steps.rewrite_routing,
+    steps.give_step_args,
+    policies.wrap_rules,
+)
 INPUT_OUTPUT_SET: tuple[Rewrite, ...] = (
     names.rename_command_results,
     names.rename_everywhere,
@@ -40,6 +46,7 @@ PATCHES: tuple[Rewrite, ...] = (
     patches.rewrite_task_patches,
     patches.rewrite_step_patches,
     patches.rewrite_arc_patches,
+    names.rename_task_results,
 )
 """`set_ctx` at the step is of v10, `set` of the newer generation."""
 PROGRAMS: tuple[Rewrite, ...] = (programs.rewrite_python, programs.rewrite_sql, credentials.declare)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -46,6 +47,8 @@ class OtherDocument:
         self.is_classic = is_classic(root)
         self.declared = frozenset(self._declared())
         """Names that the document itself gives a meaning: what others reserve may be one of them."""
+        self.labels = {step["step"]: [task.label for task in self.outer_tasks(step)] for step in self.steps}
+        """The labels of a step's tasks as they were read."""
 
     @property
     def steps(self) -> list[Map]:
@@ -58,6 +61,10 @@ class OtherDocument:
 
     def tasks(self, step: Map) -> list[OtherTask]:
         return list(self._tasks(step.get("tool")))
+
+    def outer_tasks(self, step: Map) -> list[OtherTask]:
+        """The tasks of a step without those inside of an iterator."""
+        return list(self._tasks(step.get("tool"), nested=False))
 
     @property
     def all_tasks(self) -> list[OtherTask]:
@@ -86,7 +93,7 @@ class OtherDocument:
         tasks = workbook_tasks(entries if isinstance(workbook, Seq) else workbook)
         return {name: task for name, task in tasks.items() if isinstance(name, str) and isinstance(task, Map)}
 
-    def _tasks(self, tool: Any) -> Iterator[OtherTask]:
+    def _tasks(self, tool: Any, *, nested: bool = True) -> Iterator[OtherTask]:
         for place, item in enumerate([tool] if isinstance(tool, Map) else as_list(tool), start=1):
             label, task = f"task_{place}", item
             if isinstance(item, Map) and "kind" not in item and len(item) == 1:
@@ -95,7 +102,8 @@ class OtherDocument:
                 label = item.get("name", label)
             if isinstance(task, Map):
                 yield OtherTask(str(label), task, self.kind_of(task))
-                yield from self._tasks(task.get("tool") if task.get("kind") == "iterator" else None)
+                if nested and task.get("kind") == "iterator":
+                    yield from self._tasks(task.get("tool"))
 
     def _declared(self) -> Iterator[str]:
         yield from as_map(self.root.get("workload"))
@@ -106,8 +114,8 @@ class OtherDocument:
                 loop[key] for loop in loops for key in ("iterator", "element") if isinstance(loop.get(key), str)
             )
             for holder in (step, *loops, *map(as_map, as_list(as_map(step.get("next")).get("arcs")))):
-                for key in ("args", "input"):
-                    yield from as_map(holder.get(key))
+                for args in (as_map(holder.get("args")), as_map(holder.get("input"))):  # `x: "{{ x }}"` passes x on
+                    yield from (name for name, value in args.items() if not re.search(rf"\b{name}\b", str(value)))
         for task in self.all_tasks:
             yield task.label
             for then in thens(task.tree):

@@ -88,6 +88,9 @@ def drop_inputs(document: OtherDocument) -> None:
             hint = f"if {step!r} is not the last step of {task.get('path')!r}, write {output} there"
             document.note(task, "return_step", "`return_step` was dropped: the result is that of the last step", hint)
             del task["return_step"]
+        if name == "playbook" and isinstance(task.get("task"), str):
+            document.note(task, "task", "`task` was dropped", "a task has a label: `- LABEL: {kind: ...}`")
+            del task["task"]
         if name in ("postgres", "snowflake", "duckdb") and isinstance(task.get("pool"), Map):
             document.note(task, "pool", "`pool` was dropped", "connections are reused without an option")
             del task["pool"]

@@ -46,7 +46,9 @@ def in_pipeline(last: OtherTask) -> Names:
     if field is not None:
         names |= {f"{name}.{field}": f"{own}.{field}" for name in ("output", "outcome")}
     data = f"_prev{body_of(last.kind)}"
-    return {**names, "output.data": data, "output.result": data, "outcome.result": "_prev", "outcome": own}
+    whole = f"{{'status': {own}.status, 'data': {data} | default(none), 'error': {own}.error | default(none)}}"
+    results = {"output.data": data, "output.result": data, "outcome.result": "_prev"}
+    return {**names, **results, "output": whole, "outcome": own}
 
 
 def on_arc(last: OtherTask | None) -> Names:
@@ -81,14 +83,8 @@ def body_of(kind: Kind | None) -> str:
 
 
 def last_task(document: OtherDocument, step: Map) -> OtherTask | None:
-    tool = step.get("tool")
-    items = [tool] if isinstance(tool, Map) else as_list(tool)
-    outer = [task for task in document.tasks(step) if any(task.tree is item or _holds(item, task) for item in items)]
-    return outer[-1] if outer else None
-
-
-def _holds(item: Any, task: OtherTask) -> bool:
-    return isinstance(item, Map) and "kind" not in item and any(value is task.tree for value in item.values())
+    tasks = document.outer_tasks(step)
+    return tasks[-1] if tasks else None
 
 
 def reads_of(text: str) -> tuple[Read, ...]:
@@ -194,6 +190,27 @@ def rename_command_results(document: OtherDocument) -> None:
                 hint = "only the last statement has `rows`: give each statement whose rows are read its own task"
                 document.refuse_in(holder, at, read.offset, f"{construct} has no counterpart", hint)
             holder[at] = renamed_text(text, names)
+
+
+def rename_task_results(document: OtherDocument) -> None:
+    """`NAME.results.LABEL` is `NAME` where LABEL is the last task; the results of the others end with the step."""
+    for holder, at, text in list(templates_in(document.root, document.kinds, "workflow")):
+        names: dict[str, str] = {}
+        for read in reads_of(text):
+            name, *path = read.path[1:] if read.path[0] == "steps" and len(read.path) > 1 else read.path
+            labels = document.labels.get(str(name), [])
+            if path[:1] == ["result"]:
+                path = path[1:]
+            if len(path) < 2 or path[0] != "results" or path[1] not in labels:
+                continue
+            place = read.path.index("results")
+            construct = ".".join(map(str, read.path[: place + 2]))
+            if path[1] == labels[-1]:
+                names[construct] = ".".join(map(str, read.path[:place]))
+                continue
+            hint = "the result of a step is that of its last task: keep the other with `set_ctx` in a rule of the task"
+            document.refuse_in(holder, at, read.offset, f"`{construct}` has no counterpart", hint)
+        holder[at] = renamed_text(text, names)
 
 
 def _owner(path: tuple[str | int, ...]) -> str:

@@ -6,11 +6,11 @@ import re
 from typing import Any, NamedTuple
 
 from noetl.classic.conversions import labelled
-from noetl.classic.names import expression_of, path_of, renamed
+from noetl.classic.names import expression_of, path_of, renamed, templates_in
 from noetl.classic.nodes import as_list, as_map, free_label, insert_item, list_at, map_at, merged, put_after
 from noetl.dsl.tree import Map, Seq, is_template
 from noetl.generations.document import OtherDocument, rules, thens
-from noetl.generations.names import after_step, in_pipeline, last_task, reads_of, rename
+from noetl.generations.names import after_step, in_pipeline, in_rule, last_task, reads_of, rename
 
 STEP_KEYS = ("set_ctx", "set")
 _PATH = re.compile(r"[\w.\[\]]+")
@@ -58,7 +58,9 @@ def rewrite_step_patches(document: OtherDocument) -> None:
         keys = [key for key in STEP_KEYS if isinstance(step.get(key), Map)]
         if not keys:
             continue
-        if not _can_follow(document, step, keys[-1]):
+        if "loop" in step:
+            message = f"`{keys[-1]}` of a loop step (a task would write once for each item)"
+            document.refuse(step, keys[-1], message, "move it to a step that follows the loop")
             for key in keys:
                 del step[key]
             continue
@@ -74,6 +76,7 @@ def rewrite_step_patches(document: OtherDocument) -> None:
             results = {task.label: f"{path_of('tasks', task.label)}.result" for task in document.tasks(step)}
             names = {f"{own}.results.{label}": text for label, text in results.items()}
             names |= {**in_pipeline(last), **(result if own not in as_map(document.root.get("workload")) else {})}
+        _patch_breaks(document, step, keys)
         patch = Patch(map_at(step), map_at(step))
         for key in keys:
             rename(document, step, key, names, "read the result of the step by its name")
@@ -127,19 +130,26 @@ def rewrite_arc_patches(document: OtherDocument) -> None:
             insert_item(workflow, place, between)
 
 
-def _can_follow(document: OtherDocument, step: Map, key: str) -> bool:
-    """Whether a last task can make the patch of a step: it runs once, and always."""
-    if "loop" in step:
-        hint = "move it to a step that follows the loop"
-        document.refuse(step, key, f"`{key}` of a loop step (a task would write once for each item)", hint)
-        return False
-    for task in document.tasks(step):
+def _patch_breaks(document: OtherDocument, step: Map, keys: list[str]) -> None:
+    """A rule that breaks skips the last task, so it writes the patch of the step itself."""
+    own = step["step"]
+    for task in document.outer_tasks(step):
         for then in thens(task.tree):
-            if then.get("do") == "break":
-                message = f"`break` in a step with `{key}` (the last task, which writes, would not run)"
-                document.refuse(then, "do", message, "write `set_ctx` in this rule")
-                return False
-    return True
+            if then.get("do") != "break":
+                continue
+            names = {**in_rule(task.kind), own: "outcome.result", f"steps.{own}.result": "outcome.result"}
+            written = as_map(then.get("set_ctx"))
+            for key in keys:
+                copy = map_at(step, {key: renamed(step[key], {})})
+                if key in step.spans:
+                    copy.spans[key] = step.spans[key]
+                rename(document, copy, key, names)
+                for holder, at, text in templates_in(copy, document.kinds, key):
+                    for read in reads_of(text):
+                        if read.path[0] == "ctx" and len(read.path) > 1 and read.path[1] in written:
+                            message = f"`ctx.{read.path[1]}`, which a rule that breaks writes, in `{key}` of the step"
+                            document.refuse_in(holder, at, read.offset, message, "write both in the rule")
+                _add(then, Patch(_patch(document, copy, key, "ctx").ctx, map_at(step)))
 
 
 def _patch(document: OtherDocument, holder: Map, key: str, scope: str) -> Patch:

@@ -103,6 +103,10 @@ def _rewritten(document: OtherDocument, task: Map, tree: ast.Module, code: str) 
         if isinstance(node, ast.Constant) and _COMMAND.fullmatch(str(node.value)):
             hint = "the result of SQL is `{rows, row_count, columns}`, that of the last statement"
             document.note(task, "code", f"the code reads {node.value!r}, which results of SQL do not have", hint)
+        match node:
+            case ast.Call(func=ast.Attribute(attr="replace"), args=[ast.Constant(value="'"), ast.Constant(value="''")]):
+                hint = "values in SQL are bound: leave the quotes as they are, unless the code builds SQL itself"
+                document.note(task, "code", "the code doubles quotes", hint)
     if "input_data" not in args and any(
         isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name == "main"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from noetl.classic.conversions import give_args
-from noetl.classic.nodes import as_map, merged, rename_key
-from noetl.dsl.tree import Map
+from typing import Any
+
+from noetl.classic.conversions import convert_loop, give_args, router_at
+from noetl.classic.nodes import as_list, as_map, map_at, merged, rename_key
+from noetl.dsl.tree import Map, Seq
 from noetl.generations.document import OtherDocument
 
+RUNTIMES = ("noetl-runtime/1", "noetl-runtime/10", 1, "1")
 VERSIONS = ("noetl.io/v1", "noetl.io/v10")
 RESULT_OPTIONS = frozenset(["output_select", "result_select", "select", "store", "ttl", "scope", "compress"])
 
@@ -14,10 +17,48 @@ RESULT_OPTIONS = frozenset(["output_select", "result_select", "select", "store",
 def set_version(document: OtherDocument) -> None:
     if document.root.get("apiVersion") in VERSIONS:
         document.root["apiVersion"] = "noetl.io/v2"
+    executor = as_map(document.root.get("executor"))
+    if executor.get("version") in RUNTIMES:
+        executor["version"] = "noetl-runtime/2"
 
 
-def drop_result_options(document: OtherDocument) -> None:
-    """Drop `output: {output_select, store}`: large results are references without being asked."""
+def rewrite_routing(document: OtherDocument) -> None:
+    """`spec.next_mode`, a `next` without arcs and a loop with classic keys, in a document that is not classic."""
+    if document.is_classic:
+        return
+    for step in document.steps:
+        convert_loop(step)
+        spec, following = as_map(step.get("spec")), step.get("next")
+        if isinstance(following, str) or (isinstance(following, Seq) and all(map(_is_target, following))):
+            targets = [following] if isinstance(following, str) else following
+            arcs = [target if isinstance(target, Map) else map_at(step, step=target) for target in targets]
+            step["next"] = router_at(following if isinstance(following, Seq) else step, arcs)
+        if "next_mode" in spec and isinstance(as_map(step.get("next")).get("arcs"), Seq):
+            router = step["next"]
+            options = router["spec"] if isinstance(router.get("spec"), Map) else map_at(router)
+            options["mode"] = spec.pop("next_mode")
+            step["next"] = merged(map_at(router, spec=options), router) if "spec" not in router else router
+            if not spec:
+                del step["spec"]
+
+
+def _is_target(target: Any) -> bool:
+    return isinstance(target, str) or (isinstance(target, Map) and set(target) <= {"step", "args"})
+
+
+def drop_options(document: OtherDocument) -> None:
+    """Drop options without an effect here: large results are references without being asked."""
+    executor = as_map(document.root.get("executor"))
+    if executor.get("profile") == "auto":
+        document.note(executor, "profile", "`profile: auto` was dropped", "`noetl run` and servers run any playbook")
+        del executor["profile"]
+        if not executor:
+            del document.root["executor"]
+    for entry in as_list(document.root.get("workbook")):
+        if isinstance(entry, Map) and "assert" in entry:
+            hint = "check values in a rule of the task, or in its code"
+            document.note(entry, "assert", "`assert` of a workbook entry was dropped", hint)
+            del entry["assert"]
     for step in document.steps:
         for holder in (step, *(task.tree for task in document.tasks(step))):
             for key in ("output", "result"):
