@@ -31,8 +31,8 @@ from noetl.store.codec import decode
 from noetl.store.store import Row
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.live import Live
-    from rich.table import Table
 
 BAR_WIDTH = 24
 MIN_COLUMNS = 40  # narrower terminals get lines instead of the tree
@@ -274,7 +274,8 @@ class Tree(ProgressView):
                 if isinstance(event, e.StepPaused):
                     step.answer = answers(self.execution, event)
 
-    def _drawing(self, height: int) -> Table:
+    def _drawing(self, height: int) -> Group:
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
@@ -289,6 +290,5 @@ class Tree(ProgressView):
             grid.add_row("", Text(f"{hidden:,} earlier", "dim"))
         for step in steps[hidden:]:
             grid.add_row(*step.row(now))
-            if step.answer:
-                grid.add_row("", "", "", "", Text(printable(step.answer), "yellow"))
-        return grid
+        answers = [Text(printable(f"    {step.answer}"), "yellow") for step in steps[hidden:] if step.answer]
+        return Group(grid, *answers)  # outside of the grid, whose cells wrap

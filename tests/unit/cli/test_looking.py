@@ -15,8 +15,10 @@ from terminal import data, terminal
 from tests.servers.patience import until
 
 from noetl.cli.output import MIN_CELL, table
-from noetl.cli.progress import Lines
-from noetl.engine.events import StepPaused, StepRegranted
+from noetl.cli.progress import Lines, StepRow
+from noetl.engine.events import StepPaused, StepRegranted, StepStarted, TaskDone, TaskStarted
+from noetl.model.identity import TaskId
+from noetl.model.outcome import Outcome
 from noetl.store.codec import ZERO, rows_of
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: story, path: tests/story}\nworkflow:\n"
@@ -260,3 +262,13 @@ def test_wide_cells_of_a_table_are_cut_and_ids_are_not(monkeypatch: pytest.Monke
     assert head.split() == ["run", "status", "result"]
     monkeypatch.setenv("COLUMNS", "20")
     assert len(table([{"run": "i" * 36, "result": "x" * 30_000}]).splitlines()[1]) == 38 + MIN_CELL
+
+
+def test_the_tree_has_the_task_that_runs_longest_with_its_attempt_and_its_time() -> None:
+    step = StepRow("many#1")
+    first, second = TaskId("many#1", "fetch#1", 3), TaskId("many#1", "fetch#1", 4)
+    for event in (StepStarted("many#1", 1), TaskStarted(first, 2, at=1_000_000), TaskStarted(second, 1, at=1_002_000)):
+        step.update(event, 1_003.0)
+    assert step.row(1_004.0)[-1].plain == "[3]/fetch, attempt 2, 4.0 s"
+    step.update(TaskDone(first, 2, Outcome(), "continue"), 1_004.0)
+    assert step.row(1_004.0)[-1].plain == "[4]/fetch, 2.0 s"
