@@ -3,6 +3,7 @@ network."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import sys
@@ -17,6 +18,7 @@ from terminal import HEAD, data
 from noetl.dsl.compile import load
 from noetl.errors import FileMissing
 from noetl.files import load_text
+from noetl.tools.python_child.environment import packages_of
 from noetl.tools.registry import KINDS
 
 
@@ -179,3 +181,29 @@ class TestRequirements:
     def test_an_option_that_is_not_supported_is_refused(self, tmp_path: Path) -> None:
         failed = run(tmp_path, one_task(f'{{kind: python, requirements: ["--target /tmp/x", a], {self.READ}}}'))
         assert "`requirements`: the option --target is not supported; these are: --extra-index-url" in failed.err
+
+    def test_callers_at_the_same_time_install_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NOETL_CACHE", str(tmp_path / "cache"))
+        path, lines = wheel(tmp_path, "noetl_probe", 7), list[str]()
+
+        async def install() -> list[str]:
+            return await asyncio.gather(*(packages_of([str(path)], "", lines.append) for _ in range(3)))
+
+        (packages,) = set(asyncio.run(install()))
+        assert (Path(packages) / "noetl_probe.py").read_text() == "VALUE = 7\n"
+        assert [line.startswith(f"installing {path} into ") for line in lines] == [True]
+
+    def test_a_worker_installs_before_the_first_call_and_logs_it(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("NOETL_CACHE", str(place.folder / "cache"))
+        path = wheel(place.folder / "wheels", "noetl_probe", 7)
+        text = one_task(f"{{kind: python, requirements: [{path}], {self.READ}}}")
+        assert place.run(text)["result"] == 7
+        logs = place("runs", "logs", "last").out
+        assert ("installing" in logs) == bool(place.env)
+
+    def test_a_cache_that_cannot_be_written_names_the_setting(self, tmp_path: Path) -> None:
+        file(tmp_path, "", "cache")
+        failed = run(tmp_path, one_task(f"{{kind: python, requirements: [a], {self.READ}}}"))
+        assert "set NOETL_CACHE to a folder that this process can write" in failed.err

@@ -36,10 +36,14 @@ async def packages_of(requirements: Sequence[str], folder: str, log: Callable[[s
     words = list(_arguments(requirements))
     home = _home(requirements, folder)
     if not _is_ready(home):
-        async with _lock(home):
-            if not _is_ready(home):
-                log(f"installing {', '.join(requirements)} into {home}")
-                await _build(home, words, folder or None)
+        try:
+            async with _lock(home):
+                if not _is_ready(home):
+                    log(f"installing {', '.join(requirements)} into {home}")
+                    await _build(home, words, folder or None)
+        except OSError as error:
+            advice = "set NOETL_CACHE to a folder that this process can write"
+            raise Failure("python", f"the requirements cannot be installed into {home}: {error}; {advice}") from None
     return sysconfig.get_path("purelib", "venv", {"base": home, "platbase": home})
 
 
