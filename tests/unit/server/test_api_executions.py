@@ -109,6 +109,14 @@ def test_a_key_that_nobody_reads_is_a_warning_of_the_answer_and_of_the_log(admin
     assert evaluated["payload"]["warnings"] == [unread, mistyped]
 
 
+def test_a_schema_of_the_workload_decides(admin: httpx2.Client) -> None:
+    schema = "executor: {spec: {schema: {workload: {properties: {name: {type: [string, number], maxLength: 4}}}}}}\n"
+    text = HELLO.replace("workload:", f"{schema}workload:").replace("tests/hello", "tests/schema")
+    assert started(admin, {"playbook": text, "payload": {"name": 5}, "strict_keys": ["name"]})["result"] == "hello 5!"
+    answer = admin.post(f"{API}/executions", json={"playbook": text, "payload": {"name": "too long"}})
+    assert (answer.status_code, "name: the value is longer than 4" in answer.json()["detail"]) == (422, True)
+
+
 def test_a_request_may_be_yaml(admin: httpx2.Client) -> None:
     headers = {"Content-Type": "application/yaml; charset=utf-8", "Prefer": "wait=20"}
     text = "# by hand\npath: tests/hello\npayload:\n  name: moon\n"
