@@ -75,7 +75,7 @@ A comparison is the exception, because SQL results have DECIMAL and NUMERIC valu
 and filters such as `unique` and `sort` do not convert."""
 
 SQL = """In the SQL of a task, a template is always one value: it is bound as a parameter or quoted by the driver, and
-never spliced into the text. Two filters exist only there."""
+never spliced into the text, in `'...'` and `$$...$$` too. Two filters exist only there."""
 
 BUDGETS = [
     ("CPU time", f"{budget.SECONDS * 1000:g} ms"),
