@@ -201,7 +201,8 @@ def explain_command(run: str, step: str | None, step_run: str | None, client: Cl
     page of that problem.
     """
     if CODE.fullmatch(run) and step is None:
-        click.echo(problem_page(run.upper()), nl=False)
+        page = {"code": run.upper(), "text": problem_page(run.upper())}
+        emit(page, output, lambda page: click.echo(page["text"], nl=False))
         return
     if step is None:
         _explain_run(client.runs.get(run), client, output)

@@ -178,7 +178,8 @@ def target_options_text() -> str:
     """`--db` and `--server` as they were given to this verb, for commands in messages."""
     import shlex
 
-    parameters = click.get_current_context().params
+    context = click.get_current_context(silent=True)
+    parameters = context.params if context is not None else {}
     options = [part for name in ("db", "server") if parameters.get(name) for part in (f"--{name}", parameters[name])]
     return f" {shlex.join(options)}" if options else ""
 

@@ -95,8 +95,10 @@ def list_command(limit: int, client: Client, output: str | None, **filters: Any)
     rows = list(_nested(runs, others))
     if output is not None:
         emit(pick((run for run, _ in rows), *LISTED), output)
-    else:
+    elif rows:
         emit([_row(run, depth) for run, depth in rows], "table")
+    else:
+        print_message("no runs")
 
 
 def _nested(runs: Items, others: Items) -> Iterator[tuple[Json, int]]:

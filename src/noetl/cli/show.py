@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from noetl.cli.options import client_and_output, since_option
-from noetl.cli.output import RESULT, brief, emit, format_duration, print_run, target_options_text
+from noetl.cli.output import RESULT, brief, emit, format_duration, print_message, print_run, target_options_text
 from noetl.client.client import PAGE, Client, Items, Json, RunFilter
 from noetl.dsl.problem import did_you_mean
-from noetl.errors import Interrupted, NotFound
+from noetl.errors import Conflict, Interrupted, NotFound
 from noetl.model.identity import step_of
 from noetl.model.status import ENDED
 from noetl.printable import printable
@@ -103,12 +103,15 @@ def _task_row(task: Json) -> Json:
 def result_command(run: str, step: str | None, client: Client, output: str | None) -> None:
     """Print the result of a run, or of the last run of a step, as JSON. Stored values are loaded."""
     record = client.runs.get(run)
-    value = record["result"]
+    value, status, who = record["result"], record["status"], record["execution_id"]
     if step is not None:
         if step not in record["steps"]:
             hint = did_you_mean(step, record["steps"]) or f"steps with a result: {', '.join(record['steps']) or 'none'}"
             raise NotFound(f"step {step!r} of {record['execution_id']} has not run: {hint}")
-        value = record["steps"][step]["result"]
+        value, status = record["steps"][step]["result"], record["steps"][step]["status"]
+        who = f"step {step!r} of {record['execution_id']}"
+    if status != "succeeded":
+        raise Conflict(f"{who} has no result: it is {status}; see `noetl runs show {record['execution_id']}`")
     emit(_loaded(client, value), output or "json")
 
 
@@ -155,6 +158,9 @@ def logs_command(run: str, follow: bool, step: str | None, since: float, client:
             time.sleep(FOLLOW_SECONDS)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped following; {logs.execution} goes on") from None
+    if not logs.found and output is None:
+        steps = ", ".join(sorted(logs.steps)) or "no step"
+        print_message(printable(f"no output{f' of step {step!r}; output has: {steps}' if step else ''}"))
     if output not in (None, "jsonl"):
         emit([{key: line[key] for key in line if key != "depth"} for line in collected], output)
 
@@ -176,6 +182,8 @@ class RunLogs:
     def __init__(self, client: Client, execution: str, step: str | None, since: float) -> None:
         self.client, self.execution, self.step, self.since = client, execution, step, since
         self.last: dict[str, int] = {}  # the number of the last line that was read, by execution
+        self.steps: set[str] = set()  # those with output
+        self.found = False
 
     def new_lines(self) -> Items:
         """Lines that have been written since the last call, in the order of their time."""
@@ -183,9 +191,11 @@ class RunLogs:
         for execution, depth in self._family():
             for line in self.client.runs.output(execution, self.last.get(execution, 0)):
                 self.last[execution] = line["number"]
-                is_wanted = self.step is None or step_of(line["task"].partition("/")[0].partition("[")[0]) == self.step
-                if is_wanted and datetime.fromisoformat(line["timestamp"]).timestamp() >= self.since:
+                step = step_of(line["task"].partition("/")[0].partition("[")[0])
+                self.steps.add(step)
+                if self.step in (None, step) and datetime.fromisoformat(line["timestamp"]).timestamp() >= self.since:
                     lines.append({"execution_id": execution, **line, "depth": depth})
+                    self.found = True
         return sorted(lines, key=lambda line: (line["timestamp"], line["number"]))
 
     def _family(self) -> Iterator[tuple[str, int]]:

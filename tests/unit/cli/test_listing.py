@@ -74,6 +74,7 @@ def test_runs_are_found_by_name_path_status_start_and_parent(place: Place) -> No
         ("--parent", "last", "--name", "other"): [],
     }
     assert {args: names(place.json("runs", "list", *args)) for args in asked} == asked
+    assert place("runs", "list", "--name", "nobody").err == "no runs\n"
     wrong = place("runs", "list", "--since", "yesterday")
     assert (wrong.code, wrong.err) == (
         2,

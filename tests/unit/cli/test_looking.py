@@ -180,6 +180,9 @@ def test_results_are_printed_also_from_behind_a_reference(place: Place) -> None:
     assert data(place("runs", "result", "last")) == [str(n) * 70_000 for n in range(3)]
     wrong = place("runs", "result", "last", "strt")
     assert (wrong.code, "did you mean 'start'?" in wrong.err) == (4, True)
+    place.run(RETRIES)
+    failed = place("runs", "result", "last")
+    assert (failed.code, "has no result: it is failed; see `noetl runs show " in failed.err) == (6, True)
 
 
 def test_output_has_time_and_stream_and_that_of_children_is_indented(place: Place) -> None:
@@ -202,6 +205,7 @@ def test_output_has_time_and_stream_and_that_of_children_is_indented(place: Plac
         (run["execution_id"], "two"),
     }
     assert place.json("runs", "logs", "last", "--since", "2100-01-01") == []
+    assert place("runs", "logs", "last", "--step", "fist").err == "no output of step 'fist'; output has: first, start\n"
     assert len(place.json("runs", "logs", "last", "--since", "1h", "--follow")) == 3
 
 
