@@ -124,7 +124,7 @@ def duplicate_keys(origin: str, quoted_key: Sequence[str]) -> str:
 
 def duplicate_key(key: Sequence[str], values: Sequence[Any], origin: str) -> Failure:
     text = ", ".join(f"{name} {value}" for name, value in zip(key, values, strict=True))
-    return Failure("input", f"{origin} has two rows with the same key: {text[:200]}")
+    return Failure("input", f"{origin} has two rows with the same key: {text[:200]}; keep one row per key")
 
 
 def no_unique_index(table: str, quoted_table: str, key: Sequence[str]) -> str:
