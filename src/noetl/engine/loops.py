@@ -37,6 +37,7 @@ MAX_LIST_BYTES = 64 << 20  # A larger stored list is loaded, which fails: no wor
 MAX_ITEMS = 1 << 30
 MAX_IDLE_ITEMS = 1_000_000  # Items of a loop without tasks: its result is made at once
 SHOWN_FAILURES = 5  # Failed items that the error of a loop names
+MAX_TRACEBACKS = 20  # Failed items that keep their traceback in the state; the log has all
 RESULTS_PER_CHUNK = 4_096
 BYTES_PER_CHUNK = 1 << 16
 
@@ -227,6 +228,8 @@ def _iteration_failed(state: Execution, event: e.IterationFailed, at: float) -> 
     run, loop = _finish_iteration(state, event.run, event.index, at)
     loop.failed += 1
     error = error_data(event.error, run.step, event.task, event.attempt)
+    if loop.failed > MAX_TRACEBACKS:
+        error["details"] = {name: value for name, value in event.error.details.items() if name != "traceback"}
     loop.failures.append({"index": event.index, "error": error})
 
 
@@ -294,7 +297,8 @@ def _items_failed(loop: LoopState) -> Error:
     first = shown[0]
     message = f"{loop.failed:,} of {loop.total:,} items failed; item {first['index']}: {first['error']['message']}"
     details = {"failed": loop.failed, "total": loop.total, "first": shown}
-    return Error("items_failed", message, details=details)
+    place = {name: value for name, value in first["error"]["details"].items() if name in ("source", "traceback")}
+    return Error("items_failed", message, details=details | place)
 
 
 def _result(decision: Decision, loop: LoopState) -> Any:

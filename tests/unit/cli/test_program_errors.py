@@ -124,3 +124,34 @@ def test_lines_of_a_traceback_are_redacted_and_cut(tmp_path: Path) -> None:
     error = data(noetl("run", file(tmp_path, text), "-o", "json", cwd=tmp_path))["error"]
     assert max(map(len, error["details"]["traceback"])) == 400
     assert len(error["details"]["source"]["text"]) == 400
+
+
+LOOP = (
+    HEAD
+    + """\
+workflow:
+  - step: start
+    loop: {in: "{{ range(25) | list }}", iterator: n, spec: {on_error: collect}}
+    tool:
+      - t:
+          kind: python
+          code: |
+            1 / 0
+"""
+)
+
+
+def test_a_loop_that_collects_failures_shows_the_line_and_traceback_of_the_first(tmp_path: Path) -> None:
+    failed = noetl("run", file(tmp_path, LOOP, "p.yaml"), cwd=tmp_path)
+    line = LOOP[: LOOP.index("1 / 0")].count("\n") + 1
+    assert f"p.yaml:{line}:13: step start: items_failed: 25 of 25 items failed; item 0: ZeroDivisionError" in failed.err
+    assert f"{line} |             1 / 0\n   |             ^\n  Traceback (most recent call last):\n" in failed.err
+
+
+def test_a_loop_keeps_the_tracebacks_of_its_first_failures(tmp_path: Path) -> None:
+    text = LOOP.replace("collect", "continue") + (
+        '    next: {arcs: [{step: end}]}\n  - step: end\n    tool: {kind: noop, result: "{{ steps.start.failures }}"}\n'
+    )
+    failures = data(noetl("run", file(tmp_path, text), "-o", "json", cwd=tmp_path))["result"]
+    assert [("traceback" in failure["error"]["details"]) for failure in failures] == [True] * 20 + [False] * 5
+    assert all("source" in failure["error"]["details"] for failure in failures)
