@@ -374,3 +374,12 @@ def test_a_cancelled_query_of_snowflake(
 
     calls.whole(story())
     until(lambda: snowflake.running == {})
+
+
+def test_an_upsert_names_two_rows_of_one_key_and_a_missing_index(calls: Calls, schema: Schema, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"id": 1, "x": 2}\n{"id": 1, "x": 3}\n')
+    source = {"kind": "file", "path": str(tmp_path / "rows.jsonl")}
+    upsert = {"source": source, "target": pg(schema, table="t"), "mode": "upsert"}
+    assert "the source has two rows with the same key: id 1" in calls.error(**upsert, key=["id"]).message
+    schema.rows("CREATE TABLE t (id bigint, x bigint)")
+    assert calls.error(**upsert, key=["id", "x"]).message.endswith('ON "t" ("id", "x")')

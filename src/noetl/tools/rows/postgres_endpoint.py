@@ -19,7 +19,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import Escaping, ExecStatus
 
 from noetl.model.outcome import Failure
-from noetl.sql.statements import Sql, write
+from noetl.sql.statements import Sql, quoted, write
 from noetl.tools.postgres_client.connections import with_addresses
 from noetl.tools.postgres_client.session import connect_failure, statement_failure
 from noetl.tools.postgres_client.values import EMPTY_LIST, literals
@@ -27,7 +27,13 @@ from noetl.tools.rows import endpoints
 from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.duckdb_database import table_name
 from noetl.tools.rows.endpoints import NULL, Column, Pipe, PipedSource, StagedRows, Staging, TransferProgress
-from noetl.tools.rows.tables import create_table, insert_or_update
+from noetl.tools.rows.tables import (
+    create_table,
+    duplicate_key,
+    duplicate_keys,
+    insert_or_update,
+    no_unique_index,
+)
 
 SETTINGS = "SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'; SET LOCAL timezone = 'UTC'"
 FORM = f"FORMAT csv, NULL '{NULL}'"
@@ -195,7 +201,7 @@ def _to_pipe(name: str, kind: str) -> str:
 
 class PostgresTarget(endpoints.TargetEndpoint):
     def __init__(self, connection: TransferConnection, table: str, mode: str, key: list[str]) -> None:
-        self.connection, self.mode, self.key = connection, mode, key
+        self.connection, self.table, self.mode, self.key = connection, table, mode, key
         self.name = self.into = table_name(table)
         sql = (
             "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
@@ -246,8 +252,16 @@ class PostgresTarget(endpoints.TargetEndpoint):
         self.connection.pq.put_copy_end()
         count = self.connection.end_copy()
         if self.mode == "upsert":
-            self.connection.rows(insert_or_update(self.name, self.into, [column.name for column in columns], self.key))
+            self._merge([column.name for column in columns])
         return count
+
+    def _merge(self, columns: list[str]) -> None:
+        for values in self.connection.rows(duplicate_keys(self.into, [*map(quoted, self.key)])):
+            raise duplicate_key(self.key, values, "the source")
+        try:
+            self.connection.rows(insert_or_update(self.name, self.into, columns, self.key))
+        except psycopg.errors.InvalidColumnReference:
+            raise Failure("sql", no_unique_index(self.table, self.name, self.key)) from None
 
     def commit(self) -> None:
         self.connection.committing = True
