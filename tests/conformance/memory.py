@@ -21,6 +21,7 @@ from noetl.store.store import (
     CatalogVersion,
     Change,
     Derived,
+    Directive,
     HeldLease,
     Leased,
     LogLine,
@@ -443,7 +444,13 @@ class MemoryStore(MemoryCatalog):
         return [run.execution_id for run in children if not self._is_open(run.parent)][:limit]
 
     def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> None:
-        self.sessions[session.worker] = replace(session, beat=or_clock(now))
+        before = self.sessions.get(session.worker)
+        directive = before.directive if before is not None and before.started == session.started else ""
+        self.sessions[session.worker] = replace(session, beat=or_clock(now), directive=directive)
+
+    def direct_worker(self, name: str, directive: Directive) -> None:
+        if name in self.sessions:
+            self.sessions[name] = replace(self.sessions[name], directive=directive)
 
     def worker_session(self, name: str) -> WorkerSession | None:
         return self.sessions.get(name)

@@ -434,6 +434,15 @@ class WorkerSuite:
         assert (first.busy, second.busy) == (3, 0)
         assert (store.worker_session("w-1"), store.worker_session("w-3")) == (first, None)
 
+    def test_a_directive_stays_until_the_worker_restarts(self, store: Store) -> None:
+        store.record_heartbeat(worker("w"), AT)
+        store.direct_worker("w", "drain")
+        store.direct_worker("nobody", "stop")
+        store.record_heartbeat(worker("w", directive="stop"), AT + 1)
+        assert [session.directive for session in store.workers()] == ["drain"]
+        store.record_heartbeat(worker("w", started=AT + 2), AT + 2)
+        assert [session.directive for session in store.workers()] == [""]
+
     def test_a_beat_without_a_time_is_now(self, store: Store) -> None:
         before = time.time() - 5
         store.record_heartbeat(worker("w", beat=1.0))

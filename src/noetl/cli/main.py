@@ -41,6 +41,7 @@ VERBS = {
     "dev": "Run server and worker in one process, for one person",
     "server": "Serve a database to workers and clients",
     "worker": "Execute tasks of a server",
+    "workers": "List, drain and stop workers",
 }
 """Verbs with one line each, so that `noetl --help` imports none of them."""
 

@@ -116,7 +116,7 @@ class Pool(msgspec.Struct, eq=False):
         while True:
             began = clock()
             code = await self._live(member)
-            if self.ended.is_set():
+            if self.ended.is_set() or code == 0:  # an operator has stopped it
                 return 0
             if code in LEAVE_CODES:
                 return code

@@ -17,7 +17,8 @@ import noetl
 from noetl.access import hash_of, new_token
 from noetl.addresses import forbid_addresses
 from noetl.cli.daemon import flags_of, harden, log_option, on_signal
-from noetl.cli.options import DB_HELP
+from noetl.cli.options import DB_HELP, client_and_output, client_option
+from noetl.cli.output import emit, print_message
 from noetl.cli.pool import WORKERS_USER_HELP, Member, Pool, WorkersUser
 from noetl.cli.start import collect_garbage
 from noetl.client.database import opened, opener, safe_of, server_of
@@ -39,6 +40,8 @@ from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import GRACE_SECONDS, WorkerLoop
 
 if TYPE_CHECKING:
+    from noetl.client.client import Client
+    from noetl.client.http import HttpServerControl
     from noetl.host.server_host import ServerHost
     from noetl.server.api import Api
 
@@ -76,9 +79,14 @@ class HostOptions(ServerSettings, frozen=True, kw_only=True):
 class RunningServer(NamedTuple):
     engine: ServerHost
     ended: asyncio.Event  # set it to stop the server
+    stop_requested: asyncio.Event  # set by a request to stop it
+
+    async def stop_on_request(self, stop: Callable[[], object]) -> None:
+        await self.stop_requested.wait()
+        stop()
 
 
-@click.command("server")
+@click.group("server", invoke_without_command=True)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @port_option
 @click.option("--db", metavar="URL", help=DB_HELP)
@@ -91,8 +99,17 @@ class RunningServer(NamedTuple):
 @setting("--traces", traces_endpoint, metavar="URL", help=TRACES_HELP)
 @retention_option
 @log_option
+@click.pass_context
 def command(
-    host: str, port: int, db: str | None, workers: int, workers_user: str | None, slots: int, **options: Any
+    context: click.Context,
+    /,
+    host: str,
+    port: int,
+    db: str | None,
+    workers: int,
+    workers_user: str | None,
+    slots: int,
+    **options: Any,
 ) -> None:
     """Serve a database to workers and clients, until SIGTERM or Ctrl-C.
 
@@ -101,6 +118,8 @@ def command(
     `--workers` as processes on this machine that are restarted when they die. Without `--workers-user`, task code runs
     as the user of the server and can read its database and keys: every author is then in effect an admin.
     """
+    if context.invoked_subcommand is not None:
+        return
     if workers_user is not None and not workers:
         raise UsageError("--workers-user requires --workers N: it applies only to workers that the server starts")
     user = None if workers_user is None else WorkersUser.named(workers_user)
@@ -112,6 +131,30 @@ def command(
         check_address(host, store.access, SystemClock().now())
         listener = bound(host, port)
         asyncio.run(_serve(store, listener, workers, user, slots, HostOptions(**options)))
+
+
+@command.command("status")
+@client_and_output
+def status_command(client: Client, output: str | None) -> None:
+    """Show the version, the workers and the open runs of a server; exit 7 if it does not answer."""
+    emit(server_of_client(client).get(), output or "yaml")
+
+
+@command.command("stop")
+@client_option
+def stop_command(client: Client) -> None:
+    """Shut down a server: it answers the requests that it has, and stops the workers that it has started.
+
+    Runs continue when a server is back. Of several servers the one that gets the request stops.
+    """
+    server_of_client(client).stop()
+    print_message("the server is stopping")
+
+
+def server_of_client(client: Client) -> HttpServerControl:
+    if client.server is None:
+        raise UsageError("name a server: use --server URL, or set NOETL_SERVER")
+    return client.server
 
 
 async def _serve(
@@ -133,10 +176,13 @@ async def _serve(
                 host.ended.set()
 
             working = asyncio.create_task(work())
-            on_signal(pool.end if workers else host.ended.set)
+            stop = pool.end if workers else host.ended.set
+            on_signal(stop)
+            stopping = asyncio.create_task(host.stop_on_request(stop))
             options.log.write("info", f"noetl server at {url}{f', {workers} workers' if workers else ''}")
             await host.ended.wait()
             working.cancel()
+            stopping.cancel()
     finally:
         revoke(store, [name for name, _ in tokens])
 
@@ -196,13 +242,16 @@ async def _develop(store: Store, listener: socket.socket, token: str, options: H
         link = LocalLink(host.engine.dispatcher, output, DEV_POOL)
         worker = Worker(name, link, KINDS, clock, DEV_SLOTS, output.write)
         session = WorkerSession(name, DEV_POOL, DEV_SLOTS, socket.gethostname(), clock.now(), version=noetl.__version__)
-        heartbeat = send_heartbeats(worker, link, session, host.engine.heartbeats, host.engine.on_error)
         loop = WorkerLoop(worker, partial(options.log.write, "warning"), DEV_GRACE_SECONDS)
+        heartbeats, on_error = host.engine.heartbeats, host.engine.on_error
+        heartbeat = send_heartbeats(worker, link, session, heartbeats, on_error, loop.obey)
+        stopping = asyncio.create_task(host.stop_on_request(host.ended.set))
         on_signal(lambda: loop.stop() if host.ended.is_set() else host.ended.set())
         working, beating = asyncio.create_task(loop.run()), asyncio.create_task(heartbeat)
         click.echo(f"noetl dev: {url}/#token={token}", err=True)
         click.echo(f"export NOETL_SERVER={url} NOETL_TOKEN={token}")
         await host.ended.wait()
+        stopping.cancel()
         loop.stop()
         await asyncio.gather(working, return_exceptions=True)
         beating.cancel()
@@ -260,7 +309,7 @@ async def running(store: Store, listener: socket.socket, options: HostOptions) -
 
     serving = asyncio.create_task(serve())
     try:
-        yield RunningServer(api.host, ended)
+        yield RunningServer(api.host, ended, api.stop_requested)
     finally:
         api.stop()
         ended.set()

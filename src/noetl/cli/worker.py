@@ -123,7 +123,7 @@ async def _work(
         link = HttpLink(address.url, address.token, name, pool, output, buckets)
         worker = Worker(name, link, KINDS, clock, slots, output.write)
         loop = WorkerLoop(worker, partial(log.write, "warning"), grace)
-        heartbeat = Heartbeat(worker, link, session, loop.reject, log.write)
+        heartbeat = Heartbeat(worker, link, session, loop.reject, log.write, on_directive=loop.obey)
 
         def end() -> None:
             log.write("info", "shutting down", worker=name, leases=len(worker.leases))

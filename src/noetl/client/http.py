@@ -39,6 +39,7 @@ from noetl.timestamps import rfc3339
 if TYPE_CHECKING:
     from noetl.client.client import NewRun, OnProgress, Warn
     from noetl.runtime.catalog import PlaybookSource
+    from noetl.store.store import Directive
 
 CALL = httpx2.Timeout(60.0, connect=5.0)
 LONG_CALL = httpx2.Timeout(None, connect=5.0)  # for requests that may take the server long
@@ -154,6 +155,8 @@ class HttpClient:
         self.users = HttpResource(self.http, "/users")
         self.schedules = HttpResource(self.http, "/schedules")
         self.hooks = HttpResource(self.http, "/hooks")
+        self.workers = HttpWorkers(self.http, "/workers")
+        self.server = HttpServerControl(self.http)
 
     def close(self) -> None:
         self.http.client.close()
@@ -187,6 +190,25 @@ class HttpResource:
 class HttpCredentials(HttpResource):
     def rotate(self, forget_old: bool) -> Json:
         raise UsageError("clients of a server have no access to its master key: rotate it with --db on its machine")
+
+
+class HttpWorkers(HttpResource):
+    def list(self) -> Items:  # type: ignore[override]  # the route has no pages
+        return list(self.http.get(self.path)["items"])
+
+    def direct(self, directive: Directive, body: Json) -> Items:
+        return list(self.http.post(f"{self.path}/{directive}", body)["items"])
+
+
+class HttpServerControl:
+    def __init__(self, http: Http) -> None:
+        self.http = http
+
+    def get(self) -> Json:
+        return {"url": self.http.address.url} | self.http.get("/server")
+
+    def stop(self) -> None:
+        self.http.post("/server/stop")
 
 
 class HttpCatalog(HttpResource):

@@ -11,7 +11,9 @@ from noetl.client.database import json_of, opened, registered, safe_of
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server.record_views import CredentialDetails, CredentialView, NewToken, TokenItem, UserView, version_view
+from noetl.server.worker_views import direct_workers, worker_view
 from noetl.store.access import User
+from noetl.store.store import Directive
 
 if TYPE_CHECKING:
     from noetl.client.local_runs import LocalRuns
@@ -28,6 +30,8 @@ class LocalClient:
         self.credentials = LocalCredentials(db)
         self.tokens = LocalTokens(db)
         self.users = LocalUsers(db)
+        self.workers = LocalWorkers(db)
+        self.server = None
 
     @cached_property
     def runs(self) -> LocalRuns:
@@ -129,6 +133,19 @@ class LocalTokens(Local):
         with opened(self.db, "write") as store:
             if not store.access.revoke_token(name, self.clock.now()):
                 raise NotFound(f"no valid token {name!r}: `noetl token list` lists all tokens")
+
+
+class LocalWorkers(Local):
+    """The workers of the servers on this database, which learn of a directive with their next heartbeat."""
+
+    def list(self) -> Items:
+        with opened(self.db) as store:
+            return [json_of(worker_view(session, self.clock.now())) for session in store.workers()]
+
+    def direct(self, directive: Directive, body: Json) -> Items:
+        with opened(self.db, "write") as store:
+            views = direct_workers(store, directive, body["worker"], body["pool"], self.clock.now())
+            return list(map(json_of, views))
 
 
 class LocalUsers(Local):

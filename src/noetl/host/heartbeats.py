@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from noetl.errors import Conflict
 from noetl.host.background import BackgroundCommands, OnError, described
 from noetl.latest import Latest
 from noetl.runtime.runtime import Runtime
-from noetl.store.store import WorkerSession
+from noetl.store.store import Directive, WorkerSession
 from noetl.worker.terms import GRANT_SECONDS, HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
@@ -49,15 +49,22 @@ class StallDetector:
         return 0.0 if now - self.last_observed > STALL_SECONDS else now - self.attentive_since
 
 
+class HeartbeatAnswer(NamedTuple):
+    revoked: list[tuple[str, int]]
+    paused: list[str]
+    directive: Directive
+
+
 class Heartbeats:
     def __init__(self, runtime: Runtime, commands: BackgroundCommands, stall: StallDetector) -> None:
         self.runtime, self.commands, self.stall = runtime, commands, stall
         self.latest: Latest[tuple[str, float], int] = Latest(MAX_SESSIONS)  # by worker and start of its process
 
-    async def record(self, session: WorkerSession, number: int = 0) -> tuple[list[tuple[str, int]], list[str]]:
-        """Record a heartbeat; return revoked leases and paused executions. `number` counts the heartbeats of a process:
-        one that arrives after a later one revokes nothing, since it does not name newer leases. Conflict if a process
-        that was started later has the same worker name and is alive: the two would take each other's leases."""
+    async def record(self, session: WorkerSession, number: int = 0) -> HeartbeatAnswer:
+        """Record a heartbeat; return revoked leases, paused executions, and what to do. `number` counts the heartbeats
+        of a process: one that arrives after a later one revokes nothing, since it does not name newer leases. Conflict
+        if a process that was started later has the same worker name and is alive: the two would take each other's
+        leases."""
         store, ask, now = self.runtime.store, self.runtime.thread.ask, self.runtime.clock.now
         previous = await ask(store.worker_session, session.worker)
         if previous is not None and previous.started > session.started and now() - previous.beat < LEASE_SECONDS:
@@ -79,7 +86,9 @@ class Heartbeats:
         valid = {(lease.execution, lease.fence) for lease in held}
         named = [(execution, fence) for execution, fences in session.leases.items() for fence in fences]
         paused = {lease.execution for lease in held if lease.paused}
-        return [lease for lease in named if lease not in valid], [id for id in session.leases if id in paused]
+        revoked = [lease for lease in named if lease not in valid]
+        directive = previous.directive if previous is not None and not restarted else ""
+        return HeartbeatAnswer(revoked, [id for id in session.leases if id in paused], directive)
 
     async def expire_once(self) -> None:
         """Expire leases of workers that send no heartbeats."""
@@ -91,7 +100,12 @@ class Heartbeats:
 
 
 async def send_heartbeats(
-    worker: Worker, link: LocalLink, session: WorkerSession, heartbeats: Heartbeats, on_error: OnError
+    worker: Worker,
+    link: LocalLink,
+    session: WorkerSession,
+    heartbeats: Heartbeats,
+    on_error: OnError,
+    on_directive: Callable[[Directive], None],
 ) -> None:
     """The heartbeat of a worker in the process of its server, in the event loop: while that is busy, both are."""
     due, loop = 0.0, asyncio.get_running_loop()
@@ -101,8 +115,9 @@ async def send_heartbeats(
                 leases: dict[str, list[int]] = {}
                 for execution, fence in {*worker.leases, *link.reporting}:
                     leases.setdefault(execution, []).append(fence)
-                revoked, _ = await heartbeats.record(replace(session, leases=leases))
-                for execution, fence in revoked:
+                answer = await heartbeats.record(replace(session, leases=leases))
+                on_directive(answer.directive)
+                for execution, fence in answer.revoked:
                     worker.revoke(execution, fence)
                 due = loop.time() + HEARTBEAT_SECONDS
             await link.store_output()

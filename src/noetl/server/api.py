@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from noetl.clock import Clock
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 class Api:
     def __init__(self, store: Store, clock: Clock, settings: ServerSettings) -> None:
-        self.store, self.clock, self.settings = store, clock, settings
+        self.store, self.clock, self.settings, self.started = store, clock, settings, clock.now()
+        self.stop_requested = asyncio.Event()  # whoever runs the server shuts it down then
         self.thread = StoreThread()
         in_store, log = self.thread.ask, settings.log
         traces = Traces(settings.traces, store, in_store, settings.version) if settings.traces else None

@@ -63,6 +63,10 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("POST", "/api/v1/hooks/{name}/rotate"): WRITE,
     ("GET", "/api/v1/results/{hash}"): VIEW,
     ("GET", "/api/v1/workers"): VIEW,
+    ("POST", "/api/v1/workers/drain"): OPERATE,
+    ("POST", "/api/v1/workers/stop"): OPERATE,
+    ("GET", "/api/v1/server"): OPERATE,
+    ("POST", "/api/v1/server/stop"): ADMIN,
     ("GET", "/api/v1/credentials"): OPERATE,
     ("GET", "/api/v1/credentials/{path}"): OPERATE,  # without its secrets
     ("PUT", "/api/v1/credentials/{path}"): ADMIN,

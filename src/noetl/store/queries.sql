@@ -127,10 +127,13 @@ ORDER BY lease.execution, lease.fence
 -- Workers -------------------------------------------------------------------------------------------------------------
 
 -- name: find_worker
-SELECT worker, pool, slots, host, started, beat, leases, version FROM worker_session WHERE worker = ?
+SELECT worker, pool, slots, host, started, beat, leases, version, directive FROM worker_session WHERE worker = ?
 
 -- name: list_workers
-SELECT worker, pool, slots, host, started, beat, leases, version FROM worker_session ORDER BY worker
+SELECT worker, pool, slots, host, started, beat, leases, version, directive FROM worker_session ORDER BY worker
+
+-- name: direct_worker
+UPDATE worker_session SET directive = ? WHERE worker = ?
 
 -- Removal of old executions -------------------------------------------------------------------------------------------
 

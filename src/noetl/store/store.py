@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -103,6 +103,10 @@ class Snapshot(NamedTuple):
     data: bytes
 
 
+Directive = Literal["", "drain", "stop"]
+"""`drain`: finish what runs, and take nothing new; `stop`: end like after SIGTERM."""
+
+
 class WorkerSession(msgspec.Struct, frozen=True):
     worker: str
     pool: str
@@ -112,6 +116,7 @@ class WorkerSession(msgspec.Struct, frozen=True):
     beat: float = 0.0  # when it was recorded, by the clock of the store; the store ignores what a caller sets
     leases: dict[str, list[int]] = {}  # the fences of the leases that it reports, by execution
     version: str = ""
+    directive: Directive = ""  # what an operator has told it; the store ignores what a caller sets
 
     @property
     def busy(self) -> int:
@@ -324,6 +329,10 @@ class Store(ABC):
     def workers(self) -> list[WorkerSession]:
         return self._db.all(_session, "list_workers")
 
+    def direct_worker(self, name: str, directive: Directive) -> None:
+        """Tell a worker what to do. A process that is started later under its name is not told."""
+        self._db.write("direct_worker", directive, name)
+
     # -- playbooks: texts by digest, and digests by path and version --------------------------------------------------
 
     def put_playbook(self, digest: str, file: str, text: bytes) -> None:
@@ -364,5 +373,5 @@ def _or_all(limit: int | None) -> int:
 
 
 def _session(*row: Any) -> WorkerSession:
-    *about, leases, version = row
-    return WorkerSession(*(*about, msgspec.json.decode(leases, type=dict[str, list[int]]), version))
+    *about, leases, version, directive = row
+    return WorkerSession(*(*about, msgspec.json.decode(leases, type=dict[str, list[int]]), version, directive))

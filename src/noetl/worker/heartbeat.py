@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from noetl.clock import uptime
 from noetl.errors import AuthError, Conflict
 from noetl.log import Level
+from noetl.store.store import Directive
 from noetl.worker import wire
 from noetl.worker.http_link import HttpLink
 from noetl.worker.server_client import error_of
@@ -30,7 +31,8 @@ TIMEOUT = httpx2.Timeout(5.0)
 
 class Heartbeat(Thread):
     """Sends heartbeats from `start` until `stop`. `session` describes the worker; `on_rejected` is called in the event
-    loop when the server rejects the token, `write_log` when the server stops and starts answering."""
+    loop when the server rejects the token, `on_directive` with what an operator has told the worker, `write_log` when
+    the server stops and starts answering."""
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class Heartbeat(Thread):
         on_rejected: Callable[[AuthError], None],
         write_log: Callable[[Level, str], None],
         *,
+        on_directive: Callable[[Directive], None] = lambda directive: None,
         seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         super().__init__(name="noetl-heartbeat", daemon=True)
@@ -47,7 +50,7 @@ class Heartbeat(Thread):
         self.client = httpx2.Client(base_url=http.base_url, headers=http.headers, timeout=TIMEOUT)
         self.worker, self.terms, self.output = worker, link.terms, link.output
         self.session, self.seconds = session, seconds
-        self.on_rejected, self.write_log = on_rejected, write_log
+        self.on_rejected, self.write_log, self.on_directive = on_rejected, write_log, on_directive
         self.loop = asyncio.get_running_loop()
         self.stopped, self.unanswered = Event(), False
 
@@ -117,6 +120,7 @@ class Heartbeat(Thread):
         self.terms.renew(named.difference(reply.revoked), sent)
         self.terms.registered.set()
         self.terms.paused = frozenset(reply.paused)
+        self.on_directive(reply.directive)
         for execution, fence in reply.revoked:
             if (execution, fence) in self.worker.leases:  # else the report that ended it is still in flight
                 self.write_log("info", f"lease {fence} of execution {execution} was revoked")

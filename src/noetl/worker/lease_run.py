@@ -73,7 +73,8 @@ class LeaseRun:
     async def _finish(self, *, hand_back: bool = False) -> None:
         """Send the last report, with a claim for other work. From here on the engine may end the lease."""
         self.worker.leases.pop((self.work.execution, self.work.fence), None)
-        claim = None if self.worker.draining else Claim(self.worker.name, 1 + max(0, self.worker.free))
+        is_closed = self.worker.draining or not self.worker.accepting
+        claim = None if is_closed else Claim(self.worker.name, 1 + max(0, self.worker.free))
         await self.reporter.send(claim=claim, last=True, hand_back=hand_back)
 
     async def _run_step(self) -> None:

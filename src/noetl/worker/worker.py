@@ -29,6 +29,7 @@ class Worker:
         self.name, self.link, self.registry, self.clock = name, link, registry, clock
         self.slots, self.write_output = slots, write_output
         self.claimed = 0  # slots that a claim in flight is to fill
+        self.accepting = True  # whether it claims work
         self.draining = False  # whether nothing new may start: running tasks finish, the rest is handed back
         self.tasks: set[asyncio.Task[None]] = set()
         self.leases: dict[tuple[str, int], asyncio.Task[None]] = {}

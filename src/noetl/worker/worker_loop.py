@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from noetl.engine.commands import Report
 from noetl.errors import AuthError, NoetlError
+from noetl.store.store import Directive
 from noetl.worker.worker import Worker
 
 GRACE_SECONDS = 30.0  # time in which running tasks may finish after `stop`
@@ -23,12 +24,23 @@ class WorkerLoop:
         self.stopped = asyncio.Event()
         self.stop_now = asyncio.Event()
         self.rejection: AuthError | None = None
+        self._claiming: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
         """Start nothing new; the second call stops at once."""
         if self.stopped.is_set():
             self.stop_now.set()
         self.stopped.set()
+
+    def obey(self, directive: Directive) -> None:
+        """Do what an operator has told the worker; it is told with every heartbeat."""
+        if directive and self.worker.accepting:
+            self.worker.accepting = False
+            self.on_error("draining: running work finishes, and nothing new is claimed")
+            if self._claiming is not None:
+                self._claiming.cancel()
+        if directive == "stop":
+            self.stopped.set()
 
     def reject(self, error: AuthError) -> None:
         self.rejection = self.rejection or error
@@ -37,10 +49,10 @@ class WorkerLoop:
 
     async def run(self) -> None:
         """Run until `stop`, then until the work is done or returned. AuthError if the server rejects the token."""
-        claiming = asyncio.create_task(self._claim())
+        self._claiming = asyncio.create_task(self._claim())
         await self.stopped.wait()
-        claiming.cancel()
-        await asyncio.gather(claiming, return_exceptions=True)
+        self._claiming.cancel()
+        await asyncio.gather(self._claiming, return_exceptions=True)
         await self._drain()
         if self.rejection is not None:
             raise self.rejection

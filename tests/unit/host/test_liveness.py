@@ -169,8 +169,8 @@ def test_a_heartbeat_that_was_overtaken_takes_nothing_back(store: Store, monkeyp
         (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
         await asyncio.sleep(0.01)
         named = {work.execution: [work.fence]}
-        assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4, leases=named), 2) == ([], [])
-        assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4), 1) == ([], [])
+        assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4, leases=named), 2) == ([], [], "")
+        assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4), 1) == ([], [], "")
         assert house.host.runtime.executions[state.id].state.leases
         await house.host.heartbeats.record(WorkerSession("w1", "default", 4), 3)
         assert not house.host.runtime.executions[state.id].state.leases
@@ -188,7 +188,7 @@ def test_a_heartbeat_hears_of_a_cancel_at_another_server(store: Store) -> None:
         await other.host.runtime.committer.handle(state.id, Cancel("enough"))
         other.host.runtime.thread.shutdown()
         session = WorkerSession("w1", "default", 4, leases={work.execution: [work.fence]})
-        assert await house.host.heartbeats.record(session) == ([(work.execution, work.fence)], [])
+        assert await house.host.heartbeats.record(session) == ([(work.execution, work.fence)], [], "")
 
     play(store, story, worker=False, opened=False)
 

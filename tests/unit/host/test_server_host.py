@@ -269,8 +269,9 @@ def test_a_process_that_bears_the_name_of_another_gives_its_leases_back(store: S
         assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0, leases=lease)) == (
             [],
             [],
+            "",
         )
-        assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0)) == ([], [])
+        assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0)) == ([], [], "")
         assert house.host.runtime.executions[state.id].state.leases  # it may be on its way
         other = new_host(store, house)  # which has never heard of the worker
         await other.heartbeats.record(WorkerSession("w1", "default", 4, started=2.0))
@@ -297,7 +298,7 @@ def test_an_older_process_of_the_same_name_takes_no_leases(store: Store) -> None
         other.runtime.thread.shutdown()
         lease = {work.execution: [work.fence]}
         answer = await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=2.0, leases=lease))
-        assert answer == ([], [])
+        assert answer == ([], [], "")
         assert list(house.host.runtime.executions[state.id].state.leases) == [work.fence]
         store.record_heartbeat(WorkerSession("w1", "default", 4, started=2.0), time.time() - 31)  # silent since
         await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0))

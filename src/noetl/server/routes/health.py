@@ -16,11 +16,10 @@ from noetl.server.health import TIMEOUT_SECONDS, Dependency
 from noetl.server.parameters import HTML, JSON
 from noetl.server.roles import PREFIX
 from noetl.server.telemetry import Labels
+from noetl.server.worker_views import is_connected
 from noetl.store.store import Store
 
 routes = Routes(prefix="")
-
-ALIVE_SECONDS = 60.0  # a worker whose last heartbeat is older is not counted
 
 
 class Liveness(msgspec.Struct, frozen=True):
@@ -73,7 +72,8 @@ async def metrics(call: ApiCall) -> Response:
 
 
 def _stored(store: Store) -> dict[str, dict[Labels, float]]:
-    backlog, workers = store.backlog(), [worker for worker in store.workers() if worker.beat > time() - ALIVE_SECONDS]
+    backlog, now = store.backlog(), time()
+    workers = [worker for worker in store.workers() if is_connected(worker, now)]
     return {
         "noetl_executions_open": {(status,): backlog.executions.get(status, 0) for status in OPEN},
         "noetl_ready": {(): backlog.ready},

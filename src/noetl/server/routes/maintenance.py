@@ -10,9 +10,7 @@ from noetl.errors import NotFound
 from noetl.server.endpoint import IMMUTABLE, ApiCall, Routes
 from noetl.server.execution_views import ExecutionItem, execution_item
 from noetl.server.maintenance import EXECUTIONS_PER_BATCH, Verified, VerifiedPage
-from noetl.server.parameters import BYTES, JSON, ItemList, Limit, RequestBody, RunPageQuery
-from noetl.server.record_views import RecordView
-from noetl.timestamps import rfc3339
+from noetl.server.parameters import BYTES, JSON, Limit, RequestBody, RunPageQuery
 
 routes = Routes()
 
@@ -69,30 +67,6 @@ async def verify_all(call: ApiCall, query: VerifyQuery) -> VerifiedPage:
 
 
 MAX_PARSED_BYTES = 8 << 20  # content up to this size is parsed to find out whether it is JSON
-
-
-class WorkerView(RecordView, frozen=True):
-    """A worker at its last heartbeat."""
-
-    worker: str
-    pool: str
-    slots: int
-    busy: int
-    host: str
-    version: str
-    started: str | None
-    last_heard: str | None
-
-
-class WorkerPage(ItemList[WorkerView], frozen=True):
-    pass
-
-
-@routes.add("GET", "/workers", operation="workers_workers")
-async def workers(call: ApiCall) -> WorkerPage:
-    """The workers at their last heartbeats."""
-    sessions = await call.in_store(call.api.store.workers)
-    return WorkerPage([WorkerView.of(session, last_heard=rfc3339(session.beat)) for session in sessions])
 
 
 @routes.add("GET", "/results/{hash}", answers={200: BYTES}, operation="workers_result")

@@ -169,7 +169,7 @@ def _claim(call: ApiCall, request: wire.ClaimRequest) -> Claim:
 
 @routes.add("POST", "/worker/heartbeat", limit=16 * MIB)
 async def heartbeat(call: ApiCall, body: wire.HeartbeatRequest) -> wire.HeartbeatReply:
-    """Record a heartbeat; return revoked leases and paused executions."""
+    """Record a heartbeat; return revoked leases, paused executions, and whether to drain or stop."""
     worker, pool = _name(call, body.worker), _pool(call, body.pool)
     _checked("host` and `version", body.host + body.version)
     if not 0 <= body.slots <= MAX_SLOTS:
@@ -180,8 +180,7 @@ async def heartbeat(call: ApiCall, body: wire.HeartbeatRequest) -> wire.Heartbea
         raise Refused(422, "the keys of `leases` must be execution ids")
     await _store_lines(call, body.lines)
     session = WorkerSession(worker, pool, body.slots, body.host, body.started, 0.0, body.leases, body.version)
-    revoked, paused = await call.api.host.heartbeats.record(session, body.number)
-    return wire.HeartbeatReply(revoked, paused)
+    return wire.HeartbeatReply(*await call.api.host.heartbeats.record(session, body.number))
 
 
 @routes.add("POST", "/worker/secrets")

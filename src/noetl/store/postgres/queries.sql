@@ -111,7 +111,8 @@ INSERT INTO worker_session (worker, pool, slots, host, started, leases, version,
 VALUES (%s, %s, %s, %s, %s, %s, %s, coalesce(%s, extract(epoch FROM clock_timestamp())::float8))
 ON CONFLICT (worker) DO UPDATE
 SET pool = excluded.pool, slots = excluded.slots, host = excluded.host, started = excluded.started,
-    leases = excluded.leases, version = excluded.version, beat = excluded.beat
+    leases = excluded.leases, version = excluded.version, beat = excluded.beat,
+    directive = CASE WHEN worker_session.started = excluded.started THEN worker_session.directive ELSE '' END
 
 -- Removal of old executions -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,48 @@
+"""noetl workers ...: the workers of a server, and how they are drained and stopped."""
+
+from __future__ import annotations
+
+import click
+
+from noetl.cli.options import client_and_output
+from noetl.cli.output import emit, pick, print_message
+from noetl.client.client import Client, Items
+from noetl.errors import UsageError
+from noetl.store.store import Directive
+from noetl.worker.terms import HEARTBEAT_SECONDS
+
+COLUMNS = ("worker", "pool", "status", "busy", "slots", "host", "last_heard")
+
+
+@click.group("workers")
+def command() -> None:
+    """List, drain and stop the workers of a server, or of the servers on a database."""
+
+
+@command.command("list")
+@client_and_output
+def list_command(client: Client, output: str | None) -> None:
+    """List workers with their pool, their status and the number of busy slots."""
+    workers = client.workers.list()
+    emit(workers if output else pick(workers, *COLUMNS), output)
+
+
+def _add_directive(directive: Directive, status: str, help: str) -> None:
+    @command.command(directive, help=help)
+    @click.argument("name", required=False)
+    @click.option("--pool", metavar="NAME", help="All workers of a pool.")
+    @client_and_output
+    def direct_command(name: str | None, pool: str | None, client: Client, output: str | None) -> None:
+        if (name is None) == (pool is None):
+            raise UsageError(f"name a worker or a pool: `noetl workers {directive} NAME`, or --pool NAME")
+        workers = client.workers.direct(directive, {"worker": name, "pool": pool})
+        emit(workers, output, lambda workers: _print(workers, status))
+
+
+def _print(workers: Items, status: str) -> None:
+    for worker in workers:
+        print_message(f"worker {worker['worker']} is {status}; it learns of it within {HEARTBEAT_SECONDS:g} s")
+
+
+_add_directive("drain", "draining", "Let a worker finish what it runs and take nothing new.")
+_add_directive("stop", "stopping", "Let a worker finish its running tasks, return the rest, and exit.")

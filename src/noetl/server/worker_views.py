@@ -1,0 +1,57 @@
+"""Workers as the API and the command line show them, and what operators tell them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from noetl.errors import NotFound, UsageError
+from noetl.server.record_views import RecordView
+from noetl.store.store import Directive, Store, WorkerSession
+from noetl.timestamps import rfc3339
+
+ALIVE_SECONDS = 60.0  # a worker whose last heartbeat is older is not connected
+
+
+class WorkerView(RecordView, frozen=True):
+    """A worker at its last heartbeat. `gone`: it has sent none for a minute."""
+
+    worker: str
+    pool: str
+    status: Literal["active", "draining", "stopping", "gone"]
+    slots: int
+    busy: int
+    host: str
+    version: str
+    started: str | None
+    last_heard: str | None
+
+
+def is_connected(session: WorkerSession, now: float) -> bool:
+    return session.beat > now - ALIVE_SECONDS
+
+
+def worker_view(session: WorkerSession, now: float) -> WorkerView:
+    told: dict[Directive, Literal["active", "draining", "stopping"]]
+    told = {"": "active", "drain": "draining", "stop": "stopping"}
+    status = told[session.directive] if is_connected(session, now) else "gone"
+    return WorkerView.of(session, status=status, last_heard=rfc3339(session.beat))
+
+
+def direct_workers(
+    store: Store, directive: Directive, name: str | None, pool: str | None, now: float
+) -> list[WorkerView]:
+    """Tell the connected workers of a name or of a pool what to do; NotFound if there is none."""
+    if (name is None) == (pool is None):
+        raise UsageError("name a worker or a pool")
+    connected = [session for session in store.workers() if is_connected(session, now)]
+    if name is not None:  # the server has appended the id of its token
+        chosen = [session for session in connected if name in (session.worker, session.worker.rpartition("@")[0])]
+    else:
+        chosen = [session for session in connected if session.pool == pool]
+    if not chosen:
+        which = f"worker {name!r}" if name is not None else f"worker of pool {pool!r}"
+        raise NotFound(f"no {which} is connected: `noetl workers list` lists all workers")
+    for session in chosen:
+        store.direct_worker(session.worker, directive)
+    names = {session.worker for session in chosen}
+    return [worker_view(session, now) for session in store.workers() if session.worker in names]

@@ -1,0 +1,71 @@
+"""noetl workers, noetl server status and stop: what operators do with real processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from command import file, noetl
+from terminal import HEAD, data, terminal
+from test_project import developing
+from tests.servers.patience import until
+
+SLOW = (
+    HEAD
+    + """\
+workflow:
+  - step: start
+    tool:
+      - first: {kind: shell, command: "touch FOLDER/started; while [ ! -e FOLDER/go ]; do sleep 0.05; done"}
+      - second: {kind: noop, result: done}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: end}
+"""
+)
+
+
+def test_a_drained_worker_finishes_what_it_runs_and_takes_nothing_new(tmp_path: Path) -> None:
+    with developing(tmp_path) as (_, url, admin):
+        env = {"NOETL_SERVER": url, "NOETL_TOKEN": admin}
+
+        def status(name: str) -> str:
+            workers = data(noetl("workers", "list", "-o", "json", cwd=tmp_path, **env))
+            return next((worker["status"] for worker in workers if worker["worker"].startswith(name)), "")
+
+        secret = data(noetl("token", "create", "--role", "worker", "-o", "json", cwd=tmp_path, **env))["token"]
+        text = SLOW.replace("workflow:", "executor: {spec: {pool: slow}}\nworkflow:").replace("FOLDER", str(tmp_path))
+        noetl("register", file(tmp_path, text), cwd=tmp_path)
+        worker = ("worker", "--server", url, "--pool", "slow", "--name", "w1")
+        with terminal(*worker, cwd=tmp_path, NOETL_TOKEN=secret) as process:
+            process.line("takes work of pool slow")
+            execution = noetl("exec", "tests/story", cwd=tmp_path).out.strip()
+            until(lambda: (tmp_path / "started").exists())
+            assert "worker w1@" in noetl("workers", "drain", "w1", cwd=tmp_path).err
+            assert status("w1@") == "draining"
+            process.line("draining")
+            (tmp_path / "go").touch()
+
+            def steps() -> dict[str, str]:
+                run = data(noetl("runs", "show", execution, "-o", "json", cwd=tmp_path))
+                return {name: step["status"] for name, step in run["steps"].items()}
+
+            until(lambda: steps() == {"start": "succeeded", "end": "scheduled"})
+            assert noetl("workers", "stop", "--pool", "slow", cwd=tmp_path).code == 0
+            assert process.end().code == 0
+        assert steps() == {"start": "succeeded", "end": "scheduled"}
+
+
+def test_a_server_is_asked_for_its_status_and_stopped(tmp_path: Path) -> None:
+    with developing(tmp_path) as (process, url, _):
+        status = data(noetl("server", "status", "-o", "json", cwd=tmp_path))
+        assert (status["url"], status["pools"][0]["pool"]) == (url, "default")
+        assert noetl("server", "stop", cwd=tmp_path).err == "the server is stopping\n"
+        assert process.end().code == 0
+    done = noetl("server", "status", "--server", url, cwd=tmp_path)
+    assert done.code == 7
+    assert noetl("server", "status", cwd=tmp_path).code == 2
+
+
+def test_a_worker_or_a_pool_must_be_named(tmp_path: Path) -> None:
+    done = noetl("workers", "drain", cwd=tmp_path)
+    assert (done.code, "`noetl workers drain NAME`, or --pool NAME" in done.err) == (2, True)
