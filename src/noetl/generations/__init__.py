@@ -33,6 +33,7 @@ V10: tuple[Rewrite, ...] = (
     steps.rewrite_routing,
     steps.give_step_args,
     policies.wrap_rules,
+    policies.rewrite_retries,
 )
 INPUT_OUTPUT_SET: tuple[Rewrite, ...] = (
     names.rename_command_results,

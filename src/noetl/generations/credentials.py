@@ -9,6 +9,7 @@ from noetl.classic.nodes import as_list, as_map, list_at, map_at, put_after
 from noetl.dsl.tree import Map, Seq, is_template
 from noetl.generations.document import OtherDocument
 from noetl.generations.names import reads_of
+from noetl.model.kind import Kind
 
 KINDS = {**CREDENTIALS, "s3": "s3_credential", "nats": "secret_manager"}
 """The kind of a credential by the kind of the tool that signs in with it."""
@@ -18,12 +19,13 @@ _NAME = re.compile(r"\{\{\s*(?:workload\.)?(\w+)\s*\}\}")
 def declare(document: OtherDocument) -> None:
     if document.is_classic or not isinstance(document.root.get("keychain", list_at(None)), Seq):
         return  # the classic dialect declares them itself
+    own = _entries(document)
     for _, task, kind in document.all_tasks:
         auth = task.get("auth")
         if kind is None or not isinstance(auth, str):
             continue
         if is_template(auth):
-            stored = _default(document, task, auth)
+            stored = _default(document, task, auth, kind, own)
             if stored is None:
                 continue
             auth = stored
@@ -44,18 +46,23 @@ def _entries(document: OtherDocument) -> set[str]:
     return {str(as_map(entry).get("name")) for entry in as_list(document.root.get("keychain"))}
 
 
-def _default(document: OtherDocument, task: Map, auth: str) -> str | None:
-    """The credential that a template names with the inputs as declared; None where it stays a template."""
+def _default(document: OtherDocument, task: Map, auth: str, kind: Kind, own: set[str]) -> str | None:
+    """The credential that a template names with the inputs as declared; None where it stays a template.
+
+    `own` are the entries of the document's own keychain, among which an input may choose.
+    """
     workload = as_map(document.root.get("workload"))
     if any(read.path[0] == "keychain" for read in reads_of(auth)):
         return None
     match = _NAME.fullmatch(auth.strip())
     value = workload.get(match[1]) if match else None
     if match and isinstance(value, str) and value and not is_template(value):
-        hint = "the name of a credential is fixed; `noetl credential set` stores another one under it"
-        if value in _entries(document):
-            return None  # the entry is there: the input chooses among the entries
-        document.note(task, "auth", f"`auth` was the input {match[1]!r} and is now its default {value!r}", hint)
+        if value in own:
+            return None
+        command = f"`noetl credential set {value} --kind {KINDS.get(kind.name, 'KIND')}`"
+        message = f"`auth` was the input {match[1]!r} and is now its default {value!r}"
+        if message not in {note.message for note in document.notes}:
+            document.note(task, "auth", message, f"store the credential to use under that name: {command}")
         return value
     hint = "name an entry of the root `keychain`"
     document.refuse(task, "auth", f"`auth: {auth}` has no default in `workload`", hint)

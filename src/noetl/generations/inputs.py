@@ -64,8 +64,8 @@ def move_under_spec(document: OtherDocument) -> None:
     for _, task, kind in document.all_tasks:
         declared = fields(kind.inputs) if kind is not None else {}
         for key in [key for key in task if key in UNDER_SPEC and key not in declared]:
-            if key == "pool" and isinstance(task[key], Map):
-                continue
+            if key == "pool" and kind is not None and kind.sql:
+                continue  # of connections
             spec = task["spec"] if isinstance(task.get("spec"), Map) else map_at(task)
             if key not in spec:
                 spec.put(key, task.pop(key), *task.spans[key])
@@ -91,7 +91,7 @@ def drop_inputs(document: OtherDocument) -> None:
         if name == "playbook" and isinstance(task.get("task"), str):
             document.note(task, "task", "`task` was dropped", "a task has a label: `- LABEL: {kind: ...}`")
             del task["task"]
-        if name in ("postgres", "snowflake", "duckdb") and isinstance(task.get("pool"), Map):
+        if kind is not None and kind.sql and "pool" in task:
             document.note(task, "pool", "`pool` was dropped", "connections are reused without an option")
             del task["pool"]
 

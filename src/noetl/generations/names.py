@@ -137,9 +137,7 @@ def refuse_elsewhere(document: OtherDocument) -> None:
     if "output" in document.declared:
         return
     for _, task, _ in document.all_tasks:
-        for key in [key for key in task if key not in ("spec", "set", "tool")]:
-            if document.kinds.get(str(task.get("kind"))) is not None and key in _verbatim(document, task):
-                continue
+        for key in [key for key in rendered_keys(document, task) if key not in ("spec", "set", "tool")]:
             for holder, at, text in templates_in(task, document.kinds, key):
                 for read in reads_of(text):
                     if read.path[0] == "output":
@@ -147,9 +145,10 @@ def refuse_elsewhere(document: OtherDocument) -> None:
                         document.refuse_in(holder, at, read.offset, "`output` has no counterpart in an input", hint)
 
 
-def _verbatim(document: OtherDocument, task: Map) -> tuple[str, ...]:
-    kind = document.kinds.get(task["kind"])
-    return kind.verbatim if kind is not None else ()
+def rendered_keys(document: OtherDocument, task: Map) -> list[str]:
+    """The keys of a task whose templates are rendered; program code is not."""
+    kind = document.kind_of(task)
+    return [key for key in task if kind is None or key not in kind.verbatim]
 
 
 def rename_everywhere(document: OtherDocument) -> None:

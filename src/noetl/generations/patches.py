@@ -6,11 +6,11 @@ import re
 from typing import Any, NamedTuple
 
 from noetl.classic.conversions import labelled
-from noetl.classic.names import expression_of, path_of, renamed, templates_in
+from noetl.classic.names import expression_of, path_of, renamed, renamed_text, templates_in
 from noetl.classic.nodes import as_list, as_map, free_label, insert_item, list_at, map_at, merged, put_after
 from noetl.dsl.tree import Map, Seq, is_template
 from noetl.generations.document import OtherDocument, rules, thens
-from noetl.generations.names import after_step, in_pipeline, in_rule, last_task, reads_of, rename
+from noetl.generations.names import after_step, in_pipeline, in_rule, last_task, reads_of, rename, rendered_keys
 
 STEP_KEYS = ("set_ctx", "set")
 _PATH = re.compile(r"[\w.\[\]]+")
@@ -31,11 +31,18 @@ def rewrite_rule_patches(document: OtherDocument) -> None:
 
 def rewrite_task_patches(document: OtherDocument) -> None:
     """The patch of a task goes into each rule that continues; without rules, an error still fails the step."""
+    hidden = _ctx_names(document) | {
+        name
+        for step in document.steps
+        for holder in (step, *map(as_map, as_list(as_map(step.get("next")).get("arcs"))))
+        for name in as_map(holder.get("args"))
+    }
     for task in document.all_tasks:
         tree = task.tree
         if not isinstance(tree.get("set"), Map):
             continue
         patch = _patch(document, tree, "set", "iter")
+        _qualify(document, tree, {name: f"iter.{name}" for name in patch.iter if name in hidden})
         del tree["set"]
         spec = tree["spec"] if isinstance(tree.get("spec"), Map) else map_at(tree)
         if "policy" not in spec:
@@ -128,6 +135,33 @@ def rewrite_arc_patches(document: OtherDocument) -> None:
             arc["step"] = name
             place += 1
             insert_item(workflow, place, between)
+
+
+def _ctx_names(document: OtherDocument) -> set[str]:
+    names: set[str] = set()
+    nodes = [document.root["workflow"]]
+    while nodes:
+        node = nodes.pop()
+        nodes += node.values() if isinstance(node, Map) else node if isinstance(node, Seq) else []
+        if isinstance(node, Map):
+            names |= set(as_map(node.get("set_ctx")))
+            names |= {key.split(".")[1] for key in as_map(node.get("set")) if key.startswith("ctx.")}
+            names |= set(as_map(node.get("set"))) if "step" in node else set()
+    return names
+
+
+def _qualify(document: OtherDocument, task: Map, names: dict[str, str]) -> None:
+    """Write `iter.NAME` in the tasks beside one that sets NAME, where a key of `ctx` or an arg would hide it."""
+    for step in document.steps if names else ():
+        trees = [sibling.tree for sibling in document.outer_tasks(step)]
+        if not any(tree is task for tree in trees):
+            continue
+        for tree in trees:
+            own = as_map(tree.get("args"))
+            for key in rendered_keys(document, tree):
+                visible = {name: text for name, text in names.items() if key == "args" or name not in own}
+                for holder, at, text in list(templates_in(tree, document.kinds, key)):
+                    holder[at] = renamed_text(text, visible)
 
 
 def _patch_breaks(document: OtherDocument, step: Map, keys: list[str]) -> None:
