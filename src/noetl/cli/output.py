@@ -124,9 +124,7 @@ def print_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
         title = click.style(f"{problem.severity} {problem.code}", fg=colour, bold=True)
         lines = [f"{place}: {title}: {printable(problem.message, lines=True)}"]
         lines += excerpt(problem.line, problem.column, problem.source, colour) if problem.source else []
-        if problem.hint:
-            indent, equals = " " * len(str(problem.line)), click.style("=", fg="cyan")
-            lines.append(f"{indent} {equals} {printable(problem.hint, lines=True)}")
+        lines += _hint(problem.hint, len(str(problem.line)))
         click.echo("\n".join(lines), err=err)
 
 
@@ -270,11 +268,15 @@ def _located_error(error: dict[str, Any], message: str) -> str:
 
 
 def error_text(error: dict[str, Any], line_text: str = "") -> str:
-    """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...`, the line, if it is known, and the
-    traceback of Python."""
+    """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...`, the line, if it is known, what to do,
+    and the traceback of Python."""
     line, details = error["line"], error["details"]
     text = _located_error(error, printable(str(error["message"]), lines=True))
     line_text = line_text or details.get("source", {}).get("text", "")
     source = excerpt(line, error["column"], line_text, "red") if line and line_text else []
     traceback = [f"  {printable(str(part))}" for part in details.get("traceback", ())]
-    return "\n".join([text, *source, *traceback])
+    return "\n".join([text, *source, *_hint(details.get("hint"), len(str(line)) if source else 1), *traceback])
+
+
+def _hint(hint: str | None, indent: int) -> list[str]:
+    return [f"{' ' * indent} {click.style('=', fg='cyan')} {printable(hint, lines=True)}"] if hint else []

@@ -135,6 +135,7 @@ def test_a_failure_shows_its_place_with_a_caret(tmp_path: Path) -> None:
     place = next(i for i, line in enumerate(lines) if line.startswith("playbook.yaml:"))
     assert lines[place].startswith("playbook.yaml:9:11: step fetch, task call, attempt 1: template: ")
     assert lines[place + 1 : place + 3] == ["9 |           kind: noop", "  |           ^"]
+    assert lines[place + 3].startswith("  = ")
 
 
 def test_a_failure_in_json_has_all_its_fields(tmp_path: Path) -> None:

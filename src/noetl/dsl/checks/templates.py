@@ -248,7 +248,9 @@ class _Checker:
                 fields = {"status", "result", "error", "meta"} | ({kind.outcome} if kind.outcome else set())
                 if kind.name != "workbook" and name not in fields:
                     message = f"the outcome of {kind.name} has no field {name!r}"
-                    hint = self.problems.did_you_mean(name, fields) or f"fields: {', '.join(sorted(fields))}"
+                    guess = "result" if name == "data" else STEP_FIELD_GUESSES.get(name)
+                    known = f"read `outcome.{guess}`" if guess else self.problems.did_you_mean(name, fields)
+                    hint = known or f"fields: {', '.join(sorted(fields))}"
                     self._add(FOREIGN_OUTCOME, site, read.offset, message, hint)
             case "ctx" | "vars" | "args" | "iter" | "workload" if not read.guarded:
                 self._check_written(site, read, root, name)
