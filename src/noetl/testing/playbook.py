@@ -51,7 +51,7 @@ class Finished(NamedTuple):
     ctx: dict[str, Any]
     steps: dict[str, dict[str, Any]]  # by name, each step that was entered: its `status`, `runs`, `result` and `error`
     error: dict[str, Any] | None
-    """`kind`, `message`, `step`, `task`, `attempt`, and `file`, `line`, `column` of the task that failed."""
+    """`kind`, `message`, `step`, `task`, `attempt`, `item`, `details`, and the place: `file`, `line`, `column`."""
     events: list[dict[str, Any]]  # the log, as `noetl runs events` shows it
     logs: list[tuple[str, str, str]]  # output of tasks: task, stream, line
 

@@ -118,7 +118,7 @@ def test_an_sql_error_points_at_its_line_of_the_file(tmp_path: Path, retry: str)
     assert f"{line} |             FROM nope;\n" in failed.err
 
 
-def test_lines_of_a_traceback_are_redacted_and_cut(tmp_path: Path) -> None:
+def test_lines_of_a_traceback_are_cut(tmp_path: Path) -> None:
     code = "result = 1 / 0 # " + "x" * 500
     text = DIVIDE.replace("return total / people", code.removeprefix("result = "))
     error = data(noetl("run", file(tmp_path, text), "-o", "json", cwd=tmp_path))["error"]

@@ -375,6 +375,17 @@ class TestError:
             ],
         }
 
+    def test_the_error_has_the_place_in_the_code_and_a_redacted_traceback(self) -> None:
+        def redact(value: Any) -> Any:
+            return [text.replace("s3cret", "***") for text in value] if isinstance(value, list) else value
+
+        found = outcome("\nx = 's3cret'; raise ValueError(x)", redact=redact)
+        assert found.error is not None
+        assert (found.error.details["line"], found.error.details["column"]) == (2, 15)
+        assert found.error.details["traceback"] == found.extra["py"]["traceback"]
+        assert "s3cret" not in str(found.error.details)
+        assert "ValueError: ***" in found.error.details["traceback"]
+
     def test_line_is_the_codes_own_when_a_library_raises(self) -> None:
         found = outcome("import json\n\nresult = json.loads('{')")
         assert message(found).startswith("JSONDecodeError: Expecting property name")
