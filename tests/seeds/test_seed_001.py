@@ -64,7 +64,7 @@ class TestSection1Document:
         assert book.executor == Executor(profile="distributed", pool="coast", inline_bytes=32_768)
 
     def test_1_2_a_payload_limit_above_the_size_of_an_event_changes_nothing(self) -> None:
-        limits = "executor: {spec: {policy: {limits: {max_payload_bytes: 1048576}}}}\n"
+        limits = "executor: {spec: {policy: {limits: {max_payload_bytes: 1048576}}}}  # NTL118\n"
         assert compiled(pipeline("- a: {kind: noop}\n", root=limits)).executor.inline_bytes == 65_536
 
     def test_1_2_results_inline_are_not_to_be_had(self) -> None:
@@ -278,7 +278,6 @@ class TestSection5Pipeline:
         ("knobs", "effective"),
         [
             ("timeout: 90s", {"timeout": 90.0}),
-            ("pool: gpu", {"pool": "gpu"}),
             ("sandbox: landlock", {"sandbox": "landlock"}),
             ("retry: 2", {"retry": {"attempts": 3}}),
             ("on_lost: error", {"on_lost": "error"}),
@@ -287,6 +286,10 @@ class TestSection5Pipeline:
     def test_5_2_runtime_knobs_live_under_spec(self, knobs: str, effective: dict[str, object]) -> None:
         book = compiled(pipeline(f'- run: {{kind: python, code: "result = 1", spec: {{{knobs}}}}}\n'))
         assert task(book, "work", "run").spec == effective
+
+    def test_5_2_a_pool_is_for_the_whole_step(self) -> None:
+        book = compiled(pipeline("- run:\n    kind: noop\n    spec: {pool: gpu}  # NTL118\n"))
+        assert book.step("work").spec == {}
 
     def test_5_2_two_time_limits_are_for_http_only(self) -> None:
         refused_once(pipeline("- run:\n    kind: python\n    code: x\n    spec: {timeout: {connect: 1}}  # NTL314\n"))

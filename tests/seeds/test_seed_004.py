@@ -455,8 +455,7 @@ class TestSection4SpecLayering:
     def test_4_1_maps_merge_deep(self) -> None:
         found = self.layered(
             executor="{sandbox: {kind: landlock, network: false}, results: {inline_bytes: 100, store: file}}",
-            step="{results: {inline_bytes: 200}}",
-            task="{sandbox: {kind: landlock, memory_bytes: 2097152}}",
+            step="{results: {inline_bytes: 200}, sandbox: {kind: landlock, memory_bytes: 2097152}}",
         )
         assert found.spec == {
             "sandbox": {"kind": "landlock", "network": False, "memory_bytes": 2097152},

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from noetl.classic.chain_items import chain_items
 from noetl.classic.detect import chain_calls, tasks_of
 from noetl.classic.failure_guards import expects_failure, reads_failure
 from noetl.classic.names import CallNames, Names, expression_of, renamed, templates_in, with_nulls
 from noetl.classic.nodes import as_list, as_map, list_at, map_at, merged, put_after, rename_key
-from noetl.classic.outline import ClassicDocument, chain_items
+from noetl.classic.outline import ClassicDocument
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, is_template
 from noetl.errors import TemplateSyntax
@@ -243,7 +244,7 @@ def retry_rule(at: Map, retry: Map, names: Names, ignore: bool, guards: Sequence
         parts.append(expression_of(with_nulls(go_on), names))
     if stop is not None:
         parts.append(f"not ({expression_of(with_nulls(stop), names)})")
-    if not parts:
+    if not parts or ("on" in retry and IS_ERROR not in parts):
         parts.append(IS_ERROR)
     if stop is not None or ignore:  # the last outcome counts, so this rule must not fail the task after it
         parts.append(f"_attempt < {attempts}")

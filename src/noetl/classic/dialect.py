@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from noetl.classic import conversions, outline
 from noetl.classic.call_names import RESPONSE_NAMES
+from noetl.classic.chain_items import chain_items
 from noetl.classic.detect import tasks_of
 from noetl.classic.names import CallNames, rename_everywhere, rename_templates, renamed_text, with_nulls
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at
@@ -82,7 +83,7 @@ def _set_chain_policies(step: Map, names: CallNames) -> None:
         if retry is not None and retry.get("scope") == "chain":
             default = map_at(step) if conversions.on_error_of(step) == "retry" else None
             branch["again"] = conversions.retry_rule(branch, retry, names.in_rule(branch), ignore=False)
-        for name, body, container in list(outline.chain_items(branch)):
+        for name, body, container in list(chain_items(branch)):
             if name == "sink":
                 container[name] = _sink_in_place(body, names, default)
             if name in ("next", "set", "sink"):
@@ -146,7 +147,7 @@ class ClassicBuilder(Builder):
         )
 
     def _branch(self, key: str, tree: Map, layers: Layers) -> model.Branch:
-        chain = list(outline.chain_items(tree))
+        chain = list(chain_items(tree))
         links: list[model.Task | model.Goto] = []
         labels = {item.name for item in chain if item.is_call}
         for item in chain:

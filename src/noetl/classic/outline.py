@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-from noetl.classic.points import known_names, point_names, possible_events
-from noetl.dsl.checks.names import DUPLICATE_LABEL, NO_EFFECT, check_unique
+from noetl.classic.chain_items import chain_items, step_items
+from noetl.classic.points import known_names, observes, point_names, possible_events
+from noetl.classic.unused import unknown_timers, unused_keys
+from noetl.dsl.checks.names import DUPLICATE_LABEL, check_unique
 from noetl.dsl.checks.scopes import BASE, PIPELINE, PLACES, TOKEN, LocalName, Place
-from noetl.dsl.checks.templates import ExpectedEvents, Site, SiteFinder
-from noetl.dsl.outline import ITERATOR_KEYS, Document, OutlineTarget, TaskSite, next_targets
+from noetl.dsl.checks.templates import NEVER_EQUAL, ExpectedEvents, Site, SiteFinder
+from noetl.dsl.outline import ITERATOR_KEYS, Document, OutlineTarget, TaskSite, Unused, next_targets
 from noetl.dsl.problem import Problems
-from noetl.dsl.tree import Map, is_template, key_span, text_size
+from noetl.dsl.tree import Map, is_template, key_span, span_in, text_size
 from noetl.errors import TemplateSyntax
 from noetl.expression import Read, parse
 
@@ -32,32 +34,6 @@ def _with_classic_names(name: str, place: Place) -> Place:
         return place
     bare = () if name in ("admit", "loop", "output") else ("loop_index",)
     return Place(place.words, place.roots | {"vars"}, frozenset(bare))
-
-
-class ChainItem(NamedTuple):
-    """An item of a branch: a call by its name, `sink`, `set` or `next`."""
-
-    name: str
-    body: Any
-    container: Map
-
-    @property
-    def is_call(self) -> bool:
-        return self.name not in ("sink", "set", "next")
-
-
-def chain_items(branch: Map) -> Iterator[ChainItem]:
-    chain = branch.get("then", branch.get("else"))
-    if isinstance(chain, Map):
-        yield from (ChainItem(name, chain[name], chain) for name in ("sink", "set", "next") if name in chain)
-        return
-    for item in chain or []:
-        ((name, body),) = item.items()
-        yield ChainItem(name, body, item)
-
-
-def step_items(step: Map) -> Iterator[ChainItem]:
-    return (item for branch in step.get("case", []) for item in chain_items(branch))
 
 
 def stores_items(step: Map) -> bool:
@@ -122,16 +98,22 @@ class ClassicDocument(Document):
         shared = sum(text_size(step.get(key)) for key in ("args", "retry"))
         return tasks * shared + len(step.get("case", [])) * text_size(step.get("next"))
 
+    def listens(self, step: Map) -> bool:
+        return "case" in step and observes(step)
+
+    def unused(self) -> Iterator[Unused]:
+        for step in self.steps:
+            yield from unused_keys(step)
+
     def check(self, problems: Problems) -> None:
+        for branch, timer in unknown_timers(self.steps):
+            message = f"event.data.timer_id is never {timer!r} here: no step has such a timer"
+            problems.add(NEVER_EQUAL, span_in(branch, "when"), message, f"add `spec: {{timers: {{{timer}: 1h}}}}`")
         for step in self.steps:
             for branch in step.get("case", []):
                 items = [item for item in chain_items(branch) if item.name not in ("next", "set")]
                 named = ((item.name, key_span(item.container, item.name)) for item in items)
                 check_unique(named, DUPLICATE_LABEL, "task", problems)
-                spec = branch.get("spec", {})
-                if "cache" in spec:
-                    message = "'cache' has no effect: a guard is evaluated once"
-                    problems.add(NO_EFFECT, key_span(spec, "cache"), message, "remove it")
 
 
 class ClassicSiteFinder(SiteFinder):

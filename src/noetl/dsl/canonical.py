@@ -112,7 +112,7 @@ class Builder:
             spec=options,
             join=spec.get("join", self.executor_spec.get("join", "any")),
             admit=self._admit(name, spec.get("policy", {}).get("admit")),
-            loop=_loop(loop) if loop is not None else None,
+            loop=_loop(loop, self.root.get("executor", {})) if loop is not None else None,
             tasks=self.pipeline(name, tree["tool"], layers) if "tool" in tree else (),
             router=router,
             after_call=self.after_call(name, tree, layers),
@@ -191,10 +191,10 @@ class Builder:
             self._place(f"{key}/{i}", span_in(items, i))
 
 
-def _loop(tree: Map) -> model.Loop:
+def _loop(tree: Map, executor: Map) -> model.Loop:
     spec = tree.get("spec", {})
     options = {key: spec[key] for key in ("mode", "max_in_flight", "on_error", "collect") if key in spec}
-    where = spec.get("policy", {}).get("exec", "distributed")
+    where = spec.get("policy", {}).get("exec", executor.get("profile", executor.get("kind", "distributed")))
     return model.Loop(plain(tree["in"]), tree["iterator"], exec=where, **options)
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from noetl.classic.detect import first_construct, is_classic
 from noetl.classic.language import ROOT, TASK_KEYS
 from noetl.classic.nodes import as_list, as_map
-from noetl.dsl.checks import code, names, net, policies, schemas, size, templates
+from noetl.dsl.checks import code, effects, names, net, policies, schemas, size, templates
 from noetl.dsl.dialect import Dialect, DialectName
 from noetl.dsl.payload import PlaybookInputs
 from noetl.dsl.problem import Check, Problem, Problems
@@ -60,6 +60,7 @@ def compile_tree(root: Map, problems: Problems, kinds: KindSource, *, strict: bo
     document = dialect.document(root)
     names.check(document, problems)
     policies.check(document, problems)
+    effects.check(document, problems)
     code.check(document, problems)
     schemas.check(document, problems)
     document.check(problems)

@@ -148,7 +148,9 @@ CREDENTIAL = Fields(
     Field("map", MapOf(TEXT), "fields of the credential, each with the field of the secret it comes from"),
 )
 
-LIMITS = Fields("limits", Field("max_payload_bytes", Integer(1), "values above this size become references"))
+LIMITS = Fields(
+    "limits", Field("max_payload_bytes", Integer(1), "values above this size become references (at most 65,536)")
+)
 BY_REFERENCE = Fields("results", Field("reference_first", BOOLEAN, "store large results by reference"))
 EXECUTOR_POLICY = Fields(
     "executor.spec.policy",
@@ -179,7 +181,7 @@ EXECUTOR_SPEC = Fields(
 _CREDENTIALS = Retired(CREDENTIALS_HERE, "credentials are not declared under `executor`", "use the root `keychain`")
 EXECUTOR = Fields(
     "executor",
-    Field("profile", Choice("local", "distributed"), "where the playbook is meant to run"),
+    Field("profile", Choice("local", "distributed"), "default of `loop.spec.policy.exec` (distributed)"),
     Field("kind", Choice("local", "distributed"), "the same as `profile`"),
     Field("version", RUNTIME_VERSION, "runtime it was written for: noetl-runtime/2"),
     Field("spec", EXECUTOR_SPEC, "defaults for all steps and tasks"),
@@ -223,7 +225,7 @@ TASK_SPEC = Fields(
     "task.spec",
     Field("timeout", TIMEOUT, "time limit of one call; for http also {connect, read}"),
     Field("policy", TASK_POLICY, "what happens after each outcome"),
-    Field("pool", TEXT, "pool of workers that runs the task"),
+    Field("pool", TEXT, "without effect: set the pool of the step"),
     Field("exactly_once", BOOLEAN, "postgres, duckdb: keep a ledger row in the same transaction"),
     Field("async", BOOLEAN, "accepted, without effect"),
     Field("mode", Choice("sequential", "parallel"), "iterator: order of the items"),

@@ -57,6 +57,15 @@ COLLECTION_KEYS, ITERATOR_KEYS = ("in", "collection"), ("iterator", "element")
 """Keys of a loop that hold its collection and the name of its item, the classic ones last."""
 
 
+class Unused(NamedTuple):
+    """A key that nothing reads where it stands."""
+
+    container: Map
+    key: str
+    why: str
+    hint: str = "remove it"
+
+
 class Document:
     step_actions: ClassVar = frozenset(["tool", "next"])
     """Keys of which a step needs one to do anything."""
@@ -67,6 +76,14 @@ class Document:
         self.root = root
         self.executor_spec: Map = root.get("executor", {}).get("spec", Map())
         self._tasks: dict[int, list[TaskSite]] = {}
+
+    def listens(self, step: Map) -> bool:
+        """Whether the step evaluates events, such as those of its timers."""
+        return False
+
+    def unused(self) -> Iterator[Unused]:
+        """Keys of the dialect that have no effect where they stand."""
+        yield from ()
 
     @cached_property
     def steps(self) -> list[Map]:

@@ -12,7 +12,6 @@ from noetl.dsl.tree import Map, Span, is_template, key_span, span_in, span_of
 
 CLASSIC_REFUSED = Check("NTL114", "error", "the playbook uses the classic dialect")
 PATH_MISSING = Check("NTL115", "warning", "`metadata.path` is missing")
-NO_EFFECT = Check("NTL118", "warning", "a key is accepted without effect")
 DUPLICATE_STEP = Check("NTL201", "error", "two steps have the same name")
 DUPLICATE_LABEL = Check("NTL206", "error", "two tasks of a pipeline have the same label")
 RESERVED = Check("NTL207", "error", "the name is reserved")
@@ -34,15 +33,6 @@ def check(document: Document, problems: Problems) -> None:
     metadata = document.root.get("metadata", {})
     if "name" in metadata and "path" not in metadata:
         problems.add(PATH_MISSING, span_of(metadata), "metadata has no 'path'", f"add `path: {metadata['name']}`")
-    for site in document.all_tasks:
-        spec = site.tree.get("spec", {})
-        if "async" in spec:
-            message = "'async' has no effect: a call never blocks a worker"
-            problems.add(NO_EFFECT, key_span(spec, "async"), message, "remove it")
-    results = document.executor_spec.get("policy", {}).get("results", {})
-    if results.get("reference_first") is False:
-        message = "'reference_first: false' has no effect: large results always become references"
-        problems.add(NO_EFFECT, key_span(results, "reference_first"), message, "remove it")
     _check_steps(document, problems)
     _check_targets(document, problems)
     _check_iterators(document, problems)

@@ -1,0 +1,88 @@
+"""Keys that have no effect where they stand (R11): each is reported with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from noetl.dsl.outline import Document, TaskSite, Unused
+from noetl.dsl.problem import Check, Problems
+from noetl.dsl.tree import Map, key_span, span_in
+
+NO_EFFECT = Check("NTL118", "warning", "a key has no effect here")
+PROFILE_CONFLICT = Check("NTL120", "error", "`profile` and `kind` of the executor differ")
+
+MAX_INLINE_BYTES = 65_536
+WITHOUT_PROCESS = frozenset(
+    [
+        "container", "duckdb", "gcs", "http", "iterator", "nats", "noop", "object", "playbook", "postgres", "quantum",
+        "s3", "secrets", "snowflake", "transfer", "wait",
+    ]
+)  # fmt: skip
+"""Kinds whose calls start no process on the worker that a sandbox could confine."""
+
+
+def check(document: Document, problems: Problems) -> None:
+    _check_profile(document, problems)
+    for part in (_in_executor(document), _in_steps(document), _in_tasks(document), document.unused()):
+        for unused in part:
+            message = f"{unused.key!r} has no effect: {unused.why}"
+            problems.add(NO_EFFECT, key_span(unused.container, unused.key), message, unused.hint)
+
+
+def _check_profile(document: Document, problems: Problems) -> None:
+    executor: Any = document.root.get("executor", {})
+    profile, kind = executor.get("profile"), executor.get("kind")
+    if profile is not None and kind is not None and profile != kind:
+        message = f"`kind: {kind}` contradicts `profile: {profile}`: they are the same key"
+        problems.add(PROFILE_CONFLICT, span_in(executor, "kind"), message, "remove one of them")
+
+
+def _in_executor(document: Document) -> Iterator[Unused]:
+    policy = document.executor_spec.get("policy", {})
+    results, limits = policy.get("results", {}), policy.get("limits", {})
+    if results.get("reference_first") is False:
+        yield Unused(results, "reference_first", "large results always become references")
+    size = limits.get("max_payload_bytes")
+    if isinstance(size, int) and size > MAX_INLINE_BYTES:
+        why = f"values above {MAX_INLINE_BYTES:,} bytes are stored by reference anyway"
+        yield Unused(limits, "max_payload_bytes", why, f"write a limit of at most {MAX_INLINE_BYTES}")
+
+
+def _in_steps(document: Document) -> Iterator[Unused]:
+    for step in document.steps:
+        loop = step.get("loop", {})
+        spec = loop.get("spec", {})
+        if loop.get("mode", spec.get("mode", "sequential")) == "sequential":
+            hint = "remove it, or set `mode: parallel`"
+            yield from _unused(spec, ("max_in_flight", "batch_size"), "a sequential loop runs one item at a time", hint)
+        if "timers" in step.get("spec", {}) and not document.listens(step):
+            hint = "wait with `spec.timeout`, or in a classic step listen with `eval_mode: on_event`"
+            yield Unused(step["spec"], "timers", "the step does not listen to its timers", hint)
+
+
+def _in_tasks(document: Document) -> Iterator[Unused]:
+    for layer in [document.executor_spec, *(layer for step in document.steps for layer in document.layers(step))]:
+        for kind in WITHOUT_PROCESS.intersection(layer):
+            yield from _unused(layer[kind], ("sandbox",), f"a call of {kind} starts no process on the worker")
+    for site in [*document.all_tasks, *(site for _, site in document.workbook)]:
+        yield from _in_task(site)
+
+
+def _in_task(site: TaskSite) -> Iterator[Unused]:
+    spec, kind = site.tree.get("spec", {}), site.tree.get("kind")
+    yield from _unused(spec, ("async",), "a call never blocks a worker")
+    hint = "set `spec.pool` of the step"
+    yield from _unused(spec, ("pool",), "all tasks of a step run where the step runs", hint)
+    if kind in WITHOUT_PROCESS:
+        yield from _unused(spec, ("sandbox",), f"a call of {kind} starts no process on the worker")
+    if kind == "iterator" and spec.get("mode", "sequential") == "sequential":
+        hint = "remove it, or set `mode: parallel`"
+        yield from _unused(spec, ("max_in_flight",), "a sequential iterator runs one item at a time", hint)
+    if kind == "iterator":
+        hint = "give it to the tasks of the iterator"
+        yield from _unused(spec, ("retry",), "an iterator is not repeated as a whole", hint)
+
+
+def _unused(container: Map, keys: tuple[str, ...], why: str, hint: str = "remove it") -> Iterator[Unused]:
+    return (Unused(container, key, why, hint) for key in keys if key in container)

@@ -1,0 +1,194 @@
+"""Every key has a reader, or a message that it has no effect where it stands (R11)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from noetl.classic.language import CHAIN_TASK, ROOT
+from noetl.dsl.checks.effects import WITHOUT_PROCESS
+from noetl.dsl.compile import load
+from noetl.dsl.shape import Fields, ListOf, MapOf, OneOf, Shape
+from noetl.tools.registry import BUILTIN, KINDS
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x, path: x}\n"
+CALL = "tool: [{a: {kind: noop}}]"
+DONE = "- {when: \"{{ event.name == 'call.done' }}\", then: {next: t}}"
+SOURCE = Path(__file__).parents[3] / "src" / "noetl"
+
+
+def found(text: str) -> list[tuple[str, str]]:
+    problems = load("x.yaml", HEAD + text, KINDS).problems
+    assert [problem for problem in problems if problem.severity == "error"] == []
+    return [(problem.code, problem.message) for problem in problems if problem.code in ("NTL118", "NTL406")]
+
+
+def step(*lines: str, head: str = "") -> str:
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"{head}workflow:\n  - step: s\n{body}  - {{step: t, tool: {{kind: noop}}}}\n"
+
+
+CANONICAL = {
+    "sandbox of http": ("sandbox", ["tool: [{a: {kind: http, url: x, spec: {sandbox: landlock}}}]"]),
+    "sandbox of noop": ("sandbox", ["tool: [{a: {kind: noop, spec: {sandbox: none}}}]"]),
+    "sandbox of all http calls": ("sandbox", ["spec: {http: {sandbox: landlock}}", CALL]),
+    "timers": ("timers", ["spec: {timers: {late: 5s}}", CALL]),
+    "pool of a task": ("pool", ["tool: [{a: {kind: noop, spec: {pool: big}}}]"]),
+    "sequential loop": ("max_in_flight", ["loop: {in: [1], iterator: n, spec: {max_in_flight: 3}}", CALL]),
+    "sequential iterator": (
+        "max_in_flight",
+        ["tool: [{a: {kind: iterator, in: [1], iterator: n, spec: {max_in_flight: 2}, tool: [{b: {kind: noop}}]}}]"],
+    ),
+    "retry of an iterator": (
+        "retry",
+        ["tool: [{a: {kind: iterator, in: [1], iterator: n, spec: {retry: 2}, tool: [{b: {kind: noop}}]}}]"],
+    ),
+    "async": ("async", ["tool: [{a: {kind: noop, spec: {async: true}}}]"]),
+}
+CLASSIC = {
+    "eval_mode": ("eval_mode", ["spec: {eval_mode: on_event}", "tool: {kind: noop}", "next: t"]),
+    "case_mode": ("case_mode", ["spec: {case_mode: inclusive}", "tool: {kind: noop}", "next: t"]),
+    "branch_order": ("branch_order", ["spec: {branch_order: priority}", "tool: {kind: noop}", "next: t"]),
+    "next_policy": ("next_policy", ["spec: {next_policy: defer}", "tool: {kind: noop}", "next: t"]),
+    "scope of a step": ("scope", ["tool: {kind: noop}", "retry: {scope: chain}", "next: t"]),
+    "scope of a task": ("scope", ["tool: {kind: noop, retry: {scope: chain}}", "next: t"]),
+    "scope of a call in a chain": (
+        "scope",
+        ["tool: {kind: noop}", "case:", "- {when: true, then: [{a: {tool: {kind: noop}, retry: {scope: chain}}}]}"],
+    ),
+    "scope of a branch without tools": (
+        "scope",
+        ["tool: {kind: noop}", "case:", "- {when: true, then: {retry: {scope: chain}}}"],
+    ),
+    "scope step beside tools": (
+        "scope",
+        ["tool: {kind: noop}", "retry: {scope: step}", "case:", "- {when: true, then: [{a: {tool: {kind: noop}}}]}"],
+    ),
+    "scope step of a listener": (
+        "scope",
+        ["spec: {eval_mode: on_event}", "tool: {kind: noop}", "retry: {scope: step}", "case:", DONE],
+    ),
+    "initial_delay": (
+        "initial_delay",
+        ["tool: {kind: noop}", "retry: {initial_delay: 2, backoff: {delay_seconds: 3}}", "next: t"],
+    ),
+    "retry in else": ("retry", ["tool: {kind: noop}", "case:", "- {else: {retry: {max_attempts: 2}}}"]),
+    "retry without a call": ("retry", ["case:", "- {when: true, then: {retry: {max_attempts: 2}, next: t}}"]),
+    "timers that nobody hears": ("timers", ["spec: {timers: {late: 5s}}", "tool: {kind: noop}", "case:", DONE]),
+    "a timer that no branch expects": (
+        "late",
+        [
+            "spec: {eval_mode: on_event, timers: {late: 5s, soon: 1s}}",
+            "case:",
+            "- {when: \"{{ event.name == 'timer.fired' and event.data.timer_id == 'soon' }}\", then: {next: t}}",
+        ],
+    ),
+    "batch_size": ("batch_size", ["loop: {in: [1], iterator: n, spec: {batch_size: 3}}", "tool: {kind: noop}"]),
+}
+
+
+@pytest.mark.parametrize("case", [*CANONICAL, *CLASSIC])
+def test_a_key_without_effect_is_reported(case: str) -> None:
+    key, lines = (CANONICAL | CLASSIC)[case]
+    ((code, message),) = found(step(*lines))
+    assert (code, message.partition(":")[0]) == ("NTL118", f"{key!r} has no effect")
+
+
+def test_a_guard_on_a_timer_that_no_step_has_is_reported() -> None:
+    guard = "{{ event.name == 'timer.fired' and event.data.timer_id == 'latte' }}"
+    lines = ["spec: {eval_mode: on_event}", "case:", f'- {{when: "{guard}", then: {{next: t}}}}']
+    assert found(step(*lines)) == [
+        ("NTL406", "event.data.timer_id is never 'latte' here: no step has such a timer"),
+    ]
+
+
+def test_a_limit_above_64_kib_is_reported() -> None:
+    head = "executor: {spec: {policy: {limits: {max_payload_bytes: 1048576}}}}\n"
+    ((_, message),) = found(step(CALL, head=head))
+    assert message == "'max_payload_bytes' has no effect: values above 65,536 bytes are stored by reference anyway"
+    assert found(step(CALL, head=head.replace("1048576", "65536"))) == []
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["tool: [{a: {kind: python, code: 'result = 1', spec: {sandbox: landlock}}}]"],
+        ["loop: {in: [1], iterator: n, spec: {mode: parallel, max_in_flight: 3}}", CALL],
+        ["loop: {in: [1], iterator: n, mode: parallel, spec: {batch_size: 3}}", "tool: {kind: noop}"],
+        ["tool: {kind: noop}", "retry: {scope: step}", "next: t"],
+        [
+            "spec: {branch_order: priority}",
+            "tool: {kind: noop}",
+            "case:",
+            "- {when: true, priority: 2, then: {next: t}}",
+        ],
+        ["tool: {kind: noop}", "case:", "- {when: true, retry: {scope: chain}, then: [{a: {tool: {kind: noop}}}]}"],
+        [
+            "spec: {eval_mode: on_event, timers: {late: 5s}}",
+            "case:",
+            "- {when: \"{{ event.name == 'timer.fired' }}\", then: {next: t}}",
+        ],
+    ],
+)
+def test_a_key_with_effect_is_quiet(lines: list[str]) -> None:
+    assert found(step(*lines)) == []
+
+
+@pytest.mark.parametrize(
+    ("executor", "where"),
+    [
+        ("{profile: local}", "local"),
+        ("{kind: local}", "local"),
+        ("{profile: distributed}", "distributed"),
+        ("{}", "distributed"),
+    ],
+)
+def test_the_profile_is_the_default_of_loops(executor: str, where: str) -> None:
+    head = f"executor: {executor}\n"
+    lines = ["loop: {in: [1], iterator: n}", CALL]
+    loop = load("x.yaml", HEAD + step(*lines, head=head), KINDS).require().steps[0].loop
+    assert loop is not None
+    assert loop.exec == where
+    own = ["loop: {in: [1], iterator: n, spec: {policy: {exec: distributed}}}", CALL]
+    loop = load("x.yaml", HEAD + step(*own, head=head), KINDS).require().steps[0].loop
+    assert loop is not None
+    assert loop.exec == "distributed"
+
+
+def test_every_kind_starts_processes_or_is_listed() -> None:
+    assert set(BUILTIN) - WITHOUT_PROCESS == {"python", "shell", "script", "workbook"}
+
+
+def keys_of(shape: Shape, seen: set[int]) -> Iterator[str]:
+    if id(shape) in seen:
+        return
+    seen.add(id(shape))
+    match shape:
+        case Fields():
+            for field in shape.fields.values():
+                yield field.key
+                yield from keys_of(field.shape, seen)
+        case ListOf():
+            yield from keys_of(shape.item, seen)
+        case MapOf():
+            yield from keys_of(shape.value, seen)
+        case OneOf():
+            for form in shape.forms:
+                yield from keys_of(form.shape, seen)
+        case _:
+            for part in vars(shape).values():
+                for inner in part.values() if isinstance(part, dict) else [part]:
+                    if isinstance(inner, Shape):
+                        yield from keys_of(inner, seen)
+
+
+def test_every_key_of_the_language_has_a_reader() -> None:
+    described = {SOURCE / "dsl" / "document.py", SOURCE / "classic" / "language.py", SOURCE / "dsl" / "part_shapes.py"}
+    source = "\n".join(file.read_text("utf-8") for file in SOURCE.rglob("*.py") if file not in described)
+    keys = {key for shape in (ROOT, CHAIN_TASK) for key in keys_of(shape, set())}
+    assert {"retry_when", "max_in_flight", "deadline", "eval_mode", "set_ctx", "inline_bytes"} <= keys
+    unread = {key for key in keys if not re.search(rf"""["'.]{key}\b|\b{key}\s*[:=]""", source)}
+    assert unread == set()
