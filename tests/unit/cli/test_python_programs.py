@@ -18,6 +18,7 @@ from terminal import HEAD, data
 from noetl.dsl.compile import load
 from noetl.errors import FileMissing
 from noetl.files import load_text
+from noetl.tools.process.inside.linux import landlock_version
 from noetl.tools.python_child.environment import packages_of
 from noetl.tools.registry import KINDS
 
@@ -207,3 +208,11 @@ class TestRequirements:
         file(tmp_path, "", "cache")
         failed = run(tmp_path, one_task(f"{{kind: python, requirements: [a], {self.READ}}}"))
         assert "set NOETL_CACHE to a folder that this process can write" in failed.err
+
+    def test_sandboxed_code_can_read_the_packages(self, tmp_path: Path) -> None:
+        if landlock_version() == 0:
+            pytest.skip("this kernel has no Landlock")
+        path = wheel(tmp_path / "wheels", "noetl_probe", 7).relative_to(tmp_path)
+        task = f"{{kind: python, requirements: [./{path}], {self.READ}, spec: {{sandbox: landlock}}}}"
+        done = run(tmp_path, one_task(task))
+        assert (done.code, done.out) == (0, "7\n"), done.err
