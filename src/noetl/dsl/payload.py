@@ -36,6 +36,8 @@ class InputName(NamedTuple):
     """Whether its absence is an error; in a guard, a name that is missing is false."""
     default: Path = ()
     """The key of `workload` whose default reads it; a payload with that key replaces the default."""
+    advice: str | None = None
+    """What the author probably meant."""
 
 
 class PlaybookInputs(NamedTuple):
@@ -156,7 +158,7 @@ def _is_provided(name: InputName, payload: Json, ctx: Json) -> bool:
 def _problem(name: InputName, file: str, payload: Json) -> Problem:
     message = f"nothing provides {name.name!r}, which is read {name.place}"
     guess = did_you_mean(name.name, payload)
-    hint = f"{guess.rstrip('?')} of the payload?" if guess else ""
+    hint = f"{guess.rstrip('?')} of the payload?" if guess else name.advice
     hint = hint or f"pass it with `--set {name.name}=VALUE` or in the payload, or give it a default in `workload`"
     return Problem(file, name.line, name.column, UNKNOWN_NAME_CODE, "error", message, hint)
 

@@ -59,6 +59,19 @@ def test_a_run_without_a_needed_name_is_refused_with_the_place() -> None:
 
 
 @pytest.mark.parametrize(
+    ("payload", "hint"),
+    [
+        ({}, "did you mean 'limit'?"),
+        ({"limmit": 1}, "did you mean 'limmit' of the payload?"),
+    ],
+)
+def test_a_refusal_says_what_was_probably_meant(payload: dict[str, Any], hint: str) -> None:
+    with pytest.raises(PlaybookInvalid) as error:
+        warnings(playbook("{{ limits }}", "limit: 5"), payload)
+    assert error.value.problems[0].hint == hint
+
+
+@pytest.mark.parametrize(
     "template",
     ["{{ api_url | default(1) }}", "{{ api_url is defined }}", "{{ api_url or 1 }}", "{{ workload.api_url }}"],
 )

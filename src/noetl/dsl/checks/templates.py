@@ -190,11 +190,11 @@ class _Checker:
             where, advice = HOME.get(root) or self.homes[root]
             self._add(WRONG_PLACE, site, read.offset, f"{root!r} is not visible {place}: {where}", advice)
         elif not read.guarded:
-            hint = NAMES.get(root) or self.problems.did_you_mean(root, *bare, roots)
-            hint = hint or f"give it a default in `workload`, or pass it to each run with `--set {root}=VALUE`"
+            advice = NAMES.get(root) or self.problems.did_you_mean(root, *bare, roots)
+            hint = advice or f"give it a default in `workload`, or pass it to each run with `--set {root}=VALUE`"
             self._add(UNKNOWN_NAME, site, read.offset, f"unknown name {root!r} {place}", hint)
             mark = self.problems.text.mark(self._offset(site, read.offset))
-            name = InputName(root, *mark, place, not site.guard, site.path)
+            name = InputName(root, *mark, place, not site.guard, site.path, advice)
             self.names.setdefault((root, site.guard, site.path), name)
 
     def _misread(self, site: Site, text: str) -> list[tuple[int, int]]:
