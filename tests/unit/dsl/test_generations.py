@@ -43,7 +43,7 @@ ROWS = {
     "http `payload`, `data`, `endpoint`, `timeout`, `verify_ssl`": "http_names",
     "playbook `return_step`, `timeout`, `payload`": "child_playbook",
     "postgres `pool`, `credential`, `statement`; nats `value`": "postgres_names nats_value",
-    "`auth` without a keychain": "auth_names auth_from_workload",
+    "`auth` without a keychain": "auth_names auth_from_workload auth_maps",
     "`job.uuid`, `job.execution_id`, `loop_index`": "job_ids loop_index",
     "`input_data` in code": "input_data main_of_input_data",
     "`return` in code, `libs` with `from`": "top_level_return libs_from_import",
