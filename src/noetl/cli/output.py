@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from noetl.client.client import no_worker
 from noetl.dsl.problem import Problem
 from noetl.model.status import ENDED
 from noetl.printable import is_printable, printable, printable_json
@@ -196,6 +197,8 @@ def print_run(run: dict[str, Any], target: str = "") -> None:
         click.echo(f"cancelled{by}{reason}")
     for warning in run["warnings"]:
         click.echo(f"warning: {printable(warning)}")
+    for pool in run["missing_pools"]:
+        click.echo(printable(no_worker(pool)))
     if run["steps"]:
         click.echo()
         emit([_step_row(name, step) for name, step in run["steps"].items()], "table")

@@ -82,6 +82,11 @@ def latest(run: str) -> tuple[RunFilter, int] | None:
     return match and (RunFilter(name=match["name"], top=match["name"] is None), int(match["back"] or 0))
 
 
+def no_worker(pool: str, url: str = "URL") -> str:
+    """The message about ready work of a pool without workers."""
+    return f"no worker of pool {pool!r} is connected: start one with `noetl worker --server {url} --pool {pool}`"
+
+
 def not_one_run(run: str, matches: Sequence[tuple[str, str, str]]) -> NotFound | UsageError:
     """The error for a RUN that matches no run, or several: each with its id, name and status."""
     if run == "last":

@@ -20,6 +20,7 @@ from noetl.runtime.catalog import Catalog, PlaybookSource
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.server.execution_views import execution_view
+from noetl.server.worker_views import missing_pools
 from noetl.settings import NatsSettings, nats_settings
 from noetl.store.codec import decode
 from noetl.store.store import Row, Store, Summary
@@ -48,7 +49,10 @@ class Engine(NamedTuple):
         summary = summary or self.runtime.executions[state.id].summary
         assert summary is not None
         source = self.catalog.source(state.digest)
-        run = json_of(execution_view(state, summary, File(source.shown, "", source.places), SystemClock().now()))
+        now, missing = SystemClock().now(), []
+        if state.ready and not summary.local:  # a server runs it
+            missing = missing_pools(state, self.runtime.store.workers(), now)
+        run = json_of(execution_view(state, summary, File(source.shown, "", source.places), now, missing))
         return run | {"error_line": error_line(run["error"], source)}
 
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from math import inf
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -28,6 +29,7 @@ from noetl.client.client import (
     ProgressView,
     RunFilter,
     latest,
+    no_worker,
     not_one_run,
     print_warnings,
 )
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 CALL = httpx2.Timeout(60.0, connect=5.0)
 LONG_CALL = httpx2.Timeout(None, connect=5.0)  # for requests that may take the server long
 RETRY_SECONDS = 0.5
+UNATTENDED_SECONDS = 3.0  # after that, a run that no worker takes is reported
 START_RETRIES = 2
 ID_LENGTH = 36
 KEY = re.compile("[0-9a-f]{64}")  # key of a value in the database; other stores are not reachable through the API
@@ -351,7 +354,7 @@ class HttpRuns:
 
     def watch(self, run: str, view: ProgressView | None, timeout: float | None = None) -> Json:
         execution, deadline = self.find(run), inf if timeout is None else time.monotonic() + timeout
-        with interruptible(f"stopped watching; {execution} goes on at the server"):
+        with interruptible(f"stopped watching; {execution} goes on at the server"), self._warning(execution):
             if view is None:
                 deque(self._follow(execution, deadline), maxlen=0)
                 return self.get(execution)
@@ -363,6 +366,23 @@ class HttpRuns:
                     row = row_of(envelope)
                     view.show([row] if row is not None else [], [envelope].copy)
         return self.get(execution)
+
+    @contextmanager
+    def _warning(self, execution: str) -> Iterator[None]:
+        """Warn after a few seconds if no worker takes the work of a run."""
+
+        def check() -> None:
+            with suppress(errors.NoetlError, RuntimeError):  # RuntimeError: the client was closed
+                for pool in self.http.get(f"/executions/{execution}")["missing_pools"]:
+                    self.warn(f"noetl: {no_worker(pool, self.http.address.url)}")
+
+        timer = Timer(UNATTENDED_SECONDS, check)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _follow(self, execution: str, deadline: float) -> Iterator[Json]:
         """Events as they arrive, up to the last one. The server may be unreachable for a while. TimedOut after the

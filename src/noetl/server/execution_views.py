@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -102,6 +103,7 @@ class ExecutionView(RecordView, frozen=True, kw_only=True):
     playbook_id: str
     parent: str | None
     actor: Actor | None  # who requested it; null for a child
+    missing_pools: list[str]  # pools with ready work of it, of which no worker is connected
     cancel_reason: str | None
     cancelled_by: Actor | None
     started: str
@@ -112,11 +114,13 @@ class ExecutionView(RecordView, frozen=True, kw_only=True):
     waiting: list[WaitView]
 
 
-def execution_view(state: Execution, summary: Summary, file: File, now: float) -> ExecutionView:
+def execution_view(
+    state: Execution, summary: Summary, file: File, now: float, missing_pools: Sequence[str] = ()
+) -> ExecutionView:
     reported = report(state, file.name, dict(file.places), _seconds(summary, now))
     now_active = {"running": running_tasks(state, now), "waiting": waits(state)}
     about = {**_progress(state), **_actors(state), **now_active}
-    return ExecutionView.of(summary, **reported, **about, playbook_id=summary.digest)
+    return ExecutionView.of(summary, **reported, **about, missing_pools=list(missing_pools), playbook_id=summary.digest)
 
 
 def _actors(state: Execution) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
+from noetl.engine.state import Execution
 from noetl.errors import NotFound, UsageError
 from noetl.server.record_views import RecordView
 from noetl.store.store import Directive, Store, WorkerSession
@@ -28,6 +30,12 @@ class WorkerView(RecordView, frozen=True):
 
 def is_connected(session: WorkerSession, now: float) -> bool:
     return session.beat > now - ALIVE_SECONDS
+
+
+def missing_pools(state: Execution, sessions: Iterable[WorkerSession], now: float) -> list[str]:
+    """The pools with ready work of an execution, of which no worker is connected that takes work."""
+    attended = {session.pool for session in sessions if is_connected(session, now) and not session.directive}
+    return sorted(set(state.ready.values()) - attended)
 
 
 def worker_view(session: WorkerSession, now: float) -> WorkerView:

@@ -69,3 +69,15 @@ def test_a_server_is_asked_for_its_status_and_stopped(tmp_path: Path) -> None:
 def test_a_worker_or_a_pool_must_be_named(tmp_path: Path) -> None:
     done = noetl("workers", "drain", cwd=tmp_path)
     assert (done.code, "`noetl workers drain NAME`, or --pool NAME" in done.err) == (2, True)
+
+
+def test_a_run_that_no_worker_takes_says_so(tmp_path: Path) -> None:
+    text = HEAD + "executor: {spec: {pool: gpu}}\nworkflow:\n  - {step: start, tool: {kind: noop}}\n"
+    with developing(tmp_path) as (_, url, _):
+        noetl("register", file(tmp_path, text), cwd=tmp_path)
+        done = noetl("exec", "tests/story", "--timeout", "6", cwd=tmp_path)
+        message = "no worker of pool 'gpu' is connected: start one with `noetl worker --server {} --pool gpu`"
+        assert (done.code, message.format(url) in done.err) == (124, True)
+        assert message.format("URL") in noetl("runs", "show", "last", cwd=tmp_path).out
+        assert data(noetl("runs", "show", "last", "-o", "json", cwd=tmp_path))["missing_pools"] == ["gpu"]
+    assert message.format("URL") in noetl("runs", "show", "last", cwd=tmp_path).out

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Annotated, Any, cast
@@ -36,6 +37,7 @@ from noetl.server.parameters import (
 from noetl.server.problems import Refused
 from noetl.server.roles import FORMS, PREFIX, WRITE
 from noetl.server.sse import EventStream
+from noetl.server.worker_views import missing_pools
 from noetl.store.store import Row, Store, Summary
 from noetl.timestamps import rfc3339
 
@@ -143,16 +145,24 @@ async def show_one(call: ApiCall) -> Response:
     state, summary = await call.api.load(call.path_params["id"])
     if state.over and call.headers.get("if-none-match") == _tag(state):
         return Response(status_code=304, headers={"ETag": _tag(state)})
-    return _view(call, state, summary)
+    now = call.api.clock.now()
+    sessions = await call.in_store(call.api.store.workers) if state.ready else []
+    return _view(call, state, summary, missing=missing_pools(state, sessions, now))
 
 
 def _tag(state: Execution) -> str:
     return f'W/"{state.seq}"'
 
 
-def _view(call: ApiCall, state: Execution, summary: Summary, headers: dict[str, str] | None = None) -> Response:
+def _view(
+    call: ApiCall,
+    state: Execution,
+    summary: Summary,
+    headers: dict[str, str] | None = None,
+    missing: Sequence[str] = (),
+) -> Response:
     file = call.api.host.runtime.playbooks.get(state.digest).file
-    view = views.execution_view(state, summary, file, call.api.clock.now())
+    view = views.execution_view(state, summary, file, call.api.clock.now(), missing)
     return json_response(view, headers={"ETag": _tag(state)} | (headers or {}))
 
 
