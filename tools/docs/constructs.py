@@ -15,6 +15,9 @@ import yaml
 
 from tools.docs.markdown import code, page, table
 
+COMPILED = ("tests/seeds/", "tests/unit/dsl/", "tests/test_checks.py", "tests/unit/expression/")
+"""Tests that compile or refuse text, and run nothing."""
+
 
 class Construct(NamedTuple):
     """A requirement of a specification, and the test that covers it."""
@@ -23,6 +26,11 @@ class Construct(NamedTuple):
     section: str
     name: str
     test: str
+
+    @property
+    def covered_by(self) -> str:
+        """Whether its test runs a playbook, or compiles or refuses its text."""
+        return "compiled" if self.test.startswith(COMPILED) else "run"
 
 
 def _read(file: Path) -> Iterator[Construct]:
@@ -36,7 +44,8 @@ CONSTRUCTS = tuple(row for file in FILES for row in _read(file))
 
 INTRO = """The language was specified in five documents, numbered by age: 000 and 003 describe the
 [classic dialect](../explanation/classic-steps.md), 001, 002 and 004 the canonical one. This page lists their
-requirements by section, each with the test that covers it. The rows are in `tests/constructs`."""
+requirements by section, each with the test that covers it. A test compiles or refuses the
+text (*compiled*), or it runs what the row names (*run*). The rows are in `tests/constructs`."""
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -46,5 +55,5 @@ def pages() -> Iterator[tuple[str, str]]:
 def _tables() -> Iterator[str]:
     for file in FILES:
         yield f"## Specification {file.stem}"
-        rows = [(row.section, row.name, code(row.test)) for row in CONSTRUCTS if row.seed == file.stem]
-        yield table(["Section", "Construct", "Test"], rows)
+        rows = [(row.section, row.name, row.covered_by, code(row.test)) for row in CONSTRUCTS if row.seed == file.stem]
+        yield table(["Section", "Construct", "Is", "Test"], rows)
