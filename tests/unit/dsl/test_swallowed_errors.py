@@ -91,3 +91,9 @@ def test_a_noop_does_not_fail() -> None:
 def test_a_guard_that_does_not_parse_is_reported_once() -> None:
     (problem,) = problems("""{when: "{{ outcome. }}", then: {do: fail}}""", otherwise("do: continue"))
     assert problem.code == "NTL501"
+
+
+@pytest.mark.parametrize("guard", ["not " * 5000 + "ctx.a", "ctx" + ".a" * 5000, "+".join("1" * 20_000)])
+def test_a_guard_that_is_nested_too_deeply_is_reported_once(guard: str) -> None:
+    (problem,) = problems(f"""{{when: "{{{{ {guard} }}}}", then: {{do: fail}}}}""", otherwise("do: continue"))
+    assert problem.code == "NTL501"

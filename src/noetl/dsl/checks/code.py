@@ -17,6 +17,7 @@ SYNTAX = Check("NTL516", "error", "Python code does not compile")
 NOT_RENDERED = Check("NTL517", "warning", "Python code contains a template")
 NOT_A_VARIABLE = Check("NTL518", "warning", "Python code reads a name that only templates have")
 
+MAX_FINDINGS = 100
 MAX_CHARACTERS = 100_000
 """Longer code is compiled, and not looked at any further."""
 NAMES = frozenset(["workload", "ctx", "steps", "tasks", "args", "keychain", "outcome", "_prev", "execution_id"])
@@ -82,7 +83,9 @@ def findings(code: str) -> tuple[Finding, ...]:
     except (ValueError, RecursionError, MemoryError, OverflowError):
         return ()  # left to the worker, which may have other limits
     places = _Places(code)
-    return tuple(sorted([*_templates(tree, places), *_names(tree, places)], key=lambda finding: finding.offset))
+    return tuple(
+        sorted([*_templates(tree, places), *_names(tree, places)], key=lambda finding: finding.offset)[:MAX_FINDINGS]
+    )
 
 
 def _syntax(code: str, error: SyntaxError) -> Finding:

@@ -83,7 +83,7 @@ def _passing(policy: list[tuple[Map, Map, bool]]) -> str | None:
         if True in guards or not some_error_passes(texts):
             return None
         taken = [guard.strip().strip("{}").strip() for guard in texts if may_take_error(guard)]
-    except TemplateSyntax:  # reported by the template checks
+    except (TemplateSyntax, RecursionError):  # reported by the template checks
         return None
     return "every error" + (
         " but those where " + " or ".join(f"`{guard[:80]}`" for guard in taken[:3]) if taken else ""
