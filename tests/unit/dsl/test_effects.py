@@ -49,6 +49,7 @@ CANONICAL = {
     "async": ("async", ["tool: [{a: {kind: noop, spec: {async: true}}}]"]),
 }
 CLASSIC = {
+    "cache": ("cache", ["tool: {kind: noop}", "case:", "- {when: true, spec: {cache: true}, then: {next: t}}"]),
     "eval_mode": ("eval_mode", ["spec: {eval_mode: on_event}", "tool: {kind: noop}", "next: t"]),
     "case_mode": ("case_mode", ["spec: {case_mode: inclusive}", "tool: {kind: noop}", "next: t"]),
     "branch_order": ("branch_order", ["spec: {branch_order: priority}", "tool: {kind: noop}", "next: t"]),
