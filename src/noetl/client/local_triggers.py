@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace as replaced
 
 from noetl.client.client import ALL, Items, Json
-from noetl.client.database import json_of, opened, registered, safe_of
+from noetl.client.database import json_of, local_actor, opened, registered, safe_of
 from noetl.client.local import Local
 from noetl.dsl.compile import load
 from noetl.errors import Conflict, NotFound, UsageError
@@ -54,7 +54,7 @@ class LocalSchedules(Local):
         """Pause, resume or trigger it. A server starts the run of a trigger; it is `queued` if it has to wait for the
         previous one."""
         now = self.clock.now()
-        firing = Firing(round(now, 3), secrets.token_hex(8))
+        firing = Firing(round(now, 3), secrets.token_hex(8), local_actor())
         changes: dict[str, schedules.Change] = {
             "pause": lambda old, _: schedules.paused(old, now),
             "resume": lambda old, _: schedules.resumed(old, now),

@@ -16,6 +16,7 @@ from command import GOOD, Done, file, noetl
 from tests.acceptance.modes.stage import Process, until
 from tests.servers.patience import PATIENCE_SECONDS
 
+from noetl.client.database import local_actor
 from noetl.store.sqlite import SqliteStore
 
 
@@ -185,3 +186,13 @@ def test_a_server_takes_what_is_signed_with_the_secret_of_a_hook(home: Path, dev
     store = SqliteStore(home / "noetl.db")
     assert (store.triggers.hooks(), store.credentials.all()) == ([], [])
     store.close()
+
+
+def test_a_trigger_on_the_database_names_who_fired_it(home: Path) -> None:
+    said(home, "schedule", "add", "s", "tests/good", "--every", "1h")
+    said(home, "schedule", "trigger", "s")
+    store = SqliteStore(home / "noetl.db", mode="read")
+    schedule = store.triggers.schedule("s")
+    store.close()
+    assert schedule is not None
+    assert [firing.actor for firing in schedule.starting] == [local_actor()]
