@@ -140,6 +140,8 @@ class ClientConnection:
 
     async def close(self) -> None:
         """Close it. The driver may fail to close the transport of a broken connection."""
+        if self.client._transport is None:  # it was never open, and the driver fails to close such a client
+            return
         with suppress(OSError, Error):
             await self.client.close()
         if (transport := self.client._transport) is not None:

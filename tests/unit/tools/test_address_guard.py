@@ -82,8 +82,8 @@ def tool(kind: str, login: Callable[[str, int], Any] | None = None, **inputs: An
         module = import_module(BUILTIN[kind])
         fields = {} if login is None else login(host, port)
 
-        async def credential(asked: Any) -> dict[str, Any]:
-            return fields
+        async def credential(auth: Any) -> dict[str, Any]:
+            return auth if isinstance(auth, dict) else fields
 
         given = msgspec.json.decode(
             msgspec.json.encode(inputs).replace(b"HOST", host.encode()).replace(b"PORT", str(port).encode())
