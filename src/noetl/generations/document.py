@@ -89,7 +89,7 @@ class OtherDocument:
 
     def _entries(self) -> dict[str, Map]:
         workbook = self.root.get("workbook")
-        entries = [entry for entry in as_list(workbook) if isinstance(entry, Map)]
+        entries = [entry for entry in as_list(workbook) if isinstance(as_map(entry).get("name"), str)]
         tasks = workbook_tasks(entries if isinstance(workbook, Seq) else workbook)
         return {name: task for name, task in tasks.items() if isinstance(name, str) and isinstance(task, Map)}
 

@@ -100,7 +100,7 @@ def refuse_kinds(document: OtherDocument) -> None:
     """Kinds, programs and loops that have no counterpart."""
     for _, task, _ in document.all_tasks:
         kind = task.get("kind")
-        if kind in KINDS and document.kinds.get(kind) is None:
+        if isinstance(kind, str) and kind in KINDS and document.kinds.get(kind) is None:
             document.refuse(task, "kind", f"`kind: {kind}` has no counterpart", KINDS[kind])
         if kind == "python" and isinstance(task.get("script"), Map):
             hint = "put the program into `code`, or run a file with `kind: script`"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from tests.table import for_each
 
@@ -221,6 +225,7 @@ def test_a_canonical_example_comes_back_as_it_is(path: Path) -> None:
         "workflow: [{step: s, loop: 1, set: {}, set_ctx: {a: '{{ ('}, next: {arcs: [1, {set: {a: 1}}]}}]",
         "workflow: [{step: s, tool: {kind: postgres, auth: [1], command: 2, pool: {}, timeout: {}}}]\nworkbook: [1]",
         "keychain: 3\nworkload: 4\nworkflow: [{step: s, tool: {kind: postgres, auth: a, query: SELECT 1}}]",
+        "workflow: [{step: s, tool: {kind: [1]}}, {step: t, tool: {kind: {a: 1}}}]\nworkbook: [{name: {}, tool: {}}]",
         "workflow: {}",
     ],
 )
@@ -228,6 +233,24 @@ def test_a_malformed_document_is_reported_and_never_crashes(part: str) -> None:
     text = f"apiVersion: noetl.io/v10\nkind: Playbook\nmetadata: {{name: n, path: t/n}}\n{part}\n"
     assert migrate("p.yaml", text, KINDS).failed
     assert migrate("p.yaml", text.replace("metadata: {name: n, path: t/n}\n", ""), KINDS).failed
+
+
+def _places(node: Any) -> Iterator[tuple[Any, Any]]:
+    for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
+        yield node, key
+        yield from _places(node[key])
+
+
+def test_a_damaged_playbook_of_the_corpus_never_crashes() -> None:
+    chance = random.Random(20261117)
+    documents = [yaml.safe_load(before(name)) for name in NAMES]
+    values = [None, 1, "x", "{{ output }}", "{{ (", [], {}, [1], {"a": 1}, {"kind": 3}, {"kind": "python"}]
+    for _ in range(300):
+        document = deepcopy(chance.choice(documents))
+        for _ in range(2):
+            container, key = chance.choice(list(_places(document)))
+            container[key] = deepcopy(chance.choice(values))
+        migrate("p.yaml", yaml.safe_dump(document, sort_keys=False), KINDS)
 
 
 def test_the_command_prints_notes_and_refusals_and_exits_with_3(tmp_path: Path) -> None:
