@@ -183,6 +183,8 @@ class _Workload:
 
     def unknown(self, path: Path) -> str:
         outer = path[:-1]
+        if outer[:1] == ("workload",) and self.knows(path[1:]):
+            return f"workload has no {dotted(path)!r}: did you mean {dotted(path[1:])!r}?"
         siblings = {str(read[len(outer)]) for read in self.reads if read[:-1][: len(outer)] == outer}
         value: Any = self.defaults
         for key in outer:
@@ -217,7 +219,13 @@ def dotted(path: Path) -> str:
     return ".".join(map(str, path))[:MAX_KEY_CHARACTERS]
 
 
-EXAMPLES = {"a list": "[a, b]", "a map": "{a: 1}", "a number": "5", "a boolean": "true", "text": '"5"'}
+EXAMPLES = {
+    "a list": "[a, b]",
+    "a map": "{a: 1}",
+    "a number": "5",
+    "a boolean": "true",
+    "text": '"5", or pass it with --set-string',
+}
 
 
 def type_name(value: Any) -> str:

@@ -259,6 +259,19 @@ def test_a_set_key_that_nobody_reads_is_refused(tmp_path: Path) -> None:
     assert "'items' must be a list like its default in `workload`, and is text; write it as [a, b]" in done.err
 
 
+def test_the_remedy_for_a_refused_set_can_be_typed_in_a_shell(tmp_path: Path) -> None:
+    playbook = file(tmp_path, NEEDS.replace("items: [1]", "items: [1], zip: '08001'"))
+    done = noetl("run", playbook, "--set", "zip=12345", "--set", "region=eu", cwd=tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert "'zip' must be text like its default in `workload`, and is a number" in done.err
+    assert "pass it with --set-string" in done.err
+    done = noetl("run", playbook, "--set-string", "zip=12345", "--set", "region=eu", cwd=tmp_path)
+    assert done.code == 0, done.err
+    done = noetl("run", playbook, "--set", "workload.zip=a", "--set", "region=eu", cwd=tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert "workload has no 'workload.zip': did you mean 'zip'?" in done.err
+
+
 def test_a_key_of_a_payload_file_that_nobody_reads_is_a_warning(tmp_path: Path) -> None:
     file(tmp_path, "# inputs\nregion: eu\nitmes:\n  - 2\n", "payload.yaml")
     done = noetl("run", file(tmp_path, NEEDS), "--payload", "@payload.yaml", "-o", "json", cwd=tmp_path)
