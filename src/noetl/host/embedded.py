@@ -108,7 +108,7 @@ class Embedded:
                 return state
             for id, timer in await self.source.due(self.clock.now()):
                 await committer.handle(id, TimerDue(timer))
-            self.link.revoke_void(self.worker)
+            await self.link.revoke_void(self.worker)
             await self.worker.claim()
             if committer.committed is committed:
                 await self._sleep(committed)

@@ -124,5 +124,5 @@ async def send_heartbeats(
         except Exception as error:  # any error: the next heartbeat may succeed
             due = 0.0
             on_error(f"heartbeat of the embedded worker failed: {described(error)}", None)
-        link.revoke_void(worker)
+        await link.revoke_void(worker)
         await asyncio.sleep(CHECK_SECONDS)

@@ -68,11 +68,10 @@ class LocalLink:
     async def credential(self, execution: str, name: str) -> StoredCredential:
         return await self.runtime.thread.ask(self.runtime.open_credential, name)
 
-    def revoke_void(self, worker: Worker) -> None:
-        """Stop work whose lease has ended, according to the executions in memory. Without a pool, an execution that is
-        not loaded has ended; with a pool, the heartbeat checks executions that are not loaded."""
+    async def revoke_void(self, worker: Worker) -> None:
+        """Stop work whose lease has ended. Without a pool, an execution that is not loaded is loaded: it has ended, or
+        the committer is just reloading it. With a pool, the heartbeat checks executions that are not loaded."""
         for execution, fence in list(worker.leases):
-            loaded = self.runtime.executions.get(execution)
-            void = self.pool is None if loaded is None else fence not in loaded.state.leases
-            if void:
+            known = self.pool is None or execution in self.runtime.executions
+            if known and not await self.holds(execution, fence):
                 worker.revoke(execution, fence)

@@ -2142,3 +2142,25 @@ def test_r4_a_retry_a_failure_and_a_skip_are_no_continued_errors() -> None:
     policy = rules(when("outcome.status == 'error'", "do: retry, attempts: 2"))
     stage = play(f"- {{step: a, tool: {{kind: python, code: f, {policy}}}}}", tools={"f": broken})
     assert (stage.state.status, stage.state.continued_errors) == ("failed", 0)
+
+
+def test_work_goes_on_while_its_execution_is_loaded_again() -> None:
+    """Another process wrote to the log: the state is dropped and loaded, and the lease is as alive as before."""
+    started, end = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> str:
+        started.set()
+        await end.wait()
+        return "done"
+
+    async def during(stage: Stage) -> None:
+        driving = asyncio.create_task(stage.drive())
+        await started.wait()
+        stage.engine.runtime.executions.pop(EXECUTION)
+        await stage.engine.link.revoke_void(stage.engine.worker)
+        end.set()
+        await driving
+
+    stage = play("- {step: a, tool: {kind: python, code: slow}}", tools={"slow": slow}, during=during)
+    assert (stage.state.status, stage.state.result) == ("succeeded", "done")
+    assert [event.name for event in stage.events].count("step.started") == 1
