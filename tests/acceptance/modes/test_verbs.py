@@ -190,8 +190,8 @@ def test_a_run_on_a_server_prints_what_a_run_here_prints(verbs: Verbs, tmp_path:
             assert ours[key] == theirs[key]
         assert ours["steps"].keys() == theirs["steps"].keys()
     shown = verbs("run", str(file))
-    assert "failure.yaml:8:11: step break, task divide, attempt 1: python: ZeroDivisionError" in shown.stderr
-    assert "8 |           kind: python" in shown.stderr
+    assert "failure.yaml:11:22: step break, task divide, attempt 1: python: ZeroDivisionError" in shown.stderr
+    assert "11 |             result = 1 / 0" in shown.stderr
 
 
 def test_events_are_printed_as_they_come(verbs: Verbs) -> None:

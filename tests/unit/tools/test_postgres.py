@@ -412,7 +412,8 @@ def test_a_long_message_is_cut(database: Database) -> None:
 
 def test_without_its_driver_the_kind_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    monkeypatch.delitem(sys.modules, "noetl.tools.postgres_client.call", raising=False)
+    for module in [name for name in sys.modules if name.startswith("noetl.tools.postgres_client.")]:
+        monkeypatch.delitem(sys.modules, module)
     outcome = asyncio.run(kind.run(kind.Inputs(command="SELECT 1"), None))  # type: ignore[arg-type]
     assert outcome.error is not None
     assert outcome.error.kind == "not_found"
