@@ -1,4 +1,4 @@
-"""A dict with a limited number of entries, for caches that may lose what was not used lately."""
+"""A dict with a limited number of entries, for caches that may drop the least recent ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Files of programs that tasks name: `file: transform.py` of `kind: python`.
 
-Whoever reads a playbook from a file reads them, too, and puts their text into that of the playbook: the path becomes
+They are read together with the file of the playbook, and their text becomes part of its text: the path becomes
 `{path: transform.py, text: "..."}`, on the same line. So an execution is pinned to the program that it started with,
 and a registered playbook runs on any worker.
 """

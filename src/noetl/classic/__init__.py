@@ -16,8 +16,8 @@
     case, exclusive   guarded arcs; a branch that calls tools becomes a step of its own, `STEP_case_N`
 
 A branch is evaluated twice: when the call is done, then on exit if nothing has routed. The arcs have the same
-order: branches that name `call.done` or `call.error`, those that name `step.exit`, `else`, and last `next`. A step
-whose sink has failed ends with `step.failed` like one whose call has, so guards that see failures leave the sink out.
+order: branches that name `call.done` or `call.error`, those that name `step.exit`, `else`, and last `next`. A failed
+sink ends its step with `step.failed`, like a failed call, so guards that see failures exclude failures of the sink.
 
 Constructs without a canonical form are reported, as are templates that read names that do not exist at their new place
 (`event` in a chain, for instance). Tests run both forms and compare them.

@@ -324,7 +324,7 @@ def _own_names(step: str) -> Names:
 
 
 def _at_call(when: Any, names: Names) -> str:
-    """The guard of a branch as a rule of the call reads it; on exit nothing but the name of the event differs."""
+    """The guard of a branch as a rule of the call evaluates it; on exit only the name of the event differs."""
     tests = {"call.done": "outcome.status == 'ok'", "call.error": IS_ERROR, "step.exit": "true"}
     if isinstance(when, str):
         when = EVENT_NAME.sub(lambda match: tests[match.group(2)], when)

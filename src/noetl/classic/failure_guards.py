@@ -1,4 +1,4 @@
-"""Which guards of branches look at a failed call: only those fire after one (R5)."""
+"""Guards of branches that read the failure of a call: only those branches fire after a failed call (R5)."""
 
 from __future__ import annotations
 

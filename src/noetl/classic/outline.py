@@ -112,8 +112,8 @@ class ClassicDocument(Document):
         for step in self.steps:
             for branch in step.get("case", []):
                 items = [item for item in chain_items(branch) if item.name not in ("next", "set")]
-                named = ((item.name, key_span(item.container, item.name)) for item in items)
-                check_unique(named, DUPLICATE_LABEL, "task", problems)
+                labels = ((item.name, key_span(item.container, item.name)) for item in items)
+                check_unique(labels, DUPLICATE_LABEL, "task", problems)
 
 
 class ClassicSiteFinder(SiteFinder):

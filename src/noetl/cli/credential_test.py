@@ -1,4 +1,4 @@
-"""The playbook with which `noetl credential test` signs in, and what it prints."""
+"""The playbook with which `noetl credential test` signs in, and the output of the command."""
 
 from __future__ import annotations
 

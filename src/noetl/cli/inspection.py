@@ -241,8 +241,8 @@ def _explain_run(record: Json, client: Client, output: str | None) -> None:
 def problem_page(code: str) -> str:
     """The page of a problem; NotFound if there is none."""
     for file in sorted(page for folder in PROBLEM_FOLDERS for page in folder.glob("*.md")):
-        _, found, rest = file.read_text("utf-8").partition(f"\n## {code}\n")
-        if found:
+        _, heading, rest = file.read_text("utf-8").partition(f"\n## {code}\n")
+        if heading:
             return f"{code}\n{rest.partition(chr(10) + '## ')[0]}"
     raise NotFound(f"there is no problem {code}: codes are printed by `noetl validate FILE`")
 

@@ -110,9 +110,9 @@ def add_resource(
         print_message(f"{group.name} {name} is {verb}d")
 
 
-def since_option(what: str) -> Callable[..., Any]:
+def since_option(items: str) -> Callable[..., Any]:
     """`--since`; the verb gets the time in seconds, 0 if the option is not set."""
-    help = f"List only {what} since this time: an age such as 2h or 7d, or a date with or without a time."
+    help = f"List only {items} since this time: an age such as 2h or 7d, or a date with or without a time."
     return click.option("--since", default=0.0, type=SinceType(), metavar="AGE|TIME", help=help)
 
 

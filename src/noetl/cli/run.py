@@ -90,7 +90,7 @@ def print_refused(error: PlaybookInvalid, source: PlaybookSource | None = None) 
     """Print why a run did not start, with the lines of the file if there is one."""
     problems = list(error.problems)
     if source is not None:
-        problems = [replace(fault, file=source.shown, source=source.line(fault.line)) for fault in problems]
+        problems = [replace(fault, file=source.display_path, source=source.line(fault.line)) for fault in problems]
     print_rejected(problems[0].file, problems, "; nothing was run")
 
 
@@ -98,14 +98,14 @@ def is_runnable(source: PlaybookSource, *, quiet: bool, remote: bool = False) ->
     """Whether the playbook can run; if not, every reason is printed. A server checks by itself whether it has NATS."""
     problems, playbook = source.loaded.problems, source.loaded.playbook
     if playbook is None:
-        print_rejected(source.shown, problems, "; nothing was run")
+        print_rejected(source.display_path, problems, "; nothing was run")
         return False
     if not quiet:  # the start of the run decides about names that a payload may provide
         print_problems([problem for problem in problems if problem.code != UNKNOWN_NAME_CODE], err=True)
     missing = list(obstacles(playbook, nats=remote or nats_settings() is not None))
     for place, reason in missing:
         mark = source.places.get(place) or source.places.get(place.partition("/")[0])
-        where = f"{source.shown}:{mark.line}:{mark.column}" if mark else source.shown
+        where = f"{source.display_path}:{mark.line}:{mark.column}" if mark else source.display_path
         title = click.style("error", fg="red", bold=True)
         lines = [f"{click.style(where, bold=True)}: {title}: {reason}"]
         lines += excerpt(mark.line, mark.column, source.line(mark.line), "red") if mark else []
@@ -122,7 +122,7 @@ def register_command(files: tuple[str, ...], client: Client, output: str | None)
     sources = [read(file) for file in files]
     for source in sources:
         if source.loaded.playbook is None:
-            print_rejected(source.shown, source.loaded.problems, "; nothing was registered")
+            print_rejected(source.display_path, source.loaded.problems, "; nothing was registered")
             return 3
         print_problems(source.loaded.problems, err=True)
     entries = [client.catalog.register(source) for source in sources]
@@ -147,7 +147,7 @@ def _warn_about_children(client: Client, source: PlaybookSource) -> None:
             if file is not None and client.runs.in_process:
                 continue  # a server on this database finds the file, too
             mark = source.places.get(place) or source.places[step.name]
-            where = click.style(f"{source.shown}:{mark.line}:{mark.column}", bold=True)
+            where = click.style(f"{source.display_path}:{mark.line}:{mark.column}", bold=True)
             print_message(f"{where}: {click.style('warning', fg='yellow', bold=True)}: {_advice(path, file)}")
             print_message("\n".join(excerpt(mark.line, mark.column, source.line(mark.line), "yellow")))
 

@@ -73,26 +73,26 @@ def command() -> None:
 @click.option("--status", type=click.Choice(STATUSES), help="List only runs with this status.")
 @click.option("--name", metavar="NAME", help="List only runs of playbooks with this name.")
 @click.option("--path", metavar="PATH", help="List only runs of the playbook with this path.")
-@click.option("--parent", metavar="RUN", help="List only the runs that this run has started.")
+@click.option("--parent", metavar="RUN", help="List only the child runs of this run.")
 @since_option("runs that started")
 @limit_option
 @client_and_output
 def list_command(limit: int, client: Client, output: str | None, **filters: Any) -> None:
-    """List runs by their start, newest first. The runs that a run has started are listed below it.
+    """List runs by start time, newest first, with child runs below their parent.
 
-    Without --status, --name, --path and --parent the limit counts runs that were not started by another run.
+    Without --status, --name, --path and --parent the limit counts only runs without a parent.
     """
     filter = RunFilter(**filters)
     if any((filter.status, filter.name, filter.path, filter.parent)):
-        runs = others = client.runs.list(filter, limit)
-        listed = {run["execution_id"] for run in runs}
-        runs = [run for run in runs if run["parent"] not in listed]
+        candidates = client.runs.list(filter, limit)
+        listed = {run["execution_id"] for run in candidates}
+        runs = [run for run in candidates if run["parent"] not in listed]
     else:
-        runs, others = client.runs.list(filter._replace(top=True), limit), []
+        runs, candidates = client.runs.list(filter._replace(top=True), limit), []
         if runs:
             oldest = datetime.fromisoformat(runs[-1]["started"]).timestamp()  # no child starts before its parent
-            others = client.runs.list(RunFilter(since=oldest), MAX_CHILDREN)
-    rows = list(_nested(runs, others))
+            candidates = client.runs.list(RunFilter(since=oldest), MAX_CHILDREN)
+    rows = list(_nested(runs, candidates))
     if output is not None:
         emit(pick((run for run, _ in rows), *LISTED), output)
     elif rows:
@@ -101,10 +101,10 @@ def list_command(limit: int, client: Client, output: str | None, **filters: Any)
         print_message("no runs")
 
 
-def _nested(runs: Items, others: Items) -> Iterator[tuple[Json, int]]:
-    """Each run with its depth. Those of the others that it has started follow it, the earliest first."""
+def _nested(runs: Items, candidates: Items) -> Iterator[tuple[Json, int]]:
+    """Each run with its depth, followed by its children among the candidates, the earliest first."""
     children: dict[str, Items] = {}
-    for run in reversed(others):
+    for run in reversed(candidates):
         children.setdefault(run["parent"] or "", []).append(run)
     remaining = [(run, 0) for run in reversed(runs)]
     while remaining:
@@ -282,7 +282,7 @@ def fork_command(
 @run_argument
 @click.option("--from", "step", metavar="STEP", help="Step to begin with: its last run, or one such as load#2.")
 @click.option(
-    "--failed-items", is_flag=True, help="Run the failed items of a finished loop again, and go on from there."
+    "--failed-items", is_flag=True, help="Run the failed items of a finished loop again, and continue from there."
 )
 @playbook_option
 @ctx_option

@@ -1,4 +1,4 @@
-"""noetl runs show, noetl runs result, noetl runs logs: what a run does, what it gave, and what its tasks printed."""
+"""noetl runs show, noetl runs result, noetl runs logs: the state, the results and the task output of a run."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ STATUSES = {"success": "succeeded", "error": "failed", "skipped": "skipped"}
 @click.option("--tasks", "with_tasks", is_flag=True, help="List every task with its attempts and its duration.")
 @client_and_output
 def show_command(run: str, with_tasks: bool, client: Client, output: str | None) -> None:
-    """Show the status, steps, result and error of a run; what it is running now, and what it waits for."""
+    """Show the status, steps, result, error, running tasks and waits of a run."""
     record = client.runs.get(run)
     tasks = list(_tasks(client, record)) if with_tasks else []
     if output is not None:
-        shown = {key: record[key] for key in SHOWN}
-        emit(shown | {"tasks": tasks} if with_tasks else shown, output)
+        fields = {key: record[key] for key in SHOWN}
+        emit(fields | {"tasks": tasks} if with_tasks else fields, output)
         return
     print_run(record, target_options_text())
     if tasks:
@@ -138,9 +138,9 @@ def _loaded(client: Client, value: Any) -> Any:
 @since_option("lines")
 @client_and_output
 def logs_command(run: str, follow: bool, step: str | None, since: float, client: Client, output: str | None) -> None:
-    """Print what the tasks of a run have written to standard output and standard error, with time and stream.
+    """Print the standard output and standard error of the tasks of a run, with time and stream.
 
-    The output of the runs that it has started is indented. `-f -o jsonl` prints one line of JSON for each line.
+    The output of child runs is indented. `-f -o jsonl` prints one line of JSON for each line.
     """
     logs = RunLogs(client, client.runs.item(run)["execution_id"], step, since)
     collected: Items = []
@@ -158,7 +158,7 @@ def logs_command(run: str, follow: bool, step: str | None, since: float, client:
             time.sleep(FOLLOW_SECONDS)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped following; {logs.execution} goes on") from None
-    if not logs.found and output is None:
+    if not logs.has_output and output is None:
         steps = ", ".join(sorted(logs.steps)) or "no step"
         print_message(printable(f"no output{f' of step {step!r}; output has: {steps}' if step else ''}"))
     if output not in (None, "jsonl"):
@@ -183,7 +183,7 @@ class RunLogs:
         self.client, self.execution, self.step, self.since = client, execution, step, since
         self.last: dict[str, int] = {}  # the number of the last line that was read, by execution
         self.steps: set[str] = set()  # those with output
-        self.found = False
+        self.has_output = False
 
     def new_lines(self) -> Items:
         """Lines that have been written since the last call, in the order of their time."""
@@ -195,7 +195,7 @@ class RunLogs:
                 self.steps.add(step)
                 if self.step in (None, step) and datetime.fromisoformat(line["timestamp"]).timestamp() >= self.since:
                     lines.append({"execution_id": execution, **line, "depth": depth})
-                    self.found = True
+                    self.has_output = True
         return sorted(lines, key=lambda line: (line["timestamp"], line["number"]))
 
     def _family(self) -> Iterator[tuple[str, int]]:

@@ -67,7 +67,7 @@ class ProgressView:
 
 
 def print_warnings(warnings: Iterable[str], warn: Warn) -> None:
-    """Print what is odd about the inputs of a run that was started."""
+    """Print the warnings about the inputs of a started run."""
     for warning in warnings:
         warn(f"noetl: warning: {warning}")
 

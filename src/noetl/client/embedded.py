@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from noetl.nats.objects import ObjectBuckets
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-FRAME_SECONDS = 1 / 15  # minimum time between two looks at the log, so that showing a fast run costs next to nothing
+FRAME_SECONDS = 1 / 15  # minimum time between two reads of the log, so that showing a fast run costs next to nothing
 IDLE_FRAME_SECONDS = 0.25  # how often a view is updated while nothing happens
 
 
@@ -52,7 +52,7 @@ class Engine(NamedTuple):
         now, missing = SystemClock().now(), []
         if state.ready and not summary.local:  # a server runs it
             missing = missing_pools(state, self.runtime.store.workers(), now)
-        run = json_of(execution_view(state, summary, File(source.shown, "", source.places), now, missing))
+        run = json_of(execution_view(state, summary, File(source.display_path, "", source.places), now, missing))
         return run | {"error_line": error_line(run["error"], source)}
 
 
@@ -89,7 +89,7 @@ async def engine(store: Store, warn: Warn) -> AsyncIterator[Engine]:
 
 
 def _print_warnings(state: Execution, warn: Warn) -> None:
-    """Print what is odd about the payload of a run, or of one of its children."""
+    """Print the warnings about the payload of a run or of one of its children."""
     child = f"{state.net.playbook.path}: " if state.parent is not None else ""
     print_warnings([f"{child}{warning}" for warning in state.warnings], warn)
 

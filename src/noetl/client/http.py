@@ -442,7 +442,7 @@ def _located(run: Json, source: PlaybookSource | None) -> Json:
     if source is None or error is None or "file" in error["details"].get("source", {}):
         return run
     line = source.line(error["line"]) if error["line"] else ""
-    return run | {"error": error | {"file": source.shown}, "error_line": line}
+    return run | {"error": error | {"file": source.display_path}, "error_line": line}
 
 
 def _check_deadline(execution: str, deadline: float) -> None:

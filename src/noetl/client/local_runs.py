@@ -139,7 +139,7 @@ class LocalRuns:
         async def explain(local: Engine, summary: Summary) -> Json:
             explanation, state = await history.explain(local.runtime, summary.execution_id, step, step_run)
             source = local.catalog.source(state.digest)
-            return json_of(explained(explanation, state, step_run, source.shown, source.places))
+            return json_of(explained(explanation, state, step_run, source.display_path, source.places))
 
         return self._with_engine(run, explain)
 

@@ -76,7 +76,7 @@ def replay_remote(
 
 
 async def _decide_again(runtime: Runtime, execution: str, source: PlaybookSource) -> Json:
-    digest = runtime.playbooks.add(source.loaded.require(), source.shown, source.places)
+    digest = runtime.playbooks.add(source.loaded.require(), source.display_path, source.places)
     replayed = await history.replay_with(runtime, execution, digest)
     difference = replayed.difference and json_of(replayed.difference)
     return _result(replayed.state, replayed.equal, replayed.difference) | {"first_difference": difference}

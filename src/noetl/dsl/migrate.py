@@ -45,7 +45,7 @@ class Migration(NamedTuple):
     leftovers: list[Problem]
     """The constructs that cannot be rewritten."""
     notes: list[Problem]
-    """What a person should look at in the new text; the places are those of the old one."""
+    """Parts of the new text to review; their places are in the old text."""
 
     @property
     def failed(self) -> bool:
@@ -67,7 +67,7 @@ def migrate(file: str, data: bytes | str, kinds: KindSource) -> Migration:
     loaded = compile_tree(deepcopy(new), problems, kinds)
     leftovers = _problems(NO_SPELLING, other.leftovers, Text(file, lines))
     if leftovers:
-        refused = {problem.line for problem in leftovers}  # what the checks say of these lines adds nothing
+        refused = {problem.line for problem in leftovers}  # the checks would only repeat these lines
         errors = [problem for problem in loaded.problems if problem.severity == "error"]
         leftovers += [problem for problem in errors if problem.line not in refused]
         return Migration(text, False, [], sorted(leftovers, key=lambda problem: problem.line), [])

@@ -277,6 +277,8 @@ NAMES: Mapping[str, str] = {
     ),
     "error": "read `outcome.error` in a rule, `event.data.error` on an arc, `steps.NAME.error` elsewhere",
     **dict.fromkeys(["task", "taskrun", "needs"], "read `tasks.LABEL.result`, or `steps.NAME.result`"),
-    **dict.fromkeys(["var", "variables", "xcom"], "read `workload` for inputs, `ctx` for what the run has written"),
+    **dict.fromkeys(
+        ["var", "variables", "xcom"], "read `workload` for inputs, `ctx` for values that the run has written"
+    ),
 }
 """Names that other engines have in templates, and what to read instead."""

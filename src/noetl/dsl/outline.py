@@ -58,7 +58,7 @@ COLLECTION_KEYS, ITERATOR_KEYS = ("in", "collection"), ("iterator", "element")
 
 
 class Unused(NamedTuple):
-    """A key that nothing reads where it stands."""
+    """A key without effect at its place."""
 
     container: Map
     key: str

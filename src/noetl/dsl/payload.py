@@ -1,7 +1,7 @@
-"""The payload of a request against the playbook that it starts: pure functions, for every entrance alike.
+"""The payload of a request against the playbook that it starts: pure functions, used wherever a run can be started.
 
-`PlaybookInputs` is what a compiled text says about its inputs: the bare names that only a request can provide, and the
-inputs that templates read. `check_payload` compares it with a payload.
+`PlaybookInputs` describes the inputs of a compiled text: the bare names that only a request can provide, and the inputs
+that templates read. `check_payload` compares it with a payload.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from noetl.errors import PlaybookInvalid, UsageError
 from noetl.model.playbook import Playbook
 
 UNKNOWN_NAME_CODE = "NTL502"
-SCHEDULE_KEY = "schedule"  # the key of a payload that describes the firing of a schedule; nobody has to read it
+SCHEDULE_KEY = "schedule"  # the key of a payload that describes the firing of a schedule; a playbook may ignore it
 MAX_WARNINGS = 10
 MAX_KEY_CHARACTERS = 60
 
@@ -64,7 +64,7 @@ UNKNOWN_INPUTS = PlaybookInputs(reads=frozenset([()]))
 def check_payload(
     playbook: Playbook, inputs: PlaybookInputs, file: str, payload: Json, ctx: Json, strict_keys: Collection[str] = ()
 ) -> list[str]:
-    """What is odd about the inputs of a request, as warnings.
+    """Warnings about the inputs of a request.
 
     UsageError for inputs that violate the schema of the workload. Without a schema, for one of `strict_keys` (`a.b`)
     that the playbook does not know, or whose value has another type than its default.
@@ -106,11 +106,11 @@ def _checked_by_schema(schema: Json, defaults: Json, reads: Collection[Path], pa
     properties = properties_of(schema)
     sent = {key: value for key, value in payload.items() if key != SCHEDULE_KEY or key in properties}
     unknown: set[Path] = set()
-    found = violations(schema, _merged(defaults, sent, (), unknown), unknown)
-    if found:
-        faults = [f"{dotted(path)}: {message}" if path else message for path, message in found[:MAX_WARNINGS]]
-        more = f"; and {len(found) - MAX_WARNINGS} more" if len(found) > MAX_WARNINGS else ""
-        raise UsageError(f"the inputs violate the schema of the workload: {'; '.join(faults)}{more}")
+    faults = violations(schema, _merged(defaults, sent, (), unknown), unknown)
+    if faults:
+        messages = [f"{dotted(path)}: {message}" if path else message for path, message in faults[:MAX_WARNINGS]]
+        more = f"; and {len(faults) - MAX_WARNINGS} more" if len(faults) > MAX_WARNINGS else ""
+        raise UsageError(f"the inputs violate the schema of the workload: {'; '.join(messages)}{more}")
     workload = _Workload(defaults | dict.fromkeys(properties), reads)
     return [workload.unknown((key,)) for key in sent if not workload.knows((key,))]
 
@@ -168,7 +168,7 @@ class _Workload:
         self.defaults, self.reads = defaults, reads
 
     def knows(self, path: Path) -> bool:
-        """Whether the workload declares a path, or a template reads it, a part of it or all around it."""
+        """Whether the workload declares a path, or a template reads it, a part of it or a value that contains it."""
         return self._declares(path) or any(read[: len(path)] == path[: len(read)] for read in self.reads)
 
     def _declares(self, path: Path) -> bool:

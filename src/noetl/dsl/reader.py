@@ -371,7 +371,7 @@ _MISALIGNED = (
     ("flow mapping", "the map in braces", "put a comma between its entries, and close it with }}"),
     ("flow sequence", "the list in brackets", "put a comma between its items, and close it with ]"),
 )
-"""By what the parser was reading: the part, and how its lines must look."""
+"""By the context of the parser: the part of the document, and the form of its lines."""
 _INDENTATION = "check the indentation and the quotes of this line and the one before"
 _COLON = "quote the text if the `:` belongs to it, or check the indentation"
 _ADVICE = (

@@ -1,7 +1,7 @@
 """`executor.spec.schema.workload`: a JSON Schema (2020-12) for the inputs of a playbook.
 
-Schemas are untrusted. References stay inside the schema and form no cycle, and what they expand to is limited, so that
-checking a payload takes no longer than reading it a few times over.
+Schemas are untrusted. References stay inside the schema and form no cycle, and their expansion is limited, so checking
+a payload takes no longer than reading it a few times.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def check_schema(schema: Schema) -> None:
 
 
 def violations(schema: Schema, workload: dict[str, Any], unknown: set[Path]) -> list[Violation]:
-    """Where the workload violates its schema. Nothing is said about values at the paths in `unknown`."""
-    found = []
+    """The violations of the schema. Values at the paths in `unknown` are not checked."""
+    faults = []
     for error in _validator(msgspec.json.encode(schema)).iter_errors(workload):
         path = tuple(error.instance_path)
         below = any(path[: len(other)] == other for other in unknown)
         around = error.schema_path[-1:] and error.schema_path[-1] in COMPOSITE
         if not below and not (around and any(other[: len(path)] == path for other in unknown)):
-            found.append(Violation(path, _message(error, schema)))
-    return found
+            faults.append(Violation(path, _message(error, schema)))
+    return faults
 
 
 def _message(error: ValidationError, schema: Schema) -> str:

@@ -18,7 +18,7 @@ class Start(msgspec.Struct, frozen=True):
     parent: tuple[str, str, int] | None = None
     refused: dict[str, Any] | None = None  # Why the execution fails before its first step
     actor: Actor | None = None
-    warnings: tuple[str, ...] = ()  # What is odd about the payload
+    warnings: tuple[str, ...] = ()  # Warnings about the payload
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -89,7 +89,7 @@ class RequestEvaluated(Event, frozen=True):
     workload: dict[str, Any] = {}
     error: dict[str, Any] | None = None
     warnings: tuple[str, ...] = ()
-    """What is odd about the payload: keys that nobody reads, values of another type than their default."""
+    """Warnings about the payload: keys that nothing reads, values of another type than their default."""
 
 
 class PlaybookStarted(Event, frozen=True):

@@ -59,7 +59,7 @@ def loop_items(decision: Decision, plan: StepPlan, args: dict[str, Any], args_by
 
 
 def not_a_list(items: Any) -> str:
-    """What is wrong with a collection, and what to write for a map."""
+    """The error for a collection that is not a list, with a hint for a map."""
     hint = "; write `| items` behind it to loop over its pairs" if isinstance(items, Mapping) else ""
     return f"must give a list, not {kind_of(items)}{hint}"
 

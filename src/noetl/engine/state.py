@@ -259,7 +259,7 @@ class Execution(msgspec.Struct):
     occupancy: dict[str, int] = {}  # Number of tokens and runs at each step, for joins
     changed: bool = False  # `ctx` has changed or a signal has come since held tokens were evaluated
     deliverable: bool = msgspec.field(default=False, name="listening")  # A signal, or a run that waits for one, is new
-    warnings: tuple[str, ...] = ()  # What is odd about the payload
+    warnings: tuple[str, ...] = ()  # Warnings about the payload
     failure: dict[str, Any] | None = None
     continued_errors: int = 0  # Number of errors of tasks that a policy continued past (R4)
     continued: list[dict[str, Any]] = []  # The first of them

@@ -1,6 +1,6 @@
 """Names, paths, literals, operators and comparisons to closures.
 
-Values that come out of a path are unwrapped (see View) unless they are looked into further.
+Values that come out of a path are unwrapped (see View) unless the path goes on.
 """
 
 from __future__ import annotations
@@ -140,10 +140,10 @@ def _item(compiler: Compiler, node: nodes.Getattr | nodes.Getitem, key: str | in
 
     def get(scope: Scope, run: Any) -> Any:
         value, contents = inner(scope, run), scope.get(CONTENTS_KEY)
-        wanted: Any = key if computed is None else computed(scope, run)
+        name: Any = key if computed is None else computed(scope, run)
         try:
-            wanted = unwrapped(wanted, contents)  # only scalars are keys: hashing a nested tuple can take forever
-            return lookup(value, wanted, gap, contents) if type(wanted) in SCALARS else gap
+            name = unwrapped(name, contents)  # only scalars are keys: hashing a nested tuple can take forever
+            return lookup(value, name, gap, contents) if type(name) in SCALARS else gap
         except Exception as error:
             raise fail(error) from None
 

@@ -1,5 +1,5 @@
-"""What can be told of a template without evaluating it: secrets that it transforms, quotes that it doubles, and whether
-the guards of a policy take every error."""
+"""Checks of templates that need no evaluation: secrets that they transform, quotes that they double, and errors that no
+guard of a policy handles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from noetl.expression.template import single_expression
 from noetl.expression.template_parser import syntax_tree
 from noetl.expression.values import ENCODINGS, SECRET_HINT, SECRET_MESSAGE
 
-# --- secrets: what comes from other sources, and names that the template binds, `Sealed` rejects at run time
+# --- secrets: `Sealed` rejects those of other sources, and names that the template binds, at run time
 
 KEYCHAIN = "keychain"
 # Filters and tests that may be applied to a secret.
@@ -90,7 +90,7 @@ def _doubles(node: nodes.Expr) -> bool:
     return name == "replace" and values[:2] == ["'", "''"]
 
 
-# --- guards: what one says of `outcome.status` and `outcome.error` is known for an error, all else may hold or not
+# --- guards: conditions on `outcome.status` and `outcome.error` are known for an error, all others may hold or not
 
 MAX_CONDITIONS = 8
 MAX_GUARDS = 100
@@ -111,7 +111,7 @@ def some_error_passes(guards: Iterable[str]) -> bool:
 
 
 def may_take_error(guard: str) -> bool:
-    """Whether a guard looks at the outcome, and can hold for an error."""
+    """Whether a guard reads the outcome, and can hold for an error."""
     conditions: dict[Any, int] = {}
     expression = _expression(guard)
     if expression is None or len(guard) > 2000:
@@ -129,9 +129,9 @@ def _expression(guard: str) -> nodes.Expr | None:
 
 
 def _formula(node: nodes.Expr, conditions: dict[Any, int]) -> Formula:
-    known = _known(node)
-    if known is not None:
-        return lambda case: known
+    constant = _value_for_errors(node)
+    if constant is not None:
+        return lambda case: constant
     match node:
         case nodes.Binary(op="and" | "or"):
             first, second = _formula(node.first, conditions), _formula(node.second, conditions)
@@ -147,7 +147,7 @@ def _formula(node: nodes.Expr, conditions: dict[Any, int]) -> Formula:
     return lambda case: case[number]
 
 
-def _known(node: nodes.Expr) -> bool | None:
+def _value_for_errors(node: nodes.Expr) -> bool | None:
     """The value of a condition for every error, or None."""
     match node:
         case Const():

@@ -273,7 +273,7 @@ def explain(error: TemplateError, scope: Mapping[str, Any]) -> TemplateError:
 
 
 def _content(value: Any) -> str:
-    """What a value has instead of a key that was looked for."""
+    """The keys or items that a value has, for the error about a missing one."""
     names: Sequence[str] = ()
     if isinstance(value, View):
         names = value.field_names
@@ -283,8 +283,8 @@ def _content(value: Any) -> str:
         return f"has {len(value):,} items" if len(value) != 1 else "has 1 item"
     else:
         return "" if isinstance(value, Missing) else f"is {kind_of(value)}"
-    shown = ", ".join(clipped(name) for name in names[:_MAX_NAMES]) + ", ..." * (len(names) > _MAX_NAMES)
-    return f"has {shown}" if names else "is empty" if isinstance(value, Mapping) else ""
+    listing = ", ".join(clipped(name) for name in names[:_MAX_NAMES]) + ", ..." * (len(names) > _MAX_NAMES)
+    return f"has {listing}" if names else "is empty" if isinstance(value, Mapping) else ""
 
 
 def located(error: Exception, source: str, offset: int) -> TemplateError:

@@ -4,7 +4,7 @@ Two generations are read: the one of `apiVersion: noetl.io/v10` with `set_ctx` a
 `input`, `output` and `set`. A generation is a list of rewrites, each of which edits one construct of the tree in place
 and leaves a document without it unchanged. Playbooks mix the generations, so all lists apply to every document.
 
-The tree is not validated yet: a rewrite leaves what it does not understand to the checks, which report it.
+The tree is not validated yet: a rewrite skips constructs that it does not understand, and the checks report them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PROGRAMS: tuple[Rewrite, ...] = (programs.rewrite_python, programs.rewrite_sql, 
 
 
 def rewrite(root: Map, kinds: KindSource) -> OtherDocument:
-    """Rewrite the document in place; the returned document has what could not be rewritten, and notes."""
+    """Rewrite the document in place; the result lists constructs that could not be rewritten, and notes."""
     unshare(root)
     document = OtherDocument(root, kinds)
     if isinstance(root.get("workflow"), Seq) and isinstance(root.get("metadata"), Map):

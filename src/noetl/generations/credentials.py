@@ -24,7 +24,7 @@ def declare(document: OtherDocument) -> None:
     own = _entries(document)
     for _, task, kind in document.all_tasks:
         written = task.get("auth")
-        auth = _named(written) if isinstance(written, Map) else written
+        auth = _credential_name(written) if isinstance(written, Map) else written
         if kind is None or not isinstance(auth, str):
             continue
         entry_kind = KINDS.get(kind.name, TYPES.get(str(as_map(written).get("type")), ""))
@@ -46,7 +46,7 @@ def declare(document: OtherDocument) -> None:
         task["auth"] = name
 
 
-def _named(auth: Map) -> str | None:
+def _credential_name(auth: Map) -> str | None:
     """The credential that `{type: ..., credential: NAME}` and its like name; None where the map has its fields."""
     if not any(set(auth) <= form for form in _FORMS) or auth.get("source", "credential") != "credential":
         return None

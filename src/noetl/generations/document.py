@@ -1,4 +1,4 @@
-"""The parts of a document that may be of another generation, and what the rewrites report about it."""
+"""The parts of a document that may be of another generation, and the reports of the rewrites."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class OtherDocument:
         self.leftovers: list[Finding] = []
         """Constructs without a spelling in noetl.io/v2."""
         self.notes: list[Finding] = []
-        """Rewrites that a person should look at."""
+        """Rewrites to review."""
         self.is_classic = is_classic(root)
         self.declared = frozenset(self._declared())
         """Names that the document itself gives a meaning: what others reserve may be one of them."""

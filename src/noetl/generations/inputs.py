@@ -38,9 +38,9 @@ def move_out_of_spec(document: OtherDocument) -> None:
 def rename_inputs(document: OtherDocument) -> None:
     for _, task, kind in document.all_tasks:
         declared = fields(kind.inputs) if kind is not None else {}
-        others = OTHER_INPUTS.get(kind.name, {}) if kind is not None else {}
-        for key in [key for key in task if key in others and key not in COMMON and key not in declared]:
-            name = others[key]
+        renames = OTHER_INPUTS.get(kind.name, {}) if kind is not None else {}
+        for key in [key for key in task if key in renames and key not in COMMON and key not in declared]:
+            name = renames[key]
             if name == "json" and isinstance(task[key], str):
                 name = "body"  # text is sent as it is
             if name not in task and misfit(declared[name].type, task[key]) is None:

@@ -179,9 +179,9 @@ def rename_command_results(document: OtherDocument) -> None:
                 if not place:
                     continue
                 owner = read.path[: place - 1] if read.path[place - 1] == "data" else read.path[:place]
-                wanted = _COMMAND.fullmatch(str(read.path[place]))
-                assert wanted is not None
-                number, count = int(wanted[1]), counts.get(_owner(owner), 0)
+                command = _COMMAND.fullmatch(str(read.path[place]))
+                assert command is not None
+                number, count = int(command[1]), counts.get(_owner(owner), 0)
                 if number + 1 == count:
                     names[".".join(map(str, read.path[: place + 1]))] = ".".join(map(str, owner))
                     continue

@@ -73,9 +73,9 @@ def rewrite_step_patches(document: OtherDocument) -> None:
             continue
         own, tool = step["step"], step.get("tool")
         if isinstance(tool, Map):
-            named = "name" in tool and tool.get("kind") != "workbook"
+            has_name = "name" in tool and tool.get("kind") != "workbook"
             label = free_label("call", set(), document.step_names)
-            step["tool"] = tool = list_at(tool, [tool if named else labelled(tool, label, tool)])
+            step["tool"] = tool = list_at(tool, [tool if has_name else labelled(tool, label, tool)])
         last = last_task(document, step)
         names: dict[str, str] = {}
         if last is not None:
@@ -96,8 +96,8 @@ def rewrite_step_patches(document: OtherDocument) -> None:
         policy = map_at(step, rules=list_at(step, [map_at(step, {"else": map_at(step, then=then)})]))
         noop = map_at(step, kind="noop", spec=map_at(step, policy=policy))
         if isinstance(tool, Seq):
-            taken = {task.label for task in document.tasks(step)}
-            tool.append(labelled(step, free_label("set", taken, document.step_names), noop))
+            labels = {task.label for task in document.tasks(step)}
+            tool.append(labelled(step, free_label("set", labels, document.step_names), noop))
         else:
             put_after(step, keys[-1], "tool", noop)
         for key in keys:

@@ -47,7 +47,7 @@ def _is_target(target: Any) -> bool:
 
 
 def drop_options(document: OtherDocument) -> None:
-    """Drop options without an effect here: large results are references without being asked."""
+    """Drop options without an effect here: large results become references anyway."""
     executor = as_map(document.root.get("executor"))
     if executor.get("profile") == "auto":
         document.note(executor, "profile", "`profile: auto` was dropped", "`noetl run` and servers run any playbook")

@@ -61,10 +61,10 @@ class Heartbeats:
         self.latest: Latest[tuple[str, float], int] = Latest(MAX_SESSIONS)  # by worker and start of its process
 
     async def record(self, session: WorkerSession, number: int = 0) -> HeartbeatAnswer:
-        """Record a heartbeat; return revoked leases, paused executions, and what to do. `number` counts the heartbeats
-        of a process: one that arrives after a later one revokes nothing, since it does not name newer leases. Conflict
-        if a process that was started later has the same worker name and is alive: the two would take each other's
-        leases."""
+        """Record a heartbeat; return revoked leases, paused executions and the operator's directive. `number` counts
+        the heartbeats of a process: one that arrives after a later one revokes nothing, since it does not name newer
+        leases. Conflict if a process that was started later has the same worker name and is alive: the two would take
+        each other's leases."""
         store, ask, now = self.runtime.store, self.runtime.thread.ask, self.runtime.clock.now
         previous = await ask(store.worker_session, session.worker)
         if previous is not None and previous.started > session.started and now() - previous.beat < LEASE_SECONDS:
@@ -84,9 +84,9 @@ class Heartbeats:
                 if lease.fence not in session.leases.get(lease.execution, ()) and lease.since < granted_before
             )
         valid = {(lease.execution, lease.fence) for lease in held}
-        named = [(execution, fence) for execution, fences in session.leases.items() for fence in fences]
+        reported = [(execution, fence) for execution, fences in session.leases.items() for fence in fences]
         paused = {lease.execution for lease in held if lease.paused}
-        revoked = [lease for lease in named if lease not in valid]
+        revoked = [lease for lease in reported if lease not in valid]
         directive = previous.directive if previous is not None and not restarted else ""
         return HeartbeatAnswer(revoked, [id for id in session.leases if id in paused], directive)
 

@@ -84,7 +84,7 @@ class ServerHost:
                 group.create_task(keep_running(seconds, once, self.on_error))
 
     async def tick_once(self) -> None:
-        """Fire due timers, and notice what other servers have changed."""
+        """Fire due timers, and detect changes by other servers."""
         due = await self.source.due(self.runtime.clock.now())
         await self.commands.send((execution, TimerDue(timer)) for execution, timer in due)
         if await self.runtime.thread.ask(self.runtime.store.changed_elsewhere):

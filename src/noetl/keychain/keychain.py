@@ -159,8 +159,8 @@ class Keychain:
         return {ours: Handle(provider, key, theirs, version, auth).reference() for ours, theirs in names.items()}
 
     async def learn(self) -> None:
-        """Add all secrets of the playbook to the redactor that can be opened without a request to another server: what
-        one step has sent somewhere, another step may read back."""
+        """Add the secrets of the playbook to the redactor that can be opened without a request to another server: a
+        step may read back what another one has sent somewhere."""
         for name, entry in self.entries.items():
             if entry.provider in NEARBY:
                 with suppress(Failure):  # reported where it is used

@@ -53,7 +53,7 @@ class InputRow(NamedTuple):
     name: str
     type: str
     required: bool
-    default: str  # as one would write it in YAML; empty if there is none worth telling
+    default: str  # as written in YAML; empty if there is no useful one
     description: str
 
 
@@ -214,7 +214,7 @@ def misfit(kind: inspect.Type, value: object, path: Path = ()) -> Misfit | None:
 
 
 def rendered_misfit(model: type[msgspec.Struct], inputs: Mapping[str, Any], error: msgspec.ValidationError) -> str:
-    """What is wrong with a rendered input that the tool cannot take. It shows keys of maps and no values, which may be
+    """The error for a rendered input that the tool cannot take. It shows keys of maps but no values: they may be
     secret."""
     place = re.search(r"at `\$\.(\w+)", str(error))
     name = "" if place is None else place[1]

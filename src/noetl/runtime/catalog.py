@@ -27,11 +27,11 @@ class PlaybookSource:
     def __init__(self, file: str, text: bytes, loaded: Loaded) -> None:
         self.file, self.text, self.loaded, self.places = file, text, loaded, loaded.places
         relative = os.path.relpath(file) if os.path.isabs(file) else file
-        self.shown = file if relative.startswith(os.pardir) else relative  # relative below the working folder
+        self.display_path = file if relative.startswith(os.pardir) else relative  # relative below the working folder
 
     def place_of_entry(self, name: str) -> str:
         mark = self.places.get(f"keychain/{name}")
-        return f"{self.shown}:{mark.line}:{mark.column}: " if mark is not None else ""
+        return f"{self.display_path}:{mark.line}:{mark.column}: " if mark is not None else ""
 
     def line(self, number: int) -> str:
         lines = self.text.decode("utf-8", "replace").splitlines()
@@ -90,7 +90,7 @@ class Catalog:
             credentials = {credential.name: credential for credential in stored}
             if faults := missing_entries(playbook, credentials, source.place_of_entry):
                 raise AuthError("; ".join(faults))
-        return self.playbooks.add(playbook, source.shown, source.places, source.loaded.inputs)
+        return self.playbooks.add(playbook, source.display_path, source.places, source.loaded.inputs)
 
     def source(self, digest: str) -> PlaybookSource:
         """Text and places of a playbook, from memory or the store; NotFound if there is none."""

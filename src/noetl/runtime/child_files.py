@@ -57,4 +57,4 @@ def _has_path(file: str, text: bytes, path: str) -> bool:
         return playbook.path == path
     metadata = re.search(rb"^metadata:(.*?)^(?=\S)", text + b"\n.", re.MULTILINE | re.DOTALL)
     written = rb"\bpath:\s*['\"]?" + re.escape(path.encode()) + rb"['\"]?\s*[,}\n]"
-    return metadata is not None and re.search(written, metadata[1]) is not None  # whoever uses it reports its problems
+    return metadata is not None and re.search(written, metadata[1]) is not None  # problems are reported on use

@@ -243,8 +243,8 @@ def _loop_to_reopen(source: str, loops: dict[str, int], step: str | None) -> str
     runs = [run for run in loops if step in (None, run, step_of(run))]
     if not runs:
         of_step = "" if step is None else f" of step {step!r}"
-        others = f"; the loops with failed items are {', '.join(loops)}" if loops else ""
-        raise Conflict(f"{source} has no finished loop{of_step} with failed items{others}")
+        hint = f"; the loops with failed items are {', '.join(loops)}" if loops else ""
+        raise Conflict(f"{source} has no finished loop{of_step} with failed items{hint}")
     return runs[0] if step is None else runs[-1]
 
 

@@ -85,7 +85,7 @@ def running_tasks(state: Execution, now: float) -> list[dict[str, Any]]:
 
 
 def waits(state: Execution) -> list[dict[str, Any]]:
-    """What runs, items and tokens wait for, until when, and the commands that end the wait."""
+    """The waits of runs, items and tokens, each with its deadline and the commands that end it."""
     listed: list[dict[str, Any]] = []
 
     def add(kind: str, step: str, text: str, due: float | None = None, **more: Any) -> None:

@@ -26,7 +26,7 @@ Parent = tuple[str, str, int]  # the id of a parent, its step, and the depth of 
 OpenCredential = Callable[[str], StoredCredential]  # decrypts a credential; NoetlError if there is none. Blocks
 
 
-OnWarnings = Callable[[Execution], None]  # called with a new execution whose payload is odd
+OnWarnings = Callable[[Execution], None]  # called with a new execution that has warnings about its payload
 
 
 def no_credentials(name: str) -> StoredCredential:

@@ -95,7 +95,7 @@ class ExecutionView(RecordView, frozen=True, kw_only=True):
     error: ErrorView | None
     continued_errors: int  # number of errors that a policy continued past, failed items of loops included
     continued: list[ErrorView]  # the first of them
-    warnings: list[str]  # what is odd about the payload: keys that nobody reads, values of another type
+    warnings: list[str]  # warnings about the payload: keys that nothing reads, values of another type
     events: int
     duration_ms: float
     name: str

@@ -1,4 +1,4 @@
-"""The page at `/`: what this server is, and how to use it. It has no data and no script."""
+"""The page at `/`: the version and the use of this server. It has no data and no script."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ begin with <code>docs/index.md</code>.</p>
 <h2>HTTP API</h2>
 <ul>
   <li><a href="{api}">{api}</a>: the description of the API (OpenAPI 3.1)</li>
-  <li><a href="/readyz">/readyz</a>: whether the server can work</li>
+  <li><a href="/readyz">/readyz</a>: readiness of the server</li>
   <li><a href="/metrics">/metrics</a>: metrics for Prometheus</li>
   <li><a href="/version">/version</a>: the version</li>
 </ul>

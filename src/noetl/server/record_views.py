@@ -139,7 +139,7 @@ def version_view(version: CatalogVersion) -> PlaybookVersion:
 
 
 class StoredSchedule(ScheduleView, frozen=True):
-    """A schedule after a request, and what is odd about the inputs of its runs."""
+    """A schedule after a request, and warnings about the inputs of its runs."""
 
     warnings: list[str]
 

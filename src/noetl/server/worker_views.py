@@ -1,4 +1,4 @@
-"""Workers as the API and the command line show them, and what operators tell them."""
+"""Workers as the API and the command line show them, and directives of operators."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def missing_pools(state: Execution, sessions: Iterable[WorkerSession], now: floa
 
 
 def worker_view(session: WorkerSession, now: float) -> WorkerView:
-    told: dict[Directive, Literal["active", "draining", "stopping"]]
-    told = {"": "active", "drain": "draining", "stop": "stopping"}
-    status = told[session.directive] if is_connected(session, now) else "gone"
+    statuses: dict[Directive, Literal["active", "draining", "stopping"]]
+    statuses = {"": "active", "drain": "draining", "stop": "stopping"}
+    status = statuses[session.directive] if is_connected(session, now) else "gone"
     return WorkerView.of(session, status=status, last_heard=rfc3339(session.beat))
 
 
 def direct_workers(
     store: Store, directive: Directive, name: str | None, pool: str | None, now: float
 ) -> list[WorkerView]:
-    """Tell the connected workers of a name or of a pool what to do; NotFound if there is none."""
+    """Send a directive to the connected workers of a name or of a pool; NotFound if there is none."""
     if (name is None) == (pool is None):
         raise UsageError("name a worker or a pool")
     connected = [session for session in store.workers() if is_connected(session, now)]

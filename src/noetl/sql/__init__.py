@@ -12,7 +12,7 @@ The position of a template decides what it becomes, before any value is known:
     "a {{ x }} b"                one name as a whole
     {{ x | ident }}              a name; `schema.table` and lists are names of several parts
     IN ({{ x }}), IN {{ x }}     a list is the list; an empty one holds nothing
-    {{ x | raw_sql }}            text, spliced before anything else is looked at
+    {{ x | raw_sql }}            text, spliced before anything else is read
     -- {{ x }}  /* {{ x }} */    nothing: comments are never rendered
     $$ {{ x }} $$                one value, the text between the dollars; in the code of DO or CREATE FUNCTION an error
 

@@ -104,7 +104,7 @@ class Snapshot(NamedTuple):
 
 
 Directive = Literal["", "drain", "stop"]
-"""`drain`: finish what runs, and take nothing new; `stop`: end like after SIGTERM."""
+"""`drain`: finish running work, and claim no more; `stop`: end as after SIGTERM."""
 
 
 class WorkerSession(msgspec.Struct, frozen=True):
@@ -116,7 +116,7 @@ class WorkerSession(msgspec.Struct, frozen=True):
     beat: float = 0.0  # when it was recorded, by the clock of the store; the store ignores what a caller sets
     leases: dict[str, list[int]] = {}  # the fences of the leases that it reports, by execution
     version: str = ""
-    directive: Directive = ""  # what an operator has told it; the store ignores what a caller sets
+    directive: Directive = ""  # the directive of an operator; the store ignores the value that a caller sets
 
     @property
     def busy(self) -> int:
@@ -330,7 +330,7 @@ class Store(ABC):
         return self._db.all(_session, "list_workers")
 
     def direct_worker(self, name: str, directive: Directive) -> None:
-        """Tell a worker what to do. A process that is started later under its name is not told."""
+        """Store a directive for a worker. It does not apply to a process that starts later under the same name."""
         self._db.write("direct_worker", directive, name)
 
     # -- playbooks: texts by digest, and digests by path and version --------------------------------------------------

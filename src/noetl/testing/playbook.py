@@ -95,7 +95,7 @@ def run_playbook(
     async def run() -> Finished:
         try:
             for place, reason in obstacles(source.loaded.require(), nats=True):  # the store of the test has a copy
-                raise NoetlError(f"{source.shown}: step {place}: {reason}")
+                raise NoetlError(f"{source.display_path}: step {place}: {reason}")
             digest, execution = catalog.add(source), uuid7(time.time(), os.urandom(8))
             async with asyncio.timeout(seconds):
                 await engine.start(execution, digest, dict(payload or {}), dict(ctx or {}), TESTER)
@@ -150,7 +150,7 @@ def _finished(state: Execution, source: PlaybookSource, store: InMemoryStore) ->
                 return [resolved(item) for item in value]
         return value
 
-    run = report(state, source.shown, source.places, 0)
+    run = report(state, source.display_path, source.places, 0)
     events = [envelope(state.id, row.seq, row.at, decode(row.type, row.data)) for row in store.read(state.id)]
     lines = [(task, stream, line) for _, task, _, stream, line in store.output(state.id)]
     result, ctx, steps = (resolved(run[key]) for key in ("result", "ctx", "steps"))

@@ -2,7 +2,7 @@
 
 A template in a command given as text is data, never syntax (see `noetl/shell_text`). Commands run one after the other
 in the same folder, up to the first that fails. A program gets a few variables of the worker's environment and what the
-task gives it. When it has ended, or its time is over, everything it has started is ended too.
+task gives it. When it has ended or timed out, all processes that it has started are ended too.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class ScheduleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 def input_warnings(request: ScheduleRequest, playbook: Playbook, inputs: PlaybookInputs) -> list[str]:
-    """What is odd about the inputs of a schedule, and why its runs would not start with the playbook of today.
+    """Warnings about the inputs of a schedule, and the reason why its runs cannot start with the current playbook.
     UsageError for one of its strict keys."""
     payload = {SCHEDULE_KEY: {}} | request.payload
     try:

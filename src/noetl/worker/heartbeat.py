@@ -31,7 +31,7 @@ TIMEOUT = httpx2.Timeout(5.0)
 
 class Heartbeat(Thread):
     """Sends heartbeats from `start` until `stop`. `session` describes the worker; `on_rejected` is called in the event
-    loop when the server rejects the token, `on_directive` with what an operator has told the worker, `write_log` when
+    loop when the server rejects the token, `on_directive` with the directive of an operator, `write_log` when
     the server stops and starts answering."""
 
     def __init__(

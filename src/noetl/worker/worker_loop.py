@@ -33,10 +33,10 @@ class WorkerLoop:
         self.stopped.set()
 
     def obey(self, directive: Directive) -> None:
-        """Do what an operator has told the worker; it is told with every heartbeat."""
+        """Follow the directive of an operator, which every heartbeat repeats."""
         if directive and self.worker.accepting:
             self.worker.accepting = False
-            self.on_error("draining: running work finishes, and nothing new is claimed")
+            self.on_error("draining: running work finishes, no new work is claimed")
             if self._claiming is not None:
                 self._claiming.cancel()
         if directive == "stop":

@@ -175,7 +175,7 @@ class TestRequirements:
             tmp_path, one_task(f'{{kind: python, requirements: ["--no-index", no-such-package], {self.READ}}}')
         )
         assert failed.code == 1
-        assert "noetl: the requirements cannot be installed; the installer says:\n" in failed.err
+        assert "noetl: the requirements cannot be installed; the output of the installer:\n" in failed.err
         assert "no-such-package" in failed.err.partition("cannot be installed")[2]
         assert noetl("runs", "list", cwd=tmp_path).out == ""  # nothing has started
 

@@ -1,4 +1,4 @@
-"""Python code of tasks: it compiles, and reads what the task gives it. Code is never rendered as a template."""
+"""Python code of tasks: it compiles, and reads only names that exist there. Code is never rendered as a template."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_A_VARIABLE = Check("NTL518", "warning", "Python code reads a name that only 
 
 MAX_FINDINGS = 100
 MAX_CHARACTERS = 100_000
-"""Longer code is compiled, and not looked at any further."""
+"""Longer code is only compiled."""
 NAMES = frozenset(["workload", "ctx", "steps", "tasks", "args", "keychain", "outcome", "_prev", "execution_id"])
 BUILTINS = frozenset(["iter", "vars"])
 """Names of templates that Python has too: only `iter.x` and `iter["x"]` mean those of a template."""
@@ -30,7 +30,7 @@ OUTSIDE = {
     "'yield' outside function": "set `result` to a list",
     "'await' outside function": "write `async def main(...)`",
 }
-"""What Python says of statements that only functions have, and what to write instead."""
+"""Errors of Python about statements outside a function, each with the remedy."""
 
 
 class Finding(NamedTuple):
@@ -48,16 +48,16 @@ def check(document: Document, problems: Problems) -> None:
     for task in tasks:
         if task["kind"] != "python":
             continue
-        given = args | _libs(task)
+        variables = args | _libs(task)
         match task:
             case {"code": str(code)}:
                 for finding in findings(code):
-                    if finding.name not in given:
+                    if finding.name not in variables:
                         where = problems.text.offset_in(span_in(task, "code"), code, finding.offset)
                         problems.add(finding.check, where, finding.message, finding.hint)
             case {"file": {"path": str(path), "text": str(text)}}:
                 for finding in findings(text):
-                    if finding.name not in given:
+                    if finding.name not in variables:
                         line = text.count("\n", 0, finding.offset) + 1
                         message = f"{path}, line {line}: {finding.message}"
                         problems.add(finding.check, span_in(task, "file"), message, finding.hint)
@@ -70,7 +70,7 @@ def _libs(task: Map) -> set[str]:
 
 @lru_cache(maxsize=64)
 def findings(code: str) -> tuple[Finding, ...]:
-    """What is wrong with some code; a name may still be one that the task provides."""
+    """Problems of a piece of code. A name that it reports may still be one that the task provides."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -163,8 +163,8 @@ def _names(tree: ast.Module, places: _Places) -> Iterator[Finding]:
         return
     for read in used:
         owner = owners.get(id(read))
-        known = read.id in NAMES or (read.id in BUILTINS and owner is not None)
-        if not known or read.id in bound or id(read) in in_templates:
+        is_template_name = read.id in NAMES or (read.id in BUILTINS and owner is not None)
+        if not is_template_name or read.id in bound or id(read) in in_templates:
             continue
         yield Finding(
             NOT_A_VARIABLE, places[read], f"the code has no variable {read.id!r}", _advice(read.id, owner), read.id

@@ -76,17 +76,17 @@ def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
 
 
 def _passing(policy: list[tuple[Map, Map, bool]]) -> str | None:
-    """The errors that no guard of a policy takes, in words; None if there are none, or if it cannot be told."""
+    """The errors that no guard of a policy takes, in words; None if there are none, or if that cannot be decided."""
     guards = [rule["when"] for rule, then, otherwise in policy if not otherwise and then.get("do") != "skip"]
     texts = [guard for guard in guards if isinstance(guard, str)]
     try:
         if True in guards or not some_error_passes(texts):
             return None
-        taken = [guard.strip().strip("{}").strip() for guard in texts if may_take_error(guard)]
+        handled = [guard.strip().strip("{}").strip() for guard in texts if may_take_error(guard)]
     except (TemplateSyntax, RecursionError):  # reported by the template checks
         return None
     return "every error" + (
-        " but those where " + " or ".join(f"`{guard[:80]}`" for guard in taken[:3]) if taken else ""
+        " but those where " + " or ".join(f"`{guard[:80]}`" for guard in handled[:3]) if handled else ""
     )
 
 

@@ -198,7 +198,7 @@ class _Checker:
             self.names.setdefault((root, site.guard, site.path), name)
 
     def _misread(self, site: Site, text: str) -> list[tuple[int, int]]:
-        """Report names with dashes and dots behind a dot, such as `steps.load-data`, and return where they stand."""
+        """Report names with dashes or dots after a dot, such as `steps.load-data`, and return their offsets."""
         places = []
         for match in _DOTTED.finditer(text):
             candidates = self.steps if match[1] == "steps" else site.local.labels
@@ -249,8 +249,8 @@ class _Checker:
                 if kind.name != "workbook" and name not in fields:
                     message = f"the outcome of {kind.name} has no field {name!r}"
                     guess = "result" if name == "data" else STEP_FIELD_GUESSES.get(name)
-                    known = f"read `outcome.{guess}`" if guess else self.problems.did_you_mean(name, fields)
-                    hint = known or f"fields: {', '.join(sorted(fields))}"
+                    suggestion = f"read `outcome.{guess}`" if guess else self.problems.did_you_mean(name, fields)
+                    hint = suggestion or f"fields: {', '.join(sorted(fields))}"
                     self._add(FOREIGN_OUTCOME, site, read.offset, message, hint)
             case "ctx" | "vars" | "args" | "iter" | "workload" if not read.guarded:
                 self._check_written(site, read, root, name)

@@ -55,7 +55,7 @@ class ExplainedDecision(msgspec.Struct, frozen=True):
     about: str  # the run, the visit of a task, or the step that tokens wanted to enter
     says: str
     reasons: list[Reason]
-    differs: str = ""  # what is decided when it is evaluated again, if that is not what the log says
+    differs: str = ""  # the outcome of a new evaluation, if it differs from the log
     error: dict[str, Any] | None = None  # of the call, or of the rule that could not be applied
 
 

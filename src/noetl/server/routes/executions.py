@@ -68,7 +68,7 @@ class StartRequest(RequestBody, frozen=True):
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The new execution, and what is odd about its payload."""
+    """The new execution, and warnings about its payload."""
 
     execution_id: str
     warnings: list[str]

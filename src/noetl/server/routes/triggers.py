@@ -157,8 +157,8 @@ SIGNED = (
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """The execution that a delivery has started; `duplicate` if the delivery was received before. `warnings` say what
-    is odd about the payload."""
+    """The execution that a delivery has started; `duplicate` if the delivery was received before. `warnings` are
+    about the payload."""
 
     execution_id: str
     duplicate: bool

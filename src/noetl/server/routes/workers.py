@@ -1,4 +1,4 @@
-"""/workers and /server: who works here, and how operators drain and stop them."""
+"""/workers and /server: list, drain and stop workers, show and stop a server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class WorkerSelection(RequestBody, frozen=True):
 
 @routes.add("POST", "/workers/drain", status=202)
 async def drain(call: ApiCall, body: WorkerSelection) -> WorkerPage:
-    """Let workers finish what they run and take nothing new. They learn it with their next heartbeat."""
+    """Let workers finish their running tasks and claim no new work. They learn it with their next heartbeat."""
     return await _direct(call, body, "drain")
 
 

@@ -149,5 +149,5 @@ async def _install(argv: list[str], folder: str | None) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if code != 0:
-        told = "\n".join(filter(None, lines)) or "it printed nothing"
-        raise Failure("python", f"the requirements cannot be installed; the installer says:\n{told}")
+        output = "\n".join(filter(None, lines)) or "it printed nothing"
+        raise Failure("python", f"the requirements cannot be installed; the output of the installer:\n{output}")

@@ -109,15 +109,15 @@ def create_table(name: str, types: Mapping[str, str], key: Sequence[str]) -> str
 
 def insert_or_update(name: str, origin: str, columns: Sequence[str], key: Sequence[str]) -> str:
     names = ", ".join(map(quoted, columns))
-    others = [quoted(column) for column in columns if column not in key]
-    changes = ", ".join(f"{other} = excluded.{other}" for other in others)
-    then = f"DO UPDATE SET {changes}" if others else "DO NOTHING"
+    updated = [quoted(column) for column in columns if column not in key]
+    changes = ", ".join(f"{column} = excluded.{column}" for column in updated)
+    then = f"DO UPDATE SET {changes}" if updated else "DO NOTHING"
     keys = ", ".join(map(quoted, key))
     return f"INSERT INTO {name} ({names}) SELECT {names} FROM {origin} ON CONFLICT ({keys}) {then}"
 
 
 def duplicate_keys(origin: str, quoted_key: Sequence[str]) -> str:
-    """A query for the first key that two rows have. Databases silently use one of them, or do not tell which."""
+    """A query for the first key that two rows have. Databases silently use one of them, or do not report which."""
     keys = ", ".join(quoted_key)
     return f"SELECT {keys} FROM {origin} GROUP BY {keys} HAVING COUNT(*) > 1 LIMIT 1"
 

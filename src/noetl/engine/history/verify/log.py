@@ -48,10 +48,10 @@ def derived_rows(state: Execution) -> dict[str, dict[Any, Any]]:
     return {"ready": state.ready, "leases": leases, "timers": state.timers}
 
 
-def differences(one: Execution, other: Execution) -> list[str]:
+def differences(first: Execution, second: Execution) -> list[str]:
     """The fields in which two folds of a log differ."""
     fields = (field for field in Execution.__struct_fields__ if field not in LIVE_ONLY)
-    return [field for field in fields if getattr(one, field) != getattr(other, field)]
+    return [field for field in fields if getattr(first, field) != getattr(second, field)]
 
 
 class LogReader:

@@ -1,4 +1,4 @@
-"""Linux: what restricts a process before it runs the code of a task, for good, and the descendants of a process."""
+"""Linux: permanent restrictions of a process before it runs the code of a task, and the descendants of a process."""
 
 from __future__ import annotations
 

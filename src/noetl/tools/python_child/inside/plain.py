@@ -76,10 +76,10 @@ class Plain:
         if not value:
             return value
         if set(map(type, value)) != {str}:
-            named = {self.key(key): item for key, item in value.items()}
-            if len(named) < len(value):
+            renamed = {self.key(key): item for key, item in value.items()}
+            if len(renamed) < len(value):
                 raise NotPlain("has two keys that are the same as text, such as 1 and '1'")
-            value = named
+            value = renamed
         if set(map(type, value.values())) <= UNCHANGED:
             return value
         changed = self.changes(value.items(), depth)
