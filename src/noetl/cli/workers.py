@@ -44,5 +44,5 @@ def _print(workers: Items, status: str) -> None:
         print_message(f"worker {worker['worker']} is {status}; it learns of it within {HEARTBEAT_SECONDS:g} s")
 
 
-_add_directive("drain", "draining", "Let a worker finish its running tasks and claim no new work.")
+_add_directive("drain", "draining", "Let a worker finish its step runs and claim no new ones.")
 _add_directive("stop", "stopping", "Let a worker finish its running tasks, return the rest, and exit.")

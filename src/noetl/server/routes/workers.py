@@ -36,7 +36,7 @@ class WorkerSelection(RequestBody, frozen=True):
 
 @routes.add("POST", "/workers/drain", status=202)
 async def drain(call: ApiCall, body: WorkerSelection) -> WorkerPage:
-    """Let workers finish their running tasks and claim no new work. They learn it with their next heartbeat."""
+    """Let workers finish their step runs and claim no new ones. They learn it with their next heartbeat."""
     return await _direct(call, body, "drain")
 
 
