@@ -10,12 +10,12 @@ from tools.docs.problems import EXAMPLES, WHY, example
 
 from noetl.dsl.checks import net
 from noetl.dsl.compile import TOO_EXPENSIVE, load
-from noetl.dsl.migrate import LOOK_AT, NO_SPELLING, NOT_CANONICAL, migrate
+from noetl.dsl.migrate import NO_SPELLING, NOT_CANONICAL, TO_REVIEW, migrate
 from noetl.dsl.problem import CHECKS, Check, Problem
 from noetl.server.compiler import PlaybookCompiler
 from noetl.tools.registry import KINDS
 
-MIGRATION = {check.code for check in (NOT_CANONICAL, NO_SPELLING, LOOK_AT)}
+MIGRATION = {check.code for check in (NOT_CANONICAL, NO_SPELLING, TO_REVIEW)}
 """Found only by `noetl migrate`."""
 STRICT = {"NTL114"}
 """Found only by `noetl validate --strict`."""

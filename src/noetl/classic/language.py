@@ -74,7 +74,7 @@ COMPUTED = OneOf("a step's name, or a template that gives one", Form(is_template
 
 
 def _targets(step: Shape) -> ListOf:
-    args = Field("args", ARGS, "what the token carries")
+    args = Field("args", ARGS, "args of the token")
     target = Fields("a target", Field("step", step, "the step", required=True), args, retired=CONDITIONS)
     return ListOf(OneOf("a step", Form(str, step), Form(object, target)), least=1, words="the list of steps")
 
@@ -84,9 +84,9 @@ _ARCS = Retired(document.NEXT_WHEN, "`arcs` belongs to a step's own router", "wr
 _GOTO = Fields(
     "next",
     Field("to", CHAIN_TARGETS, "the steps to go to", required=True),
-    Field("policy", Choice("end_step", "break_chain", "defer"), "what it does to other branches"),
+    Field("policy", Choice("end_step", "break_chain", "defer"), "effect on other branches"),
     Field("priority", Integer(-1_000_000, 1_000_000), "the highest priority wins if several are reached"),
-    Field("spec", Fields("next.spec", Field("delay", DURATION, "time to wait before")), "knobs"),
+    Field("spec", Fields("next.spec", Field("delay", DURATION, "delay of the tokens")), "options"),
     retired={**CONDITIONS, "arcs": _ARCS},
 )
 GOTO = OneOf("a `next`", Form(str, COMPUTED), Form(list, CHAIN_TARGETS), Form(object, _GOTO))
@@ -140,7 +140,7 @@ _CHAIN_ITEMS = ListOf(ChainItemShape("a task, `next`, `sink` or `set`"), words="
 CHAIN = OneOf("what a branch does", Form(list, _CHAIN_ITEMS), Form(object, _CHAIN))
 _BRANCH = (
     Field("priority", Integer(-1_000_000, 1_000_000), "rank for branch_order: priority"),
-    Field("spec", Fields("case.spec", Field("cache", BOOLEAN, "accepted, without effect")), "knobs"),
+    Field("spec", Fields("case.spec", Field("cache", BOOLEAN, "accepted, without effect")), "options"),
     Field("retry", RETRY, "default of the branch's tools; without tools, it repeats the call of the step"),
 )
 _WHEN = (Field("when", GUARD, "the condition", required=True), Field("then", CHAIN, "what happens", required=True))
@@ -189,18 +189,18 @@ STEP_SPEC = document.STEP_SPEC.extended(
     Field(
         "next_policy",
         Choice("end_step", "break_chain", "defer"),
-        "what `next` does to other branches",
+        "effect of `next` on other branches",
         rewrite=_CASE_REWRITE,
     ),
     Field(
         "on_error",
         Choice("fail", "ignore", "retry"),
-        "what an error of the tool does",
+        "effect of an error of the tool",
         rewrite="write a rule in the task's policy",
     ),
 )
 STEP = document.STEP.extended(
-    Field("spec", STEP_SPEC, "knobs and the admission gate"),
+    Field("spec", STEP_SPEC, "options and the admission gate"),
     Field("loop", LOOP, "runs the pipeline once per item"),
     Field("next", NEXT, "the router: arcs to other steps"),
     Field("args", ARGS, "arguments of the tool", rewrite="give `args` to the task, or to the arc that leads here"),

@@ -1,5 +1,5 @@
 """noetl verify, noetl explain, noetl runs replay, noetl runs diff: look into the log of a run, to check it against the
-invariants of the engine, the stored state and another run, and to see why a step went as it did."""
+invariants of the engine, the stored state and another run, and to explain the decisions about a step."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _print_diff(compared: Json) -> None:
 @client_option
 @output_option("json", "yaml")
 def explain_command(run: str, step: str | None, step_run: str | None, client: Client, output: str | None) -> None:
-    """Explain why a step of a run went as it did: every arc, rule and gate that was evaluated, with its values.
+    """Explain the decisions about a step of a run: every arc, rule and gate that was evaluated, with its values.
 
     Guards are evaluated again on the state at that time. It also shows why a token is held, what a join waits for, and
     why a step never ran. STEP may be a run of a step, such as fetch#2. Without STEP it explains the step that failed,
@@ -244,7 +244,7 @@ def problem_page(code: str) -> str:
         _, heading, rest = file.read_text("utf-8").partition(f"\n## {code}\n")
         if heading:
             return f"{code}\n{rest.partition(chr(10) + '## ')[0]}"
-    raise NotFound(f"there is no problem {code}: codes are printed by `noetl validate FILE`")
+    raise NotFound(f"problem code {code} not found: `noetl validate FILE` prints the codes of a playbook")
 
 
 def _print_explanation(explanation: Json) -> None:

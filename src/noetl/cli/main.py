@@ -24,7 +24,7 @@ VERBS = {
     "register": "Store a playbook in the catalog, under its path and the next version",
     "exec": "Run a registered playbook",
     "catalog": "List and show registered playbooks",
-    "explain": "Explain why a step of a run went as it did",
+    "explain": "Explain the decisions about a step of a run, or a problem code",
     "backup": "Copy a database while it is in use",
     "restore": "Create a database from a backup",
     "verify": "Check the logs of runs against every invariant",

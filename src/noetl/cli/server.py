@@ -272,7 +272,9 @@ def served(db: str | None) -> Iterator[Store]:
             with owner:
                 yield store
         else:
-            raise Conflict(f"another server uses {settings(db).db}: a file can have one, Postgres any number")
+            raise Conflict(
+                f"another server uses {settings(db).db}: stop it, or use Postgres, which several servers can share"
+            )
 
 
 @asynccontextmanager

@@ -41,7 +41,7 @@ def _add_directive(directive: Directive, status: str, help: str) -> None:
 
 def _print(workers: Items, status: str) -> None:
     for worker in workers:
-        print_message(f"worker {worker['worker']} is {status}; it learns of it within {HEARTBEAT_SECONDS:g} s")
+        print_message(f"worker {worker['worker']} is {status}; the worker is notified within {HEARTBEAT_SECONDS:g} s")
 
 
 _add_directive("drain", "draining", "Let a worker finish its step runs and claim no new ones.")

@@ -119,7 +119,7 @@ METADATA = Fields(
     Field("name", TEXT, "name of the playbook", required=True),
     Field("path", TEXT, "its path in the catalog; the name where it is missing"),
     Field("version", OneOf("a version", Form(str, TEXT), Form(object, NUMBER)), "a label for people"),
-    Field("description", DESCRIPTION, "what it is for"),
+    Field("description", DESCRIPTION, "purpose of the playbook"),
     rest=DATA,
 )
 
@@ -155,7 +155,7 @@ BY_REFERENCE = Fields("results", Field("reference_first", BOOLEAN, "store large 
 EXECUTOR_POLICY = Fields(
     "executor.spec.policy",
     Field("limits", LIMITS, "size limits"),
-    Field("results", BY_REFERENCE, "how results are kept"),
+    Field("results", BY_REFERENCE, "how results are stored"),
     retired=NO_RULES,
 )
 _RESULT = Fields("result", Field("store", STORE, "where large results are stored", required=True))
@@ -266,7 +266,7 @@ ARC = Fields(
     "an arc",
     Field("step", LABEL, "the step it leads to", required=True),
     Field("when", GUARD, "its guard (always)"),
-    Field("args", ARGS, "what the token carries"),
+    Field("args", ARGS, "args of the token"),
     Field("spec", Fields("arc.spec", Field("delay", DURATION, "time before the token arrives")), "options"),
     retired={**OLD, **NO_DIRECTIVE},
 )
@@ -333,8 +333,8 @@ STEPS_EXAMPLE = "write `- step: NAME` for each, with `tool` and `next` below"
 ROOT = Fields(
     "a playbook",
     Field("apiVersion", LANGUAGE, "version of the language: `noetl.io/v2`", required=True),
-    Field("kind", PLAYBOOK, "what the document is: `Playbook`", required=True),
-    Field("metadata", METADATA, "name, path and what else describes it", required=True),
+    Field("kind", PLAYBOOK, "type of the document: `Playbook`", required=True),
+    Field("metadata", METADATA, "name, path, version and description", required=True),
     Field(
         "keychain", ListOf(CREDENTIAL, example="write `- {name: NAME, kind: KIND}` for each"), "credentials it needs"
     ),

@@ -25,7 +25,7 @@ from noetl.generations.document import Finding
 
 NOT_CANONICAL = Check("NTL601", "warning", "a construct has no canonical form")
 NO_SPELLING = Check("NTL602", "error", "a construct of another generation cannot be rewritten")
-LOOK_AT = Check("NTL603", "warning", "a rewritten construct needs a look")
+TO_REVIEW = Check("NTL603", "warning", "a rewritten construct needs a review")
 
 STEP_ORDER = ("step", "desc", "spec", "loop", "tool", "next")
 LOOP_ORDER = ("in", "iterator", "spec")
@@ -81,7 +81,7 @@ def migrate(file: str, data: bytes | str, kinds: KindSource) -> Migration:
     after = load(file, written, kinds)
     if after.playbook != Builder(new, kinds, Text("", "")).playbook() or after.dialect != "canonical":
         raise MigrationBroken(f"{file}: the rewritten playbook does not mean the same; nothing was written")
-    notes = _problems(LOOK_AT, other.notes, Text(file, lines))
+    notes = _problems(TO_REVIEW, other.notes, Text(file, lines))
     written = written.replace("\n", "\r\n") if "\r\n" in text else written
     return Migration(mark + written, True, loaded.problems, [], notes)
 

@@ -217,7 +217,7 @@ async def retry(runtime: Runtime, source: str, name: str, edit: Edit, point: Ret
     async for whole, event, _ in folded(runtime, source, before=see):
         retrace.see(whole, event)
     if not whole.over:
-        raise Conflict(f"{source} is {whole.shown_status}: it can be retried after its end")
+        raise Conflict(f"cannot retry {source}: the run is {whole.shown_status} and has not ended")
     edit = edit._replace(digest=edit.digest or whole.digest, payload=overlaid(payload, edit.payload))  # also if cut off
     if point.failed_items:
         run = _loop_to_reopen(source, failed_items.loops, point.step)

@@ -510,7 +510,7 @@ def test_what_can_not_be_retried() -> None:
 def test_a_run_that_goes_on_is_not_retried() -> None:
     async def during(stage: Stage) -> None:
         await stage.handle(Pause())
-        with pytest.raises(Conflict, match="is paused: it can be retried after its end"):
+        with pytest.raises(Conflict, match="the run is paused and has not ended"):
             await history.retry(stage.engine.runtime, EXECUTION, FORK, Edit(), FAILURE)
         await stage.handle(Cancel())
 

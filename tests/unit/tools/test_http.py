@@ -555,7 +555,7 @@ def test_host_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     error = failure(call("http://no-such-host.invalid/"))
     assert (error.kind, error.retryable) == ("connect", True)
-    assert "not known" in error.message
+    assert "cannot resolve host name" in error.message
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ def test_name_that_does_not_exist_is_told_by_the_system(monkeypatch: pytest.Monk
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     error = failure(call("http://no-such-host.invalid/"))
     assert (error.kind, error.retryable) == ("connect", True)
-    assert "not known" in error.message
+    assert "cannot resolve host name" in error.message
 
 
 def test_name_that_takes_too_long_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:

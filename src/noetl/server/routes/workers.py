@@ -36,13 +36,13 @@ class WorkerSelection(RequestBody, frozen=True):
 
 @routes.add("POST", "/workers/drain", status=202)
 async def drain(call: ApiCall, body: WorkerSelection) -> WorkerPage:
-    """Let workers finish their step runs and claim no new ones. They learn it with their next heartbeat."""
+    """Let workers finish their step runs and claim no new ones. They are notified with their next heartbeat."""
     return await _direct(call, body, "drain")
 
 
 @routes.add("POST", "/workers/stop", status=202)
 async def stop_workers(call: ApiCall, body: WorkerSelection) -> WorkerPage:
-    """Let workers finish running tasks, return the rest, and exit. They learn it with their next heartbeat."""
+    """Let workers finish running tasks, return the rest, and exit. They are notified with their next heartbeat."""
     return await _direct(call, body, "stop")
 
 

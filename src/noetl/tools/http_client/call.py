@@ -88,9 +88,7 @@ def _transport_failure(error: httpx2.RequestError, first: Request, redaction: Re
             if system and system[-1].errno == ECONNREFUSED:
                 reason = "the connection was refused: nothing listens there, or a firewall rejects it"
             elif system and isinstance(system[-1], gaierror):
-                reason = (
-                    f"the host name {request.url.host!r} is not known: check its spelling, and the DNS of the worker"
-                )
+                reason = f"cannot resolve host name {request.url.host!r}: check its spelling, and the DNS of the worker"
     url = redaction.url(request.url)
     return failed(kind, f"{request.method} {url}: {reason}", retryable=retryable, extra=no_response(url))
 

@@ -54,7 +54,7 @@ class LoadJob:
     def __init__(self, load: Load) -> None:
         table = load.table.split(".")
         if not all(table):
-            raise Failure("input", f"{load.table!r} cannot be the name of a table: write `table` or `schema.table`")
+            raise Failure("input", f"invalid table name {load.table!r}: write `table` or `schema.table`")
         self.load, self.name = load, quoted(*table)
         self.idempotent = load.mode != "append"
 
