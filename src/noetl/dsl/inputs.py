@@ -30,7 +30,11 @@ def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
             hint = f"add `{name}:`, {field.description.lower()}"
             walk.problems.add(MISSING_INPUT, span, f"{kind.name} needs {name!r}", hint)
     for group in kind.one_of:
-        _check_one_of(group, set(task) if set(task) & set(group) else supplied, kind, span, walk)
+        own = set(task) & set(group)
+        _check_one_of(group, set(task) if own else supplied, kind, span, walk)
+        if len(own) == 1 and task[name := own.pop()] is None:
+            message = f"{name!r} of {kind.name}: expected a value, found nothing"
+            walk.problems.add(WRONG_INPUT, span_in(task, name), message, f"indent the value below `{name}:`")
     if "mode" in task and {"mode", "key"} <= fields(kind.inputs).keys():
         _check_key(task, supplied, walk)
 

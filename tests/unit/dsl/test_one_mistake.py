@@ -176,3 +176,33 @@ class TestRowsAreUpdatedByAKey:
         assert [problem.hint for problem in step(once % "snowflake, auth: {}")] == [
             "it is an option of postgres and duckdb"
         ]
+
+
+class TestAnInputWithoutAValue:
+    @pytest.mark.parametrize(
+        ("task", "message"),
+        [
+            ("kind: python, code: ", "'code' of python: expected a value, found nothing"),
+            ("kind: shell, command: ", "'command' of shell: expected a value, found nothing"),
+            ("kind: duckdb, table: , rows: [{a: 1}]", "'table' of duckdb: expected a value, found nothing"),
+        ],
+    )
+    def test_is_reported_before_the_run(self, task: str, message: str) -> None:
+        (problem,) = step(f"- call: {{{task}}}\n")
+        assert (problem.code, problem.message) == ("NTL205", message)
+
+
+class TestAConnectionStringAsAuth:
+    DSN = "postgresql://app:hunter2@db.example/shop"
+
+    def test_is_refused_without_its_text(self) -> None:
+        (problem,) = step(f"- load: {{kind: postgres, auth: '{self.DSN}', query: SELECT 1}}\n")
+        assert problem.code == "NTL213"
+        assert problem.message == f"the keychain has no entry of that name ({len(self.DSN)} characters)"
+        assert "`noetl credential set NAME --kind KIND`" in (problem.hint or "")
+        assert "hunter2" not in str(problem)
+
+    def test_may_be_the_default_of_an_input(self) -> None:
+        tool = '- load: {kind: postgres, auth: "{{ workload.database }}", query: SELECT 1}\n'
+        body = f"workload: {{database: '{self.DSN}'}}\nworkflow:\n  - step: fetch\n    tool:\n      {tool}"
+        assert problems(body) == []

@@ -22,6 +22,9 @@ WORKBOOK_CYCLE = Check("NTL212", "error", "workbook tasks call each other in a c
 UNKNOWN_CREDENTIAL = Check("NTL213", "error", "`auth` names an unknown keychain entry")
 DUPLICATE_CREDENTIAL = Check("NTL214", "error", "two keychain entries have the same name")
 COMPUTED_CREDENTIAL = Check("NTL217", "warning", "`auth` is a template that names no keychain entry")
+STORE_SECRET = (
+    "store a connection string with `noetl credential set NAME --kind KIND`, and name it in the root `keychain`"
+)
 UNKNOWN_ENTRY = Check("NTL216", "error", "`entry_step` or `final_step` names an unknown step")
 UNKNOWN_TARGET = Check("NTL401", "error", "an arc leads to a step that does not exist")
 
@@ -138,8 +141,20 @@ def _check_keychain(document: Document, problems: Problems) -> None:
         if isinstance(name, str) and is_template(name):
             _check_computed(holder, name, names, document.root.get("workload", {}), problems)
         elif isinstance(name, str) and name not in names:
-            hint = problems.did_you_mean(name, names) or f"add `keychain: [{{name: {name[:40]}, kind: ...}}]`"
-            problems.add(UNKNOWN_CREDENTIAL, span_in(holder, "auth"), f"the keychain has no entry {name[:60]!r}", hint)
+            message, hint = (
+                f"the keychain has no entry {name[:60]!r}",
+                f"add `keychain: [{{name: {name[:40]}, kind: ...}}]`",
+            )
+            if not _can_be_named(name):
+                message, hint = f"the keychain has no entry of that name ({len(name)} characters)", STORE_SECRET
+            problems.add(
+                UNKNOWN_CREDENTIAL, span_in(holder, "auth"), message, problems.did_you_mean(name, names) or hint
+            )
+
+
+def _can_be_named(auth: str) -> bool:
+    """Whether a message may show the text: one that cannot be a name may be a connection string with a password."""
+    return re.fullmatch(r"[\w.-]+", auth) is not None
 
 
 def _check_computed(holder: Map, auth: str, names: set[str], workload: Map, problems: Problems) -> None:
@@ -148,6 +163,8 @@ def _check_computed(holder: Map, auth: str, names: set[str], workload: Map, prob
     default = workload.get(read[1]) if read else None
     if isinstance(default, dict) or default in names or (names and not isinstance(default, str)):
         return
+    if isinstance(default, str) and not is_template(default) and not _can_be_named(default):
+        return  # a connection string
     entry = default if isinstance(default, str) and not is_template(default) else "NAME"
     message = "`auth` is a template, and the playbook has no `keychain`"
     if entry != "NAME":
