@@ -36,7 +36,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_dev_needs_little_memory_and_ends_when_it_is_told(tmp_path: Path) -> None:
+def test_dev_needs_little_memory_and_keeps_its_token(tmp_path: Path) -> None:
     with stage.dev(tmp_path, stage.FreshProcess) as mode:
         assert mode.client.ended(mode.client.start(CHAIN))["result"] == [5, 50]
         process = mode.servers[0].process
@@ -50,7 +50,8 @@ def test_dev_needs_little_memory_and_ends_when_it_is_told(tmp_path: Path) -> Non
         answer = mode.client.http.get(
             f"{mode.client.urls[0]}/api/v1/executions", headers={"Authorization": f"Bearer {token}"}
         )
-        assert answer.status_code == 401, "the token of yesterday opens nothing"
+        assert answer.status_code == 200, "the folder keeps its token"
+        assert mode.client.token == token
 
 
 def test_a_file_has_one_server_at_a_time(tmp_path: Path) -> None:
