@@ -19,7 +19,7 @@ from noetl.dsl.compile import load
 from noetl.errors import FileMissing
 from noetl.files import load_text
 from noetl.tools.process.inside.linux import landlock_version
-from noetl.tools.python_child.environment import packages_of
+from noetl.tools.python_child.environment import packages_of, without_logins
 from noetl.tools.registry import KINDS
 
 
@@ -216,3 +216,9 @@ class TestRequirements:
         task = f"{{kind: python, requirements: [./{path}], {self.READ}, spec: {{sandbox: landlock}}}}"
         done = run(tmp_path, one_task(task))
         assert (done.code, done.out) == (0, "7\n"), done.err
+
+
+def test_the_log_of_an_installation_shows_no_password() -> None:
+    text = "--index-url https://bot:hunter2@pkg.example/simple, a@git+https://token@git.example/a.git, b==1"
+    shown = "--index-url https://****@pkg.example/simple, a@git+https://****@git.example/a.git, b==1"
+    assert without_logins(text) == shown

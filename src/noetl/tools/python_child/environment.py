@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 import shlex
 import signal
 import sys
@@ -39,12 +40,17 @@ async def packages_of(requirements: Sequence[str], folder: str, log: Callable[[s
         try:
             async with _lock(home):
                 if not _is_ready(home):
-                    log(f"installing {', '.join(requirements)} into {home}")
+                    log(f"installing {without_logins(', '.join(requirements))} into {home}")
                     await _build(home, words, folder or None)
         except OSError as error:
             advice = "set NOETL_CACHE to a folder that this process can write"
             raise Failure("python", f"the requirements cannot be installed into {home}: {error}; {advice}") from None
     return sysconfig.get_path("purelib", "venv", {"base": home, "platbase": home})
+
+
+def without_logins(text: str) -> str:
+    """A text whose URLs have no user and password, as pip prints them."""
+    return re.sub(r"://[^\s/]*@", "://****@", text)
 
 
 def _is_ready(home: str) -> bool:
