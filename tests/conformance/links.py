@@ -128,7 +128,8 @@ class LocalStand:
         return await self.host.dispatcher.claim(command, again=again)
 
     async def beat(self, worker: str, leases: dict[str, list[int]]) -> tuple[list[tuple[str, int]], list[str]]:
-        return await self.host.heartbeats.record(WorkerSession(worker, "default", 4, leases=leases))
+        answer = await self.host.heartbeats.record(WorkerSession(worker, "default", 4, leases=leases))
+        return answer.revoked, answer.paused
 
 
 class HttpStand(LocalStand):
