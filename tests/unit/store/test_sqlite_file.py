@@ -61,6 +61,7 @@ def test_folder_and_files_are_for_their_owner_alone(store: SqliteStore, path: Pa
         assert path.parent.stat().st_mode & 0o777 == 0o700
         modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.rglob("*")}
         files = ("noetl.db", "noetl.db-wal", "noetl.db-shm", "noetl.db.turn")
+        assert modes.pop(".gitignore")  # its folder is closed to others
         assert modes == {"locks": 0o700} | dict.fromkeys(files, 0o600)
     finally:
         os.umask(before)
@@ -69,7 +70,8 @@ def test_folder_and_files_are_for_their_owner_alone(store: SqliteStore, path: Pa
 def test_a_closed_store_is_one_file_and_opens_again(store: SqliteStore, path: Path) -> None:
     store.commit([change(A, 0)])
     store.close()
-    assert sorted(file.name for file in path.parent.iterdir()) == ["locks", "noetl.db"]
+    assert sorted(file.name for file in path.parent.iterdir()) == [".gitignore", "locks", "noetl.db"]
+    assert (path.parent / ".gitignore").read_text() == "*\n"
     again = SqliteStore(str(path))
     assert again.seq(A) == 1
     again.close()
