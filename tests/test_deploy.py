@@ -74,7 +74,7 @@ def parsed(args: list[str]) -> click.Context:
     command: click.Command = noetl_command
     context = click.Context(noetl_command, info_name="noetl", **noetl_command.context_settings)
     rest = [str(arg) for arg in args]
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and not rest[0].startswith("-"):
         found = command.get_command(context, rest[0])
         assert found is not None, rest[0]
         command, context, rest = found, click.Context(found, context, rest[0]), rest[1:]

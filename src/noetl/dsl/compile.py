@@ -17,6 +17,9 @@ from noetl.dsl.tree import Map, Mark, Text, key_span
 from noetl.errors import PlaybookInvalid
 from noetl.model.playbook import Playbook
 
+NEWER_CHECKS = frozenset(["NTL119", "NTL120", "NTL205", "NTL514", "NTL516", "NTL519"])
+"""Errors that no playbook needs to be built, and that earlier versions did not report: a stored playbook may have them,
+and its runs must stay usable."""
 TOO_EXPENSIVE = Check("NTL010", "error", "the playbook is too expensive to compile")
 
 
@@ -38,15 +41,18 @@ class Loaded(NamedTuple):
         return self.playbook
 
 
-def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = False) -> Loaded:
-    """Read, check and compile a playbook. Never raises for what the text contains."""
+def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = False, stored: bool = False) -> Loaded:
+    """Read, check and compile a playbook. Never raises for what the text contains. A `stored` text was valid when it
+    was stored, so it is compiled in spite of errors of `NEWER_CHECKS`."""
     root, problems = read(file, data)
     if root is None:
         return Loaded(None, problems.sorted(), "canonical", {})
-    return compile_tree(root, problems, kinds, strict=strict)
+    return compile_tree(root, problems, kinds, strict=strict, stored=stored)
 
 
-def compile_tree(root: Map, problems: Problems, kinds: KindSource, *, strict: bool = False) -> Loaded:
+def compile_tree(
+    root: Map, problems: Problems, kinds: KindSource, *, strict: bool = False, stored: bool = False
+) -> Loaded:
     """Check and compile a tree, which it changes; its problems are added to those of reading."""
     dialect, classic = Dialect(), is_classic(root)
     if classic:
@@ -67,7 +73,8 @@ def compile_tree(root: Map, problems: Problems, kinds: KindSource, *, strict: bo
     inputs = templates.check(dialect.sites(document, problems, kinds))
     if not problems.count("error"):
         size.check(document, problems)
-    if problems.count("error"):
+    errors = {problem.code for problem in problems.sorted() if problem.severity == "error"}
+    if errors and not (stored and errors <= NEWER_CHECKS):
         return Loaded(None, problems.sorted(), dialect.name, {})
     declared = {step["step"] for step in document.steps if "join" in step.get("spec", {})}
     if "join" in document.executor_spec:

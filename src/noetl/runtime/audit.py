@@ -116,7 +116,7 @@ class Audit:
             stored = self.store.playbook(digest)
             if stored is None:
                 raise NotFound("its playbook is not in the store")
-            self.nets[digest] = Net(load(*stored, KINDS).require(), after_call_rules)
+            self.nets[digest] = Net(load(*stored, KINDS, stored=True).require(), after_call_rules)
         return self.nets[digest]
 
     def _content(self, store: str, key: str) -> bytes | None:

@@ -52,10 +52,10 @@ Compile = Callable[[str, bytes], Awaitable[LoadedPlaybook]]  # of a file name an
 
 
 async def compile_here(file: str, text: bytes) -> LoadedPlaybook:
-    """Compile in this process, which serves no other callers."""
+    """Compile a stored text in this process, which serves no other callers."""
     from noetl.dsl.compile import load
 
-    compiled = load(file, text, KINDS)
+    compiled = load(file, text, KINDS, stored=True)
     return LoadedPlaybook(compiled.require(), file, compiled.places, compiled.inputs)
 
 

@@ -26,6 +26,7 @@ class CompileRequest(NamedTuple):
     strict: bool
     seconds: float  # CPU budget
     whole: bool  # whether to return the playbook, not only its problems
+    stored: bool  # whether the text was valid when it was stored
 
 
 def main(connection: Connection) -> None:
@@ -42,7 +43,7 @@ def main(connection: Connection) -> None:
             request = CompileRequest(*pickle.loads(connection.recv_bytes()))
             signal.setitimer(signal.ITIMER_PROF, request.seconds)
             try:
-                loaded = load(request.file, request.text, KINDS, strict=request.strict)
+                loaded = load(request.file, request.text, KINDS, strict=request.strict, stored=request.stored)
                 response = tuple(loaded if request.whole else Loaded(None, loaded.problems, loaded.dialect, {}))
             except NoetlError as error:
                 response = str(error)

@@ -76,12 +76,19 @@ class PlaybookCompiler:
         self._end_idle()
 
     async def compile(
-        self, caller: str | None, text: bytes, file: str = FILE, *, strict: bool = False, whole: bool = True
+        self,
+        caller: str | None,
+        text: bytes,
+        file: str = FILE,
+        *,
+        strict: bool = False,
+        whole: bool = True,
+        stored: bool = False,
     ) -> Compiled:
         """Compile a text of a caller, or a stored one for the server itself. With `whole=False` the result has only the
         problems. Refused if the caller has too many pending texts."""
         seconds = self.seconds * (STORED_FACTOR if caller is None else 1)
-        request = CompileRequest(file, text, strict, seconds, whole)
+        request = CompileRequest(file, text, strict, seconds, whole, stored)
         pending = self.pending[caller]
         if caller is not None and pending >= MAX_TEXTS_PER_CALLER:
             detail = f"this caller has {pending} pending compilations, the maximum; wait for one of them to finish"

@@ -141,7 +141,7 @@ class Playbooks:
         until, reason = self._unreadable.get(key, (0.0, ""))
         if now >= until:
             try:
-                return (await self.compiler.compile(None, text, file)).require()
+                return (await self.compiler.compile(None, text, file, stored=True)).require()
             except PlaybookInvalid as error:
                 reason = str(error)
             self._unreadable[key] = (now + UNREADABLE_SECONDS, reason)

@@ -121,7 +121,7 @@ class HttpLink:
         compiled = self.playbooks.get(digest)
         if compiled is None:
             text = await self.server.call("GET", f"/playbooks/{digest}")
-            loaded = load("playbook", text, KINDS)
+            loaded = load("playbook", text, KINDS, stored=True)
             playbook = loaded.require()
             file = File(playbook.path, "", loaded.places)  # it is on the machine of its author
             compiled = RunnablePlaybook(playbook, file, len(text))
