@@ -90,7 +90,7 @@ def test_command(name: str, url: str | None, client: Client, output: str | None)
     from noetl.client.client import NewRun
 
     source = sign_in_playbook(client.credentials.get(name), url)
-    run = client.runs.run(NewRun({"payload": {}}, source), new_view("json"))
+    run = client.runs.run(NewRun({"payload": {}, "ctx": {}, "strict_keys": []}, source), new_view("json"))
     return print_tested(name, run, output)
 
 
