@@ -20,6 +20,7 @@ SURVEYS = 3
 """How often all playbooks are run again, at most: a point may be come by, or not, by chance."""
 BY_NO_PLAYBOOK = {
     "host.children:ChildExecutions._sync_child:4": "an execution with the id of a child and another parent",
+    "host.children:ChildExecutions._start:6": "a child refuses its payload: told as for one that is not found",
     "host.dispatcher:Dispatcher._granted": "only a server gets a claim again: it is killed in tests/acceptance/modes",
     "host.dispatcher:Dispatcher.claim:1": "the same",
     "runtime.committer:Committer.work": "the same",
@@ -34,7 +35,13 @@ BY_NO_PLAYBOOK = {
     "runtime.committer:Committer._decide:1": "a process that only sends a command (`runs cancel`)",
     "runtime.contents:Contents.read:1": "an object store: content is there before a fact speaks of it",
     "runtime.contents:Contents.read_json:1": "the same",
-    "worker.result_store:ResultStore._put:2": "the same",
+    "runtime.history:_reopen": "it reads the log; what it starts is written at once, at the points of `_start_fork`",
+    "runtime.history:retry:2": "the same",
+    "runtime.history:retry:3": "the same",
+    "runtime.history:retry:4": "the same",
+    "runtime.history:retry:5": "the same",
+    "worker.link:Reporter.send_early:1": "a task that takes more than a second: a report like the others",
+    "worker.result_store:ResultStore._put:2": "an object store, as above",
     "worker.result_store:ResultStore._put:3": "NATS as well",
     "worker.lease_run:LeaseRun.run:2": "another worker has opened secrets: those of a server do, and are killed there",
     "worker.terms:LeaseTerms.current:1": "only a worker of a server waits for heartbeats",
