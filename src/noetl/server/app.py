@@ -24,6 +24,7 @@ from noetl.clock import Clock
 from noetl.errors import NoetlError
 from noetl.log import Level
 from noetl.server.api import Api
+from noetl.server.compression import compressed
 from noetl.server.endpoint import ApiCall, BodyMemory, Endpoint, respond
 from noetl.server.openapi import describe, public
 from noetl.server.problems import MEDIA, Refused, document, refused
@@ -138,7 +139,7 @@ class Guard:
         try:
             await self.authorize(call)
             reply.call = call
-            response = await respond(call)
+            response = await compressed(await respond(call), endpoint, call.headers)
             await response(scope, receive, reply)
         finally:
             self.anonymous_bodies.held -= call.anonymous_bytes

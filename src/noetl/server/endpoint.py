@@ -52,6 +52,7 @@ class EndpointOptions(TypedDict, total=False):
     limit: int  # maximum size of the body in bytes; default: 1 MiB
     headers: tuple[Header, ...]
     operation: str  # its id in the OpenAPI document; default: MODULE_FUNCTION
+    secret: bool  # whether the answer has a secret; such an answer is never compressed
     answers: dict[int, Any]  # types by status, the usual one first; None: no content; a string: of that media type
 
 
@@ -65,6 +66,7 @@ class Endpoint:
         self.decoder = None if self.body is None else msgspec.json.Decoder(self.body)
         self.query: type[QueryString] | None = types.get("query")
         self.headers, self.optional = options.get("headers", ()), options.get("optional", False)
+        self.secret = options.get("secret", False)
         decoded = (JSON, YAML) if options.get("yaml") else (JSON,)
         self.media = options.get("raw") or (decoded if "body" in types else ())
         self.limit = options.get("limit", MIB) if self.media else 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import msgspec
+from api_server import ApiServer
 
 from noetl.server.app import endpoints
 from noetl.server.openapi import describe, public
@@ -57,3 +58,11 @@ def test_it_is_served(admin: httpx2.Client) -> None:
     served = admin.get("/api/v1/openapi.json").json()
     assert served == msgspec.json.decode(msgspec.json.encode(describe(public(endpoints()), "9.9")))
     assert served["openapi"].startswith("3.1")
+
+
+def test_it_is_public_and_sent_once(server: ApiServer) -> None:
+    with server.client(None) as anybody:
+        answer = anybody.get("/api/v1/openapi.json")
+        assert answer.status_code == 200
+        again = anybody.get("/api/v1/openapi.json", headers={"If-None-Match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")

@@ -45,7 +45,7 @@ class TokenRequest(RequestBody, frozen=True):
     expires_in: float | None = None
 
 
-@routes.add("POST", "/tokens", answers={201: NewToken})
+@routes.add("POST", "/tokens", answers={201: NewToken}, secret=True)
 async def add_token(call: ApiCall, body: TokenRequest) -> Response:
     """Create a token. Its secret is sent only in this response."""
     if body.pool is not None and body.role != "worker":
@@ -208,7 +208,7 @@ class NewSession(msgspec.Struct, frozen=True):
     expires: str
 
 
-@routes.add("POST", "/sessions", limit=16_384, answers={201: NewSession}, operation="sessions_login")
+@routes.add("POST", "/sessions", limit=16_384, answers={201: NewSession}, secret=True, operation="sessions_login")
 async def login(call: ApiCall, body: LoginRequest) -> Response:
     """Sign in. The response sets the cookie of the session."""
     api = call.api
@@ -250,7 +250,7 @@ class SessionPage(msgspec.Struct, frozen=True):
     items: list[SessionView]
 
 
-@routes.add("GET", "/sessions", operation="sessions_list_all")
+@routes.add("GET", "/sessions", secret=True, operation="sessions_list_all")
 async def sessions(call: ApiCall, query: SessionQuery) -> SessionPage:
     """The caller, and the caller's sessions."""
     caller = call.caller

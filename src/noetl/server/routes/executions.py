@@ -21,6 +21,7 @@ from noetl.runtime.committer import Answer
 from noetl.runtime.history import state_at
 from noetl.server import execution_views as views
 from noetl.server.endpoint import ApiCall, Routes, json_response
+from noetl.server.etag import is_current, not_modified, weak_tag
 from noetl.server.parameters import (
     Count,
     Header,
@@ -143,15 +144,11 @@ async def started(call: ApiCall, execution: str, answer: msgspec.Struct) -> Resp
 async def show_one(call: ApiCall) -> Response:
     """An execution: the output of `noetl run`, and its progress."""
     state, summary = await call.api.load(call.path_params["id"])
-    if state.over and call.headers.get("if-none-match") == _tag(state):
-        return Response(status_code=304, headers={"ETag": _tag(state)})
+    if state.over and is_current(call.headers, tag := weak_tag(state.seq)):
+        return not_modified(tag)
     now = call.api.clock.now()
     sessions = await call.in_store(call.api.store.workers) if state.ready else []
     return _view(call, state, summary, missing=missing_pools(state, sessions, now))
-
-
-def _tag(state: Execution) -> str:
-    return f'W/"{state.seq}"'
 
 
 def _view(
@@ -163,7 +160,7 @@ def _view(
 ) -> Response:
     file = call.api.host.runtime.playbooks.get(state.digest).file
     view = views.execution_view(state, summary, file, call.api.clock.now(), missing)
-    return json_response(view, headers={"ETag": _tag(state)} | (headers or {}))
+    return json_response(view, headers={"ETag": weak_tag(state.seq)} | (headers or {}))
 
 
 class ExecutionQuery(RunPageQuery, frozen=True):

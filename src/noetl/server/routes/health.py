@@ -11,6 +11,7 @@ from starlette.responses import Response
 from noetl.errors import NoetlError
 from noetl.model.status import OPEN
 from noetl.server.endpoint import ApiCall, Routes, json_response
+from noetl.server.etag import tagged
 from noetl.server.front_page import POLICY, front_page
 from noetl.server.health import TIMEOUT_SECONDS, Dependency
 from noetl.server.parameters import HTML, JSON
@@ -107,7 +108,7 @@ async def page(call: ApiCall) -> Response:
     return Response(content, headers={"Content-Security-Policy": POLICY}, media_type=HTML)
 
 
-@routes.add("GET", f"{PREFIX}/openapi.json", answers={200: JSON})
+@routes.add("GET", f"{PREFIX}/openapi.json", answers={200: JSON, 304: None})
 async def openapi(call: ApiCall) -> Response:
     """This document."""
-    return json_response(call.app.openapi)
+    return tagged(call.headers, call.app.openapi)

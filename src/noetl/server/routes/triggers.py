@@ -249,7 +249,7 @@ class HookSecret(HookView, frozen=True):
     secret: str | None
 
 
-@routes.add("PUT", "/hooks/{name}", answers={200: HookSecret, 201: HookSecret}, operation="hooks_put")
+@routes.add("PUT", "/hooks/{name}", answers={200: HookSecret, 201: HookSecret}, secret=True, operation="hooks_put")
 async def put_hook(call: ApiCall, body: HookRequest) -> Response:
     """Create or change a hook. A generated secret is sent only in this response."""
     api, name = call.api, call.path_params["name"]
@@ -266,7 +266,7 @@ async def delete_hook(call: ApiCall) -> None:
     await call.in_store(hooks.delete, call.api.store, call.path_params["name"])
 
 
-@routes.add("POST", "/hooks/{name}/rotate", optional=True, operation="hooks_rotate")
+@routes.add("POST", "/hooks/{name}/rotate", optional=True, secret=True, operation="hooks_rotate")
 async def rotate_secret(call: ApiCall, body: Nothing) -> HookSecret:
     """Replace the secret of a hook. The old one is invalid at once."""
     api = call.api

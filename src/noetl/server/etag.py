@@ -1,0 +1,39 @@
+"""Conditional answers: a client that has the current version of an answer is told so, without the answer.
+
+An ETag is weak: it names the content, whose bytes may be compressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from noetl.reference import encode_reference
+from noetl.server.parameters import JSON
+
+
+def weak_tag(version: object) -> str:
+    """The ETag of a version, such as the seq of a log, or several parts of one."""
+    return f'W/"{version}"'
+
+
+def is_current(headers: Mapping[str, str], tag: str) -> bool:
+    """Whether a request has this version already (If-None-Match)."""
+    tags = [candidate.strip().removeprefix("W/") for candidate in headers.get("if-none-match", "").split(",")]
+    return tag.removeprefix("W/") in tags or tags == ["*"]
+
+
+def not_modified(tag: str) -> Response:
+    return Response(status_code=304, headers={"ETag": tag})
+
+
+def tagged(headers: Mapping[str, str], result: Any) -> Response:
+    """A JSON answer with an ETag of its content, or 304. Where a version is known before the answer is made, compare
+    `is_current` first: that saves the work."""
+    content = msgspec.json.encode(result, enc_hook=encode_reference)
+    tag = weak_tag(blake2b(content, digest_size=16).hexdigest())
+    return not_modified(tag) if is_current(headers, tag) else Response(content, 200, {"ETag": tag}, JSON)
