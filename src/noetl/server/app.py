@@ -29,12 +29,23 @@ from noetl.server.endpoint import ApiCall, BodyMemory, Endpoint, respond
 from noetl.server.openapi import describe, public
 from noetl.server.problems import MEDIA, Refused, document, refused
 from noetl.server.roles import ALLOWED, FORMS, PREFIX
-from noetl.server.routes import access, executions, health, history, maintenance, playbooks, triggers, worker, workers
+from noetl.server.routes import (
+    access,
+    executions,
+    health,
+    history,
+    maintenance,
+    pages,
+    playbooks,
+    triggers,
+    worker,
+    workers,
+)
 from noetl.server.server_settings import ServerSettings
 from noetl.server.traces import trace_of
 from noetl.store.store import Store
 
-MODULES = (executions, history, worker, playbooks, triggers, access, maintenance, workers, health)
+MODULES = (executions, history, worker, playbooks, triggers, access, maintenance, workers, health, pages)
 CHANGES = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 SINGLE = frozenset([b"host", b"origin", b"authorization", b"cookie", b"content-type", b"x-csrf-token"])
 """Headers that must not be repeated, because it would be open which one counts."""

@@ -1,20 +1,26 @@
-"""The page at `/`: the version and the use of this server. It has no data and no script."""
+"""The page of a server without a build of the web page: its version and its use. It has no data and no script."""
 
 from __future__ import annotations
 
 from html import escape
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+from noetl.server.page_files import PageFile, page_file
+
+STYLE = page_file(
+    "front-page.css",
+    b"""\
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 3rem auto; padding: 0 1rem; }
+pre { background: #8882; padding: 1rem; overflow-x: auto; border-radius: 4px; }
+""",
+)
+FRONT_PAGE_ASSETS = {f"front-page-{STYLE.digest[:8]}.css": STYLE}
 PAGE = """\
 <!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <title>noetl {version}</title>
-<style>
-  body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 3rem auto; padding: 0 1rem; }}
-  pre {{ background: #8882; padding: 1rem; overflow-x: auto; border-radius: 4px; }}
-</style>
+<link rel="stylesheet" href="/assets/{style}">
 <h1>noetl {version}</h1>
 <p>This server runs playbooks. Use it with the command line or with its HTTP API.</p>
 <h2>Command line</h2>
@@ -37,5 +43,7 @@ begin with <code>docs/index.md</code>.</p>
 """
 
 
-def front_page(version: str, url: str, api: str) -> str:
-    return PAGE.format(version=escape(version), url=escape(url), api=api)
+def front_page(version: str, url: str, api: str) -> PageFile:
+    (style,) = FRONT_PAGE_ASSETS
+    text = PAGE.format(version=escape(version), url=escape(url), api=api, style=style)
+    return page_file("index.html", text.encode())

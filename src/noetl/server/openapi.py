@@ -11,7 +11,7 @@ import msgspec
 from noetl.server.endpoint import Endpoint
 from noetl.server.parameters import BYTES, JSON
 from noetl.server.problems import MEDIA, ProblemDetails, title
-from noetl.server.roles import ALLOWED, FORMS, PREFIX, WORK
+from noetl.server.roles import ALLOWED, ASSETS, FORMS, PAGES, PREFIX, WORK
 
 REFERENCE = "#/components/schemas/{name}"
 PATH_PARAMETERS = {
@@ -23,8 +23,12 @@ PATH_PARAMETERS = {
 
 
 def public(endpoints: Iterable[Endpoint]) -> Iterator[Endpoint]:
-    """The endpoints for clients: all but the protocol of the workers."""
-    return (endpoint for endpoint in endpoints if ALLOWED[endpoint.method, endpoint.path] != WORK)
+    """The endpoints for clients: all but the web page and the protocol of the workers."""
+    return (endpoint for endpoint in endpoints if is_public(endpoint.method, endpoint.path))
+
+
+def is_public(method: str, path: str) -> bool:
+    return path not in PAGES and path != ASSETS and ALLOWED[method, path] != WORK
 
 
 def describe(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:

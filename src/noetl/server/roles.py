@@ -19,6 +19,30 @@ WRITE: Roles = frozenset(["author", "admin"])
 ADMIN: Roles = frozenset(["admin"])
 WORK: Roles = frozenset(["worker"])
 
+PAGES = (
+    "/",
+    "/runs",
+    "/runs/{run}",
+    "/runs/{run}/fork",
+    "/compare/{run}/{other_run}",
+    "/playbooks",
+    "/playbooks/{path}",
+    "/edit",
+    "/edit/{path}",
+    "/start/{path}",
+    "/schedules",
+    "/schedules/{name}",
+    "/hooks",
+    "/workers",
+    "/credentials",
+    "/access",
+    "/system",
+    "/sign-in",
+)
+"""The paths of the web page. Its document has no data, so anybody may get it."""
+
+ASSETS = "/assets/{asset}"
+
 ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("POST", "/api/v1/executions"): OPERATE,  # inline playbook text needs author
     ("GET", "/api/v1/executions/{id}"): VIEW,
@@ -83,19 +107,24 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("DELETE", "/api/v1/sessions"): VIEW,
     ("DELETE", "/api/v1/sessions/{name}"): VIEW,  # of others: admin
     ("GET", "/api/v1/openapi.json"): ANYBODY,
-    ("GET", "/"): ANYBODY,  # no data: the version, and how to use the server
+    ("GET", ASSETS): ANYBODY,
     ("GET", "/livez"): ANYBODY,
     ("GET", "/readyz"): ANYBODY,
     ("GET", "/metrics"): ANYBODY,  # numbers only, no names
     ("GET", "/version"): ANYBODY,
+    **{("GET", path): ANYBODY for path in PAGES},
 }
 
 HEX = "[0-9a-f]"
+PARTIAL_ID = "[0-9a-f-]{1,36}"  # the page says which runs a part of an id may mean
 SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,=:@-]|%[0-9A-Fa-f]{2})+"
 FORMS = {
     "id": f"{HEX}{{8}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{12}}",
     "hash": f"{HEX}{{64}}",
     "name": NAME_FORM,
+    "run": PARTIAL_ID,
+    "other_run": PARTIAL_ID,
+    "asset": "[A-Za-z0-9._-]{1,200}",
     "path": f"{SEGMENT}(?:/{SEGMENT})*",
 }
 """Forms of the parts of a path, as they are written in the request."""

@@ -29,6 +29,9 @@ FILLED = {
     "{hash}": "a" * 64,
     "{name}": "nobody",
     "{path}": "some/where",
+    "{run}": "01890000",
+    "{other_run}": "01890001",
+    "{asset}": "main-3f2a.js",
 }
 SIGNED = ("POST", "/api/v1/hooks/{name}")
 """Open to anybody, and closed to whoever can't sign: a token does not help."""

@@ -12,9 +12,8 @@ from noetl.errors import NoetlError
 from noetl.model.status import OPEN
 from noetl.server.endpoint import ApiCall, Routes, json_response
 from noetl.server.etag import tagged
-from noetl.server.front_page import POLICY, front_page
 from noetl.server.health import TIMEOUT_SECONDS, Dependency
-from noetl.server.parameters import HTML, JSON
+from noetl.server.parameters import JSON
 from noetl.server.roles import PREFIX
 from noetl.server.telemetry import Labels
 from noetl.server.worker_views import is_connected
@@ -98,14 +97,6 @@ class Version(msgspec.Struct, frozen=True):
 async def version(call: ApiCall) -> Version:
     """The version of the server."""
     return Version("noetl", call.api.settings.version, "v1")
-
-
-@routes.add("GET", "/", answers={200: HTML})
-async def page(call: ApiCall) -> Response:
-    """A page about this server for browsers: its version, its API, and how to use it."""
-    url = f"{call.url.scheme}://{call.headers['host']}"
-    content = front_page(call.api.settings.version, url, f"{PREFIX}/openapi.json")
-    return Response(content, headers={"Content-Security-Policy": POLICY}, media_type=HTML)
 
 
 @routes.add("GET", f"{PREFIX}/openapi.json", answers={200: JSON, 304: None})

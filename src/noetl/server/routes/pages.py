@@ -1,0 +1,66 @@
+"""The web page: one document for all its paths, and its assets. They have no data, so they need no token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.responses import Response
+
+from noetl.errors import NotFound
+from noetl.server.compression import accepts_gzip
+from noetl.server.endpoint import ApiCall, Routes
+from noetl.server.etag import is_current, not_modified, weak_tag
+from noetl.server.front_page import FRONT_PAGE_ASSETS, front_page
+from noetl.server.page_files import PageFile
+from noetl.server.parameters import BYTES, HTML
+from noetl.server.roles import ASSETS, PAGES, PREFIX
+
+routes = Routes(prefix="")
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+SECURITY = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+REVALIDATED = "no-cache"
+IMMUTABLE = "public, max-age=31536000, immutable"
+
+
+async def page(call: ApiCall) -> Response:
+    """The web page, which reads its path itself."""
+    if (built := call.api.page) is not None:
+        return _response(built.document, call.headers, REVALIDATED)
+    url = f"{call.url.scheme}://{call.headers['host']}"
+    document = front_page(call.api.settings.version, url, f"{PREFIX}/openapi.json")
+    return _response(document, call.headers, REVALIDATED)
+
+
+for path in PAGES:
+    routes.add("GET", path, answers={200: HTML, 304: None})(page)
+
+
+@routes.add("GET", ASSETS, answers={200: BYTES, 304: None})
+async def asset(call: ApiCall) -> Response:
+    """A script, a style or a font of the page. Its name changes with its content."""
+    name, built = call.path_params["asset"], call.api.page
+    file = (FRONT_PAGE_ASSETS if built is None else built.assets).get(name)
+    if file is None:
+        raise NotFound(f"there is no asset {name}; reload the page")
+    return _response(file, call.headers, IMMUTABLE)
+
+
+def _response(file: PageFile, headers: Mapping[str, str], caching: str) -> Response:
+    tag = weak_tag(file.digest)
+    described = SECURITY | {"Cache-Control": caching, "ETag": tag, "Vary": "Accept-Encoding"}
+    if is_current(headers, tag):
+        response = not_modified(tag)
+        response.headers.update(described)
+        return response
+    if file.gzipped is not None and accepts_gzip(headers):
+        return Response(file.gzipped, 200, described | {"Content-Encoding": "gzip"}, file.media)
+    return Response(file.content, 200, described, file.media)
