@@ -207,7 +207,8 @@ class MemoryStore(MemoryCatalog):
         super().__init__()
         self.events: dict[str, list[Row]] = {}
         self.runs: dict[str, Summary] = {}
-        self.snapshots: dict[str, Snapshot] = {}
+        self.snapshots: dict[str, dict[int, Snapshot]] = {}
+        self.outlines: dict[str, dict[int, bytes]] = {}
         self.derived_rows: dict[str, Derived] = {}
         self.lines: dict[int, LogLine] = {}
         self.blobs: dict[str, bytes] = {}
@@ -253,7 +254,11 @@ class MemoryStore(MemoryCatalog):
             self.runs[change.execution] = change.summary
         if change.snapshot is not None and change.rows:
             last = change.rows[-1]
-            self.snapshots[change.execution] = Snapshot(last.seq, last.hash, change.snapshot)
+            snapshots = self.snapshots.setdefault(change.execution, {})
+            snapshots[last.seq] = Snapshot(last.seq, last.hash, change.snapshot)
+        for seq in change.stale_snapshots:
+            self.snapshots.get(change.execution, {}).pop(seq, None)
+        self.put_outline(change.execution, change.outline)
         before = self.derived(change.execution)
         self.derived_rows[change.execution] = Derived(
             _merged(before.ready, change.ready),
@@ -270,7 +275,15 @@ class MemoryStore(MemoryCatalog):
         return rows if limit is None else rows[:limit]
 
     def snapshot(self, execution: str) -> Snapshot | None:
-        return self.snapshots.get(execution)
+        snapshots = self.snapshots.get(execution, {})
+        return snapshots[max(snapshots)] if snapshots else None
+
+    def outline(self, execution: str, first: int = 0, limit: int | None = None) -> list[tuple[int, bytes]]:
+        blocks = sorted(self.outlines.get(execution, {}).items())
+        return [block for block in blocks if block[0] >= first][:limit]
+
+    def put_outline(self, execution: str, blocks: Sequence[tuple[int, bytes]]) -> None:
+        self.outlines.setdefault(execution, {}).update(blocks)
 
     def seq(self, execution: str) -> int:
         return len(self.events.get(execution, ()))
@@ -344,7 +357,7 @@ class MemoryStore(MemoryCatalog):
         yesterday = or_clock(now) - DAY
         removed = [run.execution_id for run in self.prunable(before, limit)]
         for execution in removed:
-            for table in (self.runs, self.events, self.snapshots, self.derived_rows, self.uses):
+            for table in (self.runs, self.events, self.snapshots, self.outlines, self.derived_rows, self.uses):
                 table.pop(execution, None)
         self.lines = {number: line for number, line in self.lines.items() if line[0] not in removed}
         self.responses = {key: saved for key, saved in self.responses.items() if saved[0] >= yesterday}

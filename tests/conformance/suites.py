@@ -215,6 +215,15 @@ class SummarySuite:
         assert found == [[C, B], [A], [B], [C, A], [C, B], [C], [C], [], [], [B], [], []]
         assert {run.continued_errors for run in store.summaries()} == {3}
 
+    def test_a_summary_is_read_as_it_was_written(self, store: Store) -> None:
+        about = {"ended": AT + 9, "digest": "d" * 64, "parent": B, "local": True, "continued_errors": 3, "source": C}
+        row = summary(A, "failed", **about, activity="waits for \u2713", waits=" signal ", details=b'{"n":1}')
+        store.commit([change(A, 0, summary=row), change(B, 0, summary=summary(B))])
+        assert store.summaries() == [summary(B), row]
+        changed = structs.replace(row, activity="", waits="", details=b"{}")
+        store.commit([change(A, 1, summary=changed)])
+        assert store.summaries(prefix=A) == [changed]
+
     def test_a_status_can_be_asked_for(self, store: Store) -> None:
         for one, status in ((A, "running"), (B, "failed"), (C, "running")):
             store.commit([change(one, 0, summary=summary(one, status))])
@@ -276,6 +285,34 @@ class SnapshotSuite:
         found = store.snapshot(A)
         assert found is not None
         assert (found.seq, found.data) == (3, b"one")
+
+    def test_stale_snapshots_go_with_the_commit_that_names_them(self, store: Store) -> None:
+        store.commit([change(A, 0, 2, snapshot=b"one"), change(B, 0, 2, snapshot=b"other")])
+        store.commit([change(A, 2, 2, snapshot=b"two", stale_snapshots=[2])])
+        assert store.commit([change(A, 9, 2, stale_snapshots=[4])]) == [False]
+        assert (found := store.snapshot(A)) is not None
+        assert (found.seq, found.data) == (4, b"two")
+        store.commit([change(A, 4, 1, stale_snapshots=[4])])
+        assert store.snapshot(A) is None
+        assert store.snapshot(B) is not None
+
+
+class OutlineSuite:
+    """Blocks of the outline."""
+
+    def test_blocks_come_with_the_commit_that_completes_them(self, store: Store) -> None:
+        assert store.outline(A) == []
+        store.commit([change(A, 0, 2, outline=[(0, b"zero"), (1, b"one")]), change(B, 0, outline=[(0, b"other")])])
+        assert store.commit([change(A, 1, outline=[(2, b"refused")])]) == [False]
+        assert store.outline(A) == [(0, b"zero"), (1, b"one")]
+        assert store.outline(A, 1) == [(1, b"one")]
+        assert store.outline(A, 0, 1) == [(0, b"zero")]
+        assert store.outline(B) == [(0, b"other")]
+
+    def test_missing_blocks_are_stored_later(self, store: Store) -> None:
+        store.commit([change(A, 0, 2, outline=[(1, b"one")])])
+        store.put_outline(A, [(0, b"zero"), (1, b"again")])
+        assert store.outline(A) == [(0, b"zero"), (1, b"again")]
 
 
 class DerivedSuite:
@@ -590,12 +627,14 @@ class PruneSuite:
             A, 0, 3, snapshot=b"s", ready={"a#1": "p"}, leases={1: Leased("r", "w", AT, 30.0)}, timers={"t": AT}
         )
         one.blobs.append(content(b"mine"))
+        one.outline.append((0, b"block"))
         one.summary = summary(A, "failed", ended=AT)
         store.commit([one, change(B, 0, 2, summary=summary(B, "failed", ended=AT + 9), blobs=[content(b"other")])])
         store.append_output([(A, "t", AT, "stdout", "gone"), (B, "t", AT, "stdout", "stays")])
         assert [run.execution_id for run in store.prunable(AT + 1)] == [A]
         assert store.prune(AT + 1, 10, now=time.time() + 2 * DAY) == 1
         assert (store.read(A), store.snapshot(A), store.derived(A), store.output(A)) == ([], None, Derived(), [])
+        assert store.outline(A) == []
         assert [run.execution_id for run in store.summaries()] == [B]
         assert (store.seq(B), [line[4] for line in store.output(B)]) == (2, ["stays"])
         assert (store.blob(content(b"mine")[0]), store.blob(content(b"other")[0])) == (None, b"other")

@@ -40,10 +40,11 @@ def accepted(changes: Sequence[Change], heads: Mapping[str, int]) -> list[bool]:
 def summary_rows(changes: Iterable[Change]) -> dict[ExecutionKey, tuple[Any, ...]]:
     rows = {}
     for summary in (change.summary for change in changes if change.summary is not None):
-        key, parent = valid_key(summary.execution_id), summary.parent
+        key = valid_key(summary.execution_id)
+        parent, source = (other and valid_key(other) for other in (summary.parent, summary.source))
         about = readable(summary.name), readable(summary.path), summary.status, summary.started, summary.ended
-        more = summary.digest, None if parent is None else valid_key(parent), summary.local, summary.continued_errors
-        rows[key] = (key, *about, *more)
+        more = summary.digest, parent, summary.local, summary.continued_errors, source
+        rows[key] = (key, *about, *more, readable(summary.activity), summary.waits, summary.details)
     return rows
 
 

@@ -20,7 +20,10 @@ SELECT coalesce(max(seq), 0) FROM event WHERE execution = ?
 SELECT seq, type, at, data, hash FROM event WHERE execution = ? AND seq > ? ORDER BY seq LIMIT ?
 
 -- name: get_snapshot
-SELECT seq, hash, data FROM snapshot WHERE execution = ?
+SELECT seq, hash, data FROM snapshot WHERE execution = ? ORDER BY seq DESC LIMIT 1
+
+-- name: get_outline
+SELECT block, data FROM outline WHERE execution = ? AND block >= ? ORDER BY block LIMIT ?
 
 -- name: read_ready
 SELECT run, pool FROM ready WHERE execution = ?
@@ -46,37 +49,49 @@ SELECT data FROM blob WHERE key = ?
 -- One query for each index; a NULL selects all. With `+started` no database walks the index of starts to find one id.
 
 -- name: list_executions
-SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors, source,
+    activity, waits, details
+FROM execution
 WHERE started >= ? AND (started, id) < (?, ?)
 AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
 ORDER BY started DESC, id DESC LIMIT ?
 
 -- name: list_top_executions
-SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors, source,
+    activity, waits, details
+FROM execution
 WHERE parent IS NULL AND started >= ? AND (started, id) < (?, ?)
 AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
 ORDER BY started DESC, id DESC LIMIT ?
 
 -- name: list_executions_of_parent
-SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors, source,
+    activity, waits, details
+FROM execution
 WHERE parent = ? AND started >= ? AND (started, id) < (?, ?)
 AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
 ORDER BY started DESC, id DESC LIMIT ?
 
 -- name: list_executions_of_status
-SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors, source,
+    activity, waits, details
+FROM execution
 WHERE status = ? AND started >= ? AND (started, id) < (?, ?)
 AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
 ORDER BY started DESC, id DESC LIMIT ?
 
 -- name: find_executions
-SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors, source,
+    activity, waits, details
+FROM execution
 WHERE id BETWEEN ? AND ? AND started >= ? AND (started, id) < (?, ?)
 AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
 ORDER BY +started DESC, id DESC LIMIT ?
 
 -- name: list_children
-SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors, source,
+    activity, waits, details
+FROM execution
 WHERE parent = ? AND ended IS NULL ORDER BY id
 
 -- name: list_open_children
@@ -138,7 +153,9 @@ UPDATE worker_session SET directive = ? WHERE worker = ?
 -- Removal of old executions -------------------------------------------------------------------------------------------
 
 -- name: list_prunable
-SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors FROM execution
+SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors, source,
+    activity, waits, details
+FROM execution
 WHERE ended < ?
 AND NOT EXISTS (SELECT 1 FROM execution AS above WHERE above.id = execution.parent AND above.ended IS NULL)
 AND NOT EXISTS (SELECT 1 FROM execution AS below WHERE below.parent = execution.id AND below.ended IS NULL)
@@ -172,6 +189,9 @@ RETURNING 1
 
 -- name: remove_snapshots
 DELETE FROM snapshot WHERE execution IN (SELECT execution FROM removal)
+
+-- name: remove_outlines
+DELETE FROM outline WHERE execution IN (SELECT execution FROM removal)
 
 -- name: remove_ready
 DELETE FROM ready WHERE execution IN (SELECT execution FROM removal)

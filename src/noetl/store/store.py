@@ -40,6 +40,10 @@ class Summary(msgspec.Struct, frozen=True):
     parent: str | None = None
     local: bool = False  # whether `noetl run` runs it in a process of its own; servers ignore such an execution
     continued_errors: int = 0  # errors that policies continued past
+    source: str | None = None  # the execution from which it was forked
+    activity: str = ""  # what it does or waits for, or why it failed, in one sentence
+    waits: str = ""  # the kinds of its waits, each between spaces
+    details: bytes = b"{}"  # JSON
 
     @property
     def position(self) -> RunPosition:
@@ -76,6 +80,8 @@ class Change(msgspec.Struct):
     summary: Summary | None = None
     blobs: list[tuple[str, bytes]] = []
     snapshot: bytes | None = None  # the state after the last row
+    stale_snapshots: list[int] = []  # the seqs of earlier snapshots that are removed
+    outline: list[tuple[int, bytes]] = []  # the blocks that the rows complete, by number
     ready: dict[str, str | None] = {}  # the pool of each run that is ready; None removes it
     leases: dict[int, Leased | None] = {}  # leases by fence; None removes one
     timers: dict[str, float | None] = {}  # when each timer is due; None removes it
@@ -169,6 +175,14 @@ class Store(ABC):
     def snapshot(self, execution: str) -> Snapshot | None:
         return self._db.get(Snapshot, "get_snapshot", key_of(execution))
 
+    def outline(self, execution: str, first: int = 0, limit: int | None = None) -> list[tuple[int, bytes]]:
+        """The stored blocks of the outline from a number on, in order. Some may be missing."""
+        return self._db.all(lambda block, data: (block, data), "get_outline", key_of(execution), first, _or_all(limit))
+
+    def put_outline(self, execution: str, blocks: Sequence[tuple[int, bytes]]) -> None:
+        """Store blocks that were missing."""
+        self._db.write_all(*(("put_outline", (key_of(execution), *block)) for block in blocks))
+
     def read_snapshot(self) -> AbstractContextManager[None]:
         """Everything that is read inside comes from one state of the store, whatever others write meanwhile."""
         return self._db.read_snapshot()
@@ -247,10 +261,7 @@ class Store(ABC):
         return self._summaries("list_prunable", before, _or_all(limit))
 
     def _summaries(self, query: str, *parameters: Any) -> list[Summary]:
-        return [
-            Summary(id_of(key), *about, parent and id_of(parent), bool(local), errors)  # type: ignore[call-arg]
-            for key, *about, parent, local, errors in self._db.rows(query, *parameters)
-        ]
+        return [_summary(*row) for row in self._db.rows(query, *parameters)]
 
     def prune(self, before: float, limit: int, now: float | None = None) -> int:
         """Remove up to `limit` of the prunable executions with all their data, in small transactions; how many. Also
@@ -262,7 +273,7 @@ class Store(ABC):
         for table in ("events", "output"):  # in several transactions: there may be millions of rows
             while database.write(f"remove_{table}", ROWS_PER_REMOVAL):
                 pass
-        small_tables = ("snapshots", "ready", "leases", "timers", "blob_uses")
+        small_tables = ("snapshots", "outlines", "ready", "leases", "timers", "blob_uses")
         database.write_all(*((f"remove_{table}", ()) for table in small_tables), ("end_removal", ()))
         while self._remove_unused(yesterday, BLOBS_PER_REMOVAL):
             pass
@@ -370,6 +381,12 @@ class Store(ABC):
 
 def _or_all(limit: int | None) -> int:
     return NO_LIMIT if limit is None else limit
+
+
+def _summary(key: bytes, *row: Any) -> Summary:
+    *about, parent, local, errors, source, activity, waits, details = row
+    more = parent and id_of(parent), bool(local), errors, source and id_of(source), activity, waits, bytes(details)
+    return Summary(id_of(key), *about, *more)  # type: ignore[call-arg]
 
 
 def _session(*row: Any) -> WorkerSession:

@@ -61,6 +61,7 @@ OWNED = {
     "lease": {"execution"},
     "timer": {"execution"},
     "snapshot": {"execution"},
+    "outline": {"execution"},
     "blob_use": {"execution"},
     "worker_session": {"worker"},
 }

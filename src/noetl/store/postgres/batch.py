@@ -79,7 +79,22 @@ uuids = _packer(UUID_OID, _bytes)
 
 Column = Callable[[Iterable[Any]], Packed]
 NO_LEASE = (None,) * len(Leased._fields)
-SUMMARY: tuple[Column, ...] = (uuids, texts, texts, texts, floats, floats, texts, uuids, bools, ints)
+SUMMARY: tuple[Column, ...] = (
+    uuids,
+    texts,
+    texts,
+    texts,
+    floats,
+    floats,
+    texts,
+    uuids,
+    bools,
+    ints,
+    uuids,
+    texts,
+    texts,
+    byteas,
+)
 
 
 def arguments(changes: Sequence[Change], heads: dict[str, int], removal_lock: int) -> list[Any]:
@@ -102,6 +117,8 @@ def arguments(changes: Sequence[Change], heads: dict[str, int], removal_lock: in
         *_columns((uuids, ints, texts, texts, floats, floats), lease_rows),
         *_columns((uuids, texts, floats), _last((key, change.timers) for key, change in keyed)),
         *_columns((uuids, ints, byteas, byteas), snapshot_rows(changes).values()),
+        *_columns((uuids, ints), [(key, seq) for key, change in keyed for seq in change.stale_snapshots]),
+        *_columns((uuids, ints, byteas), [(key, *block) for key, change in keyed for block in change.outline]),
         *_columns((texts, byteas), list(blobs.items())),
         *_columns((uuids, texts), list({(key, used) for key, change in keyed for used in used_keys(change)})),
         *_columns((texts, texts), list(parts_of(blobs.items()))),

@@ -35,14 +35,19 @@ SELECT commit_changes(
     %s::bigint[], %s::uuid[], %s::bigint[],
     %s::uuid[], %s::bigint[], %s::text[], %s::float8[], %s::bytea[], %s::bytea[],
     %s::uuid[], %s::text[], %s::text[], %s::text[], %s::float8[], %s::float8[], %s::text[], %s::uuid[], %s::boolean[],
-    %s::bigint[],
+    %s::bigint[], %s::uuid[], %s::text[], %s::text[], %s::bytea[],
     %s::uuid[], %s::text[], %s::text[],
     %s::uuid[], %s::bigint[], %s::text[], %s::text[], %s::float8[], %s::float8[],
     %s::uuid[], %s::text[], %s::float8[],
-    %s::uuid[], %s::bigint[], %s::bytea[], %s::bytea[],
+    %s::uuid[], %s::bigint[], %s::bytea[], %s::bytea[], %s::uuid[], %s::bigint[],
+    %s::uuid[], %s::bigint[], %s::bytea[],
     %s::text[], %s::bytea[], %s::uuid[], %s::text[], %s::text[], %s::text[],
     %s::bigint
 )
+
+-- name: put_outline
+INSERT INTO outline (execution, block, data) VALUES (%s, %s, %s)
+ON CONFLICT (execution, block) DO UPDATE SET data = excluded.data
 
 -- Output of tasks -----------------------------------------------------------------------------------------------------
 

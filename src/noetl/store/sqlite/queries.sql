@@ -15,7 +15,14 @@ INSERT INTO event (execution, seq, type, at, data, hash) VALUES (?, ?, ?, ?, ?, 
 
 -- name: put_snapshot
 INSERT INTO snapshot (execution, seq, hash, data) VALUES (?, ?, ?, ?)
-ON CONFLICT (execution) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, data = excluded.data
+ON CONFLICT (execution, seq) DO UPDATE SET hash = excluded.hash, data = excluded.data
+
+-- name: delete_snapshot
+DELETE FROM snapshot WHERE execution = ? AND seq = ?
+
+-- name: put_outline
+INSERT INTO outline (execution, block, data) VALUES (?, ?, ?)
+ON CONFLICT (execution, block) DO UPDATE SET data = excluded.data
 
 -- name: put_ready
 INSERT INTO ready (execution, run, pool) VALUES (?, ?, ?)
@@ -85,12 +92,15 @@ SELECT EXISTS (
 -- Lists of executions -------------------------------------------------------------------------------------------------
 
 -- name: put_execution
-INSERT INTO execution (id, name, path, status, started, ended, digest, parent, local, continued_errors)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO execution (
+    id, name, path, status, started, ended, digest, parent, local, continued_errors, source, activity, waits, details
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE
 SET name = excluded.name, path = excluded.path, status = excluded.status, ended = excluded.ended,
     digest = excluded.digest, parent = excluded.parent, local = excluded.local,
-    continued_errors = excluded.continued_errors
+    continued_errors = excluded.continued_errors, source = excluded.source, activity = excluded.activity,
+    waits = excluded.waits, details = excluded.details
 
 -- name: list_open_of
 SELECT id, (SELECT max(seq) FROM event WHERE event.execution = execution.id) FROM execution

@@ -49,6 +49,10 @@ class SqliteCommits(Store):
             insert(QUERIES["put_execution"], summaries.values())
         if snapshots := snapshot_rows(written):
             insert(QUERIES["put_snapshot"], snapshots.values())
+        if stale := [(key_of(change.execution), seq) for change in written for seq in change.stale_snapshots]:
+            insert(QUERIES["delete_snapshot"], stale)
+        if blocks := [(key_of(change.execution), *block) for change in written for block in change.outline]:
+            insert(QUERIES["put_outline"], blocks)
         execute = self._db.connection.execute
         for change in written:
             tables: tuple[tuple[str, dict[Any, Any]], ...]
