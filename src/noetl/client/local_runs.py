@@ -212,15 +212,20 @@ class LocalRuns:
     async def _install_requirements(self, local: Engine, digest: str) -> None:
         """Install what Python tasks need before the run starts, so that progress and errors are seen at once."""
         loaded = local.catalog.playbooks.get(digest)
-        tasks = [task for step in loaded.playbook.steps for _, task in step.every_task if task.kind == "python"]
-        lists = dict.fromkeys(tuple(task.inputs.get("requirements", ())) for task in tasks)
-        for requirements in filter(None, lists):
+        tasks = [part for step in loaded.playbook.steps for part in step.every_task if part[1].kind == "python"]
+        lists = {tuple(task.inputs.get("requirements", ())): place for place, task in reversed(tasks)}
+        for requirements, place in lists.items():
+            if not requirements:
+                continue
             from noetl.tools.python_child.environment import packages_of
 
             try:
                 await packages_of(requirements, loaded.file.folder, lambda line: self.warn(f"noetl: {line}"))
             except Failure as failure:
-                raise NoetlError(str(failure)) from None
+                error = failure.outcome.error
+                mark = loaded.file.places.get(f"{place}/{error.details['input']}") if error else None
+                at = f"{loaded.file.name}:{mark.line}:{mark.column}: " if mark else ""
+                raise NoetlError(f"{at}{failure}") from None
 
     async def _run_to_end(
         self, store: Store, execution: str, view: ProgressView | None, begin: Begin, *, prune: bool = False

@@ -148,6 +148,11 @@ class Builder:
         for name in kind.programs:
             if isinstance(own.get(name), str):
                 self._place_program(f"{key}/{name}", span_in(tree, name), own[name])
+        for name in kind.verbatim:
+            holders = [tree, *(layer.get(kind.name, {}) for layer in reversed(layers))]
+            items = next((holder[name] for holder in holders if name in holder), None)
+            if isinstance(items, Seq):
+                self._place_items(f"{key}/{name}", items)
         inputs = layered({name: value for name, value in defaults.items() if name in declared}, own)
         for group in kind.one_of:  # a default must not join the task's own choice
             if chosen := set(group) & set(own):

@@ -17,7 +17,7 @@ from noetl.dsl.tree import Map, Mark, Text, key_span
 from noetl.errors import PlaybookInvalid
 from noetl.model.playbook import Playbook
 
-NEWER_CHECKS = frozenset(["NTL119", "NTL120", "NTL205", "NTL514", "NTL516", "NTL519"])
+NEWER_CHECKS = frozenset(["NTL119", "NTL120", "NTL121", "NTL205", "NTL514", "NTL516", "NTL519", "NTL521"])
 """Errors that no playbook needs to be built, and that earlier versions did not report: a stored playbook may have them,
 and its runs must stay usable."""
 TOO_EXPENSIVE = Check("NTL010", "error", "the playbook is too expensive to compile")
@@ -31,7 +31,8 @@ class Loaded(NamedTuple):
     dialect: DialectName
     places: dict[str, Mark]
     """The place of each part: `STEP`, `STEP/LABEL`, `STEP/next/0`, `STEP/LABEL/rules/0` and behind that a ctx key,
-    `STEP/LABEL/code` for program text and `STEP/LABEL/code/1` for its first line, `keychain/NAME`."""
+    `STEP/LABEL/code` for program text and `STEP/LABEL/code/1` for its first line, `STEP/LABEL/requirements/0`,
+    `keychain/NAME`."""
     inputs: PlaybookInputs = PlaybookInputs()
 
     def require(self) -> Playbook:

@@ -121,7 +121,7 @@ def _merged(default: Any, value: Any, path: Path, unknown: set[Path]) -> Any:
     if isinstance(value, dict):
         below = default if isinstance(default, dict) else {}
         merged = {key: _merged(below.get(key), item, (*path, key), unknown) for key, item in value.items()}
-        return merged | {key: _ready(item, (*path, key), unknown) for key, item in below.items() if key not in value}
+        return merged | {key: ready(item, (*path, key), unknown) for key, item in below.items() if key not in value}
     if isinstance(value, list):
         return [_merged(None, item, (*path, place), unknown) for place, item in enumerate(value)]
     if value is None or type_name(value):
@@ -130,11 +130,12 @@ def _merged(default: Any, value: Any, path: Path, unknown: set[Path]) -> Any:
     return None
 
 
-def _ready(default: Any, path: Path, unknown: set[Path]) -> Any:
+def ready(default: Any, path: Path, unknown: set[Path]) -> Any:
+    """A default as plain data. `unknown` gets the paths of its templates."""
     if isinstance(default, dict):
-        return {key: _ready(item, (*path, key), unknown) for key, item in default.items()}
+        return {key: ready(item, (*path, key), unknown) for key, item in default.items()}
     if isinstance(default, list):
-        return [_ready(item, (*path, place), unknown) for place, item in enumerate(default)]
+        return [ready(item, (*path, place), unknown) for place, item in enumerate(default)]
     if is_template(default):
         unknown.add(path)
     return default

@@ -23,6 +23,8 @@ MAX_DEPTH = 200
 MAX_BACKTRACKS = 10_000  # of one pattern on one text
 UNSUPPORTED = ("$id", "$anchor", "$dynamicRef", "$dynamicAnchor")
 COMPOSITE = frozenset(["anyOf", "oneOf", "not"])
+OPEN = frozenset(["required", "dependentRequired", "minProperties", "then", "else", "dependentSchemas", *COMPOSITE])
+"""Keywords that a payload can satisfy by what it adds to the defaults."""
 MASK = "the value"  # in messages instead of a value, which may be a secret
 
 Schema = dict[str, Any]
@@ -55,6 +57,22 @@ def violations(schema: Schema, workload: dict[str, Any], unknown: set[Path]) -> 
         around = error.schema_path[-1:] and error.schema_path[-1] in COMPOSITE
         if not below and not (around and any(other[: len(path)] == path for other in unknown)):
             faults.append(Violation(path, _message(error, schema)))
+    return faults
+
+
+def default_violations(schema: Schema, defaults: dict[str, Any], unknown: set[Path]) -> list[tuple[Path, str | None]]:
+    """The defaults that violate the schema whatever a payload adds to them, with a message; None if the schema does not
+    allow their key at all. Values at the paths in `unknown` are not checked."""
+    faults: list[tuple[Path, str | None]] = []
+    for error in _validator(msgspec.json.encode(schema)).iter_errors(defaults):
+        path = tuple(error.instance_path)
+        if OPEN.intersection(map(str, error.schema_path)) or any(path[: len(other)] == other for other in unknown):
+            continue
+        names: list[str] = getattr(error.kind, "unexpected", [])
+        if names:
+            faults += [((*path, name), None) for name in names]
+        elif path:
+            faults.append((path, error.message))
     return faults
 
 

@@ -183,7 +183,7 @@ class Step(Part, frozen=True):
 
     @property
     def every_task(self) -> Iterator[tuple[str, Task]]:
-        """All its tasks, those of chains and inside iterators too, with their places: `STEP/LABEL`."""
+        """All its tasks, also those of chains and iterators, with their places: `STEP/LABEL`, `STEP/EACH/LABEL`."""
         yield from _every_task(self.name, self.tasks)
         for name, chain in self.after_call.chains.items() if self.after_call else ():
             yield from _every_task(f"{self.name}/{name}", chain)
@@ -204,7 +204,7 @@ def _every_task(place: str, links: tuple[Task | Goto, ...]) -> Iterator[tuple[st
     for link in links:
         if isinstance(link, Task):
             yield f"{place}/{link.label}", link
-            yield from _every_task(place, link.body)
+            yield from _every_task(f"{place}/{link.label}", link.body)
 
 
 class Credential(Part, frozen=True):

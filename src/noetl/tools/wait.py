@@ -23,6 +23,7 @@ KIND = Kind(
     name="wait",
     summary="Waits for a signal and returns its payload, without occupying a worker",
     inputs=Inputs,
+    outcome="actor",
     one_of=(("signal", "signals"),),
 )
 

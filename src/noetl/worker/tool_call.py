@@ -41,11 +41,15 @@ class ToolCaller:
         """The outcome of the tool. May raise Parked, or Rejected if the lease is void."""
         outcome = await self._run(call)
         error = outcome.error
-        if error is None or not isinstance(line := error.details.get("line"), int) or "source" in error.details:
+        if error is None or "source" in error.details:
             return outcome
-        column = error.details.get("column")  # that of Postgres is a name
-        source = self._source(call, line, column if isinstance(column, int) else 1)
-        return replace(outcome, error=replace(error, details={**error.details, **source}))
+        source: dict[str, Any] = {}
+        if isinstance(line := error.details.get("line"), int):
+            column = error.details.get("column")  # that of Postgres is a name
+            source = self._source(call, line, column if isinstance(column, int) else 1)
+        elif mark := self.file.places.get(f"{self._place(call.task)}/{error.details.get('input')}"):
+            source = {"source": {"line": mark.line, "column": mark.column}}
+        return replace(outcome, error=replace(error, details={**error.details, **source})) if source else outcome
 
     def _source(self, call: ToolCall, line: int, column: int) -> dict[str, Any]:
         """The place in the playbook of a place in the program text of the task, and the text of its line."""

@@ -18,6 +18,7 @@ from terminal import HEAD, data
 from noetl.dsl.compile import load
 from noetl.errors import FileMissing
 from noetl.files import load_text
+from noetl.testing import run_playbook
 from noetl.tools.process.inside.linux import landlock_version
 from noetl.tools.python_child.environment import packages_of, without_logins
 from noetl.tools.registry import KINDS
@@ -175,13 +176,33 @@ class TestRequirements:
             tmp_path, one_task(f'{{kind: python, requirements: ["--no-index", no-such-package], {self.READ}}}')
         )
         assert failed.code == 1
-        assert "noetl: the requirements cannot be installed; the output of the installer:\n" in failed.err
+        where = "playbook.yaml:7:56: "
+        assert f"noetl: {where}the requirements cannot be installed; the output of the installer:\n" in failed.err
         assert "no-such-package" in failed.err.partition("cannot be installed")[2]
         assert noetl("runs", "list", cwd=tmp_path).out == ""  # nothing has started
 
+    def test_an_inherited_requirement_has_its_place_too(self, tmp_path: Path) -> None:
+        head = f'{HEAD}executor: {{spec: {{python: {{requirements: ["--no-index", no-such-package]}}}}}}\n'
+        failed = run(tmp_path, one_task(f"{{kind: python, {self.READ}}}", head))
+        line = head.count("\n")
+        assert f"noetl: playbook.yaml:{line}:57: the requirements cannot be installed" in failed.err
+
+    def test_a_worker_names_the_place_of_a_requirement(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NOETL_CACHE", str(tmp_path / "cache"))
+        inner = f'{{kind: python, requirements: ["--no-index", no-such-package], {self.READ}}}'
+        text = one_task(
+            f"\n          kind: iterator\n          in: [1]\n          iterator: x\n          tool: {inner}"
+        )
+        error = run_playbook(text).error or {}
+        assert (error["line"], error["column"]) == (11, 61)
+        assert "cannot be installed" in error["message"]
+
     def test_an_option_that_is_not_supported_is_refused(self, tmp_path: Path) -> None:
         failed = run(tmp_path, one_task(f'{{kind: python, requirements: ["--target /tmp/x", a], {self.READ}}}'))
-        assert "`requirements`: the option --target is not supported; these are: --extra-index-url" in failed.err
+        assert failed.code == 3
+        assert (
+            "playbook.yaml:7:42: error NTL521: the option --target is not supported; these are: --extra" in failed.err
+        )
 
     def test_callers_at_the_same_time_install_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NOETL_CACHE", str(tmp_path / "cache"))

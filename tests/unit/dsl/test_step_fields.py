@@ -1,4 +1,4 @@
-"""Templates read the fields that a step has, by the name that it has."""
+"""Templates read the fields that a step or a task has, by the name that it has."""
 
 from __future__ import annotations
 
@@ -48,6 +48,29 @@ def test_an_unknown_field_of_a_step(expression: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("expression", "hint"),
     [
+        ("tasks['read-it'].reslut", "did you mean 'result'?"),
+        ("tasks['read-it'].data.rows", "read `tasks.read-it.result`"),
+        ("tasks['read-it'].http.status", "fields: error, meta, result, status"),
+    ],
+)
+def test_an_unknown_field_of_a_task(expression: str, hint: str) -> None:
+    (problem,) = problems(expression)
+    assert (problem.code, problem.severity, problem.line, problem.column) == ("NTL414", "warning", 14, COLUMN)
+    assert problem.hint == hint
+
+
+def test_a_task_has_the_own_field_of_its_kind() -> None:
+    text = TEXT.replace("read-it: {kind: noop}", "read-it: {kind: KIND}").replace(
+        "EXPRESSION", "tasks['read-it'].FIELD"
+    )
+    fields = {"wait, signal: go": "actor", "http, url: http://x": "http", "python, code: result = 1": "py"}
+    for kind, field in fields.items():
+        assert load("orders.yaml", text.replace("KIND", kind).replace("FIELD", field), KINDS).problems == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
         ("steps.load-data.result", "write `steps['load-data']`"),
         ("steps.v1.last.result", "write `steps['v1.last']`"),
         ("tasks.read-it.result", "write `tasks['read-it']`"),
@@ -67,6 +90,8 @@ def test_a_name_that_is_not_a_plain_word_is_reported_once(expression: str, hint:
         "steps.plain.error.kind",
         "steps.plain.data.x",
         "tasks['read-it'].result",
+        "tasks['read-it'].error.kind",
+        "tasks['read-it'].meta.attempt",
         "steps['v1.last'].failures",
         "plain.output",
     ],

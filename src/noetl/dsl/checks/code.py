@@ -1,4 +1,5 @@
-"""Python code of tasks: it compiles, and reads only names that exist there. Code is never rendered as a template."""
+"""Python code of tasks: it compiles, reads only names that exist there, and its requirements are ones that an installer
+can read. Code and requirements are never rendered as templates."""
 
 from __future__ import annotations
 
@@ -11,11 +12,13 @@ from typing import NamedTuple
 
 from noetl.dsl.outline import Document
 from noetl.dsl.problem import Check, Problems
-from noetl.dsl.tree import Map, span_in
+from noetl.dsl.tree import Map, is_template, span_in
+from noetl.model.requirement import fault
 
 SYNTAX = Check("NTL516", "error", "Python code does not compile")
 NOT_RENDERED = Check("NTL517", "warning", "Python code contains a template")
 NOT_A_VARIABLE = Check("NTL518", "warning", "Python code reads a name that only templates have")
+INVALID_REQUIREMENT = Check("NTL521", "error", "a requirement or a module of Python code has an invalid name")
 
 MAX_FINDINGS = 100
 MAX_CHARACTERS = 100_000
@@ -45,9 +48,13 @@ class Finding(NamedTuple):
 def check(document: Document, problems: Problems) -> None:
     tasks = [site.tree for site in document.all_tasks] + [site.tree for _, site in document.workbook]
     args = frozenset(document.arg_names())
+    layers = [document.executor_spec, *(layer for step in document.steps for layer in document.layers(step))]
+    for inputs in [layer["python"] for layer in layers if isinstance(layer.get("python"), dict)]:
+        _check_packages(inputs, problems)
     for task in tasks:
         if task["kind"] != "python":
             continue
+        _check_packages(task, problems)
         variables = args | _libs(task)
         match task:
             case {"code": str(code)}:
@@ -61,6 +68,19 @@ def check(document: Document, problems: Problems) -> None:
                         line = text.count("\n", 0, finding.offset) + 1
                         message = f"{path}, line {line}: {finding.message}"
                         problems.add(finding.check, span_in(task, "file"), message, finding.hint)
+
+
+def _check_packages(inputs: Map, problems: Problems) -> None:
+    requirements = inputs.get("requirements")
+    for place, requirement in enumerate(requirements if isinstance(requirements, list) else ()):
+        if problem := fault(requirement) if isinstance(requirement, str) else None:
+            hint = "requirements are not rendered: write the package" if is_template(requirement) else None
+            problems.add(INVALID_REQUIREMENT, span_in(requirements, place), problem, hint)
+    libs = inputs.get("libs")
+    for place, lib in enumerate(libs if isinstance(libs, list) else ()):
+        if isinstance(lib, str) and not is_template(lib) and not all(map(str.isidentifier, lib.split("."))):
+            hint = "`libs` are modules to import; packages to install are in `requirements`"
+            problems.add(INVALID_REQUIREMENT, span_in(libs, place), f"{lib[:80]!r} is not the name of a module", hint)
 
 
 def _libs(task: Map) -> set[str]:

@@ -41,7 +41,7 @@ CTX_NEVER_SET = Check("NTL409", "warning", "a ctx key is read but never written"
 ARG_NEVER_SET = Check("NTL411", "warning", "an arg is read that no arc supplies")
 ITER_NEVER_SET = Check("NTL412", "warning", "an iter key is read but never written")
 WORKLOAD_TYPO = Check("NTL413", "warning", "a workload key is probably misspelt")
-FOREIGN_OUTCOME = Check("NTL414", "warning", "a rule reads a field its kind does not have")
+FOREIGN_OUTCOME = Check("NTL414", "warning", "a template reads a field that an outcome does not have")
 
 WRITERS = {
     "ctx": (CTX_NEVER_SET, "nothing writes the ctx key {!r}", "write it with `set_ctx`, or use `| default(...)`"),
@@ -94,6 +94,7 @@ class _Checker:
         self.vars = frozenset(document.variables())
         self.args = frozenset(args | ({"summary"} if final else set()))
         self.steps = document.step_names
+        self.task_kinds = _task_kinds(document)
         self.keychain = frozenset(entry["name"] for entry in root.get("keychain", []) if "name" in entry)
         self.arriving = Arriving(document, final)
         self.everywhere = self.workload | self.ctx | self.args | self.steps
@@ -236,22 +237,18 @@ class _Checker:
         match root:
             case "steps" | "tasks":
                 candidates = self.steps if root == "steps" else site.local.labels
-                if name in candidates and root == "steps" and len(read.path) > 2:
-                    self._check_field(site, read, name, read.path[2])
-                elif name not in candidates:
+                if name not in candidates:
                     hint = self.problems.did_you_mean(name, candidates) or f"{root}: {few(candidates)}"
                     self._add(UNKNOWN_PART, site, read.offset, f"unknown {root[:-1]} {name!r}", hint)
+                elif len(read.path) > 2 and root == "steps":
+                    self._check_field(site, read, name, read.path[2])
+                elif len(read.path) > 2:
+                    self._check_outcome(site, read, f"tasks.{name}", read.path[2], self.task_kinds.get(name, []))
             case "keychain" if name not in self.keychain:
                 hint = self.problems.did_you_mean(name, self.keychain) or "declare it in the root `keychain`"
                 self._add(UNKNOWN_CREDENTIAL, site, read.offset, f"the keychain has no entry {name!r}", hint)
-            case "outcome" if site.task and (kind := self.kinds.get(site.task.tree["kind"])):
-                fields = {"status", "result", "error", "meta"} | ({kind.outcome} if kind.outcome else set())
-                if kind.name != "workbook" and name not in fields:
-                    message = f"the outcome of {kind.name} has no field {name!r}"
-                    guess = "result" if name == "data" else STEP_FIELD_GUESSES.get(name)
-                    suggestion = f"read `outcome.{guess}`" if guess else self.problems.did_you_mean(name, fields)
-                    hint = suggestion or f"fields: {', '.join(sorted(fields))}"
-                    self._add(FOREIGN_OUTCOME, site, read.offset, message, hint)
+            case "outcome" if site.task:
+                self._check_outcome(site, read, "outcome", name, [site.task.tree["kind"]])
             case "ctx" | "vars" | "args" | "iter" | "workload" if not read.guarded:
                 self._check_written(site, read, root, name)
             case _:
@@ -265,6 +262,18 @@ class _Checker:
         hint = hint or f"if it is a part of the result, read `steps.{step}.result.{field}`"
         message = f"a step has no field {field!r}; its fields are {', '.join(STEP_FIELDS)}"
         self._add(UNKNOWN_FIELD, site, read.offset, message, hint)
+
+    def _check_outcome(self, site: Site, read: Read, owner: str, field: str | int, kinds: Sequence[str]) -> None:
+        """`kinds` are those of the tasks that the outcome may be of."""
+        known = [kind for name in kinds if name != "workbook" and (kind := self.kinds.get(name))]
+        fields = {"status", "result", "error", "meta", *(kind.outcome for kind in known if kind.outcome)}
+        if not known or len(known) < len(kinds) or field in fields:
+            return
+        message = f"the outcome of {' or '.join(kind.name for kind in known)} has no field {field!r}"
+        guess = "result" if field == "data" else STEP_FIELD_GUESSES.get(str(field))
+        suggestion = f"read `{owner}.{guess}`" if guess else self.problems.did_you_mean(field, fields)
+        hint = suggestion or f"fields: {', '.join(sorted(fields))}"
+        self._add(FOREIGN_OUTCOME, site, read.offset, message, hint)
 
     def _check_written(self, site: Site, read: Read, root: str, name: str) -> None:
         candidates: tuple[frozenset[str], ...] = {
@@ -296,6 +305,14 @@ class _Checker:
                 names = " or ".join(repr(value) for value in never[:3])
                 hint = self.problems.did_you_mean(never[0], expected.known) or expected.hint
                 self._add(NEVER_EQUAL, site, comparison.offset, f"event.name is never {names} here", hint)
+
+
+def _task_kinds(document: Document) -> dict[str, list[str]]:
+    """The kinds of the tasks of each label, wherever they stand."""
+    kinds: dict[str, dict[str, None]] = {}
+    for site in [*document.all_tasks, *(site for _, site in document.workbook)]:
+        kinds.setdefault(site.label, {})[site.tree["kind"]] = None
+    return {label: list(names) for label, names in kinds.items()}
 
 
 class ExpectedEvents(NamedTuple):

@@ -21,19 +21,23 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from noetl.model.outcome import Failure
+from noetl.model.requirement import fault, package_name
 from noetl.settings import cache_folder, installer_variables
 from noetl.tools.process.launcher import inherited
 
-OPTIONS = frozenset(["--index-url", "--extra-index-url", "--find-links", "--no-index"])
-"""Options of the installers that may be in the list, since `uv` and `pip` agree on them."""
 READY = "ready"
 LAST_LINES = 12
 POLL_SECONDS = 0.2
 
 
+class _InstallerFailed(Exception):
+    """With its last lines."""
+
+
 async def packages_of(requirements: Sequence[str], folder: str, log: Callable[[str], None]) -> str:
     """The folder with the installed packages, built if it does not exist; `log` gets a line before that. Relative paths
-    in the list are relative to `folder`. Failure with the last lines of the installer."""
+    in the list are relative to `folder`. Failure with the last lines of the installer, whose detail `input` names the
+    requirement to blame."""
     words = list(_arguments(requirements))
     home = _home(requirements, folder)
     if not _is_ready(home):
@@ -41,10 +45,15 @@ async def packages_of(requirements: Sequence[str], folder: str, log: Callable[[s
             async with _lock(home):
                 if not _is_ready(home):
                     log(f"installing {without_logins(', '.join(requirements))} into {home}")
-                    await _build(home, words, folder or None)
+                    try:
+                        await _build(home, words, folder or None)
+                    except _InstallerFailed as error:
+                        message = f"the requirements cannot be installed; the output of the installer:\n{error}"
+                        raise Failure("python", message, input=_blamed(requirements, str(error))) from None
         except OSError as error:
             advice = "set NOETL_CACHE to a folder that this process can write"
-            raise Failure("python", f"the requirements cannot be installed into {home}: {error}; {advice}") from None
+            message = f"the requirements cannot be installed into {home}: {error}; {advice}"
+            raise Failure("python", message, input="requirements/0") from None
     return sysconfig.get_path("purelib", "venv", {"base": home, "platbase": home})
 
 
@@ -64,15 +73,23 @@ def _mark_ready(home: str) -> None:
 
 def _arguments(requirements: Sequence[str]) -> Iterator[str]:
     """The list as arguments of an installer: options are split into words."""
-    for requirement in requirements:
-        if not requirement.startswith("-"):
+    for place, requirement in enumerate(requirements):
+        if problem := fault(requirement):
+            raise Failure("input", f"`requirements`: {problem}", input=f"requirements/{place}")
+        if requirement.startswith("-"):
+            yield from shlex.split(requirement.replace("=", " ", 1))
+        else:
             yield requirement
-            continue
-        words = shlex.split(requirement.replace("=", " ", 1))
-        if words[0] not in OPTIONS:
-            allowed = ", ".join(sorted(OPTIONS))
-            raise Failure("input", f"`requirements`: the option {words[0]} is not supported; these are: {allowed}")
-        yield from words
+
+
+def _blamed(requirements: Sequence[str], output: str) -> str:
+    """The requirement that the installer names; the first one if it names none."""
+    named = re.sub(r"[-_.]+", "-", output).lower()
+    names = [
+        (place, package_name(requirement) or requirement.lower()) for place, requirement in enumerate(requirements)
+    ]
+    place = next((place for place, name in names if re.search(rf"\b{re.escape(name)}\b", named)), 0)
+    return f"requirements/{place}"
 
 
 def _home(requirements: Sequence[str], folder: str) -> str:
@@ -155,5 +172,4 @@ async def _install(argv: list[str], folder: str | None) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if code != 0:
-        output = "\n".join(filter(None, lines)) or "it printed nothing"
-        raise Failure("python", f"the requirements cannot be installed; the output of the installer:\n{output}")
+        raise _InstallerFailed("\n".join(filter(None, lines)) or "it printed nothing")
