@@ -30,9 +30,13 @@ def new_token(
     return secret, ApiToken(f"t{secrets.token_hex(6)}", hash_of(secret), role, name, now, pool, expires)
 
 
-def new_session(user: str, now: float, agent: str, address: str) -> tuple[str, Session]:
-    secret, id = secrets.token_urlsafe(32), f"s{secrets.token_hex(6)}"
-    return secret, Session(id, hash_of(secret), user, now, now, now + MAX_SESSION_SECONDS, agent[:200], address)
+def new_session(
+    account: str, now: float, agent: str, address: str, expires: float | None = None
+) -> tuple[str, Session]:
+    """The secret of a new session, and the record to store; it ends at `expires` at the latest."""
+    secret, id, end = secrets.token_urlsafe(32), f"s{secrets.token_hex(6)}", now + MAX_SESSION_SECONDS
+    end = end if expires is None else min(end, expires)
+    return secret, Session(id, hash_of(secret), account, now, now, end, agent[:200], address)
 
 
 def hash_of(secret: str) -> bytes:

@@ -106,6 +106,9 @@ class MemoryAccess:
     def token(self, hash: bytes) -> ApiToken | None:
         return next((token for token in self._tokens.values() if token.hash == hash), None)
 
+    def token_by_id(self, id: str) -> ApiToken | None:
+        return self._tokens.get(id)
+
     def tokens(self) -> list[ApiToken]:
         return sorted(self._tokens.values(), key=lambda token: (token.created, token.id))
 

@@ -43,6 +43,8 @@ def test_tokens_are_found_by_their_hash_until_revoked(store: Store) -> None:
     assert access.tokens() == [TWO, ONE]
     assert access.token(ONE.hash) == ONE
     assert access.token(b"?" * 32) is None
+    assert access.token_by_id(ONE.id) == ONE
+    assert access.token_by_id("none") is None
     assert access.revoke_token("t1", 5.0)
     assert not access.revoke_token("t1", 6.0)
     assert not access.revoke_token("none", 6.0)

@@ -113,14 +113,27 @@ class Authenticator:
         return Caller(token.role, token.name, token), math.inf if token.expires is None else token.expires
 
     async def _by_session(self, hash: bytes) -> tuple[Caller, float]:
-        signed_in = await self.sessions.find(hash)
+        now = self.clock.now()
+        signed_in = await self.sessions.find(hash, now)
         if signed_in is not None and compare_digest(signed_in[0].hash, hash):
-            session, user = signed_in
-            now = self.clock.now()
-            used = await self.sessions.used(session, user, now)
+            session, owner = signed_in
+            used = await self.sessions.used(session, owner, now)
             if used is not None and now < used.end:
-                return Caller(user.role, user.name, session=used), used.end
+                token = owner if isinstance(owner, ApiToken) else None
+                return Caller(owner.role, owner.name, token, used), used.end
         raise unauthorised("the session has ended; sign in again", invalid=True)
+
+    async def token(self, secret: str) -> ApiToken:
+        """The token of a person who signs in with it; Refused if there is none."""
+        if not secret.startswith(TOKEN_START):
+            raise unauthorised("a token begins with noetl_", invalid=True)
+        caller, _ = await self._by_token(hash_of(secret))
+        assert caller.token is not None
+        if caller.role == "worker":
+            raise Refused(
+                403, "a token of the role worker cannot sign in; use one of a viewer, operator, author or admin"
+            )
+        return caller.token
 
     async def user(self, name: str, password: str, address: str) -> User | None:
         """The user with this name and password; Refused after too many failures."""

@@ -1,4 +1,5 @@
-"""Sessions of users: in the database, and with NATS also in its key-value store, for gateways and other programs.
+"""Sessions of users, or of people with a token: in the database, and with NATS also in its key-value store, for
+gateways and other programs.
 
 The database decides: a session that is not there has ended, whatever NATS contains. Everything keeps working while NATS
 is down; a session that NATS has missed is written there when it is next used.
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 
 from noetl.errors import NatsUnavailable, NotFound
 from noetl.runtime.store_thread import InStore
-from noetl.store.access import IDLE_SECONDS, Access, Session, User
+from noetl.store.access import IDLE_SECONDS, Access, ApiToken, Session, User
 from noetl.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ TOUCH_SECONDS = 60.0  # how often the last use of a session is stored
 BUCKET = "noetl_sessions"
 PREFIX = "noetl.sessions"
 
+Owner = User | ApiToken
 Result = TypeVar("Result")
 Operation = Callable[["KeyValue"], Awaitable[Result]]
 
@@ -44,20 +46,26 @@ class Sessions:
         self.access, self.in_store = access, in_store
         self.bucket = SessionBucket(bus) if bus is not None else None
 
-    async def begin(self, session: Session, user: User) -> None:
+    async def begin(self, session: Session, owner: Owner) -> None:
         await self.in_store(self.access.add_session, session)
-        await self._in_nats(lambda bucket: _put(bucket, session, user))
+        await self._in_nats(lambda bucket: _put(bucket, session, owner))
 
-    async def find(self, hash: bytes) -> tuple[Session, User] | None:
-        """The session with this hash of its secret, and its user; None if either is missing."""
+    async def find(self, hash: bytes, now: float) -> tuple[Session, Owner] | None:
+        """The session with this hash of its secret, and its owner; None if either is missing or not valid."""
         session: Session | None = await self.in_store(self.access.session, hash)
         if session is None:  # it may have been ended in the database only
             await self._in_nats(lambda bucket: _drop(bucket, hash))
             return None
-        user: User | None = await self.in_store(self.access.user, session.user)
-        return None if user is None else (session, user)
+        if session.token_id is None:
+            user: User | None = await self.in_store(self.access.user, session.user)
+            return None if user is None else (session, user)
+        token: ApiToken | None = await self.in_store(self.access.token_by_id, session.token_id)
+        if token is None or not token.is_valid(now):
+            await self.end(session)
+            return None
+        return session, token
 
-    async def used(self, session: Session, user: User, now: float) -> Session | None:
+    async def used(self, session: Session, owner: Owner, now: float) -> Session | None:
         """The session with its last use on any server, which is stored now and then; None if it was ended in NATS."""
         hash = session.hash
         try:
@@ -75,21 +83,21 @@ class Sessions:
             session = touched = replace(session, last_used=now)
             await self.in_store(self.access.touch_session, session.id, now)
             if activity is not None and (revision := activity[1]) > 0:
-                await self._in_nats(lambda bucket: _put(bucket, touched, user, revision))
+                await self._in_nats(lambda bucket: _put(bucket, touched, owner, revision))
         if activity is None:
-            await self._in_nats(lambda bucket: _put(bucket, session, user))
+            await self._in_nats(lambda bucket: _put(bucket, session, owner))
         return session
 
-    async def of(self, user: str | None) -> list[Session]:
-        """Sessions of a user, or of all, the newest first."""
-        sessions: list[Session] = await self.in_store(self.access.sessions, user)
+    async def of(self, account: str | None) -> list[Session]:
+        """Sessions of a user or a token, or of all, the newest first."""
+        sessions: list[Session] = await self.in_store(self.access.sessions, account)
         return sessions
 
     async def end(self, session: Session) -> bool:
         return await self._delete([session], self.access.delete_session, session.id)
 
-    async def end_all(self, user: str) -> None:
-        await self._delete(await self.of(user), self.access.delete_sessions, user)
+    async def end_all(self, account: str) -> None:
+        await self._delete(await self.of(account), self.access.delete_sessions, account)
 
     async def delete_user(self, name: str) -> bool:
         return await self._delete(await self.of(name), self.access.delete_user, name)
@@ -102,7 +110,7 @@ class Sessions:
 
     async def publish(self, user: User) -> None:
         for session in await self.of(user.name) if self.bucket else []:
-            await self._in_nats(partial(_put, session=session, user=user))
+            await self._in_nats(partial(_put, session=session, owner=user))
 
     async def _in_nats(self, operation: Operation[None]) -> None:
         if self.bucket is not None:
@@ -134,16 +142,16 @@ class SessionBucket:
         return await self.connection.jetstream(BUCKET, opened)
 
 
-async def _put(bucket: KeyValue, session: Session, user: User, revision: int | None = None) -> None:
+async def _put(bucket: KeyValue, session: Session, owner: Owner, revision: int | None = None) -> None:
     """Write the session; with a revision only if its key has not changed since."""
     from nats.js.errors import KeyWrongLastSequenceError
 
     value = {
         "session_id": session.id,
-        "user_id": user.name,
-        "email": user.name if "@" in user.name else None,
-        "display_name": user.name,
-        "roles": [user.role],
+        "user_id": session.user,
+        "email": session.user if "@" in session.user else None,
+        "display_name": owner.name,
+        "roles": [owner.role],
         "created_at": rfc3339(session.created),
         "expires_at": rfc3339(session.end),
         "last_activity_at": rfc3339(session.last_used),

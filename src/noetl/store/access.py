@@ -11,6 +11,7 @@ from noetl.store.database import Database
 
 Role = Literal["viewer", "operator", "author", "admin", "worker"]
 ROLES: tuple[Role, ...] = get_args(Role)
+TOKEN_ACCOUNT = "token:"  # starts the account of a session that was begun with a token; no user has such a name
 IDLE_SECONDS = 24 * 3600.0  # lifetime of a session without use
 MAX_SESSION_SECONDS = 7 * 24 * 3600.0  # and in total
 
@@ -24,6 +25,10 @@ class ApiToken(msgspec.Struct, frozen=True):
     pool: str | None = None  # to which the token of a worker is limited
     expires: float | None = None
     revoked: float | None = None
+
+    @property
+    def account(self) -> str:
+        return TOKEN_ACCOUNT + self.id
 
     def is_valid(self, now: float) -> bool:
         return self.revoked is None and (self.expires is None or now < self.expires)
@@ -39,12 +44,16 @@ class User(msgspec.Struct, frozen=True):
 class Session(msgspec.Struct, frozen=True):
     id: str
     hash: bytes
-    user: str
+    user: str  # the name of a user, or `token:ID` if it was begun with a token
     created: float
     last_used: float
     expires: float  # it ends earlier if it is not used
     agent: str = ""
     address: str = ""
+
+    @property
+    def token_id(self) -> str | None:
+        return self.user.removeprefix(TOKEN_ACCOUNT) if self.user.startswith(TOKEN_ACCOUNT) else None
 
     @property
     def end(self) -> float:
@@ -62,6 +71,9 @@ class Access:
 
     def token(self, hash: bytes) -> ApiToken | None:
         return self._db.get(ApiToken, "get_token", hash)
+
+    def token_by_id(self, id: str) -> ApiToken | None:
+        return self._db.get(ApiToken, "get_token_by_id", id)
 
     def tokens(self) -> list[ApiToken]:
         return self._db.all(ApiToken, "list_tokens")

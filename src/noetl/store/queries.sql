@@ -269,6 +269,9 @@ SELECT id, hash, role, name, created, pool, expires, revoked FROM token ORDER BY
 -- name: get_token
 SELECT id, hash, role, name, created, pool, expires, revoked FROM token WHERE hash = ?
 
+-- name: get_token_by_id
+SELECT id, hash, role, name, created, pool, expires, revoked FROM token WHERE id = ?
+
 -- name: add_token
 INSERT INTO token (id, hash, role, name, created, pool, expires, revoked) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 

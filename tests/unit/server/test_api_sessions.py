@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import httpx2
 import pytest
-from api_server import ApiServer, OffsetClock
+from api_server import HELLO, ApiServer, OffsetClock
 
 from noetl.access import hash_of
 from noetl.server.auth import COOKIE, MAX_SUBJECTS, Throttle
@@ -136,6 +136,121 @@ def test_a_token_that_is_called_like_somebody_does_not_see_those_sessions(fresh:
         assert ada.get(f"{API}/sessions?user=ada").status_code == 403
         assert all_of_them.get(f"{API}/sessions?user=*").status_code == 403
         assert ada.get(f"{API}/sessions").json()["items"] == []
+
+
+# -- sessions of a token --------------------------------------------------------------------------------------------
+
+
+def signed_in_with(server: ApiServer, token: str) -> tuple[httpx2.Client, dict[str, str]]:
+    """A client with the cookie of a session that was begun with a token, and the answer."""
+    with server.client(None) as client:
+        answer = client.post(f"{API}/sessions", json={"token": token})
+    assert answer.status_code == 201, answer.text
+    assert token not in answer.text + answer.headers["set-cookie"]
+    browser = server.client(None)
+    browser.headers["Cookie"] = answer.headers["set-cookie"].partition(";")[0]
+    return browser, answer.json()
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator", "author", "admin"])
+def test_a_session_of_a_token_has_its_role_and_needs_the_csrf_token(fresh: ApiServer, role: str) -> None:
+    client, answer = signed_in_with(fresh, fresh.tokens[role])
+    assert (answer["user"], answer["role"]) == (role, role)
+    with client:
+        who = client.get(f"{API}/sessions").json()
+        assert (who["name"], who["role"], who["csrf_token"]) == (role, role, answer["csrf_token"])
+        assert [(one["user"], one["current"]) for one in who["items"]] == [(f"token:{fresh.ids[role]}", True)]
+        assert client.get(f"{API}/tokens").status_code == (200 if role == "admin" else 403)
+        start = {"json": {"path": "none"}}
+        assert client.post(f"{API}/executions", **start).json()["type"] == "urn:noetl:problem:csrf"
+        csrf = {"X-CSRF-Token": answer["csrf_token"]}
+        assert client.post(f"{API}/executions", **start, headers=csrf).status_code == (403 if role == "viewer" else 404)
+        assert client.delete(f"{API}/sessions", headers=csrf).status_code == 204
+        assert client.get(f"{API}/executions").status_code == 401
+    with fresh.client(role) as bearer:
+        assert bearer.get(f"{API}/executions").status_code == 200, "signing out revokes no token"
+
+
+def test_what_a_session_of_a_token_does_is_recorded_as_the_token(fresh: ApiServer) -> None:
+    client, answer = signed_in_with(fresh, fresh.tokens["author"])
+    csrf = {"X-CSRF-Token": answer["csrf_token"]}
+    with client:
+        execution = client.post(f"{API}/executions", json={"playbook": HELLO}, headers=csrf).json()["execution_id"]
+        actor = client.get(f"{API}/executions/{execution}").json()["actor"]
+    assert actor == {"kind": "token", "name": "author"}
+
+
+def test_a_session_never_outlives_its_token(fresh: ApiServer) -> None:
+    token = fresh.add_token("viewer", "short", expires=fresh.clock.now() + 3600)
+    with fresh.client(None) as anybody:
+        answer = anybody.post(f"{API}/sessions", json={"token": token})
+    seconds = int(answer.headers["set-cookie"].partition("Max-Age=")[2].partition(";")[0])
+    assert 0 < seconds <= 3600
+    client, _ = signed_in_with(fresh, token)
+    with client:
+        fresh.clock.offset += 3590
+        assert client.get(f"{API}/executions").status_code == 200
+        fresh.clock.offset += 20
+        assert client.get(f"{API}/executions").status_code == 401
+        assert client.post(f"{API}/sessions", json={"token": token}).status_code == 401
+
+
+def test_a_session_of_a_token_ends_after_a_week_at_the_latest(fresh: ApiServer) -> None:
+    client, _ = signed_in_with(fresh, fresh.tokens["viewer"])
+    with client:
+        for _ in range(8):
+            fresh.clock.offset += DAY * 0.8
+            assert client.get(f"{API}/executions").status_code == 200
+        fresh.clock.offset += DAY * 0.8
+        assert client.get(f"{API}/executions").status_code == 401
+
+
+def test_revoking_a_token_ends_its_sessions_and_no_others(fresh: ApiServer) -> None:
+    first, _ = signed_in_with(fresh, fresh.tokens["viewer"])
+    second, _ = signed_in_with(fresh, fresh.tokens["operator"])
+    with first, second, fresh.client("admin") as admin:
+        assert first.get(f"{API}/executions").status_code == 200
+        assert admin.delete(f"{API}/tokens/{fresh.ids['viewer']}").status_code == 204
+        assert first.get(f"{API}/executions").status_code == 401
+        assert second.get(f"{API}/executions").status_code == 200
+        assert [one.user for one in fresh.store.access.sessions()] == [f"token:{fresh.ids['operator']}"]
+
+
+def test_revoking_a_token_in_the_database_ends_its_sessions(fresh: ApiServer) -> None:
+    """As `noetl token revoke` does without the server."""
+    client, _ = signed_in_with(fresh, fresh.tokens["viewer"])
+    with client:
+        fresh.store.access.revoke_token(fresh.ids["viewer"], fresh.clock.now())
+        assert client.get(f"{API}/executions").status_code == 401
+    assert fresh.store.access.sessions() == []
+
+
+def test_a_token_of_a_worker_cannot_sign_in(fresh: ApiServer) -> None:
+    with fresh.client(None) as anybody:
+        answer = anybody.post(f"{API}/sessions", json={"token": fresh.tokens["worker"]})
+    assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
+    assert "role worker" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("token", ["", "x", "noetl_", "noetl_" + "x" * 43, "noetl_\0"])
+def test_a_wrong_token_cannot_sign_in(fresh: ApiServer, token: str) -> None:
+    with fresh.client(None) as anybody:
+        assert anybody.post(f"{API}/sessions", json={"token": token}).status_code == 401
+        metrics = anybody.get("/metrics").text
+    assert "noetl_logins_failed_total 1" in metrics
+
+
+@pytest.mark.parametrize("more", [{}, {"user": "ada"}, {"password": "x"}, {"token": "x", "user": "ada"}])
+def test_a_sign_in_names_a_user_or_a_token(fresh: ApiServer, more: dict[str, str]) -> None:
+    with fresh.client(None) as anybody:
+        assert anybody.post(f"{API}/sessions", json=more).status_code == 422
+
+
+def test_the_secret_of_a_session_is_no_token(fresh: ApiServer) -> None:
+    client, _ = signed_in_with(fresh, fresh.tokens["viewer"])
+    secret = str(client.headers["Cookie"]).partition("=")[2]
+    with client, fresh.client(None) as anybody:
+        assert anybody.post(f"{API}/sessions", json={"token": secret}).status_code == 401
 
 
 # -- signing in -----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import pytest
 from api_server import ApiServer
 from nats.js.errors import NoKeysError
 from nats.js.kv import KeyValue
-from test_api_sessions import API, DAY, PASSWORD, signed_in
+from test_api_sessions import API, DAY, PASSWORD, signed_in, signed_in_with
 from tests.servers.nats import RestartedNats, restarted_nats
 from tests.servers.patience import PATIENCE_SECONDS
 
@@ -101,9 +101,11 @@ async def all_keys(bucket: KeyValue, count: int) -> list[str]:
     """All keys, of which there are so many. What the driver lists may end before the answers on their way have come."""
     async with asyncio.timeout(SECONDS):
         while True:
+            found: list[str] = []
             with suppress(NoKeysError):
-                if len(found := await bucket.keys()) == count:
-                    return found
+                found = await bucket.keys()
+            if len(found) == count:
+                return found
             await asyncio.sleep(0.05)
 
 
@@ -135,6 +137,16 @@ def test_a_session_is_a_key_with_the_fields_of_the_specification(shop: Shop) -> 
         "auth0_id": None,
     }
     assert seconds(found["expires_at"]) - seconds(found["created_at"]) == DAY
+
+
+def test_a_token_that_is_called_like_a_user_does_not_pass_for_that_user(shop: Shop) -> None:
+    client, _ = signed_in_with(shop, shop.add_token("viewer", EMAIL))
+    with client, shop.client("admin") as admin:
+        value = entry_of(shop, client)
+        assert (value["user_id"], value["email"]) == (f"token:{shop.ids[EMAIL]}", None)
+        assert (value["display_name"], value["roles"]) == (EMAIL, ["viewer"])
+        assert admin.delete(f"{API}/tokens/{shop.ids[EMAIL]}").status_code == 204
+        shop.keys(lambda bucket: all_keys(bucket, 0))
 
 
 def test_the_secret_is_nowhere_in_the_bucket(shop: Shop) -> None:

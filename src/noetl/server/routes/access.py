@@ -16,7 +16,8 @@ from noetl.server.endpoint import ApiCall, Routes, created, json_response
 from noetl.server.parameters import ItemList, QueryString, RequestBody, text
 from noetl.server.problems import Refused
 from noetl.server.record_views import CredentialDetails, CredentialView, NewToken, RecordView, TokenItem, UserView
-from noetl.store.access import MAX_SESSION_SECONDS, Role, User
+from noetl.server.sessions import Owner
+from noetl.store.access import TOKEN_ACCOUNT, Role, User
 from noetl.store.credentials import SealedCredential
 from noetl.timestamps import rfc3339
 
@@ -63,10 +64,11 @@ async def add_token(call: ApiCall, body: TokenRequest) -> Response:
 
 @routes.add("DELETE", "/tokens/{name}")
 async def revoke_token(call: ApiCall) -> None:
-    """Revoke a token by its id. Other servers may accept it for two more seconds."""
+    """Revoke a token by its id, and end its sessions. Other servers may accept it for two more seconds."""
     id, api = call.path_params["name"], call.api
     if not await call.in_store(api.store.access.revoke_token, id, api.clock.now()):
         raise NotFound(f"there is no valid token {id!r}")
+    await api.authenticator.sessions.end_all(TOKEN_ACCOUNT + id)
     api.authenticator.clear_cache()
 
 
@@ -192,10 +194,11 @@ async def delete_credential(call: ApiCall) -> None:
 
 
 class LoginRequest(RequestBody, frozen=True):
-    """Name and password."""
+    """`user` and `password`, or a `token` (not of a worker)."""
 
-    user: str
-    password: str
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
 
 
 class NewSession(msgspec.Struct, frozen=True):
@@ -210,18 +213,35 @@ class NewSession(msgspec.Struct, frozen=True):
 
 @routes.add("POST", "/sessions", limit=16_384, answers={201: NewSession}, secret=True, operation="sessions_login")
 async def login(call: ApiCall, body: LoginRequest) -> Response:
-    """Sign in. The response sets the cookie of the session."""
+    """Sign in. The response sets the cookie of the session. A session that is begun with a token has its role, and ends
+    with it."""
     api = call.api
     address = call.client.host if call.client is not None else ""
-    user = await api.authenticator.user(body.user, body.password, address)
+    try:
+        owner = await _owner(call, body, address)
+    except Refused as refusal:
+        if refusal.status == 401:
+            api.telemetry.metrics.count("noetl_logins_failed_total")
+        raise
+    agent, now = call.headers.get("user-agent", "").encode("ascii", "replace").decode(), api.clock.now()
+    account, expires = (owner.name, None) if isinstance(owner, User) else (owner.account, owner.expires)
+    secret, session = new_session(account, now, agent, address, expires)
+    await api.authenticator.sessions.begin(session, owner)
+    answer = NewSession(session.id, owner.name, owner.role, csrf_of(secret), rfc3339(session.expires))
+    return json_response(answer, 201, {"Set-Cookie": cookie(secret, int(session.expires - now))})
+
+
+async def _owner(call: ApiCall, body: LoginRequest, address: str) -> Owner:
+    """Who signs in; Refused if the password or the token is wrong."""
+    authenticator = call.api.authenticator
+    if body.token is not None and (body.user, body.password) == (None, None):
+        return await authenticator.token(body.token)
+    if body.token is not None or body.user is None or body.password is None:
+        raise Refused(422, "sign in with `user` and `password`, or with `token`")
+    user = await authenticator.user(body.user, body.password, address)
     if user is None:
-        api.telemetry.metrics.count("noetl_logins_failed_total")
         raise unauthorised("wrong user name or password")
-    agent = call.headers.get("user-agent", "").encode("ascii", "replace").decode()
-    secret, session = new_session(user.name, api.clock.now(), agent, address)
-    await api.authenticator.sessions.begin(session, user)
-    answer = NewSession(session.id, user.name, user.role, csrf_of(secret), rfc3339(session.expires))
-    return json_response(answer, 201, {"Set-Cookie": cookie(secret, int(MAX_SESSION_SECONDS))})
+    return user
 
 
 class SessionQuery(QueryString, frozen=True):
@@ -229,7 +249,7 @@ class SessionQuery(QueryString, frozen=True):
 
 
 class SessionView(RecordView, frozen=True):
-    """A session of a user."""
+    """A session. `user` is the name of a user, or `token:ID` if it was begun with a token."""
 
     id: str
     user: str
@@ -254,7 +274,7 @@ class SessionPage(msgspec.Struct, frozen=True):
 async def sessions(call: ApiCall, query: SessionQuery) -> SessionPage:
     """The caller, and the caller's sessions."""
     caller = call.caller
-    own = caller.name if caller.session is not None else ""  # the name of a token is not that of a user
+    own = caller.session.user if caller.session is not None else ""  # the name of a token is not that of a user
     if query.user not in ("", own) and caller.role != "admin":
         raise Refused(403, "only the role admin may list sessions of others")
     user = None if query.user == "*" else query.user or own
@@ -280,7 +300,7 @@ async def logout(call: ApiCall) -> Response:
 async def end_session(call: ApiCall) -> None:
     """End a session by its id: one's own, or as admin any."""
     id, sessions, caller = call.path_params["name"], call.api.authenticator.sessions, call.caller
-    user = None if caller.role == "admin" else caller.name if caller.session is not None else ""
+    user = None if caller.role == "admin" else caller.session.user if caller.session is not None else ""
     session = next((session for session in await sessions.of(user) if session.id == id), None)
     if session is None or not await sessions.end(session):
         raise NotFound(f"there is no session {id!r}")
