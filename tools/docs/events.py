@@ -31,8 +31,8 @@ ENVELOPE = {
     "action_id": "The same for all attempts and re-grants of one visit; use it as an idempotency key.",
     "trace_id": "The execution id without dashes.",
     "actor": "Who caused it, `{kind, name}`; null if the engine did. `kind` is `user`, `token`, `schedule`, `hook`, "
-    "`local` (a command on the database, by a user of the operating system) or `worker` (a claim). Events that a "
-    "worker reports belong to the worker of the latest `step.started` of their run.",
+    "`local` (a command on the database, by a user of the operating system) or `worker` (a claim or a report; null "
+    "for a worker in the process of the engine). The worker of a report is that of the `step.started` of its lease.",
     "payload": "The fields of the event that differ from their defaults, listed below.",
 }
 """Every field of the envelope that is not an alias, described."""

@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from noetl.client.client import Json, ProgressView, Warn, print_warnings
 from noetl.client.database import json_of, opener
 from noetl.clock import SystemClock
-from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.errors import Interrupted, StoreError
 from noetl.host.embedded import FOREIGN_CHANGES_SECONDS, Embedded
 from noetl.runtime.catalog import Catalog, PlaybookSource
+from noetl.runtime.event_envelopes import EventEnvelopes
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.server.execution_views import execution_view
 from noetl.server.worker_views import missing_pools
 from noetl.settings import NatsSettings, nats_settings
-from noetl.store.codec import decode
 from noetl.store.store import Row, Store, Summary
 from noetl.tools.registry import KINDS
 from noetl.worker.playbook_cache import File
@@ -60,10 +59,6 @@ def error_line(error: Json | None, source: PlaybookSource) -> str:
     """The line of the playbook with the error; empty if it is not known, or in another file."""
     elsewhere = error is None or "file" in error["details"].get("source", {})
     return "" if error is None or elsewhere or not error["line"] else source.line(error["line"])
-
-
-def event_view(execution: str, row: Row) -> Json:
-    return envelope(execution, row.seq, row.at, decode(row.type, row.data))
 
 
 @asynccontextmanager
@@ -170,6 +165,7 @@ class Follower:
 
     def __init__(self, engine: Engine, state: Execution, view: ProgressView | None, last_old: int = 0) -> None:
         self.runtime, self.execution, self.view, self.seq = engine.runtime, state.id, view or ProgressView(), 0
+        self.envelopes = EventEnvelopes(self.runtime.store, state.id)
         self.view.begin(state.net.playbook.name, state.id, last_old)
 
     async def show_all(self) -> None:
@@ -184,7 +180,7 @@ class Follower:
     async def show_new(self) -> list[Row]:
         rows = await self.runtime.thread.ask(self.runtime.store.read, self.execution, self.seq)
         self.seq = rows[-1].seq if rows else self.seq
-        self.view.show(rows, lambda: [event_view(self.execution, row) for row in rows])
+        self.view.show(rows, lambda: self.envelopes.of(rows))
         return rows
 
     async def close(self) -> None:

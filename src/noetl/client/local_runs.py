@@ -37,7 +37,7 @@ from noetl.client.database import (
     registered,
     top_of,
 )
-from noetl.client.embedded import Engine, Follower, engine, event_view, interruptible, run_to_end
+from noetl.client.embedded import Engine, Follower, engine, interruptible, run_to_end
 from noetl.clock import SystemClock
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
@@ -50,6 +50,7 @@ from noetl.model.outcome import Failure
 from noetl.model.status import ENDED, OPEN, status_phrase
 from noetl.runtime.catalog import PlaybookSource
 from noetl.runtime.committer import Answer
+from noetl.runtime.event_envelopes import EventEnvelopes
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.server.execution_views import execution_item
@@ -102,8 +103,9 @@ class LocalRuns:
     def events(self, run: str, after: int = 0, types: Collection[str] = ()) -> Iterator[Items]:
         with opened(self.db) as store:
             execution = find_run(store, run).execution_id
+            envelopes = EventEnvelopes(store, execution)
             while rows := store.read(execution, after, PAGE):
-                yield [event_view(execution, row) for row in rows if not types or row.type in types]
+                yield envelopes.of(rows, types)
                 after = rows[-1].seq
 
     def item(self, run: str) -> Json:

@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 
 from noetl.engine.events import Event, TaskDone, TaskStarted
+from noetl.model.actor import Actor
 from noetl.model.identity import TaskId, action_id, iteration_id
 from noetl.reference import encode_reference
 from noetl.timestamps import rfc3339
 
 
-def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any]:
-    """The event with its ids, and the other seeds' spellings as aliases."""
+def envelope(execution: str, seq: int, at: float, event: Event, actor: Actor | None = None) -> dict[str, Any]:
+    """The event with its ids, and the other seeds' spellings as aliases. `actor` is the one that its lease names."""
     label = getattr(event, "task", None)
     task = label if isinstance(label, TaskId) else None
     run: str | None = task.run if task else getattr(event, "run", None)
@@ -22,7 +23,7 @@ def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any
     entity, parent = _entity(execution, event, task, run, iteration)
     time = rfc3339(event.began(at) if isinstance(event, TaskStarted) else at, "microseconds")
     payload = payload_of(event)
-    status, actor = event.status, getattr(event, "actor", None)
+    status, actor = event.status, actor or getattr(event, "actor", None)
     if isinstance(event, TaskDone):
         status = "skipped" if event.skipped else "success" if event.outcome.ok else "error"
     elif getattr(event, "outcome", None) in ("failed", "cancelled"):

@@ -7,13 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.model.actor import Actor
 from noetl.runtime.report import ErrorView, items_of, report, running_tasks, waits
 from noetl.server.record_views import RecordView
-from noetl.store.codec import decode
-from noetl.store.store import Row, Summary
+from noetl.store.store import Summary
 from noetl.timestamps import optional_rfc3339
 from noetl.worker.playbook_cache import File
 
@@ -180,10 +178,6 @@ class EventView(msgspec.Struct, frozen=True):
     tool_run_id: str | None
     iteration: int | None
     page: int | None
-
-    @classmethod
-    def of(cls, execution_id: str, row: Row) -> EventView:
-        return cls(**envelope(execution_id, row.seq, row.at, decode(row.type, row.data)))
 
 
 class StateView(RecordView, frozen=True, kw_only=True):

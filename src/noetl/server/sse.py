@@ -20,10 +20,11 @@ from noetl.engine.events import Event, PlaybookProcessed
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError
 from noetl.reference import encode_reference
+from noetl.runtime.event_envelopes import EventEnvelopes
 from noetl.runtime.store_thread import InStore
 from noetl.server.execution_views import EventView
 from noetl.server.problems import Refused
-from noetl.store.store import Store
+from noetl.store.store import Row, Store
 
 POLL_SECONDS = 0.5  # how often the store is polled for commits of other servers
 EXECUTIONS_PER_QUERY = 50  # number of executions per store query, so that other queries are not delayed
@@ -102,15 +103,20 @@ class Streams:
         """
         loop = asyncio.get_running_loop()
         next_comment = loop.time() + KEEP_ALIVE_SECONDS
+        envelopes = EventEnvelopes(self.store, execution)
+
+        def read(after: int) -> tuple[list[Row], list[EventView]]:
+            rows = self.store.read(execution, after, EVENTS_PER_READ)
+            return rows, [EventView(**envelope) for envelope in envelopes.of(rows, types)]
+
         with self.following(execution) as followed:
             yield b": events of an execution\nretry: 1000\n\n"
             while not self.closing.is_set():
                 changed = followed.changed
-                rows = await self.in_store(self.store.read, execution, after, EVENTS_PER_READ)
+                rows, views = await self.in_store(read, after)
                 if rows:
                     if not await is_authorized():
                         return
-                    views = [EventView.of(execution, row) for row in rows if not types or row.type in types]
                     yield b"".join(b"id: %d\ndata: %b\n\n" % (view.seq, encode(view)) for view in views)
                     after, next_comment = rows[-1].seq, loop.time() + KEEP_ALIVE_SECONDS
                     if rows[-1].type == PlaybookProcessed.name:

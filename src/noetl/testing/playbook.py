@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine.commands import Signal
-from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError
 from noetl.host.embedded import Embedded
@@ -28,10 +27,10 @@ from noetl.model.outcome import Outcome
 from noetl.reference import Reference
 from noetl.results.read import read_value
 from noetl.runtime.catalog import Catalog, PlaybookSource, read
+from noetl.runtime.event_envelopes import EventEnvelopes
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks, obstacles
 from noetl.runtime.report import report
 from noetl.settings import MasterKeySettings
-from noetl.store.codec import decode
 from noetl.store.sqlite import InMemoryStore
 from noetl.testing.tool import Credentials
 from noetl.tools.base import Context, Run
@@ -151,7 +150,7 @@ def _finished(state: Execution, source: PlaybookSource, store: InMemoryStore) ->
         return value
 
     run = report(state, source.display_path, source.places, 0)
-    events = [envelope(state.id, row.seq, row.at, decode(row.type, row.data)) for row in store.read(state.id)]
+    events = EventEnvelopes(store, state.id).of(store.read(state.id))
     lines = [(task, stream, line) for _, task, _, stream, line in store.output(state.id)]
     result, ctx, steps = (resolved(run[key]) for key in ("result", "ctx", "steps"))
     return Finished(run["status"], result, ctx, steps, run["error"], events, lines)

@@ -87,6 +87,33 @@ def test_work_is_claimed_reported_and_followed_by_more(admin: httpx2.Client, min
     assert until(admin, work.execution, "succeeded")["result"] == "bye"
 
 
+def test_events_that_a_worker_reports_name_the_worker(
+    server: ApiServer, admin: httpx2.Client, mine: httpx2.Client, work: Work
+) -> None:
+    (more,) = map(
+        wire.decode_work,
+        reported(mine, work, e.StepDone(work.run, 1), claim=wire.Claim("w", 1, "elsewhere", "next")).works,
+    )
+    reported(mine, more, e.StepDone(more.run, 2))
+    until(admin, work.execution, "succeeded")
+    url = f"/api/v1/executions/{work.execution}/events"
+    events = admin.get(url).json()["items"]
+    worker = {"kind": "worker", "name": f"w@{server.ids['mine']}"}
+    assert [(event["event_type"], event["step_run_id"]) for event in events if event["actor"] == worker] == [
+        (name, run) for run in (work.run, more.run) for name in ("step.started", "step.done")
+    ]
+    assert {event["event_type"] for event in events if event["actor"] not in (None, worker)} == {
+        "playbook.execution.requested"
+    }
+    for event in events:
+        after = {"after": event["seq"] - 1, "limit": 1}
+        assert admin.get(url, params=after).json()["items"] == [event]
+    done = admin.get(url, params={"type": "step.done"}).json()["items"]
+    assert done == [event for event in events if event["event_type"] == "step.done"]
+    stream = admin.get(url, params={"after": done[1]["seq"] - 1}, headers={"Accept": "text/event-stream"}).text
+    assert msgspec.json.decode(stream.partition("data: ")[2].partition("\n")[0])["actor"] == worker
+
+
 def test_reports_that_travel_together_are_all_taken(admin: httpx2.Client, mine: httpx2.Client) -> None:
     works = []
     for _ in range(3):

@@ -18,6 +18,7 @@ from noetl.model.event_names import event_filter
 from noetl.model.identity import uuid7
 from noetl.model.status import status_phrase
 from noetl.runtime.committer import Answer
+from noetl.runtime.event_envelopes import EventEnvelopes
 from noetl.runtime.history import state_at
 from noetl.server import execution_views as views
 from noetl.server.endpoint import ApiCall, Routes, json_response
@@ -39,7 +40,7 @@ from noetl.server.problems import Refused
 from noetl.server.roles import FORMS, PREFIX, WRITE
 from noetl.server.sse import EventStream
 from noetl.server.worker_views import missing_pools
-from noetl.store.store import Row, Store, Summary
+from noetl.store.store import Store, Summary
 from noetl.timestamps import rfc3339
 
 routes = Routes()
@@ -225,10 +226,10 @@ async def events(call: ApiCall, query: EventQuery) -> Response:
     execution = call.path_params["id"]
     types = event_filter([query.type])
     if "text/event-stream" not in call.headers.get("accept", ""):
-        rows, following = await call.in_store(_read_events, call.api.store, execution, query, types)
-        if not rows:
+        page = await call.in_store(_event_page, call.api.store, execution, query, types)
+        if not page.items:
             await _check_exists(call, execution)
-        return json_response(EventPage([views.EventView.of(execution, row) for row in rows], following))
+        return json_response(page)
     after = query.after
     if last_event_id := call.headers.get("last-event-id"):
         if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 16):
@@ -243,15 +244,15 @@ async def events(call: ApiCall, query: EventQuery) -> Response:
     return EventStream(streams, call.caller.key, streams.events(execution, after, types, call.is_still_authorized))
 
 
-def _read_events(
-    store: Store, execution: str, query: EventQuery, types: frozenset[str]
-) -> tuple[list[Row], int | None]:
-    """The rows of a page, and the seq after which the next one starts."""
+def _event_page(store: Store, execution: str, query: EventQuery, types: frozenset[str]) -> EventPage:
     rows = store.read(execution, query.after, MAX_ROWS_READ if types else query.limit + 1)
-    matching = [row for row in rows if row.type in types] if types else rows
+    following = rows[-1].seq if len(rows) == MAX_ROWS_READ else None
+    matching = [row.seq for row in rows if not types or row.type in types]
     if len(matching) > query.limit:
-        return matching[: query.limit], matching[query.limit - 1].seq
-    return matching, rows[-1].seq if len(rows) == MAX_ROWS_READ else None
+        following = matching[query.limit - 1]
+        rows = rows[: following - rows[0].seq + 1]
+    envelopes = EventEnvelopes(store, execution).of(rows, types)
+    return EventPage([views.EventView(**envelope) for envelope in envelopes], following)
 
 
 async def _check_exists(call: ApiCall, execution: str) -> None:
