@@ -22,7 +22,7 @@ from noetl.settings import ServerAddress, server_address
 from noetl.tools.registry import KINDS
 
 KEYS = ("file", "line", "column", "code", "severity", "message", "hint")
-DRAWING = click.Choice(["text", "mermaid", "dot", "svg"])
+DRAWING = click.Choice(["text", "mermaid", "dot", "svg", "json"])
 SERVER_HELP = "Server that checks them, with its own tool kinds. Its token is read from NOETL_TOKEN."
 
 
@@ -102,7 +102,8 @@ def graph_command(ctx: click.Context, file: str, form: Any) -> None:
     if loaded.playbook is None:
         print_rejected(file, loaded.problems)
         ctx.exit(3)
-    click.echo(draw(loaded.playbook, form, width=shutil.get_terminal_size((100, 24)).columns), nl=False)
+    width = shutil.get_terminal_size((100, 24)).columns
+    click.echo(draw(loaded.playbook, form, width=width, places=loaded.places), nl=False)
 
 
 @click.command("migrate")

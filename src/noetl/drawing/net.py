@@ -28,12 +28,14 @@ class Badge(NamedTuple):
 
 
 class TaskLine(NamedTuple):
-    """A line of a step's pipeline: `note` lists its jumps, `depth` counts enclosing iterator tasks."""
+    """A line of a step's pipeline: `note` lists its jumps, `depth` counts enclosing iterator tasks, `place` is its key
+    among the places of the playbook."""
 
     label: str
     kind: str = ""
     note: str = ""
     depth: int = 0
+    place: str = ""
 
     @property
     def text(self) -> str:
@@ -51,16 +53,23 @@ class DrawnNode(NamedTuple):
     entry: bool = False
     final: bool = False
     inclusive: bool = False
+    place: str = ""
+
+
+NO_ARC = -1
 
 
 class Edge(NamedTuple):
-    """An arc from node `source` to node `target`, both by index. Without a guard, `guard` is empty."""
+    """An arc from node `source` to node `target`, both by index. Without a guard, `guard` is empty. `arc` is its number
+    in the router of its step, or `NO_ARC` for the `next` of a classic branch."""
 
     source: int
     target: int
     guard: str = ""
     delay: float | None = None
     failure: bool = False
+    arc: int = NO_ARC
+    place: str = ""
 
     @property
     def label(self) -> str:
@@ -94,7 +103,8 @@ def net_of(playbook: Playbook) -> DrawnNet:
         index.setdefault(step.name, place)
     edges: list[Edge] = []
     for source, step in enumerate(playbook.steps):
-        for name, guards, delay, failure in arcs_of(step):
+        for drawn in arcs_of(step):
+            name, guards = drawn.target, drawn.guards
             target = DrawnNode(one_line(name), "missing", "no step has this name")
             if "{{" in name:
                 target = DrawnNode("?", "computed", "a target computed when the step ends")
@@ -102,22 +112,36 @@ def net_of(playbook: Playbook) -> DrawnNet:
             if name not in index:
                 index[name] = len(nodes)
                 nodes.append(target)
-            edges.append(Edge(source, index[name], ", ".join(filter(None, guards)), delay, failure))
+            guard = ", ".join(filter(None, guards))
+            edges.append(Edge(source, index[name], guard, drawn.delay, drawn.failure, drawn.arc, drawn.place))
     return DrawnNet(one_line(playbook.name), tuple(nodes), tuple(edges), index.get(playbook.entry))
 
 
-def arcs_of(step: Step) -> Iterator[tuple[str, tuple[str, ...], float | None, bool]]:
-    """Target, guards, delay and failure of gotos of classic branches, which are tried first, then of the router."""
-    for branch in step.after_call.cases.branches if step.after_call and step.after_call.cases else ():
+class DrawnArc(NamedTuple):
+    target: str
+    guards: tuple[str, ...]
+    delay: float | None
+    failure: bool
+    arc: int
+    place: str
+
+
+def arcs_of(step: Step) -> Iterator[DrawnArc]:
+    """The arcs of a step: gotos of classic branches, which are tried first, then those of the router."""
+    for number, branch in enumerate(
+        step.after_call.cases.branches if step.after_call and step.after_call.cases else ()
+    ):
         for goto, arc in [(link, arc) for link in branch.chain if isinstance(link, Goto) for arc in link.to]:
             delay = goto.delay if arc.delay is None else arc.delay
             failure = any(catches_failure(guard, step.name) for guard in (branch.when, arc.when))
-            yield arc.step, (bare(branch.when), bare(arc.when)), delay, failure
+            guards, place = (bare(branch.when), bare(arc.when)), f"{step.name}/case_{number}/{goto.label}"
+            yield DrawnArc(arc.step, guards, delay, failure, NO_ARC, place)
     guarded = False
-    for arc in step.router.arcs:
+    for number, arc in enumerate(step.router.arcs):
         guard = "else" if arc.when is True and guarded and step.router.mode == "exclusive" else bare(arc.when)
         guarded = guarded or arc.when is not True
-        yield arc.step, (guard,), arc.delay, catches_failure(arc.when, step.name)
+        failure = catches_failure(arc.when, step.name)
+        yield DrawnArc(arc.step, (guard,), arc.delay, failure, number, f"{step.name}/next/{number}")
 
 
 def catches_failure(guard: Guard | None, step: str) -> bool:
@@ -134,11 +158,12 @@ def node_of(step: Step, playbook: Playbook) -> DrawnNode:
     final = step.name == playbook.final
     inclusive = step.router.mode == "inclusive" and len(step.router.arcs) > 1
     cases, sink = (step.after_call.cases, step.after_call.sink) if step.after_call else (None, None)
-    tasks = tuple(pipeline(step.tasks))
+    tasks = tuple(pipeline(step.tasks, step.name))
     for number, branch in enumerate(cases.branches if cases else ()):
-        tasks += tuple(pipeline([link for link in branch.chain if isinstance(link, Task)], prefix=f"case_{number}/"))
+        calls = [link for link in branch.chain if isinstance(link, Task)]
+        tasks += tuple(pipeline(calls, f"{step.name}/case_{number}", prefix=f"case_{number}/"))
     if sink:
-        tasks += tuple(pipeline([sink]))
+        tasks += tuple(pipeline([sink], f"{step.name}/sink"))
     if len(tasks) > MAX_TASKS:
         tasks = (*tasks[: MAX_TASKS - 1], TaskLine(f"… {len(tasks) - MAX_TASKS + 1} more"))
     return DrawnNode(
@@ -149,6 +174,7 @@ def node_of(step: Step, playbook: Playbook) -> DrawnNode:
         entry=step.name == playbook.entry,
         final=final,
         inclusive=inclusive,
+        place=step.name,
     )
 
 
@@ -173,13 +199,14 @@ def badges(step: Step, *, final: bool, inclusive: bool) -> Iterator[Badge]:
         yield Badge("route", "fan-out all", "every arc whose guard holds fires")
 
 
-def pipeline(tasks: Sequence[Task], prefix: str = "", depth: int = 0) -> Iterator[TaskLine]:
-    places = {task.label: place for place, task in enumerate(tasks)}
-    for place, task in enumerate(tasks):
+def pipeline(tasks: Sequence[Task], owner: str, prefix: str = "", depth: int = 0) -> Iterator[TaskLine]:
+    numbers = {task.label: number for number, task in enumerate(tasks)}
+    for number, task in enumerate(tasks):
         targets = dict.fromkeys(rule.then.to for rule in task.policy or () if rule.then.do == "jump" and rule.then.to)
-        jumps = "".join(f" {'↩' if places.get(to, 0) <= place else '↪'} {one_line(to)}" for to in targets)
-        yield TaskLine(one_line(prefix + task.label), one_line(task.kind), jumps, depth)
-        yield from pipeline(task.body, depth=depth + 1)
+        jumps = "".join(f" {'↩' if numbers.get(to, 0) <= number else '↪'} {one_line(to)}" for to in targets)
+        place = f"{owner}/{task.label}"
+        yield TaskLine(one_line(prefix + task.label), one_line(task.kind), jumps, depth, place)
+        yield from pipeline(task.body, place, depth=depth + 1)
 
 
 def one_line(text: str) -> str:

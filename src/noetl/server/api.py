@@ -11,6 +11,7 @@ from noetl.host.server_host import ServerHost
 from noetl.model.actor import Actor
 from noetl.runtime.store_thread import StoreThread
 from noetl.server.auth import Authenticator
+from noetl.server.graphs import Graphs
 from noetl.server.health import Health
 from noetl.server.maintenance import Maintenance
 from noetl.server.page_files import read_page
@@ -38,6 +39,7 @@ class Api:
         traces = Traces(settings.traces, store, in_store, settings.version) if settings.traces else None
         self.telemetry = Telemetry(log, traces)
         self.playbooks = Playbooks(store, self.thread, nats=settings.bus is not None)
+        self.graphs = Graphs(store, self.thread, self.playbooks.compiler)
         self.streams = Streams(store, in_store)
         self.host = ServerHost(
             self.playbooks.loaded,

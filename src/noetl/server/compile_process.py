@@ -1,4 +1,4 @@
-"""The process in which a server compiles playbooks: one text at a time, each within a CPU budget.
+"""The process in which a server reads the texts of playbooks: one at a time, each within a CPU budget.
 
 The kernel kills the process when a text exceeds its budget, even during a C call. The process has no secrets of the
 server: it does not inherit NOETL_ variables and opens no database.
@@ -10,14 +10,22 @@ import gc
 import pickle
 import signal
 import sys
+from collections.abc import Iterable
 from multiprocessing.connection import Connection
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+import msgspec
+
+from noetl.drawing.graph import graph_of
 from noetl.dsl.compile import Loaded, load
 from noetl.errors import NoetlError
 from noetl.tools.registry import KINDS
 
 MAX_BYTES = 32 << 20  # after compiling this much text the process exits to free its memory; the server starts a new one
+
+
+Part: TypeAlias = Literal["graph", "run_graph"]
+"""What may be made of a text besides its playbook: its graph, and the one whose boxes have a row for runs."""
 
 
 class CompileRequest(NamedTuple):
@@ -27,10 +35,19 @@ class CompileRequest(NamedTuple):
     seconds: float  # CPU budget
     whole: bool  # whether to return the playbook, not only its problems
     stored: bool  # whether the text was valid when it was stored
+    parts: frozenset[Part]
+
+
+class CompileResponse(NamedTuple):
+    loaded: tuple[Any, ...]  # the fields of a Loaded
+    digest: str  # of the playbook; empty if there is none
+    path: str
+    parts: dict[Part, bytes]  # as JSON
 
 
 def main(connection: Connection) -> None:
-    """Serve requests with the fields of a Loaded, or an error of an installed kind, until the connection is closed."""
+    """Serve requests with the fields of a CompileResponse, or an error of an installed kind, until the connection is
+    closed."""
     gc.disable()  # collected after each text instead
     gc.freeze()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
@@ -43,8 +60,7 @@ def main(connection: Connection) -> None:
             request = CompileRequest(*pickle.loads(connection.recv_bytes()))
             signal.setitimer(signal.ITIMER_PROF, request.seconds)
             try:
-                loaded = load(request.file, request.text, KINDS, strict=request.strict, stored=request.stored)
-                response = tuple(loaded if request.whole else Loaded(None, loaded.problems, loaded.dialect, {}))
+                response = tuple(_compiled(request))
             except NoetlError as error:
                 response = str(error)
             answer = pickle.dumps(response, pickle.HIGHEST_PROTOCOL)
@@ -54,6 +70,22 @@ def main(connection: Connection) -> None:
             gc.collect()
     except (EOFError, OSError):  # the server has gone
         return
+
+
+def _compiled(request: CompileRequest) -> CompileResponse:
+    loaded = load(request.file, request.text, KINDS, strict=request.strict, stored=request.stored)
+    playbook, parts = loaded.playbook, dict(_parts(request.parts, loaded))
+    if not request.whole:
+        loaded = Loaded(None, loaded.problems, loaded.dialect, {})
+    identity = ("", "") if playbook is None else (playbook.digest, playbook.path)
+    return CompileResponse(tuple(loaded), *identity, parts)
+
+
+def _parts(parts: Iterable[Part], loaded: Loaded) -> Iterable[tuple[Part, bytes]]:
+    for part in parts:
+        if loaded.playbook is not None:
+            graph = graph_of(loaded.playbook, loaded.places, run_row=part == "run_graph")
+            yield part, msgspec.json.encode(graph)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pickle
 import signal
 import subprocess
 from collections import Counter
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Pipe
@@ -22,7 +23,7 @@ from noetl.dsl.compile import Loaded, too_expensive
 from noetl.dsl.problem import Problem
 from noetl.errors import NoetlError, PlaybookInvalid, StoreError
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
-from noetl.server.compile_process import CompileRequest
+from noetl.server.compile_process import CompileRequest, CompileResponse, Part
 from noetl.server.problems import Refused
 from noetl.tools.process.launcher import ending, start_python
 
@@ -39,6 +40,11 @@ STARTS = 3  # maximum process starts per text, if the process ends for reasons u
 class Compiled(NamedTuple):
     playbook: LoadedPlaybook | None
     problems: list[Problem]
+    digest: str = ""
+    """Of a valid playbook, like its path; also if the playbook itself was not asked for."""
+    path: str = ""
+    parts: Mapping[Part, bytes] = {}
+    """The parts that were asked for, as JSON; those of an invalid text may be missing."""
 
     @property
     def valid(self) -> bool:
@@ -84,11 +90,12 @@ class PlaybookCompiler:
         strict: bool = False,
         whole: bool = True,
         stored: bool = False,
+        parts: Collection[Part] = (),
     ) -> Compiled:
-        """Compile a text of a caller, or a stored one for the server itself. With `whole=False` the result has only the
-        problems. Refused if the caller has too many pending texts."""
-        seconds = self.seconds * (STORED_FACTOR if caller is None else 1)
-        request = CompileRequest(file, text, strict, seconds, whole, stored)
+        """Compile a text of a caller, or a stored one for the server itself. With `whole=False` the result has no
+        playbook, only problems and `parts`. Refused if the caller has too many pending texts."""
+        seconds = self.seconds * (STORED_FACTOR if stored or caller is None else 1)
+        request = CompileRequest(file, text, strict, seconds, whole, stored, frozenset(parts))
         pending = self.pending[caller]
         if caller is not None and pending >= MAX_TEXTS_PER_CALLER:
             detail = f"this caller has {pending} pending compilations, the maximum; wait for one of them to finish"
@@ -133,12 +140,7 @@ class PlaybookCompiler:
                 response = pickle.loads(answer)
                 if isinstance(response, str):  # the error of an installed tool kind, not of the text
                     raise NoetlError(response)
-                loaded = Loaded(*response)
-                if loaded.playbook is None:
-                    return Compiled(None, loaded.problems)
-                file = loaded.playbook.path if request.file == FILE else request.file
-                playbook = LoadedPlaybook(loaded.playbook, file, loaded.places, loaded.inputs)
-                return Compiled(playbook, loaded.problems)
+                return _compiled(request.file, CompileResponse(*response))
             code = self._discard(process)
             if self._closed:
                 raise _stopping()
@@ -176,6 +178,14 @@ class PlaybookCompiler:
             process.kill()
             raise StoreError(f"the compile process {ending(self._discard(process))} during startup") from None
         return process
+
+
+def _compiled(file: str, response: CompileResponse) -> Compiled:
+    loaded, about = Loaded(*response.loaded), response[1:]
+    if loaded.playbook is None:
+        return Compiled(None, loaded.problems, *about)
+    file = loaded.playbook.path if file == FILE else file
+    return Compiled(LoadedPlaybook(loaded.playbook, file, loaded.places, loaded.inputs), loaded.problems, *about)
 
 
 class _Process:

@@ -72,6 +72,7 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("GET", "/api/v1/playbooks"): VIEW,
     ("POST", "/api/v1/playbooks/validate"): VIEW,
     ("GET", "/api/v1/playbooks/{path}"): VIEW,
+    ("GET", "/api/v1/graphs/{hash}"): VIEW,
     ("POST", "/api/v1/schedules"): WRITE,
     ("GET", "/api/v1/schedules"): VIEW,
     ("GET", "/api/v1/schedules/{name}"): VIEW,

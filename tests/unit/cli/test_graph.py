@@ -12,7 +12,7 @@ from command import BAD, CLASSIC, GOOD, SECONDS, WARNED, file, noetl
 
 
 @pytest.mark.parametrize(
-    ("form", "first"), [("text", "┌"), ("mermaid", "flowchart"), ("dot", "digraph"), ("svg", "<svg")]
+    ("form", "first"), [("text", "┌"), ("mermaid", "flowchart"), ("dot", "digraph"), ("svg", "<svg"), ("json", "{")]
 )
 @pytest.mark.parametrize("text", [GOOD, CLASSIC, WARNED])
 def test_each_format_is_the_only_thing_printed(tmp_path: Path, form: str, first: str, text: str) -> None:

@@ -6,8 +6,10 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from noetl.server.endpoint import ApiCall, Routes, created, json_response
-from noetl.server.parameters import BYTES, YAML, ItemPage, PageQuery, QueryString, VersionNumber, text
+from noetl.drawing.graph import Graph
+from noetl.server.endpoint import IMMUTABLE, ApiCall, Routes, created, json_response
+from noetl.server.etag import is_current, not_modified, weak_tag
+from noetl.server.parameters import BYTES, JSON, YAML, ItemPage, PageQuery, QueryString, VersionNumber, text
 from noetl.server.playbooks import unknown
 from noetl.server.problems import Finding, Refused
 from noetl.server.record_views import PlaybookItem, PlaybookVersion, version_view
@@ -115,3 +117,18 @@ async def show_one(call: ApiCall, query: VersionQuery) -> Response:
     views = list(map(version_view, versions))
     answer = PlaybookText(path, version.version, version.digest, source.decode("utf-8", "replace"), views)
     return json_response(answer, headers={"ETag": tag})
+
+
+class GraphQuery(QueryString, frozen=True):
+    run_row: Annotated[int, msgspec.Meta(ge=0, le=1, description="1: the boxes of steps have one more row.")] = 0
+
+
+@routes.add("GET", "/graphs/{hash}", answers={200: Graph, 304: None})
+async def graph(call: ApiCall, query: GraphQuery) -> Response:
+    """The graph of a playbook by its `playbook_id`, laid out in the units of `noetl graph --format svg`."""
+    digest = call.path_params["hash"]
+    tag = weak_tag(f"{digest}.{query.run_row}.{call.api.settings.version}")
+    if is_current(call.headers, tag):
+        return not_modified(tag)
+    drawn = await call.api.graphs.get(call.caller.key, digest, run_row=query.run_row == 1)
+    return Response(drawn, headers={"ETag": tag, **IMMUTABLE}, media_type=JSON)
