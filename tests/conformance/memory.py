@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from math import inf
@@ -17,6 +17,7 @@ from noetl.store.commits import check_gapless, parts_of, used_keys
 from noetl.store.credentials import SealedCredential
 from noetl.store.store import (
     DAY,
+    NO_LIMIT,
     Backlog,
     CatalogVersion,
     Change,
@@ -277,9 +278,18 @@ class MemoryStore(MemoryCatalog):
         rows = self.events.get(execution, [])[after:]
         return rows if limit is None else rows[:limit]
 
-    def snapshot(self, execution: str) -> Snapshot | None:
+    def read_backwards(
+        self, execution: str, before: int, types: Collection[str], limit: int, after: int = 0
+    ) -> list[Row]:
+        rows = self.events.get(execution, [])[after : before - 1]
+        return [row for row in reversed(rows) if row.type in types][:limit]
+
+    def snapshot(self, execution: str, until: int = NO_LIMIT) -> Snapshot | None:
         snapshots = self.snapshots.get(execution, {})
-        return snapshots[max(snapshots)] if snapshots else None
+        return snapshots.get(max((seq for seq in snapshots if seq <= until), default=0))
+
+    def snapshot_seqs(self, execution: str) -> list[int]:
+        return sorted(self.snapshots.get(execution, {}))
 
     def outline(self, execution: str, first: int = 0, limit: int | None = None) -> list[tuple[int, bytes]]:
         blocks = sorted(self.outlines.get(execution, {}).items())

@@ -19,7 +19,8 @@ from msgspec import structs
 from tests.conformance.memory import MemoryStore
 from tests.servers.patience import PATIENCE_SECONDS
 
-from noetl.engine.events import Event, IterationStarted, StepDone
+from noetl.engine.events import Event, IterationDone, IterationFailed, IterationStarted, StepDone
+from noetl.model.outcome import Error
 from noetl.reference import canonical, refer, reference_to
 from noetl.store.codec import ZERO, chained, decode, rows_of
 from noetl.store.credentials import SealedCredential
@@ -98,6 +99,17 @@ class EventLogSuite:
         assert store.read(A, limit=0) == []
         assert store.read(A, after=10) == []
         assert store.read(A, after=99) == []
+
+    def test_reading_backwards_starts_before_a_seq_and_finds_types(self, store: Store) -> None:
+        batch = [IterationStarted("r#1", 0), IterationDone("r#1", 0), IterationFailed("r#1", 1, Error("e", "m"))] * 3
+        store.commit([Change(A, 0, rows_of(batch, 1, AT, ZERO)), change(B, 0, 5)])
+        started, done, failed = (event.name for event in batch[:3])
+        whole = store.read(A)
+        assert store.read_backwards(A, 10, [started, done, failed], 99) == whole[::-1]
+        assert [row.seq for row in store.read_backwards(A, 7, [done], 99)] == [5, 2]
+        assert [row.seq for row in store.read_backwards(A, 99, [started, failed], 3)] == [9, 7, 6]
+        assert [row.seq for row in store.read_backwards(A, 9, [started, done], 99, after=4)] == [8, 7, 5]
+        assert store.read_backwards(A, 10, [], 99) == store.read_backwards(NEVER, 10, [done], 9) == []
 
     def test_second_writer_at_the_same_seq_is_refused(self, store: Store) -> None:
         assert store.commit([change(A, 0, 2, "first#1")]) == [True]
@@ -278,6 +290,15 @@ class SnapshotSuite:
         store.commit([change(A, 5)])
         assert store.snapshot(A) == Snapshot(5, second.rows[-1].hash, b"two")
         assert store.snapshot(B) is None
+
+    def test_the_latest_snapshot_up_to_a_seq_is_found_among_many(self, store: Store) -> None:
+        assert store.snapshot_seqs(A) == []
+        store.commit([change(B, 0, 9, snapshot=b"other")])
+        for number in range(4):
+            store.commit([change(A, 2 * number, 2, snapshot=b"%d" % number)])
+        assert store.snapshot_seqs(A) == [2, 4, 6, 8]
+        found = [store.snapshot(A, until) for until in (1, 2, 5, 7, 99)]
+        assert [one and (one.seq, one.data) for one in found] == [None, (2, b"0"), (4, b"1"), (6, b"2"), (8, b"3")]
 
     def test_a_refused_change_leaves_the_snapshot(self, store: Store) -> None:
         store.commit([change(A, 0, 3, snapshot=b"one")])
@@ -633,7 +654,7 @@ class PruneSuite:
         store.append_output([(A, "t", AT, "stdout", "gone"), (B, "t", AT, "stdout", "stays")])
         assert [run.execution_id for run in store.prunable(AT + 1)] == [A]
         assert store.prune(AT + 1, 10, now=time.time() + 2 * DAY) == 1
-        assert (store.read(A), store.snapshot(A), store.derived(A), store.output(A)) == ([], None, Derived(), [])
+        assert (store.read(A), store.snapshot_seqs(A), store.derived(A), store.output(A)) == ([], [], Derived(), [])
         assert store.outline(A) == []
         assert [run.execution_id for run in store.summaries()] == [B]
         assert (store.seq(B), [line[4] for line in store.output(B)]) == (2, ["stays"])
@@ -959,7 +980,10 @@ def _put_playbook(store: Store, digest: str, file: str, text: bytes) -> Any:
 
 def everything(store: Store) -> Any:
     ids = (A, B, C, NEVER)
-    found = [(store.read(one), store.snapshot(one), _logs(store, one, 99), store.derived(one)) for one in ids]
+    found = [
+        (store.read(one), store.snapshot(one), store.snapshot_seqs(one), _logs(store, one, 99), store.derived(one))
+        for one in ids
+    ]
     return found, store.summaries(), store.workers(), store.paths(), [store.blob(key) for key, _ in CONTENTS]
 
 

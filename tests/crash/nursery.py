@@ -161,7 +161,7 @@ async def _look_back(engine: Embedded) -> None:
     snapshot = engine.runtime.store.snapshot(EXECUTION)
     assert snapshot is not None
     for seq in (1, snapshot.seq, snapshot.seq + 1):
-        await history.state_at(engine.runtime, EXECUTION, seq)
+        await engine.runtime.past.do(lambda past, seq=seq: past.state_at(EXECUTION, seq))  # type: ignore[misc]
     state = (await history.replay(engine.runtime, EXECUTION)).state
     await history.replay_with(engine.runtime, EXECUTION, state.digest)
 

@@ -55,7 +55,7 @@ def replay_remote(
         try:
             if source is not None:
                 return await _decide_again(runtime, execution, source)
-            state, at = await history.state_at(runtime, execution, len(rows))
+            state, at = await runtime.past.do(lambda past: past.state_at(execution, len(rows)))
             replayed = json_of(state_view(state, at, File("", "", {})))
             return _result(state, all(replayed[key] == expected[key] for key in COMPARED))
         finally:

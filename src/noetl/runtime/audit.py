@@ -13,8 +13,8 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, MutableMapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, MutableMapping
+from contextlib import closing, suppress
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from noetl.errors import NoetlError, NotFound
 from noetl.latest import Latest
 from noetl.results.read import read_content
 from noetl.store import codec
-from noetl.store.codec import readable_snapshot, thaw
+from noetl.store.codec import digest_of, readable_snapshot, thaw
 from noetl.store.open import open_store
 from noetl.store.store import Row, Store, Summary
 from noetl.tools.registry import KINDS
@@ -78,11 +78,9 @@ class Audit:
                 listed = store.summaries(prefix=execution, limit=1)
                 if not listed:
                     return []  # removed meanwhile
-                snapshot = readable_snapshot(store.snapshot(execution))
+                snapshots = store.snapshot_seqs(execution) if part != "rows" else []
                 seq, derived = store.seq(execution), store.derived(execution)
-            net, frozen = self._net(summary.digest), None
-            if snapshot is not None and part != "rows":
-                frozen = Frozen(snapshot.seq, snapshot.hash, thaw(snapshot.data, net))
+            net, frozen = self._net(summary.digest), self._frozen(execution, snapshots)
             rows = self._read(execution, 0, seq)
             log = LogReader(
                 CHECKS, execution, self._first_net(rows, net), codec, self._content, frozen, self._net, part
@@ -99,6 +97,18 @@ class Audit:
         if not store.summaries(prefix=execution, limit=1):
             return []  # removed meanwhile
         return log.end(listed[0].status, derived)
+
+    def _frozen(self, execution: str, seqs: Iterable[int]) -> Iterator[Frozen]:
+        """The snapshots of an execution, one at a time. One that was removed meanwhile is left out."""
+        for seq in seqs:
+            stored = self.store.snapshot(execution, seq)
+            if stored is None or stored.seq != seq:
+                continue
+            state = None
+            if (snapshot := readable_snapshot(stored)) is not None:
+                with suppress(NoetlError, msgspec.MsgspecError):  # it is reported as unreadable
+                    state = thaw(snapshot.data, self._net(digest_of(snapshot.data)))
+            yield Frozen(seq, stored.hash, state)
 
     def _read(self, execution: str, after: int, until: int) -> list[Row]:
         return self.store.read(execution, after, min(ROWS_PER_BATCH, until - after)) if after < until else []

@@ -24,7 +24,7 @@ from noetl.engine.state import Execution
 from noetl.reference import Need, Reference
 from noetl.runtime.contents import Contents, DecisionContents
 from noetl.runtime.loaded_executions import LoadedExecution, LoadedExecutions, summary_of
-from noetl.store.codec import freeze, rows_of
+from noetl.store.codec import freeze, packed, rows_of
 from noetl.store.store import Change, Leased, Row
 from noetl.worker.work import Work, work_of
 
@@ -174,15 +174,21 @@ class Committer:
             loaded = self.executions.get(change.execution)  # None: unloaded meanwhile
             if loaded is None or loaded.state.over or loaded.state.seq - loaded.snapshot_seq < SNAPSHOT_EVENTS:
                 continue
-            loaded.snapshot_seq, change.snapshot = loaded.state.seq, freeze(loaded.state)
-        store = self.executions.store
+            change.snapshot = freeze(loaded.state)
+            change.stale_snapshots = loaded.add_snapshot(loaded.state.seq)
         if alone and not self.shared and sum(len(loaded.state.leases) for loaded in self.executions.values()) <= 1:
-            accepted = store.commit(ordered)  # nothing else runs: the thread would cost more than it frees
+            accepted = self._write(ordered)  # nothing else runs: the thread would cost more than it frees
         else:
-            accepted = await self.executions.thread.ask(store.commit, ordered)
+            accepted = await self.executions.thread.ask(self._write, ordered)
         for on_commit in self.on_commit:
             on_commit(len(order), perf_counter() - began)
         return dict(zip(order, accepted, strict=True))
+
+    def _write(self, changes: list[Change]) -> list[bool]:
+        for change in changes:
+            if change.snapshot is not None:
+                change.snapshot = packed(change.snapshot)
+        return self.executions.store.commit(changes)
 
     async def _answer(self, batch: Batch, written: dict[str, bool]) -> None:
         for execution, answers in batch.answers.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from noetl.errors import NatsUnavailable
 from noetl.reference import Gone, Reference, TooLarge
-from noetl.results.read import Admit, Damaged, admit_all, read_json, read_value
+from noetl.results.read import Damaged, ReadBlob, read_json, read_value
 from noetl.runtime.store_thread import StoreThread
 from noetl.store.store import Store
 
@@ -44,6 +44,19 @@ class DecisionContents(dict[str, Any]):
         if self.brackets_left < 0:
             raise ReadTooMuch(f"limit {DECISION_BRACKETS:,} lists and maps in all stored values of a decision")
 
+    def load(self, reference: Reference, read_blob: ReadBlob) -> None:
+        """Load the content of a reference. A limit, or missing content, is an error of the template that reads it."""
+        try:
+            if reference.size > SERVER_BYTES:
+                raise ReadTooMuch(f"limit {SERVER_BYTES:,}")
+            if reference.size > self.bytes_left:
+                raise ReadTooMuch(_TOO_MANY_BYTES)
+            self[reference.key] = read_value(read_blob, reference, self.take)
+        except ReadTooMuch as error:
+            self[reference.key] = TooLarge(str(error))
+        except Damaged as error:
+            self[reference.key] = Gone(str(error))
+
 
 class Contents:
     """Reads content by reference, also content that is not committed yet."""
@@ -56,23 +69,19 @@ class Contents:
         return self.pending_blobs.get(key) or self.store.blob(key)
 
     async def load_for_template(self, reference: Reference, contents: DecisionContents) -> None:
-        """Load the content of a reference for a template on the server. A limit is an error of the template."""
-        try:
-            if contents.bytes_left < reference.size <= SERVER_BYTES:
-                raise ReadTooMuch(_TOO_MANY_BYTES)
-            contents[reference.key] = await self.read(reference, SERVER_BYTES, contents.take)
-        except ReadTooMuch as error:
-            contents[reference.key] = TooLarge(str(error))
-        except Damaged as error:
-            contents[reference.key] = Gone(str(error))
-
-    async def read(self, reference: Reference, limit: int = WORKER_BYTES, admit: Admit = admit_all) -> Any:
-        """The value behind a reference, its checksum verified, or TooLarge."""
-        if reference.size > limit:
-            return TooLarge(f"limit {limit:,}")
+        """Load the content of a reference for a template on the server."""
         if reference.store == "object":  # an object store must not delay the users of this store
-            return await asyncio.to_thread(read_value, self.blob, reference, admit)
-        return await self.thread.ask(read_value, self.blob, reference, admit)
+            await asyncio.to_thread(contents.load, reference, self.blob)
+        else:
+            await self.thread.ask(contents.load, reference, self.blob)
+
+    async def read(self, reference: Reference) -> Any:
+        """The value behind a reference for a worker, its checksum verified, or TooLarge."""
+        if reference.size > WORKER_BYTES:
+            return TooLarge(f"limit {WORKER_BYTES:,}")
+        if reference.store == "object":
+            return await asyncio.to_thread(read_value, self.blob, reference)
+        return await self.thread.ask(read_value, self.blob, reference)
 
     async def read_json(self, reference: Reference) -> bytes | TooLarge:
         if reference.size > WORKER_BYTES:

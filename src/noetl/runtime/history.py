@@ -30,8 +30,8 @@ from noetl.reference import Need
 from noetl.runtime.contents import DecisionContents
 from noetl.runtime.loaded_executions import LoadedExecution
 from noetl.runtime.runtime import Runtime
-from noetl.store.codec import decode, readable_snapshot, thaw
-from noetl.store.store import Change, Derived, Row, Snapshot, Summary
+from noetl.store.codec import decode
+from noetl.store.store import Change, Derived, Row
 
 ROWS_PER_READ = 1_000
 Value = TypeVar("Value")
@@ -99,24 +99,6 @@ async def folded(
             await before(state, event, row)
         evolve(state, event, row.at)
         yield state, event, row
-
-
-async def state_at(runtime: Runtime, execution: str, seq: int) -> tuple[Execution, float]:
-    """The state after an event, and the time of the event."""
-
-    def stored() -> tuple[Row, Snapshot | None, list[Summary]]:
-        (row,) = runtime.store.read(execution, seq - 1, 1)
-        snapshot = readable_snapshot(runtime.store.snapshot(execution))
-        return row, snapshot, runtime.store.summaries(prefix=execution, limit=1)
-
-    row, snapshot, listed = await runtime.thread.ask(stored)
-    state: Execution | None = None
-    if snapshot is not None and snapshot.seq <= seq:
-        state = thaw(snapshot.data, await runtime.playbooks.load(listed[0].digest))
-    async for after, _, _ in folded(runtime, execution, state, seq):
-        state = after
-    assert state is not None
-    return state, row.at
 
 
 async def _evaluated(runtime: Runtime, evaluate: Callable[[DecisionContents], Value]) -> Value:
@@ -290,7 +272,7 @@ async def _start_fork(
     command = Fork(source, last.seq, last.at, edited, digest, payload, sets, edit.ctx, failed, reopen, edit.actor)
     if name not in runtime.executions:
         loaded = runtime.executions[name] = LoadedExecution(state, last.hash, None)
-        loaded.snapshot_seq, loaded.stored_seq = 0, 0
+        loaded.stored_seq = 0
         loaded.fork_prefix = Change(name, 0, rows, blobs=blobs)
     fork = (await runtime.committer.handle(name, command)).state
     return ForkView(name, source, fork.forked[1] if fork.forked else last.seq, again, done)

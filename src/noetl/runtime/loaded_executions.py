@@ -11,6 +11,7 @@ from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks, single_flight
+from noetl.runtime.snapshots import surplus
 from noetl.store.codec import ZERO, decode, readable_snapshot, thaw
 from noetl.store.store import Change, Row, Snapshot, Summary
 
@@ -18,14 +19,25 @@ from noetl.store.store import Change, Row, Snapshot, Summary
 class LoadedExecution:
     """The state of an execution, and the data for its next commit."""
 
-    __slots__ = ("fork_prefix", "head", "items", "snapshot_seq", "state", "stored_seq", "summary")
+    __slots__ = ("fork_prefix", "head", "items", "snapshots", "state", "stored_seq", "summary")
 
     def __init__(self, state: Execution, head: bytes, summary: Summary | None) -> None:
         self.state, self.head, self.summary = state, head, summary
         self.items: dict[str, list[Any]] = {}  # items of running loops that are stored by reference, by run
-        self.snapshot_seq = state.seq
+        self.snapshots: list[int] = []  # the seqs of those that are stored
         self.stored_seq = state.seq
         self.fork_prefix: Change | None = None  # events of the source of a fork, until they are stored with its first
+
+    @property
+    def snapshot_seq(self) -> int:
+        return self.snapshots[-1] if self.snapshots else 0
+
+    def add_snapshot(self, seq: int) -> list[int]:
+        """Add a snapshot; the seqs of those that it makes superfluous."""
+        seqs = [*self.snapshots, seq]
+        gone = surplus(seqs)
+        self.snapshots = [seq for seq in seqs if seq not in gone]
+        return gone
 
 
 class LoadedExecutions(dict[str, LoadedExecution]):
@@ -50,11 +62,10 @@ class LoadedExecutions(dict[str, LoadedExecution]):
 
     async def load(self, execution: str) -> LoadedExecution:
         """Fold the log, from its latest snapshot on; NotFound if there is none."""
-        first, snapshot, rows, summary = await self.thread.ask(self._stored, execution)
+        first, snapshot, snapshots, rows, summary = await self.thread.ask(self._stored, execution)
         state = await self.begin(execution, first)
         if snapshot is not None:
             state = thaw(snapshot.data, await self.playbooks.load(summary.digest) if summary else state.net)
-        snapshot_seq = state.seq
         for row in rows:
             event = decode(row.type, row.data)
             await self.change_net(state, event)
@@ -65,20 +76,22 @@ class LoadedExecutions(dict[str, LoadedExecution]):
         head = snapshot.hash if snapshot and not rows else last.hash
         started, local = (summary.started, summary.local) if summary else (first.at, False)
         loaded = LoadedExecution(state, head, summary_of(state, started, last.at, local))
-        loaded.snapshot_seq = snapshot_seq
+        loaded.snapshots = snapshots
         present = self.get(execution)
         if present is not None and present.state.seq >= state.seq:
             return present  # another task has loaded it meanwhile
         self[execution] = loaded
         return loaded
 
-    def _stored(self, execution: str) -> tuple[Row, Snapshot | None, list[Row], Summary | None]:
+    def _stored(self, execution: str) -> tuple[Row, Snapshot | None, list[int], list[Row], Summary | None]:
         first = self.store.read(execution, 0, 1)
         if not first:
             raise NotFound(f"no execution {execution}")
         snapshot = readable_snapshot(self.store.snapshot(execution))
         summary = next(iter(self.store.summaries(prefix=execution, limit=1)), None)
-        return first[0], snapshot, self.store.read(execution, snapshot.seq if snapshot else 0), summary
+        snapshots = self.store.snapshot_seqs(execution) if snapshot else []
+        rows = self.store.read(execution, snapshot.seq if snapshot else 0)
+        return first[0], snapshot, snapshots, rows, summary
 
     async def reload(self, execution: str) -> LoadedExecution:
         self.pop(execution, None)

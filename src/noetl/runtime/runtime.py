@@ -17,6 +17,7 @@ from noetl.runtime.committer import Committer, OnCommit, OnEvents
 from noetl.runtime.contents import Contents
 from noetl.runtime.loaded_executions import LoadedExecutions
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.past import Past
 
 if TYPE_CHECKING:
     from noetl.nats.objects import ObjectBuckets
@@ -53,6 +54,7 @@ class Runtime:
         self.open_credential = open_credential
         self.executions = LoadedExecutions(playbooks)
         self.contents = Contents(self.store, self.thread, buckets)
+        self.past = Past(playbooks)
         self.committer = Committer(
             self.executions, self.contents, clock, shared=shared, on_events=on_events, on_commit=on_commit
         )
@@ -79,5 +81,6 @@ class Runtime:
         return state
 
     def close(self) -> None:
+        self.past.close()
         self.thread.shutdown()
         self.store.close()

@@ -109,4 +109,5 @@ class Api:
         self.stop()
         self.playbooks.compiler.close()
         self.maintenance.close()
+        self.host.runtime.past.close()
         self.thread.shutdown()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from noetl.engine.state import Execution
 from noetl.model.actor import Actor
-from noetl.runtime.report import ErrorView, items_of, report, running_tasks, waits
+from noetl.runtime.report import ErrorView, items_of, located, report, running_tasks, steps, waits
 from noetl.server.record_views import RecordView
 from noetl.store.store import Summary
-from noetl.timestamps import optional_rfc3339
+from noetl.timestamps import optional_rfc3339, rfc3339
 from noetl.worker.playbook_cache import File
 
 Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
@@ -73,13 +74,17 @@ class WaitView(msgspec.Struct, frozen=True):
     message: str
 
 
-def _progress(state: Execution) -> dict[str, Any]:
+def _tokens(state: Execution) -> list[TokenView]:
     tokens = []
     for token in state.tokens.values():
         status: TokenStatus = "waiting" if token.id in state.waiting.get(token.step, ()) else "ready"
         status = "held" if token.id in state.held else "delayed" if token.id in state.delayed else status
         tokens.append(TokenView(token.id, token.step, status, optional_rfc3339(token.due)))
-    return {"tokens": tokens, "progress": {run.id: items_of(run) for run in state.runs.values() if run.loop}}
+    return tokens
+
+
+def _loops(state: Execution) -> dict[str, Any]:
+    return {run.id: items_of(run) for run in state.runs.values() if run.loop}
 
 
 class ExecutionView(RecordView, frozen=True, kw_only=True):
@@ -117,7 +122,7 @@ def execution_view(
 ) -> ExecutionView:
     reported = report(state, file.name, dict(file.places), _seconds(summary, now))
     now_active = {"running": running_tasks(state, now), "waiting": waits(state)}
-    about = {**_progress(state), **_actors(state), **now_active}
+    about = {"tokens": _tokens(state), "progress": _loops(state), **_actors(state), **now_active}
     return ExecutionView.of(summary, **reported, **about, missing_pools=list(missing_pools), playbook_id=summary.digest)
 
 
@@ -180,23 +185,82 @@ class EventView(msgspec.Struct, frozen=True):
     page: int | None
 
 
-class StateView(RecordView, frozen=True, kw_only=True):
-    """The state of an execution after its event `seq`."""
+class StateRunView(msgspec.Struct, frozen=True):
+    """A run of a step that has not ended. `task` is the one that runs or waits; a loop has none."""
+
+    run: str
+    step: str
+    status: Literal["scheduled", "running", "waiting"]
+    started: str | None
+    task: str | None
+    worker: str | None
+    pool: str
+    waits: list[WaitView]
+
+
+class TimerView(msgspec.Struct, frozen=True):
+    """A timer that has been set."""
+
+    name: str
+    due: str
+
+
+class StateView(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of an execution after its event `seq`. With `parts`, others are left out."""
 
     execution_id: str
     seq: int
     timestamp: str | None
     status: Status
-    workload: dict[str, Any]
-    ctx: dict[str, Any]
-    steps: dict[str, StepView]
-    tokens: list[TokenView]
-    progress: dict[str, LoopView]
-    result: Any
-    error: ErrorView | None
+    workload: dict[str, Any] | UnsetType = UNSET
+    ctx: dict[str, Any] | UnsetType = UNSET
+    steps: dict[str, StepView] | UnsetType = UNSET
+    tokens: list[TokenView] | UnsetType = UNSET
+    progress: dict[str, LoopView] | UnsetType = UNSET
+    result: Any | UnsetType = UNSET
+    error: ErrorView | UnsetType | None = UNSET
+    runs: list[StateRunView] | UnsetType = UNSET
+    signals: dict[str, int] | UnsetType = UNSET  # how many of each name wait to be received
+    timers: list[TimerView] | UnsetType = UNSET
 
 
-def state_view(state: Execution, at: float | None, file: File) -> StateView:
-    reported = report(state, file.name, dict(file.places), 0.0)
-    values = {name: value for name, value in reported.items() if name in StateView.__struct_fields__}
-    return StateView.of(state, **values, **_progress(state), timestamp=optional_rfc3339(at))
+def _runs(state: Execution, file: File) -> list[StateRunView]:
+    workers = {lease.run: lease.worker for lease in state.leases.values()}
+    listed, views = waits(state), []
+    for run in state.runs.values():
+        status = "waiting" if run.parked else "scheduled" if run.started is None else "running"
+        own, worker = run.progress.get(""), workers.get(run.id)
+        views.append(
+            StateRunView(
+                run.id,
+                run.step,
+                "running" if worker is not None else status,  # type: ignore[arg-type]
+                optional_rfc3339(run.started),
+                own.at if own is not None and run.loop is None else None,
+                worker,
+                state.net.steps[run.step].pool or state.net.playbook.executor.pool,
+                [WaitView(**wait) for wait in listed if wait["run"] == run.id],
+            )
+        )
+    return views
+
+
+STATE_PARTS: dict[str, Callable[[Execution, File], Any]] = {
+    "workload": lambda state, file: state.workload,
+    "ctx": lambda state, file: state.ctx,
+    "steps": lambda state, file: steps(state),
+    "tokens": lambda state, file: _tokens(state),
+    "progress": lambda state, file: _loops(state),
+    "result": lambda state, file: state.result,
+    "error": lambda state, file: located(state.error or state.failure, file.name, file.places),
+    "runs": _runs,
+    "signals": lambda state, file: {name: len(queue) for name, queue in state.signals.items() if queue},
+    "timers": lambda state, file: [TimerView(name, rfc3339(due)) for name, due in state.timers.items()],
+}
+
+
+def state_view(state: Execution, at: float | None, file: File, parts: Collection[str] = STATE_PARTS) -> StateView:
+    """The state, as far as its parts are asked for; only those are computed."""
+    values = {name: view(state, file) for name, view in STATE_PARTS.items() if name in parts}
+    about = {"execution_id": state.id, "seq": state.seq, "status": state.shown_status}
+    return StateView(**about, timestamp=optional_rfc3339(at), **values)  # type: ignore[arg-type]

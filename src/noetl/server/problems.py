@@ -9,6 +9,7 @@ import msgspec
 
 from noetl import errors
 from noetl.errors import NoetlError, PlaybookInvalid
+from noetl.runtime.past import PastBusy
 from noetl.server.record_views import RecordView
 from noetl.worker.wire import BadMessage
 
@@ -27,6 +28,7 @@ STATUS: dict[type[NoetlError], int] = {
     errors.Unstorable: 422,
     errors.DiskFull: 507,
     errors.StoreError: 503,
+    PastBusy: 503,
 }
 
 

@@ -8,6 +8,7 @@ error names the path of a value that cannot be stored. `noetl.model.marks` has t
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from hashlib import sha256
@@ -44,7 +45,9 @@ CONTAINERS = (dict, list, tuple, msgspec.Struct)
 _TOO_DEEP = "the data is nested too deeply to be stored"
 
 SNAPSHOT_FORMAT = b'{"format":2,'
-"""How a snapshot begins whose state this version can read. Others are ignored, and the log is folded instead."""
+"""How the state of a snapshot begins that this version can read. Others are ignored, and the log is folded instead."""
+PACKED_FORMAT = b"\x03"  # the first byte of a snapshot whose state is compressed; earlier versions stored it as it is
+PACK_LEVEL = 1  # of zlib: level 6 takes five times as long for 5 % less
 
 SCALARS = frozenset([str, int, float, bool, type(None)])
 
@@ -226,9 +229,28 @@ def freeze(state: Execution) -> bytes:
     return encode_value({"format": 2, **fields})
 
 
+def packed(state: bytes) -> bytes:
+    """A frozen state as it is stored."""
+    return PACKED_FORMAT + zlib.compress(state, PACK_LEVEL)
+
+
 def readable_snapshot(snapshot: Snapshot | None) -> Snapshot | None:
-    """The snapshot, unless another version wrote it."""
+    """The snapshot with its state unpacked, unless another version wrote it."""
+    if snapshot is not None and snapshot.data.startswith(PACKED_FORMAT):
+        try:
+            snapshot = snapshot._replace(data=zlib.decompress(snapshot.data[len(PACKED_FORMAT) :]))
+        except zlib.error:
+            return None
     return snapshot if snapshot is not None and snapshot.data.startswith(SNAPSHOT_FORMAT) else None
+
+
+class _Named(msgspec.Struct):
+    digest: str
+
+
+def digest_of(data: bytes) -> str:
+    """The digest of the playbook that was in force at a snapshot."""
+    return msgspec.json.decode(data, type=_Named).digest
 
 
 def thaw(data: bytes, net: Net) -> Execution:

@@ -20,7 +20,10 @@ SELECT coalesce(max(seq), 0) FROM event WHERE execution = ?
 SELECT seq, type, at, data, hash FROM event WHERE execution = ? AND seq > ? ORDER BY seq LIMIT ?
 
 -- name: get_snapshot
-SELECT seq, hash, data FROM snapshot WHERE execution = ? ORDER BY seq DESC LIMIT 1
+SELECT seq, hash, data FROM snapshot WHERE execution = ? AND seq <= ? ORDER BY seq DESC LIMIT 1
+
+-- name: list_snapshots
+SELECT seq FROM snapshot WHERE execution = ? ORDER BY seq
 
 -- name: get_outline
 SELECT block, data FROM outline WHERE execution = ? AND block >= ? ORDER BY block LIMIT ?

@@ -6,7 +6,7 @@ The log is the truth. Everything else in a store is derived from it, or is conte
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from math import inf
 from typing import Any, Literal, NamedTuple
@@ -172,8 +172,19 @@ class Store(ABC):
     def read(self, execution: str, after: int = 0, limit: int | None = None) -> list[Row]:
         return self._db.all(Row, "read_events", key_of(execution), after, _or_all(limit))
 
-    def snapshot(self, execution: str) -> Snapshot | None:
-        return self._db.get(Snapshot, "get_snapshot", key_of(execution))
+    def read_backwards(
+        self, execution: str, before: int, types: Collection[str], limit: int, after: int = 0
+    ) -> list[Row]:
+        """Rows of these types between two seqs, the latest first. It walks the log back to the last one it returns."""
+        names = msgspec.json.encode(list(types)).decode()
+        return self._db.all(Row, "read_events_backwards", key_of(execution), after, before, names, limit)
+
+    def snapshot(self, execution: str, until: int = NO_LIMIT) -> Snapshot | None:
+        """The latest snapshot, up to that seq."""
+        return self._db.get(Snapshot, "get_snapshot", key_of(execution), until)
+
+    def snapshot_seqs(self, execution: str) -> list[int]:
+        return self._db.all(int, "list_snapshots", key_of(execution))
 
     def outline(self, execution: str, first: int = 0, limit: int | None = None) -> list[tuple[int, bytes]]:
         """The stored blocks of the outline from a number on, in order. Some may be missing."""

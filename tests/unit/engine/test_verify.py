@@ -304,17 +304,27 @@ def frozen(story: Story, seq: int) -> Frozen:
 @pytest.mark.parametrize("workflow", TRUE)
 def test_a_snapshot_at_any_place_holds(workflow: str) -> None:
     story = Story(workflow)
-    for seq in range(1, len(story.rows) + 1):
-        found = verify(EXECUTION, story.rows, story.net, snapshot=frozen(story, seq))
-        assert found == []
+    every = [frozen(story, seq) for seq in range(1, len(story.rows) + 1)]
+    assert verify(EXECUTION, story.rows, story.net, snapshots=every) == []
+    for snapshot in every:
+        assert verify(EXECUTION, story.rows, story.net, snapshots=[snapshot]) == []
 
 
 def test_a_snapshot_that_is_not_the_fold_is_found() -> None:
     story = Story(CHAIN)
     other, true = frozen(story, 9), frozen(story, 10)
-    for snapshot in (true._replace(state=other.state), true._replace(hash=b"?"), true._replace(seq=99)):
-        found = verify(EXECUTION, story.rows, story.net, snapshot=snapshot)
+    unlike = [{"state": other.state}, {"state": None}, {"hash": b"?"}, {"seq": 99}]
+    for snapshot in (true._replace(**change) for change in unlike):
+        found = verify(EXECUTION, story.rows, story.net, snapshots=[snapshot])
         assert {one.invariant for one in found} == {"snapshot"}
+
+
+def test_each_snapshot_that_the_log_passes_is_checked() -> None:
+    story = Story(CHAIN)
+    every = [frozen(story, seq) for seq in range(1, 11)]
+    every[3], every[8] = every[3]._replace(hash=b"?"), every[8]._replace(state=every[5].state)
+    found = verify(EXECUTION, story.rows, story.net, snapshots=every)
+    assert {one.seq for one in found} == {4, 9}
 
 
 def test_rows_that_are_not_the_fold_are_found_both_ways() -> None:

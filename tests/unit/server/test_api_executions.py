@@ -307,6 +307,53 @@ def test_the_state_after_each_event_is_the_fold_up_to_it(admin: httpx2.Client) -
     assert admin.get(url, params={"at": 0}).status_code == 422
 
 
+def test_the_state_has_the_runs_signals_and_timers_of_the_past(admin: httpx2.Client) -> None:
+    text = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: asks, path: tests/asks}
+workflow:
+  - step: start
+    spec: {timeout: 1h}
+    tool: [{ask: {kind: wait, signal: go}}]
+"""
+    execution = begun(admin, {"playbook": text})
+    until(admin, execution, "waiting")
+    for number in (1, 2):
+        admin.post(f"{API}/executions/{execution}/signals", json={"name": "other", "payload": number})
+    url = f"{API}/executions/{execution}/state"
+    waiting = admin.get(url).json()
+    admin.post(f"{API}/executions/{execution}/signals", json={"name": "go"})
+    assert until(admin, execution, "succeeded")
+    found = admin.get(url, params={"at": waiting["seq"]}).json()
+    assert found == waiting
+    (run,), (timer,) = found["runs"], found["timers"]
+    assert {key: run[key] for key in ("run", "step", "status", "task", "worker", "pool")} == {
+        "run": "start#1",
+        "step": "start",
+        "status": "waiting",
+        "task": "ask",
+        "worker": None,
+        "pool": "default",
+    }
+    assert run["started"] < timer["due"]
+    assert [(wait["kind"], wait["names"]) for wait in run["waits"]] == [("signal", ["go"])]
+    assert found["signals"] == {"other": 2}
+    ended = admin.get(url).json()
+    assert (ended["runs"], ended["timers"], ended["signals"]) == ([], [], {"other": 2})
+
+
+def test_only_the_parts_of_a_state_that_are_asked_for_are_sent(admin: httpx2.Client) -> None:
+    execution = started(admin, {"path": "tests/hello"})
+    url = f"{API}/executions/{execution['execution_id']}/state"
+    always = {"execution_id", "seq", "timestamp", "status"}
+    for at in ({}, {"at": 3}):
+        assert admin.get(url, params={"parts": "runs,ctx", **at}).json().keys() == {*always, "runs", "ctx"}
+        assert admin.get(url, params={"parts": "result", **at}).json().keys() == {*always, "result"}
+    refused = admin.get(url, params={"parts": "runs,wrong"})
+    assert (refused.status_code, "no part 'wrong'" in refused.json()["detail"]) == (422, True)
+
+
 def test_errors_have_their_place_in_the_playbook(admin: httpx2.Client) -> None:
     text = """\
 apiVersion: noetl.io/v2

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, cast
 
@@ -19,7 +20,7 @@ from noetl.model.identity import uuid7
 from noetl.model.status import status_phrase
 from noetl.runtime.committer import Answer
 from noetl.runtime.event_envelopes import EventEnvelopes
-from noetl.runtime.history import state_at
+from noetl.runtime.past import PastReader
 from noetl.server import execution_views as views
 from noetl.server.endpoint import ApiCall, Routes, json_response
 from noetl.server.etag import is_current, not_modified, weak_tag
@@ -262,21 +263,32 @@ async def _check_exists(call: ApiCall, execution: str) -> None:
 
 class StateQuery(QueryString, frozen=True):
     at: Annotated[VersionNumber | None, msgspec.Meta(description="The seq of its last event; default: all.")] = None
+    parts: Annotated[str, text("Only these parts, separated by commas; default: all.")] = ""
+
+    @property
+    def selected(self) -> Collection[str]:
+        """The names of the parts; 422 if there is no such part."""
+        names = [name.strip() for name in self.parts.split(",")] if self.parts else list(views.STATE_PARTS)
+        if unknown := [name for name in names if name not in views.STATE_PARTS]:
+            raise Refused(422, f"a state has no part {unknown[0]!r}; its parts are {', '.join(views.STATE_PARTS)}")
+        return names
 
 
 @routes.add("GET", "/executions/{id}/state")
 async def state(call: ApiCall, query: StateQuery) -> views.StateView:
     """The state after an event: the fold of the log up to there."""
-    api, runtime, execution = call.api, call.api.host.runtime, call.path_params["id"]
+    api, past, execution = call.api, call.api.host.runtime.past, call.path_params["id"]
+    parts = query.selected
+
+    def read(past: PastReader, seq: int) -> views.StateView:
+        state, at = past.state_at(execution, seq)
+        return views.state_view(state, at, past.playbook(state.digest).file, parts)
+
+    if query.at is not None:
+        return await call.until_disconnect(past.do(partial(read, seq=query.at)))
     current, _ = await api.load(execution)
-    at = current.seq if query.at is None else query.at
-    if at > current.seq:
-        raise Refused(404, f"{execution} has {current.seq:,} events")
-    if at == current.seq:
-        (last,) = await call.in_store(api.store.read, execution, at - 1, 1)
-        return views.state_view(current, last.at, runtime.playbooks.get(current.digest).file)
-    past, moment = await state_at(runtime, execution, at)
-    return views.state_view(past, moment, (await runtime.playbooks.load(past.digest)).file)
+    (last,) = await call.in_store(api.store.read, execution, current.seq - 1, 1)
+    return views.state_view(current, last.at, api.host.runtime.playbooks.get(current.digest).file, parts)
 
 
 class VarsView(msgspec.Struct, frozen=True):

@@ -45,6 +45,12 @@ SELECT commit_changes(
     %s::bigint
 )
 
+-- name: read_events_backwards
+-- An array, not a join, so that it walks the primary key and stops at the limit.
+SELECT seq, type, at, data, hash FROM event
+WHERE execution = %s AND seq > %s AND seq < %s AND type = ANY (ARRAY(SELECT json_array_elements_text(%s::json)))
+ORDER BY seq DESC LIMIT %s
+
 -- name: put_outline
 INSERT INTO outline (execution, block, data) VALUES (%s, %s, %s)
 ON CONFLICT (execution, block) DO UPDATE SET data = excluded.data

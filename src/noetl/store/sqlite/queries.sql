@@ -13,6 +13,11 @@ CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRI
 -- name: append_event
 INSERT INTO event (execution, seq, type, at, data, hash) VALUES (?, ?, ?, ?, ?, ?)
 
+-- name: read_events_backwards
+SELECT seq, type, at, data, hash FROM event
+WHERE execution = ? AND seq > ? AND seq < ? AND type IN (SELECT value FROM json_each(?))
+ORDER BY seq DESC LIMIT ?
+
 -- name: put_snapshot
 INSERT INTO snapshot (execution, seq, hash, data) VALUES (?, ?, ?, ?)
 ON CONFLICT (execution, seq) DO UPDATE SET hash = excluded.hash, data = excluded.data

@@ -35,11 +35,11 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Frozen(NamedTuple):
-    """A stored snapshot: the state as of a row, and that row's hash."""
+    """A stored snapshot: the state as of a row (None if it cannot be read), and that row's hash."""
 
     seq: int
     hash: bytes
-    state: Execution
+    state: Execution | None
 
 
 def derived_rows(state: Execution) -> dict[str, dict[Any, Any]]:
@@ -64,12 +64,13 @@ class LogReader:
         net: Net,
         codec: Codec,
         load: Load | None = None,
-        snapshot: Frozen | None = None,
+        snapshots: Iterable[Frozen] = (),
         net_of: NetOf | None = None,
         part: Part = "whole",
     ) -> None:
         self.execution, self.net, self.codec, self.net_of = execution, net, codec, net_of
-        self.snapshot = snapshot
+        self.snapshots = iter(snapshots)
+        self.snapshot = next(self.snapshots, None)  # the next one in the log
         self.state = Execution(execution, net, "")
         self.foldable = part != "rows"  # whether `state` is the fold of all rows so far
         self.seq = 0
@@ -93,8 +94,7 @@ class LogReader:
     def take(self, rows: Iterable[StoredRow]) -> None:
         check = self.rows.check if self.rows is not None else None
         decode, handlers, state = self.codec.decode, self.handlers, self.state
-        snapshot = self.snapshot
-        frozen_at = snapshot.seq if snapshot is not None else None
+        frozen_at = self.snapshot.seq if self.snapshot is not None else None
         for seq, name, at, data, hashed in rows:
             self.seq = seq
             if check is not None:
@@ -113,12 +113,23 @@ class LogReader:
                     evolve(state, event, at)
                 except Exception as error:  # a damaged log can raise any exception
                     self._break_off(event, error)
-            if snapshot is not None and seq == frozen_at:
-                if snapshot.hash != hashed:
-                    self.note("snapshot", "was taken of another log: the hash of its row differs")
-                for field in differences(snapshot.state, state) if self.foldable else ():
-                    self.note("snapshot", f"its {field} differs from the fold of the log")
+            if seq == frozen_at:
+                frozen_at = self._check_snapshot(hashed)
         state.drain()
+
+    def _check_snapshot(self, hashed: bytes) -> int | None:
+        """Compare the snapshot of this row with the fold; returns the seq of the next one."""
+        snapshot = self.snapshot
+        assert snapshot is not None
+        if snapshot.hash != hashed:
+            self.note("snapshot", "was taken of another log: the hash of its row differs")
+        if snapshot.state is None:
+            self.note("snapshot", "cannot be read")
+        elif self.foldable:
+            for field in differences(snapshot.state, self.state):
+                self.note("snapshot", f"its {field} differs from the fold of the log")
+        self.snapshot = next(self.snapshots, None)
+        return self.snapshot.seq if self.snapshot is not None else None
 
     def _change_net(self, event: e.ExecutionForked) -> None:
         if event.playbook and self.net_of is not None:

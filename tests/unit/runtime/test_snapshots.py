@@ -1,0 +1,124 @@
+"""Snapshots of the past: which are kept, how they are stored, and that they change nothing but time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tests.servers.patience import PATIENCE_SECONDS
+
+from noetl.clock import SystemClock
+from noetl.dsl.compile import load
+from noetl.engine.commands import Pause, Resume
+from noetl.model.identity import uuid7
+from noetl.runtime import committer
+from noetl.runtime.audit import Audit
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.runtime import Runtime
+from noetl.runtime.snapshots import MAX_SNAPSHOTS, surplus
+from noetl.store.codec import freeze, packed, readable_snapshot
+from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Snapshot
+from noetl.tools.registry import KINDS
+
+TEXT = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: long, path: tests/long}
+workflow:
+  - {step: start, tool: [{t: {kind: noop}}]}
+"""
+EXECUTION = uuid7(1.0, b"12345678")
+INTERVAL = 10
+
+
+def test_few_snapshots_are_all_kept() -> None:
+    assert surplus([]) == surplus(range(10_000, 1_280_001, 10_000)) == []
+
+
+def test_every_second_one_goes_and_the_latest_stays() -> None:
+    seqs = range(10_000, 1_290_001, 10_000)
+    assert surplus(seqs) == list(range(10_000, 1_280_001, 20_000))
+
+
+def test_between_two_there_is_never_more_than_a_64th_of_the_log() -> None:
+    uneven, seqs, last = random.Random(7), [], 0
+    for _ in range(4_000):
+        last += 10_000 + uneven.randrange(500)
+        seqs.append(last)
+        gone = set(surplus(seqs))
+        seqs = [seq for seq in seqs if seq not in gone]
+        assert len(seqs) <= MAX_SNAPSHOTS
+        assert seqs[-1] == last
+        assert max(after - before for before, after in pairwise([0, *seqs])) <= max(10_500, last // 64)
+
+
+def test_states_are_stored_compressed_and_earlier_ones_can_be_read() -> None:
+    state = b'{"format":2,' + b'"a":"b",' * 1_000 + b'"c":1}'
+    assert len(packed(state)) < len(state) / 10
+    for stored in (state, packed(state)):
+        assert readable_snapshot(Snapshot(1, b"", stored)) == Snapshot(1, b"", state)
+    for unknown in (b"", b'{"format":9,', b"\x03damaged", packed(b'{"format":9,'), b"\x04" + packed(state)[1:]):
+        assert readable_snapshot(Snapshot(1, b"", unknown)) is None
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqliteStore:
+    """A store with a run of many events, and a snapshot after every ten of them."""
+    monkeypatch.setattr(committer, "SNAPSHOT_EVENTS", INTERVAL)
+    store = SqliteStore(tmp_path / "long.db", synchronous="normal")
+    source = load("long.yaml", TEXT, KINDS).require()
+    store.put_playbook(source.digest, "long.yaml", TEXT.encode())
+
+    async def run() -> None:
+        runtime = Runtime(LoadedPlaybooks(store), SystemClock())
+        await runtime.start(runtime.playbooks.add(source), {}, {}, EXECUTION)
+        for _ in range(MAX_SNAPSHOTS * INTERVAL // 2 + 50):
+            await runtime.committer.handle(EXECUTION, Pause())
+            await runtime.committer.handle(EXECUTION, Resume())
+            if store.seq(EXECUTION) % 100 < 2:  # loaded again, it knows the snapshots
+                await runtime.executions.reload(EXECUTION)
+        runtime.past.close()
+        runtime.thread.shutdown()
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE_SECONDS))
+    return store
+
+
+def test_a_long_run_keeps_snapshots_of_its_whole_past(store: SqliteStore) -> None:
+    seqs, last = store.snapshot_seqs(EXECUTION), store.seq(EXECUTION)
+    assert MAX_SNAPSHOTS / 2 < len(seqs) <= MAX_SNAPSHOTS
+    assert last - seqs[-1] <= INTERVAL + 2
+    assert max(after - before for before, after in pairwise([0, *seqs])) <= last // 64 + 2
+    assert Audit(store).of(store.summaries()[0]) == []
+
+
+@pytest.mark.damaged_log("a snapshot is replaced")
+def test_a_damaged_snapshot_of_the_past_is_found(store: SqliteStore) -> None:
+    first, second, *_ = store.snapshot_seqs(EXECUTION)
+    other = store.snapshot(EXECUTION, first)
+    assert other is not None
+    replace = "UPDATE snapshot SET data = ? WHERE seq = ?"
+    store._db.transaction(lambda: store._db.connection.execute(replace, (other.data, second)))
+    found = Audit(store).of(store.summaries()[0])
+    assert {(one.seq, one.invariant) for one in found} == {(second, "snapshot")}
+
+
+def test_the_state_of_any_event_is_the_same_without_snapshots(store: SqliteStore) -> None:
+    seqs = sorted({1, 2, *store.snapshot_seqs(EXECUTION), *random.Random(3).sample(range(1, store.seq(EXECUTION)), 20)})
+
+    async def states() -> list[tuple[bytes, float]]:
+        runtime = Runtime(LoadedPlaybooks(store), SystemClock())
+        try:
+            found = [await runtime.past.do(lambda past, seq=seq: past.state_at(EXECUTION, seq)) for seq in seqs]  # type: ignore[misc]
+            return [(freeze(state), at) for state, at in found]
+        finally:
+            runtime.past.close()
+            runtime.thread.shutdown()
+
+    with_snapshots = asyncio.run(states())
+    store._db.transaction(lambda: store._db.connection.execute("DELETE FROM snapshot"))
+    assert asyncio.run(states()) == with_snapshots
