@@ -12,9 +12,10 @@ playbooks, pools or users. Counters start at zero with the process; sum them ove
 (`noetl_executions_open`, `noetl_ready`, `noetl_leases`, `noetl_timers`, `noetl_workers*`) are the same at every server:
 do not sum them. They are missing while the store is down."""
 
-WATCH = """Alert when `noetl_dependency_up` is 0; `noetl_ready` grows while `noetl_worker_slots_busy` equals
-`noetl_worker_slots` (too few workers); `noetl_leases_lost_total` rises (workers die or are disconnected); the upper
-buckets of `noetl_commit_duration_seconds` fill (the database is slow); or
+WATCH = """Alert when `noetl_dependency_up` is 0; `noetl_ready` grows while
+`noetl_worker_slots_busy{status="active"}` equals `noetl_worker_slots{status="active"}` (too few workers);
+`noetl_leases_lost_total` rises (workers die or are disconnected); the upper buckets of
+`noetl_commit_duration_seconds` fill (the database is slow); or
 `noetl_executions_ended_total{status="failed"}` rises faster than usual."""
 
 

@@ -90,11 +90,18 @@ class Verbs(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            from noetl.dsl.problem import did_you_mean
-
-            hint = did_you_mean(args[0], VERBS) or "`noetl --help` lists all verbs"
-            ctx.fail(f"unknown verb {args[0]!r}: {hint}")
+            ctx.fail(f"unknown verb {args[0]!r}: {self._advice(ctx, args[0])}")
         return super().resolve_command(ctx, args)
+
+    def _advice(self, ctx: click.Context, word: str) -> str:
+        """The verbs below another one that have this name, or the closest verb."""
+        from noetl.dsl.problem import did_you_mean
+
+        groups = [(verb, self.get_command(ctx, verb)) for verb in VERBS]
+        longer = [f"`noetl {verb} {word}`" for verb, group in groups if word in getattr(group, "commands", ())]
+        if longer:
+            return f"did you mean {', '.join(longer[:-1])}{' or ' if len(longer) > 1 else ''}{longer[-1]}?"
+        return did_you_mean(word, VERBS) or "`noetl --help` lists all verbs"
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

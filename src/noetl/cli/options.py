@@ -48,6 +48,25 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return verb
 
 
+def server_option(function: Callable[..., int | None]) -> Callable[..., None]:
+    """`--server URL` for a verb about a server itself, which a database does not know; the verb gets `client`."""
+
+    @click.option("--server", metavar="URL", help=SERVER_HELP)
+    @click.option("--insecure", is_flag=True, help=INSECURE_HELP)
+    @wraps(function)
+    def verb(*args: Any, server: str | None, insecure: bool, **kwargs: Any) -> None:
+        from noetl.client.dev_server import running_dev
+        from noetl.client.http import HttpClient
+
+        address = server_address(server, insecure=insecure) or running_dev()
+        if address is None:
+            raise UsageError("name a server: use --server URL, or set NOETL_SERVER")
+        with closing(HttpClient(address, print_message)) as client:
+            function(*args, client=client, **kwargs)
+
+    return verb
+
+
 def client_option(function: Callable[..., int | None], *, dev: bool = True) -> Callable[..., None]:
     """The same options; the verb gets `client`, and may return an exit code. Without a target the client is that of the
     `noetl dev` which runs in this folder, unless `dev` is False."""
@@ -205,7 +224,7 @@ def payload_options(function: Callable[..., Any]) -> Callable[..., Any]:
                     inner = inner.setdefault(name, {})
                     if not isinstance(inner, dict):
                         raise UsageError(f"{option} {text}: {name!r} is not a map, so no value can be set in it")
-                inner[last] = yaml_value(value, option) if option == "--set" else value
+                inner[last] = yaml_value(key, value, option) if option == "--set" else value
                 strict_keys.append(key)
         return function(*args, inputs={"payload": values, "strict_keys": strict_keys}, **kwargs)
 
@@ -224,10 +243,12 @@ def input_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return verb
 
 
-def yaml_value(text: str, option: str) -> Any:
+def yaml_value(key: str, text: str, option: str) -> Any:
     """The value of a YAML scalar, list or map on one line, read as in a playbook. A template is text, and so is what
-    only begins with a quote."""
+    only begins with a quote. UsageError for an empty text, which is often an unset variable of the shell."""
     remedy = "; use --set-string for text" if option == "--set" else ""
+    if not text.strip():
+        raise UsageError(f"{option} {key}= has no value: write {key}=null, or {key}='\"\"' for an empty text")
     if text[:1] in ("[", "{") and text[:2] not in ("{{", "{%", "{#"):
         from noetl.dsl.reader import read_data
 

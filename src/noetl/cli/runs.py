@@ -318,7 +318,7 @@ def _ctx(sets: tuple[str, ...]) -> Json:
         key, equals, value = text.partition("=")
         if not equals or not key or "." in key:
             raise UsageError(f"--set-ctx {text}: write it as KEY=VALUE, such as limit=5; KEY is a whole key of ctx")
-        values[key] = yaml_value(value, "--set-ctx")
+        values[key] = yaml_value(key, value, "--set-ctx")
     return values
 
 

@@ -11,14 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 from msgspec.structs import replace
 
 import noetl
 from noetl.access import hash_of, new_token
 from noetl.addresses import forbid_addresses
 from noetl.cli.daemon import flags_of, harden, log_option, on_signal
-from noetl.cli.options import DB_HELP, client_and_output, client_option
-from noetl.cli.output import emit, print_message
+from noetl.cli.options import DB_HELP, server_option
+from noetl.cli.output import emit, output_option, print_message
 from noetl.cli.pool import WORKERS_USER_HELP, Member, Pool, WorkersUser
 from noetl.cli.start import collect_garbage
 from noetl.client.database import opened, opener, safe_of, server_of
@@ -40,8 +41,7 @@ from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import GRACE_SECONDS, WorkerLoop
 
 if TYPE_CHECKING:
-    from noetl.client.client import Client
-    from noetl.client.http import HttpServerControl
+    from noetl.client.http import HttpClient
     from noetl.host.server_host import ServerHost
     from noetl.server.api import Api
 
@@ -118,7 +118,10 @@ def command(
     `--workers` as processes on this machine that are restarted when they die. Without `--workers-user`, task code runs
     as the user of the server and can read its database and keys: every author is then in effect an admin.
     """
-    if context.invoked_subcommand is not None:
+    if (verb := context.invoked_subcommand) is not None:
+        given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if given:
+            raise UsageError(f"the options of `noetl server` start one: write those of `{verb}` after `{verb}`")
         return
     if workers_user is not None and not workers:
         raise UsageError("--workers-user requires --workers N: it applies only to workers that the server starts")
@@ -134,27 +137,22 @@ def command(
 
 
 @command.command("status")
-@client_and_output
-def status_command(client: Client, output: str | None) -> None:
+@server_option
+@output_option()
+def status_command(client: HttpClient, output: str | None) -> None:
     """Show the version, the workers and the open runs of a server; exit 7 if it does not answer."""
-    emit(server_of_client(client).get(), output or "yaml")
+    emit(client.server.get(), output or "yaml")
 
 
 @command.command("stop")
-@client_option
-def stop_command(client: Client) -> None:
+@server_option
+def stop_command(client: HttpClient) -> None:
     """Shut down a server: it answers the requests that it has, and stops the workers that it has started.
 
     Runs continue when a server is back. Of several servers the one that gets the request stops.
     """
-    server_of_client(client).stop()
+    client.server.stop()
     print_message("the server is stopping")
-
-
-def server_of_client(client: Client) -> HttpServerControl:
-    if client.server is None:
-        raise UsageError("name a server: use --server URL, or set NOETL_SERVER")
-    return client.server
 
 
 async def _serve(

@@ -83,8 +83,8 @@ def latest(run: str) -> tuple[RunFilter, int] | None:
 
 
 def no_worker(pool: str, url: str = "URL") -> str:
-    """The message about ready work of a pool without workers."""
-    return f"no worker of pool {pool!r} is connected: start one with `noetl worker --server {url} --pool {pool}`"
+    """The message about ready work of a pool without active workers."""
+    return f"pool {pool!r} has no active worker: start one with `noetl worker --server {url} --pool {pool}`"
 
 
 def not_one_run(run: str, matches: Sequence[tuple[str, str, str]]) -> NotFound | UsageError:

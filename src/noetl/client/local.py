@@ -31,7 +31,6 @@ class LocalClient:
         self.tokens = LocalTokens(db)
         self.users = LocalUsers(db)
         self.workers = LocalWorkers(db)
-        self.server = None
 
     @cached_property
     def runs(self) -> LocalRuns:

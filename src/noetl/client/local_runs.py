@@ -225,7 +225,7 @@ class LocalRuns:
                 await packages_of(requirements, loaded.file.folder, lambda line: self.warn(f"noetl: {line}"))
             except Failure as failure:
                 error = failure.outcome.error
-                mark = loaded.file.places.get(f"{place}/{error.details['input']}") if error else None
+                mark = loaded.file.places.get(f"{place}/input/{error.details['input']}") if error else None
                 at = f"{loaded.file.name}:{mark.line}:{mark.column}: " if mark else ""
                 raise NoetlError(f"{at}{failure}") from None
 

@@ -92,6 +92,8 @@ class Builder:
     def step(self, tree: Map) -> model.Step:
         name, spec, loop = tree["step"], tree.get("spec", {}), tree.get("loop")
         self._place(name, span_of(tree))
+        if loop is not None:
+            self._place(f"{name}/input/loop/in", span_in(loop, "in"))
         layers = (self.executor_spec, spec, (loop or {}).get("spec", {}))
         options: dict[str, Any] = {"pool": spec["pool"]} if "pool" in spec else {}
         if "timeout" in spec:
@@ -152,13 +154,14 @@ class Builder:
             holders = [tree, *(layer.get(kind.name, {}) for layer in reversed(layers))]
             items = next((holder[name] for holder in holders if name in holder), None)
             if isinstance(items, Seq):
-                self._place_items(f"{key}/{name}", items)
+                self._place_items(f"{key}/input/{name}", items)
         inputs = layered({name: value for name, value in defaults.items() if name in declared}, own)
         for group in kind.one_of:  # a default must not join the task's own choice
             if chosen := set(group) & set(own):
                 inputs = {name: value for name, value in inputs.items() if name not in group or name in chosen}
         body: tuple[model.Task, ...] = ()
         if kind.name == "iterator":
+            self._place(f"{key}/input/in", span_in(tree, "in"))
             inputs.pop("tool")
             body = self.pipeline(key, tree["tool"], layers)
         return model.Task(

@@ -31,8 +31,8 @@ class Loaded(NamedTuple):
     dialect: DialectName
     places: dict[str, Mark]
     """The place of each part: `STEP`, `STEP/LABEL`, `STEP/next/0`, `STEP/LABEL/rules/0` and behind that a ctx key,
-    `STEP/LABEL/code` for program text and `STEP/LABEL/code/1` for its first line, `STEP/LABEL/requirements/0`,
-    `keychain/NAME`."""
+    `STEP/LABEL/code` for program text and `STEP/LABEL/code/1` for its first line, `STEP/LABEL/input/requirements/0`
+    and `STEP/input/loop/in` for inputs that errors may name, `keychain/NAME`."""
     inputs: PlaybookInputs = PlaybookInputs()
 
     def require(self) -> Playbook:

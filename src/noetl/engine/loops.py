@@ -53,9 +53,11 @@ def loop_items(decision: Decision, plan: StepPlan, args: dict[str, Any], args_by
             items = plan.collection(decision.scope(args, args_by))
         if length_of(decision, items) is not None:
             return items
-        return Error("loop_input", f"loop.in {not_a_list(unwrapped(items, decision.contents))}")
+        message = f"loop.in {not_a_list(unwrapped(items, decision.contents))}"
+        return Error("loop_input", message, details={"input": "loop/in"})
     except TemplateError as error:
-        return Error("template", f"loop.in: {error.message} in {error.source[:200]!r}")
+        message = f"loop.in: {error.message} in {error.source[:200]!r}"
+        return Error("template", message, details={"input": "loop/in"})
 
 
 def not_a_list(items: Any) -> str:

@@ -28,7 +28,7 @@ async def iterate(pipeline: Pipeline, plan: TaskPlan, task: TaskId) -> Outcome:
     except TemplateError as error:
         return template_outcome(error)
     if not isinstance(items, list | tuple):
-        return failed("loop_input", f"`in` {not_a_list(items)}")
+        return failed("loop_input", f"`in` {not_a_list(items)}", input="in")
     parallel = plan.task.spec.get("mode") == "parallel"
     inner = [pipeline.item(plan, task, i, item, parallel) for i, item in enumerate(items)]
     _share_writes(pipeline, inner, parallel)

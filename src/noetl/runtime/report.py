@@ -123,7 +123,8 @@ def waits(state: Execution) -> list[dict[str, Any]]:
 
 
 def located(error: dict[str, Any] | None, file: str, places: Mapping[str, Mark]) -> dict[str, Any] | None:
-    """The error with its place: that of its line of program text, or else of the rule, the task or the step."""
+    """The error with its place: that of its line of program text, of the input or the rule to blame, or else of the
+    task or the step."""
     if error is None:
         return None
     fields = {name: error.get(name) for name in ("kind", "message", "step", "task", "attempt", "item")}
@@ -131,8 +132,9 @@ def located(error: dict[str, Any] | None, file: str, places: Mapping[str, Mark])
     if isinstance(source := details.get("source"), dict):
         file, line, column = source.get("file", file), source["line"], source["column"]
     else:
-        rule = f"{step}/{task}/rules/{details.get('rule')}"
-        parts = (rule, f"{step}/{task}", f"{step}/{error.get('place')}", str(step))
+        owner = f"{step}/{task}" if task else step
+        part = f"input/{details['input']}" if "input" in details else f"rules/{details.get('rule')}"
+        parts = (f"{owner}/{part}", f"{step}/{task}", f"{step}/{error.get('place')}", str(step))
         mark = next((places[part] for part in parts if part in places), None)
         line, column = (mark.line, mark.column) if mark else (None, None)
     return {**fields, "step": step or None, "file": file, "line": line, "column": column, "details": details}

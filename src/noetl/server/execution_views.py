@@ -106,7 +106,7 @@ class ExecutionView(RecordView, frozen=True, kw_only=True):
     playbook_id: str
     parent: str | None
     actor: Actor | None  # who requested it; null for a child
-    missing_pools: list[str]  # pools with ready work of it, of which no worker is connected
+    missing_pools: list[str]  # pools with ready work of it that have no active worker
     cancel_reason: str | None
     cancelled_by: Actor | None
     started: str

@@ -48,9 +48,13 @@ METRICS: dict[str, Metric] = {
     "noetl_leases_granted_total": Metric("counter", "Leases granted by this server."),
     "noetl_leases_lost_total": Metric("counter", "Leases that this server has revoked because their worker was lost."),
     "noetl_claim_wait_seconds": Metric("histogram", "Time that successful claims waited for work.", (), SECONDS),
-    "noetl_workers": Metric("gauge", "Workers with a heartbeat in the last minute, on any server."),
-    "noetl_worker_slots": Metric("gauge", "Slots of these workers."),
-    "noetl_worker_slots_busy": Metric("gauge", "Busy slots of these workers."),
+    "noetl_workers": Metric(
+        "gauge",
+        "Workers with a heartbeat in the last minute, on any server; only active ones take work.",
+        ("status",),
+    ),
+    "noetl_worker_slots": Metric("gauge", "Slots of these workers.", ("status",)),
+    "noetl_worker_slots_busy": Metric("gauge", "Busy slots of these workers.", ("status",)),
     "noetl_http_requests_total": Metric("counter", "HTTP requests.", ("method", "route", "status")),
     "noetl_http_request_duration_seconds": Metric(
         "histogram", "Duration of HTTP requests, including long polls and streams.", ("method", "route"), SECONDS

@@ -14,12 +14,18 @@ from noetl.timestamps import rfc3339
 ALIVE_SECONDS = 60.0  # a worker whose last heartbeat is older is not connected
 
 
+WorkerStatus = Literal["active", "draining", "stopping", "gone"]
+"""`active`: it takes work; `draining`, `stopping`: it is connected, finishes its work and takes no more; `gone`: it has
+sent no heartbeat for a minute."""
+STATUSES: dict[Directive, WorkerStatus] = {"": "active", "drain": "draining", "stop": "stopping"}
+
+
 class WorkerView(RecordView, frozen=True):
-    """A worker at its last heartbeat. `gone`: it has sent none for a minute."""
+    """A worker at its last heartbeat. Only an `active` one takes work. `gone`: it has sent none for a minute."""
 
     worker: str
     pool: str
-    status: Literal["active", "draining", "stopping", "gone"]
+    status: WorkerStatus
     slots: int
     busy: int
     host: str
@@ -32,17 +38,18 @@ def is_connected(session: WorkerSession, now: float) -> bool:
     return session.beat > now - ALIVE_SECONDS
 
 
+def worker_status(session: WorkerSession, now: float) -> WorkerStatus:
+    return STATUSES[session.directive] if is_connected(session, now) else "gone"
+
+
 def missing_pools(state: Execution, sessions: Iterable[WorkerSession], now: float) -> list[str]:
-    """The pools with ready work of an execution, of which no worker is connected that takes work."""
-    attended = {session.pool for session in sessions if is_connected(session, now) and not session.directive}
+    """The pools with ready work of an execution that have no active worker."""
+    attended = {session.pool for session in sessions if worker_status(session, now) == "active"}
     return sorted(set(state.ready.values()) - attended)
 
 
 def worker_view(session: WorkerSession, now: float) -> WorkerView:
-    statuses: dict[Directive, Literal["active", "draining", "stopping"]]
-    statuses = {"": "active", "drain": "draining", "stop": "stopping"}
-    status = statuses[session.directive] if is_connected(session, now) else "gone"
-    return WorkerView.of(session, status=status, last_heard=rfc3339(session.beat))
+    return WorkerView.of(session, status=worker_status(session, now), last_heard=rfc3339(session.beat))
 
 
 def direct_workers(

@@ -3,8 +3,7 @@
 A tool knows nothing of steps, policies or stores. Every failure is an error outcome with a kind of the list in
 docs/reference/outcomes: returned, or raised as a `Failure`. Any other exception becomes one of kind `internal`. An
 error in program text (an input in `verbatim` or `sql`) has the details `line` and `column`, from 1: the worker adds its
-place in the playbook. It does so for the detail `input`, too: an item of such an input that is a list, as
-`requirements/0`.
+place in the playbook. The detail `input` names an input to blame that has a place of its own, as `requirements/0`.
 
 A result is JSON data or `bytes`, on its own or as a value of a map: bytes are stored as they are and become a
 reference. The worker redacts secrets in the outcome and in log lines; a tool that truncates a text (the end of an

@@ -40,14 +40,13 @@ class ToolCaller:
     async def call(self, call: ToolCall) -> Outcome:
         """The outcome of the tool. May raise Parked, or Rejected if the lease is void."""
         outcome = await self._run(call)
-        error = outcome.error
+        error, source = outcome.error, dict[str, Any]()
         if error is None or "source" in error.details:
             return outcome
-        source: dict[str, Any] = {}
         if isinstance(line := error.details.get("line"), int):
             column = error.details.get("column")  # that of Postgres is a name
             source = self._source(call, line, column if isinstance(column, int) else 1)
-        elif mark := self.file.places.get(f"{self._place(call.task)}/{error.details.get('input')}"):
+        elif mark := self.file.places.get(f"{self._place(call.task)}/input/{error.details.get('input')}"):
             source = {"source": {"line": mark.line, "column": mark.column}}
         return replace(outcome, error=replace(error, details={**error.details, **source})) if source else outcome
 

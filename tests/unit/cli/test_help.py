@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+from command import noetl
 from tests.servers.patience import PATIENCE_SECONDS
 
 PROGRAM = """
@@ -37,6 +39,19 @@ EXTRAS = (
     *("argon2", "cronsim", "starlette", "tzdata", "uvicorn", "psycopg", "psycopg_pool", "duckdb", "pytz", "snowflake"),
     *("obstore", "nats", "qiskit", "qiskit_aer", "opentelemetry"),
 )
+
+
+def test_a_verb_of_a_group_is_found_without_its_group(tmp_path: Path) -> None:
+    hints = {
+        "retry": "did you mean `noetl runs retry`?",
+        "drain": "did you mean `noetl workers drain`?",
+        "stop": "did you mean `noetl server stop` or `noetl workers stop`?",
+        "rns": "did you mean 'runs'?",
+        "frobnicate": "`noetl --help` lists all verbs",
+    }
+    for word, hint in hints.items():
+        done = noetl(word, "last", cwd=tmp_path)
+        assert (done.code, done.err.splitlines()[-1]) == (2, f"Error: unknown verb {word!r}: {hint}")
 
 
 def test_help_of_every_verb_works_without_any_extra() -> None:

@@ -181,7 +181,6 @@ def test_retries_are_told(tmp_path: Path) -> None:
         ("on", "on"),
         ("12:30:00", "12:30:00"),
         ("null", None),
-        ("", None),
         ("0x1f", 31),
         ('"1"', "1"),
         ("'it''s'", "it's"),
@@ -224,6 +223,7 @@ def test_payload_is_json_or_a_file_and_set_is_laid_over_it(tmp_path: Path) -> No
         (["--payload", "[1]"], 2, "must be a map"),
         (["--payload", "{"], 2, "neither JSON nor YAML"),
         (["--set", "a=[1"], 2, "--set-string"),
+        (["--set", "a.b="], 2, "--set a.b= has no value: write a.b=null, or a.b='\"\"' for an empty text"),
         (["--payload", "@nothing.json"], 4, "no such file"),
     ],
 )
@@ -232,6 +232,25 @@ def test_a_payload_that_makes_no_sense_is_refused(tmp_path: Path, args: list[str
     assert (done.code, done.out) == (code, "")
     assert says in done.err
     assert not (tmp_path / ".noetl").exists()
+
+
+@pytest.mark.parametrize(
+    ("step", "place", "says"),
+    [
+        ("loop: {in: '{{ workload.m }}', iterator: x}\n    tool: {kind: noop}", "7:16", "`| items`"),
+        ("loop: {in: '{{ workload.m.b.c }}', iterator: x}\n    tool: {kind: noop}", "7:16", "`workload.m` has a"),
+        (
+            "tool: [each: {kind: iterator, in: '{{ workload.m }}', iterator: x, tool: {kind: noop}}]",
+            "7:39",
+            "`| items`",
+        ),
+    ],
+)
+def test_an_error_of_a_collection_points_at_it(tmp_path: Path, step: str, place: str, says: str) -> None:
+    text = f"{HEAD}workload: {{m: {{a: 1}}}}\nworkflow:\n  - step: start\n    {step}\n"
+    done = noetl("run", file(tmp_path, text), cwd=tmp_path)
+    assert f"playbook.yaml:{place}: step start" in done.err
+    assert says in done.err
 
 
 NEEDS = ECHO.replace("{{ workload }}", "{{ region }} {{ workload.items }}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from command import file, noetl
 from terminal import HEAD, data, terminal
 from test_project import developing
@@ -42,6 +43,10 @@ def test_a_drained_worker_finishes_what_it_runs_and_takes_nothing_new(tmp_path: 
             until(lambda: (tmp_path / "started").exists())
             assert "worker w1@" in noetl("workers", "drain", "w1", cwd=tmp_path).err
             assert status("w1@") == "draining"
+            pools = {
+                pool["pool"]: pool for pool in data(noetl("server", "status", "-o", "json", cwd=tmp_path))["pools"]
+            }
+            assert (pools["slow"]["workers"], pools["slow"]["slots"], pools["slow"]["draining"]) == (0, 0, 1)
             process.line("draining")
             (tmp_path / "go").touch()
 
@@ -50,6 +55,8 @@ def test_a_drained_worker_finishes_what_it_runs_and_takes_nothing_new(tmp_path: 
                 return {name: step["status"] for name, step in run["steps"].items()}
 
             until(lambda: steps() == {"start": "succeeded", "end": "scheduled"})
+            shown = noetl("runs", "show", execution, cwd=tmp_path).out
+            assert "pool 'slow' has no active worker: start one with `noetl worker --server" in shown
             assert noetl("workers", "stop", "--pool", "slow", cwd=tmp_path).code == 0
             assert process.end().code == 0
         assert steps() == {"start": "succeeded", "end": "scheduled"}
@@ -66,6 +73,18 @@ def test_a_server_is_asked_for_its_status_and_stopped(tmp_path: Path) -> None:
     assert noetl("server", "status", cwd=tmp_path).code == 2
 
 
+@pytest.mark.parametrize("verb", ["status", "stop"])
+def test_a_server_is_named_by_its_address_only(tmp_path: Path, verb: str) -> None:
+    assert "--db" not in noetl("server", verb, "--help", cwd=tmp_path).out
+    done = noetl("server", verb, cwd=tmp_path)
+    assert (done.code, done.err) == (2, "noetl: name a server: use --server URL, or set NOETL_SERVER\n")
+    done = noetl("server", "--db", "x.db", verb, cwd=tmp_path)
+    assert (done.code, done.err) == (
+        2,
+        f"noetl: the options of `noetl server` start one: write those of `{verb}` after `{verb}`\n",
+    )
+
+
 def test_a_worker_or_a_pool_must_be_named(tmp_path: Path) -> None:
     done = noetl("workers", "drain", cwd=tmp_path)
     assert (done.code, "`noetl workers drain NAME`, or --pool NAME" in done.err) == (2, True)
@@ -76,7 +95,7 @@ def test_a_run_that_no_worker_takes_says_so(tmp_path: Path) -> None:
     with developing(tmp_path) as (_, url, _):
         noetl("register", file(tmp_path, text), cwd=tmp_path)
         done = noetl("exec", "tests/story", "--timeout", "6", cwd=tmp_path)
-        message = "no worker of pool 'gpu' is connected: start one with `noetl worker --server {} --pool gpu`"
+        message = "pool 'gpu' has no active worker: start one with `noetl worker --server {} --pool gpu`"
         assert (done.code, message.format(url) in done.err) == (124, True)
         assert message.format("URL") in noetl("runs", "show", "last", cwd=tmp_path).out
         assert data(noetl("runs", "show", "last", "-o", "json", cwd=tmp_path))["missing_pools"] == ["gpu"]

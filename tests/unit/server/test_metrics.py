@@ -38,6 +38,8 @@ def test_every_metric_of_the_table_is_there_and_no_other(fresh: ApiServer) -> No
 def test_what_happens_is_counted(fresh: ApiServer) -> None:
     with fresh.client("admin") as admin:
         fresh.store.record_heartbeat(WorkerSession("w", "default", 4, leases={"x": [1]}))
+        fresh.store.record_heartbeat(WorkerSession("leaving", "default", 4, leases={"x": [2, 3]}))
+        fresh.store.direct_worker("leaving", "drain")
         started(admin, {"playbook": HELLO})
         waits = begun(admin, {"playbook": WAITS})
         until(admin, waits, "waiting")
@@ -52,8 +54,11 @@ def test_what_happens_is_counted(fresh: ApiServer) -> None:
         assert found["noetl_commit_duration_seconds"].value("_count") > 2
         assert found["noetl_commit_executions"].value("_sum") >= found["noetl_commit_executions"].value("_count")
         assert found["noetl_leases"].value() == 0
-        assert (found["noetl_workers"].value(), found["noetl_worker_slots"].value()) == (1, 4)
-        assert found["noetl_worker_slots_busy"].value() == 1
+        workers = [found["noetl_workers"].value(status=status) for status in ("active", "draining", "stopping")]
+        assert workers == [1, 1, 0]
+        assert found["noetl_worker_slots"].value(status="active") == 4
+        assert found["noetl_worker_slots_busy"].value(status="active") == 1
+        assert found["noetl_worker_slots_busy"].value(status="draining") == 2
         assert found["noetl_dependency_up"].value(dependency="store") == 1
         assert found["noetl_build_info"].value(version="9.9") == 1
         assert found["process_resident_memory_bytes"].value() > 1e6

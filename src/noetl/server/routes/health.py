@@ -16,7 +16,7 @@ from noetl.server.health import TIMEOUT_SECONDS, Dependency
 from noetl.server.parameters import JSON
 from noetl.server.roles import PREFIX
 from noetl.server.telemetry import Labels
-from noetl.server.worker_views import is_connected
+from noetl.server.worker_views import worker_status
 from noetl.store.store import Store
 
 routes = Routes(prefix="")
@@ -73,15 +73,21 @@ async def metrics(call: ApiCall) -> Response:
 
 def _stored(store: Store) -> dict[str, dict[Labels, float]]:
     backlog, now = store.backlog(), time()
-    workers = [worker for worker in store.workers() if is_connected(worker, now)]
+    workers: dict[Labels, float] = dict.fromkeys([("active",), ("draining",), ("stopping",)], 0)
+    slots, busy = dict(workers), dict(workers)
+    for worker in store.workers():
+        if (status := worker_status(worker, now)) != "gone":
+            workers[status,] += 1
+            slots[status,] += worker.slots
+            busy[status,] += worker.busy
     return {
         "noetl_executions_open": {(status,): backlog.executions.get(status, 0) for status in OPEN},
         "noetl_ready": {(): backlog.ready},
         "noetl_leases": {(): backlog.leases},
         "noetl_timers": {(): backlog.timers},
-        "noetl_workers": {(): len(workers)},
-        "noetl_worker_slots": {(): sum(worker.slots for worker in workers)},
-        "noetl_worker_slots_busy": {(): sum(worker.busy for worker in workers)},
+        "noetl_workers": workers,
+        "noetl_worker_slots": slots,
+        "noetl_worker_slots_busy": busy,
     }
 
 

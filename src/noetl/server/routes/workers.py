@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from noetl.model.status import OPEN
 from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.parameters import ItemList, Nothing, RequestBody
-from noetl.server.worker_views import WorkerView, direct_workers, is_connected, worker_view
-from noetl.store.store import Directive, Store
+from noetl.server.worker_views import WorkerView, direct_workers, worker_status, worker_view
+from noetl.store.store import Directive, Store, WorkerSession
 from noetl.timestamps import rfc3339
 
 routes = Routes()
@@ -55,12 +56,19 @@ async def _direct(call: ApiCall, body: WorkerSelection, directive: Directive) ->
 
 
 class PoolView(msgspec.Struct, frozen=True):
-    """The connected workers of a pool."""
+    """The connected workers of a pool: the active ones with their slots, and those that take no more work."""
 
     pool: str
-    workers: int
-    slots: int
-    busy: int
+    workers: int = 0  # active ones
+    slots: int = 0
+    busy: int = 0  # slots, those of draining workers included
+    draining: int = 0  # workers that finish their work and take no more; they may be stopping
+
+    def with_worker(self, session: WorkerSession, *, is_active: bool) -> PoolView:
+        busy = self.busy + session.busy
+        if is_active:
+            return replace(self, workers=self.workers + 1, slots=self.slots + session.slots, busy=busy)
+        return replace(self, draining=self.draining + 1, busy=busy)
 
 
 class ServerView(msgspec.Struct, frozen=True):
@@ -83,10 +91,9 @@ async def server_status(call: ApiCall) -> ServerView:
         backlog = store.backlog()
         pools: dict[str, PoolView] = {}
         for session in store.workers():
-            if is_connected(session, now):
-                old = pools.get(session.pool, PoolView(session.pool, 0, 0, 0))
-                slots, busy = old.slots + session.slots, old.busy + session.busy
-                pools[session.pool] = PoolView(session.pool, old.workers + 1, slots, busy)
+            if (status := worker_status(session, now)) != "gone":
+                pool = pools.get(session.pool, PoolView(session.pool))
+                pools[session.pool] = pool.with_worker(session, is_active=status == "active")
         executions: dict[str, int] = {status: backlog.executions.get(status, 0) for status in OPEN}
         by_name = [pools[name] for name in sorted(pools)]
         version, started = api.settings.version, rfc3339(api.started)
