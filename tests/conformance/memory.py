@@ -304,6 +304,12 @@ class MemoryStore(MemoryCatalog):
     def blob(self, key: str) -> bytes | None:
         return self.blobs.get(key)
 
+    def blob_size(self, key: str) -> int | None:
+        return len(self.blobs[key]) if key in self.blobs else None
+
+    def blob_part(self, key: str, start: int, size: int) -> bytes | None:
+        return self.blobs[key][start : start + size] if key in self.blobs else None
+
     def refers(self, execution: str, key: str) -> bool:
         wholes, reached = {key}, {key}
         while wholes:

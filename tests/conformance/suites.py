@@ -276,6 +276,17 @@ class BlobSuite:
     def test_empty_content_is_content(self, store: Store) -> None:
         store.commit([change(A, 0, blobs=[content(b"")])])
         assert store.blob(content(b"")[0]) == b""
+        assert store.blob_size(content(b"")[0]) == 0
+        assert store.blob_part(content(b"")[0], 0, 10) == b""
+
+    def test_a_part_of_a_content_is_read_without_the_rest(self, store: Store) -> None:
+        key, data = content(bytes(range(256)) * 10_000)
+        store.commit([change(A, 0, blobs=[(key, data)])])
+        assert store.blob_size(key) == len(data)
+        for start, size in ((0, 1), (255, 2), (1_000_000, 70_000), (len(data) - 3, 10), (len(data), 5)):
+            assert store.blob_part(key, start, size) == data[start : start + size]
+        assert store.blob_size("nothing") is None
+        assert store.blob_part("nothing", 0, 1) is None
 
 
 class SnapshotSuite:

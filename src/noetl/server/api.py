@@ -18,9 +18,11 @@ from noetl.server.page_files import read_page
 from noetl.server.playbooks import Playbooks
 from noetl.server.problems import Refused
 from noetl.server.scheduler import Scheduler
+from noetl.server.second_connection import SecondConnection
 from noetl.server.server_settings import ServerSettings
 from noetl.server.sessions import Sessions
 from noetl.server.sse import Streams
+from noetl.server.stored_values import StoredValues
 from noetl.server.telemetry import Telemetry
 from noetl.server.traces import Traces
 from noetl.store.store import Store, Summary
@@ -54,6 +56,8 @@ class Api:
         sessions = Sessions(store.access, in_store, settings.bus)
         self.authenticator = Authenticator(store.access, sessions, clock, in_store)
         self.maintenance = Maintenance(store, in_store)
+        self.reader = SecondConnection(store, in_store, "reader")  # for long reads
+        self.stored_values = StoredValues(self.reader)
         self.health = Health(store, settings.bus, in_store, log)
         self.scheduler = Scheduler(store, self.thread, clock, log, self.start_once)
 
@@ -110,4 +114,5 @@ class Api:
         self.playbooks.compiler.close()
         self.maintenance.close()
         self.host.runtime.past.close()
+        self.reader.close()
         self.thread.shutdown()

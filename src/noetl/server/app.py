@@ -37,6 +37,7 @@ from noetl.server.routes import (
     maintenance,
     pages,
     playbooks,
+    results,
     triggers,
     worker,
     workers,
@@ -45,7 +46,7 @@ from noetl.server.server_settings import ServerSettings
 from noetl.server.traces import trace_of
 from noetl.store.store import Store
 
-MODULES = (executions, history, worker, playbooks, triggers, access, maintenance, workers, health, pages)
+MODULES = (executions, history, results, worker, playbooks, triggers, access, maintenance, workers, health, pages)
 CHANGES = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 SINGLE = frozenset([b"host", b"origin", b"authorization", b"cookie", b"content-type", b"x-csrf-token"])
 """Headers that must not be repeated, because it would be open which one counts."""

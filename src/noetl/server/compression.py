@@ -10,7 +10,6 @@ import asyncio
 import gzip
 from collections.abc import Mapping
 
-from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 
 from noetl.server.endpoint import Endpoint
@@ -33,17 +32,11 @@ async def compressed(response: Response, endpoint: Endpoint, headers: Mapping[st
     if endpoint.secret or ALLOWED[endpoint.method, endpoint.path] == WORK or response.media_type != JSON:
         return response
     content = bytes(getattr(response, "body", b""))  # a stream has none
-    if len(content) < MIN_BYTES or "content-range" in response.headers:
+    if len(content) < MIN_BYTES or "accept-ranges" in response.headers:  # ranges count plain bytes
         return response
     response.headers.add_vary_header("Accept-Encoding")
     if accepts_gzip(headers):
         response.body = await asyncio.to_thread(gzip.compress, content, LEVEL, mtime=0)
-        _describe(response.headers, len(response.body))
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Content-Length"] = str(len(response.body))
     return response
-
-
-def _describe(headers: MutableHeaders, size: int) -> None:
-    headers["Content-Encoding"], headers["Content-Length"] = "gzip", str(size)
-    tag = headers.get("etag")
-    if tag is not None and not tag.startswith("W/"):
-        headers["ETag"] = f"W/{tag}"  # other bytes, the same content

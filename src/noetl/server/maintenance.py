@@ -6,11 +6,7 @@ servers may do this at once: executions that one has marked for removal and not 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
-from typing import TypeVar
 
 import msgspec
 
@@ -20,14 +16,13 @@ from noetl.errors import NotFound, StoreError
 from noetl.runtime.audit import Audit
 from noetl.runtime.store_thread import InStore
 from noetl.server.parameters import run_cursor
+from noetl.server.second_connection import SecondConnection
 from noetl.server.telemetry import Telemetry
 from noetl.store.store import RunPosition, Store, Summary
 
 VERIFY_SECONDS = 5.0  # a page of verified executions ends after that time, with at least one
 EXECUTIONS_PER_BATCH = 100
 FIRST_PRUNE_SECONDS, PRUNE_SECONDS = 60.0, 3600.0
-
-Value = TypeVar("Value")
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -43,11 +38,9 @@ class VerifiedPage(Verified, frozen=True):
     next: str | None
 
 
-class Maintenance:
+class Maintenance(SecondConnection):
     def __init__(self, store: Store, in_store: InStore) -> None:
-        self._first, self._in_store = store, in_store
-        self._second: Store | None = None
-        self._thread = ThreadPoolExecutor(1, "noetl-maintenance")
+        super().__init__(store, in_store, "maintenance")
 
     async def verify(self, execution: str) -> Verified:
         summaries = await self.do(lambda store: store.summaries(prefix=execution, limit=1))
@@ -83,20 +76,6 @@ class Maintenance:
         while (violations := await self.do(next_batch)) is None:
             pass
         return violations
-
-    async def do(self, work: Callable[[Store], Value]) -> Value:
-        loop = asyncio.get_running_loop()
-        if self._second is None:
-            self._second = await loop.run_in_executor(self._thread, self._first.reopen)
-        if self._second is self._first:  # a store without connections
-            result: Value = await self._in_store(work, self._first)
-            return result
-        return await loop.run_in_executor(self._thread, work, self._second)
-
-    def close(self) -> None:
-        self._thread.shutdown()
-        if self._second is not None and self._second is not self._first:
-            self._second.close()
 
 
 class Pruner:

@@ -15,7 +15,12 @@ from noetl.worker.wire import BadMessage
 
 CREDENTIAL = "credential"  # a credential of a playbook is missing or cannot be used
 MEDIA = "application/problem+json"
-RENAMED = {413: "Content Too Large", 422: "Unprocessable Content", 499: "Client Closed Request"}
+RENAMED = {
+    413: "Content Too Large",
+    416: "Range Not Satisfiable",
+    422: "Unprocessable Content",
+    499: "Client Closed Request",
+}
 """Phrases of RFC 9110 that Python 3.11 does not know yet, and that of a status which is not registered."""
 STATUS: dict[type[NoetlError], int] = {
     BadMessage: 400,

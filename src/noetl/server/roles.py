@@ -87,6 +87,7 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("DELETE", "/api/v1/hooks/{name}"): WRITE,
     ("POST", "/api/v1/hooks/{name}/rotate"): WRITE,
     ("GET", "/api/v1/results/{hash}"): VIEW,
+    ("GET", "/api/v1/results/{hash}/page"): VIEW,
     ("GET", "/api/v1/workers"): VIEW,
     ("POST", "/api/v1/workers/drain"): OPERATE,
     ("POST", "/api/v1/workers/stop"): OPERATE,

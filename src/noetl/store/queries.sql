@@ -47,6 +47,13 @@ SELECT number, task, at, stream, line FROM log WHERE execution = ? AND number > 
 -- name: get_blob
 SELECT data FROM blob WHERE key = ?
 
+-- name: get_blob_size
+SELECT length(data) FROM blob WHERE key = ?
+
+-- name: get_blob_part
+-- In SQLite the part of an empty content is NULL.
+SELECT coalesce(substr(data, CAST(? AS integer), CAST(? AS integer)), data) FROM blob WHERE key = ?
+
 -- Lists of executions -------------------------------------------------------------------------------------------------
 
 -- One query for each index; a NULL selects all. With `+started` no database walks the index of starts to find one id.

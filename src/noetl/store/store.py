@@ -213,6 +213,13 @@ class Store(ABC):
     def blob(self, key: str) -> bytes | None:
         return self._db.get(bytes, "get_blob", key)
 
+    def blob_size(self, key: str) -> int | None:
+        return self._db.get(int, "get_blob_size", key)
+
+    def blob_part(self, key: str, start: int, size: int) -> bytes | None:
+        """Bytes of a content from a position on; fewer than `size` at its end."""
+        return self._db.get(bytes, "get_blob_part", start + 1, size, key)
+
     def refers(self, execution: str, key: str) -> bool:
         """Whether an execution has stored the content or refers to it, directly or as a part of other content."""
         return bool(self._db.row("refers", key_of(execution), key)[0])

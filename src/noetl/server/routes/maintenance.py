@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Annotated
 
 import msgspec
-from starlette.responses import Response
 
-from noetl.errors import NotFound
-from noetl.server.endpoint import IMMUTABLE, ApiCall, Routes
+from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.execution_views import ExecutionItem, execution_item
 from noetl.server.maintenance import EXECUTIONS_PER_BATCH, Verified, VerifiedPage
-from noetl.server.parameters import BYTES, JSON, Limit, RequestBody, RunPageQuery
+from noetl.server.parameters import Limit, RequestBody, RunPageQuery
 
 routes = Routes()
 
@@ -64,22 +61,3 @@ class VerifyQuery(RunPageQuery, frozen=True):
 async def verify_all(call: ApiCall, query: VerifyQuery) -> VerifiedPage:
     """Check the logs of executions, newest first; a page takes a few seconds at most."""
     return await call.until_disconnect(call.api.maintenance.verify_page(query.before, query.limit))
-
-
-MAX_PARSED_BYTES = 8 << 20  # content up to this size is parsed to find out whether it is JSON
-
-
-@routes.add("GET", "/results/{hash}", answers={200: BYTES}, operation="workers_result")
-async def result(call: ApiCall) -> Response:
-    """The content of a reference by its key: JSON, or the bytes of a file."""
-    key = call.path_params["hash"]
-    content = await call.in_store(call.api.store.blob, key)
-    if content is None:
-        raise NotFound(f"there is no result {key}")
-    media = BYTES
-    if len(content) <= MAX_PARSED_BYTES:
-        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            msgspec.json.decode(content)
-            media = JSON
-    headers = IMMUTABLE | {"Content-Disposition": f'attachment; filename="{key[:16]}"'}
-    return Response(content, headers=headers, media_type=media)
