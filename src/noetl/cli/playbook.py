@@ -22,6 +22,7 @@ from noetl.settings import ServerAddress, server_address
 from noetl.tools.registry import KINDS
 
 KEYS = ("file", "line", "column", "code", "severity", "message", "hint")
+RANGE_KEYS = ("end_line", "end_column", "path", "fix")  # for programs; a table has no room for them
 DRAWING = click.Choice(["text", "mermaid", "dot", "svg", "json"])
 SERVER_HELP = "Server that checks them, with its own tool kinds. Its token is read from NOETL_TOKEN."
 
@@ -55,7 +56,8 @@ def validate_command(
         if output is None:
             _print_checked(name, faults, about)
     if output is not None:
-        emit([{key: getattr(problem, key) for key in KEYS} for problem in problems], output)
+        keys = KEYS if output == "table" else KEYS + RANGE_KEYS
+        emit([{key: getattr(problem, key) for key in keys} for problem in problems], output)
     invalid = any(problem.severity == "error" for problem in problems)
     ctx.exit(4 if missing else 3 if invalid else 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from noetl.classic.detect import first_construct, is_classic
@@ -84,8 +85,8 @@ def compile_tree(
     builder = dialect.builder(root, kinds, problems.text)
     playbook = builder.playbook()
 
-    def report(check: Check, place: str, message: str, hint: str | None) -> None:
-        problems.add_at(check, builder.places[place], message, hint)
+    def report(check: Check, place: str, message: str, hint: str | None, path: Sequence[str]) -> None:
+        problems.add_at(check, builder.places[place], message, hint, path)
 
     net.check(playbook, declared, report)
     return Loaded(playbook, problems.sorted(), dialect.name, builder.places, inputs)

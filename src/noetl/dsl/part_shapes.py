@@ -12,7 +12,7 @@ from typing import Any
 from noetl.dsl import shape
 from noetl.dsl.inputs import check_inputs
 from noetl.dsl.other_words import KINDS
-from noetl.dsl.problem import Check
+from noetl.dsl.problem import Check, replacing
 from noetl.dsl.scalar_shapes import GUARD, LABEL, NAME
 from noetl.dsl.shape import Field, Fields, Form, ListOf, MapOf, OneOf, Retired, Shape, Walk
 from noetl.dsl.tree import Seq, Span, is_template, key_span, span_in
@@ -93,7 +93,7 @@ class TaskShape(Shape):
                 names = sorted(walk.kinds.names())
                 other = KINDS.get(name) if isinstance(name, str) else None
                 hint = (
-                    f"write `kind: {other}`"
+                    replacing(f"write `kind: {other}`", other)
                     if other
                     else walk.problems.did_you_mean(name, names) or f"known kinds: {', '.join(names)}"
                 )

@@ -161,7 +161,10 @@ def _problem(name: InputName, file: str, payload: Json) -> Problem:
     guess = did_you_mean(name.name, payload)
     hint = f"{guess.rstrip('?')} of the payload?" if guess else name.advice
     hint = hint or f"pass it with `--set {name.name}=VALUE` or in the payload, or give it a default in `workload`"
-    return Problem(file, name.line, name.column, UNKNOWN_NAME_CODE, "error", message, hint)
+    end = name.column + len(name.name)
+    return Problem(
+        file, name.line, name.column, UNKNOWN_NAME_CODE, "error", message, hint, end_line=name.line, end_column=end
+    )
 
 
 class _Workload:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 import yaml
 
-from noetl.dsl.problem import Check, Problems, few
+from noetl.dsl.problem import Check, Problems, few, replacing
 from noetl.dsl.tree import NOWHERE, Map, Seq, Span, Text, plain
 from noetl.errors import UsageError
 from noetl.expression import kind_of
@@ -195,7 +195,7 @@ class _Composer:
             text = self.problems.text.line(number)
             if match := _BARE_TEMPLATE.search(text):
                 start = sum(len(before) + 1 for before in self.text.split("\n")[: number - 1]) + match.start(1)
-                self._fail(UNQUOTED, start, "a template must be quoted", self._quoted(start))
+                self._fail(UNQUOTED, *self._unquoted(start))
         problem = error.problem or "the YAML does not parse"
         _, words, hint = next((advice for advice in _ADVICE if advice[0] in problem), ("", "", None))
         message = words or problem
@@ -299,10 +299,10 @@ class _Composer:
             if not self.text.startswith("{{", span.start - 1):
                 for start in (container.node.span.start for container in self.stack):
                     if self.text.startswith("{{", start):  # `{{ {'a': 1} }}` without quotes: a map inside two others
-                        self._fail(UNQUOTED, start, "a template must be quoted", self._quoted(start))
+                        self._fail(UNQUOTED, *self._unquoted(start))
                 self._fail(BAD_KEY, span, f"{kind_of(key)} cannot be a key", "write a key of plain text, or quote it")
             start = span.start - 1
-            self.problems.add(UNQUOTED, start, "a template must be quoted", self._quoted(start))
+            self.problems.add(UNQUOTED, *self._unquoted(start))
             key, top.bare_template = "{{", True
         elif not isinstance(key, str):  # an alias of one
             self._fail(BAD_KEY, span, f"{kind_of(key)} cannot be a key", "write a key of plain text, or quote it")
@@ -313,10 +313,13 @@ class _Composer:
         top.own.setdefault(key, span)
         top.key, top.key_span, top.wants_key = key, span, False
 
-    def _quoted(self, start: int) -> str:
+    def _unquoted(self, start: int) -> tuple[Span, str, str]:
+        """Range, message and hint for the value that begins with a template at an offset."""
         value = self.text[start : start + 200].partition("\n")[0].partition(" #")[0].strip().rstrip(",]")
         quote = "'" if '"' in value and "'" not in value else '"'
-        return f"write {quote}{value[:80]}{quote}"
+        quoted = f"{quote}{value[:80]}{quote}"
+        hint = f"write {quoted}" if len(value) > 80 else replacing(f"write {quoted}", quoted)
+        return Span(start, start + max(len(value), 1)), "a template must be quoted", hint
 
     def _merge(self, top: _Open, source: Any, where: Span) -> None:
         """Put in the keys of other maps, at `<<`. The map's own keys win, then the first of several maps."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from noetl.dsl.problem import replacing
 from noetl.dsl.shape import Schema, Shape
 from noetl.model.duration import seconds
 
@@ -24,7 +25,8 @@ def _name(words: str, characters: str) -> Shape:
 
 def _boolean_hint(value: Any) -> str | None:
     if isinstance(value, str) and value.lower() in ("yes", "on", "no", "off"):
-        return f"in YAML 1.2 {value!r} is text: write {'true' if value.lower() in ('yes', 'on') else 'false'}"
+        word = "true" if value.lower() in ("yes", "on") else "false"
+        return replacing(f"in YAML 1.2 {value!r} is text: write {word}", word)
     return None
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from noetl.dsl.inputs import check_keys
 from noetl.dsl.other_words import CHOICES, OF_PART, retry_advice, spec_advice
-from noetl.dsl.problem import Check, Problems, did_you_mean
+from noetl.dsl.problem import Check, FixHint, Problems, did_you_mean
 from noetl.dsl.tree import Map, Span, is_template, key_span, span_in
 from noetl.model.inputs import describe
 from noetl.model.kind import Kind
@@ -87,7 +87,8 @@ class Shape:
         if self._hint is not None:
             return self.refuse(value, span, walk, hint=self._hint(value))
         quotable = isinstance(value, int | float) and self._fits(str(value))
-        return self.refuse(value, span, walk, hint="put it in quotes" if quotable else None)
+        quotes = FixHint("put it in quotes", lambda source: f'"{source}"')
+        return self.refuse(value, span, walk, hint=quotes if quotable else None)
 
     def refuse(
         self, value: Any, span: Span, walk: Walk, check: Check = WRONG_VALUE, hint: str | None = None

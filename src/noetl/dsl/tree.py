@@ -121,6 +121,9 @@ class Text:
         line = bisect_right(self._starts, offset)
         return Mark(line, offset - self._starts[line - 1] + 1)
 
+    def offset(self, mark: Mark) -> int:
+        return self._starts[mark.line - 1] + mark.column - 1
+
     def line(self, number: int, limit: int = 1 << 20) -> str:
         start = self._starts[number - 1]
         end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from noetl import errors
+from noetl.dsl.problem import Fix
 from noetl.errors import NoetlError, PlaybookInvalid
 from noetl.runtime.past import PastBusy
 from noetl.server.record_views import RecordView
@@ -38,7 +39,8 @@ STATUS: dict[type[NoetlError], int] = {
 
 
 class Finding(RecordView, frozen=True):
-    """A problem of a playbook, and where it is."""
+    """A problem of a playbook, and its range, which ends before `end_column`. `path` has the steps on the path of a
+    problem of the net; `fix` is the text to put in the place of the range."""
 
     file: str
     line: int
@@ -47,6 +49,10 @@ class Finding(RecordView, frozen=True):
     severity: Literal["error", "warning"]
     message: str
     hint: str | None
+    end_line: int
+    end_column: int
+    path: tuple[str, ...]
+    fix: Fix | None
 
 
 class ProblemDetails(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ import yaml
 from command import BAD, CLASSIC, GOOD, SECONDS, WARNED, Done, environment, file, noetl
 
 FIELDS = ["file", "line", "column", "code", "severity", "message", "hint"]
+RANGE = ["end_line", "end_column", "path", "fix"]
 
 
 class TestExitCode:
@@ -119,7 +120,7 @@ class TestOutput:
     def test_json_has_exactly_these_fields(self, tmp_path: Path) -> None:
         name = file(tmp_path, BAD)
         problems = json.loads(noetl("validate", "-o", "json", name).out)
-        assert [list(problem) for problem in problems] == [FIELDS, FIELDS]
+        assert [list(problem) for problem in problems] == [FIELDS + RANGE, FIELDS + RANGE]
         assert problems[0] == {
             "file": name,
             "line": 6,
@@ -128,6 +129,10 @@ class TestOutput:
             "severity": "error",
             "message": "unknown tool kind 'nop'",
             "hint": "did you mean 'noop'?",
+            "end_line": 6,
+            "end_column": 21,
+            "path": [],
+            "fix": {"text": "noop"},
         }
 
     def test_json_of_a_sound_playbook_is_an_empty_list(self, tmp_path: Path) -> None:
@@ -141,7 +146,7 @@ class TestOutput:
 
     def test_jsonl_has_a_problem_on_each_line(self, tmp_path: Path) -> None:
         lines = noetl("validate", "-o", "jsonl", file(tmp_path, BAD)).out.splitlines()
-        assert [list(json.loads(line)) for line in lines] == [FIELDS, FIELDS]
+        assert [list(json.loads(line)) for line in lines] == [FIELDS + RANGE, FIELDS + RANGE]
 
     def test_yaml_says_the_same_as_json(self, tmp_path: Path) -> None:
         name = file(tmp_path, BAD)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from tests.table import for_each
@@ -40,7 +40,7 @@ def found(book: Playbook) -> list[tuple[str, str]]:
     """The steps where tokens may meet, with the message."""
     findings: list[tuple[str, str]] = []
 
-    def report(check: net.Check, place: str, message: str, hint: str | None) -> None:
+    def report(check: net.Check, place: str, message: str, hint: str | None, path: Sequence[str]) -> None:
         if check is net.MEETING:
             findings.append((place, message))
 

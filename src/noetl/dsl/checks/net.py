@@ -7,7 +7,7 @@ not evaluated, so most findings are warnings.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from noetl.dsl.graph import MAX_PATH_NAMES, Graph, arrows, way_back
@@ -22,8 +22,8 @@ RACE = Check("NTL407", "warning", "parallel branches write the same ctx key")
 ENDLESS = Check("NTL410", "warning", "steps form an endless cycle")
 
 JOIN_HINT = "declare `spec: {join: all}` to run once when all have arrived, or `spec: {join: any}` to run for each"
-Report = Callable[[Check, str, str, str | None], None]
-"""Records a finding: the check, the key of the place, the message and a hint."""
+Report = Callable[[Check, str, str, str | None, Sequence[str]], None]
+"""Records a finding: the check, the key of the place, the message, a hint, and the steps on its path."""
 
 
 class Way(NamedTuple):
@@ -73,7 +73,7 @@ def _check_reachable(playbook: Playbook, graph: Graph, report: Report) -> None:
         because = f"nothing leads to {path[0]!r} in {arrows(path)}" if path[1:] else "no arc leads to it"
         arc = f"`next: {{arcs: [{{step: {step.name}}}]}}`"
         hint = f"steps do not follow each other by order: add {arc} to the step before it (entry: {playbook.entry!r})"
-        report(UNREACHABLE, step.name, f"step {step.name!r} cannot be reached: {because}", hint)
+        report(UNREACHABLE, step.name, f"step {step.name!r} cannot be reached: {because}", hint, path)
 
 
 def _check_shadowed(playbook: Playbook, report: Report) -> None:
@@ -88,7 +88,7 @@ def _check_shadowed(playbook: Playbook, report: Report) -> None:
             if i > open_arc and not (isinstance(arc.when, str) and any(part in arc.when for part in failure)):
                 message = f"{step.name} → {arc.step} is never tried: {step.name} → {first} before it always matches"
                 hint = "move it before, give the other a guard, or set `next.spec.mode: inclusive`"
-                report(SHADOWED, f"{step.name}/next/{i}", message, hint)
+                report(SHADOWED, f"{step.name}/next/{i}", message, hint, [step.name, arc.step])
 
 
 class _Fork:
@@ -154,8 +154,9 @@ def _check_forks(playbook: Playbook, graph: Graph, declared: set[str], report: R
             reported.update(name for name, _, _ in twice)  # reported once per step
             for name, first, second in [*twice, *fork.meetings(reported)]:
                 reported.add(name)
-                paths = f"{arrows(fork.path(first, name))} and {arrows(fork.path(second, name))}"
-                report(MEETING, name, f"two tokens may meet at {name!r}: {paths}", JOIN_HINT)
+                one, other = fork.path(first, name), fork.path(second, name)
+                message = f"two tokens may meet at {name!r}: {arrows(one)} and {arrows(other)}"
+                report(MEETING, name, message, JOIN_HINT, [*one, *other])
             races.check(fork)
 
 
@@ -192,10 +193,11 @@ class _Races:
             for other, rival in others:
                 if (writer, rival, key) not in self.reported:
                     self.reported.add((writer, rival, key))
-                    paths = f"{arrows(fork.path(branch, writer))} and {arrows(fork.path(other, rival))}"
-                    message = f"both {writer!r} and {rival!r} write the ctx key {key!r} in parallel: {paths}"
+                    paths = [fork.path(branch, writer), fork.path(other, rival)]
+                    both = " and ".join(map(arrows, paths))
+                    message = f"both {writer!r} and {rival!r} write the ctx key {key!r} in parallel: {both}"
                     hint = f"use two keys, or a reducer such as `{key}: {{$append: ...}}`"
-                    self.report(RACE, self.places[rival][key], message, hint)
+                    self.report(RACE, self.places[rival][key], message, hint, [*paths[0], *paths[1]])
 
 
 def _writes(step: Step) -> dict[str, str]:
@@ -231,4 +233,4 @@ def _check_endless(playbook: Playbook, ways: dict[str, list[Way]], report: Repor
         members = set(cycle)
         if all(way.target in members for member in cycle for way in ways[member]):
             hint = "give one of its arcs a guard, or add an arc that leads out"
-            report(ENDLESS, cycle[0], f"endless cycle: {arrows([*cycle, cycle[0]])}", hint)
+            report(ENDLESS, cycle[0], f"endless cycle: {arrows([*cycle, cycle[0]])}", hint, cycle)

@@ -13,7 +13,7 @@ from noetl.dsl.other_words import NAMES
 from noetl.dsl.outline import COLLECTION_KEYS, ITERATOR_KEYS, Document, TaskSite, callee, labelled_items, rules
 from noetl.dsl.payload import UNKNOWN_NAME_CODE, InputName, PlaybookInputs, properties_of, required_by
 from noetl.dsl.payload import Path as InputPath
-from noetl.dsl.problem import Check, Problems, few
+from noetl.dsl.problem import Check, FixHint, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource
 from noetl.dsl.tree import Map, Seq, is_template, key_span, span_in
 from noetl.errors import TemplateError, TemplateSyntax
@@ -116,11 +116,14 @@ class _Checker:
             self._check_bound(site)
         if site.guard and not template.is_expression:
             guard = site.value.strip()[:60]
-            message, hint = f"{guard!r} is text, not a condition", f'write "{{{{ {guard} }}}}"'
+            span, quoted = span_in(site.container, site.key), f'"{{{{ {guard} }}}}"'
+            message, hint = f"{guard!r} is text, not a condition", f"write {quoted}"
             if is_template(site.value):
                 message = "a condition is exactly one `{{ expression }}`"
                 hint = "put the whole condition into one pair of braces"
-            self._add(BAD_GUARD, site, 0, message, hint)
+            elif not span.style and '"' not in guard:
+                hint = FixHint(hint, lambda source: quoted if source == guard else None)
+            self.problems.add(BAD_GUARD, self._offset(site, 0) if span.style else span, message, hint)
             return
         self._check_filters(site, template)
         misread = self._misread(site, text) if "-" in text or text.count(".") > 2 else []
@@ -228,7 +231,8 @@ class _Checker:
         if len(matching) > 1:
             (first, home), (second, _), *_ = matching
             message = f"{root!r} is {first} here and hides {second} of that name"
-            self._add(HIDDEN, site, read.offset, message, f"write `{home}.{root}`")
+            hint = FixHint(f"write `{home}.{root}`", lambda source: f"{home}.{source}")
+            self._add(HIDDEN, site, read.offset, message, hint)
 
     def _check_path(self, site: Site, read: Read) -> None:
         if len(read.path) < 2 or not isinstance(read.path[1], str):
