@@ -24,13 +24,13 @@ from noetl.classic.hooks import after_call_rules
 from noetl.dsl.compile import load
 from noetl.engine.events import ExecutionRequested
 from noetl.engine.history.verify import CHECKS
-from noetl.engine.history.verify.log import Frozen, LogReader, Part, Violation
+from noetl.engine.history.verify.log import Frozen, LogReader, Part, StoredBlock, Violation
 from noetl.engine.net import Net
 from noetl.errors import NoetlError, NotFound
 from noetl.latest import Latest
 from noetl.results.read import read_content
 from noetl.store import codec
-from noetl.store.codec import digest_of, readable_snapshot, thaw
+from noetl.store.codec import PACKED_FORMAT, SNAPSHOT_FORMAT, digest_of, readable_snapshot, thaw
 from noetl.store.open import open_store
 from noetl.store.store import Row, Store, Summary
 from noetl.tools.registry import KINDS
@@ -83,7 +83,15 @@ class Audit:
             net, frozen = self._net(summary.digest), self._frozen(execution, snapshots)
             rows = self._read(execution, 0, seq)
             log = LogReader(
-                CHECKS, execution, self._first_net(rows, net), codec, self._content, frozen, self._net, part
+                CHECKS,
+                execution,
+                self._first_net(rows, net),
+                codec,
+                self._content,
+                frozen,
+                self._net,
+                part,
+                self._blocks(execution),
             )
         except (NoetlError, msgspec.MsgspecError) as error:
             return [Violation(execution, 0, "replay", f"the log cannot be checked: {error}")]
@@ -99,16 +107,24 @@ class Audit:
         return log.end(listed[0].status, derived)
 
     def _frozen(self, execution: str, seqs: Iterable[int]) -> Iterator[Frozen]:
-        """The snapshots of an execution, one at a time. One that was removed meanwhile is left out."""
+        """The snapshots of an execution, one at a time, without those that were removed meanwhile, and without those of
+        other versions, which nobody reads."""
         for seq in seqs:
             stored = self.store.snapshot(execution, seq)
-            if stored is None or stored.seq != seq:
+            if stored is None or stored.seq != seq or not stored.data.startswith((PACKED_FORMAT, SNAPSHOT_FORMAT)):
                 continue
             state = None
             if (snapshot := readable_snapshot(stored)) is not None:
                 with suppress(NoetlError, msgspec.MsgspecError):  # it is reported as unreadable
                     state = thaw(snapshot.data, self._net(digest_of(snapshot.data)))
             yield Frozen(seq, stored.hash, state)
+
+    def _blocks(self, execution: str) -> StoredBlock:
+        def stored(number: int) -> bytes | None:
+            blocks = self.store.outline(execution, number, 1)
+            return blocks[0][1] if blocks and blocks[0][0] == number else None
+
+        return stored
 
     def _read(self, execution: str, after: int, until: int) -> list[Row]:
         return self.store.read(execution, after, min(ROWS_PER_BATCH, until - after)) if after < until else []

@@ -19,6 +19,7 @@ from noetl.engine.admissible import Inadmissible
 from noetl.engine.commands import Command, Start
 from noetl.engine.decide import carry_on, decide
 from noetl.engine.decision import Decision
+from noetl.engine.history.outline import encode_block
 from noetl.engine.lifecycle import remedy_for
 from noetl.engine.state import Execution
 from noetl.reference import Need, Reference
@@ -238,6 +239,8 @@ class Committer:
             change = batch.changes[execution]
             change.rows += rows
             change.blobs += decision.blobs
+            if loaded.outline is not None:
+                change.outline += map(encode_block, loaded.outline.extend(decision.events, now))
             self._derive(change, loaded, now)
         batch.answers.setdefault(execution, []).append((pending, Answer(decision.events, works, loaded.state)))
 

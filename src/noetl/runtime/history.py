@@ -19,6 +19,7 @@ from noetl.engine.decision import Decision
 from noetl.engine.evolve import evolve
 from noetl.engine.history.explain import Explainer, Explanation
 from noetl.engine.history.fork import AgainView, FailedItems, Retrace, is_incomplete, under_way
+from noetl.engine.history.outline import Block, OutlineWriter, encode_block
 from noetl.engine.history.replay import Difference, Replay
 from noetl.engine.history.verify.log import derived_rows, differences
 from noetl.engine.start import overlaid
@@ -271,9 +272,13 @@ async def _start_fork(
         net.check_payload(payload, state.ctx | edit.ctx, edit.strict_keys)
     command = Fork(source, last.seq, last.at, edited, digest, payload, sets, edit.ctx, failed, reopen, edit.actor)
     if name not in runtime.executions:
-        loaded = runtime.executions[name] = LoadedExecution(state, last.hash, None)
+        outline = OutlineWriter()
+        blocks: list[Block] = []
+        for row in rows:
+            blocks += outline.extend((decode(row.type, row.data),), row.at)
+        loaded = runtime.executions[name] = LoadedExecution(state, last.hash, None, outline)
         loaded.stored_seq = 0
-        loaded.fork_prefix = Change(name, 0, rows, blobs=blobs)
+        loaded.fork_prefix = Change(name, 0, rows, blobs=blobs, outline=list(map(encode_block, blocks)))
     fork = (await runtime.committer.handle(name, command)).state
     return ForkView(name, source, fork.forked[1] if fork.forked else last.seq, again, done)
 

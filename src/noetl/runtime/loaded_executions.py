@@ -7,22 +7,27 @@ from typing import Any
 
 from noetl.engine import events as e
 from noetl.engine.evolve import evolve
+from noetl.engine.history.outline import OutlineWriter
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks, single_flight
+from noetl.runtime.outlines import resumed_writer
 from noetl.runtime.snapshots import surplus
 from noetl.store.codec import ZERO, decode, readable_snapshot, thaw
 from noetl.store.store import Change, Row, Snapshot, Summary
+
+Stored = tuple[Row, Snapshot | None, list[int], list[Row], Summary | None, OutlineWriter | None]
 
 
 class LoadedExecution:
     """The state of an execution, and the data for its next commit."""
 
-    __slots__ = ("fork_prefix", "head", "items", "snapshots", "state", "stored_seq", "summary")
+    __slots__ = ("fork_prefix", "head", "items", "outline", "snapshots", "state", "stored_seq", "summary")
 
-    def __init__(self, state: Execution, head: bytes, summary: Summary | None) -> None:
+    def __init__(self, state: Execution, head: bytes, summary: Summary | None, outline: OutlineWriter | None) -> None:
         self.state, self.head, self.summary = state, head, summary
+        self.outline = outline  # None if the block before is not stored: readers make the blocks that are missing
         self.items: dict[str, list[Any]] = {}  # items of running loops that are stored by reference, by run
         self.snapshots: list[int] = []  # the seqs of those that are stored
         self.stored_seq = state.seq
@@ -47,7 +52,7 @@ class LoadedExecutions(dict[str, LoadedExecution]):
         self._loading: dict[str, asyncio.Task[LoadedExecution]] = {}
 
     def create(self, execution: str, net: Net, digest: str) -> None:
-        self[execution] = LoadedExecution(Execution(execution, net, digest), ZERO, None)
+        self[execution] = LoadedExecution(Execution(execution, net, digest), ZERO, None, OutlineWriter())
 
     async def require(self, execution: str) -> LoadedExecution:
         """The execution, loaded once for concurrent callers; NotFound if there is none."""
@@ -62,7 +67,7 @@ class LoadedExecutions(dict[str, LoadedExecution]):
 
     async def load(self, execution: str) -> LoadedExecution:
         """Fold the log, from its latest snapshot on; NotFound if there is none."""
-        first, snapshot, snapshots, rows, summary = await self.thread.ask(self._stored, execution)
+        first, snapshot, snapshots, rows, summary, outline = await self.thread.ask(self._stored, execution)
         state = await self.begin(execution, first)
         if snapshot is not None:
             state = thaw(snapshot.data, await self.playbooks.load(summary.digest) if summary else state.net)
@@ -75,7 +80,7 @@ class LoadedExecutions(dict[str, LoadedExecution]):
         last = rows[-1] if rows else first
         head = snapshot.hash if snapshot and not rows else last.hash
         started, local = (summary.started, summary.local) if summary else (first.at, False)
-        loaded = LoadedExecution(state, head, summary_of(state, started, last.at, local))
+        loaded = LoadedExecution(state, head, summary_of(state, started, last.at, local), outline)
         loaded.snapshots = snapshots
         present = self.get(execution)
         if present is not None and present.state.seq >= state.seq:
@@ -83,7 +88,7 @@ class LoadedExecutions(dict[str, LoadedExecution]):
         self[execution] = loaded
         return loaded
 
-    def _stored(self, execution: str) -> tuple[Row, Snapshot | None, list[int], list[Row], Summary | None]:
+    def _stored(self, execution: str) -> Stored:
         first = self.store.read(execution, 0, 1)
         if not first:
             raise NotFound(f"no execution {execution}")
@@ -91,7 +96,8 @@ class LoadedExecutions(dict[str, LoadedExecution]):
         summary = next(iter(self.store.summaries(prefix=execution, limit=1)), None)
         snapshots = self.store.snapshot_seqs(execution) if snapshot else []
         rows = self.store.read(execution, snapshot.seq if snapshot else 0)
-        return first[0], snapshot, snapshots, rows, summary
+        outline = resumed_writer(self.store, execution, rows[-1].seq if rows else snapshot.seq if snapshot else 0)
+        return first[0], snapshot, snapshots, rows, summary, outline
 
     async def reload(self, execution: str) -> LoadedExecution:
         self.pop(execution, None)

@@ -10,6 +10,7 @@ import msgspec
 
 from noetl.engine import events as e
 from noetl.engine.evolve import evolve
+from noetl.engine.history.outline import Block, OutlineWriter, decode_block
 from noetl.engine.history.verify.rows import Codec, Load, Rows, StoredRow
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
@@ -22,6 +23,7 @@ MAX_LISTED = 1_000  # maximum number of violations listed per invariant; the res
 Part = Literal["whole", "rows", "fold"]
 """Which invariants are checked: all; those that need no fold; those that look at the fold. A large log is checked by
 two processes, each with one part."""
+StoredBlock = Callable[[int], bytes | None]  # returns a stored block of the outline by its number
 NetOf = Callable[[str], Net]  # returns the playbook of a digest, for forks that continue with an edited one
 Handler = Callable[[Any], object]
 Handlers = Mapping[type[e.Event], Handler]
@@ -67,6 +69,7 @@ class LogReader:
         snapshots: Iterable[Frozen] = (),
         net_of: NetOf | None = None,
         part: Part = "whole",
+        stored_block: StoredBlock | None = None,
     ) -> None:
         self.execution, self.net, self.codec, self.net_of = execution, net, codec, net_of
         self.snapshots = iter(snapshots)
@@ -74,6 +77,8 @@ class LogReader:
         self.state = Execution(execution, net, "")
         self.foldable = part != "rows"  # whether `state` is the fold of all rows so far
         self.seq = 0
+        self.stored_block = stored_block
+        self.outline = OutlineWriter() if stored_block is not None and part != "fold" else None
         self.finished: dict[str, Intervals] = {}  # items that have ended, by step run with a loop under way
         self.violations: list[Violation] = []
         self.counts: dict[str, int] = {}
@@ -102,12 +107,14 @@ class LogReader:
             try:
                 event = decode(name, data)
             except Exception as error:
-                self.foldable = False  # nor can later rows be
+                self.foldable, self.outline = False, None  # nor can later rows be
                 if check is not None:
                     self.note("readable", str(error))
                 continue
             for handler in handlers[type(event)]:
                 handler(event)
+            if self.outline is not None and (complete := self.outline.extend((event,), at)):
+                self._check_block(complete[0])
             if self.foldable:
                 try:
                     evolve(state, event, at)
@@ -130,6 +137,15 @@ class LogReader:
                 self.note("snapshot", f"its {field} differs from the fold of the log")
         self.snapshot = next(self.snapshots, None)
         return self.snapshot.seq if self.snapshot is not None else None
+
+    def _check_block(self, block: Block) -> None:
+        assert self.stored_block is not None
+        data = self.stored_block(block.number)
+        try:
+            if data is not None and decode_block(data) != block:  # one that is missing is made when it is read
+                self.note("outline", f"block {block.number} differs from the events {block.first} to {self.seq}")
+        except ValueError as error:
+            self.note("outline", f"block {block.number} cannot be read: {error}")
 
     def _change_net(self, event: e.ExecutionForked) -> None:
         if event.playbook and self.net_of is not None:

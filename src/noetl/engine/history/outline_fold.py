@@ -1,0 +1,395 @@
+"""The fold of an outline: what happened to the steps, tokens, arcs and loops of a run, up to an event.
+
+Its size is bounded. Above `MAX_RUNS` step runs it counts them per step instead of keeping a row of each; the histogram
+has at most `MAX_BINS` bins, whose width doubles as the log grows; a loop has at most `MAX_POINTS` points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from noetl.engine.history.outline import (
+    BINS,
+    CANCELLED,
+    EXECUTION_STATUSES,
+    FAILED,
+    MARKER_KINDS,
+    MAX_ERRORS,
+    RUNNING,
+    SCHEDULED,
+    SUCCEEDED,
+    WAIT_KINDS,
+    WAITING,
+    Block,
+    ItemError,
+    LoopPart,
+    run_names,
+    times,
+)
+
+MAX_RUNS = 5_000
+MAX_BINS = 512
+MAX_POINTS = 200
+MAX_LOOPS = 1_000
+MAX_MARKERS = 1_000
+MAX_SLOWEST = 10
+NOT_YET = -1
+
+
+class StepRunRow(msgspec.Struct):
+    """The life of a step run. A seq of 0 and a time of -1: not yet."""
+
+    step: str
+    n: int
+    scheduled_seq: int = 0
+    started_seq: int = 0
+    ended_seq: int = 0
+    scheduled_ms: int = NOT_YET
+    started_ms: int = NOT_YET
+    ended_ms: int = NOT_YET
+    status: int = SCHEDULED
+    retries: int = 0
+    from_runs: list[str] = []
+    routed_seq: int = 0
+    waited: dict[str, int] = {}  # milliseconds that it waited for a worker, a retry, or something external
+    idle: tuple[str, int] | None = None  # for what it waits, and since when
+
+    @property
+    def name(self) -> str:
+        return f"{self.step}#{self.n}"
+
+    def wait(self, for_what: str, now: int) -> None:
+        self.settle(now)
+        self.idle = for_what, now
+
+    def settle(self, now: int) -> None:
+        """End its wait, if there is one."""
+        if self.idle is not None:
+            for_what, since = self.idle
+            self.waited[for_what] = self.waited.get(for_what, 0) + max(0, now - since)
+            self.idle = None
+
+
+class TokenRow(msgspec.Struct):
+    step: str
+    origin: str | None
+    enqueued_seq: int
+    consumed_seq: int = 0
+    held_seq: int = 0
+
+
+class WaitRow(msgspec.Struct):
+    """A wait of a step run without a loop."""
+
+    run: str
+    from_seq: int
+    to_seq: int = 0
+
+
+class LoopFold(msgspec.Struct):
+    """A loop: what its items came to, without saying which."""
+
+    run: str
+    total: int = 0
+    ok: int = 0
+    failed: int = 0
+    points: list[tuple[int, int, int, int]] = []  # seq, succeeded, failed, in flight
+    bins: list[int] = msgspec.field(default_factory=lambda: [0] * BINS)
+    unknown: int = 0
+    errors: dict[tuple[str, str], ItemError] = {}
+    slowest: list[tuple[int, int]] = []
+    running: int = 0
+    waiting: int = 0
+
+    def add(self, part: LoopPart, first: int) -> None:
+        if part.total >= 0:
+            self.total = part.total
+        few = len(self.points) < MAX_POINTS  # of a long loop, the end of each block is enough
+        for at in range(0 if few else len(part.points) - 4, len(part.points), 4):
+            offset, ok, failed, in_flight = part.points[at : at + 4]
+            self.points.append((first + offset, self.ok + ok, self.failed + failed, in_flight))
+        if len(self.points) >= 2 * MAX_POINTS:
+            self.points = self.points[1::2]
+        self.ok += covered(part.done)
+        self.failed += covered(part.failed)
+        for number, count in zip(part.bins[::2], part.bins[1::2], strict=True):
+            self.bins[number] += count
+        self.unknown += part.unknown
+        for error in part.errors:
+            merge_error(self.errors, error)
+        if part.slowest:
+            self.slowest = sorted([*self.slowest, *part.slowest])[-MAX_SLOWEST:]
+        self.running, self.waiting = len(part.open) - len(part.parked), len(part.parked)
+
+    def reopen(self) -> None:
+        """Failed items run again."""
+        self.failed, self.errors = 0, {}
+
+    def progress(self) -> dict[str, list[int]]:
+        stride = -(-len(self.points) // MAX_POINTS)
+        points = self.points[::-1][::stride][::-1] if stride else []  # the last point always stays
+        names = ("seq", "ok", "failed", "in_flight")
+        return {name: [point[place] for point in points] for place, name in enumerate(names)}
+
+
+def covered(flat: Sequence[int]) -> int:
+    """How many numbers the ranges have."""
+    return sum(flat[1::2]) - sum(flat[::2])
+
+
+def merge_error(errors: dict[tuple[str, str], ItemError], error: ItemError) -> None:
+    """Count an error with those of its kind and message; beyond `MAX_ERRORS` of them, with all others."""
+    key = error.kind, error.message
+    if key not in errors and len(errors) >= MAX_ERRORS:
+        key = "", ""
+    known = errors.get(key)
+    if known is None:
+        errors[key] = ItemError(*key, error.count, error.first, error.last)
+    else:
+        known.count += error.count
+        known.first, known.last = min(known.first, error.first), max(known.last, error.last)
+
+
+class Histogram(msgspec.Struct):
+    """Events, errors and retries in bins of equal numbers of events; the width of a bin doubles when they are full."""
+
+    width: int = 1
+    events: list[int] = []
+    errors: list[int] = []
+    retries: list[int] = []
+    end_ms: list[int] = []
+    steps: dict[str, dict[int, tuple[int, int, int]]] = {}
+    """Active, succeeded and failed runs of each step at the end of the bins in which they change."""
+
+    def bin_of(self, seq: int) -> int:
+        return (seq - 1) // self.width
+
+    def add(self, block: Block, moments: Sequence[int]) -> None:
+        last = block.first + block.events - 1
+        while self.bin_of(last) >= MAX_BINS:
+            self._widen()
+        missing = self.bin_of(last) + 1 - len(self.events)
+        for column in (self.events, self.errors, self.retries, self.end_ms):
+            column += [0] * missing
+        seq = block.first
+        while seq <= last:
+            number = self.bin_of(seq)
+            end = min(last, (number + 1) * self.width)
+            self.events[number] += end - seq + 1
+            self.end_ms[number] = moments[end - block.first]
+            seq = end + 1
+        for column, offsets in ((self.errors, block.errors), (self.retries, block.retries)):
+            for offset in offsets:
+                column[self.bin_of(block.first + offset)] += 1
+
+    def _widen(self) -> None:
+        self.width *= 2
+        for column in (self.events, self.errors, self.retries):
+            column[:] = [sum(column[at : at + 2]) for at in range(0, len(column), 2)]
+        self.end_ms = [self.end_ms[min(at + 1, len(self.end_ms) - 1)] for at in range(0, len(self.end_ms), 2)]
+        for step, counts in self.steps.items():
+            self.steps[step] = {number // 2: count for number, count in counts.items()}
+
+    def step_columns(self, step: str) -> dict[str, list[int]]:
+        columns: dict[str, list[int]] = {"active": [], "succeeded": [], "failed": []}
+        count, counts = (0, 0, 0), self.steps.get(step, {})
+        for number in range(len(self.events)):
+            count = counts.get(number, count)
+            for column, value in zip(columns.values(), count, strict=True):
+                column.append(value)
+        return columns
+
+
+class OutlineFold(msgspec.Struct):
+    """Add the blocks of a log in order, the last of which may be incomplete."""
+
+    seq: int = 0
+    status: str = "pending"
+    started_ms: int = 0
+    now_ms: int = 0  # time of the last event
+    ended_ms: int | None = None
+    digests: list[tuple[int, str]] = []
+    steps: dict[str, list[int]] = {}  # runs, active ones, succeeded and failed ones of each step
+    run_count: int = 0
+    runs: dict[str, StepRunRow] = {}  # in the order of scheduling; if they are too many, only the open ones
+    tokens: dict[int, TokenRow] = {}
+    waits: dict[str, list[WaitRow]] = {}
+    loops: dict[str, LoopFold] = {}
+    arcs: dict[tuple[str, int], tuple[int, int]] = {}  # how often each arc fired, and when last
+    markers: list[tuple[int, str, str]] = []
+    histogram: Histogram = msgspec.field(default_factory=Histogram)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it has a row of every step run."""
+        return self.run_count <= MAX_RUNS
+
+    def add(self, block: Block) -> None:
+        moments, names, first = times(block), run_names(block), block.first
+        if not self.seq:
+            self.started_ms = block.ms
+        self.seq, self.now_ms = first + block.events - 1, moments[-1]
+        self.histogram.add(block, moments)
+        self.digests += [(first + offset, digest) for offset, digest in block.digests]
+        for offset, change, arguments in sorted(self._changes(block, names), key=itemgetter(0)):
+            change(first + offset, moments[offset], *arguments)
+        for part in block.loops:
+            self._loop(names[part.run]).add(part, first)
+        for step, arc, fired, last in _rows(block.arcs, 4):
+            before, _ = self.arcs.get((block.steps[step], arc), (0, 0))
+            self.arcs[block.steps[step], arc] = before + fired, first + last
+        for number, count in _rows(block.retried, 2):
+            if (run := self.runs.get(names[number])) is not None:
+                run.retries += count
+        self.markers += [(first + offset, MARKER_KINDS[kind], entity) for offset, kind, entity in block.markers]
+        if len(self.markers) > MAX_MARKERS:
+            self.markers = _thinned(self.markers)
+        if not self.has_rows:
+            self._drop_rows()
+        place = self.histogram.bin_of(self.seq)
+        for name in block.steps:
+            if name in self.steps:
+                _, active, succeeded, failed = self.steps[name]
+                self.histogram.steps.setdefault(name, {})[place] = active, succeeded, failed
+
+    def _changes(self, block: Block, names: Sequence[str]) -> list[tuple[int, Callable[..., None], tuple[Any, ...]]]:
+        """Offset, method and arguments of each change; those of one event are in the order in which they apply."""
+        steps = block.steps
+        changes: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
+        for token, step, origin, offset in _rows(block.tokens, 4):
+            changes.append((offset, self._enqueue, (token, steps[step], None if origin < 0 else names[origin])))
+        changes += [(offset, self._hold, (token, denied)) for token, offset, denied in _rows(block.held, 3)]
+        changes += [(offset, self._schedule, (names[run], tokens)) for run, offset, tokens in block.scheduled]
+        changes += [(offset, self._start, (names[run],)) for run, offset in _rows(block.started, 2)]
+        changes += [(offset, self._wait, (names[run], kind)) for run, offset, kind in _rows(block.waits, 3)]
+        changes += [(offset, self._end, (names[run], status)) for run, offset, status in _rows(block.ended, 3)]
+        changes += [(offset, self._route, (names[run],)) for run, offset in _rows(block.routed, 2)]
+        changes += [(offset, self._stop, ()) for offset in block.stops]
+        changes += [(offset, self._set_status, (status,)) for offset, status in _rows(block.statuses, 2)]
+        changes += [(offset, self._reopen, (run,)) for offset, run in block.reopened]
+        return changes
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, seq: int, now: int, token: int, step: str, origin: str | None) -> None:
+        self.tokens[token] = TokenRow(step, origin, seq)
+
+    def _hold(self, seq: int, now: int, token: int, denied: int) -> None:
+        row = self.tokens.get(token)
+        if row is not None and denied:
+            row.consumed_seq = seq
+        elif row is not None and not row.held_seq:
+            row.held_seq = seq
+
+    def _schedule(self, seq: int, now: int, name: str, tokens: Sequence[int]) -> None:
+        step, _, number = name.rpartition("#")
+        rows = [self.tokens[token] for token in tokens if token in self.tokens]
+        for row in rows:
+            row.consumed_seq = seq
+        origins = [row.origin for row in rows if row.origin is not None]
+        run = self.runs[name] = StepRunRow(step, int(number), seq, scheduled_ms=now, from_runs=origins)
+        run.wait("worker", now)
+        self.run_count += 1
+        counts = self.steps.setdefault(step, [0, 0, 0, 0])
+        counts[0] += 1
+        counts[1] += 1
+
+    def _start(self, seq: int, now: int, name: str) -> None:
+        run = self.runs.get(name)
+        if run is None or run.ended_seq:
+            return
+        run.settle(now)
+        run.status = RUNNING
+        if not run.started_seq:
+            run.started_seq, run.started_ms = seq, now
+
+    def _wait(self, seq: int, now: int, name: str, kind: int) -> None:
+        run, waits = self.runs.get(name), self.waits.setdefault(name, [])
+        if run is None:
+            return
+        if kind:
+            run.wait("retry" if WAIT_KINDS[kind] == "retry" else "external", now)
+            run.status = WAITING
+            waits.append(WaitRow(name, seq))
+        else:
+            run.wait("worker", now)
+            run.status = SCHEDULED
+            self._end_wait(name, seq)
+
+    def _end_wait(self, name: str, seq: int) -> None:
+        for wait in self.waits.get(name, ())[-1:]:
+            wait.to_seq = wait.to_seq or seq
+
+    def _end(self, seq: int, now: int, name: str, status: int) -> None:
+        run = self.runs.get(name)
+        if run is None:
+            return
+        counts = self.steps[run.step]
+        if run.ended_seq:  # a classic loop that went on behind its end
+            counts[run.status - 1] -= 1
+        else:
+            counts[1] -= 1
+            run.settle(now)
+        if status in (SUCCEEDED, FAILED):
+            counts[status - 1] += 1
+        run.status, run.ended_seq, run.ended_ms = status, seq, now
+        self._end_wait(name, seq)
+
+    def _route(self, seq: int, now: int, name: str) -> None:
+        if (run := self.runs.get(name)) is not None:
+            run.routed_seq = seq
+
+    def _stop(self, seq: int, now: int) -> None:
+        for name, run in self.runs.items():
+            if not run.ended_seq:
+                self._end(seq, now, name, CANCELLED)
+        for token in self.tokens.values():
+            token.consumed_seq = token.consumed_seq or seq
+
+    def _set_status(self, seq: int, now: int, status: int) -> None:
+        self.status = EXECUTION_STATUSES[status]
+        self.ended_ms = now if self.status in ("succeeded", "failed", "cancelled") else None
+
+    def _reopen(self, seq: int, now: int, run: str) -> None:
+        self._loop(run).reopen()
+
+    def _loop(self, run: str) -> LoopFold:
+        loop = self.loops.get(run)
+        if loop is None:
+            while len(self.loops) >= MAX_LOOPS:  # the first ones have ended long ago
+                del self.loops[next(iter(self.loops))]
+            loop = self.loops[run] = LoopFold(run)
+        return loop
+
+    def _drop_rows(self) -> None:
+        """Keep only what may still change."""
+        self.runs = {name: run for name, run in self.runs.items() if not run.ended_seq}
+        self.tokens = {number: token for number, token in self.tokens.items() if not token.consumed_seq}
+        self.waits = {name: waits[-1:] for name, waits in self.waits.items() if name in self.runs}
+
+
+def _rows(flat: Sequence[int], width: int) -> Iterator[tuple[int, ...]]:
+    return zip(*[iter(flat)] * width, strict=True)
+
+
+def _thinned(markers: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
+    """Half of the retries and failures; all others."""
+    often = [place for place, marker in enumerate(markers) if marker[1] in ("retry", "failure")]
+    dropped = set(often[1::2])
+    return [marker for place, marker in enumerate(markers) if place not in dropped]
+
+
+def critical_path(runs: dict[str, StepRunRow]) -> list[str]:
+    """The step runs that led to the one that ended last, each to the next."""
+    ended = [run for run in runs.values() if run.ended_seq]
+    run = max(ended, key=lambda run: run.ended_seq, default=None)
+    path: dict[str, None] = {}
+    while run is not None and run.name not in path:
+        path[run.name] = None
+        before = [runs[name] for name in run.from_runs if name in runs]
+        run = max(before, key=lambda run: run.ended_seq, default=None)
+    return list(path)[::-1]

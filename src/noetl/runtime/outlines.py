@@ -1,0 +1,103 @@
+"""Outlines of stored logs: the blocks that the commits wrote, those that are missing, and the incomplete last one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from noetl.engine.events import PlaybookProcessed
+from noetl.engine.history.outline import BLOCK_EVENTS, Block, OutlineWriter, decode_block, encode_block
+from noetl.engine.history.outline_fold import OutlineFold
+from noetl.latest import Latest
+from noetl.store.codec import decode
+from noetl.store.store import Store
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(OutlineFold).decode
+
+BLOCKS_PER_READ = 200
+MAX_FOLDS = 16
+
+
+def resumed_writer(store: Store, execution: str, seq: int) -> OutlineWriter | None:
+    """The writer of a log of that length; None if the block before is not stored, or nothing will follow."""
+    complete, before = seq // BLOCK_EVENTS, None
+    if complete:
+        stored = store.outline(execution, complete - 1, 1)
+        if not stored or stored[0][0] != complete - 1:
+            return None
+        before = decode_block(stored[0][1])
+    writer = OutlineWriter(before)
+    rows = store.read(execution, complete * BLOCK_EVENTS, seq - complete * BLOCK_EVENTS)
+    if rows and rows[-1].type == PlaybookProcessed.name:
+        return None
+    for row in rows:
+        writer.extend((decode(row.type, row.data),), row.at)
+    return writer
+
+
+def blocks(store: Store, execution: str, first: int = 0, before: Block | None = None) -> Iterator[Block]:
+    """The blocks of a log from a number on, the last of which may be incomplete. `before` is the block before them.
+    Blocks that are missing, or cannot be read, are made from the events and stored."""
+    while True:
+        stored, made = dict(store.outline(execution, first, BLOCKS_PER_READ)), []
+        for number in range(first, first + BLOCKS_PER_READ):
+            block = _readable(stored.get(number))
+            if block is None:
+                block = _made(store, execution, number, before)
+                if block is not None and block.events == BLOCK_EVENTS:
+                    made.append(encode_block(block))
+            if block is not None:
+                yield block
+            before = block
+            if block is None or block.events < BLOCK_EVENTS:
+                break
+        if made:
+            store.put_outline(execution, made)
+        if before is None or before.events < BLOCK_EVENTS:
+            return
+        first += BLOCKS_PER_READ
+
+
+def _readable(data: bytes | None) -> Block | None:
+    try:
+        return None if data is None else decode_block(data)
+    except ValueError:  # `verify` reports it
+        return None
+
+
+def _made(store: Store, execution: str, number: int, before: Block | None) -> Block | None:
+    """A block from its events; None if there are none."""
+    writer, complete = OutlineWriter(before), []
+    for row in store.read(execution, number * BLOCK_EVENTS, BLOCK_EVENTS):
+        complete = writer.extend((decode(row.type, row.data),), row.at)
+    if complete:
+        return complete[0]
+    return writer.finish() if writer.block.events else None
+
+
+class Outlines:
+    """Folds of outlines. The latest are kept, encoded, and continue with the blocks that have come since."""
+
+    def __init__(self) -> None:
+        self._folds: Latest[str, tuple[bytes, Block]] = Latest(MAX_FOLDS)
+
+    def fold(self, store: Store, execution: str) -> OutlineFold:
+        """The outline of the whole log; its `seq` is 0 if there is none."""
+        kept = self._folds.get(execution)
+        fold, last = (_decode(kept[0]), kept[1]) if kept else (OutlineFold(), None)
+        for block in blocks(store, execution, last.number + 1 if last else 0, last):
+            if block.events < BLOCK_EVENTS:
+                self._keep(execution, fold, last)
+                last = None
+            else:
+                last = block
+            fold.add(block)
+        self._keep(execution, fold, last)
+        return fold
+
+    def _keep(self, execution: str, fold: OutlineFold, last: Block | None) -> None:
+        kept = self._folds.get(execution)
+        if last is not None and (kept is None or kept[1].number < last.number):
+            self._folds[execution] = _encode(fold), last

@@ -1,0 +1,312 @@
+"""The outline of a log says what the fold of its events says, however it is cut into blocks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+from msgspec import to_builtins
+from stage import EXECUTION, play
+
+from noetl.engine import events as e
+from noetl.engine.history.outline import (
+    BLOCK_EVENTS,
+    CANCELLED,
+    FAILED,
+    RUNNING,
+    SUCCEEDED,
+    WAITING,
+    Block,
+    OutlineWriter,
+    decode_block,
+    encode_block,
+    ranges,
+    times,
+)
+from noetl.engine.history.outline_fold import MAX_BINS, MAX_POINTS, MAX_RUNS, OutlineFold, critical_path
+from noetl.model.identity import TaskId
+from noetl.model.outcome import Error, Outcome
+from noetl.store.codec import decode
+from noetl.store.store import Row
+
+AT = 1_700_000_000.0
+
+
+def folded(events: Iterable[tuple[e.Event, float]]) -> OutlineFold:
+    writer, fold = OutlineWriter(), OutlineFold()
+    for event, at in events:
+        for block in writer.extend((event,), at):
+            fold.add(block)
+    if writer.block.events:
+        fold.add(writer.finish())
+    return fold
+
+
+def of_rows(rows: Iterable[Row]) -> Iterator[tuple[e.Event, float]]:
+    return ((decode(row.type, row.data), row.at) for row in rows)
+
+
+def timed(*events: e.Event) -> Iterator[tuple[e.Event, float]]:
+    """One second after another."""
+    return ((event, AT + second) for second, event in enumerate(events))
+
+
+def beginning() -> list[e.Event]:
+    return [
+        e.ExecutionRequested("digest", "tests/outline"),
+        e.RequestEvaluated(),
+        e.PlaybookStarted(),
+        e.WorkflowStarted(),
+        e.TokenEnqueued(1, "start"),
+        e.StepScheduled("start#1", (1,)),
+    ]
+
+
+def loop_events(total: int, lanes: int = 10, seed: int = 1) -> Iterator[e.Event]:
+    """A loop whose lanes move on as chance has it; every hundredth item fails, every fiftieth is tried twice."""
+    chance = random.Random(seed)
+    yield from beginning()
+    yield e.LoopStarted("start#1", total)
+    free, open_lanes = 0, {}
+    while free < total or open_lanes:
+        while len(open_lanes) < lanes and free < total:
+            end = min(total, free + 16)
+            open_lanes[free] = (free, end)
+            yield e.StepStarted("start#1", free + 1, "w", (free, end))
+            free = end
+        lane = chance.choice(list(open_lanes))
+        index, end = open_lanes[lane]
+        task = TaskId("start#1", "t#1", index)
+        yield e.IterationStarted("start#1", index)
+        if index % 50 == 7:
+            yield e.TaskDone(task, 1, Outcome("error", error=Error("x", "once")), "retry", duration_ms=1.0)
+            yield e.TaskRetryScheduled(task, 2)
+        yield e.TaskDone(task, 1, Outcome(), "continue", duration_ms=float(index % 7))
+        if index % 100 == 99:
+            yield e.IterationFailed("start#1", index, Error("limit", f"item of kind {index % 3}"))
+        else:
+            yield e.IterationDone("start#1", index)
+        open_lanes[lane] = (index + 1, end)
+        if index + 1 == end:
+            del open_lanes[lane]
+    yield e.LoopDone("start#1", total, total - total // 100, total // 100)
+    yield e.NextEvaluated("start#1", "loop.done")
+    yield e.WorkflowFinished("succeeded")
+    yield e.PlaybookProcessed("succeeded")
+
+
+def test_blocks_are_the_same_wherever_the_writer_resumes() -> None:
+    events = list(loop_events(1_500))
+    whole, before = OutlineWriter(), None
+    expected = [block for at, event in enumerate(events) for block in whole.extend((event,), AT + at / 3)]
+    assert len(expected) == len(events) // BLOCK_EVENTS > 3
+    for number, block in enumerate(expected):
+        first = number * BLOCK_EVENTS
+        writer = OutlineWriter(before)
+        part = enumerate(events[first : first + BLOCK_EVENTS], start=first)
+        (made,) = [made for at, event in part for made in writer.extend((event,), AT + at / 3)]
+        assert to_builtins(made) == to_builtins(block)
+        assert encode_block(made)[0] == number
+        before = decode_block(encode_block(made)[1])
+        assert before == made
+
+
+def test_events_of_one_decision_may_end_in_several_blocks() -> None:
+    events = list(loop_events(1_500))
+    together, alone = OutlineWriter(), OutlineWriter()
+    blocks = together.extend(events, AT)
+    assert blocks == [block for event in events for block in alone.extend((event,), AT)]
+    assert len(blocks) == len(events) // BLOCK_EVENTS
+
+
+def test_a_damaged_block_is_reported() -> None:
+    data = encode_block(Block(1, 1, 0))[1]
+    for damaged in (b"", data[:-3], b"?" + data[1:]):
+        with pytest.raises(ValueError, match=r"\w"):
+            decode_block(damaged)
+
+
+def test_the_time_of_every_event_is_known() -> None:
+    chance, writer = random.Random(3), OutlineWriter()
+    moments = [AT]
+    while len(moments) < 500:
+        moments.append(moments[-1] + chance.choice([0, 0, 0.001, 5, -0.002]))
+    for moment in moments:
+        writer.extend((e.TimerFired("t"),), moment)
+    assert times(writer.finish()) == [int(moment * 1000) for moment in moments]
+
+
+def test_a_loop_counts_its_items_durations_and_errors() -> None:
+    fold = folded(timed(*loop_events(3_000)))
+    loop = fold.loops["start#1"]
+    assert (loop.total, loop.ok, loop.failed, loop.running, loop.waiting) == (3_000, 2_970, 30, 0, 0)
+    assert sum(loop.bins) + loop.unknown == 3_000
+    assert sum(error.count for error in loop.errors.values()) == 30
+    assert {error.kind for error in loop.errors.values()} == {"limit"}
+    first = min(error.first for error in loop.errors.values())
+    assert (first, max(error.last for error in loop.errors.values())) == (99, 2_999)
+    progress = loop.progress()
+    assert len(progress["seq"]) <= MAX_POINTS
+    assert progress["seq"] == sorted(progress["seq"])
+    assert (progress["ok"][-1], progress["failed"][-1], progress["in_flight"][-1]) == (2_970, 30, 0)
+    assert fold.runs["start#1"].retries == 60
+    assert sum(fold.histogram.retries) == 60
+    assert fold.status == "succeeded"
+
+
+def test_items_in_flight_are_those_of_the_last_event() -> None:
+    events = list(islice(loop_events(3_000), 4_321))
+    started = {event.index for event in events if isinstance(event, e.IterationStarted)}
+    ended = {event.index for event in events if isinstance(event, e.IterationDone | e.IterationFailed)}
+    assert folded(timed(*events)).loops["start#1"].running == len(started - ended)
+
+
+def test_a_histogram_has_few_bins_and_every_event() -> None:
+    events = list(loop_events(2_000))
+    fold = folded(timed(*events))
+    histogram = fold.histogram
+    assert len(histogram.events) <= MAX_BINS
+    assert sum(histogram.events) == len(events) == fold.seq
+    assert set(histogram.events[:-1]) == {histogram.width}
+    seqs = [min(len(events), (number + 1) * histogram.width) for number in range(len(histogram.events))]
+    assert histogram.end_ms == [int((AT + seq - 1) * 1000) for seq in seqs]
+
+
+def test_step_runs_tokens_and_waits_have_their_places() -> None:
+    events = [
+        *beginning(),  # 6 events
+        e.StepStarted("start#1", 1, "w"),
+        e.StepPaused("start#1", 1, "waiting", until="signal", key="go"),
+        e.MessageReceived("go", "1"),
+        e.StepResumed("start#1", None, Outcome()),
+        e.StepStarted("start#1", 2, "w"),
+        e.StepDone("start#1"),
+        e.NextEvaluated("start#1", "step.done", (0, 2)),
+        e.TokenEnqueued(2, "left", origin="start#1"),
+        e.TokenEnqueued(3, "right", origin="start#1"),
+        e.TokenHeld(3),
+        e.StepScheduled("left#1", (2,)),
+    ]
+    fold = folded(timed(*events))
+    start, left = fold.runs["start#1"], fold.runs["left#1"]
+    assert (start.scheduled_seq, start.started_seq, start.ended_seq, start.status) == (6, 7, 12, SUCCEEDED)
+    assert (start.scheduled_ms, start.ended_ms) == (int(AT * 1000) + 5_000, int(AT * 1000) + 11_000)
+    assert start.waited == {"worker": 2_000, "external": 2_000}
+    assert left.from_runs == ["start#1"]
+    assert [(wait.from_seq, wait.to_seq) for wait in fold.waits["start#1"]] == [(8, 10)]
+    assert [(token.step, token.consumed_seq, token.held_seq) for token in fold.tokens.values()] == [
+        *(("start", 6, 0), ("left", 17, 0), ("right", 0, 16))
+    ]
+    assert fold.arcs == {("start", 0): (1, 13), ("start", 2): (1, 13)}
+    assert [marker[1] for marker in fold.markers] == ["signal"]
+    assert critical_path(fold.runs) == ["start#1"]
+    waiting = folded(timed(*events[:8]))
+    assert waiting.runs["start#1"].status == WAITING
+    assert folded(timed(*events[:7])).runs["start#1"].status == RUNNING
+
+
+def test_a_cancelled_run_ends_its_step_runs_and_tokens() -> None:
+    events = [*beginning(), e.StepStarted("start#1", 1, "w"), e.TokenEnqueued(2, "other"), e.PlaybookCancelled("no")]
+    fold = folded(timed(*events))
+    assert (fold.runs["start#1"].status, fold.runs["start#1"].ended_seq) == (CANCELLED, 9)
+    assert fold.tokens[2].consumed_seq == 9
+    assert fold.status == "cancelling"
+
+
+def test_many_step_runs_are_counted_by_step() -> None:
+    def events() -> Iterator[e.Event]:
+        yield from beginning()[:4]
+        for number in range(1, MAX_RUNS + 3):
+            yield e.TokenEnqueued(number, "start", origin=f"start#{number - 1}" if number > 1 else None)
+            yield e.StepScheduled(f"start#{number}", (number,))
+            yield e.StepStarted(f"start#{number}", number, "w")
+            if number % 10:
+                yield e.StepDone(f"start#{number}")
+            else:
+                yield e.StepFailed(f"start#{number}", Error("x", "no"))
+            yield e.NextEvaluated(f"start#{number}", "step.done", (0,))
+
+    fold = folded(timed(*events()))
+    assert not fold.has_rows
+    assert fold.run_count == MAX_RUNS + 2
+    assert len(fold.runs) < 10
+    assert len(fold.tokens) < 10
+    columns = fold.histogram.step_columns("start")
+    assert [column[-1] for column in columns.values()] == [0, MAX_RUNS + 2 - MAX_RUNS // 10, MAX_RUNS // 10]
+    assert {len(column) for column in columns.values()} == {len(fold.histogram.events)}
+
+
+def test_a_chain_of_steps_takes_less_than_five_percent_of_its_log() -> None:
+    from noetl.store.codec import encode
+
+    def step(number: int) -> list[e.Event]:
+        run, task = f"transform_{number % 200}#{number // 200 + 1}", f"transform_{(number + 1) % 200}"
+        id = TaskId(run, "transform#1")
+        return [
+            e.StepScheduled(run, (number,)),
+            e.StepStarted(run, number, "worker-1", None, "01934c1d", 30.0),
+            e.TaskStarted(id, 1),
+            e.TaskDone(id, 1, Outcome(result={"rows": 17, "name": "orders"}), "continue", duration_ms=1.234),
+            e.StepDone(run, {"rows": 17, "name": "orders"}),
+            e.NextEvaluated(run, "step.done", (0,)),
+            e.TokenEnqueued(number + 1, task, {"limit": 500}, run),
+        ]
+
+    events = [event for number in range(3_000) for event in step(number)]
+    writer, size = OutlineWriter(), 0
+    for place, event in enumerate(events):
+        for block in writer.extend((event,), AT + place * 0.002):
+            size += len(encode_block(block)[1])
+    log = sum(len(event.name) + 8 + 8 + 16 + 16 + len(encode(event)) for event in events)
+    assert size < 0.05 * log
+
+
+def test_numbers_become_ranges() -> None:
+    assert ranges([]) == []
+    assert ranges([5, 3, 4, 9, 9, 1]) == [1, 2, 3, 6, 9, 10]
+
+
+@pytest.mark.parametrize(
+    ("steps", "tools"),
+    [
+        (
+            """
+            - step: start
+              tool: [{a: {kind: python, code: fail}}]
+              next: {arcs: [{step: other, when: "{{ event.name == 'step.failed' }}"}]}
+            - step: other
+              loop: {in: [1, 2, 3], iterator: n, spec: {mode: parallel}}
+              tool: [{b: {kind: noop}}]
+            """,
+            {"fail": lambda: 1 / 0},
+        ),
+        (
+            """
+            - step: start
+              tool: [{a: {kind: noop}}]
+              next: {spec: {mode: inclusive}, arcs: [{step: one}, {step: two}]}
+            - {step: one, tool: [{a: {kind: noop}}], next: {arcs: [{step: both}]}}
+            - {step: two, tool: [{a: {kind: noop}}], next: {arcs: [{step: both}]}}
+            - {step: both, spec: {join: all}, tool: [{a: {kind: noop}}]}
+            """,
+            {},
+        ),
+    ],
+)
+def test_the_outline_of_a_story_agrees_with_its_state(steps: str, tools: dict[str, Any]) -> None:
+    stage = play(steps, tools=tools)
+    state, fold = stage.state, folded(of_rows(stage.store.read(EXECUTION)))
+    assert fold.seq == state.seq
+    assert fold.status == state.status
+    names = {SUCCEEDED: "succeeded", FAILED: "failed", CANCELLED: "cancelled"}
+    last = {run.step: names[run.status] for run in fold.runs.values()}
+    assert last == {name: result.status for name, result in state.steps.items()}
+    assert {step: counts[0] for step, counts in fold.steps.items()} == state.entries
+    assert all(token.consumed_seq for token in fold.tokens.values())
+    for name, result in state.steps.items():
+        if result.items is not None:
+            loop = fold.loops[f"{name}#1"]
+            assert (loop.total, loop.ok, loop.failed) == result.items
