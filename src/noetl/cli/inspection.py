@@ -133,7 +133,7 @@ def _print_replayed(replayed: Json) -> None:
         click.echo(same if replayed["equal"] else click.style("differs from the stored state", fg="red"))
         return
     click.echo(printable(f"differs at event {difference['seq']}: {difference['message']}"))
-    for name in ("logged", "found"):
+    for name in ("logged", "replayed"):
         click.echo(printable(f"  {name}: {compact(difference[name])}"))
 
 

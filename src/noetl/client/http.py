@@ -296,6 +296,8 @@ class HttpRuns:
         from noetl.client.replay import replay_remote
 
         execution = self.find(run)
+        if source is not None:
+            return self._replay_with(execution, source)
         state = self.http.get(f"/executions/{execution}/state")
         path = self.get(execution)["path"]
         events = [event for page in self.events(execution) for event in page if event["seq"] <= state["seq"]]
@@ -306,11 +308,24 @@ class HttpRuns:
                 url = self.http.address.url
                 raise NotFound(
                     f"the playbook of {execution} is not registered, so its text cannot be fetched: register its file "
-                    f"with `noetl register FILE --server {url}`, or replay on the database with --db"
+                    f"with `noetl register FILE --server {url}`, replay with --playbook FILE, or use --db"
                 )
             return str(playbook["text"]).encode()
 
-        return replay_remote(execution, state, events, text_of, self.contents, source)
+        return replay_remote(execution, state, events, text_of, self.contents)
+
+    def _replay_with(self, execution: str, source: PlaybookSource) -> Json:
+        """Decide the log again under a playbook. The server does it in slices, so that no request takes long."""
+        from noetl.client.replay import BEFORE, SHOWN, decided_again
+
+        body, path = {"playbook": source.text.decode("utf-8-sig")}, f"/executions/{execution}"
+        replayed = self.http.post(f"{path}/replay", body)
+        while replayed["equal"] is None:
+            replayed = self.http.post(f"{path}/replay", body | {"after": replayed["scanned_to"]})
+        seq, state = replayed["scanned_to"], BEFORE | {"execution_id": execution}
+        if seq:
+            state = self.http.get(f"{path}/state", at=seq, parts=",".join(SHOWN))
+        return decided_again(replayed, state)
 
     def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:
         """All runs are checked page by page, so that no request takes too long."""

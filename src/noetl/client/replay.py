@@ -14,7 +14,6 @@ from noetl.client.client import Json
 from noetl.client.database import json_of
 from noetl.clock import SystemClock
 from noetl.engine.events import EVENTS, Event, ExecutionForked, ExecutionRequested, NextEvaluated
-from noetl.engine.history.replay import Difference
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError, Unreadable
 from noetl.reference import Reference
@@ -31,6 +30,9 @@ from noetl.worker.playbook_cache import File
 
 Contents = Callable[[Sequence[str]], dict[str, bytes]]
 COMPARED = ("status", "workload", "ctx", "steps", "progress", "result")
+RESULT = ("execution_id", "events", "status", "ctx", "steps")
+SHOWN = ("ctx", "steps")  # parts of the state that are printed
+BEFORE: Json = {"status": "pending", "ctx": {}, "steps": {}}  # the state before the first event
 
 
 async def replay_stored(runtime: Runtime, execution: str, source: PlaybookSource | None) -> Json:
@@ -46,15 +48,12 @@ def replay_remote(
     envelopes: list[Json],
     text_of: Callable[[str], bytes],
     contents: Contents,
-    source: PlaybookSource | None,
 ) -> Json:
     """The same with the events of a server; `expected` is the state that the server has after the last of them."""
 
     async def replay() -> Json:
         runtime = Runtime(LoadedPlaybooks(store), SystemClock())
         try:
-            if source is not None:
-                return await _decide_again(runtime, execution, source)
             state, at = await runtime.past.do(lambda past: past.state_at(execution, len(rows)))
             replayed = json_of(state_view(state, at, File("", "", {})))
             return _result(state, all(replayed[key] == expected[key] for key in COMPARED))
@@ -68,25 +67,31 @@ def replay_remote(
         rows.append(Row(envelope["seq"], event.name, at, data, head))
     store = _RemoteContents(contents)
     store.commit([Change(execution, 0, rows)])
-    if source is None:
-        for event in events:
-            if isinstance(event, ExecutionRequested | ExecutionForked) and event.playbook:
-                store.put_playbook(event.playbook, "", text_of(event.playbook))
+    for event in events:
+        if isinstance(event, ExecutionRequested | ExecutionForked) and event.playbook:
+            store.put_playbook(event.playbook, "", text_of(event.playbook))
     return asyncio.run(replay())
 
 
 async def _decide_again(runtime: Runtime, execution: str, source: PlaybookSource) -> Json:
     digest = runtime.playbooks.add(source.loaded.require(), source.display_path, source.places)
     replayed = await history.replay_with(runtime, execution, digest)
-    difference = replayed.difference and json_of(replayed.difference)
-    return _result(replayed.state, replayed.equal, replayed.difference) | {"first_difference": difference}
+    seq = replayed.scanned_to
+    if not seq:
+        return decided_again(json_of(replayed), BEFORE | {"execution_id": execution})
+    state, at = await runtime.past.do(lambda past: past.state_at(execution, seq))
+    return decided_again(json_of(replayed), json_of(state_view(state, at, File("", "", {}), SHOWN)))
 
 
-def _result(state: Execution, equal: bool, difference: Difference | None = None) -> Json:
+def decided_again(replayed: Json, state: Json) -> Json:
+    """A replay, and the state of the log as far as it is equal."""
+    about = {key: state[key] for key in RESULT if key != "events"} | {"events": replayed["scanned_to"]}
+    return {key: about[key] for key in RESULT} | {key: replayed[key] for key in ("equal", "first_difference")}
+
+
+def _result(state: Execution, equal: bool) -> Json:
     reported = report(state, "", {}, 0.0)
-    events = state.seq if difference is None else difference.seq - 1
-    fields = {key: reported[key] for key in ("status", "ctx", "steps")}
-    return json_of({"execution_id": state.id, "events": events, **fields, "equal": equal})
+    return json_of({key: reported[key] for key in RESULT} | {"equal": equal})
 
 
 class _RemoteContents(InMemoryStore):

@@ -7,7 +7,6 @@ events of its source, and its own first events.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -20,7 +19,6 @@ from noetl.engine.evolve import evolve
 from noetl.engine.history.explain import Explainer, Explanation
 from noetl.engine.history.fork import AgainView, FailedItems, Retrace, is_incomplete, under_way
 from noetl.engine.history.outline import Block, OutlineWriter, encode_block
-from noetl.engine.history.replay import Difference, Replay
 from noetl.engine.history.verify.log import derived_rows, differences
 from noetl.engine.start import overlaid
 from noetl.engine.state import Execution
@@ -30,6 +28,7 @@ from noetl.model.identity import step_of
 from noetl.reference import Need
 from noetl.runtime.contents import DecisionContents
 from noetl.runtime.loaded_executions import LoadedExecution
+from noetl.runtime.replays import Replayer, ReplayView
 from noetl.runtime.runtime import Runtime
 from noetl.store.codec import decode
 from noetl.store.store import Change, Derived, Row
@@ -67,7 +66,6 @@ class ForkView(msgspec.Struct, frozen=True):
 class Replayed(NamedTuple):
     state: Execution
     equal: bool
-    difference: Difference | None = None
 
 
 async def rows_of(runtime: Runtime, execution: str, after: int = 0, until: int | None = None) -> AsyncIterator[Row]:
@@ -152,24 +150,9 @@ async def replay(runtime: Runtime, execution: str) -> Replayed:
     return Replayed(whole, same_rows and not differences(whole, stored))
 
 
-async def replay_with(runtime: Runtime, execution: str, digest: str) -> Replayed:
-    ctx: dict[str, Any] = {}
-    async for row in rows_of(runtime, execution):  # the `ctx` of the request: the patch before the first token
-        event = decode(row.type, row.data)
-        if isinstance(event, e.CtxPatched):
-            ctx = {key: value for key, _, value in event.patch}
-        if isinstance(event, e.CtxPatched | e.TokenEnqueued):
-            break
-    replayer, reopened = Replay(Execution(execution, await runtime.playbooks.load(digest), digest), ctx), set()
-    async for row in rows_of(runtime, execution):
-        if row.type == e.ExecutionForked.name and decode(row.type, row.data).reopened:  # type: ignore[attr-defined]
-            reopened.add(row.seq - 1)
-    async for row in rows_of(runtime, execution):
-        take = partial(replayer.take, decode(row.type, row.data), row.seq, row.at, reopened=row.seq in reopened)
-        if (difference := await _evaluated(runtime, take)) is not None:
-            return Replayed(replayer.state, False, difference)
-    difference = await _evaluated(runtime, partial(replayer.end, row.seq, row.at))
-    return Replayed(replayer.state, difference is None, difference)
+async def replay_with(runtime: Runtime, execution: str, digest: str) -> ReplayView:
+    """Decide the whole log again under a playbook, up to the first difference."""
+    return await runtime.past.do(lambda past: Replayer(past, execution, past.playbook(digest)).advance(past))
 
 
 async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: Edit) -> ForkView:

@@ -9,6 +9,7 @@ from noetl.clock import Clock
 from noetl.engine.state import Execution
 from noetl.host.server_host import ServerHost
 from noetl.model.actor import Actor
+from noetl.runtime.replays import new_replays
 from noetl.runtime.store_thread import StoreThread
 from noetl.server.auth import Authenticator
 from noetl.server.graphs import Graphs
@@ -42,6 +43,7 @@ class Api:
         self.telemetry = Telemetry(log, traces)
         self.playbooks = Playbooks(store, self.thread, nats=settings.bus is not None)
         self.graphs = Graphs(store, self.thread, self.playbooks.compiler)
+        self.replays = new_replays()
         self.streams = Streams(store, in_store)
         self.host = ServerHost(
             self.playbooks.loaded,

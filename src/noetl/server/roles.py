@@ -68,6 +68,7 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("GET", "/api/v1/verify"): OPERATE,
     ("POST", "/api/v1/executions/{id}/fork"): OPERATE,  # an edited playbook needs author
     ("POST", "/api/v1/executions/{id}/retry"): OPERATE,  # likewise
+    ("POST", "/api/v1/executions/{id}/replay"): WRITE,
     ("POST", "/api/v1/playbooks"): WRITE,
     ("GET", "/api/v1/playbooks"): VIEW,
     ("POST", "/api/v1/playbooks/validate"): VIEW,

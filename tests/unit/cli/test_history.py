@@ -221,7 +221,7 @@ def test_a_log_is_replayed_compared_and_exported(tmp_path: Path) -> None:
     found = msgspec.json.decode(done.out)
     difference = found["first_difference"]
     assert (done.code, found["equal"], difference["event_type"]) == (1, False, "next.evaluated")
-    assert (difference["logged"]["selected"], difference["found"]["selected"]) == ([1], [0])
+    assert (difference["logged"]["selected"], difference["replayed"]["selected"]) == ([1], [0])
     same = data(runs(tmp_path, "replay", "last", "--playbook", str(tmp_path / "playbook.yaml"), "-o", "json"))
     assert (same["equal"], same["first_difference"]) == (True, None)
 

@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from math import inf
+from typing import NamedTuple
 
 import pytest
 from forking import FORK, _added, again, forked
@@ -12,15 +15,33 @@ from stage import EXECUTION, Stage, play, text_of
 from test_forks import CHAIN, CHILD, FINAL, RICH, Counter
 
 from noetl.engine.commands import Cancel, Pause, Resume, Signal
+from noetl.engine.history.replay import Difference
+from noetl.engine.state import Execution
 from noetl.model.outcome import failed
 from noetl.runtime import history
 from noetl.runtime.history import Replayed
+from noetl.runtime.past import PastReader
+from noetl.runtime.replays import Replayer
 
 
-def replayed(stage: Stage, text: str | None = None, execution: str = EXECUTION) -> Replayed:
-    async def work() -> Replayed:
+class Decided(NamedTuple):
+    state: Execution
+    equal: bool | None
+    difference: Difference | None
+
+
+def replayed(stage: Stage, text: str | None = None, execution: str = EXECUTION, slice_seconds: float = inf) -> Decided:
+    def replay(past: PastReader, digest: str) -> Decided:
+        replayer = Replayer(past, execution, past.playbook(digest))
+        scanned_to = 0
+        while (found := replayer.advance(past, slice_seconds)).equal is None:
+            assert found.scanned_to > scanned_to
+            scanned_to = found.scanned_to
+        return Decided(replayer.replay.state, found.equal, found.first_difference)
+
+    async def work() -> Decided:
         digest = _added(stage, text) if text is not None else stage.digest
-        return await history.replay_with(stage.engine.runtime, execution, digest)
+        return await stage.engine.runtime.past.do(partial(replay, digest=digest))
 
     return again(stage, work)
 
@@ -52,9 +73,10 @@ def test_the_fold_of_a_log_is_what_is_stored() -> None:
 def test_under_its_own_playbook_nothing_differs(workflow: str) -> None:
     head = FINAL if workflow is RICH else ""
     stage = play(workflow, head=head, children={"child": CHILD}, tools={"count": Counter()}, ctx={"given": 1})
-    found = replayed(stage)
-    assert (found.difference, found.equal, found.state.status) == (None, True, "succeeded")
-    assert (found.state.ctx, found.state.seq) == (stage.state.ctx, stage.state.seq)
+    for seconds in (inf, 0.0):  # at once, and in slices of one event
+        found = replayed(stage, slice_seconds=seconds)
+        assert (found.difference, found.equal, found.state.status) == (None, True, "succeeded")
+        assert (found.state.ctx, found.state.seq) == (stage.state.ctx, stage.state.seq)
 
 
 def test_nothing_differs_after_failures_pauses_signals_cancels_and_crashes() -> None:
@@ -96,7 +118,12 @@ def test_a_guard_that_comes_out_otherwise_is_the_first_difference() -> None:
         "on": "step.done",
         "selected": (0,),
     }
-    assert found.difference.found == {"event_type": "next.evaluated", "run": "a#1", "on": "step.done", "selected": (1,)}
+    assert found.difference.replayed == {
+        "event_type": "next.evaluated",
+        "run": "a#1",
+        "on": "step.done",
+        "selected": (1,),
+    }
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,11 @@ import httpx2
 import pytest
 from api_server import HELLO, WAITS, WRONG, ApiServer, begun, register, started, until
 
+from noetl.dsl.compile import load
+from noetl.runtime.replays import MAX_UNFINISHED
+from noetl.server.routes import history
+from noetl.tools.registry import KINDS
+
 API = "/api/v1/executions"
 BROKEN = HELLO.replace("tests/hello", "tests/broken").replace('"{{ steps.start.result }}!"', '"{{ 1 / 0 }}"')
 MENDED = BROKEN.replace("1 / 0", "1 // 1")
@@ -227,3 +232,67 @@ def test_what_can_not_be_explained(admin: httpx2.Client, query: dict[str, str], 
     execution = started(admin, {"playbook": CHOICE})["execution_id"]
     assert explained(admin, execution, **query).status_code == status
     assert explained(admin, "01890000-0000-7000-8000-000000000000", step="start").status_code == 404
+
+
+# -- replay ---------------------------------------------------------------------------------------------------------
+
+HIGHER = CHOICE.replace("{limit: 3}", "{limit: 9}")
+
+
+def test_a_text_that_is_not_registered_is_compared_with_the_log(server: ApiServer, admin: httpx2.Client) -> None:
+    execution = started(admin, {"playbook": CHOICE})
+    with server.client("author") as author:
+        same = asked(author, execution["execution_id"], "replay", {"playbook": CHOICE}).json()
+        assert same == {"equal": True, "scanned_to": execution["events"], "first_difference": None}
+        found = asked(author, execution["execution_id"], "replay", {"playbook": HIGHER}).json()
+    difference = found["first_difference"]
+    assert (found["equal"], found["scanned_to"]) == (False, difference["seq"] - 1)
+    assert (difference["event_type"], difference["message"]) == ("playbook.request.evaluated", "it decides otherwise")
+    assert (difference["logged"]["workload"], difference["replayed"]["workload"]) == ({"limit": 3}, {"limit": 9})
+    assert server.store.playbook(found_digest(HIGHER)) is None
+
+
+def found_digest(text: str) -> str:
+    return load("choice.yaml", text, KINDS).require().digest
+
+
+def test_a_long_replay_takes_several_requests(
+    server: ApiServer, admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "SLICE_SECONDS", 0.0)  # one event in each
+    execution = started(admin, {"playbook": CHOICE})
+    url, body = execution["execution_id"], {"playbook": CHOICE}
+    first = asked(admin, url, "replay", body).json()
+    assert first == {"equal": None, "scanned_to": 1, "first_difference": None}
+    slices = [first]
+    while slices[-1]["equal"] is None:
+        slices.append(asked(admin, url, "replay", {**body, "after": slices[-1]["scanned_to"]}).json())
+    assert [one["scanned_to"] for one in slices] == list(range(1, execution["events"] + 1))
+    assert slices[-1]["equal"] is True
+
+
+def test_a_replay_whose_slices_are_gone_begins_again(
+    server: ApiServer, admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "SLICE_SECONDS", 0.0)
+    execution = started(admin, {"playbook": CHOICE})["execution_id"]
+    for after in range(3):
+        found = asked(admin, execution, "replay", {"playbook": CHOICE, "after": after}).json()
+    assert found["scanned_to"] == 3
+    for number in range(MAX_UNFINISHED):
+        asked(admin, execution, "replay", {"playbook": f"{CHOICE}# {number}\n"})
+    assert asked(admin, execution, "replay", {"playbook": CHOICE, "after": 3}).json()["scanned_to"] == 1
+    monkeypatch.undo()
+    assert asked(admin, execution, "replay", {"playbook": CHOICE, "after": 1}).json()["equal"] is True
+
+
+def test_a_replay_requires_an_author_a_log_and_a_valid_text(server: ApiServer, admin: httpx2.Client) -> None:
+    execution = started(admin, {"playbook": CHOICE})["execution_id"]
+    with server.client("operator") as operator:
+        assert asked(operator, execution, "replay", {"playbook": CHOICE}).status_code == 403
+    wrong = asked(admin, execution, "replay", {"playbook": WRONG})
+    assert (wrong.status_code, wrong.json()["type"]) == (422, "urn:noetl:problem:playbook-invalid")
+    for body in ({}, {"playbook": CHOICE, "after": -1}, {"playbook": CHOICE, "at": 1}):
+        assert asked(admin, execution, "replay", body).status_code == 422
+    nothing = "01890000-0000-7000-8000-000000000000"
+    assert asked(admin, nothing, "replay", {"playbook": CHOICE}).status_code == 404

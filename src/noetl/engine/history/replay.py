@@ -38,7 +38,7 @@ class Difference(msgspec.Struct, frozen=True):
     seq: int
     event_type: str
     logged: dict[str, Any] | None
-    found: dict[str, Any] | None  # the event in its place, with its name as `event_type`; None if there is none
+    replayed: dict[str, Any] | None  # the event in its place, with its name as `event_type`; None if there is none
     message: str
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+from hashlib import sha256
 from typing import Annotated, Any
 
 import msgspec
@@ -7,6 +9,7 @@ from starlette.responses import Response
 
 from noetl.runtime import history
 from noetl.runtime.history import Edit, ForkView, RetryPoint
+from noetl.runtime.replays import SLICE_SECONDS, Replayer, ReplayKey, ReplayView
 from noetl.runtime.report import ExplainView, explained
 from noetl.server.endpoint import ApiCall, EndpointOptions, Routes
 from noetl.server.execution_views import ExecutionView
@@ -34,6 +37,31 @@ async def explain(call: ApiCall, query: ExplainQuery) -> ExplainView:
     explanation, state = await history.explain(runtime, call.path_params["id"], query.step, run)
     file = runtime.playbooks.get(state.digest).file
     return explained(explanation, state, run, file.name, file.places)
+
+
+class ReplayRequest(RequestBody, frozen=True):
+    """The text of a playbook. `after` is the `scanned_to` of the slice before; without it a new replay begins."""
+
+    playbook: str
+    after: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+
+
+@routes.add("POST", "/executions/{id}/replay", limit=BODY_BYTES)
+async def replay(call: ApiCall, body: ReplayRequest) -> ReplayView:
+    """Decide the log again under another playbook and compare, up to the first difference. Nothing is run or stored. A
+    request compares for about 2 seconds; `equal` is null if there is more, and `after` continues. Where the server no
+    longer has the earlier slices in memory it begins again, and `scanned_to` may be smaller than `after`."""
+    api, execution = call.api, call.path_params["id"]
+    text = body.playbook.encode("utf-8", "surrogatepass")
+    key = ReplayKey(execution, sha256(text).digest())
+    past, replayer = api.host.runtime.past, api.replays.pop(key, None) if body.after else None
+    if replayer is None:
+        net = (await api.playbooks.compiler.compile(call.caller.key, text)).require()
+        replayer = await past.do(partial(Replayer, execution=execution, net=net))
+    replayed = await call.until_disconnect(past.do(partial(replayer.advance, seconds=SLICE_SECONDS)))
+    if replayed.equal is None:
+        api.replays[key] = replayer
+    return replayed
 
 
 class Changes(RequestBody, frozen=True):
