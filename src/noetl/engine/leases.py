@@ -118,6 +118,7 @@ def _granted(state: Execution, event: e.StepStarted, at: float) -> None:
 
 def _paused(state: Execution, event: e.StepPaused, at: float) -> None:
     run = state.runs[event.run]
+    run.since = at
     state.leases.pop(event.fence, None)
     rest: e.Interval | None = None
     if run.fence == event.fence:
@@ -132,7 +133,7 @@ def _paused(state: Execution, event: e.StepPaused, at: float) -> None:
         if rules is not None:
             rules.paused(run, event)
     elif event.until is not None:
-        _park(state, run, event)
+        _park(state, run, event, at)
         if rest is not None and event.index is not None:
             rest = (event.index + 1, rest[1])
     if rest is not None and run.loop is not None:
@@ -142,10 +143,10 @@ def _paused(state: Execution, event: e.StepPaused, at: float) -> None:
     refresh_ready(state, run)
 
 
-def _park(state: Execution, run: Run, event: e.StepPaused) -> None:
+def _park(state: Execution, run: Run, event: e.StepPaused, at: float) -> None:
     index = WHOLE_RUN if event.index is None else event.index
     assert event.until is not None
-    run.parked[index] = Parked(event.until, event.key, event.due, event.request, event.chain, event.keys)
+    run.parked[index] = Parked(event.until, event.key, event.due, event.request, event.chain, event.keys, at)
     state.deliverable = True
     if event.due is not None:
         state.timers[WaitLimit(run.id, index).name] = event.due

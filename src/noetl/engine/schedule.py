@@ -48,7 +48,7 @@ def _scheduled(state: Execution, event: e.StepScheduled, at: float) -> None:
     step = step_of(event.run)
     tokens = [take_token(state, number) for number in event.tokens]
     args, args_by = merged_args(state, tokens)
-    run = Run(event.run, step, args or dict(event.args), args_by)
+    run = Run(event.run, step, args or dict(event.args), args_by, since=at)
     plan = state.net.steps[step]
     if plan.after_call is not None:
         plan.after_call.scheduled(state, run)

@@ -67,6 +67,7 @@ class Token(msgspec.Struct):
     origin: str | None = None
     due: float | None = None
     event: dict[str, Any] | None = None  # The boundary event that sent it, for admission rules
+    since: float = 0.0  # When it was sent
 
 
 class PollState(msgspec.Struct):
@@ -109,6 +110,7 @@ class Parked(msgspec.Struct):
     request: dict[str, Any] | None = None
     chain: str = ""  # The chain that waits, if it is one
     keys: tuple[str, ...] = ()  # The names of several signals, of which the first counts
+    since: float = 0.0  # When it began to wait
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -168,6 +170,7 @@ class Run(msgspec.Struct):
     after_call: AfterCallProgress | None = msgspec.field(default=None, name="tail")  # See `noetl.engine.after_call`
     losses: dict[int, int] = {}
     """Leases lost in a row without an accepted report between them, by the index of the item, or WHOLE_RUN."""
+    since: float = 0.0  # When it was scheduled, resumed or last returned by a worker: what is ready waits since then
 
     def pipelines(self, index: int | None) -> dict[str, Progress]:
         """Progress by prefix, of a loop item or of the run itself. Not to be changed."""

@@ -69,7 +69,8 @@ def merged_args(state: Execution, tokens: Sequence[Token]) -> tuple[dict[str, An
 
 def _enqueued(state: Execution, event: e.TokenEnqueued, at: float) -> None:
     sender = state.ended.get(event.origin) if event.origin else None
-    token = Token(event.token, event.step, event.args, event.origin, event.due, sender.event if sender else None)
+    sent_by = sender.event if sender else None
+    token = Token(event.token, event.step, event.args, event.origin, event.due, sent_by, at)
     state.tokens[token.id] = token
     state.next_token = token.id + 1
     change_occupancy(state, token.step, 1)

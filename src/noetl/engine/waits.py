@@ -145,6 +145,7 @@ def _resume(decision: Decision, run: Run, index: int, outcome: Outcome | None, m
 
 def _resumed(state: Execution, event: e.StepResumed, at: float) -> None:
     run = state.runs[event.run]
+    run.since = at
     index = WHOLE_RUN if event.index is None else event.index
     parked = run.parked.pop(index, None)
     state.timers.pop(WaitLimit(run.id, index).name, None)

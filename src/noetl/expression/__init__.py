@@ -38,6 +38,7 @@ from noetl.expression.nodes import Comparison, Read, Unknown, Use
 from noetl.expression.rename import rename
 from noetl.expression.static_checks import changed_secrets, doubled_quotes, may_take_error, some_error_passes
 from noetl.expression.template import Template, parse, prepare, render
+from noetl.expression.typed_reads import TypedRead, ValueType, is_path, path_text, typed_reads
 from noetl.expression.values import (
     CONTENTS_KEY,
     Contents,
@@ -69,20 +70,25 @@ __all__ = [
     "Read",
     "Sealed",
     "Template",
+    "TypedRead",
     "Unknown",
     "Use",
+    "ValueType",
     "View",
     "changed_secrets",
     "decision_budget",
     "doubled_quotes",
+    "is_path",
     "kind_of",
     "lookup",
     "may_take_error",
     "parse",
+    "path_text",
     "prepare",
     "rename",
     "render",
     "revealed",
     "some_error_passes",
+    "typed_reads",
     "unwrapped",
 ]

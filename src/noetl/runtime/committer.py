@@ -24,7 +24,7 @@ from noetl.engine.lifecycle import remedy_for
 from noetl.engine.state import Execution
 from noetl.reference import Need, Reference
 from noetl.runtime.contents import Contents, DecisionContents
-from noetl.runtime.loaded_executions import LoadedExecution, LoadedExecutions, summary_of
+from noetl.runtime.loaded_executions import LoadedExecution, LoadedExecutions
 from noetl.store.codec import freeze, packed, rows_of
 from noetl.store.store import Change, Leased, Row
 from noetl.worker.work import Work, work_of
@@ -241,11 +241,11 @@ class Committer:
             change.blobs += decision.blobs
             if loaded.outline is not None:
                 change.outline += map(encode_block, loaded.outline.extend(decision.events, now))
-            self._derive(change, loaded, now)
+            self._derive(change, loaded, decision.events, now)
         batch.answers.setdefault(execution, []).append((pending, Answer(decision.events, works, loaded.state)))
 
-    def _derive(self, change: Change, loaded: LoadedExecution, now: float) -> None:
-        state, old = loaded.state, loaded.summary
+    def _derive(self, change: Change, loaded: LoadedExecution, events: list[e.Event], now: float) -> None:
+        state = loaded.state
         ready, leases, timers = state.drain()
         change.ready.update(ready)
         change.leases.update(
@@ -253,9 +253,8 @@ class Committer:
             for fence, lease in leases.items()
         )
         change.timers.update(timers)
-        if old is None or old.status != state.shown_status or old.continued_errors != state.continued_errors:
-            started, local = (old.started, old.local) if old else (now, not self.shared)
-            loaded.summary = change.summary = summary_of(state, started, now, local)
+        if (summary := loaded.new_summary(events, now, local=not self.shared)) is not None:
+            change.summary = summary
 
     def _discard(self, pending: PendingCommand, batch: Batch, error: Exception, loaded: LoadedExecution | None) -> None:
         """Drop a state that a command left half changed, and decide its other commands of this batch again. An

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
+
+import msgspec
 
 from noetl.engine import events as e
 from noetl.engine.evolve import evolve
@@ -11,6 +14,7 @@ from noetl.engine.history.outline import OutlineWriter
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
+from noetl.runtime.activity import PROGRESS_SECONDS, Activity, activity_of
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks, single_flight
 from noetl.runtime.outlines import resumed_writer
 from noetl.runtime.snapshots import surplus
@@ -23,11 +27,16 @@ Stored = tuple[Row, Snapshot | None, list[int], list[Row], Summary | None, Outli
 class LoadedExecution:
     """The state of an execution, and the data for its next commit."""
 
-    __slots__ = ("fork_prefix", "head", "items", "outline", "snapshots", "state", "stored_seq", "summary")
+    __slots__ = (
+        *("fork_prefix", "head", "items", "outline", "snapshots", "state", "stored_seq"),
+        *("summarised", "summary", "urgent"),
+    )
 
     def __init__(self, state: Execution, head: bytes, summary: Summary | None, outline: OutlineWriter | None) -> None:
         self.state, self.head, self.summary = state, head, summary
         self.outline = outline  # None if the block before is not stored: readers make the blocks that are missing
+        self.summarised = 0.0  # when its progress was last looked at for the summary
+        self.urgent: object = None  # the part of its activity that is stored at once when it changes
         self.items: dict[str, list[Any]] = {}  # items of running loops that are stored by reference, by run
         self.snapshots: list[int] = []  # the seqs of those that are stored
         self.stored_seq = state.seq
@@ -43,6 +52,29 @@ class LoadedExecution:
         gone = surplus(seqs)
         self.snapshots = [seq for seq in seqs if seq not in gone]
         return gone
+
+    def new_summary(self, events: Iterable[e.Event], now: float, local: bool) -> Summary | None:
+        """The summary after events, if it is to be stored: at once when its status, waits or errors have changed, and
+        at most once a second for its progress alone."""
+        state, old, activity = self.state, self.summary, None
+        if old is not None and old.status == state.shown_status and old.continued_errors == state.continued_errors:
+            tokens = state.held or state.delayed or (state.waiting and any(state.waiting.values()))
+            if old.waits or tokens or state.failure is not None or not WAITS.isdisjoint(map(type, events)):
+                activity = activity_of(state)
+            is_urgent = activity is not None and activity.urgent != self.urgent
+            if not is_urgent and now - self.summarised < PROGRESS_SECONDS:
+                return None
+        activity = activity or activity_of(state)
+        self.summarised, self.urgent = now, activity.urgent
+        started, local = (old.started, old.local) if old is not None else (now, local)
+        summary = summary_of(state, started, now, local, activity)
+        if summary == old:
+            return None
+        self.summary = summary
+        return summary
+
+
+WAITS = frozenset([e.StepPaused, e.StepResumed])  # events after which a run waits, or no longer waits
 
 
 class LoadedExecutions(dict[str, LoadedExecution]):
@@ -124,8 +156,13 @@ class LoadedExecutions(dict[str, LoadedExecution]):
                 del self[execution]
 
 
-def summary_of(state: Execution, started: float, now: float, local: bool) -> Summary:
-    name, path, ended = state.net.playbook.name, state.net.playbook.path, now if state.over else None
-    parent = state.parent[0] if state.parent else None
-    about = state.shown_status, started, ended, state.digest, parent, local, state.continued_errors
-    return Summary(state.id, name, path, *about)
+def summary_of(state: Execution, started: float, now: float, local: bool, activity: Activity | None = None) -> Summary:
+    playbook, ended = state.net.playbook, now if state.over else None
+    parent, source = state.parent[0] if state.parent else None, state.forked[0] if state.forked else None
+    about = playbook.name, playbook.path, state.shown_status, started, ended, state.digest, parent, local
+    activity = activity or activity_of(state)
+    more = activity.sentence, activity.waits, _encode(activity.details)
+    return Summary(state.id, *about, state.continued_errors, source, *more)
+
+
+_encode = msgspec.json.Encoder().encode

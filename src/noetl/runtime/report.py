@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -11,13 +12,15 @@ from msgspec.structs import astuple
 from noetl.dsl.tree import Mark
 from noetl.engine.history.explain import Explanation
 from noetl.engine.history.reasons import DecisionKind, Reason, Verdict
-from noetl.engine.state import WHOLE_RUN, Execution, Run
-from noetl.engine.waits import awaited_text, signal_commands
+from noetl.engine.state import Execution, Run
+from noetl.engine.waits import signal_commands
 from noetl.model.identity import TaskId
+from noetl.runtime.activity import Pending
 from noetl.timestamps import optional_rfc3339, rfc3339
 
 MAX_LISTED = 100  # how many running tasks and how many waits are listed
 ITEMS = ("total", "ok", "failed", "running")  # names of the counts of a loop
+KINDS = {"timer": "delay", "admission": "gate"}  # names of kinds in `waiting` that differ from those in `waits`
 BUSY = ("held", "scheduled", "waiting", "running")
 
 
@@ -84,42 +87,17 @@ def running_tasks(state: Execution, now: float) -> list[dict[str, Any]]:
     return tasks
 
 
-def waits(state: Execution) -> list[dict[str, Any]]:
+def waits(pending: Iterable[Pending], execution: str) -> list[dict[str, Any]]:
     """The waits of runs, items and tokens, each with its deadline and the commands that end it."""
-    listed: list[dict[str, Any]] = []
-
-    def add(kind: str, step: str, text: str, due: float | None = None, **more: Any) -> None:
-        about: dict[str, Any] = {
-            "step": step,
-            "run": None,
-            "item": None,
-            "kind": kind,
-            "names": [],
-            "child": None,
-            "commands": [],
-        }
-        listed.append(about | more | {"until": optional_rfc3339(due), "message": text})
-
-    for run in state.runs.values():
-        for index, parked in run.parked.items():
-            item = None if index == WHOLE_RUN else index
-            who = run.id if item is None else f"{run.id}[{item}]"
-            child = parked.key if parked.until == "child" else None
-            names = list(parked.signals)
-            more = {"names": names, "child": child, "commands": signal_commands(state.id, names)}
-            text = f"{who} waits for {awaited_text(parked)}"
-            add(parked.until, run.step, text, parked.due, run=run.id, item=item, **more)
-            if len(listed) == MAX_LISTED:
-                return listed
-    for token in state.tokens.values():
-        if token.id in state.delayed:
-            add("delay", token.step, f"{token.step} waits for the delay of its arc", token.due)
-        elif token.id in state.held:
-            text = f"{token.step} waits for its gate, which is evaluated again when ctx changes or a signal comes"
-            add("gate", token.step, text)
-        elif token.id in state.waiting.get(token.step, ()):
-            add("join", token.step, f"{token.step} waits for other tokens that may still come")
-    return listed[:MAX_LISTED]
+    listed = []
+    for wait in islice(pending, MAX_LISTED):
+        names = list(wait.names) if wait.kind == "signal" else []
+        child = wait.names[0] if wait.kind == "child" else None
+        kind, until = KINDS.get(wait.kind, wait.kind), optional_rfc3339(wait.due)
+        about = {"step": wait.step, "run": wait.run or None, "item": wait.item, "kind": kind, "names": names}
+        more = {"child": child, "commands": signal_commands(execution, names), "until": until}
+        listed.append({**about, **more, "message": wait.message})
+    return listed
 
 
 def located(error: dict[str, Any] | None, file: str, places: Mapping[str, Mark]) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -10,7 +11,8 @@ from msgspec import UNSET, UnsetType
 
 from noetl.engine.state import Execution
 from noetl.model.actor import Actor
-from noetl.runtime.report import ErrorView, items_of, located, report, running_tasks, steps, waits
+from noetl.runtime.activity import Wait, pending_waits, waits_of
+from noetl.runtime.report import MAX_LISTED, ErrorView, items_of, located, report, running_tasks, steps, waits
 from noetl.server.record_views import RecordView
 from noetl.store.store import Summary
 from noetl.timestamps import optional_rfc3339, rfc3339
@@ -121,7 +123,7 @@ def execution_view(
     state: Execution, summary: Summary, file: File, now: float, missing_pools: Sequence[str] = ()
 ) -> ExecutionView:
     reported = report(state, file.name, dict(file.places), _seconds(summary, now))
-    now_active = {"running": running_tasks(state, now), "waiting": waits(state)}
+    now_active = {"running": running_tasks(state, now), "waiting": waits(pending_waits(state), state.id)}
     about = {"tokens": _tokens(state), "progress": _loops(state), **_actors(state), **now_active}
     return ExecutionView.of(summary, **reported, **about, missing_pools=list(missing_pools), playbook_id=summary.digest)
 
@@ -195,7 +197,7 @@ class StateRunView(msgspec.Struct, frozen=True):
     task: str | None
     worker: str | None
     pool: str
-    waits: list[WaitView]
+    waits: list[Wait]
 
 
 class TimerView(msgspec.Struct, frozen=True):
@@ -226,7 +228,7 @@ class StateView(msgspec.Struct, frozen=True, kw_only=True):
 
 def _runs(state: Execution, file: File) -> list[StateRunView]:
     workers = {lease.run: lease.worker for lease in state.leases.values()}
-    listed, views = waits(state), []
+    listed, views = list(islice(waits_of(state, pending_waits(state)), MAX_LISTED)), []
     for run in state.runs.values():
         status = "waiting" if run.parked else "scheduled" if run.started is None else "running"
         own, worker = run.progress.get(""), workers.get(run.id)
@@ -239,7 +241,7 @@ def _runs(state: Execution, file: File) -> list[StateRunView]:
                 own.at if own is not None and run.loop is None else None,
                 worker,
                 state.net.steps[run.step].pool or state.net.playbook.executor.pool,
-                [WaitView(**wait) for wait in listed if wait["run"] == run.id],
+                [wait for wait in listed if wait.run == run.id],
             )
         )
     return views

@@ -44,7 +44,7 @@ recurse, and loops and children put results into each other."""
 CONTAINERS = (dict, list, tuple, msgspec.Struct)
 _TOO_DEEP = "the data is nested too deeply to be stored"
 
-SNAPSHOT_FORMAT = b'{"format":2,'
+SNAPSHOT_FORMAT = b'{"format":3,'
 """How the state of a snapshot begins that this version can read. Others are ignored, and the log is folded instead."""
 PACKED_FORMAT = b"\x03"  # the first byte of a snapshot whose state is compressed; earlier versions stored it as it is
 PACK_LEVEL = 1  # of zlib: level 6 takes five times as long for 5 % less
@@ -226,7 +226,7 @@ def rows_of(events: list[Event], first: int, at: float, head: bytes) -> list[Row
 def freeze(state: Execution) -> bytes:
     """The state, ready to be stored. Its net comes from the playbook."""
     fields = {key: plain(getattr(state, name)) for name, key in _names(state) if name != "net"}
-    return encode_value({"format": 2, **fields})
+    return encode_value({"format": 3, **fields})
 
 
 def packed(state: bytes) -> bytes:

@@ -57,7 +57,7 @@ def test_between_two_there_is_never_more_than_a_64th_of_the_log() -> None:
 
 
 def test_states_are_stored_compressed_and_earlier_ones_can_be_read() -> None:
-    state = b'{"format":2,' + b'"a":"b",' * 1_000 + b'"c":1}'
+    state = b'{"format":3,' + b'"a":"b",' * 1_000 + b'"c":1}'
     assert len(packed(state)) < len(state) / 10
     for stored in (state, packed(state)):
         assert readable_snapshot(Snapshot(1, b"", stored)) == Snapshot(1, b"", state)

@@ -337,7 +337,7 @@ workflow:
         "pool": "default",
     }
     assert run["started"] < timer["due"]
-    assert [(wait["kind"], wait["names"]) for wait in run["waits"]] == [("signal", ["go"])]
+    assert [(wait["for"], wait["name"]) for wait in run["waits"]] == [("signal", "go")]
     assert found["signals"] == {"other": 2}
     ended = admin.get(url).json()
     assert (ended["runs"], ended["timers"], ended["signals"]) == ([], [], {"other": 2})

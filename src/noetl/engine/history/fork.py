@@ -75,9 +75,9 @@ def _forked(state: Execution, event: e.ExecutionForked, at: float) -> None:
         state.status = "running"
     state.leases.clear()
     for run in state.runs.values():
-        _return_run(state, run, event.moved)
+        _return_run(state, run, event.moved, at)
     for token in state.tokens.values():
-        token.due = _later(token.due, event.moved)
+        token.due, token.since = _later(token.due, event.moved), at
     for name, due in list(state.timers.items()):
         state.timers[name] = due + event.moved
     if event.workload is not None:
@@ -96,7 +96,8 @@ def _forked(state: Execution, event: e.ExecutionForked, at: float) -> None:
         refresh_ready(state, run)
 
 
-def _return_run(state: Execution, run: Run, moved: float) -> None:
+def _return_run(state: Execution, run: Run, moved: float, at: float) -> None:
+    run.since = at
     if run.loop is not None:
         for rest in run.loop.lanes.values():
             return_lane(run, run.loop, *rest)
@@ -107,7 +108,7 @@ def _return_run(state: Execution, run: Run, moved: float) -> None:
         progress.due = _later(progress.due, moved)
     for key, parked in list(run.parked.items()):
         if parked.until != "child":
-            parked.due = _later(parked.due, moved)
+            parked.due, parked.since = _later(parked.due, moved), at
             continue
         del run.parked[key]  # the child belongs to the source: its task runs once more, and starts another one
         state.timers.pop(WaitLimit(run.id, key).name, None)

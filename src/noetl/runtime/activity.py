@@ -1,0 +1,309 @@
+"""What an execution does, as lists show it: one sentence, its progress, its waits and its error.
+
+All of it is a function of the state. The committer keeps it in the columns of the execution; a list reads them without
+folding a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from noetl.engine.net import Net
+from noetl.engine.state import WHOLE_RUN, Execution, Run
+from noetl.engine.waits import awaited_text
+from noetl.runtime.signal_fields import Field, SignalFields, signal_fields
+from noetl.timestamps import optional_rfc3339, rfc3339
+
+WaitKind = Literal["signal", "child", "retry", "event", "worker", "join", "admission", "timer"]
+TriggerKind = Literal["api", "schedule", "hook", "child", "fork"]
+
+MAX_LISTED = 3  # how many waits of an execution a list has
+MAX_MESSAGE = 200  # characters of the message of an error
+PROGRESS_SECONDS = 1.0  # minimum time between two writes of an execution whose progress alone has changed
+
+
+class Pending(NamedTuple):
+    """What a run, an item or a token waits for."""
+
+    kind: WaitKind
+    step: str
+    run: str  # empty for a token, which has no run yet
+    item: int | None
+    names: tuple[str, ...]  # of signals; the id of a child; the pool of a worker
+    due: float | None
+    since: float
+    message: str
+
+    @property
+    def place(self) -> str:
+        """The run or the item that waits; the step of a token."""
+        return (self.run or self.step) if self.item is None else f"{self.run}[{self.item}]"
+
+
+class Wait(msgspec.Struct, frozen=True, rename={"kind": "for"}):
+    """What a step run or one of its items waits for; a token has the name of its step as `run`. `fields` are the parts
+    of the payload of a signal that the playbook reads."""
+
+    run: str
+    item: int | None
+    kind: WaitKind
+    name: str
+    due: str | None
+    since: str
+    message: str
+    fields: list[Field]
+
+
+class LoopProgress(msgspec.Struct, frozen=True):
+    """The items of the active loop; of an execution that has ended, those of all its loops."""
+
+    total: int
+    ok: int
+    failed: int
+
+
+class ErrorLine(msgspec.Struct, frozen=True):
+    """Why an execution failed, in short."""
+
+    kind: str
+    step: str | None
+    message: str
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """How an execution was started: `name` is the user or token, the schedule, the hook, the parent or the source."""
+
+    kind: TriggerKind
+    name: str
+
+
+class Details(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The column `details` of an execution."""
+
+    progress: LoopProgress | None = None
+    failed_items: int = 0
+    waits: list[Wait] = []
+    error: ErrorLine | None = None
+    trigger: Trigger | None = None
+
+
+class Activity(NamedTuple):
+    """The columns of an execution that say what it does."""
+
+    sentence: str
+    waits: str  # the kinds of its waits, each between spaces
+    details: Details
+
+    @property
+    def urgent(self) -> tuple[Any, ...]:
+        """What is stored at once when it changes; the rest is progress."""
+        return self.waits, self.details.waits, self.details.error
+
+
+def activity_of(state: Execution) -> Activity:
+    pending = () if state.over else tuple(pending_waits(state))
+    progress, failed_items, error = progress_of(state), failed_items_of(state), error_line(state)
+    listed = list(islice(waits_of(state, pending), MAX_LISTED))
+    details = Details(progress, failed_items, listed, error, trigger_of(state))
+    return Activity(_sentence(state, pending, progress, failed_items, error), kinds_text(pending), details)
+
+
+def kinds_text(pending: Collection[Pending]) -> str:
+    kinds = sorted({wait.kind for wait in pending})
+    return f" {' '.join(kinds)} " if kinds else ""
+
+
+# -- the sentence ---------------------------------------------------------------------------------------------------
+
+
+def _sentence(
+    state: Execution,
+    pending: Collection[Pending],
+    progress: LoopProgress | None,
+    failed_items: int,
+    error: ErrorLine | None,
+) -> str:
+    if state.status in ("cancelling", "cancelled"):
+        by = f" by {state.cancelled_by}" if state.cancelled_by else ""
+        reason = f": {one_line(state.cancel_reason)}" if state.cancel_reason else ""
+        return f"cancelled{by}{reason}"
+    if error is not None:
+        return ": ".join(part for part in (error.step, f"{error.kind}, {error.message}") if part)
+    if state.over:
+        return f"{failed_items:,} of {progress.total:,} items failed" if failed_items and progress else ""
+    if state.status == "paused":
+        return "paused"
+    if state.shown_status == "waiting" and pending:
+        return waiting_sentence(pending)
+    loop = _active_loop(state)
+    if loop is not None and progress is not None:
+        failed = f", {progress.failed:,} failed" if progress.failed else ""
+        return f"{loop.step}: {progress.ok + progress.failed:,} of {progress.total:,}{failed}"
+    return _running_sentence(state, pending)
+
+
+def waiting_sentence(pending: Collection[Pending]) -> str:
+    """`waiting for signal verdict since 2026-03-01T12:00:00Z, and for 2 more`."""
+    first = next(iter(pending))
+    more = f", and for {len(pending) - 1:,} more" if len(pending) > 1 else ""
+    return f"waiting for {_awaited(first)} since {rfc3339(first.since, 'seconds')}{more}"
+
+
+def _awaited(wait: Pending) -> str:
+    match wait.kind:
+        case "signal":
+            return f"signal {' or '.join(wait.names)}"
+        case "child":
+            return f"child {wait.names[0]} of {wait.place}"
+        case "retry":
+            return f"the next attempt of {wait.place}"
+        case "event":
+            return f"an event, for {wait.place}"
+        case "join":
+            return f"the other branches that {wait.step} joins"
+        case "admission":
+            return f"the admission of {wait.step}"
+        case "worker":
+            return f"a worker of pool {wait.names[0]}"
+    return f"the delay before {wait.step}"
+
+
+def _running_sentence(state: Execution, pending: Collection[Pending]) -> str:
+    steps = list(dict.fromkeys(run.step for run in state.runs.values() if run.started is not None and not run.parked))
+    if steps:
+        more = f" and {len(steps) - 1:,} more" if len(steps) > 1 else ""
+        return f"{steps[0]}{more}"
+    return waiting_sentence(pending) if pending else ""
+
+
+def one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
+
+
+# -- progress, error and trigger ------------------------------------------------------------------------------------
+
+
+def _active_loop(state: Execution) -> Run | None:
+    """The loop that was entered last."""
+    return next((run for run in reversed(state.runs.values()) if run.loop is not None), None)
+
+
+def progress_of(state: Execution) -> LoopProgress | None:
+    run = _active_loop(state)
+    if run is not None and run.loop is not None:
+        return LoopProgress(run.loop.total, run.loop.ok, run.loop.failed)
+    loops = [step.items for step in state.steps.values() if step.items] if state.over else []
+    if not loops:
+        return None
+    total, ok, failed = (sum(counts) for counts in zip(*loops, strict=True))
+    return LoopProgress(total, ok, failed)
+
+
+def failed_items_of(state: Execution) -> int:
+    """Failed items of the active loops, and of the last run of every other one."""
+    active = {run.step: run.loop.failed for run in state.runs.values() if run.loop is not None}
+    ended = (step.items[2] for name, step in state.steps.items() if step.items and name not in active)
+    return sum(active.values()) + sum(ended)
+
+
+def error_line(state: Execution) -> ErrorLine | None:
+    error = state.error or state.failure
+    if error is None or state.status == "cancelled":
+        return None
+    return ErrorLine(str(error.get("kind")), error.get("step") or None, one_line(str(error.get("message") or "")))
+
+
+def trigger_of(state: Execution) -> Trigger:
+    if state.forked is not None:
+        return Trigger("fork", state.forked[0])
+    if state.parent is not None:
+        return Trigger("child", state.parent[0])
+    actor = state.actor
+    if actor is not None and actor.kind in ("schedule", "hook"):
+        return Trigger("schedule" if actor.kind == "schedule" else "hook", actor.name)
+    return Trigger("api", actor.name if actor is not None else "")
+
+
+# -- waits ----------------------------------------------------------------------------------------------------------
+
+
+def pending_waits(state: Execution) -> Iterator[Pending]:
+    """The waits of runs, items and tokens; signals first, since somebody has to answer them."""
+    waits = [*_run_waits(state), *_token_waits(state)]
+    return iter(sorted(waits, key=_rank) if len(waits) > 1 else waits)
+
+
+def _rank(wait: Pending) -> bool:
+    return wait.kind != "signal"
+
+
+def _run_waits(state: Execution) -> Iterator[Pending]:
+    for run in state.runs.values():
+        for index, parked in run.parked.items():
+            item = None if index == WHOLE_RUN else index
+            names = parked.signals or ((parked.key,) if parked.until == "child" else ())
+            who = run.id if item is None else f"{run.id}[{item}]"
+            text = f"{who} waits for {awaited_text(parked)}"
+            yield Pending(parked.until, run.step, run.id, item, names, parked.due, parked.since, text)  # type: ignore[arg-type]
+        rules = state.net.steps[run.step].after_call if run.after_call is not None else None
+        if rules is not None and run.fence is None and not run.parked and rules.awaits_event(run):
+            yield Pending("event", run.step, run.id, None, (), None, run.since, f"{run.id} waits for an event")
+
+
+def _token_waits(state: Execution) -> Iterator[Pending]:
+    if not (state.delayed or state.held or state.waiting):
+        return
+    for token in state.tokens.values():
+        step = token.step
+        if token.id in state.delayed:
+            about, text = ("timer", token.due), f"{step} waits for the delay of its arc"
+        elif token.id in state.held:
+            about = ("admission", None)
+            text = f"{step} waits for its gate, which is evaluated again when ctx changes or a signal comes"
+        elif token.id in state.waiting.get(step, ()):
+            about, text = ("join", None), f"{step} waits for other tokens that may still come"
+        else:
+            continue
+        kind, due = about
+        yield Pending(kind, step, "", None, (), due, token.since, text)  # type: ignore[arg-type]
+
+
+def ready_waits(ready: Mapping[str, str], since: float, missing: Collection[str]) -> Iterator[Pending]:
+    """The waits of ready runs for a worker, of the pools of which no worker is connected."""
+    for run, pool in ready.items():
+        if pool in missing:
+            text = f"no worker is connected in pool {pool!r}"
+            yield Pending("worker", run.rpartition("#")[0], run, None, (pool,), None, since, text)
+
+
+def waits_of(state: Execution, pending: Iterable[Pending]) -> Iterator[Wait]:
+    """The waits as clients see them: one for each signal that ends a wait."""
+    for wait in pending:
+        fields = _fields(state, wait) if wait.kind == "signal" else []
+        yield from wait_views(wait, fields)
+
+
+def wait_views(wait: Pending, fields: list[Field]) -> Iterator[Wait]:
+    due, since = optional_rfc3339(wait.due), rfc3339(wait.since)
+    for name in wait.names or ("",):
+        yield Wait(wait.run or wait.step, wait.item, wait.kind, name, due, since, wait.message, fields)
+
+
+_FIELDS: WeakKeyDictionary[Net, SignalFields] = WeakKeyDictionary()
+
+
+def _fields(state: Execution, wait: Pending) -> list[Field]:
+    """What the playbook reads from the payload; found once for each playbook."""
+    fields = _FIELDS.get(state.net)
+    if fields is None:
+        fields = _FIELDS[state.net] = signal_fields(state.net.playbook)
+    run = state.runs[wait.run]
+    parked = run.parked[WHOLE_RUN if wait.item is None else wait.item]
+    progress: Any = run.pipelines(wait.item).get(parked.chain)
+    return fields.get((wait.step, progress.at if progress is not None else ""), [])
