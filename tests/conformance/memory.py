@@ -325,6 +325,10 @@ class MemoryStore(MemoryCatalog):
         lines = ((n, *line[1:]) for n, line in self.lines.items() if line[0] == execution and n > after)
         return list(islice(lines, limit))
 
+    def output_before(self, execution: str, before: int, limit: int) -> list[StoredLine]:
+        lines = ((n, *line[1:]) for n, line in reversed(self.lines.items()) if line[0] == execution and n < before)
+        return list(islice(lines, limit))
+
     # -- executions -------------------------------------------------------------------------------------------------
 
     def summaries(

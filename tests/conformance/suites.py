@@ -418,6 +418,15 @@ class LogSuite:
         assert [line[4] for line in store.output(A, after=numbers[3], limit=9)] == ["4"]
         assert store.output(A, limit=0) == []
 
+    def test_lines_before_a_number_come_the_last_one_first(self, store: Store) -> None:
+        store.append_output([(A, "t", AT, "stdout", f"{number}\0ü") for number in range(5)])
+        store.append_output([(B, "t", AT, "stdout", "other")])
+        lines = store.output(A)
+        assert store.output_before(A, lines[3][0], 2) == [lines[2], lines[1]]
+        assert store.output_before(A, 2**53, 9) == lines[::-1]
+        assert store.output_before(A, lines[0][0], 9) == []
+        assert store.output_before(NEVER, 2**53, 9) == []
+
     def test_no_lines_are_fine(self, store: Store) -> None:
         store.append_output([])
         assert store.output(A) == []

@@ -34,6 +34,7 @@ from noetl.server.routes import (
     executions,
     health,
     history,
+    logs,
     maintenance,
     pages,
     playbooks,
@@ -46,7 +47,7 @@ from noetl.server.server_settings import ServerSettings
 from noetl.server.traces import trace_of
 from noetl.store.store import Store
 
-MODULES = (executions, history, results, worker, playbooks, triggers, access, maintenance, workers, health, pages)
+MODULES = (executions, history, logs, results, worker, playbooks, triggers, access, maintenance, workers, health, pages)
 CHANGES = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 SINGLE = frozenset([b"host", b"origin", b"authorization", b"cookie", b"content-type", b"x-csrf-token"])
 """Headers that must not be repeated, because it would be open which one counts."""

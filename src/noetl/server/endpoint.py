@@ -52,6 +52,7 @@ class EndpointOptions(TypedDict, total=False):
     limit: int  # maximum size of the body in bytes; default: 1 MiB
     headers: tuple[Header, ...]
     operation: str  # its id in the OpenAPI document; default: MODULE_FUNCTION
+    also: str  # another media type of the usual answer, for clients that accept it
     secret: bool  # whether the answer has a secret; such an answer is never compressed
     answers: dict[int, Any]  # types by status, the usual one first; None: no content; a string: of that media type
 
@@ -66,7 +67,7 @@ class Endpoint:
         self.decoder = None if self.body is None else msgspec.json.Decoder(self.body)
         self.query: type[QueryString] | None = types.get("query")
         self.headers, self.optional = options.get("headers", ()), options.get("optional", False)
-        self.secret = options.get("secret", False)
+        self.secret, self.also = options.get("secret", False), options.get("also", "")
         decoded = (JSON, YAML) if options.get("yaml") else (JSON,)
         self.media = options.get("raw") or (decoded if "body" in types else ())
         self.limit = options.get("limit", MIB) if self.media else 0
@@ -248,6 +249,11 @@ async def respond(call: ApiCall) -> Response:
 
 def json_response(result: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(result, enc_hook=encode_reference), status, headers, JSON)
+
+
+def download(name: str) -> dict[str, str]:
+    """The headers of an answer that a browser stores as a file, and never shows."""
+    return {"Content-Disposition": f'attachment; filename="{name}"', "Content-Security-Policy": "sandbox"}
 
 
 def created(result: Any, location: str) -> Response:

@@ -76,8 +76,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
             response["content"] = {kind: {"schema": {}}}
         elif kind is not None:
             response["content"] = {JSON: {"schema": _schema(kind)}}
-            if endpoint.path.endswith("/events"):
-                response["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+            if endpoint.also:
+                response["content"][endpoint.also] = {"schema": {"type": "string"}}
     problem = {"schema": {"$ref": REFERENCE.format(name="ProblemDetails")}}
     responses["default"] = {"description": "An error.", "content": {MEDIA: problem}}
     operation: dict[str, Any] = {

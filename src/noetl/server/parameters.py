@@ -11,6 +11,8 @@ from noetl.store.store import RunPosition, Summary
 
 JSON = "application/json"
 HTML = "text/html"
+TEXT = "text/plain"
+STREAM = "text/event-stream"
 YAML = "application/yaml"
 BYTES = "application/octet-stream"
 MIB = 1 << 20

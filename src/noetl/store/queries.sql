@@ -42,6 +42,9 @@ SELECT name, due FROM timer WHERE execution = ?
 -- name: read_output
 SELECT number, task, at, stream, line FROM log WHERE execution = ? AND number > ? ORDER BY number LIMIT ?
 
+-- name: read_output_before
+SELECT number, task, at, stream, line FROM log WHERE execution = ? AND number < ? ORDER BY number DESC LIMIT ?
+
 -- Stored content ------------------------------------------------------------------------------------------------------
 
 -- name: get_blob

@@ -228,7 +228,14 @@ class Store(ABC):
     def append_output(self, lines: Sequence[LogLine]) -> None: ...
 
     def output(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredLine]:
-        return self._db.rows("read_output", key_of(execution), after, _or_all(limit))
+        return self._lines("read_output", key_of(execution), after, _or_all(limit))
+
+    def output_before(self, execution: str, before: int, limit: int) -> list[StoredLine]:
+        """The lines before a number, the last one first."""
+        return self._lines("read_output_before", key_of(execution), before, limit)
+
+    def _lines(self, query: str, *parameters: Any) -> list[StoredLine]:
+        return self._db.rows(query, *parameters)
 
     def changed_elsewhere(self) -> bool:
         """Whether another process has written since the last call. Only a hint: between machines it comes late, and

@@ -25,6 +25,7 @@ from noetl.server import execution_views as views
 from noetl.server.endpoint import ApiCall, Routes, json_response
 from noetl.server.etag import is_current, not_modified, weak_tag
 from noetl.server.parameters import (
+    STREAM,
     Count,
     Header,
     ItemPage,
@@ -42,7 +43,6 @@ from noetl.server.roles import FORMS, PREFIX, WRITE
 from noetl.server.sse import EventStream
 from noetl.server.worker_views import missing_pools
 from noetl.store.store import Store, Summary
-from noetl.timestamps import rfc3339
 
 routes = Routes()
 
@@ -55,7 +55,6 @@ MAX_WAIT_SECONDS = 60
 PATH_ONLY = re.compile(r"[\w./@-]{1,500}")  # a path in place of a text
 MAX_ROWS_READ = 10_000  # Rows that a request for events of some types reads
 PARENT = "Id of their parent; `none` for those without one."
-LOG_LINES_PER_READ, LOG_PAGE_CHARACTERS = 100, 8 << 20
 
 
 class StartRequest(RequestBody, frozen=True):
@@ -221,15 +220,15 @@ class EventPage(ItemPage[views.EventView, int], frozen=True):
     """
 
 
-@routes.add("GET", "/executions/{id}/events", answers={200: EventPage, 204: None})
+@routes.add("GET", "/executions/{id}/events", answers={200: EventPage, 204: None}, also=STREAM)
 async def events(call: ApiCall, query: EventQuery) -> Response:
     """The event log. With `Accept: text/event-stream` a stream until the end; `Last-Event-ID` resumes it."""
     execution = call.path_params["id"]
     types = event_filter([query.type])
-    if "text/event-stream" not in call.headers.get("accept", ""):
+    if STREAM not in call.headers.get("accept", ""):
         page = await call.in_store(_event_page, call.api.store, execution, query, types)
         if not page.items:
-            await _check_exists(call, execution)
+            await check_exists(call, execution)
         return json_response(page)
     after = query.after
     if last_event_id := call.headers.get("last-event-id"):
@@ -240,7 +239,7 @@ async def events(call: ApiCall, query: EventQuery) -> Response:
         if state.over and after >= state.seq:
             return Response(status_code=204)  # tells a browser not to reconnect
     else:
-        await _check_exists(call, execution)
+        await check_exists(call, execution)
     streams = call.api.streams
     return EventStream(streams, call.caller.key, streams.events(execution, after, types, call.is_still_authorized))
 
@@ -256,7 +255,7 @@ def _event_page(store: Store, execution: str, query: EventQuery, types: frozense
     return EventPage([views.EventView(**envelope) for envelope in envelopes], following)
 
 
-async def _check_exists(call: ApiCall, execution: str) -> None:
+async def check_exists(call: ApiCall, execution: str) -> None:
     if not await call.in_store(call.api.store.seq, execution):
         raise NotFound(f"no execution {execution}")
 
@@ -303,48 +302,6 @@ async def variables(call: ApiCall) -> VarsView:
     """The variables of a classic playbook."""
     state, _ = await call.api.load(call.path_params["id"])
     return VarsView(state.id, state.ctx.get("vars", {}))
-
-
-class LogLineView(msgspec.Struct, frozen=True):
-    """A line of output of a task."""
-
-    number: int
-    task: str
-    timestamp: str
-    stream: str
-    line: str
-
-
-class LogQuery(AfterQuery, frozen=True):
-    limit: Limit = 1_000
-
-
-class LogPage(ItemPage[LogLineView, int], frozen=True):
-    """Output of tasks in order; `next` is the `after` of the next page."""
-
-
-@routes.add("GET", "/executions/{id}/logs")
-async def logs(call: ApiCall, query: LogQuery) -> LogPage:
-    """The standard output and error of the tasks of an execution."""
-    execution = call.path_params["id"]
-
-    def read(store: Store) -> LogPage:
-        page: list[LogLineView] = []
-        size = 0
-        while len(page) < query.limit and size < LOG_PAGE_CHARACTERS:
-            count = min(LOG_LINES_PER_READ, query.limit - len(page))
-            lines = store.output(execution, page[-1].number if page else query.after, count + 1)
-            for number, task, at, stream, line in lines[:count]:
-                page.append(LogLineView(number, task, rfc3339(at), stream, line))
-                size += len(line)
-            if len(lines) <= count:
-                return LogPage(page, None)
-        return LogPage(page, page[-1].number)
-
-    page = await call.in_store(read, call.api.store)
-    if not page.items:
-        await _check_exists(call, execution)
-    return page
 
 
 class CancelRequest(RequestBody, frozen=True):

@@ -12,7 +12,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from noetl.errors import NotFound
-from noetl.server.endpoint import IMMUTABLE, ApiCall, Routes
+from noetl.server.endpoint import IMMUTABLE, ApiCall, Routes, download
 from noetl.server.etag import is_current
 from noetl.server.parameters import BYTES, JSON, Header, Limit, QueryString
 from noetl.server.problems import Refused
@@ -44,12 +44,7 @@ async def result(call: ApiCall) -> Response:
     if size is None:
         raise NotFound(f"there is no result {key}")
     tag = f'"{key}"'
-    headers = IMMUTABLE | {
-        "Accept-Ranges": "bytes",
-        "Content-Disposition": f'attachment; filename="{key[:16]}"',
-        "Content-Security-Policy": "sandbox",
-        "ETag": tag,
-    }
+    headers = IMMUTABLE | download(key[:16]) | {"Accept-Ranges": "bytes", "ETag": tag}
     if is_current(call.headers, tag):
         return Response(status_code=304, headers=headers)
     span = _requested(call.headers, tag, size)

@@ -76,8 +76,8 @@ class PostgresStore(Store):
             data = byteas([line.encode("utf-8", "backslashreplace") for line in contents])
             self._db.write("append_output", keys, texts(tasks), floats(times), texts(streams), data)
 
-    def output(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredLine]:
-        rows: list[Any] = super().output(execution, after, limit)
+    def _lines(self, query: str, *parameters: Any) -> list[StoredLine]:
+        rows: list[Any] = super()._lines(query, *parameters)
         return [(number, task, at, stream, line.decode()) for number, task, at, stream, line in rows]
 
     def register(self, path: str, digest: str, label: str = "", now: float | None = None) -> int:

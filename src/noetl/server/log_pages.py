@@ -1,0 +1,120 @@
+"""Pages of the output of tasks, filtered while they are read.
+
+No index knows the text of a line, so a page with filters reads the log line by line, up to a limit: its `scanned_to`
+says how far it has come, and the next request continues there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+import msgspec
+
+from noetl.server.parameters import ItemPage, Limit, QueryString, text
+from noetl.store.store import Store, StoredLine
+from noetl.timestamps import rfc3339
+
+MAX_SCANNED_LINES, MAX_SCANNED_CHARACTERS = 20_000, 64 << 20  # what one request reads
+PAGE_CHARACTERS = 8 << 20
+LINES_PER_READ = 100
+
+LineNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class LogFilter(QueryString, frozen=True, kw_only=True):
+    run: Annotated[str, text("Only output of this step run, such as `fetch#1`.")] = ""
+    item: Annotated[LineNumber | None, msgspec.Meta(description="Only output of the item with this index.")] = None
+    task: Annotated[str, text("Only output of tasks with this label, or of one visit, such as `get#2`.")] = ""
+    stream: Annotated[Literal["stdout", "stderr"] | None, msgspec.Meta(description="Only this stream.")] = None
+    q: Annotated[str, text("Only lines with this text; upper and lower case are the same.")] = ""
+
+    @property
+    def selects(self) -> bool:
+        return any([self.run, self.item is not None, self.task, self.stream, self.q])
+
+    def matches(self, line: StoredLine) -> bool:
+        _, task, _, stream, content = line
+        iteration, _, path = task.partition("/")
+        run, _, index = iteration.partition("[")
+        return (
+            self.run in ("", run)
+            and (self.item is None or index == f"{self.item}]")
+            and self.task in ("", path, path.rpartition("/")[2].rpartition("#")[0])
+            and self.stream in (None, stream)
+            and (not self.q or self.q.lower() in content.lower())
+        )
+
+
+class LogQuery(LogFilter, frozen=True, kw_only=True):
+    after: Annotated[LineNumber, msgspec.Meta(description="Only lines after this number.")] = 0
+    before: Annotated[LineNumber | None, msgspec.Meta(description="The last lines before this number.")] = None
+    limit: Limit = 1_000
+
+
+class LogLineView(msgspec.Struct, frozen=True):
+    """A line of output of a task."""
+
+    number: int
+    task: str
+    timestamp: str
+    stream: str
+    line: str
+
+
+class LogPage(ItemPage[LogLineView, int], frozen=True):
+    """Output of tasks in order. `next` is the `after` of the next page, `prev` the `before` of the one before it.
+
+    A request reads 20,000 lines at most, so with filters a page may have fewer lines than its limit. `scanned_to` is
+    the number of the last line that was read; null if there was none.
+    """
+
+    prev: int | None
+    scanned_to: int | None
+
+
+def log_page(store: Store, execution: str, query: LogQuery) -> LogPage:
+    lines: list[LogLineView] = []
+    scanned_to: int | None = None
+    scanned_characters = page_characters = 0
+    for count, line in enumerate(_lines(store, execution, query), start=1):
+        number, task, at, stream, content = line
+        scanned_to, scanned_characters = number, scanned_characters + len(content)
+        if query.matches(line):
+            lines.append(LogLineView(number, task, rfc3339(at), stream, content))
+            page_characters += len(content)
+        is_full = len(lines) == query.limit or page_characters >= PAGE_CHARACTERS
+        if is_full or count == MAX_SCANNED_LINES or scanned_characters >= MAX_SCANNED_CHARACTERS:
+            break
+    if query.before is not None:
+        lines.reverse()
+        first, last = scanned_to if scanned_to is not None else query.before, query.before - 1
+    else:
+        first, last = query.after + 1, scanned_to if scanned_to is not None else query.after
+    following = last if store.output(execution, last, 1) else None
+    preceding = first if store.output_before(execution, first, 1) else None
+    return LogPage(lines, following, preceding, scanned_to)
+
+
+def _lines(store: Store, execution: str, query: LogQuery) -> Iterator[StoredLine]:
+    """The lines after a number, or those before one, the last one first."""
+    position = query.after if query.before is None else query.before
+    count = LINES_PER_READ if query.selects else min(LINES_PER_READ, query.limit)
+    while True:
+        read = store.output if query.before is None else store.output_before
+        lines = read(execution, position, count)
+        yield from lines
+        if len(lines) < count:
+            return
+        position = lines[-1][0]
+
+
+def log_text(store: Store, execution: str, filter: LogFilter, after: int) -> tuple[bytes, int | None]:
+    """Lines after a number as text, and the number after which to continue; None at the end of the log."""
+    lines = store.output(execution, after, LINES_PER_READ)
+    content = "".join(
+        f"{rfc3339(at)} {stream:<6} {task} | {line}\n"
+        for number, task, at, stream, line in lines
+        if filter.matches((number, task, at, stream, line))
+    )
+    return content.encode(), lines[-1][0] if len(lines) == LINES_PER_READ else None
