@@ -13,21 +13,35 @@ from noetl.reference import encode_reference
 from noetl.timestamps import rfc3339
 
 
-def envelope(execution: str, seq: int, at: float, event: Event, actor: Actor | None = None) -> dict[str, Any]:
-    """The event with its ids, and the other seeds' spellings as aliases. `actor` is the one that its lease names."""
+def subject_of(event: Event) -> tuple[str | None, int | None, TaskId | None]:
+    """The step run, the item and the task that an event is about, as far as it has them."""
     label = getattr(event, "task", None)
     task = label if isinstance(label, TaskId) else None
-    run: str | None = task.run if task else getattr(event, "run", None)
-    index: int | None = task.index if task else getattr(event, "index", None)
-    iteration = iteration_id(run, index) if run is not None and index is not None else None
+    if task is not None:
+        return task.run, task.index, task
+    return getattr(event, "run", None), getattr(event, "index", None), None
+
+
+def entity_of(execution: str, event: Event) -> str:
+    """The id of the subject of an event."""
+    run, index, task = subject_of(event)
+    return _entity(execution, event, task, run, _iteration(run, index))[0]
+
+
+def status_of(event: Event) -> str:
+    if isinstance(event, TaskDone):
+        return "skipped" if event.skipped else "success" if event.outcome.ok else "error"
+    return "error" if getattr(event, "outcome", None) in ("failed", "cancelled") else event.status
+
+
+def envelope(execution: str, seq: int, at: float, event: Event, actor: Actor | None = None) -> dict[str, Any]:
+    """The event with its ids, and the other seeds' spellings as aliases. `actor` is the one that its lease names."""
+    run, index, task = subject_of(event)
+    iteration = _iteration(run, index)
     entity, parent = _entity(execution, event, task, run, iteration)
     time = rfc3339(event.began(at) if isinstance(event, TaskStarted) else at, "microseconds")
     payload = payload_of(event)
-    status, actor = event.status, actor or getattr(event, "actor", None)
-    if isinstance(event, TaskDone):
-        status = "skipped" if event.skipped else "success" if event.outcome.ok else "error"
-    elif getattr(event, "outcome", None) in ("failed", "cancelled"):
-        status = "error"
+    actor = actor or getattr(event, "actor", None)
     return {
         "event_id": f"{execution}.{seq}",
         "seq": seq,
@@ -37,12 +51,12 @@ def envelope(execution: str, seq: int, at: float, event: Event, actor: Actor | N
         "entity_type": event.entity,
         "entity_id": entity,
         "parent_id": parent,
-        "status": status,
+        "status": status_of(event),
         "execution_id": execution,
         "step_run_id": run,
         "task_run_id": str(task) if task else None,
         "iteration_id": iteration,
-        "task_label": task.label if task else label,
+        "task_label": task.label if task else getattr(event, "task", None),
         "attempt": getattr(event, "attempt", None),
         "action_id": action_id(execution, task) if task else None,
         "trace_id": execution.replace("-", ""),
@@ -57,6 +71,10 @@ def envelope(execution: str, seq: int, at: float, event: Event, actor: Actor | N
         "iteration": index,
         "page": None,
     }
+
+
+def _iteration(run: str | None, index: int | None) -> str | None:
+    return iteration_id(run, index) if run is not None and index is not None else None
 
 
 def _entity(
