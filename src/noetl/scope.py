@@ -39,8 +39,18 @@ class StepNamespace(View):
                 return self.step.failures
         raise KeyError(name)
 
+    def value(self, contents: Contents) -> dict[str, Any]:
+        return {name: unwrapped(field, contents) for name, field in self.passed(contents).items()}
+
+    def passed(self, contents: Contents) -> dict[str, Any]:
+        step = self.step
+        fields = {"result": step.result, "status": step.status, "error": step.error}
+        return fields if step.failures is None else {**fields, "failures": step.failures}
+
 
 class StepsView(View):
+    """`steps`: as a value, a map of all steps that have ended."""
+
     __slots__ = ("steps",)
 
     def __init__(self, steps: Mapping[str, FinishedStep]) -> None:
@@ -48,6 +58,12 @@ class StepsView(View):
 
     def lookup(self, name: str | int, contents: Contents) -> Any:
         return StepNamespace(self.steps[str(name)])
+
+    def value(self, contents: Contents) -> dict[str, Any]:
+        return {name: StepNamespace(step).value(contents) for name, step in self.steps.items()}
+
+    def passed(self, contents: Contents) -> dict[str, Any]:
+        return {name: StepNamespace(step).passed(contents) for name, step in self.steps.items()}
 
 
 class Bare(View):

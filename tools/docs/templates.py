@@ -17,7 +17,8 @@ NAMES = {
     "args_by": "At a step with `join: all`, the args of each token by its source step.",
     "iter": "The current iteration: the item under the loop's `iterator` name, `index` from 0, `parent`, and what "
     "`set_iter` wrote.",
-    "steps": "`steps.NAME.result`, `.status` and `.error` of the last finished run of a step.",
+    "steps": "`steps.NAME.result`, `.status` and `.error` of the last finished run of a step. `steps` as a value is a "
+    "map of all of them.",
     "tasks": "`tasks.LABEL`: the outcome of a task of this pipeline.",
     "_prev": "The result of the task before; null after an error that continued.",
     "_task": "The label of this task.",

@@ -100,6 +100,8 @@ class Lines(ProgressView):
 
     def _lines(self, event: e.Event, at: float) -> Iterator[str]:
         match event:
+            case e.ExecutionForked():  # times before it are those of the source
+                self.started = dict.fromkeys(self.started, at)
             case e.StepRegranted(run=run, reason=reason):
                 self.started.setdefault(run, at)
                 yield f"{run} started again ({reason})"
@@ -145,7 +147,7 @@ class Lines(ProgressView):
 
 STEP_EVENTS = (e.StepStarted, e.StepRegranted, e.StepDone, e.StepFailed, e.StepPaused, e.StepResumed, e.LoopDone)
 OTHER_EVENTS = (e.IterationFailed, e.TaskDone, e.TaskRetryScheduled, e.MessageReceived)
-RUN_EVENTS = (e.PlaybookCancelled, e.PlaybookPaused, e.PlaybookResumed)
+RUN_EVENTS = (e.ExecutionForked, e.PlaybookCancelled, e.PlaybookPaused, e.PlaybookResumed)
 PRINTED = frozenset(kind.name for kind in STEP_EVENTS + OTHER_EVENTS + RUN_EVENTS)
 
 
@@ -199,6 +201,13 @@ class StepRow(msgspec.Struct):
             case e.StepPaused(reason=reason) if reason != "returned":
                 self.status, self.note = "waiting", waits_for(event)
                 self.running.clear()
+
+    def fork(self, at: float, *, is_repeated: bool) -> None:
+        """Count from the start of the fork, without the failed items that run again."""
+        self.started = None if self.started is None else at
+        self.running.clear()
+        if is_repeated:
+            self.done, self.failed = self.done - self.failed, 0
 
     def row(self, now: float) -> list[Any]:
         from rich.progress_bar import ProgressBar
@@ -262,6 +271,11 @@ class Tree(ProgressView):
                 for step in self.steps.values():
                     if step.ended is None:
                         step.status, step.ended = "cancelled", at
+            case e.ExecutionForked(again=again, reopened=reopened):
+                self.started = at
+                for open_step in self.steps.values():
+                    if open_step.ended is None:
+                        open_step.fork(at, is_repeated=open_step.run in (*again, reopened))
             case e.PlaybookPaused():
                 self.status = "paused"
             case e.PlaybookResumed():

@@ -26,6 +26,7 @@ REFERENCE = ("store", "key", "size", "checksum", "schema_hint", "preview")
 FOLLOW_SECONDS = 0.5
 STARTED = frozenset(["task.started", "sink.started"])
 DONE = frozenset(["task.done", "sink.processed"])
+FORKED = "execution.forked"
 STATUSES = {"success": "succeeded", "error": "failed", "skipped": "skipped"}
 
 
@@ -48,11 +49,19 @@ def show_command(run: str, with_tasks: bool, client: Client, output: str | None)
 
 
 def _tasks(client: Client, record: Json) -> Iterator[Json]:
-    """The tasks in the log of a run, in the order of their first attempts."""
+    """The tasks in the log of a run, in the order of their first attempts. One that a fork runs again counts from
+    there."""
     tasks: dict[str, Json] = {}
-    for page in client.runs.events(record["execution_id"], types=STARTED | DONE):
+    before_fork: set[str] = set()
+    for page in client.runs.events(record["execution_id"], types=STARTED | DONE | {FORKED}):
         for event in page:
             kind, id, payload = event["event_type"], event["task_run_id"], event["payload"]
+            if kind == FORKED:
+                before_fork = set(tasks)
+                continue
+            if id in before_fork:
+                before_fork.discard(id)
+                del tasks[id]
             task = tasks.setdefault(
                 id,
                 {

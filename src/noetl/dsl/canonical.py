@@ -158,6 +158,8 @@ class Builder:
         inputs = layered({name: value for name, value in defaults.items() if name in declared}, own)
         for group in kind.one_of:  # a default must not join the task's own choice
             if chosen := set(group) & set(own):
+                for name in filter(lambda name: is_template(own[name]), chosen):  # which may give null
+                    self._place(f"{key}/input/{name}", span_in(tree, name))
                 inputs = {name: value for name, value in inputs.items() if name not in group or name in chosen}
         body: tuple[model.Task, ...] = ()
         if kind.name == "iterator":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from noetl.expression import Sealed
 from noetl.keychain.keychain import Keychain, open_handle
 from noetl.model.identity import TaskId, action_id
 from noetl.model.inputs import rendered_misfit
+from noetl.model.kind import Kind
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.pipeline.host import ParkedCall, ToolCall
 from noetl.pipeline.templates import has_references
@@ -86,6 +88,9 @@ class ToolCaller:
             return failed("input", f"{plan.kind.name}: {rendered_misfit(plan.kind.inputs, call.inputs, error)}")
         except TemplateFailed as error:
             return failed("input", f"{plan.kind.name}: {error}")
+        if (name := _null_choice(plan.kind, call.inputs)) is not None:
+            message = f"{plan.kind.name}: the template of `{name}` gives null: give it a value, or a `default(...)`"
+            return failed("input", message, input=name)
         limit = plan.timeout if isinstance(plan.timeout, (int, float)) else None
         if not await self.link.holds(self.work.execution, self.work.fence):
             raise Rejected
@@ -171,3 +176,12 @@ class ToolCaller:
         if field not in fields:
             raise TemplateFailed(f"keychain.{name} has no field {field!r}: it has {', '.join(sorted(fields))}")
         return fields[field]
+
+
+def _null_choice(kind: Kind, inputs: Mapping[str, Any]) -> str | None:
+    """The input that was chosen among those of which exactly one is needed, if it is null."""
+    for group in kind.one_of:
+        chosen = [name for name in group if name in inputs]
+        if chosen and all(inputs[name] is None for name in chosen):
+            return chosen[0]
+    return None

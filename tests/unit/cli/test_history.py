@@ -145,6 +145,10 @@ def test_a_retry_of_failed_items_runs_these_and_goes_on(tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, '"3 of 3"\n'), done.err
     assert "  again: each#1, 1 item left\n" in done.err
     assert calls(tmp_path) == ["a", "b", "c", "b"]
+    events = data(runs(tmp_path, "events", "last", "-o", "json"))
+    last = next(one for one in reversed(events) if one["task_run_id"] == "each#1[1]/call#1")
+    tasks = data(runs(tmp_path, "show", "last", "--tasks", "-o", "json"))["tasks"]
+    assert next(task for task in tasks if task["item"] == 1)["duration_ms"] == last["payload"]["duration_ms"]
     done = runs(tmp_path, "retry", "last", "--failed-items")
     assert (done.code, "has no finished loop with failed items" in done.err) == (6, True)
     sound(tmp_path)

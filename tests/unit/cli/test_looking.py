@@ -15,10 +15,21 @@ from terminal import data, terminal
 from tests.servers.patience import until
 
 from noetl.cli.output import MIN_CELL, table
-from noetl.cli.progress import Lines, StepRow
-from noetl.engine.events import StepPaused, StepRegranted, StepStarted, TaskDone, TaskStarted
+from noetl.cli.progress import Lines, StepRow, Tree
+from noetl.engine.events import (
+    ExecutionForked,
+    IterationDone,
+    IterationFailed,
+    LoopDone,
+    LoopStarted,
+    StepPaused,
+    StepRegranted,
+    StepStarted,
+    TaskDone,
+    TaskStarted,
+)
 from noetl.model.identity import TaskId
-from noetl.model.outcome import Outcome
+from noetl.model.outcome import Error, Outcome
 from noetl.store.codec import ZERO, rows_of
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: story, path: tests/story}\nworkflow:\n"
@@ -256,6 +267,24 @@ def test_lanes_that_are_lost_and_start_again_are_one_line_each(capsys: pytest.Ca
     lines.show(rows_of(again[:3], 5, 2.0, ZERO), list)
     lines.show(rows_of(again[3:], 8, 2.0, ZERO), list)
     assert capsys.readouterr().err == "many#1 was lost, 4 times\nmany#1 started again (lost), 3 times\n"
+
+
+def test_times_of_a_fork_count_from_its_start(capsys: pytest.CaptureFixture[str]) -> None:
+    items = [IterationDone("many#1", 0), IterationFailed("many#1", 1, Error("python", "no"), "call", 1)]
+    source = [StepStarted("many#1", 1), LoopStarted("many#1", 2, "in"), *items]
+    fork = [ExecutionForked("a" * 32, 4, "retry", reopened="many#1"), StepStarted("many#1", 2)]
+    events = [*rows_of(source, 1, 1_000.0, ZERO), *rows_of(fork, 5, 9_000.0, ZERO)]
+    events += rows_of([IterationDone("many#1", 1), LoopDone("many#1", 2, 2, 0)], 7, 9_002.0, ZERO)
+    lines, tree = Lines(), Tree()
+    lines.begin("many", "b" * 32, 4)
+    lines.show(events, list)
+    assert capsys.readouterr().err.splitlines()[-1] == "many#1 done in 2.0 s, 2 items"
+    tree.begin("many", "b" * 32, 4)
+    tree.show(events, list)
+    tree.close()
+    (step,) = tree.steps.values()
+    assert (tree.started, step.started, step.ended) == (9_000.0, 9_000.0, 9_002.0)
+    assert (step.done, step.failed, step.total) == (2, 0, 2)
 
 
 def test_wide_cells_of_a_table_are_cut_and_ids_are_not(monkeypatch: pytest.MonkeyPatch) -> None:

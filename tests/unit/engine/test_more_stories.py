@@ -19,6 +19,7 @@ from noetl.model.identity import TaskId, action_id
 from noetl.model.outcome import Error, Outcome, failed
 from noetl.reference import Reference
 from noetl.store import codec
+from noetl.testing import run_playbook
 from noetl.tools.base import Context
 
 BIG = {"rows": [{"i": i, "text": "x" * 50} for i in range(2000)], "more": True}
@@ -2164,3 +2165,33 @@ def test_work_goes_on_while_its_execution_is_loaded_again() -> None:
     stage = play("- {step: a, tool: {kind: python, code: slow}}", tools={"slow": slow}, during=during)
     assert (stage.state.status, stage.state.result) == ("succeeded", "done")
     assert [event.name for event in stage.events].count("step.started") == 1
+
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: a, path: a}\n"
+ALL_STEPS = """
+workflow:
+  - step: first
+    tool: {kind: noop, result: LARGE}
+    next: {arcs: [{step: second, args: {all: "{{ steps }}", one: "{{ steps.first }}"}}]}
+  - step: second
+    loop: {in: "{{ steps | list }}", iterator: name}
+    tool: {kind: noop, result: {name: "{{ iter.name }}", all: "{{ steps }}", count: "{{ args.all | length }}"}}
+"""
+
+
+@pytest.mark.parametrize("output", ["{{ steps }}", "{{ [steps][0] }}", "{{ dict(steps) }}"])
+def test_steps_as_a_value_are_a_map_of_all_that_have_ended(output: str) -> None:
+    first = {"result": 5, "status": "succeeded", "error": None}
+    text = ALL_STEPS.replace("LARGE", "5")
+    result = run_playbook(f'{HEAD}executor: {{spec: {{output: "{output}"}}}}\n{text}').result
+    assert result["first"] == first
+    assert result["second"]["result"] == [{"name": "first", "all": {"first": first}, "count": 1}]
+    assert result["second"].keys() == {"result", "status", "error", "failures"}
+
+
+def test_a_stored_result_is_part_of_the_map_of_all_steps() -> None:
+    large = "x" * 100_000
+    text = ALL_STEPS.replace("LARGE", large)
+    finished = run_playbook(f'{HEAD}executor: {{spec: {{output: "{{{{ steps }}}}"}}}}\n{text}')
+    assert finished.status == "succeeded"
+    assert finished.result["first"]["result"] == large

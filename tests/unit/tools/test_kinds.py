@@ -12,6 +12,7 @@ from tests.table import for_each
 
 from noetl.model.inputs import fields, misfit, rows
 from noetl.model.kind import Kind
+from noetl.testing import run_playbook
 from noetl.tools.registry import BUILTIN, builtin
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -191,3 +192,18 @@ def test_what_people_write_is_accepted(block: dict[str, Any]) -> None:
 )
 def test_what_is_wrong_is_told(block: str, says: list[str]) -> None:
     assert complaints(yaml.safe_load(block)) == says
+
+
+@pytest.mark.parametrize(
+    ("task", "column", "name"),
+    [
+        ('{kind: duckdb, table: "{{ workload.t }}", rows: [{a: 1}]}', 34, "table"),
+        ('{kind: script, path: "{{ workload.t }}"}', 33, "path"),
+        ('{kind: wait, signals: "{{ workload.t }}"}', 34, "signals"),
+    ],
+)
+def test_a_choice_of_inputs_that_is_null_is_named_with_its_place(task: str, column: int, name: str) -> None:
+    head = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: n, path: n}\nworkload: {t: null}\n"
+    error = run_playbook(f"{head}workflow:\n  - step: start\n    tool:\n      - a: {task}\n").error or {}
+    assert (error["kind"], error["line"], error["column"]) == ("input", 8, column)
+    assert error["message"].endswith(f"the template of `{name}` gives null: give it a value, or a `default(...)`")

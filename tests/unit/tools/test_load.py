@@ -258,3 +258,30 @@ workflow:
     for name in ("Ada", "Grace"):
         assert run_playbook(playbook, {"name": name}).status == "succeeded"
     assert stored(file) == [{"id": 3, "name": "Grace"}]
+
+
+@pytest.mark.parametrize("value", [1.5, "1.5", "15e-1"])
+@pytest.mark.parametrize("mode", ["append", "upsert", "replace"])
+def test_a_fraction_is_not_rounded_into_a_column_of_whole_numbers(calls: Calls, value: Any, mode: str) -> None:
+    calls.result("CREATE TABLE people (id INTEGER PRIMARY KEY, score NUMERIC(9, 0))")
+    more = {"key": ["id"]} if mode == "upsert" else {}
+    rows = [{"id": 1, "score": 2.0}, {"id": 2, "score": value}]
+    error = calls.error(table="people", rows=rows, mode=mode, **more)
+    assert error.kind == "input"
+    assert error.message.startswith(f"row 2: {value} does not fit 'score', which is ")
+    assert error.message.endswith(": it would be rounded; round it before, or change the type of the column")
+    assert stored(calls) == []
+
+
+def test_a_fraction_in_an_integer_column_names_column_row_and_value(calls: Calls) -> None:
+    calls.result("CREATE TABLE people (id INTEGER, score BIGINT)")
+    error = calls.error(table="people", rows=[{"id": 1, "score": 1}, {"id": 2, "score": 2.5}])
+    row = "line 2" if calls.kind is postgres else "row 2"
+    assert [part in error.message for part in (row, "score", "2.5")] == [True, True, True]
+    assert stored(calls) == []
+
+
+def test_whole_numbers_of_any_form_fit_an_integer_column(calls: Calls) -> None:
+    calls.result("CREATE TABLE people (id INTEGER, score NUMERIC(20, 0))")
+    calls.result(table="people", rows=[{"id": 1, "score": 3.0}, {"id": 2, "score": "4"}, {"id": 3, "score": None}])
+    assert [row["score"] and float(row["score"]) for row in stored(calls)] == [3.0, 4.0, None]

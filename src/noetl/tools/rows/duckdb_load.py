@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from noetl.sql.statements import quoted
 from noetl.tools.rows.duckdb_database import as_json, sql_errors, table_name
 from noetl.tools.rows.tables import (
     Load,
+    check_whole_numbers,
     create_table,
     duplicate_key,
     duplicate_keys,
@@ -26,6 +28,7 @@ STAGED = "temp.noetl_load"
 COLUMNS = """SELECT column_name, data_type FROM duckdb_columns() WHERE lower(table_name) = $1 AND (
     (lower(schema_name) = $2 AND database_name = current_database())
     OR (lower(database_name) = $3 AND lower(schema_name) IN ('main', $2))) ORDER BY column_index"""
+WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL\(\d+,0\)")
 TYPES = {
     "boolean": "BOOLEAN",
     "integer": "BIGINT",
@@ -60,6 +63,7 @@ def load_rows(
             if column.lower() not in kinds:
                 raise Failure("input", f"{load.table} has no column {column!r}; it has {', '.join(types)}")
         column_kinds = [kinds[column.lower()] for column in load.columns]
+        check_whole_numbers(load, [kind if WHOLE.fullmatch(kind) else "" for kind in column_kinds])
         if not load.upserts:
             _insert(connection, name, load, column_kinds)
             return changed(len(load.rows))

@@ -20,11 +20,14 @@ class SnowflakeTable:
         within = f"table_schema = {literal(schema[-1])}" if schema else "table_schema = CURRENT_SCHEMA()"
         view = f"{quoted_name(schema[0])}.information_schema" if len(schema) > 1 else "information_schema"
         cursor = session.execute(
-            f"SELECT column_name, data_type FROM {view}.columns WHERE table_name = {literal(table)} AND {within} "
-            "ORDER BY ordinal_position"
+            f"SELECT column_name, data_type, numeric_precision, numeric_scale FROM {view}.columns "
+            f"WHERE table_name = {literal(table)} AND {within} ORDER BY ordinal_position"
         )
-        self.types = {other_case(str(row[0])): str(row[1]) for row in cursor.fetchall()}
+        rows = cursor.fetchall()
+        self.types = {other_case(str(row[0])): str(row[1]) for row in rows}
         """The columns with their types; empty if there is no table."""
+        self.whole = {str(row[0]): f"{row[1]}({row[2]},0)" for row in rows if row[3] == 0}
+        """The columns of whole numbers, by the name that Snowflake has, with their types."""
 
     def prepare(self, columns: Sequence[str], types: Mapping[str, str]) -> None:
         """Create the table with these types if it is missing, begin, and delete the rows that are replaced."""

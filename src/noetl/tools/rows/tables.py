@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from math import isfinite
 from typing import Any, NamedTuple
 
 from noetl.model.outcome import Failure
@@ -63,6 +65,30 @@ def load_of(inputs: SqlInputs, args: dict[str, Any]) -> Load | None:
                 if row[place] is None:
                     raise Failure("input", f"row {number} has no value for {name!r}, which is part of the `key`")
     return Load(inputs.table, columns, rows, mode, key)
+
+
+def check_whole_numbers(load: Load, types: Sequence[str]) -> None:
+    """Failure for a fraction in a column of whole numbers, which databases round without a word. `types` has the type
+    of each column, empty for those that are not of whole numbers."""
+    for place, (column, kind) in enumerate(zip(load.columns, types, strict=True)):
+        for number, row in enumerate(load.rows, start=1) if kind else ():
+            if _has_fraction(value := row[place]):
+                message = (
+                    f"row {number}: {str(value)[:60]} does not fit {column!r}, which is {kind}: it would be rounded"
+                )
+                raise Failure("input", f"{message}; round it before, or change the type of the column")
+
+
+def _has_fraction(value: Any) -> bool:
+    if isinstance(value, float):
+        return isfinite(value) and not value.is_integer()
+    if not isinstance(value, str) or not any(mark in value for mark in ".eE"):
+        return False
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        return False  # the database rejects it
+    return number.is_finite() and number != number.to_integral_value()
 
 
 def check_key(mode: str, key: list[str]) -> None:
