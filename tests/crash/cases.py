@@ -17,6 +17,7 @@ from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.errors import StoreError
+from noetl.runtime.history import RetryPoint
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.codec import decode, rows_of
 from noetl.store.sqlite import SqliteStore
@@ -47,8 +48,8 @@ class Case(NamedTuple):
     crash a failure is known before those beside it begin."""
     calls: int = 0
     """How many calls an undisturbed run makes where nothing is skipped."""
-    history: Literal["", "fork", "retry"] = ""
-    """Whether it is run under another id first, and is then a fork of that."""
+    history: Literal["fork"] | RetryPoint | None = None
+    """Whether it is run under another id first, and is then a fork of that, or a retry from a point."""
     crash: tuple[str, int] | None = None
     """Where the first of two crashes is, if the middle is not interesting enough."""
 
@@ -212,7 +213,10 @@ SPECIAL = _cases(
         Case("paused", operator=pause_often),
         Case("on_lost", once=True),
         Case("forked", history="fork"),
-        Case("retried", history="retry"),
+        Case("retried", history=RetryPoint()),
+        Case("retried_collect", history=RetryPoint()),
+        Case("retried_items", history=RetryPoint(failed_items=True)),
+        Case("retried_step", history=RetryPoint("middle")),
         Case("nested", may_skip=True, calls=60),
         Case("timeout", may_skip=True, calls=5),
         Case("child_unawaited", may_skip=True, calls=4),

@@ -125,13 +125,13 @@ async def _carry(case: Case, store: Any, resume: bool) -> None:
         with owned(store, EXECUTION):
             if resume and store.seq(EXECUTION):
                 await _taken_over(engine)
-            elif case.history:
+            elif case.history is not None:
                 await _fork_it(engine, catalog, case)
             else:
                 digest = catalog.add(read(str(case.file)))
                 await engine.start(EXECUTION, digest, {}, {})
             await _to_the_end(engine)
-            if case.history:
+            if case.history is not None:
                 await _look_back(engine)
     finally:
         await engine.close()
@@ -149,8 +149,8 @@ async def _fork_it(engine: Embedded, catalog: Catalog, case: Case) -> None:
     else:
         await engine.start(SOURCE, catalog.add(read(str(case.file))), {}, {})
     await engine.drive(SOURCE)
-    if case.history == "retry":
-        await history.retry(runtime, SOURCE, EXECUTION, Edit(), RetryPoint())
+    if isinstance(case.history, RetryPoint):
+        await history.retry(runtime, SOURCE, EXECUTION, Edit(), case.history)
     else:
         await history.fork(runtime, SOURCE, EXECUTION, 6, Edit())
 

@@ -64,12 +64,24 @@ class Found(NamedTuple):
     effects: dict[str, Counter[str]]
 
     def accepted(self) -> set[str]:
-        """Action and attempt of every call whose outcome is in the log."""
+        """Action and attempt of every call whose outcome counts: that of a failed item does not once a fork runs it
+        again."""
         found = set()
         for execution, log in self.logs.items():
+            failed: set[tuple[str, int]] = set()
+            calls: dict[str, e.TaskDone] = {}
             for event in events(log):
-                if isinstance(event, e.TaskDone) and not event.skipped:
-                    found.add(f"{action_id(execution, event.task)} {event.attempt}")
+                match event:
+                    case e.TaskDone(skipped=False):
+                        calls[f"{action_id(execution, event.task)} {event.attempt}"] = event
+                    case e.IterationFailed(run=run, index=index):
+                        failed.add((run, index))
+                    case e.ExecutionForked(reopened=run) if run:
+                        again = {(run, index) for loop, index in failed if loop == run}
+                        calls = {
+                            call: done for call, done in calls.items() if (done.task.run, done.task.index) not in again
+                        }
+            found |= calls.keys()
         return found
 
     def granted(self) -> set[tuple[str, str]]:
