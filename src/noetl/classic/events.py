@@ -8,6 +8,9 @@ from noetl.engine.events import RunEvent, target_views
 from noetl.model.outcome import Error
 from noetl.model.playbook import Target
 
+POINTS = ("call.done", "call.error", "step.exit")
+"""When a worker evaluates the branches of a step: after its call, and at its end. For other events the server does."""
+
 
 class CaseStarted(RunEvent, frozen=True):
     """The branches of a run are about to be evaluated."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from noetl.classic.events import POINTS
 from noetl.classic.failure_guards import reads_failure
 from noetl.classic.names import templates_in
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map
 from noetl.model.event_names import EVENT_NAMES, OTHER_NAMES, Stored, dotted, end_names, with_event_names
 
-POINTS = ("call.done", "call.error", "step.exit")
 NOT_OBSERVED = ("case.", "next.", "token.")
 TASK_ENDS = ("task.done", "task.processed", "tool.processed")
 LOOP_ENDS = ("loop.done", "loop.finished")

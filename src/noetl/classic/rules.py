@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from noetl.classic.branches import CasePlan, branch_number, branch_scope, call_event, event_data, run_of
-from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
-from noetl.classic.points import NOT_OBSERVED, POINTS
+from noetl.classic.events import POINTS, BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
+from noetl.classic.points import NOT_OBSERVED
 from noetl.classic.state import AfterCallProgress, BranchBatch, NextRequest
 from noetl.engine.admissible import Facts, Link, known_values, label_after, refuse, require
 from noetl.engine.decision import Decision

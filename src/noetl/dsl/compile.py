@@ -18,10 +18,7 @@ from noetl.dsl.tree import Map, Mark, Text, key_span
 from noetl.errors import PlaybookInvalid
 from noetl.model.playbook import Playbook
 
-NEWER_CHECKS = frozenset(["NTL119", "NTL120", "NTL121", "NTL205", "NTL514", "NTL516", "NTL519", "NTL521"])
-"""Errors that no playbook needs to be built, and that earlier versions did not report: a stored playbook may have them,
-and its runs must stay usable."""
-TOO_EXPENSIVE = Check("NTL010", "error", "the playbook is too expensive to compile")
+TOO_EXPENSIVE = Check("NTL010", "error", "the playbook is too expensive to compile", stored_ok=False)
 
 
 class Loaded(NamedTuple):
@@ -45,7 +42,7 @@ class Loaded(NamedTuple):
 
 def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = False, stored: bool = False) -> Loaded:
     """Read, check and compile a playbook. Never raises for what the text contains. A `stored` text was valid when it
-    was stored, so it is compiled in spite of errors of `NEWER_CHECKS`."""
+    was stored, so it is compiled in spite of errors of checks with `stored_ok`."""
     root, problems = read(file, data)
     if root is None:
         return Loaded(None, problems.sorted(), "canonical", {})
@@ -75,8 +72,7 @@ def compile_tree(
     inputs = templates.check(dialect.sites(document, problems, kinds))
     if not problems.count("error"):
         size.check(document, problems)
-    errors = {problem.code for problem in problems.sorted() if problem.severity == "error"}
-    if errors and not (stored and errors <= NEWER_CHECKS):
+    if problems.count("error") and not (stored and problems.stored_ok()):
         return Loaded(None, problems.sorted(), dialect.name, {})
     declared = {step["step"] for step in document.steps if "join" in step.get("spec", {})}
     if "join" in document.executor_spec:

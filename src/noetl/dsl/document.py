@@ -21,17 +21,17 @@ from noetl.dsl.scalar_shapes import BOOLEAN, DATA, DELAY, DESCRIPTION, DURATION,
 from noetl.dsl.shape import Choice, Field, Fields, Form, Integer, ListOf, MapOf, OneOf, Retired
 from noetl.dsl.tree import is_template
 
-API_VERSION = Check("NTL104", "error", "the apiVersion is not noetl.io/v2")
-DOCUMENT_KIND = Check("NTL105", "error", "the kind is not Playbook")
-ROOT_VARS = Check("NTL107", "error", "`vars` at the root")
-STEP_WHEN = Check("NTL108", "error", "a step has a `when`")
-OLD_KEYWORD = Check("NTL109", "error", "a keyword that was removed from the language")
-NEXT_MODE = Check("NTL110", "error", "`spec.next_mode` was removed")
-NEXT_WHEN = Check("NTL111", "error", "`next` has when/then/else")
-DO_OUTSIDE = Check("NTL112", "error", "a directive outside task rules")
-CREDENTIALS_HERE = Check("NTL117", "error", "credentials under `executor`")
-POLICY_SHAPE = Check("NTL301", "error", "a task policy is not a map with `rules`")
-RULE_WITHOUT_DO = Check("NTL302", "error", "a rule has no `then.do`")
+API_VERSION = Check("NTL104", "error", "the apiVersion is not noetl.io/v2", stored_ok=False)
+DOCUMENT_KIND = Check("NTL105", "error", "the kind is not Playbook", stored_ok=False)
+ROOT_VARS = Check("NTL107", "error", "`vars` at the root", stored_ok=False)
+STEP_WHEN = Check("NTL108", "error", "a step has a `when`", stored_ok=False)
+OLD_KEYWORD = Check("NTL109", "error", "a keyword that was removed from the language", stored_ok=False)
+NEXT_MODE = Check("NTL110", "error", "`spec.next_mode` was removed", stored_ok=False)
+NEXT_WHEN = Check("NTL111", "error", "`next` has when/then/else", stored_ok=False)
+DO_OUTSIDE = Check("NTL112", "error", "a directive outside task rules", stored_ok=False)
+CREDENTIALS_HERE = Check("NTL117", "error", "credentials under `executor`", stored_ok=False)
+POLICY_SHAPE = Check("NTL301", "error", "a task policy is not a map with `rules`", stored_ok=False)
+RULE_WITHOUT_DO = Check("NTL302", "error", "a rule has no `then.do`", stored_ok=False)
 
 ADMIT_HINT = "gate the step with `spec: {policy: {admit: {rules: [{when: ..., then: {allow: true}}]}}}`"
 VARS_HINT = "put inputs into `workload`, and state into `ctx` by `set_ctx`"

@@ -14,9 +14,9 @@ from noetl.model.kind import Kind
 if TYPE_CHECKING:
     from noetl.dsl.shape import Shape, Walk
 
-UNKNOWN_INPUT = Check("NTL203", "error", "the tool kind has no such input")
-MISSING_INPUT = Check("NTL204", "error", "a required input is missing")
-WRONG_INPUT = Check("NTL205", "error", "an input has the wrong type")
+UNKNOWN_INPUT = Check("NTL203", "error", "the tool kind has no such input", stored_ok=False)
+MISSING_INPUT = Check("NTL204", "error", "a required input is missing", stored_ok=False)
+WRONG_INPUT = Check("NTL205", "error", "an input has the wrong type", stored_ok=True)
 UNDER_SPEC = frozenset(["timeout", "policy", "pool", "on_lost", "max_visits", "sandbox", "exactly_once"])
 COMMON = frozenset(["kind", "name", "args", "spec"])
 

@@ -24,7 +24,7 @@ from noetl.errors import NoetlError
 from noetl.generations.document import Finding
 
 NOT_CANONICAL = Check("NTL601", "warning", "a construct has no canonical form")
-NO_SPELLING = Check("NTL602", "error", "a construct of another generation cannot be rewritten")
+NO_SPELLING = Check("NTL602", "error", "a construct of another generation cannot be rewritten", stored_ok=False)
 TO_REVIEW = Check("NTL603", "warning", "a rewritten construct needs a review")
 
 STEP_ORDER = ("step", "desc", "spec", "loop", "tool", "next")

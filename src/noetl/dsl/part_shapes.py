@@ -19,10 +19,10 @@ from noetl.dsl.tree import Seq, Span, is_template, key_span, span_in
 from noetl.model.inputs import describe, fields
 from noetl.model.kind import Kind
 
-EXECUTOR_VERSION = Check("NTL116", "error", "the runtime version is not supported")
-UNKNOWN_KIND = Check("NTL202", "error", "the tool kind is unknown")
-LOOP_INCOMPLETE = Check("NTL209", "error", "a loop has no `in` or no `iterator`")
-RULE_SHAPE = Check("NTL303", "error", "a rule is neither `when`/`then` nor `else`")
+EXECUTOR_VERSION = Check("NTL116", "error", "the runtime version is not supported", stored_ok=False)
+UNKNOWN_KIND = Check("NTL202", "error", "the tool kind is unknown", stored_ok=False)
+LOOP_INCOMPLETE = Check("NTL209", "error", "a loop has no `in` or no `iterator`", stored_ok=False)
+RULE_SHAPE = Check("NTL303", "error", "a rule is neither `when`/`then` nor `else`", stored_ok=False)
 
 
 def when_or_else(words: str, rule: Fields, otherwise: Fields, wrong: Check = shape.WRONG_VALUE) -> OneOf:

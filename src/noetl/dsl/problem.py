@@ -77,12 +77,19 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Check:
-    """A check of the language. Declaring it registers it."""
+    """A check of the language. Declaring it registers it.
 
-    def __init__(self, code: str, severity: Severity, title: str) -> None:
+    Every error declares `stored_ok`: whether a stored playbook with it is compiled all the same. True for a check that
+    is newer than the first version and that a playbook does not need to pass to be built: the runs of a playbook that
+    was valid when it was stored must stay usable.
+    """
+
+    def __init__(self, code: str, severity: Severity, title: str, *, stored_ok: bool | None = None) -> None:
         if code in CHECKS:
             raise ValueError(f"{code} is declared twice")
-        self.code, self.severity, self.title = code, severity, title
+        if (severity == "error") != (stored_ok is not None):
+            raise ValueError(f"{code}: an error declares `stored_ok`, a warning does not")
+        self.code, self.severity, self.title, self.stored_ok = code, severity, title, stored_ok is not False
         CHECKS[code] = self
 
 
@@ -146,6 +153,10 @@ class Problems:
 
     def count(self, severity: Severity = "error") -> int:
         return self._counts[severity]
+
+    def stored_ok(self) -> bool:
+        """Whether a stored playbook with these problems is compiled all the same."""
+        return all(CHECKS[problem.code].stored_ok for problem in self._problems.values())
 
     def sorted(self) -> list[Problem]:
         return sorted(self._problems.values(), key=lambda p: (p.line, p.column, p.code, p.message))

@@ -24,15 +24,15 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 MAX_NODES = 50_000
 
-ENCODING = Check("NTL001", "error", "the text is not readable")
-SYNTAX = Check("NTL002", "error", "the YAML does not parse")
-TOO_LARGE = Check("NTL003", "error", "the document is too large")
-DUPLICATE_KEY = Check("NTL004", "error", "a map has the same key twice")
-RECURSIVE = Check("NTL005", "error", "an alias contains itself or does not exist")
-UNQUOTED = Check("NTL006", "error", "a template is not quoted")
-NOT_A_MAP = Check("NTL007", "error", "the document is not one map")
-BAD_KEY = Check("NTL008", "error", "a key is not plain text")
-BAD_VALUE = Check("NTL009", "error", "a value cannot be represented")
+ENCODING = Check("NTL001", "error", "the text is not readable", stored_ok=False)
+SYNTAX = Check("NTL002", "error", "the YAML does not parse", stored_ok=False)
+TOO_LARGE = Check("NTL003", "error", "the document is too large", stored_ok=False)
+DUPLICATE_KEY = Check("NTL004", "error", "a map has the same key twice", stored_ok=False)
+RECURSIVE = Check("NTL005", "error", "an alias contains itself or does not exist", stored_ok=False)
+UNQUOTED = Check("NTL006", "error", "a template is not quoted", stored_ok=False)
+NOT_A_MAP = Check("NTL007", "error", "the document is not one map", stored_ok=False)
+BAD_KEY = Check("NTL008", "error", "a key is not plain text", stored_ok=False)
+BAD_VALUE = Check("NTL009", "error", "a value cannot be represented", stored_ok=False)
 BIDI = Check("NTL011", "warning", "a bidirectional control character reorders the text")
 
 _CONSTANTS = {

@@ -23,11 +23,11 @@ Schema = dict[str, Any]
 Test = type | Callable[[Any], bool]
 """What a value must be: an instance of a type, or one that a function accepts."""
 
-UNKNOWN_KEY = Check("NTL101", "error", "a key is unknown here")
-MISSING_KEY = Check("NTL102", "error", "a required key is missing")
-WRONG_VALUE = Check("NTL103", "error", "a value has the wrong type")
-TEMPLATE_HERE = Check("NTL508", "error", "a template is not allowed here")
-MIXED = Check("NTL113", "error", "the classic dialect is mixed with the canonical one")
+UNKNOWN_KEY = Check("NTL101", "error", "a key is unknown here", stored_ok=False)
+MISSING_KEY = Check("NTL102", "error", "a required key is missing", stored_ok=False)
+WRONG_VALUE = Check("NTL103", "error", "a value has the wrong type", stored_ok=False)
+TEMPLATE_HERE = Check("NTL508", "error", "a template is not allowed here", stored_ok=False)
+MIXED = Check("NTL113", "error", "the classic dialect is mixed with the canonical one", stored_ok=False)
 NOT_MIXED = ", of the classic dialect, and cannot be mixed with the newer ones of this playbook"
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from noetl.classic.events import CaseEvaluated, CaseStarted
-from noetl.classic.points import POINTS
+from noetl.classic.events import POINTS, CaseEvaluated, CaseStarted
 from noetl.engine import events as e
 from noetl.engine.envelope import envelope
 from noetl.engine.timer_keys import RunTimeout, timer_of

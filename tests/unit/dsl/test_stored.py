@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from noetl.dsl.compile import load
+from noetl.dsl.problem import CHECKS, Check
 from noetl.errors import PlaybookInvalid
 from noetl.runtime.loaded_playbooks import compile_here
 from noetl.tools.registry import KINDS
@@ -37,3 +38,18 @@ def test_every_bad_playbook_is_compiled_or_has_problems_when_it_is_stored() -> N
     for file in sorted(Path("tests/checks").glob("*.bad.yaml")):
         loaded = load(file.name, file.read_bytes(), KINDS, stored=True)
         assert loaded.playbook is not None or loaded.problems, file.name
+
+
+def test_a_stored_playbook_is_compiled_in_spite_of_a_problem_exactly_if_its_check_allows_it() -> None:
+    for file in sorted(Path("tests/checks").glob("*.bad.yaml")):
+        loaded = load(file.name, file.read_bytes(), KINDS, stored=True)
+        allowed = all(CHECKS[problem.code].stored_ok for problem in loaded.problems)
+        assert (loaded.playbook is not None) == allowed, file.name
+
+
+def test_an_error_that_does_not_say_whether_stored_playbooks_may_have_it_is_no_check() -> None:
+    with pytest.raises(ValueError, match="NTL999: an error declares `stored_ok`"):
+        Check("NTL999", "error", "something")
+    with pytest.raises(ValueError, match="a warning does not"):
+        Check("NTL999", "warning", "something", stored_ok=True)
+    assert "NTL999" not in CHECKS

@@ -15,10 +15,12 @@ from noetl.dsl.problem import Check, Problems
 from noetl.dsl.tree import Map, is_template, span_in
 from noetl.model.requirement import fault
 
-SYNTAX = Check("NTL516", "error", "Python code does not compile")
+SYNTAX = Check("NTL516", "error", "Python code does not compile", stored_ok=True)
 NOT_RENDERED = Check("NTL517", "warning", "Python code contains a template")
 NOT_A_VARIABLE = Check("NTL518", "warning", "Python code reads a name that only templates have")
-INVALID_REQUIREMENT = Check("NTL521", "error", "a requirement or a module of Python code has an invalid name")
+INVALID_REQUIREMENT = Check(
+    "NTL521", "error", "a requirement or a module of Python code has an invalid name", stored_ok=True
+)
 
 MAX_FINDINGS = 100
 MAX_CHARACTERS = 100_000
@@ -74,7 +76,8 @@ def _check_packages(inputs: Map, problems: Problems) -> None:
     requirements = inputs.get("requirements")
     for place, requirement in enumerate(requirements if isinstance(requirements, list) else ()):
         if problem := fault(requirement) if isinstance(requirement, str) else None:
-            hint = "requirements are not rendered: write the package" if is_template(requirement) else None
+            versions = "write the name of a package, and its versions after `==`, `>=`, `<` or `~=`"
+            hint = "requirements are not rendered: write the package" if is_template(requirement) else versions
             problems.add(INVALID_REQUIREMENT, span_in(requirements, place), problem, hint)
     libs = inputs.get("libs")
     for place, lib in enumerate(libs if isinstance(libs, list) else ()):

@@ -10,7 +10,7 @@ from noetl.dsl.problem import Check, Problems
 from noetl.dsl.tree import Map, key_span, span_in
 
 NO_EFFECT = Check("NTL118", "warning", "a key has no effect here")
-PROFILE_CONFLICT = Check("NTL120", "error", "`profile` and `kind` of the executor differ")
+PROFILE_CONFLICT = Check("NTL120", "error", "`profile` and `kind` of the executor differ", stored_ok=True)
 
 MAX_INLINE_BYTES = 65_536
 WITHOUT_PROCESS = frozenset(

@@ -10,23 +10,23 @@ from noetl.dsl.outline import ITERATOR_KEYS, Document, callee, labelled_items, r
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Map, Span, is_template, key_span, span_in, span_of
 
-CLASSIC_REFUSED = Check("NTL114", "error", "the playbook uses the classic dialect")
+CLASSIC_REFUSED = Check("NTL114", "error", "the playbook uses the classic dialect", stored_ok=False)
 PATH_MISSING = Check("NTL115", "warning", "`metadata.path` is missing")
-DUPLICATE_STEP = Check("NTL201", "error", "two steps have the same name")
-DUPLICATE_LABEL = Check("NTL206", "error", "two tasks of a pipeline have the same label")
-RESERVED = Check("NTL207", "error", "the name is reserved")
+DUPLICATE_STEP = Check("NTL201", "error", "two steps have the same name", stored_ok=False)
+DUPLICATE_LABEL = Check("NTL206", "error", "two tasks of a pipeline have the same label", stored_ok=False)
+RESERVED = Check("NTL207", "error", "the name is reserved", stored_ok=False)
 DEAD_STEP = Check("NTL208", "warning", "a step has neither tool nor next")
-ITERATOR_HIDES = Check("NTL210", "error", "an iterator is named like a ctx key or an arc's arg")
-UNKNOWN_WORKBOOK = Check("NTL211", "error", "the workbook has no such task")
-WORKBOOK_CYCLE = Check("NTL212", "error", "workbook tasks call each other in a cycle")
-UNKNOWN_CREDENTIAL = Check("NTL213", "error", "`auth` names an unknown keychain entry")
-DUPLICATE_CREDENTIAL = Check("NTL214", "error", "two keychain entries have the same name")
+ITERATOR_HIDES = Check("NTL210", "error", "an iterator is named like a ctx key or an arc's arg", stored_ok=False)
+UNKNOWN_WORKBOOK = Check("NTL211", "error", "the workbook has no such task", stored_ok=False)
+WORKBOOK_CYCLE = Check("NTL212", "error", "workbook tasks call each other in a cycle", stored_ok=False)
+UNKNOWN_CREDENTIAL = Check("NTL213", "error", "`auth` names an unknown keychain entry", stored_ok=False)
+DUPLICATE_CREDENTIAL = Check("NTL214", "error", "two keychain entries have the same name", stored_ok=False)
 COMPUTED_CREDENTIAL = Check("NTL217", "warning", "`auth` is a template that names no keychain entry")
 STORE_SECRET = (
     "store a connection string with `noetl credential set NAME --kind KIND`, and name it in the root `keychain`"
 )
-UNKNOWN_ENTRY = Check("NTL216", "error", "`entry_step` or `final_step` names an unknown step")
-UNKNOWN_TARGET = Check("NTL401", "error", "an arc leads to a step that does not exist")
+UNKNOWN_ENTRY = Check("NTL216", "error", "`entry_step` or `final_step` names an unknown step", stored_ok=False)
+UNKNOWN_TARGET = Check("NTL401", "error", "an arc leads to a step that does not exist", stored_ok=False)
 
 NAMESPACES = frozenset(["workload", "ctx", "iter", "args", "args_by", "steps", "tasks", "keychain", "outcome", "event"])
 ITERATOR_RESERVED = NAMESPACES | {"index", "parent", "execution_id", "vars"}

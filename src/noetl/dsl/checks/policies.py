@@ -11,18 +11,18 @@ from noetl.dsl.tree import Map, Seq, key_span, span_in, span_of
 from noetl.errors import TemplateSyntax
 from noetl.expression import may_take_error, some_error_passes
 
-UNKNOWN_LABEL = Check("NTL304", "error", "a jump leads to a task that does not exist")
-STRAY_OPTION = Check("NTL305", "error", "an option does not belong to the directive")
-JUMP_WITHOUT_TO = Check("NTL306", "error", "a jump has no target")
-ELSE_PLACE = Check("NTL307", "error", "`else` is not the last rule, or occurs twice")
+UNKNOWN_LABEL = Check("NTL304", "error", "a jump leads to a task that does not exist", stored_ok=False)
+STRAY_OPTION = Check("NTL305", "error", "an option does not belong to the directive", stored_ok=False)
+JUMP_WITHOUT_TO = Check("NTL306", "error", "a jump has no target", stored_ok=False)
+ELSE_PLACE = Check("NTL307", "error", "`else` is not the last rule, or occurs twice", stored_ok=False)
 NO_ELSE = Check("NTL308", "warning", "rules without `else`")
-SKIP_RULE = Check("NTL309", "error", "a skip rule looks at the outcome, or is `else`")
-BAD_REDUCER = Check("NTL310", "error", "a patch uses an unknown reducer")
+SKIP_RULE = Check("NTL309", "error", "a skip rule looks at the outcome, or is `else`", stored_ok=False)
+BAD_REDUCER = Check("NTL310", "error", "a patch uses an unknown reducer", stored_ok=False)
 PARALLEL_CTX = Check("NTL311", "warning", "`set_ctx` in a parallel loop")
-NO_WAY_OUT = Check("NTL312", "error", "a pipeline cannot end")
+NO_WAY_OUT = Check("NTL312", "error", "a pipeline cannot end", stored_ok=False)
 ENDS_BY_FAILURE = Check("NTL313", "warning", "a pipeline ends only by failing")
 ERRORS_PASS = Check("NTL315", "warning", "`else` lets errors pass")
-IDLE_OPTION = Check("NTL314", "error", "an option does not apply to this kind")
+IDLE_OPTION = Check("NTL314", "error", "an option does not apply to this kind", stored_ok=False)
 
 FAIL_RULE = "`- {when: \"{{ outcome.status == 'error' }}\", then: {do: fail}}`"
 ELSE_HINT = f"add {FAIL_RULE} and then `- else: {{then: {{do: continue}}}}`"

@@ -10,8 +10,10 @@ from noetl.dsl.payload import Path, dotted, ready
 from noetl.dsl.problem import Check, Problems
 from noetl.dsl.tree import Map, key_span, plain, span_in
 
-INVALID_SCHEMA = Check("NTL119", "error", "the schema of the workload is invalid")
-FORBIDDEN_DEFAULT = Check("NTL121", "error", "the schema of the workload does not allow a key that has a default")
+INVALID_SCHEMA = Check("NTL119", "error", "the schema of the workload is invalid", stored_ok=True)
+FORBIDDEN_DEFAULT = Check(
+    "NTL121", "error", "the schema of the workload does not allow a key that has a default", stored_ok=True
+)
 INVALID_DEFAULT = Check("NTL122", "warning", "a default violates the schema of the workload")
 
 
