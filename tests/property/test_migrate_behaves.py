@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +39,13 @@ GUARDS = (
     "event.name == 'step.exit' and workload.yes",
     "event.name == 'step.exit' and this.status == 'error'",
     "event.name == 'call.done' or workload.yes",
+    "event.name == 'step.exit' or result == 2",
+    "not (event.name == 'call.done')",
+    "not (event.name == 'call.error')",
+    "not (event.name == 'step.exit')",
+    "not event.name == 'call.done' and workload.yes",
+    "not (event.name == 'step.exit' or result == 2)",
+    "not (event.name == 'call.error') and this.status == 'error'",
     "error",
     "result == workload.two",
     "response.status == 'error'",
@@ -47,6 +55,7 @@ GUARDS = (
     "true",
     "false",
 )
+ONLY_AT_EXIT = "{when: \"{{ event.name == 'step.exit' }}\", then: {next: b}}"
 TARGETS = (
     "a",
     "b",
@@ -166,10 +175,40 @@ def behaviour(stage: Stage) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("guard", GUARDS)
+def test_a_guard_becomes_arcs_that_fire_when_it_does(guard: str) -> None:
+    """Alone, before and after another branch, whether the call succeeds or fails."""
+    own, exit = f'{{when: "{{{{ {guard} }}}}", then: {{next: a}}}}', ONLY_AT_EXIT
+    for tool in ("one", "two", "bad"):
+        for case in ([own], [own, exit], [exit, own], [own, "{else: {next: c}}"]):
+            lines = ["- step: start", f"  tool: {{kind: python, code: {tool}}}", '  vars: {seen: "{{ result }}"}']
+            lines += ["  case:", *(f"    - {branch}" for branch in case), "  next: d"]
+            lines += [f"- {{step: {name}, tool: {{kind: noop}}}}" for name in "abcd"]
+            check_migration(HEAD + "".join(f"  {line}\n" for line in lines))
+
+
+def test_a_negated_guard_of_a_retry_repeats_the_failed_call() -> None:
+    text = (
+        HEAD
+        + """\
+  - step: start
+    tool: {kind: python, code: flaky}
+    case:
+      - when: "{{ not (event.name == 'step.exit') and error }}"
+        then: {retry: {max_attempts: 2, initial_delay: 0}}
+"""
+    )
+    assert played(text).state.status == "succeeded"
+    check_migration(text)
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps())
 def test_what_a_playbook_becomes_behaves_as_it_did(workflow: str) -> None:
-    text = HEAD + workflow
+    check_migration(HEAD + workflow)
+
+
+def check_migration(text: str) -> None:
     found = migrate("p.yaml", text, KINDS)
     assert not any(problem.severity == "error" for problem in found.problems), (text, found.problems)
     if found.leftovers:

@@ -23,6 +23,22 @@ _DSN = re.compile(r"^postgres(ql)?://|=")
 SQL_KINDS = ("postgres", "duckdb", "snowflake")
 IS_ERROR = "outcome.status == 'error'"
 EVENT_NAME = re.compile(r"""event\.name\s*==\s*(['"])(call\.done|call\.error|step\.exit)\1""")
+NEGATION = re.compile(r"\b(not|if)\b|!=|\)\s*(==|is\b|in\b|\|)")
+"""What lets a guard hold because a comparison in it does not."""
+_CONSTANTS = [
+    (re.compile(rf"{before}{constant}{after}"), replacement)
+    for before, constant, after, replacement in (
+        ("", r"\((true|false)\)", "", r"\1"),
+        (r"\(", "true or ", r"[^()]*\)", "true"),
+        (r"\(", "false and ", r"[^()]*\)", "false"),
+        (r"\bnot ", "true", r"\b", "false"),
+        (r"\bnot ", "false", r"\b", "true"),
+        (r"(^|\{\{ |\(|\band |\bor )", "true and ", "", r"\1"),
+        (r"(^|\{\{ |\(|\bor )", "false or ", "", r"\1"),
+        ("", " and true", r"(?=$| \}\}|\)| and | or )", ""),
+        ("", " or false", r"(?=$| \}\}|\)| or )", ""),
+    )
+]
 _NEEDS_PARENTHESES = re.compile(r"\b(or|if)\b")
 
 
@@ -324,11 +340,26 @@ def _own_names(step: str) -> Names:
 
 
 def _at_call(when: Any, names: Names) -> str:
-    """The guard of a branch as a rule of the call evaluates it; on exit only the name of the event differs."""
-    tests = {"call.done": "outcome.status == 'ok'", "call.error": IS_ERROR, "step.exit": "true"}
-    if isinstance(when, str):
-        when = EVENT_NAME.sub(lambda match: tests[match.group(2)], when)
-    return expression_of(with_nulls(when), {**names, "error": "outcome.error"})
+    """The guard of a branch as a rule of the call evaluates it: whether it holds after the call or on exit."""
+    call, exit = {"call.done": "outcome.status == 'ok'", "call.error": IS_ERROR}, {"step.exit": "true"}
+
+    def guard(tests: dict[str, str]) -> str:
+        text = EVENT_NAME.sub(lambda match: tests.get(match.group(2), "false"), when) if isinstance(when, str) else when
+        return expression_of(with_nulls(text), {**names, "error": "outcome.error"})
+
+    if isinstance(when, str) and EVENT_NAME.search(when) and NEGATION.search(when):
+        return f"({guard(call)}) or ({guard(exit)})"
+    return guard(call | exit)
+
+
+def without_constants(guard: str) -> str:
+    """The guard without `true` and `false` where they decide nothing."""
+    before = ""
+    while guard != before:
+        before = guard
+        for constant, replacement in _CONSTANTS:
+            guard = constant.sub(replacement, guard)
+    return guard
 
 
 def _reads_result(when: Any) -> bool:

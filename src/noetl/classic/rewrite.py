@@ -23,6 +23,7 @@ EVENT = frozenset(["event"])
 OWN_SPEC = (*CASE_SPEC, "timeout", "timers", "join", "policy")
 """Keys of a step's `spec` that are not for its calls."""
 
+NEVER = "{{ false }}"
 _ALTERNATIVE = re.compile(r"\b(or|not|if)\b|!=")
 
 
@@ -214,18 +215,29 @@ class ClassicRoutes:
         is_done = f"event.name == {done}"
         on_call = {"call.done": is_done, "call.error": "event.name == 'step.failed'"}
         on_exit = {"step.exit": f"event.name in [{done}, 'step.failed']" if reads else is_done}
+        negates = bool(events) and conversions.NEGATION.search(when) is not None
+        alternates = bool(events) and _ALTERNATIVE.search(when) is not None
 
         def substituted(tests: dict[str, str]) -> Any:
+            handles = reads or (expects and tests is on_call)
+            if negates:
+                after_done = tests if handles else {"call.done": "true", "call.error": "false"}
+                tests = {"step.exit": "true"} if tests is on_exit else after_done
             text = conversions.EVENT_NAME.sub(lambda match: tests.get(match.group(2), "false"), when)
+            if alternates:
+                text = conversions.without_constants(text)
             guard = renamed_text(text, self.names)
-            if events and not (reads or (expects and tests is on_call)) and _ALTERNATIVE.search(text):
-                guard = f"{{{{ {is_done} and ({expression_of(guard, {})}) }}}}"  # arcs see failures by `event`
+            if alternates and not handles and guard != NEVER:  # arcs see failures by `event`
+                inner = expression_of(guard, {})
+                guard = f"{{{{ {is_done} }}}}" if inner == "true" else f"{{{{ {is_done} and ({inner}) }}}}"
             return guard
 
-        if not events or on_call.keys() & set(events):
-            yield substituted(on_call), False
-        if "step.exit" in events:
-            yield substituted(on_exit), True
+        guards = []
+        if not events or on_call.keys() & set(events) or alternates:
+            guards.append((substituted(on_call), False))
+        if "step.exit" in events or negates:
+            guards.append((substituted(on_exit), True))
+        yield from [pair for pair in guards if pair[0] != NEVER] or guards[:1]
 
     def _plain_router(self) -> Map:
         following = self.step["next"]
