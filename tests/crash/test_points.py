@@ -35,6 +35,7 @@ BY_NO_PLAYBOOK = {
     "runtime.committer:Committer._decide:1": "a process that only sends a command (`runs cancel`)",
     "runtime.contents:Contents.read:1": "an object store: content is there before a fact speaks of it",
     "runtime.contents:Contents.read_json:1": "the same",
+    "runtime.contents:Contents.load_for_template:1": "the same",
     "worker.link:Reporter.send_early:1": "a task that takes more than a second: a report like the others",
     "worker.result_store:ResultStore._put:2": "an object store, as above",
     "worker.result_store:ResultStore._put:3": "NATS as well",
