@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import codecs
 import os
 import stat
 import time
@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 import click
-import msgspec
 
 from noetl.cli.inspection import diff_command, replay_command
 from noetl.cli.options import (
@@ -43,15 +42,13 @@ from noetl.model.duration import seconds
 from noetl.model.event_names import event_filter
 from noetl.model.identity import uuid7
 from noetl.model.status import STATUSES
-from noetl.printable import printable
-from noetl.reference import KEYCHAIN, SECRET
+from noetl.printable import printable, printable_json
 from noetl.runtime.catalog import read
 from noetl.settings import DEFAULT_RETENTION
 
 LISTED = ("execution_id", "name", "path", "status", "started", "ended", "duration_ms", "parent", "continued_errors")
 MAX_CHILDREN = 1_000  # how many runs are read to find the children of the listed ones
 AGE_HELP = "Minimum time since the end of a run."
-EXPORTED = (*RESULT, "name", "path", "parent", "started", "ended", "actor")
 
 run_argument = click.argument("run", metavar="RUN")
 limit_option = click.option(
@@ -351,22 +348,14 @@ def _print_forked(forked: Json) -> None:
 def export_command(run: str, path: str, client: Client) -> None:
     """Write everything that is stored of a run to a JSON file: the run, its playbook, its events, the output of its
     tasks, and the contents of its references. A server exports only texts of registered playbooks."""
-    record = client.runs.get(run)
-    execution = record["execution_id"]
-    events = [event for page in client.runs.events(execution) for event in page]
-    exported = {
-        "execution": {key: record[key] for key in EXPORTED},
-        "playbook": client.runs.playbook(record),
-        "events": events,
-        "logs": client.runs.output(execution),
-        "results": _contents(client, events),
-    }
     if path == "-":
-        emit(exported, "json")
+        for text in codecs.iterdecode(client.runs.export(run), "utf-8"):
+            click.echo(printable_json(text), nl=False)
         return
+    record = client.runs.get(run)
     with open(path, "wb", opener=_private) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(exported), indent=2) + b"\n")
-    print_message(f"{execution}: {len(events):,} events written to {path}")
+        file.writelines(client.runs.export(record["execution_id"]))
+    print_message(f"{record['execution_id']}: {record['events']:,} events written to {path}")
 
 
 def _private(path: str, flags: int) -> int:
@@ -375,29 +364,3 @@ def _private(path: str, flags: int) -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.fchmod(descriptor, 0o600)
     return descriptor
-
-
-def _contents(client: Client, data: Any) -> Json:
-    """The contents of references in the data and, in turn, in their contents; base64 for content that is not JSON."""
-    contents: Json = {}
-    keys = set(_keys(data))
-    while keys:
-        decoded: Json = {}
-        for key, content in client.runs.contents(sorted(keys)).items():
-            try:
-                decoded[key] = msgspec.json.decode(content)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                decoded[key] = {"base64": base64.b64encode(content).decode()}
-        contents |= decoded
-        keys = set(_keys(list(decoded.values()))) - contents.keys()
-    return contents
-
-
-def _keys(value: Any) -> Iterator[str]:
-    """The keys of references, except to secrets."""
-    if isinstance(value, dict):
-        is_reference = {"store", "key", "size", "checksum"} <= value.keys() and isinstance(value["key"], str)
-        if is_reference and value["store"] not in (SECRET, KEYCHAIN):
-            yield value["key"]
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _keys(item)

@@ -289,6 +289,14 @@ class HttpRuns:
                 contents[key] = self.http.send("GET", f"/results/{key}").content
         return contents
 
+    def export(self, run: str) -> Iterator[bytes]:
+        path = f"/executions/{self.find(run)}/export"
+        with self.http.reaching(), self.http.client.stream("GET", path, timeout=LONG_CALL) as response:
+            if not response.is_success:
+                response.read()
+                raise error_of(response)
+            yield from response.iter_bytes()
+
     def explain(self, run: str, step: str, step_run: str | None) -> Json:
         return self.http.get(f"/executions/{self.find(run)}/explain", step=step, run=step_run)
 

@@ -121,18 +121,19 @@ class LocalRuns:
             for number, task, at, stream, text in lines
         ]
 
-    def playbook(self, run: Json) -> Json | None:
-        """Id, file and text of a run's playbook; None if it is not available. A server has only registered ones."""
-        with opened(self.db) as store:
-            stored = store.playbook(run["playbook_id"])
-        if stored is None:
-            return None
-        return {"playbook_id": run["playbook_id"], "file": stored[0], "text": stored[1].decode("utf-8", "replace")}
-
     def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
         """The contents of references; keys without content are left out."""
         with opened(self.db) as store:
             return {key: content for key in keys if (content := store.blob(key)) is not None}
+
+    def export(self, run: str) -> Iterator[bytes]:
+        """Everything that is stored of a run, as the parts of a JSON file. A server has only texts of registered
+        playbooks."""
+        from noetl.runtime.export import exported
+
+        record = self.get(run)
+        with opened(self.db) as store:
+            yield from exported(store, record, registered_only=False)
 
     def explain(self, run: str, step: str, step_run: str | None) -> Json:
         from noetl.runtime import history

@@ -32,6 +32,7 @@ from noetl.server.roles import ALLOWED, FORMS, PREFIX
 from noetl.server.routes import (
     access,
     executions,
+    exports,
     health,
     history,
     logs,
@@ -47,7 +48,21 @@ from noetl.server.server_settings import ServerSettings
 from noetl.server.traces import trace_of
 from noetl.store.store import Store
 
-MODULES = (executions, history, logs, results, worker, playbooks, triggers, access, maintenance, workers, health, pages)
+MODULES = (
+    executions,
+    exports,
+    history,
+    logs,
+    results,
+    worker,
+    playbooks,
+    triggers,
+    access,
+    maintenance,
+    workers,
+    health,
+    pages,
+)
 CHANGES = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 SINGLE = frozenset([b"host", b"origin", b"authorization", b"cookie", b"content-type", b"x-csrf-token"])
 """Headers that must not be repeated, because it would be open which one counts."""

@@ -59,6 +59,7 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("GET", "/api/v1/executions/{id}/vars"): VIEW,
     ("GET", "/api/v1/executions/{id}/logs"): VIEW,
     ("GET", "/api/v1/executions/{id}/explain"): VIEW,
+    ("GET", "/api/v1/executions/{id}/export"): VIEW,
     ("POST", "/api/v1/executions/{id}/cancel"): OPERATE,
     ("POST", "/api/v1/executions/{id}/pause"): OPERATE,
     ("POST", "/api/v1/executions/{id}/resume"): OPERATE,

@@ -1,0 +1,31 @@
+"""An execution as a file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+from msgspec.structs import asdict
+from starlette.responses import Response, StreamingResponse
+
+from noetl.runtime.export import exported
+from noetl.server.endpoint import ApiCall, Routes, download
+from noetl.server.execution_views import execution_view
+from noetl.server.parameters import JSON
+
+routes = Routes()
+
+
+@routes.add("GET", "/executions/{id}/export", answers={200: JSON}, operation="executions_export")
+async def export(call: ApiCall) -> Response:
+    """Everything that is stored of an execution, as a file: the execution, its playbook if that is registered, its
+    events, the output of its tasks, and the contents of its references."""
+    state, summary = await call.api.load(call.path_params["id"])
+    file = call.api.host.runtime.playbooks.get(state.digest).file
+    view = asdict(execution_view(state, summary, file, call.api.clock.now()))
+    parts = await call.api.reader.do(lambda store: exported(store, view, registered_only=True))
+    return StreamingResponse(_read(call, parts), 200, download(f"{state.id}.json"), JSON)
+
+
+async def _read(call: ApiCall, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while part := await call.api.reader.do(lambda store: next(parts, b"")):
+        yield part
