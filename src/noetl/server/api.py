@@ -9,6 +9,7 @@ from noetl.clock import Clock
 from noetl.engine.state import Execution
 from noetl.host.server_host import ServerHost
 from noetl.model.actor import Actor
+from noetl.runtime.outlines import Outlines
 from noetl.runtime.replays import new_replays
 from noetl.runtime.store_thread import StoreThread
 from noetl.server.auth import Authenticator
@@ -45,6 +46,7 @@ class Api:
         self.graphs = Graphs(store, self.thread, self.playbooks.compiler)
         self.replays = new_replays()
         self.streams = Streams(store, in_store)
+        self.outlines = Outlines()
         self.host = ServerHost(
             self.playbooks.loaded,
             clock,

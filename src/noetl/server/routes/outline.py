@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from typing import cast
+
+from starlette.responses import Response
+
+from noetl.engine.history.outline_fold import OutlineFold
+from noetl.errors import NotFound
+from noetl.runtime.past import PastReader
+from noetl.server.endpoint import ApiCall, Routes, json_response
+from noetl.server.etag import is_current, not_modified, weak_tag
+from noetl.server.execution_views import Status
+from noetl.server.outline_views import OutlineView, outline_view
+from noetl.store.store import Store
+
+routes = Routes()
+
+
+def shown_status(store: Store, execution: str, fold: OutlineFold) -> Status:
+    """The listed status, which tells running from waiting, unless it is that of a later event."""
+    (summary,) = store.summaries(prefix=execution, limit=1)
+    is_later = summary.ended is not None and fold.ended_ms is None
+    return cast(Status, fold.status if is_later or fold.ended_ms is not None else summary.status)
+
+
+@routes.add("GET", "/executions/{id}/outline", answers={200: OutlineView, 304: None})
+async def outline(call: ApiCall) -> Response:
+    """What happened to an execution: its step runs, tokens, arcs and loops, without its events."""
+    execution, outlines = call.path_params["id"], call.api.outlines
+    seq = await call.in_store(call.api.store.seq, execution)
+    if not seq:
+        raise NotFound(f"no execution {execution}")
+    if is_current(call.headers, weak_tag(seq)):
+        return not_modified(weak_tag(seq))
+
+    def read(past: PastReader) -> OutlineView:
+        fold = outlines.fold(past.store, execution)
+        return outline_view(execution, fold, shown_status(past.store, execution, fold))
+
+    view = await call.until_disconnect(call.api.host.runtime.past.do(read))
+    return json_response(view, headers={"ETag": weak_tag(view.seq)})
