@@ -12,6 +12,7 @@ from msgspec import to_builtins
 from stage import EXECUTION, play
 
 from noetl.engine import events as e
+from noetl.engine.envelope import subject_of
 from noetl.engine.history.outline import (
     BLOCK_EVENTS,
     CANCELLED,
@@ -24,6 +25,7 @@ from noetl.engine.history.outline import (
     decode_block,
     encode_block,
     ranges,
+    run_names,
     times,
 )
 from noetl.engine.history.outline_fold import MAX_BINS, MAX_POINTS, MAX_RUNS, OutlineFold, critical_path
@@ -310,3 +312,49 @@ def test_the_outline_of_a_story_agrees_with_its_state(steps: str, tools: dict[st
         if result.items is not None:
             loop = fold.loops[f"{name}#1"]
             assert (loop.total, loop.ok, loop.failed) == result.items
+
+
+def test_a_block_names_the_step_runs_and_the_items_of_its_events() -> None:
+    events = [*loop_events(2_000), *(e.PollIteration(TaskId("poll#1", "t#1"), n) for n in range(BLOCK_EVENTS))]
+    writer = OutlineWriter()
+    blocks = [block for event in events for block in writer.extend((event,), AT)]
+    for block in blocks:
+        names = run_names(block)
+        parts = {names[part.run]: part for part in block.loops}
+        for event in events[block.first - 1 : block.first - 1 + block.events]:
+            run, index, _ = subject_of(event)
+            assert run is None or run in names
+            if run is not None and index is not None:
+                flat = [parts[run].done, parts[run].failed, parts[run].touched]
+                assert any(
+                    first <= index < end for part in flat for first, end in zip(part[::2], part[1::2], strict=True)
+                )
+
+
+def test_every_event_of_a_step_run_names_it() -> None:
+    kinds = [kind for kind in e.EVENTS.values() if issubclass(kind, e.RunEvent | e.TaskEvent)]
+    assert len(kinds) > 20
+    for kind in kinds:
+        required = {name: VALUES[name] for name in kind.__struct_fields__ if name in VALUES}
+        block = OutlineWriter()
+        block.extend((kind(**required),), AT)
+        assert "start#1" in run_names(block.finish()), kind
+
+
+VALUES: dict[str, Any] = {
+    "run": "start#1", "task": TaskId("start#1", "t#1"), "index": 0, "total": 1, "ok": 1, "failed": 0, "attempt": 1,
+    "outcome": Outcome(), "do": "continue", "error": Error("x", "y"), "fence": 1, "reason": "lost", "on": "step.done",
+    "iteration": 1, "iterations": 1, "trigger_event": "call.done", "branch": "case_0", "action": "next",
+}  # fmt: skip
+
+
+def test_failures_before_a_loop_was_reopened_do_not_count() -> None:
+    error = Error("http", "HTTP 503")
+    first = [*beginning(), e.LoopStarted("start#1", 3), e.StepStarted("start#1", 1, "w", (0, 3))]
+    for index in range(3):
+        first += [e.IterationStarted("start#1", index), e.IterationFailed("start#1", index, error)]
+    forked = e.ExecutionForked(EXECUTION, len(first), "retry", reopened="start#1")
+    again = [e.IterationStarted("start#1", 1), e.IterationFailed("start#1", 1, error)]
+    loop = folded(timed(*first, forked, *again)).loops["start#1"]
+    assert loop.failed == 1
+    assert [(group.count, group.first) for group in loop.errors.values()] == [(1, 1)]

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.classic.events import CaseStarted
+from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
 from noetl.engine import events as e
 from noetl.model.identity import TaskId, step_of
 
@@ -69,7 +69,7 @@ class Block(msgspec.Struct, array_like=True):
     ms: int  # time of the first event, in milliseconds since 1970
     ticks: list[int] = []  # where the time changes: events and milliseconds since the last change
     steps: list[str] = []
-    runs: list[int] = []  # step and number of each step run that the block names
+    runs: list[int] = []  # step and number of each step run that has events in the block, or sent a token that has
     scheduled: list[tuple[int, int, tuple[int, ...]]] = []  # run, offset, tokens
     started: list[int] = []  # run, offset
     ended: list[int] = []  # run, offset, status
@@ -235,7 +235,10 @@ class OutlineWriter:
             # Written out, because nine of ten events of a long log are of these types.
             if kind is e.TaskDone:
                 task: TaskId = event.task
-                if task.index is not None and "/" not in task.path:  # a task inside of another is part of its time
+                if task.index is None:
+                    if task.run not in self._runs:
+                        self._run(task.run)
+                elif "/" not in task.path:  # a task inside of another is part of its time
                     work = (self._loops.get(task.run) or self._loop(task.run)).work
                     work[task.index] = work.get(task.index, 0.0) + event.duration_ms
                 if event.outcome.error is not None:
@@ -364,6 +367,9 @@ class OutlineWriter:
             self.block.digests.append((offset, event.playbook))
         if event.reopened:
             self.block.reopened.append((offset, event.reopened))
+            loop = self._loop(event.reopened)
+            loop.touched.update(loop.failed)
+            loop.failed, loop.errors = [], {}
 
     def _enqueued(self, event: e.TokenEnqueued, offset: int) -> None:
         origin = -1 if event.origin is None else self._run(event.origin)
@@ -391,6 +397,7 @@ class OutlineWriter:
         if event.reason == "lost":
             self._mark("lost", event.run, offset)
         if event.until is None:
+            self._run(event.run)
             return
         kind = WAIT_KINDS.index(event.until)
         if event.index is None:
@@ -415,6 +422,7 @@ class OutlineWriter:
         self._mark("failure", event.run, offset)
 
     def _case_started(self, event: CaseStarted, offset: int) -> None:
+        self._run(event.run)
         if event.error is not None:
             self.block.errors.append(offset)
 
@@ -457,11 +465,17 @@ class OutlineWriter:
         if event.task.index is not None:
             self._loop(event.task.run).touched.add(event.task.index)
 
-    def _task_started(self, event: e.TaskStarted, offset: int) -> None:
+    def _task_event(self, event: e.TaskEvent, offset: int) -> None:
         if event.task.index is not None:
             self._loop(event.task.run).touched.add(event.task.index)
+        else:
+            self._run(event.task.run)
+
+    def _run_event(self, event: e.RunEvent, offset: int) -> None:
+        self._run(event.run)
 
     def _sink_done(self, event: e.SinkProcessed, offset: int) -> None:
+        self._task_event(event, offset)
         if event.outcome.error is not None:
             self.block.errors.append(offset)
 
@@ -493,11 +507,17 @@ HANDLERS: dict[type[e.Event], Callable[[OutlineWriter, Any, int], None]] = {
     e.IterationFailed: OutlineWriter._item_failed,
     e.LoopDone: OutlineWriter._loop_done,
     e.TaskRetryScheduled: OutlineWriter._retry,
-    e.TaskStarted: OutlineWriter._task_started,
-    e.SinkStarted: OutlineWriter._task_started,
+    e.TaskStarted: OutlineWriter._task_event,
+    e.SinkStarted: OutlineWriter._task_event,
     e.SinkProcessed: OutlineWriter._sink_done,
+    e.PollStarted: OutlineWriter._task_event,
+    e.PollIteration: OutlineWriter._task_event,
+    e.PollFinished: OutlineWriter._task_event,
     e.MessageReceived: OutlineWriter._received,
     CaseStarted: OutlineWriter._case_started,
+    CaseEvaluated: OutlineWriter._run_event,
+    BranchSuppressed: OutlineWriter._run_event,
+    NextRequested: OutlineWriter._run_event,
 }
 
 
