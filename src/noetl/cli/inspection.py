@@ -30,8 +30,8 @@ from noetl.cli.output import (
 )
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
-from noetl.client.client import Client, Json, OnProgress
-from noetl.errors import NotFound
+from noetl.client.client import Client, ExplainArgs, Json, OnProgress
+from noetl.errors import NotFound, UsageError
 from noetl.model.status import ENDED
 from noetl.printable import printable
 from noetl.runtime.catalog import read
@@ -190,9 +190,23 @@ def _print_diff(compared: Json) -> None:
 @click.argument("run", metavar="RUN|CODE")
 @click.argument("step", required=False, metavar="[STEP]")
 @click.option("--run", "step_run", metavar="ID", help="Explain only one run of the step, such as fetch#2.")
+@click.option("--item", type=click.IntRange(0), metavar="INDEX", help="Explain only one item of its loop.")
+@click.option("--at", type=click.IntRange(1), metavar="SEQ", help="Explain how it was after this event.")
+@click.option("--seq", type=click.IntRange(1), metavar="SEQ", help="Explain only this event, with the task's inputs.")
+@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Number of decisions.")
 @client_option
 @output_option("json", "yaml")
-def explain_command(run: str, step: str | None, step_run: str | None, client: Client, output: str | None) -> None:
+def explain_command(
+    run: str,
+    step: str | None,
+    step_run: str | None,
+    item: int | None,
+    at: int | None,
+    seq: int | None,
+    limit: int,
+    client: Client,
+    output: str | None,
+) -> None:
     """Explain the decisions about a step of a run: every arc, rule and gate that was evaluated, with its values.
 
     Guards are evaluated again on the state at that time. It also shows why a token is held, what a join waits for, and
@@ -204,12 +218,16 @@ def explain_command(run: str, step: str | None, step_run: str | None, client: Cl
         page = {"code": run.upper(), "text": problem_page(run.upper())}
         emit(page, output, lambda page: click.echo(page["text"], nl=False))
         return
-    if step is None:
+    if seq is not None and (step, step_run, item, at) != (None, None, None, None):
+        raise UsageError("--seq names one event: it takes no step, --run, --item or --at")
+    if step is None and seq is None:
+        if (step_run, item, at) != (None, None, None):
+            raise UsageError("--run, --item and --at need a step: noetl explain RUN STEP")
         _explain_run(client.runs.get(run), client, output)
         return
-    if step_run is None and "#" in step and step.rpartition("#")[2].isdigit():
+    if step is not None and step_run is None and "#" in step and step.rpartition("#")[2].isdigit():
         step, step_run = step.rpartition("#")[0], step
-    emit(client.runs.explain(run, step, step_run), output, _print_explanation)
+    emit(client.runs.explain(run, ExplainArgs(step, step_run, item, seq, at, limit)), output, _print_explanation)
 
 
 def _explain_run(record: Json, client: Client, output: str | None) -> None:
@@ -218,7 +236,7 @@ def _explain_run(record: Json, client: Client, output: str | None) -> None:
     busy = [entry["step"] for entry in (*record["running"], *record["waiting"])]
     busy += [name for name, step in record["steps"].items() if step["status"] not in ENDED]
     steps = [error["step"]] if error is not None and error["step"] else list(dict.fromkeys(busy))[:MAX_STEPS]
-    explained = [client.runs.explain(record["execution_id"], step, None) for step in steps]
+    explained = [client.runs.explain(record["execution_id"], ExplainArgs(step)) for step in steps]
     if output is not None:
         about = {key: record[key] for key in ("execution_id", "status", "error", "running", "waiting")}
         emit(about | {"steps": explained}, output)
@@ -253,8 +271,9 @@ def _print_explanation(explanation: Json) -> None:
     click.echo(f"{step}  {status}, {count(explanation['runs'], 'run')}  {place}")
     for sentence in explanation["stands"]:
         click.echo(f"  {printable(sentence)}")
-    if explanation["left_out"]:
-        click.echo(f"  ({explanation['left_out']:,} earlier decisions are left out)")
+    if explanation["next"] is not None:
+        earlier = f"decisions before event {explanation['next']:,} are left out"
+        click.echo(f"  ({earlier}: --limit shows more of them, --at how it was earlier)")
     for decision in explanation["decisions"]:
         click.echo(f"\n{click.style(str(decision['seq']), fg='cyan')}  {printable(decision['says'])}")
         if decision["error"] is not None:
@@ -265,6 +284,8 @@ def _print_explanation(explanation: Json) -> None:
             outcome = printable(decision["differs"])
             differs = f"evaluated again, the outcome differs ({outcome}): a guard reads the clock, or saw other data"
             click.echo(f"    {click.style(differs, fg='yellow')}")
+        for name, value in (decision["inputs"] or {}).items():
+            click.echo(printable(f"    {name}: {_cut(compact(value))}"))
 
 
 def _print_reason(reason: Json, unguarded: str) -> None:

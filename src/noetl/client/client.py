@@ -52,6 +52,17 @@ class RunFilter(NamedTuple):
     since: float = 0.0  # earliest start
 
 
+class ExplainArgs(NamedTuple):
+    """What to explain: a step, a run or an item of it, as of the event `at`; or the decision of the event `seq`."""
+
+    step: str | None = None
+    run: str | None = None
+    item: int | None = None
+    seq: int | None = None
+    at: int | None = None
+    limit: int = 20  # maximum number of decisions
+
+
 class ProgressView:
     """Shows the events of a run; this one shows nothing."""
 

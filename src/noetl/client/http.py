@@ -23,6 +23,7 @@ from noetl.client.client import (
     ALL,
     MAX_MATCHES,
     PAGE,
+    ExplainArgs,
     Items,
     Json,
     NewView,
@@ -297,8 +298,8 @@ class HttpRuns:
                 raise error_of(response)
             yield from response.iter_bytes()
 
-    def explain(self, run: str, step: str, step_run: str | None) -> Json:
-        return self.http.get(f"/executions/{self.find(run)}/explain", step=step, run=step_run)
+    def explain(self, run: str, asked: ExplainArgs) -> Json:
+        return self.http.get(f"/executions/{self.find(run)}/explain", **asked._asdict())
 
     def replay(self, run: str, source: PlaybookSource | None) -> Json:
         from noetl.client.replay import replay_remote

@@ -15,6 +15,7 @@ import msgspec
 
 from noetl.client.client import (
     PAGE,
+    ExplainArgs,
     Items,
     Json,
     NewRun,
@@ -135,16 +136,23 @@ class LocalRuns:
         with opened(self.db) as store:
             yield from exported(store, record, registered_only=False)
 
-    def explain(self, run: str, step: str, step_run: str | None) -> Json:
-        from noetl.runtime import history
+    def explain(self, run: str, asked: ExplainArgs) -> Json:
+        from noetl.runtime.explanations import Explained, Part, explain, explain_event, question_about
+        from noetl.runtime.past import PastReader
         from noetl.runtime.report import explained
 
-        async def explain(local: Engine, summary: Summary) -> Json:
-            explanation, state = await history.explain(local.runtime, summary.execution_id, step, step_run)
-            source = local.catalog.source(state.digest)
-            return json_of(explained(explanation, state, step_run, source.display_path, source.places))
+        def read(past: PastReader, execution: str) -> Explained:
+            if asked.seq is not None:
+                return explain_event(past, execution, asked.seq)
+            question = question_about(asked.step or "", asked.run, asked.item)
+            return explain(past, execution, question, Part(asked.at, limit=asked.limit))
 
-        return self._with_engine(run, explain)
+        async def answer(local: Engine, summary: Summary) -> Json:
+            found = await local.runtime.past.do(partial(read, execution=summary.execution_id))
+            source = local.catalog.source(found.state.digest)
+            return json_of(explained(found, asked.run, source.display_path, source.places))
+
+        return self._with_engine(run, answer)
 
     def replay(self, run: str, source: PlaybookSource | None) -> Json:
         """Fold the log again and compare with the stored state; with a playbook, decide the log again."""

@@ -1,4 +1,4 @@
-"""History of executions: the state after any event, explanations, replays and forks.
+"""History of executions: replays, forks and retries.
 
 A log is read in pages, and the event loop serves other callers in between. A fork is written in one transaction: the
 events of its source, and its own first events.
@@ -7,16 +7,14 @@ events of its source, and its own first events.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
 from noetl.dsl.problem import did_you_mean
 from noetl.engine import events as e
 from noetl.engine.commands import Fork
-from noetl.engine.decision import Decision
 from noetl.engine.evolve import evolve
-from noetl.engine.history.explain import Explainer, Explanation
 from noetl.engine.history.fork import AgainView, FailedItems, Retrace, is_incomplete, under_way
 from noetl.engine.history.outline import Block, OutlineWriter, encode_block
 from noetl.engine.history.verify.log import derived_rows, differences
@@ -25,8 +23,6 @@ from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.actor import Actor
 from noetl.model.identity import step_of
-from noetl.reference import Need
-from noetl.runtime.contents import DecisionContents
 from noetl.runtime.loaded_executions import LoadedExecution
 from noetl.runtime.replays import Replayer, ReplayView
 from noetl.runtime.runtime import Runtime
@@ -34,7 +30,6 @@ from noetl.store.codec import decode
 from noetl.store.store import Change, Derived, Row
 
 ROWS_PER_READ = 1_000
-Value = TypeVar("Value")
 Before = Callable[[Execution, e.Event, Row], Awaitable[object]]
 
 
@@ -98,36 +93,6 @@ async def folded(
             await before(state, event, row)
         evolve(state, event, row.at)
         yield state, event, row
-
-
-async def _evaluated(runtime: Runtime, evaluate: Callable[[DecisionContents], Value]) -> Value:
-    """Evaluate guards again, and load the stored values that they read."""
-    contents = DecisionContents()
-    while True:
-        try:
-            return evaluate(contents)
-        except Need as need:
-            await runtime.contents.load_for_template(need.reference, contents)
-
-
-async def explain(runtime: Runtime, execution: str, step: str, run: str | None) -> tuple[Explanation, Execution]:
-    """Explain the decisions about a step, or about one run of it; also returns the current execution."""
-    if run is not None and step_of(run) != step:
-        raise UsageError(f"{run!r} is not a run of step {step!r}: its runs are {step}#1, {step}#2 and so on")
-    explainer = Explainer(step, run)
-
-    async def see(state: Execution, event: e.Event, row: Row) -> None:
-        await _evaluated(runtime, lambda contents: explainer.see(Decision(state, row.at, contents), event))
-
-    async for after, _, row in folded(runtime, execution, before=see):
-        state, at = after, row.at
-    if step not in state.net.steps and not explainer.entered:
-        hint = did_you_mean(step, state.net.steps)
-        raise NotFound(f"the playbook has no step {step!r}" + (f": {hint}" if hint else ""))
-    if run is not None and not explainer.decisions and run not in state.runs:
-        times = state.entries.get(step, 0)
-        raise NotFound(f"there is no run {run!r}: the step was entered {times} time{'s' * (times != 1)}")
-    return await _evaluated(runtime, lambda contents: explainer.conclude(Decision(state, at, contents))), state
 
 
 async def replay(runtime: Runtime, execution: str) -> Replayed:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 
 from noetl.engine.events import PlaybookProcessed
 from noetl.engine.history.outline import BLOCK_EVENTS, Block, OutlineWriter, decode_block, encode_block
 from noetl.engine.history.outline_fold import OutlineFold
+from noetl.errors import StoreError
 from noetl.latest import Latest
 from noetl.store.codec import decode
 from noetl.store.store import Store
@@ -54,7 +56,8 @@ def blocks(store: Store, execution: str, first: int = 0, before: Block | None = 
             if block is None or block.events < BLOCK_EVENTS:
                 break
         if made:
-            store.put_outline(execution, made)
+            with suppress(StoreError):  # a store that only reads keeps none
+                store.put_outline(execution, made)
         if before is None or before.events < BLOCK_EVENTS:
             return
         first += BLOCKS_PER_READ

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import astuple
 
 from noetl.dsl.tree import Mark
-from noetl.engine.history.explain import Explanation
 from noetl.engine.history.reasons import DecisionKind, Reason, Verdict
 from noetl.engine.state import Execution, Run
 from noetl.engine.waits import signal_commands
 from noetl.model.identity import TaskId
 from noetl.runtime.activity import Pending
 from noetl.timestamps import optional_rfc3339, rfc3339
+
+if TYPE_CHECKING:
+    from noetl.runtime.explanations import Explained
 
 MAX_LISTED = 100  # how many running tasks and how many waits are listed
 ITEMS = ("total", "ok", "failed", "running")  # names of the counts of a loop
@@ -149,7 +151,7 @@ class ErrorView(msgspec.Struct, frozen=True):
 
 class DecisionView(msgspec.Struct, frozen=True):
     """A decision about a step, its reasons, and the error that was handled. `differs` is the outcome of today, if it is
-    another one: the log is right."""
+    another one: the log is right. `inputs` of the task, rendered again, are there if one event was asked for."""
 
     seq: int
     timestamp: str
@@ -159,11 +161,12 @@ class DecisionView(msgspec.Struct, frozen=True):
     reasons: list[ReasonView]
     differs: str | None
     error: ErrorView | None
+    inputs: Mapping[str, Any] | None
 
 
 class ExplainView(msgspec.Struct, frozen=True):
-    """Why a step ran, waits or never ran. `status` is null if it was never entered; `left_out` counts earlier
-    decisions that are omitted."""
+    """Why a step ran, waits or never ran, with the latest decisions. `status` is null if it was never entered; `next`
+    is the `before` of earlier decisions, null if there are none."""
 
     execution_id: str
     step: str
@@ -174,13 +177,13 @@ class ExplainView(msgspec.Struct, frozen=True):
     line: int | None
     column: int | None
     decisions: list[DecisionView]
-    left_out: int
+    next: int | None
     stands: list[str]
 
 
-def explained(
-    explanation: Explanation, state: Execution, run: str | None, file: str, places: Mapping[str, Mark]
-) -> ExplainView:
+def explained(found: Explained, run: str | None, file: str, places: Mapping[str, Mark]) -> ExplainView:
+    explanation, state, inputs = found
+
     def place_of(name: str) -> tuple[str, int | None, int | None]:
         mark = places.get(name)
         return (file, mark.line, mark.column) if mark else (file, None, None)
@@ -195,10 +198,18 @@ def explained(
 
     decisions = [
         DecisionView(
-            seq, rfc3339(at), kind, about, says, list(map(reason_view, reasons)), differs or None, error_view(error)
+            seq,
+            rfc3339(at),
+            kind,
+            about,
+            says,
+            list(map(reason_view, reasons)),
+            differs or None,
+            error_view(error),
+            inputs,
         )
         for seq, at, kind, about, says, reasons, differs, error in map(astuple, explanation.decisions)
     ]
-    name, left_out, notes = explanation.step, explanation.left_out, explanation.notes
+    name, following, notes = explanation.step, explanation.next, explanation.notes
     status, runs = steps(state).get(name, {}).get("status"), state.entries.get(name, 0)
-    return ExplainView(state.id, name, run, status, runs, *place_of(name), decisions, left_out, notes)
+    return ExplainView(state.id, name, run, status, runs, *place_of(name), decisions, following, notes)

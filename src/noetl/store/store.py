@@ -156,7 +156,7 @@ class Store(ABC):
 
     @abstractmethod
     def reopen(self) -> Store:
-        """Another connection to the same store, for long work; the caller closes it."""
+        """Another connection to the same store, for long work; the caller closes it. It only reads if this one does."""
 
     def close(self) -> None:
         self._db.close()

@@ -215,6 +215,23 @@ start  succeeded, 1 run  playbook.yaml:6
     assert noetl("explain", "nothing", "start", cwd=tmp_path).code == 4
 
 
+def test_some_decisions_one_event_and_one_moment_are_explained(tmp_path: Path) -> None:
+    begun(tmp_path, CHOICE)
+    told = noetl("explain", "last", "start", "--limit", "2", cwd=tmp_path).out
+    assert "(decisions before event 9 are left out: --limit shows more of them, --at how it was earlier)" in told
+    assert "\n6  " not in told
+    told = noetl("explain", "last", "--seq", "9", cwd=tmp_path).out
+    assert told.startswith("start  ")
+    assert "\n9  start#1/count#1, attempt 1: ok; break\n" in told
+    assert told.endswith("    result: 5\n")
+    then = data(noetl("explain", "last", "start", "--at", "7", "-o", "json", cwd=tmp_path))
+    assert (then["status"], [one["seq"] for one in then["decisions"]]) == ("running", [6])
+    assert data(noetl("explain", "last", "start", "--item", "0", "-o", "json", cwd=tmp_path))["decisions"] == []
+    for wrong in (["start", "--seq", "9"], ["--item", "1"], ["--seq", "9", "--at", "3"]):
+        assert noetl("explain", "last", *wrong, cwd=tmp_path).code == 2
+    assert "is not a decision" in noetl("explain", "last", "--seq", "1", cwd=tmp_path).err
+
+
 def test_a_log_is_replayed_compared_and_exported(tmp_path: Path) -> None:
     first = begun(tmp_path, CHOICE)
     found = data(noetl("runs", "replay", "last", "-o", "json", cwd=tmp_path))

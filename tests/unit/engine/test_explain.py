@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,25 +15,30 @@ from test_forks import CHILD, FINAL, RICH
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Pause
 from noetl.engine.decision import Decision
-from noetl.engine.history.explain import Explanation
+from noetl.engine.history.explain import Explanation, Question
 from noetl.engine.history.reasons import ExplainedDecision, arcs_of
 from noetl.engine.state import Ended
 from noetl.errors import NotFound, UsageError
 from noetl.model.outcome import failed
 from noetl.reference import Reference
-from noetl.runtime import history
+from noetl.runtime import explanations
+from noetl.runtime.explanations import Explained, Part, _decision, explain, explain_event, question_about
+from noetl.runtime.past import PastReader
+
+EVERYTHING = Part(limit=200)
 
 
-def explained(stage: Stage, step: str, run: str | None = None) -> Explanation:
+def explained(stage: Stage, step: str, run: str | None = None, part: Part = EVERYTHING) -> Explanation:
     async def work() -> Explanation:
-        found, _ = await history.explain(stage.engine.runtime, EXECUTION, step, run)
-        return found
+        return await live(stage, step, run, part)
 
     return again(stage, work)
 
 
-def live(stage: Stage, step: str) -> Any:
-    return history.explain(stage.engine.runtime, EXECUTION, step, None)
+async def live(stage: Stage, step: str, run: str | None = None, part: Part = EVERYTHING) -> Explanation:
+    question = question_about(step, run)
+    found = await stage.engine.runtime.past.do(lambda past: explain(past, EXECUTION, question, part))
+    return found.explanation
 
 
 def verdicts(decision: ExplainedDecision) -> list[tuple[str, str]]:
@@ -276,7 +282,7 @@ def test_how_a_held_token_a_join_and_a_wait_stand_now() -> None:
         await stage.until(lambda: bool(stage.live().runs["b#1"].parked))
         await stage.handle(Pause())
         for step in ("b", "both", "gate", "late"):
-            said[step] = (await live(stage, step))[0].notes
+            said[step] = (await live(stage, step)).notes
         await stage.handle(Cancel())
 
     stage = play(steps, during=during)
@@ -299,7 +305,7 @@ def test_a_run_that_no_worker_has_taken() -> None:
     said: list[str] = []
 
     async def during(stage: Stage) -> None:
-        said.extend((await live(stage, "a"))[0].notes)
+        said.extend((await live(stage, "a")).notes)
         await stage.handle(Cancel())
 
     play("- {step: a, tool: {kind: noop}}", during=during)
@@ -355,8 +361,67 @@ def test_of_many_decisions_the_latest_are_told() -> None:
         f"- {{step: a, loop: {{in: '{{{{ range(300) | list }}}}', iterator: x}}, tool: {{kind: noop, {rules}}}}}"
     )
     found = explained(stage, "a")
-    assert (len(found.decisions), found.left_out) == (200, 102)
+    assert (len(found.decisions), found.next) == (200, found.decisions[0].seq)
     assert found.decisions[-1].kind == "arcs"
+    earlier = explained(stage, "a", part=Part(None, found.next, 200))
+    assert (len(earlier.decisions), earlier.next) == (102, None)
+    assert earlier.decisions[0].kind == "admission"
+
+
+def every_decision(stage: Stage, question: Question) -> list[ExplainedDecision]:
+    """All decisions, found by folding the whole log."""
+
+    def fold(past: PastReader) -> list[ExplainedDecision]:
+        state, decisions = past.stored_state(EXECUTION, 1), []
+        for event, row in past.fold(state, past.store.seq(EXECUTION)):
+            decision = past.evaluated(partial(_decision, question, state, row.at, event))
+            wanted = question.item is None or (isinstance(event, e.TaskDone) and event.task.index == question.item)
+            decisions += [decision] if decision is not None and wanted else []
+        return decisions
+
+    async def work() -> list[ExplainedDecision]:
+        return await stage.engine.runtime.past.do(fold)
+
+    return again(stage, work)
+
+
+LOOPS = """\
+- {step: one, tool: {kind: noop}, next: {arcs: [{step: many, when: '{{ steps.many is not defined }}'}, {step: rest}]}}
+- {step: many, loop: {in: '{{ range(400) | list }}', iterator: x, spec: {mode: parallel, on_error: continue}}, tool: {kind: python, code: shaky, POLICY}, next: {arcs: [{step: one}]}}
+- {step: rest, spec: {policy: {admit: {rules: [{when: '{{ true }}', then: {allow: true}}]}}}}
+"""
+
+
+@pytest.mark.parametrize("rules", ["", policy("{when: '{{ outcome.status == \"error\" }}', then: {do: continue}}")])
+def test_what_the_outline_leads_to_is_what_the_whole_log_has(rules: str) -> None:
+    calls: list[int] = []
+
+    def shaky() -> Any:
+        calls.append(1)
+        return failed("odd", "every 97th call fails") if len(calls) % 97 == 0 else 1
+
+    stage = play(LOOPS.replace(", POLICY", f", {rules}" if rules else ""), tools={"shaky": shaky})
+    assert len(stage.events) > 1_000
+    questions = [*map(Question, ("one", "many", "rest")), Question("many", item=96), Question("one", "one#2")]
+    for question in questions:
+        expected, found = every_decision(stage, question), []
+        part = Part(limit=7)
+        while True:
+            page = asked(stage, question, part)
+            assert len(page.decisions) <= 7
+            found = [*page.decisions, *found]
+            if page.next is None:
+                break
+            part = part._replace(before=page.next)
+        assert found == expected
+        assert found or question.item
+
+
+def asked(stage: Stage, question: Question, part: Part) -> Explanation:
+    async def work() -> Explanation:
+        return (await stage.engine.runtime.past.do(lambda past: explain(past, EXECUTION, question, part))).explanation
+
+    return again(stage, work)
 
 
 def test_every_decision_comes_out_as_it_did() -> None:
@@ -367,6 +432,46 @@ def test_every_decision_comes_out_as_it_did() -> None:
             assert one.differs == "", one
             kinds.add(one.kind)
     assert kinds == {"arcs", "rules", "admission"}
+
+
+def test_inputs_of_a_task_are_rendered_again_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_API_TOKEN", "topsecret")
+    inputs = "url: 'http://127.0.0.1/{{ ctx.part }}', headers: {a: '{{ keychain.api.token }}', b: 'x {{ keychain.api.token }}'}, body: '{{ ctx.gone.x }}'"
+    rules = policy("{when: '{{ true }}', then: {do: skip}}")
+    stage = play(
+        f"- {{step: a, tool: {{kind: http, {inputs}, {rules}}}}}",
+        head="keychain: [{name: api, kind: bearer, provider: env, key: TEST_API_TOKEN}]\n",
+        ctx={"part": "one"},
+    )
+    seq = stage.names.index("task.done") + 1
+
+    async def work() -> Explained:
+        return await stage.engine.runtime.past.do(lambda past: explain_event(past, EXECUTION, seq))
+
+    found = again(stage, work).inputs
+    assert found is not None
+    assert found["url"] == "http://127.0.0.1/one"
+    assert "topsecret" not in str(found)
+    assert found["body"]["left_out"]
+
+
+def test_a_search_that_takes_long_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explanations, "MAX_SCANNED", 10)
+    monkeypatch.setattr(explanations, "ROWS_PER_READ", 5)
+    stage = play(
+        LOOPS.replace("POLICY", policy("{when: '{{ outcome.result > 1 }}', then: {do: continue}}")),
+        tools={"shaky": lambda: 1},
+    )
+    question, part, pages = Question("many", item=5), Part(limit=2), []
+    while True:
+        page = asked(stage, question, part)
+        pages.append(page.decisions)
+        if page.next is None:
+            break
+        assert part.before is None or page.next < part.before
+        part = part._replace(before=page.next)
+    assert [decision for page in reversed(pages) for decision in page] == every_decision(stage, question)
+    assert len(pages) > 3
 
 
 # -- classic steps --------------------------------------------------------------------------------------------------

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.servers.patience import PATIENCE_SECONDS
 
@@ -16,10 +18,12 @@ from noetl.engine.commands import Pause, Resume
 from noetl.model.identity import uuid7
 from noetl.runtime import committer
 from noetl.runtime.audit import Audit
+from noetl.runtime.explanations import Explained, Part, explain, question_about
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.runtime.snapshots import MAX_SNAPSHOTS, surplus
 from noetl.store.codec import freeze, packed, readable_snapshot
+from noetl.store.database import Mode
 from noetl.store.sqlite import SqliteStore
 from noetl.store.store import Snapshot
 from noetl.tools.registry import KINDS
@@ -122,3 +126,31 @@ def test_the_state_of_any_event_is_the_same_without_snapshots(store: SqliteStore
     with_snapshots = asyncio.run(states())
     store._db.transaction(lambda: store._db.connection.execute("DELETE FROM snapshot"))
     assert asyncio.run(states()) == with_snapshots
+
+
+@pytest.mark.parametrize("mode", ["write", "read"])
+def test_explanations_are_the_same_without_snapshots_and_outline(store: SqliteStore, mode: Mode) -> None:
+    last = store.seq(EXECUTION)
+
+    async def explanations() -> list[bytes]:
+        opened = SqliteStore(store.path, synchronous="normal", mode=mode)
+        runtime = Runtime(LoadedPlaybooks(opened), SystemClock())
+        try:
+            found = []
+            for at in (None, 10, last // 2):
+                asked = partial(explain, execution=EXECUTION, question=question_about("start"), part=Part(at))
+                found.append(freeze_explained(await runtime.past.do(asked)))
+            return found
+        finally:
+            runtime.close()
+
+    with_both = asyncio.run(explanations())
+    for table in ("snapshot", "outline"):
+        store._db.transaction(lambda table=table: store._db.connection.execute(f"DELETE FROM {table}"))  # type: ignore[misc]
+        assert asyncio.run(explanations()) == with_both
+    assert bool(store.outline(EXECUTION)) == (mode == "write")  # made again, unless the store is only read
+
+
+def freeze_explained(found: Explained) -> bytes:
+    assert [decision.seq for decision in found.explanation.decisions] == [6]
+    return msgspec.json.encode(found.explanation) + freeze(found.state)

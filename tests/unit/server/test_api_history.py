@@ -216,6 +216,62 @@ def test_a_step_of_a_run_that_waits_is_explained(admin: httpx2.Client) -> None:
     ]
 
 
+TRIES = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: tries, path: tests/tries}
+workflow:
+  - step: start
+    loop: {in: [a, b, c], iterator: letter}
+    tool:
+      - count:
+          kind: noop
+          result: "{{ iter.letter }}{{ _attempt }}"
+          spec:
+            policy:
+              rules:
+                - {when: "{{ _attempt < 3 }}", then: {do: retry, attempts: 5, delay: 0.001}}
+    next: {arcs: [{step: end, when: "{{ event.name == 'loop.done' }}"}]}
+  - step: end
+"""
+
+
+def test_the_latest_decisions_come_first_and_earlier_ones_follow(admin: httpx2.Client) -> None:
+    execution = started(admin, {"playbook": TRIES})["execution_id"]
+    pages, query = [], {"step": "start"}
+    while True:
+        page = explained(admin, execution, **query).json()
+        pages.append([one["seq"] for one in page["decisions"]])
+        if page["next"] is None:
+            break
+        query["before"] = str(page["next"])
+    assert [len(page) for page in pages] == [5, 5, 1]
+    whole = [one["seq"] for one in explained(admin, execution, step="start", limit="200").json()["decisions"]]
+    assert whole == [seq for page in reversed(pages) for seq in page] == sorted(whole)
+
+
+def test_one_item_one_arc_and_one_moment_are_explained(admin: httpx2.Client) -> None:
+    execution = started(admin, {"playbook": TRIES})["execution_id"]
+    item = explained(admin, execution, step="start", item="1").json()["decisions"]
+    assert [one["about"].partition("/")[0] for one in item] == ["start#1[1]"] * 3
+    assert [one["reasons"][0]["verdict"] for one in item] == ["matched", "matched", "not matched"]
+    (arcs,) = explained(admin, execution, arc="start/next/0").json()["decisions"]
+    assert (arcs["kind"], arcs["reasons"][0]["values"]) == ("arcs", {"event.name": "loop.done"})
+    then = explained(admin, execution, step="start", at=str(item[1]["seq"])).json()
+    assert (then["status"], then["decisions"][-1]["seq"]) == ("running", item[1]["seq"])
+    assert then["stands"]
+
+
+def test_one_event_is_explained_with_the_inputs_of_its_task(admin: httpx2.Client) -> None:
+    execution = started(admin, {"playbook": TRIES})["execution_id"]
+    second = explained(admin, execution, step="start", item="2").json()["decisions"][1]
+    assert second["inputs"] is None
+    found = explained(admin, execution, seq=str(second["seq"])).json()
+    assert (found["step"], found["decisions"]) == ("start", [second | {"inputs": {"result": "c2"}}])
+    held = explained(admin, execution, seq=str(seq_of(admin, execution, "step.scheduled"))).json()
+    assert (held["decisions"][0]["kind"], held["decisions"][0]["inputs"]) == ("admission", None)
+
+
 @pytest.mark.parametrize(
     ("query", "status"),
     [
@@ -225,7 +281,17 @@ def test_a_step_of_a_run_that_waits_is_explained(admin: httpx2.Client) -> None:
         ({"step": "start", "run": "start#7"}, 404),
         ({"step": "start", "run": "low#1"}, 422),
         ({"step": "x" * 2000}, 422),
-        ({"step": "start", "at": "1"}, 422),
+        ({"step": "start", "arc": "start/next/0"}, 422),
+        ({"step": "start", "seq": "3"}, 422),
+        ({"arc": "start"}, 422),
+        ({"arc": "start/next/9"}, 404),
+        ({"arc": "start/next/0", "item": "1"}, 422),
+        ({"seq": "1"}, 422),
+        ({"seq": "999"}, 404),
+        ({"step": "start", "at": "999"}, 404),
+        ({"step": "start", "at": "0"}, 422),
+        ({"step": "start", "limit": "0"}, 422),
+        ({"step": "start", "run": "start#x"}, 422),
     ],
 )
 def test_what_can_not_be_explained(admin: httpx2.Client, query: dict[str, str], status: int) -> None:

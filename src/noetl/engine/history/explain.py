@@ -2,67 +2,85 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from noetl.classic.events import CaseEvaluated
 from noetl.engine import events as e
 from noetl.engine.decision import Decision
-from noetl.engine.history.reasons import ExplainedDecision, Reason, admission, admission_of, arcs_of, case_of, rules_of
+from noetl.engine.history.reasons import (
+    ExplainedDecision,
+    Reason,
+    admission,
+    admission_of,
+    arcs_of,
+    case_of,
+    decides_nothing,
+    rules_of,
+)
+from noetl.engine.net import Net
 from noetl.engine.state import Execution, Run, Token
 from noetl.engine.waits import awaited_text, signal_commands
 from noetl.model.identity import step_of
 from noetl.timestamps import rfc3339
 
-MAX_DECISIONS = 200
-
 
 class Explanation(msgspec.Struct, frozen=True):
     step: str
     decisions: list[ExplainedDecision]
-    left_out: int  # number of earlier decisions that are not reported
+    next: int | None  # there may be earlier decisions, before this event
     notes: list[str]
 
 
-class Explainer:
-    """Watches a fold for what is decided about one step, or about one run of it."""
+class Found(NamedTuple):
+    """What the log says about a step, for the notes on one that never ran."""
 
-    def __init__(self, step: str, run: str | None = None) -> None:
-        self.step, self.run = step, run
-        self.decisions: deque[ExplainedDecision] = deque(maxlen=MAX_DECISIONS)
-        self.count = 0
-        self.before: dict[str, ExplainedDecision] = {}  # the latest about the arcs of each step that leads here
-        self.arrived = self.entered = False
+    entered: bool
+    arrived: bool  # whether a token was sent to it
+    decided: bool  # whether there is a decision about its tokens
+    before: Mapping[str, ExplainedDecision]  # the latest about the arcs of each step that leads to it
 
-    def see(self, past: Decision, event: e.Event) -> None:
-        """Take an event that is not in the state yet. May stop with Need like any evaluation; then call it again."""
-        state, decision = past.state, None
+
+class Question(NamedTuple):
+    """What is explained: a step, one run of it, one item of its loops, or one of its arcs."""
+
+    step: str
+    run: str | None = None
+    item: int | None = None
+    arc: int | None = None
+
+    def concerns(self, event: e.Event, net: Net) -> bool:
+        """Whether an event of a task or a case is a decision about it, as far as the event itself says."""
         match event:
-            case e.NextEvaluated(run=run) if run in state.ended:
-                if self._is_mine(run):
-                    decision = arcs_of(past, event)
-                elif not self.entered and any(arc.step == self.step for arc in state.net.steps[step_of(run)].arcs):
-                    self.before[step_of(run)] = arcs_of(past, event)
-            case e.TaskDone(task=task) if self._is_mine(task.run) and task.run in state.runs:
-                decision = rules_of(past, event)
-            case e.TokenEnqueued(step=step) if step == self.step:
-                self.arrived = True
-            case CaseEvaluated(run=run) if self._is_mine(run) and run in state.runs:
-                decision = case_of(past, event)
-            case e.StepScheduled(run=run) if step_of(run) == self.step:
-                self.entered = True
-                if self._is_mine(run):
-                    decision = self._entry(past, event)
+            case e.TaskDone(task=task):
+                mine = self.is_about(task.run) and self.item in (None, task.index)
+                return mine and self.arc is None and not decides_nothing(net, event)
+            case CaseEvaluated(run=run):
+                return self.is_about(run) and self.item is None and self.arc is None
+        return False
+
+    def decision(self, past: Decision, event: e.Event) -> ExplainedDecision | None:
+        """The decision that an event is, which is not in the state yet; None if it decides nothing about the step. May
+        stop with Need like any evaluation; then call it again."""
+        state = past.state
+        match event:
+            case e.NextEvaluated(run=run) if run in state.ended and self.is_about(run):
+                return arcs_of(past, event)
+            case e.TaskDone(task=task) if self.is_about(task.run) and task.run in state.runs:
+                return rules_of(past, event)
+            case CaseEvaluated(run=run) if self.is_about(run) and run in state.runs:
+                return case_of(past, event)
+            case e.StepScheduled(run=run) if self.is_about(run):
+                return self._entry(past, event)
             case e.TokenHeld(token=number) | e.TokenDenied(token=number) if self.run is None:
                 if number in state.tokens and state.tokens[number].step == self.step:
-                    decision = self._refusal(past, event, number)
-        if decision is not None:
-            self.count += 1
-            self.decisions.append(decision)
+                    return self._refusal(past, event, number)
+        return None
 
-    def _is_mine(self, run: str) -> bool:
+    def is_about(self, run: str) -> bool:
+        """Whether it is a run in question."""
         return run == self.run if self.run is not None else step_of(run) == self.step
 
     def _together(self, state: Execution, number: int) -> list[Token]:
@@ -94,18 +112,15 @@ class Explainer:
                 return ExplainedDecision(past.state.seq + 1, past.now, "admission", self.step, says, [])
         return admission_of(past, self._together(state, number), says, admitted=False)
 
-    def conclude(self, past: Decision) -> Explanation:
+    def notes(self, past: Decision, found: Found) -> list[str]:
+        """How it stands; of a step that never ran, why."""
         notes = list(self._alive(past))
-        if not self.entered and not notes:
-            notes = list(self._never(past.state))
-            if not self.arrived:
-                self.decisions.extend(sorted(self.before.values(), key=lambda decision: decision.seq))
-        return Explanation(self.step, list(self.decisions), max(0, self.count - MAX_DECISIONS), notes)
+        return notes if notes or found.entered else list(self._never(past.state, found))
 
     def _alive(self, past: Decision) -> Iterator[str]:
         state = past.state
         for run in state.runs.values():
-            if self._is_mine(run.id):
+            if self.is_about(run.id):
                 yield _activity(state, run)
         if self.run is not None or self.step not in state.net.steps:
             return
@@ -126,20 +141,20 @@ class Explainer:
             names = ", ".join(_name(state.tokens[number]) for number in waiting)
             yield f"{names} wait{'s' * (len(waiting) == 1)} here for others: {others} may still come"
 
-    def _never(self, state: Execution) -> Iterator[str]:
+    def _never(self, state: Execution, found: Found) -> Iterator[str]:
         sources = [name for name, plan in state.net.steps.items() if any(arc.step == self.step for arc in plan.arcs)]
         if self.run is not None:
             yield f"there was no run {self.run}"
         elif self.step == state.net.playbook.final:
             yield "it has not run: it is the final step, which runs when all others have ended, but not after a cancel"
-        elif self.arrived:
-            ended = "" if self.count else f": the execution was {state.status} before it could enter"
+        elif found.arrived:
+            ended = "" if found.decided else f": the execution was {state.status} before it could enter"
             yield f"it has not run: a token arrived, and was not admitted{ended}"
         else:
             yield f"it has not run: {'no token arrived' if sources else 'no arc leads to it'}"
             for name in sources:
-                if name in self.before:
-                    yield f"{name} did not lead here, see event {self.before[name].seq}"
+                if name in found.before:
+                    yield f"{name} did not lead here, see event {found.before[name].seq}"
                 elif state.occupancy.get(name):
                     yield f"{name} is running, and may still lead here"
                 elif name in state.steps:

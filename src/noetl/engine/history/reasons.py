@@ -17,7 +17,7 @@ from noetl.classic.events import CaseEvaluated
 from noetl.engine import events as e
 from noetl.engine.decision import Decision
 from noetl.engine.history.task_scope import task_at, task_scope
-from noetl.engine.net import guard_test
+from noetl.engine.net import Net, guard_test
 from noetl.engine.state import Ended, Token
 from noetl.engine.step_runs import error_data
 from noetl.engine.tasks import split_path
@@ -95,15 +95,15 @@ def _values(source: str, scope: Scope) -> tuple[dict[str, Any], list[str]]:
         if isinstance(value, Missing):
             missing[name] = None
         else:
-            values[name] = _short(value)
+            values[name] = shortened(value)
     return values, list(missing)
 
 
-def _short(value: Any) -> Any:
+def shortened(value: Any) -> Any:
     """The value for a report: views as data, and of a large value only its shape."""
     if isinstance(value, StepNamespace):
         step = value.step
-        value = {"status": step.status, "result": _short(step.result), "error": step.error}
+        value = {"status": step.status, "result": shortened(step.result), "error": step.error}
     elif isinstance(value, Bare):
         value = value.result
     if isinstance(value, Reference):
@@ -172,11 +172,19 @@ def _arc_reasons(past: Decision, ended: Ended) -> Iterator[Reason]:
         yield reason
 
 
+def decides_nothing(net: Net, event: e.TaskDone) -> bool:
+    """Whether the next task follows whatever the outcome is: there is no policy, no error, and nobody has answered."""
+    if not event.outcome.ok or event.do != "continue" or event.outcome.extra.get("actor") is not None:
+        return False
+    task = task_at(net, event.task)
+    return task is not None and task.policy is None
+
+
 def rules_of(past: Decision, event: e.TaskDone) -> ExplainedDecision | None:
     """Why a rule of a task's policy decided what came after an outcome; None if there was nothing to decide."""
-    task, error = task_at(past.state, event.task), event.outcome.error
+    task, error = task_at(past.state.net, event.task), event.outcome.error
     actor = event.outcome.extra.get("actor")  # of the signal that a wait received
-    if task is None or (task.policy is None and event.outcome.ok and event.do == "continue" and actor is None):
+    if task is None or decides_nothing(past.state.net, event):
         return None
     outcome = "ok" if error is None else f"error {error.kind}"
     if isinstance(actor, dict):

@@ -100,7 +100,7 @@ class Replay:
             raise KeyError(event.name)
 
     def _directive(self, event: e.TaskDone, at: float, contents: Contents) -> str:
-        task = task_at(self.state, event.task)
+        task = task_at(self.state.net, event.task)
         if task is None:
             raise KeyError(event.task.label)
         if task.poll is not None or event.task.chain:  # what follows is not up to its policy alone

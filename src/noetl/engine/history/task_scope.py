@@ -8,6 +8,7 @@ from typing import Any
 
 from noetl.engine import events as e
 from noetl.engine.decision import Decision
+from noetl.engine.net import Net
 from noetl.engine.patch import BadPatch, apply_patch
 from noetl.engine.state import Execution, Progress, Run
 from noetl.engine.tasks import call_meta, item_of, seen_tasks, split_path
@@ -37,9 +38,9 @@ class ItemView(View):
         return self.items.content(contents)[self.index]
 
 
-def task_at(state: Execution, task: TaskId) -> Task | None:
+def task_at(net: Net, task: TaskId) -> Task | None:
     """The task in the playbook that a visit belongs to; None if the playbook has none there."""
-    plan = state.net.steps.get(step_of(task.run))
+    plan = net.steps.get(step_of(task.run))
     prefix, label, _ = split_path(task.path)
     links = plan.step.links_at(prefix) if plan is not None else ()
     return next((link for link in links if isinstance(link, Task) and link.label == label), None)
@@ -76,7 +77,7 @@ def task_scope(past: Decision, event: e.TaskDone) -> Scope:
         _enter(state, scope, run, task, parts[: depth + 1])
     progress = run.pipelines(task.index).get(prefix) or Progress()
     scope["_prev"], scope["_attempt"], scope["_task"] = progress.prev, event.attempt, label
-    declared = task_at(state, task)
+    declared = task_at(state.net, task)
     if declared is not None and declared.args:
         scope["args"] = {**run.args, **_rendered(declared.args, scope)}
     scope["outcome"] = event.outcome.as_data(call_meta(state.id, event.attempt, event.duration_ms, at))
@@ -121,7 +122,7 @@ def _enter(state: Execution, scope: Scope, run: Run, task: TaskId, parts: Sequen
     """Enter an item of an iterator task, such as `each#1[3]`: its list is rendered once more."""
     name, _, number = parts[-1].rpartition("[")
     index = int(number.rstrip("]"))
-    iterator = task_at(state, TaskId(task.run, "/".join([*parts[:-1], name]), task.index))
+    iterator = task_at(state.net, TaskId(task.run, "/".join([*parts[:-1], name]), task.index))
     parent, scope["iter"] = scope["iter"], {"index": index, "parent": scope["iter"]}
     if iterator is not None:
         items = _rendered({"in": iterator.inputs["in"]}, Scope(scope, iter=parent)).get("in")

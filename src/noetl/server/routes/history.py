@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any
@@ -7,36 +8,63 @@ from typing import Annotated, Any
 import msgspec
 from starlette.responses import Response
 
+from noetl.engine.history.explain import Question
 from noetl.runtime import history
+from noetl.runtime.explanations import DEFAULT_DECISIONS, Part, explain_event, question_about
+from noetl.runtime.explanations import explain as explain_step
 from noetl.runtime.history import Edit, ForkView, RetryPoint
+from noetl.runtime.past import PastReader
 from noetl.runtime.replays import SLICE_SECONDS, Replayer, ReplayKey, ReplayView
 from noetl.runtime.report import ExplainView, explained
 from noetl.server.endpoint import ApiCall, EndpointOptions, Routes
 from noetl.server.execution_views import ExecutionView
-from noetl.server.parameters import QueryString, RequestBody, text
+from noetl.server.parameters import Count, QueryString, RequestBody, VersionNumber, text
 from noetl.server.problems import Refused
 from noetl.server.roles import WRITE
 from noetl.server.routes.executions import BODY_BYTES, STARTS, execution_id, started
 
 routes = Routes()
 MAX_STEP_NAME_LENGTH = 1_000
+ARC = re.compile(r"(?P<step>.+)/next/(?P<number>\d{1,6})", re.DOTALL)
 
 
 class ExplainQuery(QueryString, frozen=True):
-    step: Annotated[str, text("The step.")]
+    step: Annotated[str, text("The step.")] = ""
     run: Annotated[str, text("One run of it, such as `fetch#2`; default: all.")] = ""
+    item: Annotated[Count | None, msgspec.Meta(description="Only decisions about this item of its loop.")] = None
+    arc: Annotated[str, text("An arc, `STEP/next/0`, in place of `step`: the evaluations of the arcs there.")] = ""
+    seq: Annotated[VersionNumber | None, msgspec.Meta(description="One event, with the inputs of its task.")] = None
+    at: Annotated[VersionNumber | None, msgspec.Meta(description="The last event that counts; default: all.")] = None
+    before: Annotated[VersionNumber | None, msgspec.Meta(description="Only decisions before this event.")] = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="Maximum number of decisions.")] = DEFAULT_DECISIONS
+
+    def question(self) -> Question:
+        if len(self.step) + len(self.arc) + len(self.run) > MAX_STEP_NAME_LENGTH:
+            raise Refused(422, "`step` must be the name of a step")
+        if not self.arc:
+            return question_about(self.step, self.run or None, self.item)
+        if (arc := ARC.fullmatch(self.arc)) is None or self.item is not None:
+            raise Refused(422, "`arc` must be STEP/next/NUMBER, without an item")
+        return question_about(arc["step"], self.run or None, arc=int(arc["number"]))
 
 
 @routes.add("GET", "/executions/{id}/explain")
 async def explain(call: ApiCall, query: ExplainQuery) -> ExplainView:
-    """Why a step ran as it did: each arc, rule and gate that was evaluated, with its values; why a token is held, what
-    a join waits for, why a step never ran."""
-    runtime, run = call.api.host.runtime, query.run or None
-    if not query.step or len(query.step) > MAX_STEP_NAME_LENGTH or len(query.run) > MAX_STEP_NAME_LENGTH:
-        raise Refused(422, "`step` must be the name of a step")
-    explanation, state = await history.explain(runtime, call.path_params["id"], query.step, run)
-    file = runtime.playbooks.get(state.digest).file
-    return explained(explanation, state, run, file.name, file.places)
+    """Why a step ran as it did: the latest decisions of its arcs, rules and gates, each with its values; why a token is
+    held, what a join waits for, why a step never ran. One of `step`, `arc` and `seq` says what is explained."""
+    execution, run = call.path_params["id"], query.run or None
+    if sum((bool(query.step), bool(query.arc), query.seq is not None)) != 1:
+        raise Refused(422, "name what to explain with one of: step, arc, seq")
+
+    def read(past: PastReader) -> ExplainView:
+        if query.seq is not None:
+            found = explain_event(past, execution, query.seq)
+        else:
+            found = explain_step(past, execution, query.question(), Part(query.at, query.before, query.limit))
+        file = past.playbook(found.state.digest).file
+        return explained(found, run, file.name, file.places)
+
+    return await call.until_disconnect(call.api.host.runtime.past.do(read))
 
 
 class ReplayRequest(RequestBody, frozen=True):

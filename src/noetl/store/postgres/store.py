@@ -39,13 +39,14 @@ class PostgresStore(Store):
     def __init__(self, url: str, *, synchronous: Synchronous = "full", mode: Mode = "create") -> None:
         self.url, self.address = url, Address.parse(url)
         self._synchronous: Synchronous = synchronous
+        self._mode: Mode = "read" if mode == "read" else "write"
         self._removal_lock = _lock_number(f"removing {self.address.schema}")
         self._pruning_lock = _lock_number(f"pruning {self.address.schema}")
         super().__init__(PostgresDatabase(self.address, synchronous, mode))
         self._notifier = Notifier(self._db)
 
     def reopen(self) -> PostgresStore:
-        return PostgresStore(self.url, synchronous=self._synchronous, mode="write")
+        return PostgresStore(self.url, synchronous=self._synchronous, mode=self._mode)
 
     def close(self) -> None:
         self._notifier.close()

@@ -86,6 +86,7 @@ class SqliteStore(SqliteCommits):
         self.path = Path(path).absolute()
         protect(self.path)
         self._synchronous: Synchronous = synchronous
+        self._mode: Mode = "read" if mode == "read" else "write"
         super().__init__(SqliteDatabase(self.path, synchronous, mode, self.locks / f"{self.path.name}.turn"))
 
     @property
@@ -93,7 +94,7 @@ class SqliteStore(SqliteCommits):
         return self.path.parent / "locks"
 
     def reopen(self) -> SqliteStore:
-        return SqliteStore(self.path, synchronous=self._synchronous, mode="write")
+        return SqliteStore(self.path, synchronous=self._synchronous, mode=self._mode)
 
 
 class InMemoryStore(SqliteCommits):
