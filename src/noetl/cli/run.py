@@ -19,13 +19,16 @@ from noetl.cli.output import emit, excerpt, pick, print_message, print_problems,
 from noetl.cli.progress import new_view
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, Json, NewRun
-from noetl.dsl.payload import UNKNOWN_NAME_CODE
+from noetl.dsl.compile import load
+from noetl.dsl.payload import UNKNOWN_NAME_CODE, check_args
+from noetl.dsl.tree import Mark, is_template
 from noetl.errors import NoetlError, NotFound, PlaybookInvalid
 from noetl.printable import printable
 from noetl.runtime.catalog import PlaybookSource, read
 from noetl.runtime.child_files import child_file
 from noetl.runtime.loaded_playbooks import obstacles
 from noetl.settings import nats_settings
+from noetl.tools.registry import KINDS
 
 
 @click.command("run")
@@ -134,30 +137,47 @@ def register_command(files: tuple[str, ...], client: Client, output: str | None)
 
 
 def _warn_about_children(client: Client, source: PlaybookSource) -> None:
-    """Warn about child playbooks that a server cannot find."""
+    """Warn about child playbooks that a server cannot find, and about args that they do not expect."""
     for step in source.loaded.require().steps:
         for place, task in step.every_task:
-            path = task.inputs.get("path") if task.kind == "playbook" else None
-            if not isinstance(path, str) or "{{" in path or "{%" in path or _is_registered(client, path):
+            path, version = task.inputs.get("path"), task.inputs.get("version")
+            if task.kind != "playbook" or not isinstance(path, str) or is_template(path):
                 continue
-            try:
-                file: str | None = child_file(source.file, path)
-            except NoetlError:
-                file = None
-            if file is not None and client.runs.in_process:
-                continue  # a server on this database finds the file, too
             mark = source.places.get(place) or source.places[step.name]
-            where = click.style(f"{source.display_path}:{mark.line}:{mark.column}", bold=True)
-            print_message(f"{where}: {click.style('warning', fg='yellow', bold=True)}: {_advice(path, file)}")
-            print_message("\n".join(excerpt(mark.line, mark.column, source.line(mark.line), "yellow")))
+            text = _registered_text(client, path, version if isinstance(version, int) else None)
+            if text is not None:
+                name, child = path, load(path, text, KINDS, stored=True)
+            else:
+                file = _file_of_child(source, path)
+                if file is None or not client.runs.in_process:  # a server on this database finds the file, too
+                    _print_warning(source, mark, _advice(path, file))
+                if file is None:
+                    continue
+                name, child = os.path.relpath(file), read(file).loaded
+            at = source.places.get(f"{place}/input/args") or mark
+            for warning in check_args(child.playbook, child.inputs, name, task.args) if child.playbook else ():
+                _print_warning(source, at, f"the args for {path!r}: {warning}")
 
 
-def _is_registered(client: Client, path: str) -> bool:
+def _print_warning(source: PlaybookSource, mark: Mark, message: str) -> None:
+    where = click.style(f"{source.display_path}:{mark.line}:{mark.column}", bold=True)
+    print_message(f"{where}: {click.style('warning', fg='yellow', bold=True)}: {message}")
+    print_message("\n".join(excerpt(mark.line, mark.column, source.line(mark.line), "yellow")))
+
+
+def _registered_text(client: Client, path: str, version: int | None) -> str | None:
     try:
-        client.catalog.get(path, version=None)
+        text: str = client.catalog.get(path, version=version)["text"]
     except NotFound:
-        return False
-    return True
+        return None
+    return text
+
+
+def _file_of_child(source: PlaybookSource, path: str) -> str | None:
+    try:
+        return child_file(source.file, path)
+    except NoetlError:
+        return None
 
 
 def _advice(path: str, file: str | None) -> str:

@@ -24,6 +24,7 @@ from noetl.client.client import (
     ProgressView,
     RunFilter,
     Warn,
+    print_warnings,
 )
 from noetl.client.database import (
     find_run,
@@ -211,6 +212,7 @@ class LocalRuns:
             else:
                 point = history.RetryPoint(body["step"], body["failed_items"])
                 forked = await history.retry(local.runtime, origin.execution_id, execution, edit, point)
+            print_warnings(forked.warnings, self.warn)
             on_forked(msgspec.to_builtins(forked))
             return local.runtime.executions[execution].state, forked.source_seq
 

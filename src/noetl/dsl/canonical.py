@@ -162,6 +162,8 @@ class Builder:
                     self._place(f"{key}/input/{name}", span_in(tree, name))
                 inputs = {name: value for name, value in inputs.items() if name not in group or name in chosen}
         body: tuple[model.Task, ...] = ()
+        if kind.name == "playbook" and "args" in tree:
+            self._place(f"{key}/input/args", span_in(tree, "args"))
         if kind.name == "iterator":
             self._place(f"{key}/input/in", span_in(tree, "in"))
             inputs.pop("tool")

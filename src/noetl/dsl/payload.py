@@ -86,6 +86,24 @@ def check_payload(
     return warnings
 
 
+def check_args(playbook: Playbook, inputs: PlaybookInputs, file: str, args: Json) -> list[str]:
+    """Warnings about the args of a child, as far as they can be checked before it runs: templates may give anything."""
+    try:
+        return check_payload(playbook, inputs, file, _without_templates(args), {})
+    except PlaybookInvalid as error:
+        return [f"{problem.file}:{problem.line}:{problem.column}: {problem.message}" for problem in error.problems]
+    except UsageError as error:
+        return [str(error)]
+
+
+def _without_templates(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_templates(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_templates(item) for item in value]
+    return UNSET if is_template(value) else value
+
+
 def _checked_by_defaults(workload: _Workload, payload: Json, strict_keys: Collection[str]) -> list[str]:
     strict: list[Path] = [tuple(key.split(".")) for key in strict_keys]
     for path in strict:

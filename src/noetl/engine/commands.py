@@ -81,6 +81,7 @@ class Fork(msgspec.Struct, frozen=True):
     retry: str | None = None  # The run that failed, empty if there is none; None if this is not a retry
     reopen: str = ""  # The run of a finished loop whose failed items run again
     actor: Actor | None = None
+    warnings: tuple[str, ...] = ()  # Warnings about the payload, if it or the playbook was changed
 
 
 class Cancel(msgspec.Struct, frozen=True):

@@ -176,6 +176,8 @@ class ExecutionForked(Event, frozen=True):
     """The new payload, if values of it were set."""
     actor: Actor | None = None
     """Who forked it."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about the payload, if it or the playbook was changed."""
 
 
 # -- tokens and steps -----------------------------------------------------------------------------------------------

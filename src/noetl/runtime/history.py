@@ -49,13 +49,15 @@ class RetryPoint(NamedTuple):
 
 
 class ForkView(msgspec.Struct, frozen=True):
-    """A new execution with the first `source_seq` events of its source. `done` are steps whose results it has."""
+    """A new execution with the first `source_seq` events of its source. `done` are steps whose results it has;
+    `warnings` are about its payload."""
 
     execution_id: str
     source_id: str
     source_seq: int
     again: list[AgainView]
     done: list[str]
+    warnings: list[str]
 
 
 class Replayed(NamedTuple):
@@ -216,9 +218,11 @@ async def _start_fork(
     edited = net if net is not state.net else None
     digest = edit.digest if edited else ""
     payload, sets = overlaid(_payload(rows), edit.payload), bool(edit.payload)
+    warnings: tuple[str, ...] = ()
     if edited or sets:
-        net.check_payload(payload, state.ctx | edit.ctx, edit.strict_keys)
-    command = Fork(source, last.seq, last.at, edited, digest, payload, sets, edit.ctx, failed, reopen, edit.actor)
+        warnings = tuple(net.check_payload(payload, state.ctx | edit.ctx, edit.strict_keys))
+    changes = edited, digest, payload, sets, edit.ctx
+    command = Fork(source, last.seq, last.at, *changes, failed, reopen, edit.actor, warnings)
     if name not in runtime.executions:
         outline = OutlineWriter()
         blocks: list[Block] = []
@@ -228,7 +232,7 @@ async def _start_fork(
         loaded.stored_seq = 0
         loaded.fork_prefix = Change(name, 0, rows, blobs=blobs, outline=list(map(encode_block, blocks)))
     fork = (await runtime.committer.handle(name, command)).state
-    return ForkView(name, source, fork.forked[1] if fork.forked else last.seq, again, done)
+    return ForkView(name, source, fork.forked[1] if fork.forked else last.seq, again, done, list(fork.warnings))
 
 
 def _payload(rows: list[Row]) -> dict[str, Any]:

@@ -96,3 +96,51 @@ def test_register_of_both_warns_about_nothing(tmp_path: Path) -> None:
         assert (done.code, done.err) == (0, "")
         result = noetl("exec", "shop/parent", "--wait", "--server", url, cwd=tmp_path, NOETL_TOKEN=token)
         assert result.out == '"from the file"\n'
+
+
+WITH_ARGS = PARENT.replace("path: CHILD}", "path: CHILD, args: {ARGS}}")
+INPUTS = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: notify, path: shop/notify}
+workload: {channel: ops, limit: 5, tags: []}
+workflow:
+  - step: start
+    tool: {kind: noop, result: "{{ workload }} {{ region }}"}
+"""
+SCHEMA = "executor: {spec: {schema: {workload: {properties: {limit: {maximum: 9}}}}}}\nworkload:"
+ODD = "'limit' must be a number like its default in `workload`, and is text"
+
+
+@pytest.mark.parametrize(
+    ("args", "warnings"),
+    [
+        ("region: eu, chanel: x", ["workload has no 'chanel': did you mean 'channel'?"]),
+        ("region: eu, limit: many", [f"{ODD}; write it as 5"]),
+        ("channel: x", ["CHILD:7:59: nothing provides 'region', which is read in a tool's input"]),
+        ("region: '{{ workload }}', limit: '{{ workload.x }}', tags: ['{{ workload.y }}']", []),
+    ],
+)
+@pytest.mark.parametrize("is_registered", [False, True])
+def test_register_checks_the_args_of_children(
+    tmp_path: Path, args: str, warnings: list[str], is_registered: bool
+) -> None:
+    name = file(tmp_path, WITH_ARGS.replace("CHILD", "shop/notify").replace("ARGS", args), "parent.yaml")
+    child = file(tmp_path, INPUTS.replace("{{ workload }}", "{{ workload.channel }}"), "tell.yaml")
+    if is_registered:
+        noetl("register", child, cwd=tmp_path)
+    done = noetl("register", name, cwd=tmp_path)
+    assert done.code == 0
+    found = [line for line in done.err.splitlines() if "the args for" in line]
+    child_name = "shop/notify" if is_registered else "tell.yaml"
+    start = "parent.yaml:6:53: warning: the args for 'shop/notify': "
+    assert found == [start + warning.replace("CHILD", child_name) for warning in warnings]
+
+
+def test_register_checks_the_args_of_children_by_their_schema(tmp_path: Path) -> None:
+    args = "region: eu, limit: 10, channel: '{{ workload.x }}'"
+    name = file(tmp_path, WITH_ARGS.replace("CHILD", "tell").replace("ARGS", args), "parent.yaml")
+    file(tmp_path, INPUTS.replace("workload:", SCHEMA, 1), "tell.yaml")
+    done = noetl("register", name, cwd=tmp_path)
+    violation = "the inputs violate the schema of the workload: limit: the value is greater than the maximum of 9"
+    assert f"parent.yaml:6:46: warning: the args for 'tell': {violation}\n" in done.err

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 from command import Done, file, noetl
+from places import Place
 from terminal import HEAD, data
 
 CHAIN = (
@@ -163,6 +164,21 @@ def test_a_retry_from_a_step_with_other_inputs(tmp_path: Path) -> None:
     fork = data(runs(tmp_path, "fork", again["execution_id"], "--at", "1", "--set", "ending=gone", "-o", "json"))
     assert fork["result"] == "2 of 3"
     sound(tmp_path)
+
+
+def test_warnings_about_the_payload_of_a_fork_are_printed_and_logged(place: Place) -> None:
+    text = ITEMS.replace("FOLDER", str(place.folder))
+    source = place.run(text)["execution_id"]
+    (place.folder / "mended").touch()
+    warning = "workload has no 'edning': did you mean 'ending'?"
+    for verb in (("fork", source, "--at", "1"), ("retry", source, "--from", "each")):
+        done = place("runs", *verb, "--payload", '{"edning": "x"}')
+        assert (done.code, f"noetl: warning: {warning}\n" in done.err) == (0, True), done.err
+        assert place.json("runs", "show", "last")["warnings"] == [warning]
+        assert f"warning: {warning}\n" in place("runs", "show", "last").out
+        (forked,) = (one for one in place.json("runs", "events", "last") if one["event_type"] == "execution.forked")
+        assert forked["payload"]["warnings"] == [warning]
+    assert place.json("runs", "show", source)["warnings"] == []
 
 
 CHOICE = (

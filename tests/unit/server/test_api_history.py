@@ -55,6 +55,13 @@ def test_a_fork_begins_with_the_events_of_its_source(admin: httpx2.Client) -> No
     assert (told["payload"]["source_id"], told["payload"]["source_seq"]) == (source, found["source_seq"])
 
 
+def test_a_fork_answers_with_warnings_about_its_payload(admin: httpx2.Client) -> None:
+    source = started(admin, {"path": "tests/hello"})["execution_id"]
+    fork = asked(admin, source, "fork", {"at": 1, "payload": {"nme": "moon"}}).json()
+    assert fork["warnings"] == ["workload has no 'nme': did you mean 'name'?"]
+    assert asked(admin, source, "fork", {"at": 1}).json()["warnings"] == []
+
+
 def test_who_prefers_to_wait_gets_the_execution(admin: httpx2.Client) -> None:
     source = started(admin, {"path": "tests/hello"})["execution_id"]
     answer = asked(admin, source, "fork", {"at": 1}, Prefer="wait=60")

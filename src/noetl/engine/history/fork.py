@@ -62,6 +62,7 @@ def fork(decision: Decision, command: Fork) -> None:
             command.reopen,
             command.payload if command.sets_payload else None,
             command.actor,
+            command.warnings,
         )
     )
 
@@ -82,6 +83,8 @@ def _forked(state: Execution, event: e.ExecutionForked, at: float) -> None:
         state.timers[name] = due + event.moved
     if event.workload is not None:
         state.workload = event.workload
+    if event.playbook or event.payload is not None:
+        state.warnings = event.warnings
     if event.playbook:
         _change_playbook(state, event)
     if event.reason == "retry":
