@@ -26,6 +26,7 @@ from noetl.store.store import (
     HeldLease,
     Leased,
     LogLine,
+    Queue,
     Row,
     RunPosition,
     Snapshot,
@@ -214,6 +215,7 @@ class MemoryStore(MemoryCatalog):
         self.snapshots: dict[str, dict[int, Snapshot]] = {}
         self.outlines: dict[str, dict[int, bytes]] = {}
         self.derived_rows: dict[str, Derived] = {}
+        self.queued_at: dict[tuple[str, str], float] = {}
         self.lines: dict[int, LogLine] = {}
         self.blobs: dict[str, bytes] = {}
         self.stored_at: dict[str, float] = {}
@@ -264,6 +266,11 @@ class MemoryStore(MemoryCatalog):
             self.snapshots.get(change.execution, {}).pop(seq, None)
         self.put_outline(change.execution, change.outline)
         before = self.derived(change.execution)
+        for run, pool in change.ready.items():
+            if pool is None:
+                self.queued_at.pop((change.execution, run), None)
+            else:
+                self.queued_at.setdefault((change.execution, run), time.time())
         self.derived_rows[change.execution] = Derived(
             _merged(before.ready, change.ready),
             _merged(before.leases, change.leases),
@@ -369,6 +376,13 @@ class MemoryStore(MemoryCatalog):
             sum(len(derived.leases) for derived in rows),
             sum(len(derived.timers) for derived in rows),
         )
+
+    def queues(self) -> list[Queue]:
+        times: dict[str, list[float]] = {}
+        for execution, derived in self._served():
+            for run, pool in derived.ready.items() if self.runs[execution].status != "paused" else ():
+                times.setdefault(pool, []).append(self.queued_at[execution, run])
+        return [Queue(pool, len(times[pool]), min(times[pool])) for pool in sorted(times)]
 
     def prunable(self, before: float, limit: int | None = None) -> list[Summary]:
         ended = [(run.ended, name) for name, run in self.runs.items() if run.ended is not None and run.ended < before]

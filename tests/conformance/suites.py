@@ -448,6 +448,23 @@ class WorkSuite:
         store.commit([change(A, 2, ready={"b#1": None})])
         assert store.waiting("gpu", 1) == [B]
 
+    def test_queues_are_counted_by_pool_with_the_time_of_the_first(self, store: Store) -> None:
+        assert store.queues() == []
+        store.commit([change(A, 0, summary=summary(A), ready={"a#1": "gpu", "b#1": "gpu", "c#1": "cpu"})])
+        cpu, gpu = store.queues()
+        assert (cpu.pool, cpu.runs, gpu.pool, gpu.runs) == ("cpu", 1, "gpu", 2)
+        store.commit([change(B, 0, summary=summary(B), ready={"a#1": "gpu"})])
+        store.commit([change(A, 1, ready={"a#1": "gpu"})])  # it is still the same wait
+        assert store.queues()[1] == gpu._replace(runs=3)
+        store.commit([change(A, 2, ready={"a#1": None, "b#1": None})])
+        later = store.queues()[1]
+        assert (later.runs, later.oldest >= gpu.oldest) == (1, True)
+
+    def test_queues_of_local_and_paused_executions_do_not_count(self, store: Store) -> None:
+        store.commit([change(A, 0, summary=summary(A, local=True), ready={"a#1": "p"})])
+        store.commit([change(B, 0, summary=summary(B, "paused"), ready={"a#1": "p"})])
+        assert store.queues() == []
+
     def test_who_is_local_or_paused_is_left_alone(self, store: Store) -> None:
         rest: dict[str, Any] = {"ready": {"a#1": "p"}, "timers": {"t": AT}}
         store.commit([change(A, 0, summary=summary(A, local=True), **rest)])

@@ -6,11 +6,13 @@ import click
 
 from noetl.cli.options import client_and_output
 from noetl.cli.output import emit, pick, print_message
-from noetl.client.client import Client, Items
+from noetl.client.client import Client, Items, no_worker
 from noetl.errors import UsageError
+from noetl.printable import printable
 from noetl.store.store import Directive
 from noetl.worker.terms import HEARTBEAT_SECONDS
 
+POOL_COLUMNS = ("pool", "workers", "slots", "busy", "draining", "queued", "oldest")
 COLUMNS = ("worker", "pool", "status", "busy", "slots", "host", "last_heard")
 
 
@@ -22,9 +24,22 @@ def command() -> None:
 @command.command("list")
 @client_and_output
 def list_command(client: Client, output: str | None) -> None:
-    """List workers with their pool, their status and the number of busy slots."""
+    """List pools with their queued step runs, and workers with their pool, their status and the number of busy slots.
+
+    With -o, only the workers; `noetl server status -o json` has the pools.
+    """
     workers = client.workers.list()
-    emit(workers if output else pick(workers, *COLUMNS), output)
+    if output is not None:
+        emit(workers, output)
+        return
+    pools = client.workers.pools()
+    emit(pick(pools, *POOL_COLUMNS), None)
+    if pools and workers:
+        click.echo()
+    emit(pick(workers, *COLUMNS), None)
+    for pool in pools:
+        if pool["queued"] and not pool["workers"]:
+            print_message(printable(no_worker(pool["pool"])))
 
 
 def _add_directive(directive: Directive, status: str, help: str) -> None:

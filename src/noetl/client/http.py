@@ -200,6 +200,9 @@ class HttpWorkers(HttpResource):
     def list(self) -> Items:  # type: ignore[override]  # the route has no pages
         return list(self.http.get(self.path)["items"])
 
+    def pools(self) -> Items:
+        return list(self.http.get(self.path)["pools"])
+
     def direct(self, directive: Directive, body: Json) -> Items:
         return list(self.http.post(f"{self.path}/{directive}", body)["items"])
 

@@ -11,7 +11,7 @@ from noetl.client.database import json_of, opened, registered, safe_of
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server.record_views import CredentialDetails, CredentialView, NewToken, TokenItem, UserView, version_view
-from noetl.server.worker_views import direct_workers, worker_view
+from noetl.server.worker_views import direct_workers, pool_views, worker_view
 from noetl.store.access import User
 from noetl.store.store import Directive
 
@@ -140,6 +140,11 @@ class LocalWorkers(Local):
     def list(self) -> Items:
         with opened(self.db) as store:
             return [json_of(worker_view(session, self.clock.now())) for session in store.workers()]
+
+    def pools(self) -> Items:
+        """The pools that have connected workers or queued step runs."""
+        with opened(self.db) as store:
+            return list(map(json_of, pool_views(store, self.clock.now())))
 
     def direct(self, directive: Directive, body: Json) -> Items:
         with opened(self.db, "write") as store:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+import msgspec
+from msgspec.structs import replace
+
 from noetl.engine.state import Execution
 from noetl.errors import NotFound, UsageError
 from noetl.server.record_views import RecordView
@@ -50,6 +53,38 @@ def missing_pools(state: Execution, sessions: Iterable[WorkerSession], now: floa
 
 def worker_view(session: WorkerSession, now: float) -> WorkerView:
     return WorkerView.of(session, status=worker_status(session, now), last_heard=rfc3339(session.beat))
+
+
+class PoolView(msgspec.Struct, frozen=True):
+    """The connected workers of a pool: the active ones with their slots, and those that take no more work; and the step
+    runs that wait for a worker of it."""
+
+    pool: str
+    workers: int = 0  # active ones
+    slots: int = 0
+    busy: int = 0  # slots, those of draining workers included
+    draining: int = 0  # workers that finish their work and take no more; they may be stopping
+    queued: int = 0  # step runs
+    oldest: str | None = None  # since when the first of them waits
+
+    def with_worker(self, session: WorkerSession, *, is_active: bool) -> PoolView:
+        busy = self.busy + session.busy
+        if is_active:
+            return replace(self, workers=self.workers + 1, slots=self.slots + session.slots, busy=busy)
+        return replace(self, draining=self.draining + 1, busy=busy)
+
+
+def pool_views(store: Store, now: float) -> list[PoolView]:
+    """The pools that have connected workers or queued step runs, by name."""
+    pools: dict[str, PoolView] = {}
+    for session in store.workers():
+        if (status := worker_status(session, now)) != "gone":
+            pool = pools.get(session.pool, PoolView(session.pool))
+            pools[session.pool] = pool.with_worker(session, is_active=status == "active")
+    for queue in store.queues():
+        pool = pools.get(queue.pool, PoolView(queue.pool))
+        pools[queue.pool] = replace(pool, queued=queue.runs, oldest=rfc3339(queue.oldest))
+    return [pools[name] for name in sorted(pools)]
 
 
 def direct_workers(

@@ -130,6 +130,11 @@ SELECT (SELECT count(*) FROM ready), (SELECT count(*) FROM lease), (SELECT count
 
 -- Work ----------------------------------------------------------------------------------------------------------------
 
+-- name: count_queued
+SELECT ready.pool, count(*), min(ready.at) FROM ready JOIN execution ON execution.id = ready.execution
+WHERE NOT execution.local AND execution.status <> 'paused'
+GROUP BY ready.pool ORDER BY ready.pool
+
 -- name: find_ready
 SELECT DISTINCT ready.execution FROM ready JOIN execution ON execution.id = ready.execution
 WHERE ready.pool = ? AND ready.execution > ? AND NOT execution.local AND execution.status <> 'paused'

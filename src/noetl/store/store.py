@@ -103,6 +103,14 @@ class Backlog(NamedTuple):
     timers: int
 
 
+class Queue(NamedTuple):
+    """The runs that wait for a worker of a pool."""
+
+    pool: str
+    runs: int
+    oldest: float  # since when the first of them waits
+
+
 class Snapshot(NamedTuple):
     seq: int  # of its last row
     hash: bytes
@@ -279,6 +287,10 @@ class Store(ABC):
 
     def backlog(self) -> Backlog:
         return Backlog(dict(self._db.rows("count_open")), *self._db.row("count_work"))
+
+    def queues(self) -> list[Queue]:
+        """The pools with runs that a server may hand out, by name."""
+        return self._db.all(Queue, "count_queued")
 
     def prunable(self, before: float, limit: int | None = None) -> list[Summary]:
         """Executions that ended before that time and may be removed, the first that ended first. A child of an open

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,9 @@ def test_a_drained_worker_finishes_what_it_runs_and_takes_nothing_new(tmp_path: 
                 return {name: step["status"] for name, step in run["steps"].items()}
 
             until(lambda: steps() == {"start": "succeeded", "end": "scheduled"})
+            listed = noetl("workers", "list", cwd=tmp_path)
+            assert re.search(r"^slow +0 +0 +\d +1 +1 +20\d\d-", listed.out, re.MULTILINE)
+            assert "pool 'slow' has no active worker" in listed.err
             shown = noetl("runs", "show", execution, cwd=tmp_path).out
             assert "pool 'slow' has no active worker: start one with `noetl worker --server" in shown
             assert noetl("workers", "stop", "--pool", "slow", cwd=tmp_path).code == 0

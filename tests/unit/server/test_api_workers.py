@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import httpx2
 import pytest
-from api_server import ApiServer
+from api_server import ELSEWHERE, ApiServer, begun, until
 
 from noetl.store.store import WorkerSession
 
@@ -67,6 +69,26 @@ def test_the_status_of_a_server_counts_its_pools(server: ApiServer, admin: httpx
     pools = {pool["pool"]: (pool["workers"], pool["slots"]) for pool in status["pools"]}
     assert (status["version"], pools["gpu"]) == ("9.9", (2, 8))
     assert set(status["executions"]) == {"pending", "running", "waiting", "paused", "cancelling"}
+
+
+def test_a_pool_with_queued_work_and_no_worker_is_listed(server: ApiServer, admin: httpx2.Client) -> None:
+    execution = begun(admin, {"playbook": ELSEWHERE})
+    until(admin, execution, "running", "waiting")
+    for answer in (admin.get(f"{API}/workers"), admin.get(f"{API}/server")):
+        pools = {pool["pool"]: pool for pool in answer.json()["pools"]}
+        elsewhere = pools["elsewhere"]
+        assert (elsewhere["workers"], elsewhere["slots"], elsewhere["busy"], elsewhere["queued"]) == (0, 0, 0, 1)
+        started = datetime.fromisoformat(admin.get(f"{API}/executions/{execution}").json()["started"])
+        assert abs(datetime.fromisoformat(elsewhere["oldest"]) - started) < timedelta(minutes=5)
+        assert (pools["gpu"]["workers"], pools["gpu"]["queued"], pools["gpu"]["oldest"]) == (2, 0, None)
+    admin.post(f"{API}/executions/{execution}/cancel")
+    until(admin, execution, "cancelled")
+    assert all(pool["queued"] == 0 for pool in admin.get(f"{API}/workers").json()["pools"])
+
+
+def test_workers_that_have_not_changed_are_sent_once(server: ApiServer, admin: httpx2.Client) -> None:
+    tag = admin.get(f"{API}/workers").headers["etag"]
+    assert admin.get(f"{API}/workers", headers={"If-None-Match": tag}).status_code == 304
 
 
 def test_an_admin_requests_a_stop(server: ApiServer, admin: httpx2.Client) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
-from msgspec.structs import replace
+from starlette.responses import Response
 
 from noetl.model.status import OPEN
 from noetl.server.endpoint import ApiCall, Routes
+from noetl.server.etag import tagged
 from noetl.server.parameters import ItemList, Nothing, RequestBody
-from noetl.server.worker_views import WorkerView, direct_workers, worker_status, worker_view
-from noetl.store.store import Directive, Store, WorkerSession
+from noetl.server.worker_views import PoolView, WorkerView, direct_workers, pool_views, worker_view
+from noetl.store.store import Directive, Store
 from noetl.timestamps import rfc3339
 
 routes = Routes()
@@ -21,11 +22,21 @@ class WorkerPage(ItemList[WorkerView], frozen=True):
     pass
 
 
-@routes.add("GET", "/workers", operation="workers_workers")
-async def workers(call: ApiCall) -> WorkerPage:
-    """The workers at their last heartbeats."""
-    sessions, now = await call.in_store(call.api.store.workers), call.api.clock.now()
-    return WorkerPage([worker_view(session, now) for session in sessions])
+class WorkersView(ItemList[WorkerView], frozen=True):
+    """The workers, and the pools with connected workers or queued step runs."""
+
+    pools: list[PoolView]
+
+
+@routes.add("GET", "/workers", answers={200: WorkersView, 304: None}, operation="workers_workers")
+async def workers(call: ApiCall) -> Response:
+    """The workers at their last heartbeats, and the pools with their workers and queued work."""
+    now = call.api.clock.now()
+
+    def read(store: Store) -> WorkersView:
+        return WorkersView([worker_view(session, now) for session in store.workers()], pool_views(store, now))
+
+    return tagged(call.headers, await call.in_store(read, call.api.store))
 
 
 class WorkerSelection(RequestBody, frozen=True):
@@ -55,22 +66,6 @@ async def _direct(call: ApiCall, body: WorkerSelection, directive: Directive) ->
     return WorkerPage(views)
 
 
-class PoolView(msgspec.Struct, frozen=True):
-    """The connected workers of a pool: the active ones with their slots, and those that take no more work."""
-
-    pool: str
-    workers: int = 0  # active ones
-    slots: int = 0
-    busy: int = 0  # slots, those of draining workers included
-    draining: int = 0  # workers that finish their work and take no more; they may be stopping
-
-    def with_worker(self, session: WorkerSession, *, is_active: bool) -> PoolView:
-        busy = self.busy + session.busy
-        if is_active:
-            return replace(self, workers=self.workers + 1, slots=self.slots + session.slots, busy=busy)
-        return replace(self, draining=self.draining + 1, busy=busy)
-
-
 class ServerView(msgspec.Struct, frozen=True):
     """A server, and the work of its database."""
 
@@ -89,15 +84,9 @@ async def server_status(call: ApiCall) -> ServerView:
 
     def read(store: Store) -> ServerView:
         backlog = store.backlog()
-        pools: dict[str, PoolView] = {}
-        for session in store.workers():
-            if (status := worker_status(session, now)) != "gone":
-                pool = pools.get(session.pool, PoolView(session.pool))
-                pools[session.pool] = pool.with_worker(session, is_active=status == "active")
         executions: dict[str, int] = {status: backlog.executions.get(status, 0) for status in OPEN}
-        by_name = [pools[name] for name in sorted(pools)]
         version, started = api.settings.version, rfc3339(api.started)
-        return ServerView(version, started, by_name, executions, backlog.ready, backlog.leases)
+        return ServerView(version, started, pool_views(store, now), executions, backlog.ready, backlog.leases)
 
     return await call.in_store(read, api.store)
 
