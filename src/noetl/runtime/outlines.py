@@ -88,19 +88,22 @@ class Outlines:
 
     def fold(self, store: Store, execution: str) -> OutlineFold:
         """The outline of the whole log; its `seq` is 0 if there is none."""
+        return self.fold_with_last(store, execution)[0]
+
+    def fold_with_last(self, store: Store, execution: str) -> tuple[OutlineFold, Block | None]:
+        """The outline, and its last block, after which a writer can continue."""
         kept = self._folds.get(execution)
         fold, last = (_decode(kept[0]), kept[1]) if kept else (OutlineFold(), None)
         for block in blocks(store, execution, last.number + 1 if last else 0, last):
             if block.events < BLOCK_EVENTS:
                 self._keep(execution, fold, last)
-                last = None
-            else:
-                last = block
             fold.add(block)
+            last = block
         self._keep(execution, fold, last)
-        return fold
+        return fold, last
 
     def _keep(self, execution: str, fold: OutlineFold, last: Block | None) -> None:
+        """Keep a fold of complete blocks."""
         kept = self._folds.get(execution)
-        if last is not None and (kept is None or kept[1].number < last.number):
+        if last is not None and last.events == BLOCK_EVENTS and (kept is None or kept[1].number < last.number):
             self._folds[execution] = _encode(fold), last

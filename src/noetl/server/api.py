@@ -13,6 +13,7 @@ from noetl.runtime.outlines import Outlines
 from noetl.runtime.replays import new_replays
 from noetl.runtime.store_thread import StoreThread
 from noetl.server.auth import Authenticator
+from noetl.server.frames import Feeds
 from noetl.server.graphs import Graphs
 from noetl.server.health import Health
 from noetl.server.maintenance import Maintenance
@@ -62,6 +63,8 @@ class Api:
         self.maintenance = Maintenance(store, in_store)
         self.reader = SecondConnection(store, in_store, "reader")  # for long reads
         self.stored_values = StoredValues(self.reader)
+        self.frame_reader = SecondConnection(store, in_store, "frames")
+        self.feeds = Feeds(self.streams, self.outlines, self.frame_reader)
         self.health = Health(store, settings.bus, in_store, log)
         self.scheduler = Scheduler(store, self.thread, clock, log, self.start_once)
 
@@ -119,4 +122,5 @@ class Api:
         self.maintenance.close()
         self.host.runtime.past.close()
         self.reader.close()
+        self.frame_reader.close()
         self.thread.shutdown()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from noetl.engine.history.outline_fold import Histogram, OutlineFold, StepRunRow, critical_path
+from noetl.engine.history.outline_fold import Histogram, OutlineFold, StepRunRow, TokenRow, WaitRow, critical_path
 from noetl.server.execution_views import Status
 from noetl.timestamps import optional_rfc3339, rfc3339
 
@@ -130,7 +130,7 @@ class OutlineView(msgspec.Struct, frozen=True):
 
 
 def outline_view(execution: str, fold: OutlineFold, status: Status) -> OutlineView:
-    places = _Places(fold)
+    places = Places(fold)
     rows = fold.has_rows
     return OutlineView(
         execution,
@@ -141,8 +141,8 @@ def outline_view(execution: str, fold: OutlineFold, status: Status) -> OutlineVi
         [list(digest) for digest in fold.digests],
         list(places.steps),
         step_run_columns(fold.runs.values(), fold, places) if rows else None,
-        _parked(fold, places) if rows else None,
-        _tokens(fold, places) if rows else None,
+        parked_columns([wait for waits in fold.waits.values() for wait in waits], places) if rows else None,
+        token_columns(list(fold.tokens.values()), places) if rows else None,
         loop_outlines(fold, places),
         [ArcOutline(step, arc, fired, last) for (step, arc), (fired, last) in fold.arcs.items()],
         [Marker(*marker) for marker in fold.markers],
@@ -152,17 +152,16 @@ def outline_view(execution: str, fold: OutlineFold, status: Status) -> OutlineVi
     )
 
 
-class _Places:
+class Places:
     """The places of steps, step runs and loops in their columns."""
 
     def __init__(self, fold: OutlineFold) -> None:
-        names = [*fold.steps, *(token.step for token in fold.tokens.values()), *(step for step, _ in fold.arcs)]
-        self.steps = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        self.steps = fold.step_names
         self.runs = {name: place for place, name in enumerate(fold.runs)}
         self.loops = {name: place for place, name in enumerate(list(fold.loops)[-MAX_SHOWN_LOOPS:])}
 
 
-def step_run_columns(runs: Iterable[StepRunRow], fold: OutlineFold, places: _Places) -> StepRunColumns:
+def step_run_columns(runs: Iterable[StepRunRow], fold: OutlineFold, places: Places) -> StepRunColumns:
     rows = list(runs)
 
     def since_start(moment: int) -> int:
@@ -185,14 +184,12 @@ def step_run_columns(runs: Iterable[StepRunRow], fold: OutlineFold, places: _Pla
     )
 
 
-def _parked(fold: OutlineFold, places: _Places) -> ParkedColumns:
-    waits = [wait for name, listed in fold.waits.items() if name in places.runs for wait in listed]
+def parked_columns(waits: Sequence[WaitRow], places: Places) -> ParkedColumns:
     runs = [places.runs[wait.run] for wait in waits]
     return ParkedColumns(runs, [wait.from_seq for wait in waits], [wait.to_seq for wait in waits])
 
 
-def _tokens(fold: OutlineFold, places: _Places) -> TokenColumns:
-    tokens = fold.tokens.values()
+def token_columns(tokens: Sequence[TokenRow], places: Places) -> TokenColumns:
     return TokenColumns(
         [places.steps[token.step] for token in tokens],
         [places.runs.get(token.origin or "", -1) for token in tokens],
@@ -202,7 +199,7 @@ def _tokens(fold: OutlineFold, places: _Places) -> TokenColumns:
     )
 
 
-def loop_outlines(fold: OutlineFold, places: _Places) -> list[LoopOutline]:
+def loop_outlines(fold: OutlineFold, places: Places) -> list[LoopOutline]:
     loops = (fold.loops[run] for run in places.loops)
     return [LoopOutline(loop.run, loop.total, ProgressColumns(**loop.progress())) for loop in loops]
 

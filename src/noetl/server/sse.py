@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import msgspec
@@ -36,6 +36,16 @@ MAX_STREAMS, MAX_STREAMS_PER_CALLER = 1_000, 50
 
 encode = msgspec.json.Encoder(enc_hook=encode_reference).encode
 IsAuthorized = Callable[[], Awaitable[bool]]
+
+
+def last_event_id(headers: Mapping[str, str]) -> int | None:
+    """The seq of the last event that a client has received; None if it has none."""
+    text = headers.get("last-event-id")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise Refused(422, "Last-Event-ID must be the seq of an event")
+    return int(text)
 
 
 class Followed:

@@ -194,11 +194,11 @@ class _Loop:
 
 
 class OutlineWriter:
-    """Makes the blocks of a log, event by event. `before` is the last complete block, if there is one."""
+    """Makes the blocks of a log, event by event. `before` is the block before the first event, if there is one."""
 
-    def __init__(self, before: Block | None = None) -> None:
+    def __init__(self, before: Block | None = None, first: int = 1) -> None:
         self._loops: dict[str, _Loop] = {}
-        self._begin(before.first + before.events if before is not None else 1)
+        self._begin(before.first + before.events if before is not None else first)
         names = run_names(before) if before is not None else []
         for part in before.loops if before is not None else ():
             if part.open or part.parked:

@@ -213,6 +213,7 @@ class OutlineFold(msgspec.Struct):
     now_ms: int = 0  # time of the last event
     ended_ms: int | None = None
     digests: list[tuple[int, str]] = []
+    step_names: dict[str, int] = {}  # the place of each step in lists; a step keeps its place
     steps: dict[str, list[int]] = {}  # runs, active ones, succeeded and failed ones of each step
     run_count: int = 0
     runs: dict[str, StepRunRow] = {}  # in the order of scheduling; if they are too many, only the open ones
@@ -252,6 +253,7 @@ class OutlineFold(msgspec.Struct):
             self._drop_rows()
         place = self.histogram.bin_of(self.seq)
         for name in block.steps:
+            self.step_names.setdefault(name, len(self.step_names))
             if name in self.steps:
                 _, active, succeeded, failed = self.steps[name]
                 self.histogram.steps.setdefault(name, {})[place] = active, succeeded, failed
@@ -308,13 +310,13 @@ class OutlineFold(msgspec.Struct):
             run.started_seq, run.started_ms = seq, now
 
     def _wait(self, seq: int, now: int, name: str, kind: int) -> None:
-        run, waits = self.runs.get(name), self.waits.setdefault(name, [])
+        run = self.runs.get(name)
         if run is None:
             return
         if kind:
             run.wait("retry" if WAIT_KINDS[kind] == "retry" else "external", now)
             run.status = WAITING
-            waits.append(WaitRow(name, seq))
+            self.waits.setdefault(name, []).append(WaitRow(name, seq))
         else:
             run.wait("worker", now)
             run.status = SCHEDULED

@@ -40,7 +40,7 @@ from noetl.server.parameters import (
 )
 from noetl.server.problems import Refused
 from noetl.server.roles import FORMS, PREFIX, WRITE
-from noetl.server.sse import EventStream
+from noetl.server.sse import EventStream, last_event_id
 from noetl.server.worker_views import missing_pools
 from noetl.store.store import Store, Summary
 
@@ -230,11 +230,9 @@ async def events(call: ApiCall, query: EventQuery) -> Response:
         if not page.items:
             await check_exists(call, execution)
         return json_response(page)
-    after = query.after
-    if last_event_id := call.headers.get("last-event-id"):
-        if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 16):
-            raise Refused(422, "Last-Event-ID must be the seq of an event")
-        after = int(last_event_id)
+    after, last = query.after, last_event_id(call.headers)
+    if last is not None:
+        after = last
         state, _ = await call.api.load(execution)
         if state.over and after >= state.seq:
             return Response(status_code=204)  # tells a browser not to reconnect

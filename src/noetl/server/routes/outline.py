@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from typing import cast
+from typing import Annotated, cast
 
+import msgspec
 from starlette.responses import Response
 
 from noetl.engine.history.outline_fold import OutlineFold
@@ -10,7 +11,10 @@ from noetl.runtime.past import PastReader
 from noetl.server.endpoint import ApiCall, Routes, json_response
 from noetl.server.etag import is_current, not_modified, weak_tag
 from noetl.server.execution_views import Status
+from noetl.server.frames import Frame
 from noetl.server.outline_views import OutlineView, outline_view
+from noetl.server.parameters import STREAM, QueryString
+from noetl.server.sse import EventStream, last_event_id
 from noetl.store.store import Store
 
 routes = Routes()
@@ -39,3 +43,20 @@ async def outline(call: ApiCall) -> Response:
 
     view = await call.until_disconnect(call.api.host.runtime.past.do(read))
     return json_response(view, headers={"ETag": weak_tag(view.seq)})
+
+
+class LiveQuery(QueryString, frozen=True):
+    after: Annotated[int, msgspec.Meta(ge=0, description="The seq of the outline that the client has.")] = 0
+
+
+@routes.add("GET", "/executions/{id}/live", answers={200: Frame, 204: None}, also=STREAM)
+async def live(call: ApiCall, query: LiveQuery) -> Response:
+    """A stream of frames, at most ten a second: what has changed in an execution; `Last-Event-ID` resumes it. It ends
+    with the event `end`."""
+    execution, api = call.path_params["id"], call.api
+    last = last_event_id(call.headers)
+    after = query.after if last is None else last
+    state, _ = await api.load(execution)
+    if last is not None and state.over and last >= state.seq:
+        return Response(status_code=204)  # tells a browser not to reconnect
+    return EventStream(api.streams, call.caller.key, api.feeds.stream(execution, after, call.is_still_authorized))

@@ -1,0 +1,306 @@
+"""Live frames: what has changed in an execution since the last frame, at most ten times a second.
+
+All clients of an execution share one feed. It makes each frame once, from the events that were stored since the one
+before, and keeps the latest. A client that is slow, or comes back after a while, gets those that it has missed in one
+frame, or is told to load everything again. So a client costs no memory, however slow it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from noetl.engine import events as e
+from noetl.engine.history.outline import Block, OutlineWriter, run_names
+from noetl.engine.history.outline_fold import OutlineFold
+from noetl.engine.history.rows_text import row_of
+from noetl.reference import encode_reference
+from noetl.runtime.activity import Details, Wait
+from noetl.runtime.outlines import Outlines
+from noetl.server.execution_views import Status
+from noetl.server.outline_views import (
+    ArcOutline,
+    LoopOutline,
+    Marker,
+    ParkedColumns,
+    Places,
+    ProgressColumns,
+    StepRunColumns,
+    TokenColumns,
+    parked_columns,
+    step_run_columns,
+    token_columns,
+)
+from noetl.server.second_connection import SecondConnection
+from noetl.server.sse import CHECK_SECONDS, KEEP_ALIVE_SECONDS, Followed, IsAuthorized, Streams
+from noetl.store.codec import decode
+from noetl.store.store import NO_LIMIT, Row, Store, Summary
+from noetl.timestamps import optional_rfc3339, rfc3339
+
+FRAME_SECONDS = 0.1  # minimum time between two frames of an execution
+MAX_ROWS = 50  # the latest events
+MAX_FRAME_BYTES = 64_000
+MAX_KEPT_FRAMES = 50
+MAX_EVENTS_PER_FRAME = 5_000
+HEAD = b": frames of an execution\nretry: 1000\n\n"
+END = b"event: end\ndata: {}\n\n"
+
+_encode = msgspec.json.Encoder(enc_hook=encode_reference).encode
+_details = msgspec.json.Decoder(Details).decode
+
+
+class OutlineChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The rows of an outline that have changed. Step runs are known by `step` and `n`, tokens by `enqueued_seq`; places
+    are those of the whole outline. A part that is missing has not changed."""
+
+    seq: int
+    status: Status
+    ended: str | None = None
+    steps: list[str] | None = None
+    digests: list[list[int | str]] | None = None
+    runs: StepRunColumns | None = None
+    parked: ParkedColumns | None = None
+    tokens: TokenColumns | None = None
+    loops: list[LoopOutline] = []
+    arcs: list[ArcOutline] = []
+    markers: list[Marker] = []
+
+
+class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What has changed since the frame before. With `reload`, that is too much: load the outline and the state again.
+    `rows` are the latest 50 events: seq, milliseconds since 1970, type, subject, status, summary."""
+
+    seq: int
+    timestamp: str
+    status: Status
+    activity: str
+    new_events: int
+    rows: list[list[Any]]
+    outline: OutlineChange
+    ctx_keys: list[str]
+    waits: list[Wait]
+    last_log_line: int
+    reload: bool = False
+
+
+class KeptFrame(NamedTuple):
+    after: int  # seq of the frame before
+    seq: int
+    data: bytes
+
+
+class LiveOutline:
+    """The outline of a running execution, and what its new events change in it."""
+
+    def __init__(self, execution: str, fold: OutlineFold, last: Block | None) -> None:
+        self.execution, self.fold = execution, fold
+        self._writer = OutlineWriter(last)
+
+    @property
+    def seq(self) -> int:
+        return self.fold.seq
+
+    def add(self, events: Sequence[tuple[Row, e.Event]]) -> None:
+        for row, event in events:
+            for block in self._writer.extend((event,), row.at):
+                self.fold.add(block)
+        if self._writer.block.events:
+            self.fold.add(self._writer.finish())
+
+    def change(self, events: Sequence[tuple[Row, e.Event]], status: Status) -> OutlineChange:
+        """What these events, the latest ones of the log, have changed."""
+        writer = OutlineWriter(first=events[0][0].seq)
+        blocks = [block for row, event in events for block in writer.extend((event,), row.at)]
+        blocks += [writer.finish()] if writer.block.events else []
+        fold, first, places = self.fold, events[0][0].seq, Places(self.fold)
+        runs = {name for block in blocks for name in run_names(block)}
+        stops = {block.first + offset for block in blocks for offset in block.stops}
+        rows = [run for run in fold.runs.values() if run.name in runs or run.ended_seq in stops]
+        touched = {number for block in blocks for number in _tokens(block)}
+        tokens = [token for number, token in fold.tokens.items() if number in touched or token.consumed_seq in stops]
+        arcs = {(block.steps[step], arc) for block in blocks for step, arc in _pairs(block.arcs)}
+        loops = {run_names(block)[part.run] for block in blocks for part in block.loops} & fold.loops.keys()
+        waits = [wait for name in runs for wait in fold.waits.get(name, ())]
+        digests: list[list[int | str]] = [[seq, digest] for seq, digest in fold.digests if seq >= first]
+        return OutlineChange(
+            fold.seq,
+            status,
+            optional_rfc3339(None if fold.ended_ms is None else fold.ended_ms / 1000),
+            list(fold.step_names) if any(block.tokens or block.scheduled for block in blocks) else None,
+            digests or None,
+            step_run_columns(rows, fold, places) if rows and fold.has_rows else None,
+            parked_columns(waits, places) if waits and fold.has_rows else None,
+            token_columns(tokens, places) if tokens and fold.has_rows else None,
+            [_progress(fold, name, first) for name in sorted(loops)],
+            [ArcOutline(*arc, *fold.arcs[arc]) for arc in sorted(arcs)],
+            [Marker(*marker) for marker in fold.markers if marker[0] >= first],
+        )
+
+
+def _tokens(block: Block) -> Iterator[int]:
+    yield from block.tokens[::4]
+    yield from block.held[::3]
+    for _, _, tokens in block.scheduled:
+        yield from tokens
+
+
+def _pairs(arcs: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return zip(arcs[::4], arcs[1::4], strict=True)
+
+
+def _progress(fold: OutlineFold, name: str, first: int) -> LoopOutline:
+    """The points of a loop since an event; the latest one at least."""
+    loop = fold.loops[name]
+    points = [point for point in loop.points if point[0] >= first] or loop.points[-1:]
+    columns = ([point[place] for point in points] for place in range(4))
+    return LoopOutline(name, loop.total, ProgressColumns(*columns))
+
+
+def ctx_keys(events: Sequence[e.Event]) -> list[str]:
+    """The keys of ctx that the events have changed."""
+    patches = (getattr(event, name, ()) for event in events for name in ("set_ctx", "patch"))
+    return sorted({key for patch in patches for key, *_ in patch})
+
+
+class Feed:
+    """The frames of one execution, while clients follow it."""
+
+    def __init__(self, execution: str, outlines: Outlines, reader: SecondConnection, followed: Followed) -> None:
+        self.execution, self._outlines, self._reader, self._followed = execution, outlines, reader, followed
+        self.clients = 0
+        self.frames: deque[KeptFrame] = deque(maxlen=MAX_KEPT_FRAMES)
+        self.ended = False
+        self.changed = asyncio.Event()  # set when there is another frame, and replaced by a new one
+        self._live: LiveOutline | None = None
+        self.task = asyncio.create_task(self._run())
+
+    @property
+    def seq(self) -> int:
+        return self.frames[-1].seq if self.frames else 0
+
+    async def _run(self) -> None:
+        while not self.ended:
+            changed = self._followed.changed
+            if await self._reader.do(self._make):
+                self.changed.set()
+                self.changed = asyncio.Event()
+                await asyncio.sleep(FRAME_SECONDS)
+            else:
+                await changed.wait()
+
+    def _make(self, store: Store) -> bool:
+        """Make the next frame; False if nothing has changed."""
+        is_first = self._live is None
+        if self._live is None:
+            self._live = LiveOutline(self.execution, *self._outlines.fold_with_last(store, self.execution))
+            self.frames.append(KeptFrame(-1, self._live.seq, b""))  # clients of that outline continue here
+        events = _read(store, self.execution, self._live.seq, MAX_EVENTS_PER_FRAME)
+        if not events:
+            self.ended = self._live.fold.ended_ms is not None
+            return is_first
+        after = self._live.seq
+        self._live.add(events)
+        self.frames.append(KeptFrame(after, self._live.seq, self._encoded(store, events)))
+        self.ended = self._live.fold.ended_ms is not None
+        return True
+
+    def missed(self, store: Store, after: int) -> KeptFrame:
+        """One frame for everything after a seq up to the latest frame."""
+        assert self._live is not None
+        seq = self.seq
+        if seq - after > MAX_EVENTS_PER_FRAME:
+            return KeptFrame(after, seq, self._encoded(store, [], seq - after))
+        return KeptFrame(after, seq, self._encoded(store, _read(store, self.execution, after, seq - after)))
+
+    def _encoded(self, store: Store, events: Sequence[tuple[Row, e.Event]], left_out: int = 0) -> bytes:
+        assert self._live is not None
+        fold = self._live.fold
+        (summary,) = store.summaries(prefix=self.execution, limit=1) or [Summary(self.execution, "", "", "running", 0)]
+        is_later = summary.ended is not None and fold.ended_ms is None
+        status = cast(Status, fold.status if is_later or fold.ended_ms is not None else summary.status)
+        details = _details(summary.details)
+
+        def frame(rows: int, outline: OutlineChange, reload: bool) -> bytes:
+            shown = [list(row_of(row.seq, row.at, event)) for row, event in events[-rows:]] if rows else []
+            keys = ctx_keys([event for _, event in events])
+            last_line = next((line[0] for line in store.output_before(self.execution, NO_LIMIT, 1)), 0)
+            moment = rfc3339(fold.now_ms / 1000)
+            about = summary.activity, len(events) or left_out
+            return _encode(
+                Frame(fold.seq, moment, status, *about, shown, outline, keys, details.waits, last_line, reload)
+            )
+
+        if events:
+            change = self._live.change(events, status)
+            for rows in (MAX_ROWS, 10):
+                data = frame(rows, change, reload=False)
+                if len(data) <= MAX_FRAME_BYTES:
+                    return data
+        return frame(0, OutlineChange(fold.seq, status), reload=True)
+
+
+def _read(store: Store, execution: str, after: int, limit: int) -> list[tuple[Row, e.Event]]:
+    return [(row, decode(row.type, row.data)) for row in store.read(execution, after, limit)]
+
+
+class Feeds:
+    def __init__(self, streams: Streams, outlines: Outlines, reader: SecondConnection) -> None:
+        self._streams, self._outlines, self._reader = streams, outlines, reader
+        self._feeds: dict[str, Feed] = {}
+
+    @asynccontextmanager
+    async def _following(self, execution: str) -> AsyncIterator[Feed]:
+        with self._streams.following(execution) as followed:
+            feed = self._feeds.get(execution)
+            if feed is None:
+                feed = self._feeds[execution] = Feed(execution, self._outlines, self._reader, followed)
+            feed.clients += 1
+            try:
+                yield feed
+            finally:
+                feed.clients -= 1
+                if not feed.clients:
+                    del self._feeds[execution]
+                    feed.task.cancel()
+                    await asyncio.wait([feed.task])
+
+    async def stream(self, execution: str, after: int, is_authorized: IsAuthorized) -> AsyncIterator[bytes]:
+        """The frames after a seq, until the execution has ended or the client is not authorized any more."""
+        loop = asyncio.get_running_loop()
+        yield HEAD
+        checked = spoken = loop.time()
+        async with self._following(execution) as feed:
+            while not self._streams.closing.is_set():
+                changed = feed.changed
+                for frame in await self._frames(feed, after):
+                    yield b"id: %d\ndata: %b\n\n" % (frame.seq, frame.data)
+                    after, spoken = frame.seq, loop.time()
+                if feed.task.done() and feed.task.exception() is not None:
+                    return  # the store is unavailable; the client reconnects
+                if feed.ended and after >= feed.seq:
+                    yield END
+                    return
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CHECK_SECONDS):
+                        await changed.wait()
+                if loop.time() - checked >= CHECK_SECONDS:
+                    checked = loop.time()
+                    if not await is_authorized():
+                        return
+                if loop.time() - spoken >= KEEP_ALIVE_SECONDS:
+                    yield b": still here\n\n"
+                    spoken = loop.time()
+
+    async def _frames(self, feed: Feed, after: int) -> list[KeptFrame]:
+        """The kept frames after a seq, or one that has all of them."""
+        if not feed.frames or after >= feed.seq:
+            return []
+        kept = [frame for frame in feed.frames if frame.after >= after]
+        if kept and kept[0].after == after:
+            return kept
+        return [await self._reader.do(lambda store: feed.missed(store, after))]

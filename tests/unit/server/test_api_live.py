@@ -1,0 +1,187 @@
+"""Live frames: what changes in an execution, shared by all its clients, resumable, bounded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
+from tests.servers.patience import until as patiently
+
+from noetl.server import frames
+
+API = "/api/v1/executions"
+LOOP = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: loop, path: tests/live_loop}
+workflow:
+  - step: start
+    tool: {kind: wait, signal: go}
+    next: {arcs: [{step: work}]}
+  - step: work
+    loop: {in: "{{ range(300) }}", iterator: n, spec: {mode: parallel, max_in_flight: 10}}
+    tool:
+      - t:
+          kind: noop
+          spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {total: {$add: 1}}}}}]}}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(server: ApiServer) -> None:
+    with server.client("author") as client:
+        for text in (HELLO, WAITS, LOOP):
+            register(client, text)
+
+
+def live(client: httpx2.Client, execution: str, after: int = 0, **headers: str) -> Iterator[dict[str, Any]]:
+    """The frames of a stream; the last one is an empty map."""
+    named = {key.replace("_", "-"): value for key, value in headers.items()}
+    url = f"{API}/{execution}/live"
+    with client.stream("GET", url, params={"after": after}, headers=named) as answer:
+        assert (answer.status_code, answer.headers["content-type"].split(";")[0]) == (200, "text/event-stream")
+        number = None
+        for line in answer.iter_lines():
+            if line.startswith("id: "):
+                number = int(line[4:])
+            elif line.startswith("data: "):
+                frame = msgspec.json.decode(line[6:])
+                assert not frame or frame["seq"] == number
+                assert len(line) <= frames.MAX_FRAME_BYTES + 6
+                yield frame
+
+
+def applied(outline: dict[str, Any], frame: dict[str, Any]) -> None:
+    """Apply a frame to an outline as a page would."""
+    change = frame["outline"]
+    outline["seq"], outline["status"], outline["ended"] = change["seq"], change["status"], change.get("ended")
+    outline["steps"] = change.get("steps", outline["steps"])
+    for table, keys in (("runs", ("step", "n")), ("tokens", ("enqueued_seq",))):
+        rows, whole = change.get(table), outline[table]
+        for place in range(len(rows[keys[0]]) if rows else 0):
+            key = [rows[name][place] for name in keys]
+            at = next((at for at in range(len(whole[keys[0]])) if [whole[name][at] for name in keys] == key), None)
+            for name, column in rows.items():
+                if isinstance(column, dict):
+                    for part, values in column.items():
+                        _put(whole[name][part], at, values[place])
+                else:
+                    _put(whole[name], at, column[place])
+    for arc in change.get("arcs", ()):
+        others = [other for other in outline["arcs"] if (other["step"], other["arc"]) != (arc["step"], arc["arc"])]
+        outline["arcs"] = [*others, arc]
+    outline["markers"] += change.get("markers", ())
+
+
+def _put(column: list[Any], at: int | None, value: Any) -> None:
+    if at is None:
+        column.append(value)
+    else:
+        column[at] = value
+
+
+def outline_of(client: httpx2.Client, execution: str) -> dict[str, Any]:
+    return client.get(f"{API}/{execution}/outline").json()
+
+
+def test_frames_bring_an_outline_up_to_date(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/live_loop"})
+    until(admin, execution, "waiting")
+    outline = outline_of(admin, execution)
+    stream = live(admin, execution, outline["seq"])
+    signal = threading.Timer(0.3, lambda: admin.post(f"{API}/{execution}/signals", json={"name": "go"}))
+    signal.start()
+    received = list(stream)
+    signal.join()
+    assert received.pop() == {}
+    seqs = [outline["seq"], *(frame["seq"] for frame in received)]
+    assert seqs == sorted(set(seqs))
+    assert sum(frame["new_events"] for frame in received) == seqs[-1] - seqs[0]
+    for frame in received:
+        assert not frame.get("reload")
+        applied(outline, frame)
+    final = outline_of(admin, execution)
+    for part in ("seq", "status", "ended", "steps", "runs", "tokens", "markers"):
+        assert outline[part] == final[part], part
+    assert sorted(outline["arcs"], key=str) == sorted(final["arcs"], key=str)
+    (loop,) = received[-1]["outline"]["loops"] or received[-2]["outline"]["loops"]
+    assert (loop["run"], loop["total"], loop["progress"]["ok"][-1]) == ("work#1", 300, 300)
+    assert {key for frame in received for key in frame["ctx_keys"]} == {"total"}
+    assert received[-1]["rows"][-1][2] == "playbook.processed"
+    assert max(len(frame["rows"]) for frame in received) <= frames.MAX_ROWS
+
+
+def test_a_stream_of_a_finished_run_has_one_frame_and_an_end(admin: httpx2.Client) -> None:
+    execution = started(admin, {"path": "tests/hello"})
+    (frame, end) = live(admin, execution["execution_id"])
+    assert (frame["seq"], frame["status"], frame["new_events"]) == (execution["events"], "succeeded", frame["seq"])
+    assert end == {}
+    answer = admin.get(f"{API}/{execution['execution_id']}/live", headers={"Last-Event-ID": str(frame["seq"])})
+    assert answer.status_code == 204
+
+
+def test_a_client_that_comes_back_gets_what_it_missed(admin: httpx2.Client) -> None:
+    execution = started(admin, {"path": "tests/hello"})
+    frame, _ = live(admin, execution["execution_id"], last_event_id="7")
+    assert (frame["seq"], frame["new_events"]) == (execution["events"], execution["events"] - 7)
+    assert [row[0] for row in frame["rows"]] == list(range(8, execution["events"] + 1))
+
+
+def test_a_client_that_missed_too_much_is_told_to_load_again(
+    admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames, "MAX_EVENTS_PER_FRAME", 5)
+    execution = started(admin, {"path": "tests/hello"})
+    frame, _ = live(admin, execution["execution_id"])
+    assert (frame["reload"], frame["seq"], frame["rows"]) == (True, execution["events"], [])
+    assert frame["new_events"] == execution["events"]
+
+
+def test_a_frame_that_would_be_too_large_says_so_instead(admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "MAX_FRAME_BYTES", 700)
+    execution = started(admin, {"path": "tests/hello"})
+    frame, _ = live(admin, execution["execution_id"])
+    assert frame["reload"]
+
+
+def test_a_wait_is_in_the_frame(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/waits"})
+    until(admin, execution, "waiting")
+    frame = next(live(admin, execution))
+    assert (frame["status"], [wait["name"] for wait in frame["waits"]]) == ("waiting", ["go"])
+    assert "go" in frame["activity"]
+
+
+def test_clients_share_a_feed_that_ends_with_the_last(server: ApiServer, admin: httpx2.Client) -> None:
+    execution, feeds = begun(admin, {"path": "tests/waits"}), server.app.api.feeds._feeds
+    until(admin, execution, "waiting")
+    with server.client("viewer") as other:
+        first, second = live(admin, execution), live(other, execution)
+        assert next(first) == next(second)
+        assert feeds[execution].clients == 2
+        second.close()
+        patiently(lambda: feeds[execution].clients == 1)
+        first.close()
+    patiently(lambda: execution not in feeds)
+
+
+def test_a_revoked_token_ends_the_stream(server: ApiServer, admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/waits"})
+    until(admin, execution, "waiting")
+    server.add_token("viewer", "revoked")
+    with server.client("revoked") as client:
+        stream = live(client, execution)
+        next(stream)
+        admin.delete(f"/api/v1/tokens/{server.ids['revoked']}")
+        assert list(stream) == []
+
+
+def test_an_unknown_execution_has_no_frames(admin: httpx2.Client) -> None:
+    assert admin.get(f"{API}/00000000-0000-7000-8000-000000000009/live").status_code == 404
+    execution = started(admin, {"path": "tests/hello"})["execution_id"]
+    assert admin.get(f"{API}/{execution}/live", headers={"Last-Event-ID": "x"}).status_code == 422
