@@ -22,7 +22,6 @@ from noetl.store.store import (
     CatalogVersion,
     Change,
     Derived,
-    Directive,
     HeldLease,
     Leased,
     LogLine,
@@ -32,6 +31,7 @@ from noetl.store.store import (
     Snapshot,
     StoredLine,
     Summary,
+    WorkerDirective,
     WorkerSession,
 )
 from noetl.store.triggers import Hook, Schedule
@@ -498,7 +498,7 @@ class MemoryStore(MemoryCatalog):
         directive = before.directive if before is not None and before.started == session.started else ""
         self.sessions[session.worker] = replace(session, beat=or_clock(now), directive=directive)
 
-    def direct_worker(self, name: str, directive: Directive) -> None:
+    def direct_worker(self, name: str, directive: WorkerDirective) -> None:
         if name in self.sessions:
             self.sessions[name] = replace(self.sessions[name], directive=directive)
 

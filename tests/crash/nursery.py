@@ -36,7 +36,7 @@ from noetl.keychain.keychain import StoredCredential  # noqa: E402
 from noetl.pipeline import run as pipeline  # noqa: E402
 from noetl.runtime import committer, history  # noqa: E402
 from noetl.runtime.catalog import Catalog, read  # noqa: E402
-from noetl.runtime.explanations import Part, explain, question_about  # noqa: E402
+from noetl.runtime.explanations import ExplanationPart, explain, question_about  # noqa: E402
 from noetl.runtime.history import Edit, RetryPoint  # noqa: E402
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks  # noqa: E402
 from noetl.store.credentials import SealedCredential  # noqa: E402
@@ -158,7 +158,7 @@ async def _fork_it(engine: Embedded, catalog: Catalog, case: Case) -> None:
 
 async def _look_back(engine: Embedded) -> None:
     """Why it went so, and how it stood: before, at and behind its snapshot."""
-    await engine.runtime.past.do(lambda past: explain(past, EXECUTION, question_about("start"), Part()))
+    await engine.runtime.past.do(lambda past: explain(past, EXECUTION, question_about("start"), ExplanationPart()))
     snapshot = engine.runtime.store.snapshot(EXECUTION)
     assert snapshot is not None
     for seq in (1, snapshot.seq, snapshot.seq + 1):

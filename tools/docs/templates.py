@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from noetl.classic.outline import CLASSIC_PLACES
-from noetl.dsl.checks.scopes import PLACES, Place
+from noetl.dsl.checks.scopes import PLACES, TemplatePlace
 from noetl.expression import FILTERS, FUNCTIONS, METHODS, SQL_FILTERS, TESTS, Entry, budget
 from tools.docs.markdown import code, codes, page, sentence, table
 from tools.docs.problems import link
@@ -150,7 +150,7 @@ def _canonical() -> set[str]:
     return {name for place in PLACES.values() for name in place.roots}
 
 
-def _places(places: Mapping[str, Place]) -> Iterator[tuple[str, str]]:
+def _places(places: Mapping[str, TemplatePlace]) -> Iterator[tuple[str, str]]:
     for place in places.values():
         listed = [name for name in NAMES if name in place.roots]
         yield place.words.removeprefix("in ").removeprefix("on ").capitalize(), codes(listed)

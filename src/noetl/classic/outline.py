@@ -9,7 +9,7 @@ from noetl.classic.chain_items import chain_items, step_items
 from noetl.classic.points import known_names, observes, point_names, possible_events
 from noetl.classic.unused import unknown_timers, unused_keys
 from noetl.dsl.checks.names import DUPLICATE_LABEL, check_unique
-from noetl.dsl.checks.scopes import BASE, PIPELINE, PLACES, TOKEN, LocalName, Place
+from noetl.dsl.checks.scopes import BASE, PIPELINE, PLACES, TOKEN, LocalName, TemplatePlace
 from noetl.dsl.checks.templates import NEVER_EQUAL, ExpectedEvents, Site, SiteFinder
 from noetl.dsl.outline import ITERATOR_KEYS, Document, OutlineTarget, TaskSite, Unused, next_targets
 from noetl.dsl.problem import Problems
@@ -20,20 +20,20 @@ from noetl.expression import Read, parse
 RESULT = frozenset(["result", "response", "this"])
 RETRY_NAMES = frozenset(["attempt", "max_attempts", "status_code", "success"])
 CLASSIC_PLACES = {
-    "case": Place("in a case's condition", BASE | TOKEN | RESULT | {"event", "error", "outcome"}),
-    "next": Place("in `args` of `next`", BASE | TOKEN | RESULT | {"event"}),
-    "chain": Place("in a chain", PIPELINE | RESULT | {"event", "error", "keychain"}),
-    "chain_skip": Place("in a sink's condition", PIPELINE | RESULT | {"event", "error"}),
-    "vars": Place("in `vars`", BASE | TOKEN | RESULT | {"event", "iter"}),
-    "retry": Place("in a retry's condition", PIPELINE | RESULT | RETRY_NAMES | {"outcome", "error", "data"}),
+    "case": TemplatePlace("in a case's condition", BASE | TOKEN | RESULT | {"event", "error", "outcome"}),
+    "next": TemplatePlace("in `args` of `next`", BASE | TOKEN | RESULT | {"event"}),
+    "chain": TemplatePlace("in a chain", PIPELINE | RESULT | {"event", "error", "keychain"}),
+    "chain_skip": TemplatePlace("in a sink's condition", PIPELINE | RESULT | {"event", "error"}),
+    "vars": TemplatePlace("in `vars`", BASE | TOKEN | RESULT | {"event", "iter"}),
+    "retry": TemplatePlace("in a retry's condition", PIPELINE | RESULT | RETRY_NAMES | {"outcome", "error", "data"}),
 }
 
 
-def _with_classic_names(name: str, place: Place) -> Place:
+def _with_classic_names(name: str, place: TemplatePlace) -> TemplatePlace:
     if name == "workload":
         return place
     bare = () if name in ("admit", "loop", "output") else ("loop_index",)
-    return Place(place.words, place.roots | {"vars"}, frozenset(bare))
+    return TemplatePlace(place.words, place.roots | {"vars"}, frozenset(bare))
 
 
 def stores_items(step: Map) -> bool:

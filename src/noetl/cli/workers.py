@@ -9,7 +9,7 @@ from noetl.cli.output import emit, pick, print_message
 from noetl.client.client import Client, Items, no_worker
 from noetl.errors import UsageError
 from noetl.printable import printable
-from noetl.store.store import Directive
+from noetl.store.store import WorkerDirective
 from noetl.worker.terms import HEARTBEAT_SECONDS
 
 POOL_COLUMNS = ("pool", "workers", "slots", "busy", "draining", "queued", "oldest")
@@ -42,7 +42,7 @@ def list_command(client: Client, output: str | None) -> None:
             print_message(printable(no_worker(pool["pool"])))
 
 
-def _add_directive(directive: Directive, status: str, help: str) -> None:
+def _add_directive(directive: WorkerDirective, status: str, help: str) -> None:
     @command.command(directive, help=help)
     @click.argument("name", required=False)
     @click.option("--pool", metavar="NAME", help="All workers of a pool.")

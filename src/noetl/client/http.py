@@ -42,7 +42,7 @@ from noetl.timestamps import rfc3339
 if TYPE_CHECKING:
     from noetl.client.client import NewRun, OnProgress, Warn
     from noetl.runtime.catalog import PlaybookSource
-    from noetl.store.store import Directive
+    from noetl.store.store import WorkerDirective
 
 CALL = httpx2.Timeout(60.0, connect=5.0)
 LONG_CALL = httpx2.Timeout(None, connect=5.0)  # for requests that may take the server long
@@ -203,7 +203,7 @@ class HttpWorkers(HttpResource):
     def pools(self) -> Items:
         return list(self.http.get(self.path)["pools"])
 
-    def direct(self, directive: Directive, body: Json) -> Items:
+    def direct(self, directive: WorkerDirective, body: Json) -> Items:
         return list(self.http.post(f"{self.path}/{directive}", body)["items"])
 
 

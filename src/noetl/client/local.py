@@ -13,7 +13,7 @@ from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server.record_views import CredentialDetails, CredentialView, NewToken, TokenItem, UserView, version_view
 from noetl.server.worker_views import direct_workers, pool_views, worker_view
 from noetl.store.access import User
-from noetl.store.store import Directive
+from noetl.store.store import WorkerDirective
 
 if TYPE_CHECKING:
     from noetl.client.local_runs import LocalRuns
@@ -146,7 +146,7 @@ class LocalWorkers(Local):
         with opened(self.db) as store:
             return list(map(json_of, pool_views(store, self.clock.now())))
 
-    def direct(self, directive: Directive, body: Json) -> Items:
+    def direct(self, directive: WorkerDirective, body: Json) -> Items:
         with opened(self.db, "write") as store:
             views = direct_workers(store, directive, body["worker"], body["pool"], self.clock.now())
             return list(map(json_of, views))

@@ -138,7 +138,7 @@ class LocalRuns:
             yield from exported(store, record, registered_only=False)
 
     def explain(self, run: str, asked: ExplainArgs) -> Json:
-        from noetl.runtime.explanations import Explained, Part, explain, explain_event, question_about
+        from noetl.runtime.explanations import Explained, ExplanationPart, explain, explain_event, question_about
         from noetl.runtime.past import PastReader
         from noetl.runtime.report import explained
 
@@ -146,7 +146,7 @@ class LocalRuns:
             if asked.seq is not None:
                 return explain_event(past, execution, asked.seq)
             question = question_about(asked.step or "", asked.run, asked.item)
-            return explain(past, execution, question, Part(asked.at, limit=asked.limit))
+            return explain(past, execution, question, ExplanationPart(asked.at, limit=asked.limit))
 
         async def answer(local: Engine, summary: Summary) -> Json:
             found = await local.runtime.past.do(partial(read, execution=summary.execution_id))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 MAX_PATH_NAMES = 10
 
 
-class Graph:
+class DirectedGraph:
     """Nodes by name, with the arcs between them; arcs to unknown names are left out."""
 
     def __init__(self, arcs: Mapping[str, Iterable[str]]) -> None:

@@ -21,7 +21,7 @@ from noetl.dsl.reader import read
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Text, key_span, span_in
 from noetl.errors import NoetlError
-from noetl.generations.document import Finding
+from noetl.generations.document import Remark
 
 NOT_CANONICAL = Check("NTL601", "warning", "a construct has no canonical form")
 NO_SPELLING = Check("NTL602", "error", "a construct of another generation cannot be rewritten", stored_ok=False)
@@ -86,7 +86,7 @@ def migrate(file: str, data: bytes | str, kinds: KindSource) -> Migration:
     return Migration(mark + written, True, loaded.problems, [], notes)
 
 
-def _problems(check: Check, findings: list[Finding], text: Text) -> list[Problem]:
+def _problems(check: Check, findings: list[Remark], text: Text) -> list[Problem]:
     problems = Problems(text)
     for finding in findings:
         problems.add(check, finding.place(problems), finding.message, finding.hint)

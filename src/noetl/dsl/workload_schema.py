@@ -37,7 +37,7 @@ class InvalidSchema(Exception):
         self.message, self.path = message, path
 
 
-class Violation(NamedTuple):
+class SchemaViolation(NamedTuple):
     path: Path
     message: str
 
@@ -48,7 +48,7 @@ def check_schema(schema: Schema) -> None:
     _validator(msgspec.json.encode(schema))
 
 
-def violations(schema: Schema, workload: dict[str, Any], unknown: set[Path]) -> list[Violation]:
+def violations(schema: Schema, workload: dict[str, Any], unknown: set[Path]) -> list[SchemaViolation]:
     """The violations of the schema. Values at the paths in `unknown` are not checked."""
     faults = []
     for error in _validator(msgspec.json.encode(schema)).iter_errors(workload):
@@ -56,7 +56,7 @@ def violations(schema: Schema, workload: dict[str, Any], unknown: set[Path]) -> 
         below = any(path[: len(other)] == other for other in unknown)
         around = error.schema_path[-1:] and error.schema_path[-1] in COMPOSITE
         if not below and not (around and any(other[: len(path)] == path for other in unknown)):
-            faults.append(Violation(path, _message(error, schema)))
+            faults.append(SchemaViolation(path, _message(error, schema)))
     return faults
 
 

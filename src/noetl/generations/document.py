@@ -22,7 +22,7 @@ class OtherTask(NamedTuple):
     """The kind; for a call of the workbook that of the entry."""
 
 
-class Finding(NamedTuple):
+class Remark(NamedTuple):
     container: Map | Seq
     key: Any
     message: str
@@ -40,9 +40,9 @@ class Finding(NamedTuple):
 class OtherDocument:
     def __init__(self, root: Map, kinds: KindSource) -> None:
         self.root, self.kinds = root, kinds
-        self.leftovers: list[Finding] = []
+        self.leftovers: list[Remark] = []
         """Constructs without a spelling in noetl.io/v2."""
-        self.notes: list[Finding] = []
+        self.notes: list[Remark] = []
         """Rewrites to review."""
         self.is_classic = is_classic(root)
         self.declared = frozenset(self._declared())
@@ -79,13 +79,13 @@ class OtherDocument:
         return self.kinds.get(name) if isinstance(name, str) else None
 
     def refuse(self, container: Map | Seq, key: Any, message: str, hint: str) -> None:
-        self.leftovers.append(Finding(container, key, message, hint))
+        self.leftovers.append(Remark(container, key, message, hint))
 
     def refuse_in(self, container: Map | Seq, key: Any, offset: int, message: str, hint: str) -> None:
-        self.leftovers.append(Finding(container, key, message, hint, container[key], offset))
+        self.leftovers.append(Remark(container, key, message, hint, container[key], offset))
 
     def note(self, container: Map | Seq, key: Any, message: str, hint: str) -> None:
-        self.notes.append(Finding(container, key, message, hint))
+        self.notes.append(Remark(container, key, message, hint))
 
     def _entries(self) -> dict[str, Map]:
         workbook = self.root.get("workbook")

@@ -15,7 +15,7 @@ from noetl.errors import Conflict
 from noetl.host.background import BackgroundCommands, OnError, described
 from noetl.latest import Latest
 from noetl.runtime.runtime import Runtime
-from noetl.store.store import Directive, WorkerSession
+from noetl.store.store import WorkerDirective, WorkerSession
 from noetl.worker.terms import GRANT_SECONDS, HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class StallDetector:
 class HeartbeatAnswer(NamedTuple):
     revoked: list[tuple[str, int]]
     paused: list[str]
-    directive: Directive
+    directive: WorkerDirective
 
 
 class Heartbeats:
@@ -105,7 +105,7 @@ async def send_heartbeats(
     session: WorkerSession,
     heartbeats: Heartbeats,
     on_error: OnError,
-    on_directive: Callable[[Directive], None],
+    on_directive: Callable[[WorkerDirective], None],
 ) -> None:
     """The heartbeat of a worker in the process of its server, in the event loop: while that is busy, both are."""
     due, loop = 0.0, asyncio.get_running_loop()

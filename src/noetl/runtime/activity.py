@@ -16,7 +16,7 @@ import msgspec
 from noetl.engine.net import Net
 from noetl.engine.state import WHOLE_RUN, Execution, Run
 from noetl.engine.waits import awaited_text
-from noetl.runtime.signal_fields import Field, SignalFields, signal_fields
+from noetl.runtime.signal_fields import SignalField, SignalFields, signal_fields
 from noetl.timestamps import optional_rfc3339, rfc3339
 
 WaitKind = Literal["signal", "child", "retry", "event", "worker", "join", "admission", "timer"]
@@ -56,7 +56,7 @@ class Wait(msgspec.Struct, frozen=True, rename={"kind": "for"}):
     due: str | None
     since: str
     message: str
-    fields: list[Field]
+    fields: list[SignalField]
 
 
 class LoopProgress(msgspec.Struct, frozen=True):
@@ -289,7 +289,7 @@ def waits_of(state: Execution, pending: Iterable[Pending]) -> Iterator[Wait]:
         yield from wait_views(wait, fields)
 
 
-def wait_views(wait: Pending, fields: list[Field]) -> Iterator[Wait]:
+def wait_views(wait: Pending, fields: list[SignalField]) -> Iterator[Wait]:
     due, since = optional_rfc3339(wait.due), rfc3339(wait.since)
     for name in wait.names or ("",):
         yield Wait(wait.run or wait.step, wait.item, wait.kind, name, due, since, wait.message, fields)
@@ -298,7 +298,7 @@ def wait_views(wait: Pending, fields: list[Field]) -> Iterator[Wait]:
 _FIELDS: WeakKeyDictionary[Net, SignalFields] = WeakKeyDictionary()
 
 
-def _fields(state: Execution, wait: Pending) -> list[Field]:
+def _fields(state: Execution, wait: Pending) -> list[SignalField]:
     """What the playbook reads from the payload; found once for each playbook."""
     fields = _FIELDS.get(state.net)
     if fields is None:

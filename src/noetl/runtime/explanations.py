@@ -35,7 +35,7 @@ MAX_SCANNED = 20_000  # outcomes of tasks that are looked at to find decisions; 
 DEFAULT_DECISIONS = 5
 
 
-class Part(NamedTuple):
+class ExplanationPart(NamedTuple):
     """Which decisions are explained: the latest `limit` before `before`, as of the event `at`."""
 
     at: int | None = None  # the last event that counts; None: all
@@ -49,7 +49,7 @@ class Explained(NamedTuple):
     inputs: Mapping[str, Any] | None = None  # of the task that was decided about, rendered again
 
 
-def explain(past: PastReader, execution: str, question: Question, part: Part) -> Explained:
+def explain(past: PastReader, execution: str, question: Question, part: ExplanationPart) -> Explained:
     """Explain decisions about a step; also returns the state as of `at`."""
     until = part.at or past.store.seq(execution)
     state, now = past.state_at(execution, max(1, until))

@@ -19,20 +19,20 @@ ROUNDS = 3  # how often a part of the payload may get a new name
 Path: TypeAlias = tuple[str | int, ...]
 
 
-class Field(msgspec.Struct, frozen=True):
+class SignalField(msgspec.Struct, frozen=True):
     """A part of a payload, such as `by.name`, and its type as far as templates show it."""
 
     path: str
     type: ValueType
 
 
-SignalFields: TypeAlias = dict[tuple[str, str], list[Field]]
+SignalFields: TypeAlias = dict[tuple[str, str], list[SignalField]]
 """By step and label of the task that waits."""
 Aliases: TypeAlias = dict[tuple[str, Path], Path]
 """Paths under which templates of a step (of all steps, if it is empty) read a part of the payload."""
 
 
-class Site(NamedTuple):
+class ReadSite(NamedTuple):
     """A template: its step, what can be read there only, and the name that its value gets."""
 
     step: str
@@ -52,7 +52,7 @@ def signal_fields(playbook: Playbook) -> SignalFields:
     return {(step.name, task.label): _fields(step, task, reads) for step, task in waits}
 
 
-def _fields(step: Step, task: Task, reads: list[tuple[Site, list[TypedRead]]]) -> list[Field]:
+def _fields(step: Step, task: Task, reads: list[tuple[ReadSite, list[TypedRead]]]) -> list[SignalField]:
     payload: Path = ("payload",) if "signals" in task.inputs else ()
     aliases = _first_aliases(step, task)
     types: dict[Path, set[ValueType]] = {}
@@ -70,7 +70,7 @@ def _fields(step: Step, task: Task, reads: list[tuple[Site, list[TypedRead]]]) -
             break
     parts = {part[len(payload) :]: kinds for part, kinds in types.items() if part[: len(payload)] == payload}
     whole = [part for part in parts if part and not any(_is_within(other, part) for other in parts)]
-    return [Field(path_text(part), _type(parts[part])) for part in whole][:MAX_FIELDS]
+    return [SignalField(path_text(part), _type(parts[part])) for part in whole][:MAX_FIELDS]
 
 
 def _first_aliases(step: Step, task: Task) -> Aliases:
@@ -84,7 +84,7 @@ def _first_aliases(step: Step, task: Task) -> Aliases:
     return aliases
 
 
-def _part(site: Site, path: Path, aliases: Aliases, step: Step, task: Task) -> Path | None:
+def _part(site: ReadSite, path: Path, aliases: Aliases, step: Step, task: Task) -> Path | None:
     """The part of the payload that a path reads at a site; None if it reads something else."""
     if site.step == step.name:
         if site.rule_of == task.label and path[:2] == ("outcome", "result"):
@@ -115,28 +115,28 @@ def _type(kinds: set[ValueType]) -> ValueType:
 # -- templates of a playbook ----------------------------------------------------------------------------------------
 
 
-def _sites(playbook: Playbook) -> Iterator[Site]:
+def _sites(playbook: Playbook) -> Iterator[ReadSite]:
     yield from _values("", playbook.executor.output)
     for step in playbook.steps:
         name = step.name
         for rule in step.admit.rules if step.admit else ():
-            yield from _guard(Site(name, ""), rule.when)
+            yield from _guard(ReadSite(name, ""), rule.when)
         yield from _values(name, step.loop.collection if step.loop else None)
         before = ""
         for _, task in step.every_task:
             yield from _task_sites(step, task, before)
             before = task.label
         for arc in step.router.arcs:
-            yield from _guard(Site(name, "", arc=True), arc.when)
+            yield from _guard(ReadSite(name, "", arc=True), arc.when)
             for key, value in arc.args.items():
-                yield from _named(Site(name, "", arc=True), value, (arc.step, ("args", key)), (arc.step, (key,)))
+                yield from _named(ReadSite(name, "", arc=True), value, (arc.step, ("args", key)), (arc.step, (key,)))
         rules = step.after_call.cases.branches if step.after_call and step.after_call.cases else ()
         for branch in rules:
-            yield from _guard(Site(name, "", arc=True), branch.when)
+            yield from _guard(ReadSite(name, "", arc=True), branch.when)
 
 
-def _task_sites(step: Step, task: Task, before: str) -> Iterator[Site]:
-    site = Site(step.name, "", previous=before)
+def _task_sites(step: Step, task: Task, before: str) -> Iterator[ReadSite]:
+    site = ReadSite(step.name, "", previous=before)
     inputs = [value for key, value in task.inputs.items() if key != "code"]
     yield from (site._replace(source=source) for source in _strings([inputs, task.args]))
     for rule in task.policy or ():
@@ -148,20 +148,20 @@ def _task_sites(step: Step, task: Task, before: str) -> Iterator[Site]:
             yield from _named(of_rule, value, (step.name, ("iter", key)), (step.name, (key,)))
 
 
-def _guard(site: Site, when: bool | str | None) -> Iterator[Site]:
+def _guard(site: ReadSite, when: bool | str | None) -> Iterator[ReadSite]:
     if isinstance(when, str):
         yield site._replace(source=when, guard=True)
 
 
-def _named(site: Site, value: Any, *names: tuple[str, Path]) -> Iterator[Site]:
+def _named(site: ReadSite, value: Any, *names: tuple[str, Path]) -> Iterator[ReadSite]:
     if isinstance(value, str):
         yield from (site._replace(source=value, named=name) for name in names)
     else:
         yield from (site._replace(source=source) for source in _strings(value))
 
 
-def _values(step: str, value: Any) -> Iterator[Site]:
-    yield from (Site(step, source) for source in _strings(value))
+def _values(step: str, value: Any) -> Iterator[ReadSite]:
+    yield from (ReadSite(step, source) for source in _strings(value))
 
 
 def _strings(value: Any) -> Iterator[str]:

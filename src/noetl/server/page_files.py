@@ -32,7 +32,7 @@ MEDIA = {
 COMPRESSED_ALREADY = frozenset([".png", ".woff2"])
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class ManifestChunk(msgspec.Struct, frozen=True):
     """An entry of the manifest: a script, and the styles and files it needs."""
 
     file: str
@@ -70,13 +70,13 @@ def read_page(folder: Path) -> PageFiles | None:
     except FileNotFoundError:
         return None
     try:
-        chunks = msgspec.json.decode(manifest, type=dict[str, Chunk])
+        chunks = msgspec.json.decode(manifest, type=dict[str, ManifestChunk])
         return PageFiles(_read(folder, INDEX), dict(_assets(folder, chunks)))
     except (msgspec.DecodeError, OSError, ValueError) as error:
         raise NoetlError(f"the web page in {folder} cannot be served: {error}; build it again") from error
 
 
-def _assets(folder: Path, chunks: Mapping[str, Chunk]) -> Iterator[tuple[str, PageFile]]:
+def _assets(folder: Path, chunks: Mapping[str, ManifestChunk]) -> Iterator[tuple[str, PageFile]]:
     for path in {path for chunk in chunks.values() for path in (chunk.file, *chunk.css, *chunk.assets)}:
         match = ASSET.fullmatch(path)
         if match is None or Path(path).suffix not in MEDIA:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from noetl.engine.state import Execution
 from noetl.errors import NotFound, UsageError
 from noetl.server.record_views import RecordView
-from noetl.store.store import Directive, Store, WorkerSession
+from noetl.store.store import Store, WorkerDirective, WorkerSession
 from noetl.timestamps import rfc3339
 
 ALIVE_SECONDS = 60.0  # a worker whose last heartbeat is older is not connected
@@ -20,7 +20,7 @@ ALIVE_SECONDS = 60.0  # a worker whose last heartbeat is older is not connected
 WorkerStatus = Literal["active", "draining", "stopping", "gone"]
 """`active`: it takes work; `draining`, `stopping`: it is connected, finishes its work and takes no more; `gone`: it has
 sent no heartbeat for a minute."""
-STATUSES: dict[Directive, WorkerStatus] = {"": "active", "drain": "draining", "stop": "stopping"}
+STATUSES: dict[WorkerDirective, WorkerStatus] = {"": "active", "drain": "draining", "stop": "stopping"}
 
 
 class WorkerView(RecordView, frozen=True):
@@ -88,7 +88,7 @@ def pool_views(store: Store, now: float) -> list[PoolView]:
 
 
 def direct_workers(
-    store: Store, directive: Directive, name: str | None, pool: str | None, now: float
+    store: Store, directive: WorkerDirective, name: str | None, pool: str | None, now: float
 ) -> list[WorkerView]:
     """Send a directive to the connected workers of a name or of a pool; NotFound if there is none."""
     if (name is None) == (pool is None):

@@ -117,7 +117,7 @@ class Snapshot(NamedTuple):
     data: bytes
 
 
-Directive = Literal["", "drain", "stop"]
+WorkerDirective = Literal["", "drain", "stop"]
 """`drain`: finish running work, and claim no more; `stop`: end as after SIGTERM."""
 
 
@@ -130,7 +130,7 @@ class WorkerSession(msgspec.Struct, frozen=True):
     beat: float = 0.0  # when it was recorded, by the clock of the store; the store ignores what a caller sets
     leases: dict[str, list[int]] = {}  # the fences of the leases that it reports, by execution
     version: str = ""
-    directive: Directive = ""  # the directive of an operator; the store ignores the value that a caller sets
+    directive: WorkerDirective = ""  # the directive of an operator; the store ignores the value that a caller sets
 
     @property
     def busy(self) -> int:
@@ -377,7 +377,7 @@ class Store(ABC):
     def workers(self) -> list[WorkerSession]:
         return self._db.all(_session, "list_workers")
 
-    def direct_worker(self, name: str, directive: Directive) -> None:
+    def direct_worker(self, name: str, directive: WorkerDirective) -> None:
         """Store a directive for a worker. It does not apply to a process that starts later under the same name."""
         self._db.write("direct_worker", directive, name)
 

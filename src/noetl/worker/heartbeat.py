@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from noetl.clock import uptime
 from noetl.errors import AuthError, Conflict
 from noetl.log import Level
-from noetl.store.store import Directive
+from noetl.store.store import WorkerDirective
 from noetl.worker import wire
 from noetl.worker.http_link import HttpLink
 from noetl.worker.server_client import error_of
@@ -42,7 +42,7 @@ class Heartbeat(Thread):
         on_rejected: Callable[[AuthError], None],
         write_log: Callable[[Level, str], None],
         *,
-        on_directive: Callable[[Directive], None] = lambda directive: None,
+        on_directive: Callable[[WorkerDirective], None] = lambda directive: None,
         seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         super().__init__(name="noetl-heartbeat", daemon=True)

@@ -18,7 +18,7 @@ from noetl.errors import NoetlError
 from noetl.model.identity import TaskId
 from noetl.reference import Reference
 from noetl.store import codec
-from noetl.store.store import Directive, LogLine
+from noetl.store.store import LogLine, WorkerDirective
 from noetl.worker.work import Work
 
 CONTENT_BYTES = 64 << 20  # maximum size of one content from a worker, and of one request
@@ -88,7 +88,7 @@ class SecretRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class HeartbeatReply(msgspec.Struct, frozen=True):
     revoked: list[tuple[str, int]] = []
     paused: list[str] = []
-    directive: Directive = ""
+    directive: WorkerDirective = ""
 
 
 def encode_work(work: Work) -> msgspec.Raw:

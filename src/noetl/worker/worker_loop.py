@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from noetl.engine.commands import Report
 from noetl.errors import AuthError, NoetlError
-from noetl.store.store import Directive
+from noetl.store.store import WorkerDirective
 from noetl.worker.worker import Worker
 
 GRACE_SECONDS = 30.0  # time in which running tasks may finish after `stop`
@@ -32,7 +32,7 @@ class WorkerLoop:
             self.stop_now.set()
         self.stopped.set()
 
-    def obey(self, directive: Directive) -> None:
+    def obey(self, directive: WorkerDirective) -> None:
         """Follow the directive of an operator, which every heartbeat repeats."""
         if directive and self.worker.accepting:
             self.worker.accepting = False

@@ -10,7 +10,7 @@ from tests.table import for_each
 
 from noetl.dsl.checks import net
 from noetl.dsl.compile import load
-from noetl.dsl.graph import Graph
+from noetl.dsl.graph import DirectedGraph
 from noetl.expression import nodes
 from noetl.expression.template import Template
 from noetl.model.playbook import Playbook
@@ -134,22 +134,22 @@ def comb(count: int) -> str:
 @pytest.mark.parametrize("make", [bipartite, into_chain, comb])
 def test_work_grows_with_the_text(make: object, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = 0
-    among, ways = Graph.among, Graph.ways
+    among, ways = DirectedGraph.among, DirectedGraph.ways
 
-    def counted(self: Graph, bits: int) -> Iterator[str]:
+    def counted(self: DirectedGraph, bits: int) -> Iterator[str]:
         nonlocal steps
         for name in among(self, bits):
             steps += 1
             yield name
 
-    def counted_ways(self: Graph, start: str, through: int) -> dict[str, str]:
+    def counted_ways(self: DirectedGraph, start: str, through: int) -> dict[str, str]:
         nonlocal steps
         came = ways(self, start, through)
         steps += len(came)
         return came
 
-    monkeypatch.setattr(Graph, "among", counted)
-    monkeypatch.setattr(Graph, "ways", counted_ways)
+    monkeypatch.setattr(DirectedGraph, "among", counted)
+    monkeypatch.setattr(DirectedGraph, "ways", counted_ways)
     work = []
     for count in (20, 80):
         book = playbook(make(count))  # type: ignore[operator]

@@ -22,20 +22,20 @@ from noetl.errors import NotFound, UsageError
 from noetl.model.outcome import failed
 from noetl.reference import Reference
 from noetl.runtime import explanations
-from noetl.runtime.explanations import Explained, Part, _decision, explain, explain_event, question_about
+from noetl.runtime.explanations import Explained, ExplanationPart, _decision, explain, explain_event, question_about
 from noetl.runtime.past import PastReader
 
-EVERYTHING = Part(limit=200)
+EVERYTHING = ExplanationPart(limit=200)
 
 
-def explained(stage: Stage, step: str, run: str | None = None, part: Part = EVERYTHING) -> Explanation:
+def explained(stage: Stage, step: str, run: str | None = None, part: ExplanationPart = EVERYTHING) -> Explanation:
     async def work() -> Explanation:
         return await live(stage, step, run, part)
 
     return again(stage, work)
 
 
-async def live(stage: Stage, step: str, run: str | None = None, part: Part = EVERYTHING) -> Explanation:
+async def live(stage: Stage, step: str, run: str | None = None, part: ExplanationPart = EVERYTHING) -> Explanation:
     question = question_about(step, run)
     found = await stage.engine.runtime.past.do(lambda past: explain(past, EXECUTION, question, part))
     return found.explanation
@@ -363,7 +363,7 @@ def test_of_many_decisions_the_latest_are_told() -> None:
     found = explained(stage, "a")
     assert (len(found.decisions), found.next) == (200, found.decisions[0].seq)
     assert found.decisions[-1].kind == "arcs"
-    earlier = explained(stage, "a", part=Part(None, found.next, 200))
+    earlier = explained(stage, "a", part=ExplanationPart(None, found.next, 200))
     assert (len(earlier.decisions), earlier.next) == (102, None)
     assert earlier.decisions[0].kind == "admission"
 
@@ -405,7 +405,7 @@ def test_what_the_outline_leads_to_is_what_the_whole_log_has(rules: str) -> None
     questions = [*map(Question, ("one", "many", "rest")), Question("many", item=96), Question("one", "one#2")]
     for question in questions:
         expected, found = every_decision(stage, question), []
-        part = Part(limit=7)
+        part = ExplanationPart(limit=7)
         while True:
             page = asked(stage, question, part)
             assert len(page.decisions) <= 7
@@ -417,7 +417,7 @@ def test_what_the_outline_leads_to_is_what_the_whole_log_has(rules: str) -> None
         assert found or question.item
 
 
-def asked(stage: Stage, question: Question, part: Part) -> Explanation:
+def asked(stage: Stage, question: Question, part: ExplanationPart) -> Explanation:
     async def work() -> Explanation:
         return (await stage.engine.runtime.past.do(lambda past: explain(past, EXECUTION, question, part))).explanation
 
@@ -462,7 +462,7 @@ def test_a_search_that_takes_long_is_continued(monkeypatch: pytest.MonkeyPatch) 
         LOOPS.replace("POLICY", policy("{when: '{{ outcome.result > 1 }}', then: {do: continue}}")),
         tools={"shaky": lambda: 1},
     )
-    question, part, pages = Question("many", item=5), Part(limit=2), []
+    question, part, pages = Question("many", item=5), ExplanationPart(limit=2), []
     while True:
         page = asked(stage, question, part)
         pages.append(page.decisions)

@@ -18,7 +18,7 @@ from noetl.engine.commands import Pause, Resume
 from noetl.model.identity import uuid7
 from noetl.runtime import committer
 from noetl.runtime.audit import Audit
-from noetl.runtime.explanations import Explained, Part, explain, question_about
+from noetl.runtime.explanations import Explained, ExplanationPart, explain, question_about
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.runtime.snapshots import MAX_SNAPSHOTS, surplus
@@ -138,7 +138,9 @@ def test_explanations_are_the_same_without_snapshots_and_outline(store: SqliteSt
         try:
             found = []
             for at in (None, 10, last // 2):
-                asked = partial(explain, execution=EXECUTION, question=question_about("start"), part=Part(at))
+                asked = partial(
+                    explain, execution=EXECUTION, question=question_about("start"), part=ExplanationPart(at)
+                )
                 found.append(freeze_explained(await runtime.past.do(asked)))
             return found
         finally:

@@ -38,7 +38,7 @@ OUTSIDE = {
 """Errors of Python about statements outside a function, each with the remedy."""
 
 
-class Finding(NamedTuple):
+class CodeFinding(NamedTuple):
     check: Check
     offset: int
     message: str
@@ -92,7 +92,7 @@ def _libs(task: Map) -> set[str]:
 
 
 @lru_cache(maxsize=64)
-def findings(code: str) -> tuple[Finding, ...]:
+def findings(code: str) -> tuple[CodeFinding, ...]:
     """Problems of a piece of code. A name that it reports may still be one that the task provides."""
     try:
         with warnings.catch_warnings():
@@ -111,7 +111,7 @@ def findings(code: str) -> tuple[Finding, ...]:
     )
 
 
-def _syntax(code: str, error: SyntaxError) -> Finding:
+def _syntax(code: str, error: SyntaxError) -> CodeFinding:
     lines = code.split("\n")
     number = min(max(error.lineno or 1, 1), len(lines))
     line = lines[number - 1]
@@ -120,7 +120,7 @@ def _syntax(code: str, error: SyntaxError) -> Finding:
     message, hint = error.msg or "invalid syntax", OUTSIDE.get(error.msg or "")
     if "{{" in line or "{%" in line:
         hint = _hint(_TEMPLATE.search(line))
-    return Finding(SYNTAX, offset, f"the code does not compile: {message}", hint)
+    return CodeFinding(SYNTAX, offset, f"the code does not compile: {message}", hint)
 
 
 def _hint(template: re.Match[str] | None) -> str:
@@ -144,7 +144,7 @@ class _Places:
         return self.starts[node.lineno - 1] + column
 
 
-def _templates(tree: ast.Module, places: _Places) -> Iterator[Finding]:
+def _templates(tree: ast.Module, places: _Places) -> Iterator[CodeFinding]:
     """Templates in strings, and those that Python reads as a set in a set. `"{{x}}".format()` is none."""
     formatted = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "format"}
     for node in ast.walk(tree):
@@ -154,7 +154,7 @@ def _templates(tree: ast.Module, places: _Places) -> Iterator[Finding]:
         elif isinstance(node, ast.Set) and isinstance(node.elts[0], ast.Set):
             template = _TEMPLATE.search(f"{{{{ {ast.unparse(node.elts[0].elts[0])} }}}}")
         if template is not None and isinstance(node, ast.expr):
-            yield Finding(
+            yield CodeFinding(
                 NOT_RENDERED,
                 places[node],
                 f"code is not rendered: {template[0][:60]!r} stays as it is",
@@ -162,7 +162,7 @@ def _templates(tree: ast.Module, places: _Places) -> Iterator[Finding]:
             )
 
 
-def _names(tree: ast.Module, places: _Places) -> Iterator[Finding]:
+def _names(tree: ast.Module, places: _Places) -> Iterator[CodeFinding]:
     bound, used = set(), []
     in_templates: set[int] = set()
     owners: dict[int, ast.expr] = {}
@@ -189,7 +189,7 @@ def _names(tree: ast.Module, places: _Places) -> Iterator[Finding]:
         is_template_name = read.id in NAMES or (read.id in BUILTINS and owner is not None)
         if not is_template_name or read.id in bound or id(read) in in_templates:
             continue
-        yield Finding(
+        yield CodeFinding(
             NOT_A_VARIABLE, places[read], f"the code has no variable {read.id!r}", _advice(read.id, owner), read.id
         )
 

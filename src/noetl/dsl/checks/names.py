@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from noetl.dsl.graph import Graph, arrows, way_back
+from noetl.dsl.graph import DirectedGraph, arrows, way_back
 from noetl.dsl.outline import ITERATOR_KEYS, Document, callee, labelled_items, rules, workbook_tasks
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Map, Span, is_template, key_span, span_in, span_of
@@ -115,7 +115,7 @@ def _check_workbook(document: Document, problems: Problems) -> None:
             problems.add(UNKNOWN_WORKBOOK, span_in(site.tree, "name"), f"the workbook has no task {name!r}", hint)
         elif name is not None and caller:
             calls[caller].append(name)
-    graph = Graph(calls)
+    graph = DirectedGraph(calls)
     for group in graph.cycles():
         name = min(group, key=graph.bit.__getitem__)  # the first of them in the text
         following = next((to for to in graph.after[name] if to in group), None)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from noetl.dsl.graph import MAX_PATH_NAMES, Graph, arrows, way_back
+from noetl.dsl.graph import MAX_PATH_NAMES, DirectedGraph, arrows, way_back
 from noetl.dsl.problem import Check
 from noetl.dsl.tree import is_template
 from noetl.model.playbook import Goto, Playbook, Step, Task
@@ -34,7 +34,7 @@ class Way(NamedTuple):
 
 def check(playbook: Playbook, declared_joins: set[str], report: Report) -> None:
     ways = {step.name: list(_ways(step)) for step in playbook.steps}
-    graph = Graph({name: [way.target for way in out] for name, out in ways.items()})
+    graph = DirectedGraph({name: [way.target for way in out] for name, out in ways.items()})
     if not any(is_template(way.target) for out in ways.values() for way in out):  # a computed target may be any step
         _check_reachable(playbook, graph, report)
     _check_shadowed(playbook, report)
@@ -56,7 +56,7 @@ def _gotos(step: Step) -> Iterator[Goto]:
         yield from (item for item in branch.chain if isinstance(item, Goto))
 
 
-def _check_reachable(playbook: Playbook, graph: Graph, report: Report) -> None:
+def _check_reachable(playbook: Playbook, graph: DirectedGraph, report: Report) -> None:
     reached: set[str] = set()
     for start in (playbook.entry, playbook.final):
         if start is not None:
@@ -94,7 +94,7 @@ def _check_shadowed(playbook: Playbook, report: Report) -> None:
 class _Fork:
     """Parallel branches that start at one step, and which steps belong to one of them alone."""
 
-    def __init__(self, step: str, branches: list[str], graph: Graph, reach: dict[str, int]) -> None:
+    def __init__(self, step: str, branches: list[str], graph: DirectedGraph, reach: dict[str, int]) -> None:
         self.step, self.branches, self.graph, self.reach = step, branches, graph, reach
         self.ways: dict[str, dict[str, str]] = {}
         once = self.shared = 0
@@ -139,9 +139,9 @@ class _Fork:
         return [self.step, *way_back(self.ways[branch], branch, name)]
 
 
-def _check_forks(playbook: Playbook, graph: Graph, declared: set[str], report: Report) -> None:
+def _check_forks(playbook: Playbook, graph: DirectedGraph, declared: set[str], report: Report) -> None:
     joins = {step.name for step in playbook.steps if step.join == "all"}
-    behind = Graph({name: [] if name in joins else out for name, out in graph.after.items()})
+    behind = DirectedGraph({name: [] if name in joins else out for name, out in graph.after.items()})
     reach = behind.reach()
     reported = declared | joins
     races = _Races(playbook, behind, report)
@@ -161,7 +161,7 @@ def _check_forks(playbook: Playbook, graph: Graph, declared: set[str], report: R
 
 
 class _Races:
-    def __init__(self, playbook: Playbook, graph: Graph, report: Report) -> None:
+    def __init__(self, playbook: Playbook, graph: DirectedGraph, report: Report) -> None:
         self.graph, self.report = graph, report
         self.places = {step.name: _writes(step) for step in playbook.steps}
         self.writers: dict[str, int] = {}

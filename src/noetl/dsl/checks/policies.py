@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from noetl.dsl.graph import Graph, arrows
+from noetl.dsl.graph import DirectedGraph, arrows
 from noetl.dsl.outline import Document, TaskSite, labelled_items, rules
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Map, Seq, key_span, span_in, span_of
@@ -127,7 +127,7 @@ def _check_end(tool: Map | Seq, problems: Problems) -> None:
     if not labels or getattr(tool, "lost", None):
         return  # a task that was refused may be the one that ends it
     ways = {label: set(_ways(task, labels, i)) for i, (label, task, *_) in enumerate(items)}
-    graph = Graph({**ways, END: (), FAIL: ()})
+    graph = DirectedGraph({**ways, END: (), FAIL: ()})
     reach = graph.reach()
     stuck = [name for name in graph.among(reach[labels[0]]) if name in ways and not reach[name] & graph.bit[END]]
     if not stuck:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from noetl.dsl.graph import Graph
+from noetl.dsl.graph import DirectedGraph
 from noetl.dsl.outline import Document
 
 BASE = frozenset(["workload", "ctx", "steps", "execution_id"])
@@ -17,7 +17,7 @@ TOKEN = frozenset(["args", "args_by"])
 PIPELINE = BASE | TOKEN | {"iter", "tasks", "_prev", "_task", "_attempt"}
 
 
-class Place(NamedTuple):
+class TemplatePlace(NamedTuple):
     """A place where templates stand, in words, and the names that they can see there."""
 
     words: str
@@ -27,14 +27,14 @@ class Place(NamedTuple):
 
 
 PLACES = {
-    "workload": Place("in `workload`", frozenset(["workload", "execution_id"])),
-    "output": Place("in `output`", BASE),
-    "admit": Place("in an admission rule", BASE | TOKEN | {"event"}),
-    "loop": Place("in `loop.in`", BASE | TOKEN),
-    "input": Place("in a tool's input", PIPELINE | {"keychain"}),
-    "skip": Place("in a skip rule", PIPELINE),
-    "rule": Place("in a rule of a task", PIPELINE | {"outcome"}),
-    "arc": Place("on an arc", BASE | TOKEN | {"event"}),
+    "workload": TemplatePlace("in `workload`", frozenset(["workload", "execution_id"])),
+    "output": TemplatePlace("in `output`", BASE),
+    "admit": TemplatePlace("in an admission rule", BASE | TOKEN | {"event"}),
+    "loop": TemplatePlace("in `loop.in`", BASE | TOKEN),
+    "input": TemplatePlace("in a tool's input", PIPELINE | {"keychain"}),
+    "skip": TemplatePlace("in a skip rule", PIPELINE),
+    "rule": TemplatePlace("in a rule of a task", PIPELINE | {"outcome"}),
+    "arc": TemplatePlace("on an arc", BASE | TOKEN | {"event"}),
 }
 
 HOME = {
@@ -67,7 +67,7 @@ class Arriving:
                 arcs[step["step"]].append(target.name)
                 arc = (step["step"], target.name)
                 own[arc] = own.get(arc, 0) | self._bits(target.args)
-        graph = Graph(arcs)
+        graph = DirectedGraph(arcs)
         self._arriving = {final: self._bits(["summary"])} if final in arcs else {}
         for group in reversed(graph.cycles()):  # sources first
             bits = 0

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from noetl.dsl.canonical import INHERITED
-from noetl.dsl.graph import Graph
+from noetl.dsl.graph import DirectedGraph
 from noetl.dsl.outline import Document, callee, workbook_tasks
 from noetl.dsl.problem import Problems
 from noetl.dsl.reader import TOO_LARGE
@@ -31,7 +31,7 @@ def check(document: Document, problems: Problems) -> None:
         trees[name].append(site.tree)
     calls = {name: [called for tree in inside if (called := callee(tree))] for name, inside in trees.items()}
     workbook: dict[str, _Written] = {}
-    for (name,) in Graph(calls).cycles():  # tasks that a task calls come first
+    for (name,) in DirectedGraph(calls).cycles():  # tasks that a task calls come first
         workbook[name] = _written(trees[name], workbook)
     defaults: dict[tuple[int, str], int] = {}  # by the identity of a spec: all steps share that of the executor
     total = 0

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from noetl.dsl.checks.names import UNKNOWN_CREDENTIAL
 from noetl.dsl.checks.policies import SKIP_RULE
-from noetl.dsl.checks.scopes import HOME, PLACES, Arriving, LocalName, Place
+from noetl.dsl.checks.scopes import HOME, PLACES, Arriving, LocalName, TemplatePlace
 from noetl.dsl.other_words import NAMES
 from noetl.dsl.outline import COLLECTION_KEYS, ITERATOR_KEYS, Document, TaskSite, callee, labelled_items, rules
 from noetl.dsl.payload import UNKNOWN_NAME_CODE, InputName, PlaybookInputs, properties_of, required_by
@@ -331,7 +331,7 @@ class ExpectedEvents(NamedTuple):
 
 
 class SiteFinder:
-    places: ClassVar[Mapping[str, Place]] = PLACES
+    places: ClassVar[Mapping[str, TemplatePlace]] = PLACES
     homes: ClassVar[Mapping[str, tuple[str, str | None]]] = {}
     """More names with a place of their own, like `HOME`, that a template may read elsewhere with a default."""
 

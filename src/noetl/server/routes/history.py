@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from noetl.engine.history.explain import Question
 from noetl.runtime import history
-from noetl.runtime.explanations import DEFAULT_DECISIONS, Part, explain_event, question_about
+from noetl.runtime.explanations import DEFAULT_DECISIONS, ExplanationPart, explain_event, question_about
 from noetl.runtime.explanations import explain as explain_step
 from noetl.runtime.history import Edit, ForkView, RetryPoint
 from noetl.runtime.past import PastReader
@@ -60,7 +60,9 @@ async def explain(call: ApiCall, query: ExplainQuery) -> ExplainView:
         if query.seq is not None:
             found = explain_event(past, execution, query.seq)
         else:
-            found = explain_step(past, execution, query.question(), Part(query.at, query.before, query.limit))
+            found = explain_step(
+                past, execution, query.question(), ExplanationPart(query.at, query.before, query.limit)
+            )
         file = past.playbook(found.state.digest).file
         return explained(found, run, file.name, file.places)
 

@@ -12,7 +12,7 @@ from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.etag import tagged
 from noetl.server.parameters import ItemList, Nothing, RequestBody
 from noetl.server.worker_views import PoolView, WorkerView, direct_workers, pool_views, worker_view
-from noetl.store.store import Directive, Store
+from noetl.store.store import Store, WorkerDirective
 from noetl.timestamps import rfc3339
 
 routes = Routes()
@@ -58,7 +58,7 @@ async def stop_workers(call: ApiCall, body: WorkerSelection) -> WorkerPage:
     return await _direct(call, body, "stop")
 
 
-async def _direct(call: ApiCall, body: WorkerSelection, directive: Directive) -> WorkerPage:
+async def _direct(call: ApiCall, body: WorkerSelection, directive: WorkerDirective) -> WorkerPage:
     api = call.api
     views = await call.in_store(direct_workers, api.store, directive, body.worker, body.pool, api.clock.now())
     names = ", ".join(view.worker for view in views)
