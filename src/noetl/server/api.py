@@ -11,6 +11,7 @@ from noetl.host.server_host import ServerHost
 from noetl.model.actor import Actor
 from noetl.runtime.outlines import Outlines
 from noetl.runtime.replays import new_replays
+from noetl.runtime.run_indexes import RunIndexes
 from noetl.runtime.store_thread import StoreThread
 from noetl.server.auth import Authenticator
 from noetl.server.frames import Feeds
@@ -47,7 +48,7 @@ class Api:
         self.graphs = Graphs(store, self.thread, self.playbooks.compiler)
         self.replays = new_replays()
         self.streams = Streams(store, in_store)
-        self.outlines = Outlines()
+        self.outlines, self.run_indexes = Outlines(), RunIndexes()
         self.host = ServerHost(
             self.playbooks.loaded,
             clock,

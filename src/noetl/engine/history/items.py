@@ -1,0 +1,145 @@
+"""The items of a loop: what the events of some of them say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from noetl.engine import events as e
+from noetl.engine.envelope import subject_of
+from noetl.engine.history.outline import BINS
+from noetl.engine.history.outline_fold import LoopFold
+from noetl.engine.history.run_index import RunIndex
+
+
+class ItemLife(msgspec.Struct):
+    """The latest life of an item: one that failed may run again."""
+
+    started: float | None = None
+    ended: float | None = None
+    work_ms: float = 0.0
+    attempts: int = 0
+    error: Any = None
+    seq: int | None = None  # of the event that decided its status
+
+    @property
+    def duration_ms(self) -> float | None:
+        if self.ended is None:
+            return None
+        return round(max((self.ended - (self.started or self.ended)) * 1000, self.work_ms), 3)
+
+
+class ItemLives:
+    """Takes the events of the items of one run, in order."""
+
+    def __init__(self, run: str, items: Collection[int]) -> None:
+        self.run = run
+        self.lives = {item: ItemLife() for item in items}
+
+    def take(self, event: e.Event, seq: int, at: float) -> None:
+        run, index, _ = subject_of(event)
+        if run != self.run or index not in self.lives:
+            return
+        life = self.lives[index]
+        match event:
+            case e.IterationStarted() if life.ended is not None or life.started is None:
+                self.lives[index] = ItemLife(at, seq=seq)
+            case e.TaskStarted(attempt=attempt):
+                life.attempts = max(life.attempts, attempt)
+            case e.TaskDone(attempt=attempt, duration_ms=duration, task=task):
+                life.attempts = max(life.attempts, attempt)
+                life.work_ms += duration if "/" not in task.path else 0.0
+            case e.StepPaused(until=until) if until is not None:
+                life.seq = seq
+            case e.StepResumed():
+                life.seq = seq
+            case e.IterationDone():
+                life.ended, life.error, life.seq = at, None, seq
+            case e.IterationFailed(error=error):
+                life.ended, life.error, life.seq = at, error, seq
+
+
+class ErrorGroup(msgspec.Struct, frozen=True):
+    """Failed items with the same error. An empty kind stands for all errors beyond the first 20."""
+
+    kind: str
+    message: str
+    count: int
+    first: int
+    last: int
+
+
+class DurationBin(msgspec.Struct, frozen=True):
+    """Items that took less than `up_to_ms`, and not less than the bin before; null: all longer ones."""
+
+    up_to_ms: int | None
+    count: int
+
+
+class Durations(msgspec.Struct, frozen=True):
+    """Times in milliseconds. `p50` and `p95` are upper bounds by a factor of two, `max` is exact."""
+
+    p50: int | None
+    p95: int | None
+    max: int | None
+    unknown: int  # items that ended without a known duration
+    bins: list[DurationBin]
+
+
+class SlowItem(msgspec.Struct, frozen=True):
+    index: int
+    duration_ms: int
+
+
+class ItemsSummary(msgspec.Struct, frozen=True):
+    """The items of a loop."""
+
+    total: int
+    ok: int
+    failed: int
+    running: int
+    waiting: int
+    remaining: int
+    errors: list[ErrorGroup]  # the most frequent first
+    durations: Durations
+    slowest: list[SlowItem]
+
+
+def items_summary(index: RunIndex) -> ItemsSummary:
+    loop, counts = index.loop, index.counts()
+    errors = sorted(loop.errors.values(), key=lambda error: (-error.count, error.first))
+    return ItemsSummary(
+        loop.total,
+        counts["ok"],
+        counts["failed"],
+        counts["running"],
+        counts["waiting"],
+        counts["pending"],
+        [ErrorGroup(error.kind, error.message, error.count, error.first, error.last) for error in errors],
+        durations_of(loop),
+        [SlowItem(item, took) for took, item in reversed(loop.slowest)],
+    )
+
+
+def durations_of(loop: LoopFold) -> Durations:
+    longest = loop.slowest[-1][0] if loop.slowest else None
+    last = max((number for number, count in enumerate(loop.bins) if count), default=-1)
+    bins = [DurationBin(upper_ms(number), loop.bins[number]) for number in range(last + 1)]
+    return Durations(_quantile(loop, 0.5, longest), _quantile(loop, 0.95, longest), longest, loop.unknown, bins)
+
+
+def upper_ms(number: int) -> int | None:
+    """The bound of a bin; None for the last one."""
+    return None if number == BINS - 1 else 2**number
+
+
+def _quantile(loop: LoopFold, share: float, longest: int | None) -> int | None:
+    total, below = sum(loop.bins), 0
+    for number, count in enumerate(loop.bins):
+        below += count
+        if below and below >= share * total:
+            bound = upper_ms(number)
+            return longest if bound is None or longest is None else min(bound, longest)
+    return None

@@ -1,0 +1,87 @@
+"""Pages of the items of a loop. Only the blocks that have events of these items are read."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from noetl.engine import events as e
+from noetl.engine.history.items import ItemLife, ItemLives
+from noetl.engine.history.outline import BLOCK_EVENTS
+from noetl.engine.history.run_index import ItemStatus, RunIndex, ends, numbers_after
+from noetl.errors import NotFound
+from noetl.runtime.event_subjects import subject_of_row
+from noetl.runtime.past import PastReader
+from noetl.store.codec import decode
+
+MAX_BLOCKS = 32  # that a page reads
+
+
+class Item(msgspec.Struct, frozen=True):
+    index: int
+    status: ItemStatus
+    life: ItemLife
+
+
+class Items(NamedTuple):
+    items: list[Item]
+    next: int | None  # the `after` of the next page
+    collection: Any  # the list, or a reference to it
+
+
+def check_run(index: RunIndex, execution: str) -> None:
+    """NotFound if there is no such step run."""
+    if not index.scheduled:
+        raise NotFound(f"{execution} has no step run {index.run!r}" if index.seq else f"no execution {execution}")
+
+
+def check_loop(index: RunIndex, execution: str) -> None:
+    """NotFound if there is no such step run, or it has no loop."""
+    check_run(index, execution)
+    if index.loop_block < 0:
+        raise NotFound(f"the step run {index.run!r} has no loop")
+
+
+def items_after(
+    past: PastReader, execution: str, index: RunIndex, status: ItemStatus | None, after: int, limit: int
+) -> Items:
+    """The items behind one. A page whose events are in many blocks has fewer items than the limit."""
+    chosen = list(islice(numbers_after(index.items(status), after), limit + 1))
+    has_more = len(chosen) > limit
+    items, numbers = _affordable(index, chosen[:limit])
+    has_more = has_more or len(items) < len(chosen[:limit])
+    lives = ItemLives(index.run, items)
+    for number in sorted(numbers):
+        past.check_stopped()
+        for row in past.store.read(execution, number * BLOCK_EVENTS, BLOCK_EVENTS):
+            run, item = subject_of_row(row)
+            if run == index.run and item in lives.lives:
+                lives.take(decode(row.type, row.data), row.seq, row.at)
+    found = [Item(item, index.status(item), lives.lives[item]) for item in items]
+    return Items(found, items[-1] if has_more and items else None, _collection(past, execution, index))
+
+
+def _affordable(index: RunIndex, chosen: list[int]) -> tuple[list[int], set[int]]:
+    """As many of the items as the blocks of a page cover, and these blocks."""
+    blocks = index.blocks_of(chosen)
+    numbers: set[int] = set()
+    for place, item in enumerate(chosen):
+        more = numbers.union(ends(blocks.get(item, [])))
+        if place and len(more) > MAX_BLOCKS:
+            return chosen[:place], numbers
+        numbers = more
+    return chosen, numbers
+
+
+def _collection(past: PastReader, execution: str, index: RunIndex) -> Any:
+    rows = past.store.read_backwards(
+        execution, (index.loop_block + 1) * BLOCK_EVENTS + 1, [e.LoopStarted.name], BLOCK_EVENTS,
+        index.loop_block * BLOCK_EVENTS,
+    )  # fmt: skip
+    for row in rows:
+        event = decode(row.type, row.data)
+        if isinstance(event, e.LoopStarted) and event.run == index.run:
+            return event.items
+    return None

@@ -1,0 +1,40 @@
+"""Indexes of step runs of stored logs. The latest are kept, and continue with the blocks that have come since."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from noetl.engine.history.outline import BLOCK_EVENTS, Block
+from noetl.engine.history.run_index import RunIndex
+from noetl.latest import Latest
+from noetl.runtime.outlines import blocks
+from noetl.store.store import Store
+
+MAX_INDEXES = 16
+MAX_INDEX_BYTES = 4 << 20  # a larger index is made again for each request
+
+
+class RunIndexes:
+    """Threads may share it."""
+
+    def __init__(self) -> None:
+        self._indexes: Latest[tuple[str, str], tuple[RunIndex, Block]] = Latest(MAX_INDEXES)
+        self._lock = Lock()
+
+    def of(self, store: Store, execution: str, run: str) -> RunIndex:
+        """The index of a step run up to the last event; its `scheduled` is 0 if there is no such step run."""
+        with self._lock:
+            kept = self._indexes.get((execution, run))
+        complete, last = (kept[0], kept[1]) if kept else (RunIndex(run), None)
+        index = complete
+        for block in blocks(store, execution, last.number + 1 if last else 0, last):
+            if (kept is not None and index is kept[0]) or block.events < BLOCK_EVENTS:
+                index = complete.copy()
+            index.add(block)
+            if block.events == BLOCK_EVENTS:
+                complete, last = index, block
+        if last is not None and complete.size <= MAX_INDEX_BYTES:
+            complete.settle()
+            with self._lock:
+                self._indexes[execution, run] = complete, last
+        return index

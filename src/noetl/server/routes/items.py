@@ -1,0 +1,113 @@
+"""/executions/ID/items: the items of a loop."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import msgspec
+
+from noetl.engine.history.items import ItemsSummary, items_summary
+from noetl.engine.history.run_index import ItemStatus, RunIndex
+from noetl.runtime.items import Item, Items, check_loop, items_after
+from noetl.runtime.past import PastReader
+from noetl.server.endpoint import ApiCall, Routes
+from noetl.server.item_previews import previews
+from noetl.server.parameters import ItemPage, Limit, QueryString, text
+from noetl.server.run_reads import read_run
+from noetl.timestamps import optional_rfc3339
+
+routes = Routes()
+
+MAX_SEARCHED = 1_000  # items that a request with `q` looks at
+
+StepRunName = Annotated[str, text("The step run, such as `fetch#1`.")]
+Search = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\0]*$", description="Text to search for.")]
+
+
+class ItemErrorView(msgspec.Struct, frozen=True):
+    kind: str
+    message: str
+
+
+class ItemView(msgspec.Struct, frozen=True):
+    """An item of a loop. `preview` is the item as JSON, cut; null if it cannot be read."""
+
+    index: int
+    status: ItemStatus
+    preview: str | None
+    started: str | None
+    duration_ms: float | None
+    attempts: int  # the highest attempt of its tasks
+    error: ItemErrorView | None
+    seq: int | None  # of the event that decided its status
+
+
+class ItemsQuery(QueryString, frozen=True):
+    run: StepRunName
+    status: ItemStatus | None = None
+    after: Annotated[int, msgspec.Meta(ge=-1, le=2**53, description="Only items behind this index.")] = -1
+    limit: Limit = 100
+    q: Search = ""
+
+
+class LoopItemPage(ItemPage[ItemView, int], frozen=True):
+    """Items by index; `next` is the `after` of the next page. A page may have fewer items than its limit.
+
+    With `q`, `scanned_to` is the last index that was searched.
+    """
+
+    scanned_to: int | None
+
+
+@routes.add("GET", "/executions/{id}/items")
+async def items(call: ApiCall, query: ItemsQuery) -> LoopItemPage:
+    """The items of a loop, all or those with a status; `q` searches previews and errors."""
+    limit = MAX_SEARCHED if query.q else query.limit
+    page = await read_run(call, query.run, partial(_items, query=query, limit=limit))
+    indexes = [item.index for item in page.items]
+    api = call.api
+    texts = await previews(page.collection, indexes, api.stored_values, api.host.runtime.past)
+    views = [_view(item, texts.get(item.index)) for item in page.items]
+    if not query.q:
+        return LoopItemPage(views, page.next, None)
+    matching = [view for view in views if _matches(view, query.q.casefold())]
+    if len(matching) > query.limit:
+        last = matching[query.limit - 1].index
+        return LoopItemPage(matching[: query.limit], last, last)
+    return LoopItemPage(matching, page.next, indexes[-1] if indexes else None)
+
+
+def _items(past: PastReader, execution: str, index: RunIndex, query: ItemsQuery, limit: int) -> Items:
+    check_loop(index, execution)
+    return items_after(past, execution, index, query.status, query.after, limit)
+
+
+def _view(item: Item, preview: str | None) -> ItemView:
+    life = item.life
+    error = None if life.error is None else ItemErrorView(life.error.kind, life.error.message)
+    started, is_over = optional_rfc3339(life.started), item.status in ("ok", "failed")
+    duration = life.duration_ms if is_over else None
+    return ItemView(
+        item.index, item.status, preview, started, duration, life.attempts, error if is_over else None, life.seq
+    )
+
+
+def _matches(view: ItemView, wanted: str) -> bool:
+    error = "" if view.error is None else f"{view.error.kind}: {view.error.message}"
+    return wanted in (view.preview or "").casefold() or wanted in error.casefold()
+
+
+class RunQuery(QueryString, frozen=True):
+    run: StepRunName
+
+
+@routes.add("GET", "/executions/{id}/items/summary")
+async def summary(call: ApiCall, query: RunQuery) -> ItemsSummary:
+    """How the items of a loop ended, why they failed, and how long they took."""
+
+    def read(past: PastReader, execution: str, index: RunIndex) -> ItemsSummary:
+        check_loop(index, execution)
+        return items_summary(index)
+
+    return await read_run(call, query.run, read)
