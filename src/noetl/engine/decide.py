@@ -97,7 +97,8 @@ def accept_report(decision: Decision, report: Report) -> None:
     if lease is None:
         return
     facts = report.facts[max(0, lease.facts - report.first) :]
-    load_for_reducers(decision, facts, report.blobs)
+    if state.net.steps[state.runs[lease.run].step].writes:
+        load_for_reducers(decision, facts, report.blobs)
     decision.blobs += report.blobs
     previous: e.Event | None = None
     budget = Budget()

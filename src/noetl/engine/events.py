@@ -24,8 +24,11 @@ Interval = tuple[int, int]
 EVENTS: dict[str, type[Event]] = {}
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Base of all events. `entity` is the type of its subject, `status` the progress of that."""
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Base of all events. `entity` is the type of its subject, `status` the progress of that.
+
+    JSON has no cycles, so the garbage collector need not look at an event, of which there are many.
+    """
 
     name: ClassVar[str] = ""
     source: ClassVar[Source] = "server"

@@ -205,10 +205,13 @@ def fail_iteration(decision: Decision, fence: int, fact: e.IterationFailed) -> N
 
 def _iteration_started(state: Execution, event: e.IterationStarted, at: float) -> None:
     run = state.runs[event.run]
-    run.losses.pop(event.index, None)
+    if run.losses:
+        run.losses.pop(event.index, None)
     run.progress_of(event.index, "")
     if run.loop is not None and (fence := run.loop.lane_at(event.index)) is not None:
-        run.loop.lanes[fence] = run.loop.lanes.pop(fence)  # `lane_at` looks at the last one first
+        lanes = run.loop.lanes
+        if fence != next(reversed(lanes)):
+            lanes[fence] = lanes.pop(fence)  # `lane_at` looks at the last one first
 
 
 def _iteration_done(state: Execution, event: e.IterationDone, at: float) -> None:

@@ -66,6 +66,10 @@ class StepPlan:
         for name, chain in step.after_call.chains.items() if step.after_call else ():
             self.iterators |= _iterators([link for link in chain if isinstance(link, Task)], f"{name}/")
         """Iterator tasks by their labels (`each`, `each/inner`), and whether their items run in parallel."""
+        self.writes = bool(self.iterators) or any(
+            rule.then.set_ctx or rule.then.set_iter for _, task in step.every_task for rule in task.policy or ()
+        )
+        """Whether outcomes of its tasks may change ctx or iter."""
         self.gives_handles = any(task.kind in GIVES_HANDLES for _, task in step.every_task)
         """Whether results of its tasks may contain handles of secrets."""
         self.reads = _steps_read(step, self.after_call.templates if self.after_call is not None else [])

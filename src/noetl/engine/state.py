@@ -178,11 +178,14 @@ class Run(msgspec.Struct):
 
     def progress_of(self, index: int | None, prefix: str) -> Progress:
         """The progress of a pipeline, which begins here if it is new."""
-        pipelines = self.progress if index is None else self.item_progress.setdefault(index, {})
-        progress = pipelines.get(prefix)
-        if progress is None:
-            progress = pipelines[prefix] = Progress()
-        return progress
+        pipelines = self.progress
+        if index is not None:
+            if index not in self.item_progress:
+                self.item_progress[index] = {}
+            pipelines = self.item_progress[index]
+        if prefix not in pipelines:
+            pipelines[prefix] = Progress()
+        return pipelines[prefix]
 
     def all_progress(self) -> Iterator[tuple[str, Progress]]:
         """Every pipeline under way, with its prefix."""

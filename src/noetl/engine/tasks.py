@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from noetl.errors import TemplateFailed
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
 from noetl.reference import Reference, encode_inline
+from noetl.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from noetl.engine.decision import Decision
@@ -135,10 +135,8 @@ def _patch_problem(state: Execution, fact: e.TaskDone, contents: dict[str, Any])
 
 def call_meta(execution: str, attempt: int, duration_ms: float, ended: float) -> dict[str, Any]:
     """`outcome.meta` as templates see it; `ts` is the start of the call."""
-    start = datetime.fromtimestamp(ended - duration_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    # Every call of a tool gets here: slices of a time with its offset and of a UUID are cheaper than functions.
-    trace = execution[:8] + execution[9:13] + execution[14:18] + execution[19:23] + execution[24:]
-    return {"attempt": attempt, "duration_ms": duration_ms, "ts": f"{start[:-6]}Z", "trace_id": trace}
+    start = rfc3339(ended - duration_ms / 1000)
+    return {"attempt": attempt, "duration_ms": duration_ms, "ts": start, "trace_id": execution.replace("-", "")}
 
 
 def seen_tasks(execution: str, tasks: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -166,7 +164,8 @@ def split_path(path: str) -> tuple[str, str, int]:
 
 def _started(state: Execution, event: e.TaskStarted, at: float) -> None:
     run = state.runs[event.task.run]
-    run.losses.pop(WHOLE_RUN if event.task.index is None else event.task.index, None)
+    if run.losses:
+        run.losses.pop(WHOLE_RUN if event.task.index is None else event.task.index, None)
     prefix, label, visit = split_path(event.task.path)
     progress = run.progress_of(event.task.index, prefix)
     progress.at, progress.attempt, progress.started, progress.due = label, event.attempt, True, None
@@ -205,7 +204,8 @@ def _done(state: Execution, event: e.TaskDone, at: float) -> None:
             apply_patch(run.ctx, writes, state.inlined_values)
         else:
             run.progress_of(event.task.index, item).writes.extend(writes)
-    state.inlined_values.clear()
+    if state.inlined_values:
+        state.inlined_values.clear()
     progress.attempt = progress.round = progress.round_start = 1
     progress.repeats = repeats_after(progress.repeats, event.do, outcome)
     progress.at = event.to

@@ -59,7 +59,9 @@ class LocalLink:
                     raise
 
     async def holds(self, execution: str, fence: int) -> bool:
-        return fence in (await self.runtime.executions.state(execution)).leases
+        loaded = self.runtime.executions.get(execution)
+        state = loaded.state if loaded is not None else await self.runtime.executions.state(execution)
+        return fence in state.leases
 
     def paused(self, execution: str) -> bool:
         loaded = self.runtime.executions.get(execution)

@@ -10,7 +10,7 @@ import msgspec
 NAME_FORM = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,99}"
 
 
-class TaskId(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
+class TaskId(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True, gc=False):
     """A visit of a task: the step run, the iteration if there is a loop, and the path of labels with visits: `save#2`,
     inside an iterator task `each#1[3]/save#1`, in a chain of a classic step `case_0/save#1`."""
 

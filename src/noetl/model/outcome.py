@@ -18,7 +18,7 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     details: dict[str, Any] = {}
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The result or the error of one call. `extra` holds the kind's own field, such as `{"http": {...}}`."""
 
     status: Status = "ok"

@@ -154,9 +154,11 @@ class Visit:
             if plan.on_lost == "error":
                 await host.stored()
             scope = self.scope
-            inputs = await templates.evaluate(plan.inputs, scope, inputs=True)
-            if has_references(inputs):
-                inputs = await templates.opened(inputs)
+            inputs: dict[str, Any] = {}
+            if plan.task.inputs:
+                inputs = await templates.evaluate(plan.inputs, scope, inputs=True)
+                if has_references(inputs):
+                    inputs = await templates.opened(inputs)
             bound: dict[str, Any] = {}
             if plan.bound:
                 binds = plan.bound.items()

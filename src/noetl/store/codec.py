@@ -36,6 +36,7 @@ Path = tuple[str | int, ...]
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONGEST = str(LARGEST).encode().translate(_ZEROS)
 _LONGEST_NEGATIVE = str(SMALLEST).encode().translate(_ZEROS)  # numbers with that many digits may exceed 64 bits
+_LONG = _LONGEST_NEGATIVE[1:]  # part of both
 
 MAX_DEPTH = 300
 MAX_VALUE_DEPTH = 200
@@ -49,7 +50,9 @@ SNAPSHOT_FORMAT = b'{"format":3,'
 PACKED_FORMAT = b"\x03"  # the first byte of a snapshot whose state is compressed; earlier versions stored it as it is
 PACK_LEVEL = 1  # of zlib: level 6 takes five times as long for 5 % less
 
-SCALARS = frozenset([str, int, float, bool, type(None)])
+SCALARS = frozenset([str, int, float, bool, NoneType])
+WHOLE = frozenset([int, bool, NoneType])
+LISTS = (list, tuple)
 
 
 def encode(event: Event) -> bytes:
@@ -71,9 +74,9 @@ def encode(event: Event) -> bytes:
 def _is_exact(data: bytes) -> bool:
     """Whether there is no mark of a reference in the data, and no number that may be beyond 64 bits."""
     digits = data.translate(_ZEROS)
-    return (
-        not (b"$" in data and may_hold_references(data)) and _LONGEST not in digits and _LONGEST_NEGATIVE not in digits
-    )
+    if data.find(b"$") < 0 and digits.find(_LONG) < 0:  # most events; `find` takes half the time of `in`
+        return True
+    return not may_hold_references(data) and _LONGEST not in digits and _LONGEST_NEGATIVE not in digits
 
 
 def check_value(value: Any) -> None:
@@ -171,6 +174,8 @@ def _checked(value: Any, path: Path) -> Any:
         case dict():
             return {_key(key, path): _checked(item, (*path, key)) for key, item in value.items()}
         case list() | tuple():
+            if {*map(type, value)} <= WHOLE and all(item is None or SMALLEST <= item <= LARGEST for item in value):
+                return value  # such as the items of a long loop, which every snapshot has
             return [_checked(item, (*path, place)) for place, item in enumerate(value)]
         case Reference():
             fields = ((name, field) for name, field in value.as_data().items() if field != OPTIONAL.get(name, ...))
@@ -269,7 +274,7 @@ def plain(value: Any) -> Any:
         return {key: plain(getattr(value, name)) for name, key in _names(value)}
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple) and not isinstance(value, Reference):
+    if isinstance(value, LISTS) and not isinstance(value, Reference):
         return [item if type(item) in SCALARS else plain(item) for item in value]
     return value
 

@@ -14,7 +14,9 @@ from noetl.reference import Reference, TooLarge
 from noetl.worker.playbook_cache import RunnablePlaybook
 from noetl.worker.work import Work
 
-MAX_FACTS = 200  # facts after which a report is sent, even if the playbook commits only once per step
+MAX_FACTS = 400
+"""Facts after which a report is sent, even if the playbook commits only once per step. Each report costs a decision; a
+decision about many more facts would delay everybody else."""
 
 
 class StoredContents(Protocol):

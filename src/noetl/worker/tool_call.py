@@ -42,9 +42,10 @@ class ToolCaller:
     async def call(self, call: ToolCall) -> Outcome:
         """The outcome of the tool. May raise Parked, or Rejected if the lease is void."""
         outcome = await self._run(call)
-        error, source = outcome.error, dict[str, Any]()
+        error = outcome.error
         if error is None or "source" in error.details:
             return outcome
+        source: dict[str, Any] = {}
         if isinstance(line := error.details.get("line"), int):
             column = error.details.get("column")  # that of Postgres is a name
             source = self._source(call, line, column if isinstance(column, int) else 1)
@@ -80,9 +81,9 @@ class ToolCaller:
             args = call.scope["args"]
             if plan.kind.takes_args:
                 args = await self._opened(args)
-            own_args = {key: args[key] for key in plan.task.args}
-            if own_args:
-                own_args = await self._opened(own_args)
+            own_args: dict[str, Any] = {}
+            if plan.task.args:
+                own_args = await self._opened({key: args[key] for key in plan.task.args})
             context = self._context(call, args, own_args)
         except msgspec.ValidationError as error:
             return failed("input", f"{plan.kind.name}: {rendered_misfit(plan.kind.inputs, call.inputs, error)}")

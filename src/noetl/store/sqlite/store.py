@@ -35,7 +35,8 @@ class SqliteCommits(Store):
         fitting = accepted(changes, heads)
         written = [change for change, fits in zip(changes, fitting, strict=True) if fits]
         insert = self._db.connection.executemany
-        events = [(key_of(change.execution), *row) for change in written for row in change.rows]
+        keyed = ((key_of(change.execution), change.rows) for change in written)
+        events = [(key, *row) for key, rows in keyed for row in rows]
         single = len(events) % ROWS_PER_INSERT
         insert(QUERIES["append_event"], events[:single])
         for at in range(single, len(events), ROWS_PER_INSERT):
