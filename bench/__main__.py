@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bench import engine, footprint, http, language, redaction, server, stalls, transfer, verify
+from bench import engine, footprint, http, language, past, redaction, server, stalls, transfer, verify
 from bench.measure import print_figures
 
 
 def main() -> None:
-    for part in (language, engine, verify, http, redaction, transfer, footprint, server, stalls):
+    for part in (language, engine, verify, past, http, redaction, transfer, footprint, server, stalls):
         print_figures(part.figures())
 
 

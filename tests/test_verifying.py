@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 from bench.engine import HEAD, no_children
-from bench.verify import write
+from bench.long_run import write
 from tests.conformance.memory import MemoryStore
 from tests.verifying import MANY, check_databases, verified
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import click
 import pytest
-from bench.verify import write
+from bench.long_run import write
 from command import environment, file, noetl
 from terminal import HEAD, data
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import closing
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import pytest
+from bench.long_run import fill
 from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.clock import SystemClock
@@ -20,6 +22,7 @@ from noetl.runtime import committer
 from noetl.runtime.audit import Audit
 from noetl.runtime.explanations import Explained, ExplanationPart, explain, question_about
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.past import PastReader
 from noetl.runtime.runtime import Runtime
 from noetl.runtime.snapshots import MAX_SNAPSHOTS, surplus
 from noetl.store.codec import freeze, packed, readable_snapshot
@@ -151,6 +154,35 @@ def test_explanations_are_the_same_without_snapshots_and_outline(store: SqliteSt
         store._db.transaction(lambda table=table: store._db.connection.execute(f"DELETE FROM {table}"))  # type: ignore[misc]
         assert asyncio.run(explanations()) == with_both
     assert bool(store.outline(EXECUTION)) == (mode == "write")  # made again, unless the store is only read
+
+
+def test_the_past_of_a_long_loop_is_the_same_without_snapshots_and_outline(tmp_path: Path) -> None:
+    with closing(SqliteStore(tmp_path / "loop.db", synchronous="normal")) as store:
+        last = fill(store, 25_000, EXECUTION)
+        assert (len(store.snapshot_seqs(EXECUTION)), len(store.outline(EXECUTION))) == (2, last // 1_000)
+        seqs = random.Random(5).sample(range(1, last + 1), 5)
+        questions = [*map(question_about, ("first", "many", "last")), question_about("many", item=3_000)]
+
+        def look(past: PastReader) -> list[bytes]:
+            found = [freeze(past.state_at(EXECUTION, seq)[0]) for seq in seqs]
+            for question in questions:
+                for part in (ExplanationPart(), ExplanationPart(at=last // 2), ExplanationPart(before=last // 3)):
+                    explanation = explain(past, EXECUTION, question, part).explanation
+                    found.append(msgspec.json.encode(explanation))
+            return found
+
+        async def looked() -> list[bytes]:
+            runtime = Runtime(LoadedPlaybooks(store), SystemClock())
+            try:
+                return await runtime.past.do(look)
+            finally:
+                runtime.past.close()
+                runtime.thread.shutdown()
+
+        with_both = asyncio.run(looked())
+        for table in ("snapshot", "outline"):
+            store._db.transaction(lambda table=table: store._db.connection.execute(f"DELETE FROM {table}"))  # type: ignore[misc]
+            assert asyncio.run(looked()) == with_both
 
 
 def freeze_explained(found: Explained) -> bytes:

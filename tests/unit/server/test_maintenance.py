@@ -12,7 +12,7 @@ import httpx2
 import msgspec
 import pytest
 from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
-from bench.verify import fill, write
+from bench.long_run import fill, write
 from tests.conformance.memory import MemoryStore
 
 from noetl.errors import StoreError
