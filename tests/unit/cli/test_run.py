@@ -548,3 +548,18 @@ def test_a_classic_playbook_without_a_canonical_spelling_runs(tmp_path: Path) ->
     )
     done = noetl("run", "inclusive.yaml", cwd=tmp_path)
     assert done.code == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "says"),
+    [
+        ("apiVersion: noetl.io/v2\n", "apiVersion: noetl.io/v1\n", "NTL104"),
+        ("apiVersion: noetl.io/v2\n", "", "NTL102"),
+        ("kind: Playbook\n", "kind: Pipeline\n", "NTL105"),
+    ],
+)
+def test_a_document_of_another_version_or_kind_is_not_started(tmp_path: Path, line: str, other: str, says: str) -> None:
+    assert line in ECHO
+    done = noetl("run", file(tmp_path, ECHO.replace(line, other)), cwd=tmp_path)
+    assert (done.code, says in done.err) == (3, True), done
+    assert noetl("runs", "list", "-o", "json", cwd=tmp_path).out.strip() in ("", "[]")
