@@ -55,6 +55,7 @@ limit_option = click.option(
     "--limit", type=click.IntRange(min=1), default=PAGE, show_default=True, help="Maximum number of runs to list."
 )
 playbook_option = click.option("--playbook", metavar="FILE", help="Continue with this edited playbook.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be kept and what would run again.")
 ctx_option = click.option(
     "--set-ctx", "ctx", multiple=True, metavar="KEY=VALUE", help="Set a key of ctx to a YAML value."
 )
@@ -256,6 +257,7 @@ def prune_command(older_than: str, dry_run: bool, client: Client, output: str | 
 @playbook_option
 @ctx_option
 @payload_options
+@dry_run_option
 @client_and_output
 def fork_command(
     run: str,
@@ -263,6 +265,7 @@ def fork_command(
     playbook: str | None,
     ctx: tuple[str, ...],
     inputs: Json,
+    dry_run: bool,
     client: Client,
     output: str | None,
 ) -> int:
@@ -272,7 +275,8 @@ def fork_command(
     together are not split: the new run may share some more events. An edited playbook must contain every step that is
     active at that event.
     """
-    return _fork(run, playbook, {"ctx": _ctx(ctx), "at": at, **inputs}, client, output)
+    body = {"ctx": _ctx(ctx), "at": at, **inputs}
+    return _fork(run, playbook, body, dry_run, client, output)
 
 
 @command.command("retry")
@@ -284,6 +288,7 @@ def fork_command(
 @playbook_option
 @ctx_option
 @payload_options
+@dry_run_option
 @client_and_output
 def retry_command(
     run: str,
@@ -292,6 +297,7 @@ def retry_command(
     playbook: str | None,
     ctx: tuple[str, ...],
     inputs: Json,
+    dry_run: bool,
     client: Client,
     output: str | None,
 ) -> int:
@@ -302,7 +308,7 @@ def retry_command(
     step named by --from; also if the run succeeded.
     """
     body = {"ctx": _ctx(ctx), "step": step, "failed_items": failed_items, **inputs}
-    return _fork(run, playbook, body, client, output)
+    return _fork(run, playbook, body, dry_run, client, output)
 
 
 for verb in (show_command, result_command, logs_command, replay_command, diff_command):
@@ -319,26 +325,41 @@ def _ctx(sets: tuple[str, ...]) -> Json:
     return values
 
 
-def _fork(run: str, playbook: str | None, body: Json, client: Client, output: str | None) -> int:
+def _fork(run: str, playbook: str | None, body: Json, dry_run: bool, client: Client, output: str | None) -> int:
     source = read(playbook) if playbook is not None else None
     if source is not None and not is_runnable(source, quiet=output is not None):
         return 3
+    if dry_run:
+        emit(client.runs.preview_fork(run, NewRun(body, source)), output, _print_preview)
+        return 0
     collect_garbage()
     on_forked = _print_forked if output is None else lambda forked: None
     return print_result(client.runs.fork(run, NewRun(body, source), new_view(output), on_forked), output)
 
 
+def _print_preview(preview: Json) -> None:
+    for line in _fork_lines(preview):
+        click.echo(line)
+    for warning in preview["warnings"]:
+        print_message(printable(f"noetl: warning: {warning}"))
+
+
 def _print_forked(forked: Json) -> None:
-    print_message(f"from {forked['source_id']}, up to its event {forked['source_seq']}")
+    for line in _fork_lines(forked):
+        print_message(line)
+
+
+def _fork_lines(forked: Json) -> Iterator[str]:
+    yield f"from {forked['source_id']}, up to its event {forked['source_seq']}"
     if forked["done"]:
-        print_message(printable(f"  kept: {', '.join(forked['done'])}"))
+        yield printable(f"  kept: {', '.join(forked['done'])}")
     for step in forked["again"]:
         text = f"{'again' if step['failed'] else 'continues'}: {step['run']}"
         if step["items"] is not None:
             text += f", {count(step['items'], 'item')} left"
         elif step["task"]:
             text += f" at task {step['task']}"
-        print_message(printable(f"  {text}"))
+        yield printable(f"  {text}")
 
 
 @command.command("export")

@@ -359,6 +359,12 @@ class HttpRuns:
     def run(self, new: NewRun, view: ProgressView | None, timeout: float | None = None) -> Json:
         return _located(self.watch(self.start(new)["execution_id"], view, timeout), new.source)
 
+    def preview_fork(self, run: str, new: NewRun) -> Json:
+        body, source = new
+        text = {} if source is None else {"playbook": source.text.decode("utf-8-sig")}
+        verb = "fork" if "at" in body else "retry"
+        return self.http.post(f"/executions/{self.find(run)}/{verb}?dry_run=true", body | text, timeout=LONG_CALL)
+
     def fork(self, run: str, new: NewRun, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
         verb = "fork" if "at" in new.body else "retry"
         forked = self.start(new, f"/executions/{self.find(run)}/{verb}")

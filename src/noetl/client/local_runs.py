@@ -199,6 +199,27 @@ class LocalRuns:
         with opened_file(self.db, "create" if source else "write") as store, owned(store, execution):
             return asyncio.run(self._run_to_end(store, execution, view, begin, prune=source is not None))
 
+    def preview_fork(self, run: str, new: NewRun) -> Json:
+        """What a fork or a retry would do; nothing is started or stored."""
+        from noetl.runtime import history
+        from noetl.runtime.fork_preview import preview_fork, preview_retry
+        from noetl.runtime.loaded_playbooks import LoadedPlaybook
+
+        async def preview(local: Engine, summary: Summary) -> Json:
+            runtime, execution, edited = local.runtime, summary.execution_id, None
+            if source is not None:
+                edited = LoadedPlaybook(
+                    source.loaded.require(), source.display_path, source.places, source.loaded.inputs
+                )
+            edit = history.Edit("", body["ctx"], body["payload"], None, body["strict_keys"])
+            if "at" in body:
+                return json_of(await preview_fork(runtime, execution, body["at"], edit, edited))
+            point = history.RetryPoint(body["step"], body["failed_items"])
+            return json_of(await preview_retry(runtime, execution, edit, point, edited))
+
+        body, source = new
+        return self._with_engine(run, preview)
+
     def fork(self, run: str, new: NewRun, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
         from noetl.runtime import history
 

@@ -48,6 +48,18 @@ class RetryPoint(NamedTuple):
     failed_items: bool = False
 
 
+class Cut(NamedTuple):
+    """Where the log of a source is cut for a fork."""
+
+    seq: int | None  # after this event, or the first one after it at which a decision is complete; None: at the end
+    failed: str | None = None  # the run that failed; None: it is not a retry
+    reopen: str = ""  # the loop whose failed items run again; its log is cut at `seq` itself
+
+    @property
+    def is_exact(self) -> bool:
+        return bool(self.reopen)
+
+
 class ForkView(msgspec.Struct, frozen=True):
     """A new execution with the first `source_seq` events of its source. `done` are steps whose results it has;
     `warnings` are about its payload."""
@@ -123,7 +135,13 @@ async def replay_with(runtime: Runtime, execution: str, digest: str) -> ReplayVi
 
 
 async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: Edit) -> ForkView:
-    state, rows = await _cut(runtime, source, at)
+    state, rows = await _cut(runtime, source, Cut(at))
+    check_forkable(source, state, at)
+    return await _start_fork(runtime, source, name, state, rows, edit, Cut(at))
+
+
+def check_forkable(source: str, state: Execution, at: int | None) -> None:
+    """Conflict if the source had ended where its log is cut."""
     if at is None and state.over:
         raise Conflict(
             f"{source} has ended after {state.seq} events: fork it at an earlier event (`--at SEQ`)"
@@ -132,11 +150,16 @@ async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: E
     if state.over or state.status == "cancelling":
         ended = "been cancelled" if state.status in ("cancelling", "cancelled") else "ended"
         raise Conflict(f"{source} had {ended} at event {state.seq}: fork it at an earlier one")
-    return await _start_fork(runtime, source, name, state, rows, edit, None)
 
 
 async def retry(runtime: Runtime, source: str, name: str, edit: Edit, point: RetryPoint) -> ForkView:
     """Fork an execution just before it failed or was cancelled, or at another point of its past."""
+    cut, edit = await retry_cut(runtime, source, edit, point)
+    return await _start_fork(runtime, source, name, *await _cut(runtime, source, cut), edit, cut)
+
+
+async def retry_cut(runtime: Runtime, source: str, edit: Edit, point: RetryPoint) -> tuple[Cut, Edit]:
+    """Where a retry begins, and the edit with the playbook and the payload of the source, also if those are cut off."""
     retrace, failed_items, scheduled = Retrace(), FailedItems(), {}
 
     async def see(state: Execution, event: e.Event, row: Row) -> None:
@@ -151,24 +174,23 @@ async def retry(runtime: Runtime, source: str, name: str, edit: Edit, point: Ret
         retrace.see(whole, event)
     if not whole.over:
         raise Conflict(f"cannot retry {source}: the run is {whole.shown_status} and has not ended")
-    edit = edit._replace(digest=edit.digest or whole.digest, payload=overlaid(payload, edit.payload))  # also if cut off
+    edit = edit._replace(digest=edit.digest or whole.digest, payload=overlaid(payload, edit.payload))
+    loops = failed_items.loops
     if point.failed_items:
-        run = _loop_to_reopen(source, failed_items.loops, point.step)
-        return await _reopen(runtime, source, name, failed_items.loops[run], run, edit)
+        run = _loop_to_reopen(source, loops, point.step)
+        return Cut(loops[run], run, run), edit
     if point.step is not None:
         if point.step not in scheduled:
             hint = did_you_mean(point.step, scheduled)
             raise NotFound(f"no run of step {point.step!r} in {source}" + (f": {hint}" if hint else ""))
-        return await _start_fork(runtime, source, name, *await _cut(runtime, source, scheduled[point.step]), edit, "")
+        return Cut(scheduled[point.step], ""), edit
     if whole.status == "succeeded":
-        failures = ": `--failed-items` runs the failed items of its loop again" if failed_items.loops else ""
+        failures = ": `--failed-items` runs the failed items of its loop again" if loops else ""
         raise Conflict(f"{source} has succeeded: there is nothing to retry{failures}")
     seq, run = retrace.point()
     if not seq:
         raise Conflict(f"{source} failed before its first step ran: start a new execution")
-    if run in failed_items.loops:  # it ran all items, and then failed
-        return await _reopen(runtime, source, name, failed_items.loops[run], run, edit)
-    return await _start_fork(runtime, source, name, *await _cut(runtime, source, seq), edit, run)
+    return (Cut(loops[run], run, run) if run in loops else Cut(seq, run)), edit  # a loop ran all items, and then failed
 
 
 def _loop_to_reopen(source: str, loops: dict[str, int], step: str | None) -> str:
@@ -181,21 +203,19 @@ def _loop_to_reopen(source: str, loops: dict[str, int], step: str | None) -> str
     return runs[0] if step is None else runs[-1]
 
 
-async def _reopen(runtime: Runtime, source: str, name: str, seq: int, run: str, edit: Edit) -> ForkView:
-    """Fork just before the end of a loop, whose failed items then run again."""
-    state, rows = await _cut(runtime, source, seq, exact=True)
-    return await _start_fork(runtime, source, name, state, rows, edit, run, run)
-
-
-async def _cut(runtime: Runtime, source: str, at: int | None, *, exact: bool = False) -> tuple[Execution, list[Row]]:
+async def _cut(runtime: Runtime, source: str, cut: Cut) -> tuple[Execution, list[Row]]:
     rows = []
     async for state, event, row in folded(runtime, source):
         rows.append(row)
-        if at is not None and row.seq >= at and (exact or not is_incomplete(state, event)):
+        if cut.seq is not None and row.seq >= cut.seq and (cut.is_exact or not is_incomplete(state, event)):
             break
-    if at is not None and at > state.seq:
-        raise UsageError(f"{source} has {state.seq} events: there is no event {at}")
+    check_event(source, cut.seq or 0, state.seq)
     return state, rows
+
+
+def check_event(source: str, seq: int, last: int) -> None:
+    if seq > last:
+        raise UsageError(f"{source} has {last} events: there is no event {seq}")
 
 
 async def _start_fork(
@@ -205,15 +225,14 @@ async def _start_fork(
     state: Execution,
     rows: list[Row],
     edit: Edit,
-    failed: str | None,
-    reopen: str = "",
+    cut: Cut,
 ) -> ForkView:
     last = rows[-1]
     chunks = {chunk.key for run in state.runs.values() if run.loop is not None for chunk in run.loop.chunks}
     stored = await runtime.thread.ask(lambda: [(key, runtime.store.blob(key)) for key in chunks])
     blobs = [(key, content) for key, content in stored if content is not None]
     state.id = name
-    again, done = under_way(state, failed or ""), list(state.steps)
+    again, done = under_way(state, cut.failed or ""), list(state.steps)
     net = await runtime.playbooks.load(edit.digest or state.digest)
     edited = net if net is not state.net else None
     digest = edit.digest if edited else ""
@@ -222,7 +241,7 @@ async def _start_fork(
     if edited or sets:
         warnings = tuple(net.check_payload(payload, state.ctx | edit.ctx, edit.strict_keys))
     changes = edited, digest, payload, sets, edit.ctx
-    command = Fork(source, last.seq, last.at, *changes, failed, reopen, edit.actor, warnings)
+    command = Fork(source, last.seq, last.at, *changes, cut.failed, cut.reopen, edit.actor, warnings)
     if name not in runtime.executions:
         outline = OutlineWriter()
         blocks: list[Block] = []

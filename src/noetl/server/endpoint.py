@@ -54,7 +54,8 @@ class EndpointOptions(TypedDict, total=False):
     operation: str  # its id in the OpenAPI document; default: MODULE_FUNCTION
     also: str  # another media type of the usual answer, for clients that accept it
     secret: bool  # whether the answer has a secret; such an answer is never compressed
-    answers: dict[int, Any]  # types by status, the usual one first; None: no content; a string: of that media type
+    answers: dict[int, Any]  # types by status, the usual one first; None: no content; a string: of that media type;
+    # a tuple: one of these types
 
 
 class Endpoint:

@@ -34,7 +34,7 @@ def is_public(method: str, path: str) -> bool:
 def describe(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
     endpoints = list(endpoints)
     types = [kind for endpoint in endpoints for kind in (endpoint.body, *endpoint.answers.values())]
-    structs = [kind for kind in types if kind is not None and not isinstance(kind, str)]
+    structs = [kind for kinds in types for kind in _kinds(kinds) if kind is not None and not isinstance(kind, str)]
     _, components = msgspec.json.schema_components([*structs, ProblemDetails], ref_template=REFERENCE)
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in sorted(endpoints, key=lambda endpoint: list(ALLOWED).index((endpoint.method, endpoint.path))):
@@ -114,7 +114,13 @@ def _parameters(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
         yield parameter(header.name, "header", header.description, {"type": "string"})
 
 
+def _kinds(kind: Any) -> tuple[Any, ...]:
+    return kind if isinstance(kind, tuple) else (kind,)
+
+
 def _schema(kind: Any) -> dict[str, Any]:
+    if isinstance(kind, tuple):
+        return {"anyOf": [_schema(alternative) for alternative in kind]}
     (schema,), _ = msgspec.json.schema_components([kind], ref_template=REFERENCE)
     return schema
 

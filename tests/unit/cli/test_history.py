@@ -181,6 +181,26 @@ def test_warnings_about_the_payload_of_a_fork_are_printed_and_logged(place: Plac
     assert place.json("runs", "show", source)["warnings"] == []
 
 
+def test_a_dry_run_prints_what_a_retry_or_a_fork_would_do(place: Place) -> None:
+    text = ITEMS.replace("FOLDER", str(place.folder))
+    source = place.run(text)["execution_id"]
+    (place.folder / "mended").touch()
+    runs_before = place.json("runs", "list")
+    verbs = [("retry", source, "--failed-items"), ("retry", source, "--from", "each"), ("fork", source, "--at", "6")]
+    previews = []
+    for verb in verbs:
+        done = place("runs", *verb, "--dry-run", "--payload", '{"edning": "x"}')
+        assert (done.code, "warning: workload has no 'edning'" in done.err) == (0, True), done.err
+        previews.append((done.out.splitlines(), place.json("runs", *verb, "--dry-run")))
+    assert place.json("runs", "list") == runs_before
+    for verb, (lines, preview) in zip(verbs, previews, strict=True):
+        assert lines[0] == f"from {source}, up to its event {preview['source_seq']}"
+        printed = [line for line in place("runs", *verb).err.splitlines() if not line.startswith("noetl: ")]
+        assert printed[: len(lines)] == lines, "the real one prints something else"
+    refused = place("runs", "retry", source, "--from", "nowhere", "--dry-run")
+    assert (refused.code, "no run of step 'nowhere'" in refused.err) == (4, True)
+
+
 CHOICE = (
     HEAD
     + """\

@@ -68,7 +68,8 @@ def test_every_answer_with_a_secret_is_marked_and_the_workers_have_the_rest() ->
 def field_names(kind: Any) -> set[str]:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return set(get_type_hints(kind))
-    return {name for part in get_args(kind) for name in field_names(part)}
+    parts = kind if isinstance(kind, tuple) else get_args(kind)
+    return {name for part in parts for name in field_names(part)}
 
 
 def test_a_large_answer_with_a_secret_is_not_compressed(admin: httpx2.Client, server: ApiServer) -> None:

@@ -149,6 +149,102 @@ def test_what_can_not_be(admin: httpx2.Client, verb: str, body: dict[str, Any], 
     assert answer.json()["detail"]
 
 
+# -- dry runs -------------------------------------------------------------------------------------------------------
+
+SHARED = ("source_id", "source_seq", "again", "done", "warnings")
+LOOP = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: halves, path: tests/halves}
+workflow:
+  - step: start
+    tool: {kind: noop}
+    next: {arcs: [{step: each}]}
+  - step: each
+    loop: {in: "{{ range(6) }}", iterator: n, spec: {mode: parallel, on_error: continue}}
+    tool: {kind: noop, result: "{{ 6 // (iter.n % 2) }}"}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: "{{ 1 // 0 }}"}
+"""
+
+
+def compared(client: httpx2.Client, source: str, verb: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a dry run, which must be that to the real request; afterwards there are as many runs as before."""
+    before = client.get(API, params={"limit": 1000}).json()["items"]
+    dry = asked(client, source, f"{verb}?dry_run=true", body)
+    assert len(client.get(API, params={"limit": 1000}).json()["items"]) == len(before)
+    real = asked(client, source, verb, body)
+    assert (dry.status_code, real.status_code) in ((200, 202), (real.status_code, real.status_code)), dry.text
+    if dry.status_code == 200:
+        assert dry.json() == {name: real.json()[name] for name in SHARED}
+    else:
+        assert dry.json()["detail"] == real.json()["detail"]
+    return dict(dry.json())
+
+
+def test_a_dry_run_answers_as_the_fork_at_every_event(admin: httpx2.Client) -> None:
+    source = started(admin, {"playbook": LOOP})["execution_id"]
+    events = len(events_of(admin, source))
+    answers = [compared(admin, source, "fork", {"at": at}) for at in range(1, events + 2)]
+    assert {step["items"] for answer in answers for step in answer.get("again", ())} > {None, 6}
+    assert "there is no event" in answers[-1]["detail"]
+    compared(admin, source, "fork", {})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"step": "each"},
+        {"step": "start#1"},
+        {"step": "none"},
+        {"failed_items": True},
+        {"failed_items": True, "step": "end"},
+        {"playbook": LOOP.replace("1 // 0", "1")},
+        {"playbook": LOOP.replace("step: each", "step: all")},
+        {"step": "start", "payload": {"a": 1}},
+    ],
+)
+def test_a_dry_run_answers_as_the_retry(admin: httpx2.Client, body: dict[str, Any]) -> None:
+    source = started(admin, {"playbook": LOOP})["execution_id"]
+    answer = compared(admin, source, "retry", body)
+    if body == {}:
+        assert answer["done"] == ["start", "each"]
+        assert [(step["run"], step["failed"]) for step in answer["again"]] == [("end#1", True)]
+    if body == {"failed_items": True}:
+        assert [(step["run"], step["items"]) for step in answer["again"]] == [("each#1", 3)]
+
+
+def test_a_dry_run_of_a_retry_of_what_succeeded_or_runs_is_refused(admin: httpx2.Client) -> None:
+    assert compared(admin, started(admin, {"path": "tests/hello"})["execution_id"], "retry", {})["status"] == 409
+    open_one = begun(admin, {"path": "tests/waits"})
+    until(admin, open_one, "waiting")
+    assert compared(admin, open_one, "retry", {})["status"] == 409
+    assert compared(admin, open_one, "fork", {})["again"][0]["run"] == "start#1"
+
+
+def test_a_dry_run_keeps_the_changes_of_an_earlier_fork(admin: httpx2.Client) -> None:
+    source = started(admin, {"path": "tests/broken", "payload": {"name": "moon"}})["execution_id"]
+    changes = {"playbook": MENDED.replace("1 // 1", "1 // 0 "), "payload": {"name": "sun"}}
+    fork = asked(admin, source, "retry", changes, Prefer="wait=60").json()
+    until(admin, fork["execution_id"], "failed")
+    for body in ({}, {"step": "start"}, {"payload": {"nme": "x"}}):
+        compared(admin, fork["execution_id"], "retry", body)
+
+
+def test_a_dry_run_stores_no_playbook(server: ApiServer, admin: httpx2.Client) -> None:
+    source = started(admin, {"path": "tests/broken"})["execution_id"]
+    text = MENDED.replace("1 // 1", "'stored by nobody'")
+    assert asked(admin, source, "retry?dry_run=true", {"playbook": text}).status_code == 200
+    assert server.store.playbook(load("x", text, KINDS).require().digest) is None
+    with server.client("operator") as operator:
+        assert asked(operator, source, "retry?dry_run=true", {"playbook": text}).status_code == 403
+        assert asked(operator, source, "retry?dry_run=true").status_code == 200
+    with server.client("viewer") as viewer:
+        assert asked(viewer, source, "retry?dry_run=true").status_code == 403
+
+
 def test_of_nothing_there_is_no_fork(admin: httpx2.Client) -> None:
     for verb in ("fork", "retry"):
         assert asked(admin, "01890000-0000-7000-8000-000000000000", verb).status_code == 404

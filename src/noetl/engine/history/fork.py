@@ -35,8 +35,8 @@ def fork(decision: Decision, command: Fork) -> None:
     state, net, workload = decision.state, command.net, None
     if state.forked is not None and state.forked[0] == command.source_id:
         return
-    if net is not None and (faults := list(hindrances(state, net))):
-        raise Conflict("the run cannot continue with this playbook: " + "; ".join(faults))
+    if net is not None:
+        check_playbook(state, net)
     defaults = (net or state.net).playbook.workload
     if command.sets_payload or defaults != state.net.playbook.workload:  # else the rendered one stays
         try:
@@ -158,6 +158,12 @@ def _retry(state: Execution, event: e.ExecutionForked, at: float) -> None:
         after = run.after_call
         if after is not None and after.failure is not None and not after.failure_handled:
             run.after_call = AfterCallProgress()  # its call runs again, and nothing has handled the failure
+
+
+def check_playbook(state: Execution, net: Net) -> None:
+    """Conflict if a run in this state cannot continue with the playbook."""
+    if faults := list(hindrances(state, net)):
+        raise Conflict("the run cannot continue with this playbook: " + "; ".join(faults))
 
 
 def hindrances(state: Execution, net: Net) -> Iterator[str]:

@@ -12,11 +12,13 @@ from noetl.engine.history.explain import Question
 from noetl.runtime import history
 from noetl.runtime.explanations import DEFAULT_DECISIONS, ExplanationPart, explain_event, question_about
 from noetl.runtime.explanations import explain as explain_step
+from noetl.runtime.fork_preview import ForkPreview, preview_fork, preview_retry
 from noetl.runtime.history import Edit, ForkView, RetryPoint
+from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.runtime.past import PastReader
 from noetl.runtime.replays import SLICE_SECONDS, Replayer, ReplayKey, ReplayView
 from noetl.runtime.report import ExplainView, explained
-from noetl.server.endpoint import ApiCall, EndpointOptions, Routes
+from noetl.server.endpoint import ApiCall, EndpointOptions, Routes, json_response
 from noetl.server.execution_views import ExecutionView
 from noetl.server.parameters import Count, QueryString, RequestBody, VersionNumber, text
 from noetl.server.problems import Refused
@@ -120,41 +122,73 @@ FORKS: EndpointOptions = {
     "optional": True,
     "limit": BODY_BYTES,
     "headers": STARTS,
-    "answers": {202: ForkView, 200: ExecutionView},
+    "answers": {202: ForkView, 200: (ExecutionView, ForkPreview)},
 }
 
 
+class ForkQuery(QueryString, frozen=True):
+    dry_run: Annotated[bool, msgspec.Meta(description="Only answer what it would do (200).")] = False
+
+
 @routes.add("POST", "/executions/{id}/fork", **FORKS)
-async def fork(call: ApiCall, body: ForkRequest) -> Response:
+async def fork(call: ApiCall, query: ForkQuery, body: ForkRequest) -> Response:
     """Start an execution with the events of this one up to `at`, and continue from there. An edited playbook requires
-    the role author."""
-    edit = await _edit(call, body)
-    id = await execution_id(call, f"fork {call.path_params['id']} ")
-    return await _started(call, await history.fork(call.api.host.runtime, call.path_params["id"], id, body.at, edit))
+    the role author. With `dry_run` nothing is started or stored."""
+    runtime, source = call.api.host.runtime, call.path_params["id"]
+    if query.dry_run:
+        edited = await _edited(call, body)
+        preview = preview_fork(runtime, source, body.at, _edit(call, body), edited)
+        return json_response(await call.until_disconnect(preview))
+    edit = _edit(call, body, await _stored_digest(call, body))
+    id = await execution_id(call, f"fork {source} ")
+    return await _started(call, await history.fork(runtime, source, id, body.at, edit))
 
 
 @routes.add("POST", "/executions/{id}/retry", **FORKS)
-async def retry(call: ApiCall, body: RetryRequest) -> Response:
+async def retry(call: ApiCall, query: ForkQuery, body: RetryRequest) -> Response:
     """Fork an execution just before it failed or was cancelled, before the last run of `step`, or with the failed items
-    of a loop. Completed steps keep their results. An edited playbook requires the role author."""
-    edit = await _edit(call, body)
-    id = await execution_id(call, f"retry {call.path_params['id']} ")
+    of a loop. Completed steps keep their results. An edited playbook requires the role author. With `dry_run` nothing
+    is started or stored."""
+    runtime, source = call.api.host.runtime, call.path_params["id"]
     point = RetryPoint(body.step, body.failed_items)
-    return await _started(call, await history.retry(call.api.host.runtime, call.path_params["id"], id, edit, point))
+    if query.dry_run:
+        edited = await _edited(call, body)
+        preview = preview_retry(runtime, source, _edit(call, body), point, edited)
+        return json_response(await call.until_disconnect(preview))
+    edit = _edit(call, body, await _stored_digest(call, body))
+    id = await execution_id(call, f"retry {source} ")
+    return await _started(call, await history.retry(runtime, source, id, edit, point))
 
 
-async def _edit(call: ApiCall, request: Changes) -> Edit:
-    """The changes, after the same check of the keychain as for any start."""
+def _edit(call: ApiCall, request: Changes, digest: str = "") -> Edit:
+    return Edit(digest, request.ctx, request.payload, call.caller.actor, request.strict_keys)
+
+
+async def _stored_digest(call: ApiCall, request: Changes) -> str:
+    """The digest of an edited playbook, which is stored; empty if there is none. Checks the keychain as any start."""
     playbooks = call.api.playbooks
     if request.playbook is None:
         state, _ = await call.api.load(call.path_params["id"])
         await playbooks.check_keychain(state.net.playbook)
-        return Edit("", request.ctx, request.payload, call.caller.actor, request.strict_keys)
-    if call.caller.role not in WRITE:
-        raise Refused(403, f"the role {call.caller.role} may not edit the playbook; that requires author")
+        return ""
+    _check_author(call)
     digest = await playbooks.add(call.caller.key, request.playbook)
     await playbooks.check_keychain(call.api.host.runtime.playbooks.get(digest).playbook)
-    return Edit(digest, request.ctx, request.payload, call.caller.actor, request.strict_keys)
+    return digest
+
+
+async def _edited(call: ApiCall, request: Changes) -> LoadedPlaybook | None:
+    """An edited playbook, which is not stored."""
+    if request.playbook is None:
+        return None
+    _check_author(call)
+    text = request.playbook.encode("utf-8", "surrogatepass")
+    return (await call.api.playbooks.compiler.compile(call.caller.key, text)).require()
+
+
+def _check_author(call: ApiCall) -> None:
+    if call.caller.role not in WRITE:
+        raise Refused(403, f"the role {call.caller.role} may not edit the playbook; that requires author")
 
 
 async def _started(call: ApiCall, forked: ForkView) -> Response:
