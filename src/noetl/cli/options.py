@@ -255,7 +255,7 @@ def yaml_value(key: str, text: str, option: str) -> Any:
         try:
             return read_data(text)
         except UsageError as error:
-            raise UsageError(f"{option} {text}: {error}{remedy}") from None
+            raise UsageError(f"{option} {key}={text}: {error}{remedy}") from None
     if text[:1] in ("'", '"'):
         import yaml
 
@@ -269,4 +269,4 @@ def yaml_value(key: str, text: str, option: str) -> Any:
     try:
         return resolve(text)
     except ValueError as error:
-        raise UsageError(f"{option}: {error}{remedy}") from None
+        raise UsageError(f"{option} {key}={text}: {error}{remedy}") from None

@@ -155,17 +155,15 @@ class Builder:
             items = next((holder[name] for holder in holders if name in holder), None)
             if isinstance(items, Seq):
                 self._place_items(f"{key}/input/{name}", items)
+        for name in (*own, "args"):
+            if name in tree and name != "tool" and (name == "args" or _has_template(tree[name])):
+                self._place(f"{key}/input/{name}", span_in(tree, name))
         inputs = layered({name: value for name, value in defaults.items() if name in declared}, own)
         for group in kind.one_of:  # a default must not join the task's own choice
             if chosen := set(group) & set(own):
-                for name in filter(lambda name: is_template(own[name]), chosen):  # which may give null
-                    self._place(f"{key}/input/{name}", span_in(tree, name))
                 inputs = {name: value for name, value in inputs.items() if name not in group or name in chosen}
         body: tuple[model.Task, ...] = ()
-        if kind.name == "playbook" and "args" in tree:
-            self._place(f"{key}/input/args", span_in(tree, "args"))
         if kind.name == "iterator":
-            self._place(f"{key}/input/in", span_in(tree, "in"))
             inputs.pop("tool")
             body = self.pipeline(key, tree["tool"], layers)
         return model.Task(
@@ -201,6 +199,12 @@ class Builder:
     def _place_items(self, key: str, items: Seq) -> None:
         for i in range(len(items)):
             self._place(f"{key}/{i}", span_in(items, i))
+
+
+def _has_template(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_has_template, value.values() if isinstance(value, dict) else value))
+    return is_template(value)
 
 
 def _loop(tree: Map, executor: Map) -> model.Loop:

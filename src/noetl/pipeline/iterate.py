@@ -26,7 +26,7 @@ async def iterate(pipeline: Pipeline, plan: TaskPlan, task: TaskId) -> Outcome:
     try:
         items = await templates.opened(await templates.evaluate(collection, pipeline.scope))
     except TemplateError as error:
-        return template_outcome(error)
+        return template_outcome(error, plan.task)
     if not isinstance(items, list | tuple):
         return failed("loop_input", f"`in` {not_a_list(items)}", input="in")
     parallel = plan.task.spec.get("mode") == "parallel"

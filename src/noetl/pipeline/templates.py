@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from noetl.engine.patch import BadPatch
 from noetl.errors import TemplateError, TemplateFailed
 from noetl.expression import CONTENTS_KEY, Sealed
 from noetl.model.outcome import Error, Outcome
+from noetl.model.playbook import Task
 from noetl.pipeline.host import Host, Value
 from noetl.reference import KEYCHAIN, Need, Reference, TooLarge
 from noetl.scope import Scope
@@ -74,8 +77,22 @@ def is_of_keychain(value: Any) -> bool:
     return isinstance(value, Reference) and value.store == KEYCHAIN
 
 
-def template_outcome(error: TemplateError | BadPatch) -> Outcome:
-    return Outcome("error", error=template_error(error))
+def template_outcome(error: TemplateError, task: Task) -> Outcome:
+    """The outcome of a call whose inputs cannot be rendered. The detail `input` names the one with the template."""
+    cause = template_error(error)
+    inputs = {**task.inputs, "args": task.args}
+    name = next((name for name, value in inputs.items() if error.source and _contains(value, error.source)), None)
+    if name is not None:
+        cause = replace(cause, details={**cause.details, "input": name})
+    return Outcome("error", error=cause)
+
+
+def _contains(value: Any, text: str) -> bool:
+    if isinstance(value, dict):
+        return any(_contains(item, text) for item in value.values())
+    if isinstance(value, list):
+        return any(_contains(item, text) for item in value)
+    return isinstance(value, str) and text in value
 
 
 def template_error(error: TemplateError | BadPatch) -> Error:

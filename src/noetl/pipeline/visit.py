@@ -79,7 +79,7 @@ class Visit:
                     return await self._close("skip", skip)
                 in_time = await self._attempt()
             except TemplateError as error:
-                self.outcome, self.took = self.host.redact(template_outcome(error)), 0.0
+                self.outcome, self.took = self.host.redact(template_outcome(error, plan.task)), 0.0
                 return await self.fail(None)
             except ParkedCall as parked:
                 return parked.wait
@@ -168,7 +168,7 @@ class Visit:
             call = ToolCall(plan, self.task, self.attempt, progress.repeats, inputs, bound, scope)
             return await host.call(call) if plan.until is None else await self._call_in_time(call)
         except TemplateError as error:
-            return host.redact(template_outcome(error))
+            return host.redact(template_outcome(error, plan.task))
         except ParkedCall as parked:
             if self.pipeline.parks or parked.wait.until == "resume":
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from noetl.model.kind import Kind, doc
 
@@ -48,9 +48,9 @@ class SqlInputs(Struct, forbid_unknown_fields=True, kw_only=True):
         list[str] | None, doc("Columns to fill; required when `rows` are lists, else taken from the first row")
     ] = None
     rows: Annotated[
-        list[dict[str, Any] | list[Any]] | None,
+        list[dict[str, Any] | list[Any]] | UnsetType | None,
         doc("Rows to write into `table`, as maps or as lists; without them `args` is the row"),
-    ] = None
+    ] = UNSET
     mode: Mode = "append"
     key: Key = []
 

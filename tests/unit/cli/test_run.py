@@ -133,9 +133,12 @@ def test_a_failure_shows_its_place_with_a_caret(tmp_path: Path) -> None:
     assert (done.code, done.out) == (1, "")
     lines = done.err.splitlines()
     place = next(i for i, line in enumerate(lines) if line.startswith("playbook.yaml:"))
-    assert lines[place].startswith("playbook.yaml:9:11: step fetch, task call, attempt 1: template: ")
-    assert lines[place + 1 : place + 3] == ["9 |           kind: noop", "  |           ^"]
-    assert lines[place + 3].startswith("  = ")
+    assert lines[place].startswith("playbook.yaml:10:19: step fetch, task call, attempt 1: template: ")
+    assert lines[place + 1 : place + 3] == [
+        '10 |           result: "{{ workload.nothing }}"',
+        "   |                   ^",
+    ]
+    assert lines[place + 3].startswith("   = ")
 
 
 def test_a_failure_in_json_has_all_its_fields(tmp_path: Path) -> None:
@@ -155,9 +158,9 @@ def test_a_failure_in_json_has_all_its_fields(tmp_path: Path) -> None:
         "task": "call",
         "attempt": 1,
         "file": "playbook.yaml",
-        "line": 9,
-        "column": 11,
-        "details": {"hint": "give it a value, or write | default(...) behind it"},
+        "line": 10,
+        "column": 19,
+        "details": {"hint": "give it a value, or write | default(...) behind it", "input": "result"},
     }
     assert found["steps"]["fetch"]["error"]["kind"] == "template"
 
@@ -222,6 +225,7 @@ def test_payload_is_json_or_a_file_and_set_is_laid_over_it(tmp_path: Path) -> No
         (["--set", "a=.inf"], 2, "finite"),
         (["--payload", "[1]"], 2, "must be a map"),
         (["--payload", "{"], 2, "neither JSON nor YAML"),
+        (["--set", "a=[1"], 2, "--set a=[1: neither JSON nor YAML"),
         (["--set", "a=[1"], 2, "--set-string"),
         (["--set", "a.b="], 2, "--set a.b= has no value: write a.b=null, or a.b='\"\"' for an empty text"),
         (["--payload", "@nothing.json"], 4, "no such file"),

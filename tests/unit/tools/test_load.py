@@ -285,3 +285,10 @@ def test_whole_numbers_of_any_form_fit_an_integer_column(calls: Calls) -> None:
     calls.result("CREATE TABLE people (id INTEGER, score NUMERIC(20, 0))")
     calls.result(table="people", rows=[{"id": 1, "score": 3.0}, {"id": 2, "score": "4"}, {"id": 3, "score": None}])
     assert [row["score"] and float(row["score"]) for row in stored(calls)] == [3.0, 4.0, None]
+
+
+def test_rows_that_are_null_are_not_replaced_by_the_args(calls: Calls) -> None:
+    calls.result(table="people", rows=ROWS)
+    error = calls.error(table="people", rows=None, call={"own_args": {"id": 3, "name": "x", "score": None}})
+    assert (error.kind, error.message) == ("input", "`rows` is null: give it a list, which may be empty")
+    assert len(stored(calls)) == 2

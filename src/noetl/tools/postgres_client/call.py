@@ -77,7 +77,7 @@ def _publishable(outcome: Outcome, inputs: Inputs, context: Context) -> Outcome:
     """The outcome with a message of limited length, since it may quote a value of any length. If the call sends a
     secret, without quoted values: the server truncates them and changes their case, so a secret among them would not be
     recognised."""
-    values: list[Any] = [inputs.params, inputs.rows, context.own_args]
+    values: list[Any] = [inputs.params, inputs.rows or [], context.own_args]
     for sql in context.bound.values():
         values += (list(part) if isinstance(part, tuple) else part for part in sql.parts)
     if context.redact(values) is not values:

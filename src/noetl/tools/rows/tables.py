@@ -7,6 +7,8 @@ from decimal import Decimal, InvalidOperation
 from math import isfinite
 from typing import Any, NamedTuple
 
+from msgspec import UnsetType
+
 from noetl.model.outcome import Failure
 from noetl.sql.statements import quoted
 from noetl.tools.fields import SqlInputs
@@ -99,11 +101,13 @@ def check_key(mode: str, key: list[str]) -> None:
 
 
 def row_values(
-    rows: list[dict[str, Any] | list[Any]] | None, columns: list[str] | None, args: dict[str, Any]
+    rows: list[dict[str, Any] | list[Any]] | UnsetType | None, columns: list[str] | None, args: dict[str, Any]
 ) -> tuple[list[str], list[list[Any]]]:
     """The columns and the values of each row. Without rows, the args are the only row."""
-    records = [args] if rows is None else rows
-    if rows is None and not args:
+    if rows is None:  # the args must not take the place of rows that a template did not give
+        raise Failure("input", "`rows` is null: give it a list, which may be empty", input="rows")
+    records = [args] if isinstance(rows, UnsetType) else rows
+    if isinstance(rows, UnsetType) and not args:
         raise Failure("input", "no rows to insert: give `rows`, or `args` for one row")
     names = columns or (list(records[0]) if records and isinstance(records[0], dict) else [])
     if records and not names:
