@@ -17,7 +17,7 @@
     dsl.compile, dsl.schema             the entrances to the language: both dialects together
     generations                         documents of other generations of the language
     dsl.migrate                         text of other generations and dialects to canonical text
-    tools, drawing, store
+    tools, drawing, assist, store
     results                             large values, stored once
     keychain                            credentials: sealed, resolved for a lease, hidden in what leaves it
     access                              secrets of tokens and sessions, passwords
@@ -61,7 +61,7 @@ LEVELS = [
     ["dsl.compile", "dsl.schema"],
     ["generations"],
     ["dsl.migrate"],
-    ["tools", "drawing", "store"],
+    ["tools", "drawing", "assist", "store"],
     ["results", "keychain"],
     ["access", "triggers"],
     ["program_files"],
@@ -87,6 +87,7 @@ PURE = (
     "classic",
     "generations",
     "drawing",
+    "assist",
 )
 """Parts that touch neither disk nor network nor processes; `files` does that for them."""
 WORLD = frozenset(["asyncio", "glob", "http", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"])

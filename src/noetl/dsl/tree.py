@@ -122,7 +122,12 @@ class Text:
         return Mark(line, offset - self._starts[line - 1] + 1)
 
     def offset(self, mark: Mark) -> int:
-        return self._starts[mark.line - 1] + mark.column - 1
+        """The offset of a mark; one outside the text is moved to the nearest place of its line, or of the text."""
+        if mark.line > len(self._starts):
+            return len(self.text)
+        start = self._starts[max(mark.line, 1) - 1]
+        end = self._starts[mark.line] - 1 if 0 < mark.line < len(self._starts) else len(self.text)
+        return min(start + max(mark.column, 1) - 1, max(end, start))
 
     def line(self, number: int, limit: int = 1 << 20) -> str:
         start = self._starts[number - 1]

@@ -98,14 +98,43 @@ def rows(kind: Kind) -> list[InputRow]:
             for part in _fields(struct)
         ]
         for name, type_, required, default, description in (field, *nested):
-            words = [_words(option) for option in _telling(type_)]
-            comma = "," if any(" of " in word for word in words) else ""
             if default is msgspec.UNSET or default in (None, {}, []):
                 text = ""
             else:
                 text = default if isinstance(default, str) else msgspec.json.encode(default).decode()
-            table.append(InputRow(name, _joined(words, comma), required, text, description))
+            table.append(InputRow(name, type_words(type_), required, text, description))
     return table
+
+
+def type_words(kind: inspect.Type) -> str:
+    words = [_words(option) for option in _telling(kind)]
+    return _joined(words, "," if any(" of " in word for word in words) else "")
+
+
+def literals(kind: inspect.Type) -> list[str]:
+    """The literal values that a type names, as they are written in YAML."""
+    values: list[str] = []
+    for option in _alternatives(kind):
+        if isinstance(option, inspect.LiteralType | inspect.EnumType):
+            values += map(str, _choices(option))
+        elif isinstance(option, inspect.BoolType):
+            values += ["true", "false"]
+    return values
+
+
+def keys_inside(kind: inspect.Type) -> dict[str, InputField]:
+    """The keys of the maps that a type can be."""
+    structs = (option for option in _alternatives(kind) if isinstance(option, inspect.StructType))
+    return {field.name: field for struct in structs for field in _fields(struct)}
+
+
+def items_inside(kind: inspect.Type) -> list[inspect.Type]:
+    """The types of the items of the lists, and of the values of the open maps, that a type can be."""
+    return [
+        option.item_type if isinstance(option, inspect.CollectionType) else option.value_type
+        for option in _alternatives(kind)
+        if isinstance(option, inspect.CollectionType | inspect.DictType)
+    ]
 
 
 def schema(kind: Kind) -> dict[str, Any]:
