@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any
 
 from noetl.assist.answer import Assist, Completion, CompletionKind, Hover, Position
-from noetl.assist.expressions import Scope, fragment_before, step_names, task_labels
-from noetl.assist.loose_reader import Site, read_loosely
+from noetl.assist.expressions import VisibleNames, fragment_before, step_names, task_labels
+from noetl.assist.loose_reader import CursorSite, read_loosely
 from noetl.assist.names import DocumentNames
 from noetl.assist.places import Expected, KeyEntry, KindName, Language, PipelineItem
 from noetl.classic.detect import is_classic
@@ -62,11 +62,11 @@ def _selected(completions: Iterable[Completion], word: str) -> list[Completion]:
 class _Here:
     """The place of the cursor in its document."""
 
-    def __init__(self, lines: Text, cursor: int, site: Site, root: Map, kinds: KindSource) -> None:
+    def __init__(self, lines: Text, cursor: int, site: CursorSite, root: Map, kinds: KindSource) -> None:
         self.lines, self.text, self.cursor, self.site = lines, lines.text, cursor, site
         classic = is_classic(root)
         self.language, self.names = Language(kinds, classic=classic), DocumentNames(root)
-        self.scope = Scope(site.way, self.names, kinds, classic=classic)
+        self.scope = VisibleNames(site.way, self.names, kinds, classic=classic)
         self.fragment = None if site.role == "key" else fragment_before(self.text, site.start, cursor)
         before = _BEFORE.search(self.text[max(site.start, cursor - 200) : cursor])
         self.word = self.fragment.word if self.fragment else before[0] if before else ""

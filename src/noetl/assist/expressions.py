@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from noetl.assist.answer import Completion, CompletionKind
-from noetl.assist.loose_reader import Link
+from noetl.assist.loose_reader import WayPart
 from noetl.assist.names import DocumentNames, LooseTask
 from noetl.classic.nodes import as_map
 from noetl.classic.outline import CLASSIC_PLACES, ClassicSiteFinder
@@ -17,6 +17,7 @@ from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map
 from noetl.expression import FILTERS, FUNCTIONS, SQL_FILTERS, TESTS, Entry
 from noetl.model.inputs import describe
+from noetl.model.outcome import Error
 from noetl.model.playbook import STEP_FIELDS
 
 LOOK_BACK = 10_000  # characters before the cursor in which its template begins
@@ -31,12 +32,8 @@ _PART = re.compile(r"\w+|'[^']*'|\"[^\"]*\"")
 _INDEX = re.compile(r"(\w+(?:\.\w+)*)\[['\"]([\w.-]*)\Z")
 _STRINGS = re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"", re.DOTALL)
 
-ERROR_FIELDS = {
-    "kind": "Kind of the error, such as `timeout`.",
-    "message": "The message.",
-    "retryable": "Whether another attempt may succeed.",
-    "details": "More about it, by kind.",
-}
+_ERROR_DOCS = ("Its kind, such as `timeout`.", "The message.", "Whether another attempt may succeed.", "More about it.")
+ERROR_FIELDS = dict(zip(Error.__struct_fields__, _ERROR_DOCS, strict=True))
 OUTCOME_FIELDS = {
     "status": "`ok` or `error`.",
     "result": "The result of the call.",
@@ -103,10 +100,10 @@ def _path_before(before: str) -> tuple[str, ...]:
     return ()
 
 
-class Scope:
+class VisibleNames:
     """The names that a template can see at the end of a way."""
 
-    def __init__(self, way: Sequence[Link], names: DocumentNames, kinds: KindSource, *, classic: bool) -> None:
+    def __init__(self, way: Sequence[WayPart], names: DocumentNames, kinds: KindSource, *, classic: bool) -> None:
         self.way, self.names, self.kinds = way, names, kinds
         self.keys = [link.key for link in way]
         places = ClassicSiteFinder.places if classic else PLACES
@@ -120,7 +117,7 @@ class Scope:
         self.task = next((task for task in reversed(self.tasks) if id(task.tree) in inside), None)
 
     @staticmethod
-    def _has_value(links: Sequence[Link]) -> bool:
+    def _has_value(links: Sequence[WayPart]) -> bool:
         return any(isinstance(link.key, int) and link.key < len(link.node) for link in links)
 
     def _place(self) -> str:

@@ -33,17 +33,17 @@ _BLOCK_SCALAR = re.compile(r"[|>][-+0-9]*[ \t]*(?:#.*)?\r?$")
 NOWHERE = -1  # the cursor of a document that is only read
 
 
-class Link(NamedTuple):
+class WayPart(NamedTuple):
     """A map or list on the way to the cursor, with the key or index that leads on; None for a key that is typed."""
 
     node: Map | Seq
     key: Any
 
 
-class Site(NamedTuple):
+class CursorSite(NamedTuple):
     """Where the cursor is. The word at the cursor is between `start` and `end`."""
 
-    way: tuple[Link, ...]
+    way: tuple[WayPart, ...]
     role: Role
     start: int
     end: int
@@ -51,7 +51,7 @@ class Site(NamedTuple):
 
 class LooseDocument(NamedTuple):
     root: Map
-    site: Site | None
+    site: CursorSite | None
     """None in a comment, and where nothing can be typed."""
 
 
@@ -79,7 +79,7 @@ class _Reader:
         self.document.append(None)
         self.document.spans.append(Span(0, len(text)))
         self.stack = [_Block(-1, self.document, 0, pending=True)]
-        self.site: Site | None = None
+        self.site: CursorSite | None = None
         self.nodes = 0
         self.position = 0  # start of the next line
 
@@ -107,12 +107,12 @@ class _Reader:
 
     # -- the way to the cursor
 
-    def _way(self) -> tuple[Link, ...]:
-        return tuple(Link(block.node, block.key) for block in self.stack[1:])
+    def _way(self) -> tuple[WayPart, ...]:
+        return tuple(WayPart(block.node, block.key) for block in self.stack[1:])
 
-    def _claim(self, start: int, end: int, way: tuple[Link, ...], role: Role) -> None:
+    def _claim(self, start: int, end: int, way: tuple[WayPart, ...], role: Role) -> None:
         if self.site is None and start <= self.cursor <= end:
-            self.site = Site(way, role, start, end)
+            self.site = CursorSite(way, role, start, end)
 
     def _blank(self, indent: int) -> None:
         """The cursor is on an empty line: what may begin at its column, while later lines go on as before."""
@@ -123,10 +123,10 @@ class _Reader:
         if isinstance(top.node, Seq) and top.indent == indent and stack[-2].indent == indent:
             stack.pop()  # a list at the indentation of its key: rather the next key
             top = stack[-1]
-        way = [Link(block.node, block.key) for block in stack[1:]]
+        way = [WayPart(block.node, block.key) for block in stack[1:]]
         role: Role = "node"
         if top.indent == indent:
-            way[-1] = Link(top.node, None if isinstance(top.node, Map) else len(top.node))
+            way[-1] = WayPart(top.node, None if isinstance(top.node, Map) else len(top.node))
             role = "key" if isinstance(top.node, Map) else "item"
         elif not top.pending:
             return
@@ -154,7 +154,7 @@ class _Reader:
         block.key, block.pending = name, False
         self.nodes += 1
         way = self._way()
-        self._claim(at, key_end, (*way[:-1], Link(node, None)), "key")
+        self._claim(at, key_end, (*way[:-1], WayPart(node, None)), "key")
         self._value(block, indent, colon + 1, end)
 
     def _close(self, indent: int, is_dash: bool) -> None:
@@ -224,7 +224,7 @@ class _Reader:
         if top.pending:
             self._scalar(top, indent, at, end, "node")
         elif isinstance(top.node, Map) and top.indent == indent:
-            self._claim(at, self._plain_end(at, end), (*self._way()[:-1], Link(top.node, None)), "key")
+            self._claim(at, self._plain_end(at, end), (*self._way()[:-1], WayPart(top.node, None)), "key")
 
     def _value(self, block: _Block, indent: int, at: int, end: int) -> None:
         start = at
@@ -303,7 +303,7 @@ class _Reader:
 
     # -- flow style
 
-    def _flow(self, at: int, limit: int, way: tuple[Link, ...]) -> tuple[Map | Seq, int]:
+    def _flow(self, at: int, limit: int, way: tuple[WayPart, ...]) -> tuple[Map | Seq, int]:
         node: Map | Seq = Map(Span(at, at)) if self.text[at] == "{" else Seq(Span(at, at))
         position = at + 1
         while self.nodes <= MAX_NODES:
@@ -313,7 +313,7 @@ class _Reader:
             is_over = position >= limit or self.text[position] in "}]"
             if gap <= self.cursor <= position - (not is_over) and not self._in_comment(gap):
                 key = None if isinstance(node, Map) else len(node)
-                self._claim(self.cursor, self.cursor, (*way, Link(node, key)), "key" if key is None else "node")
+                self._claim(self.cursor, self.cursor, (*way, WayPart(node, key)), "key" if key is None else "node")
             if is_over:
                 return node, min(position + 1, limit)
             if isinstance(node, Map):
@@ -321,7 +321,7 @@ class _Reader:
             else:
                 node.append(None)
                 node.spans.append(Span(position, position))
-                position = self._flow_value((*way, Link(node, len(node) - 1)), position, limit, "node")
+                position = self._flow_value((*way, WayPart(node, len(node) - 1)), position, limit, "node")
             self.nodes += 1
         return node, limit
 
@@ -329,7 +329,7 @@ class _Reader:
         start = self.text.rfind("\n", gap, self.cursor) + 1 or gap
         return "#" in self.text[start : self.cursor]
 
-    def _flow_pair(self, node: Map, at: int, limit: int, way: tuple[Link, ...]) -> int:
+    def _flow_pair(self, node: Map, at: int, limit: int, way: tuple[WayPart, ...]) -> int:
         if self.text[at] in _QUOTED:
             stop, closed = self._quoted_end(at, limit)
             name = self.text[at + 1 : stop - closed]
@@ -337,7 +337,7 @@ class _Reader:
             match = _FLOW_KEY_END.search(self.text, at, limit)
             stop = match.start() if match else limit
             name = self.text[at:stop].rstrip()
-        self._claim(at, at + len(name), (*way, Link(node, None)), "key")
+        self._claim(at, at + len(name), (*way, WayPart(node, None)), "key")
         colon = stop
         while colon < limit and self.text[colon] in " \t":
             colon += 1
@@ -347,14 +347,14 @@ class _Reader:
         value = colon + 1
         while value < limit and self.text[value].isspace():
             value += 1
-        inner = (*way, Link(node, name))
+        inner = (*way, WayPart(node, name))
         if value >= limit or self.text[value] in ",}]":
             if colon < self.cursor <= value:
                 self._claim(self.cursor, self.cursor, inner, "value")
             return value
         return self._flow_value(inner, value, limit, "value")
 
-    def _flow_value(self, way: tuple[Link, ...], at: int, limit: int, role: Role) -> int:
+    def _flow_value(self, way: tuple[WayPart, ...], at: int, limit: int, role: Role) -> int:
         if start := _PROPERTY.match(self.text, at, limit):
             at = start.end()
         if at >= limit:

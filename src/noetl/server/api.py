@@ -17,6 +17,7 @@ from noetl.server.auth import Authenticator
 from noetl.server.frames import Feeds
 from noetl.server.graphs import Graphs
 from noetl.server.health import Health
+from noetl.server.language import LanguageDescription
 from noetl.server.maintenance import Maintenance
 from noetl.server.page_files import read_page
 from noetl.server.playbooks import Playbooks
@@ -46,6 +47,7 @@ class Api:
         self.telemetry = Telemetry(log, traces)
         self.playbooks = Playbooks(store, self.thread, nats=settings.bus is not None)
         self.graphs = Graphs(store, self.thread, self.playbooks.compiler)
+        self.language = LanguageDescription(self.playbooks.compiler)
         self.replays = new_replays()
         self.streams = Streams(store, in_store)
         self.outlines, self.run_indexes = Outlines(), RunIndexes()

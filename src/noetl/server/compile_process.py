@@ -16,16 +16,26 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from noetl.assist import assist
+from noetl.assist.loose_reader import NOWHERE, read_loosely
+from noetl.assist.names import DocumentNames
 from noetl.drawing.graph import graph_of
 from noetl.dsl.compile import Loaded, load
+from noetl.dsl.form import form_of
+from noetl.dsl.schema import playbook_schema
 from noetl.errors import NoetlError
+from noetl.server.tool_views import ToolKinds, tool_kind
 from noetl.tools.registry import KINDS
 
 MAX_BYTES = 32 << 20  # after compiling this much text the process exits to free its memory; the server starts a new one
 
 
-Part: TypeAlias = Literal["graph", "run_graph"]
-"""What may be made of a text besides its playbook: its graph, and the one whose boxes have a row for runs."""
+Part: TypeAlias = Literal["graph", "run_graph", "names", "form"]
+"""What may be made of a text besides its playbook: its graph, the one whose boxes have a row for runs, its names, and
+the form of its inputs."""
+
+
+LanguagePart: TypeAlias = Literal["tools", "schema"]
 
 
 class CompileRequest(NamedTuple):
@@ -38,6 +48,22 @@ class CompileRequest(NamedTuple):
     parts: frozenset[Part]
 
 
+class AssistRequest(NamedTuple):
+    text: bytes
+    line: int
+    column: int
+    seconds: float  # CPU budget
+
+
+class LanguageRequest(NamedTuple):
+    part: LanguagePart
+    seconds: float  # CPU budget
+
+
+Request: TypeAlias = CompileRequest | AssistRequest | LanguageRequest
+REQUESTS: dict[str, type[Request]] = {kind.__name__: kind for kind in (CompileRequest, AssistRequest, LanguageRequest)}
+
+
 class CompileResponse(NamedTuple):
     loaded: tuple[Any, ...]  # the fields of a Loaded
     digest: str  # of the playbook; empty if there is none
@@ -46,46 +72,66 @@ class CompileResponse(NamedTuple):
 
 
 def main(connection: Connection) -> None:
-    """Serve requests with the fields of a CompileResponse, or an error of an installed kind, until the connection is
-    closed."""
+    """Serve requests until the connection is closed: with the fields of a CompileResponse, with JSON, or with an error
+    of an installed kind."""
     gc.disable()  # collected after each text instead
     gc.freeze()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # during shutdown the server may still need responses
     compiled = 0
-    response: tuple[object, ...] | str
+    response: tuple[object, ...] | bytes | str
     try:
         connection.send_bytes(b"ready")  # all is imported
         while compiled < MAX_BYTES:
-            request = CompileRequest(*pickle.loads(connection.recv_bytes()))
+            name, fields = pickle.loads(connection.recv_bytes())
+            request = REQUESTS[name](*fields)
             signal.setitimer(signal.ITIMER_PROF, request.seconds)
             try:
-                response = tuple(_compiled(request))
+                response = _response(request)
             except NoetlError as error:
                 response = str(error)
             answer = pickle.dumps(response, pickle.HIGHEST_PROTOCOL)
             signal.setitimer(signal.ITIMER_PROF, 0)
             connection.send_bytes(answer)
-            compiled += len(request.text)
+            compiled += len(answer) if isinstance(request, LanguageRequest) else len(request.text)
             gc.collect()
     except (EOFError, OSError):  # the server has gone
         return
 
 
+def _response(request: Request) -> tuple[object, ...] | bytes:
+    if isinstance(request, CompileRequest):
+        return tuple(_compiled(request))
+    if isinstance(request, AssistRequest):
+        return msgspec.json.encode(assist(_decoded(request.text), request.line, request.column, KINDS))
+    if request.part == "schema":
+        return msgspec.json.encode(playbook_schema(KINDS.all()))
+    return msgspec.json.encode(ToolKinds([tool_kind(kind) for _, kind in sorted(KINDS.all().items())]))
+
+
 def _compiled(request: CompileRequest) -> CompileResponse:
     loaded = load(request.file, request.text, KINDS, strict=request.strict, stored=request.stored)
-    playbook, parts = loaded.playbook, dict(_parts(request.parts, loaded))
+    playbook, parts = loaded.playbook, dict(_parts(request, loaded))
     if not request.whole:
         loaded = Loaded(None, loaded.problems, loaded.dialect, {})
     identity = ("", "") if playbook is None else (playbook.digest, playbook.path)
     return CompileResponse(tuple(loaded), *identity, parts)
 
 
-def _parts(parts: Iterable[Part], loaded: Loaded) -> Iterable[tuple[Part, bytes]]:
-    for part in parts:
-        if loaded.playbook is not None:
-            graph = graph_of(loaded.playbook, loaded.places, run_row=part == "run_graph")
-            yield part, msgspec.json.encode(graph)
+def _parts(request: CompileRequest, loaded: Loaded) -> Iterable[tuple[Part, bytes]]:
+    for part in request.parts:
+        made: object = None
+        if part == "names":
+            made = DocumentNames(read_loosely(_decoded(request.text), NOWHERE).root).public()
+        elif part == "form":
+            made = form_of(request.text)
+        elif loaded.playbook is not None:
+            made = graph_of(loaded.playbook, loaded.places, run_row=part == "run_graph")
+        yield part, msgspec.json.encode(made)
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 if __name__ == "__main__":

@@ -12,18 +12,26 @@ import pickle
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Pipe
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from noetl.dsl.compile import Loaded, too_expensive
 from noetl.dsl.problem import Problem
 from noetl.errors import NoetlError, PlaybookInvalid, StoreError
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
-from noetl.server.compile_process import CompileRequest, CompileResponse, Part
+from noetl.server.compile_process import (
+    AssistRequest,
+    CompileRequest,
+    CompileResponse,
+    LanguagePart,
+    LanguageRequest,
+    Part,
+    Request,
+)
 from noetl.server.problems import Refused
 from noetl.tools.process.launcher import ending, start_python
 
@@ -36,6 +44,8 @@ MAX_TEXTS_PER_CALLER = 16
 IDLE_SECONDS = 60.0
 STARTS = 3  # maximum process starts per text, if the process ends for reasons unrelated to the text
 
+Result = TypeVar("Result")
+
 
 class Compiled(NamedTuple):
     playbook: LoadedPlaybook | None
@@ -44,7 +54,7 @@ class Compiled(NamedTuple):
     """Of a valid playbook, like its path; also if the playbook itself was not asked for."""
     path: str = ""
     parts: Mapping[Part, bytes] = {}
-    """The parts that were asked for, as JSON; those of an invalid text may be missing."""
+    """The parts that were asked for, as JSON; null where the text has none. Empty if the text is too expensive."""
 
     @property
     def valid(self) -> bool:
@@ -54,6 +64,10 @@ class Compiled(NamedTuple):
         if self.playbook is None:
             raise PlaybookInvalid(self.problems)
         return self.playbook
+
+
+class TextTooExpensive(Exception):
+    """A process was killed over a text; the message says why, after the word for the text."""
 
 
 class PlaybookCompiler:
@@ -96,6 +110,27 @@ class PlaybookCompiler:
         playbook, only problems and `parts`. Refused if the caller has too many pending texts."""
         seconds = self.seconds * (STORED_FACTOR if stored or caller is None else 1)
         request = CompileRequest(file, text, strict, seconds, whole, stored, frozenset(parts))
+        try:
+            return await self._run(caller, request, lambda fields: _compiled(file, CompileResponse(*fields)))
+        except TextTooExpensive as error:
+            return Compiled(None, too_expensive(file, text, str(error)).problems)
+
+    async def assist(self, caller: str, text: bytes, line: int, column: int) -> bytes:
+        """Completions and hover at a position of a caller's text, as JSON. Refused like `compile`."""
+        try:
+            return await self._run(caller, AssistRequest(text, line, column, self.seconds), bytes)
+        except TextTooExpensive as error:
+            raise Refused(422, f"the text {error}") from None
+
+    async def describe(self, caller: str, part: LanguagePart) -> bytes:
+        """A part of the description of the language with the installed kinds, as JSON. Refused like `compile`."""
+        try:
+            return await self._run(caller, LanguageRequest(part, self.seconds), bytes)
+        except TextTooExpensive as error:
+            raise NoetlError(f"the description of the language {error}") from None
+
+    async def _run(self, caller: str | None, request: Request, result_of: Callable[[Any], Result]) -> Result:
+        """The result of the response of a process, made in a thread, when it is the caller's turn."""
         pending = self.pending[caller]
         if caller is not None and pending >= MAX_TEXTS_PER_CALLER:
             detail = f"this caller has {pending} pending compilations, the maximum; wait for one of them to finish"
@@ -106,7 +141,7 @@ class PlaybookCompiler:
                 if self._closed:
                     raise _stopping()
                 loop = asyncio.get_running_loop()
-                work = loop.run_in_executor(self._threads, self._compiled, request)
+                work = loop.run_in_executor(self._threads, lambda: result_of(self._response(request)))
                 self.running.add(caller)
                 try:
                     return await asyncio.shield(work)
@@ -121,8 +156,8 @@ class PlaybookCompiler:
         finally:
             self.pending -= Counter([caller])
 
-    def _compiled(self, request: CompileRequest) -> Compiled:
-        """Compile in a process; NTL010 if the process was killed."""
+    def _response(self, request: Request) -> Any:
+        """The response of a process; TextTooExpensive if the process was killed."""
         for _ in range(STARTS):
             process = self._take()
             try:
@@ -140,15 +175,14 @@ class PlaybookCompiler:
                 response = pickle.loads(answer)
                 if isinstance(response, str):  # the error of an installed tool kind, not of the text
                     raise NoetlError(response)
-                return _compiled(request.file, CompileResponse(*response))
+                return response
             code = self._discard(process)
             if self._closed:
                 raise _stopping()
             if code == -signal.SIGPROF:
                 why = why or f"takes more than {request.seconds:g} s of CPU time to compile"
             if why or code:
-                why = why or f"cannot be compiled: the process {ending(code)}"
-                return Compiled(None, too_expensive(request.file, request.text, why).problems)
+                raise TextTooExpensive(why or f"cannot be compiled: the process {ending(code)}")
         raise StoreError("the compile process failed repeatedly; try again")
 
     def _end_idle(self) -> None:
@@ -201,8 +235,9 @@ class _Process:
             raise TimeoutError
         return self._connection.recv_bytes()
 
-    def ask(self, request: CompileRequest, seconds: float) -> bytes:
-        self._connection.send_bytes(pickle.dumps(tuple(request), pickle.HIGHEST_PROTOCOL))
+    def ask(self, request: Request, seconds: float) -> bytes:
+        message = (type(request).__name__, tuple(request))
+        self._connection.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
         return self.receive(seconds)
 
     def kill(self) -> None:

@@ -179,9 +179,10 @@ class ApiCall(Request):
         except (ValueError, UnicodeDecodeError):
             raise Refused(400, "invalid query string") from None
         values: dict[str, str] = {}
+        attributes = dict(zip(declared.__struct_encode_fields__, declared.__struct_fields__, strict=True))
         for name, value in pairs:
-            if name not in declared.__struct_fields__:
-                available = ", ".join(sorted(declared.__struct_fields__)) or "none"
+            if name not in attributes:
+                available = ", ".join(sorted(attributes)) or "none"
                 raise Refused(422, f"unknown query parameter {name!r}; available: {available}")
             if name in values:
                 raise Refused(422, f"duplicate query parameter {name!r}")
@@ -191,7 +192,7 @@ class ApiCall(Request):
         except msgspec.ValidationError as error:
             raise Refused(422, f"invalid query parameter: {error}") from None
         for name, value in values.items():  # other spellings are accepted above: 1e3, 1.0, null
-            result = getattr(query, name)
+            result = getattr(query, attributes[name])
             if not isinstance(result, str | datetime) and str(result).lower() != value:
                 raise Refused(422, f"invalid query parameter {name!r}: {value[:100]!r}")
         return query

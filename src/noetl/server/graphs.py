@@ -42,7 +42,7 @@ class Graphs:
             raise NotFound(f"playbook {key.digest!r} not found")
         file, text = stored
         compiled = await self.compiler.compile(caller, text, file, whole=False, stored=True, parts=[key.part])
-        if key.part not in compiled.parts:
+        if not compiled.digest:
             reason = PlaybookInvalid(compiled.problems)
             raise Conflict(f"this version of noetl cannot read the stored playbook {file}: {reason}")
         self._cache[key] = graph = compiled.parts[key.part]

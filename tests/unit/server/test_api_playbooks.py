@@ -50,7 +50,7 @@ def test_problems_have_line_and_column(admin: httpx2.Client) -> None:
 
 def test_validation_finds_the_same_and_keeps_nothing(admin: httpx2.Client) -> None:
     good = admin.post(f"{API}/validate", content=HELLO.replace("tests/hello", "tests/x").encode(), headers=YAML)
-    assert good.json() == {"valid": True, "problems": []}
+    assert good.json() == {"valid": True, "problems": [], "next_version": 1}
     bad = admin.post(f"{API}/validate", content=WRONG.encode(), headers=YAML).json()
     assert (bad["valid"], bad["problems"][0]["line"]) == (False, 8)
     assert admin.get(f"{API}/tests/x").status_code == 404

@@ -224,7 +224,7 @@ def test_a_text_that_is_too_expensive_is_a_problem_and_the_next_one_is_compiled(
         assert (refused.status_code, refused.json()["problems"][0]["code"]) == (422, "NTL010")
         refused = client.post("/api/v1/executions", json={"playbook": text})
         assert (refused.status_code, refused.json()["problems"][0]["code"]) == (422, "NTL010")
-        assert validated(client, HELLO).json() == {"valid": True, "problems": []}
+        assert validated(client, HELLO).json() == {"valid": True, "problems": [], "next_version": 1}
 
 
 def test_a_text_that_kills_its_process_is_a_problem(serving: Callable[..., ApiServer]) -> None:

@@ -6,7 +6,12 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
+from noetl.assist import Assist
+from noetl.assist.names import Names
 from noetl.drawing.graph import Graph
+from noetl.dsl.form import FormField
+from noetl.server.compile_process import Part
+from noetl.server.compiler import Compiled
 from noetl.server.endpoint import IMMUTABLE, ApiCall, Routes, created, json_response
 from noetl.server.etag import is_current, not_modified, weak_tag
 from noetl.server.parameters import BYTES, JSON, YAML, ItemPage, PageQuery, QueryString, VersionNumber, text
@@ -64,23 +69,63 @@ async def list_all(call: ApiCall, query: PlaybookQuery) -> PlaybookPage:
     return PlaybookPage(items[: query.limit], items[query.limit - 1].path if len(items) > query.limit else None)
 
 
+PARTS: tuple[Part, ...] = ("graph", "names", "form")
+
+
 class ValidateQuery(QueryString, frozen=True):
     strict: Annotated[bool, msgspec.Meta(description="Reject the classic dialect.")] = False
+    parts: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=f"^({'|'.join(PARTS)})(,({'|'.join(PARTS)}))*$|^$",
+            description="What to add, separated by commas: `graph`, `names`, `form`.",
+        ),
+    ] = msgspec.field(name="with", default="")
 
 
 class Validity(msgspec.Struct, frozen=True):
-    """Whether a playbook is valid, and all its problems."""
+    """Whether a playbook is valid, and all its problems. `next_version` is the version that it would be registered as,
+    null if it is invalid. Without a valid playbook `graph` is null, without a readable one `form`."""
 
     valid: bool
     problems: list[Finding]
+    next_version: int | None
+    graph: Graph | msgspec.UnsetType | None = msgspec.UNSET
+    names: Names | msgspec.UnsetType | None = msgspec.UNSET
+    form: list[FormField] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-@routes.add("POST", "/playbooks/validate", raw=TEXT)
-async def validate(call: ApiCall, query: ValidateQuery) -> Validity:
-    """Check a playbook: every problem, with its place."""
+@routes.add("POST", "/playbooks/validate", raw=TEXT, answers={200: Validity})
+async def validate(call: ApiCall, query: ValidateQuery) -> Response:
+    """Check a playbook: every problem, with its place. `with` adds what an editor shows beside the text."""
     compiler, source = call.api.playbooks.compiler, await call.body()
-    compiled = await compiler.compile(call.caller.key, source, strict=query.strict, whole=False)
-    return Validity(compiled.valid, list(map(Finding.of, compiled.problems)))
+    parts = [part for part in PARTS if part in query.parts.split(",")]
+    compiled = await compiler.compile(call.caller.key, source, strict=query.strict, whole=False, parts=parts)
+    version = await _next_version(call, compiled) if compiled.valid else None
+    validity = Validity(compiled.valid, list(map(Finding.of, compiled.problems)), version)
+    made = {part: msgspec.Raw(compiled.parts.get(part, b"null")) for part in parts}
+    return json_response(msgspec.to_builtins(validity) | made)
+
+
+async def _next_version(call: ApiCall, compiled: Compiled) -> int:
+    versions = await call.in_store(call.api.store.versions, compiled.path)
+    numbers = {version.digest: version.version for version in versions}
+    return numbers.get(compiled.digest) or max(numbers.values(), default=0) + 1
+
+
+Coordinate = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+
+
+class AssistQuery(QueryString, frozen=True):
+    line: Annotated[Coordinate, msgspec.Meta(description="Line of the cursor, from 1.")]
+    column: Annotated[Coordinate, msgspec.Meta(description="Column of the cursor in characters, from 1.")]
+
+
+@routes.add("POST", "/playbooks/assist", raw=TEXT, answers={200: Assist})
+async def assist(call: ApiCall, query: AssistQuery) -> Response:
+    """Completions at a position of a playbook's text, and the meaning of the word there. The text may be incomplete."""
+    compiler, source = call.api.playbooks.compiler, await call.body()
+    return Response(await compiler.assist(call.caller.key, source, query.line, query.column), media_type=JSON)
 
 
 class VersionQuery(QueryString, frozen=True):

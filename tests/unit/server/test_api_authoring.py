@@ -1,0 +1,132 @@
+"""What an editor asks a server: problems with more around them, completion, kinds and the schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx2
+import pytest
+from api_server import HELLO, WRONG, YAML, ApiServer, register
+
+from noetl.dsl.schema import playbook_schema
+from noetl.tools.registry import KINDS
+
+API = "/api/v1/playbooks"
+
+
+def validated(client: httpx2.Client, text: str, **params: str) -> dict[str, object]:
+    answer = client.post(f"{API}/validate", content=text.encode(), headers=YAML, params=params)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, object] = answer.json()
+    return found
+
+
+def test_a_problem_has_a_range_and_a_fix(admin: httpx2.Client) -> None:
+    problem = validated(admin, WRONG)["problems"][0]  # type: ignore[index]
+    line = WRONG.split("\n")[problem["line"] - 1]
+    assert problem["end_line"] == problem["line"]
+    assert problem["fix"] == {"text": "end"}
+    assert line[problem["column"] - 1 : problem["end_column"] - 1] in problem["message"]
+    assert problem["path"] == []
+
+
+def test_parts_are_added_on_request_alone(admin: httpx2.Client) -> None:
+    assert set(validated(admin, HELLO)) == {"valid", "problems", "next_version"}
+    found = validated(admin, HELLO, **{"with": "graph,names,form"})
+    assert [node["name"] for node in found["graph"]["nodes"]] == ["start", "end"]  # type: ignore[index]
+    assert found["names"]["steps"] == ["start", "end"]  # type: ignore[index]
+    assert {field["path"] for field in found["form"]} == {"name"}  # type: ignore[union-attr]
+    assert set(validated(admin, HELLO, **{"with": "names"})) == {"valid", "problems", "next_version", "names"}
+
+
+def test_an_invalid_text_has_names_and_form_but_no_graph(admin: httpx2.Client) -> None:
+    found = validated(admin, WRONG, **{"with": "graph,names,form"})
+    assert (found["graph"], found["next_version"]) == (None, None)
+    assert found["names"]["steps"][0] == "start"  # type: ignore[index]
+    unreadable = validated(admin, HELLO + "  - [", **{"with": "names,form"})
+    assert unreadable["form"] is None
+    assert "start" in unreadable["names"]["steps"]  # type: ignore[index]
+
+
+def test_unknown_parts_are_refused(admin: httpx2.Client) -> None:
+    for wrong in ("colour", "graph,", "graph,run_graph"):
+        answer = admin.post(f"{API}/validate", content=b"", headers=YAML, params={"with": wrong})
+        assert (answer.status_code, "with" in answer.json()["detail"]) == (422, True)
+    assert "with" in admin.post(f"{API}/validate", content=b"", headers=YAML, params={"x": "1"}).json()["detail"]
+
+
+def test_the_next_version_is_the_one_that_a_registration_gets(admin: httpx2.Client) -> None:
+    text = HELLO.replace("tests/hello", "authoring/next")
+    assert validated(admin, text)["next_version"] == 1
+    register(admin, text)
+    assert validated(admin, text)["next_version"] == 1
+    other = text.replace("world", "moon")
+    assert validated(admin, other)["next_version"] == 2
+    register(admin, other)
+    assert (validated(admin, text)["next_version"], validated(admin, other)["next_version"]) == (1, 2)
+
+
+def asked(client: httpx2.Client, text: str, line: int, column: int) -> httpx2.Response:
+    params = {"line": line, "column": column}
+    return client.post(f"{API}/assist", content=text.encode(), headers=YAML, params=params)
+
+
+def test_a_text_that_is_being_typed_has_completions_and_hover(admin: httpx2.Client) -> None:
+    text = HELLO + "  - step: more\n    next: {arcs: [{step: st"
+    found = asked(admin, text, text.count("\n") + 1, len(text.split("\n")[-1]) + 1).json()
+    assert [(one["label"], one["kind"], one["insert"]) for one in found["completions"]] == [("start", "step", "start")]
+    hover = asked(admin, HELLO, 1, 3).json()["hover"]
+    assert (hover["from"], hover["to"]) == ({"line": 1, "column": 1}, {"line": 1, "column": 11})
+    assert "version of the language" in hover["text"]
+
+
+@pytest.mark.parametrize("text", ["", "\0", "[" * 60_000, "a: &a [*a]", "- 1"])
+def test_any_text_has_an_answer(admin: httpx2.Client, text: str) -> None:
+    assert asked(admin, text, 1, 1).status_code == 200
+
+
+def test_a_position_is_needed(admin: httpx2.Client) -> None:
+    assert asked(admin, HELLO, 0, 1).status_code == 422
+    assert admin.post(f"{API}/assist", content=b"", headers=YAML).status_code == 422
+
+
+def test_tool_kinds_have_documentation_and_inputs(admin: httpx2.Client) -> None:
+    answer = admin.get("/api/v1/tools")
+    kinds = {kind["kind"]: kind for kind in answer.json()["items"]}
+    assert set(kinds) == set(KINDS.all())
+    assert kinds["http"]["summary"] == KINDS.require("http").summary
+    url = next(field for field in kinds["http"]["inputs"] if field["name"] == "url")
+    assert (url["required"], url["type"], bool(url["description"])) == (True, "text", True)
+    again = admin.get("/api/v1/tools", headers={"If-None-Match": answer.headers["etag"]})
+    assert again.status_code == 304
+
+
+def test_the_schema_is_the_one_of_noetl_schema(admin: httpx2.Client) -> None:
+    assert admin.get("/api/v1/schema").json() == playbook_schema(KINDS.all())
+
+
+def test_a_viewer_may_read_and_validate(server: ApiServer) -> None:
+    with server.client("viewer") as viewer:
+        assert viewer.get("/api/v1/tools").status_code == 200
+        assert viewer.get("/api/v1/schema").status_code == 200
+        assert asked(viewer, HELLO, 1, 1).status_code == 200
+    with server.client("worker") as worker:
+        assert worker.get("/api/v1/tools").status_code == 403
+
+
+def test_a_broken_plug_in_breaks_no_completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[noetl.tools]\nbroken = broken_tool\n")
+    (tmp_path / "broken_tool.py").write_text("raise RuntimeError('no')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    server = ApiServer(own_processes=True)
+    try:
+        with server.client() as admin:
+            text = "workflow:\n  - step: a\n    tool: {kind: "
+            labels = [one["label"] for one in asked(admin, text, 3, 18).json()["completions"]]
+            assert {"http", "broken"} <= set(labels)
+            assert "broken" in admin.get("/api/v1/tools").json()["detail"]
+    finally:
+        server.close()
