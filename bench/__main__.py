@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from bench import engine, footprint, http, language, past, redaction, server, stalls, transfer, verify
+from bench import engine, footprint, http, language, live, outline, past, redaction, server, stalls, transfer, verify
 from bench.measure import print_figures
+
+PARTS = (language, engine, outline, verify, past, http, redaction, transfer, footprint, server, stalls, live)
 
 
 def main() -> None:
-    for part in (language, engine, verify, past, http, redaction, transfer, footprint, server, stalls):
+    for part in PARTS:
         print_figures(part.figures())
 
 

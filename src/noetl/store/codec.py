@@ -229,9 +229,27 @@ def rows_of(events: list[Event], first: int, at: float, head: bytes) -> list[Row
 
 
 def freeze(state: Execution) -> bytes:
-    """The state, ready to be stored. Its net comes from the playbook."""
-    fields = {key: plain(getattr(state, name)) for name, key in _names(state) if name != "net"}
-    return encode_value({"format": 3, **fields})
+    """The state, ready to be stored. Its net comes from the playbook. Every value of it has been part of an event, and
+    is not checked again. If keys of data look like marks, it is encoded value by value to escape them."""
+    fields = {key: getattr(state, name) for name, key in _names(state) if name != "net"}
+    references = 0
+
+    def mark(value: Any) -> Any:
+        nonlocal references
+        references += 1
+        return _marked(value)
+
+    data = msgspec.json.encode({"format": 3, **fields}, enc_hook=mark)
+    if data.count(b'"$ref') + data.count(b'"$$') == references:
+        return data
+    return _encode(_checked({"format": 3, **plain(fields)}, ()))
+
+
+def _marked(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Reference):
+        raise TypeError(f"a state has a value of type {type(value).__name__}")
+    data = value.as_data().items()
+    return {MARK: {name: field for name, field in data if field != OPTIONAL.get(name, ...)}}
 
 
 def packed(state: bytes) -> bytes:

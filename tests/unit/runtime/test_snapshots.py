@@ -14,10 +14,14 @@ import pytest
 from bench.long_run import fill
 from tests.servers.patience import PATIENCE_SECONDS
 
+from noetl.classic.hooks import after_call_rules
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine.commands import Pause, Resume
+from noetl.engine.net import Net
+from noetl.engine.state import Execution, Lease, Parked, Run
 from noetl.model.identity import uuid7
+from noetl.reference import Reference
 from noetl.runtime import committer
 from noetl.runtime.audit import Audit
 from noetl.runtime.explanations import Explained, ExplanationPart, explain, question_about
@@ -25,7 +29,7 @@ from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.past import PastReader
 from noetl.runtime.runtime import Runtime
 from noetl.runtime.snapshots import MAX_SNAPSHOTS, surplus
-from noetl.store.codec import freeze, packed, readable_snapshot
+from noetl.store.codec import freeze, packed, readable_snapshot, thaw
 from noetl.store.database import Mode
 from noetl.store.sqlite import SqliteStore
 from noetl.store.store import Snapshot
@@ -188,3 +192,16 @@ def test_the_past_of_a_long_loop_is_the_same_without_snapshots_and_outline(tmp_p
 def freeze_explained(found: Explained) -> bytes:
     assert [decision.seq for decision in found.explanation.decisions] == [6]
     return msgspec.json.encode(found.explanation) + freeze(found.state)
+
+
+def test_keys_that_look_like_references_come_back_as_they_were() -> None:
+    net = Net(load("long.yaml", TEXT, KINDS).require(), after_call_rules)
+    reference = Reference("db", "0" * 64, 9, "sha256:" + "0" * 64, "list", {"count": 3})
+    for ctx in ({}, {"$ref": {"store": "db"}}, {"a": {"$$ref": 1, "b": '"$ref"'}}, {"text": '{"$ref": 1}'}):
+        for result in (None, reference, [reference, {"x": reference}]):
+            state = Execution(
+                EXECUTION, net, net.playbook.digest, ctx=dict(ctx), result=result, signals={"a": [("1", 2)]}
+            )
+            state.runs["start#1"] = Run("start#1", "start", {}, parked={-1: Parked("signal", "go")})
+            state.leases[7] = Lease("start#1", "w", 1.5, 30.0)
+            assert thaw(freeze(state), net) == state

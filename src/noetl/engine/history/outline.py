@@ -208,8 +208,8 @@ class OutlineWriter:
                 loop.parked = dict(part.parked)
 
     def _begin(self, first: int) -> None:
-        self.block = Block(first, 0, -1)
-        self._now = 0  # milliseconds of the last event
+        self.block = Block(first, 0, 0)
+        self._now = -1  # milliseconds of the last event
         self._tick = 0  # offset of the last tick
         self._steps: dict[str, int] = {}
         self._runs: dict[str, int] = {}
@@ -225,12 +225,11 @@ class OutlineWriter:
     def extend(self, events: Iterable[Any], at: float) -> list[Block]:
         """Add events that were stored at one time; the blocks that they complete."""
         complete: list[Block] = []
-        now = int(at * 1000)
+        block, loops, now = self.block, self._loops, int(at * 1000)
+        offset = block.events
         for event in events:
-            block = self.block
-            offset = block.events
-            if now != self._now or not offset:
-                self._set_time(now)
+            if now != self._now:
+                self._set_time(now, offset)
             kind = type(event)
             # Written out, because nine of ten events of a long log are of these types.
             if kind is e.TaskDone:
@@ -239,25 +238,26 @@ class OutlineWriter:
                     if task.run not in self._runs:
                         self._run(task.run)
                 elif "/" not in task.path:  # a task inside of another is part of its time
-                    work = (self._loops.get(task.run) or self._loop(task.run)).work
+                    work = (loops.get(task.run) or self._loop(task.run)).work
                     work[task.index] = work.get(task.index, 0.0) + event.duration_ms
                 if event.outcome.error is not None:
                     block.errors.append(offset)
             elif kind is e.IterationStarted:
-                (self._loops.get(event.run) or self._loop(event.run)).open.setdefault(event.index, now)
+                (loops.get(event.run) or self._loop(event.run)).open.setdefault(event.index, now)
             elif kind is e.IterationDone:
-                loop = self._loops.get(event.run) or self._loop(event.run)
+                loop = loops.get(event.run) or self._loop(event.run)
                 loop.end_item(event.index, now)
                 loop.done.append(event.index)
                 if offset >= loop.point_at + POINT_EVENTS:
                     self._add_point(loop, offset)
-            else:
-                handler = HANDLERS.get(kind)
-                if handler is not None:
-                    handler(self, event, offset)
-            block.events = offset + 1
-            if block.events == BLOCK_EVENTS:
+            elif kind in HANDLERS:
+                HANDLERS[kind](self, event, offset)
+            offset += 1
+            if offset == BLOCK_EVENTS:
+                block.events = offset
                 complete.append(self.finish())
+                block, loops, offset = self.block, self._loops, 0
+        block.events = offset
         return complete
 
     def finish(self) -> Block:
@@ -275,13 +275,13 @@ class OutlineWriter:
         self._begin(block.first + block.events)
         return block
 
-    def _set_time(self, now: int) -> None:
+    def _set_time(self, now: int, offset: int) -> None:
         block = self.block
-        if block.ms < 0:
+        if not offset:
             block.ms = now
         else:
-            block.ticks += (block.events - self._tick, now - self._now)
-            self._tick = block.events
+            block.ticks += (offset - self._tick, now - self._now)
+            self._tick = offset
         self._now = now
 
     def _step(self, name: str) -> int:

@@ -1,0 +1,141 @@
+"""Live frames: 200 clients follow 20 busy runs; a quarter of the clients do not read, or go away.
+
+The clients are a process of their own. A frame is late by the time between its first new event and its arrival. Beside
+them, W3 is measured with and without the clients. `python -m bench.live` runs it alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.acceptance.modes import stage
+
+from bench.measure import Figure, print_figures
+from bench.server import RUNS, SHORT, _posted
+
+CLIENTS, BUSY_RUNS, SLOW, GONE = 200, 20, 25, 25
+CLIENTS_PER_TOKEN = 40
+SECONDS = 20.0
+SIGNALS_PER_SECOND = 40
+CYCLE = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: cycle, path: bench/cycle}
+workflow:
+  - {step: start, tool: [{ask: {kind: wait, signal: next}}], next: {arcs: [{step: start}]}}
+"""
+
+
+def figures() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(dir=os.environ.get("NOETL_BENCH_DIR")) as text, stage.dev(Path(text)) as mode:
+        mode.register(SHORT)
+        mode.register(CYCLE)
+        runs = [mode.client.start({"path": "bench/cycle"}) for _ in range(BUSY_RUNS)]
+        with _busy(mode, runs):
+            alone = _rate(mode)
+            tokens = [
+                mode.client.ask("POST", "/tokens", {"role": "viewer", "name": f"live{number}"})["token"]
+                for number in range(CLIENTS // CLIENTS_PER_TOKEN)
+            ]
+            command = [sys.executable, "-m", "bench.live", mode.client.urls[0], json.dumps(tokens), json.dumps(runs)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as clients:
+                time.sleep(SECONDS / 4)
+                before = _megabytes(mode)
+                beside = _rate(mode)
+                assert clients.stdout is not None
+                delays = sorted(json.loads(clients.stdout.read()))
+            after = _megabytes(mode)
+        for run in runs:
+            mode.client.ask("POST", f"/executions/{run}/cancel", {})
+    late = delays[int(len(delays) * 0.99)]
+    yield Figure(f"{CLIENTS} clients on frames of {BUSY_RUNS} busy runs: frames received", f"{len(delays):,}")
+    yield Figure("  99 of 100 frames arrive within", f"{late * 1000:,.0f} ms", "under 300 ms", late < 0.3)
+    yield Figure("  memory of the server, with clients", f"{before} to {after} MB", "flat", after < before * 1.1 + 5)
+    share = beside / alone
+    yield Figure(f"  W3 {RUNS} short runs beside them, of those without", f"{share:.0%}", "at least 80%", share >= 0.8)
+
+
+class _busy:
+    """Signals to all runs in turn, each of which makes about ten events."""
+
+    def __init__(self, mode: stage.Served, runs: list[str]) -> None:
+        self.mode, self.runs, self.done = mode, runs, threading.Event()
+        self.thread = threading.Thread(target=self._send)
+
+    def __enter__(self) -> None:
+        self.thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.done.set()
+        self.thread.join()
+
+    def _send(self) -> None:
+        client = stage.Client(self.mode.client.urls, self.mode.client.token)
+        with client.http:
+            number = 0
+            while not self.done.wait(1 / SIGNALS_PER_SECOND):
+                run = self.runs[number % len(self.runs)]
+                client.ask("POST", f"/executions/{run}/signals", {"name": "next", "id": str(number)})
+                number += 1
+
+
+def _rate(mode: stage.Served) -> float:
+    return max(RUNS / _posted(mode).seconds for _ in range(3))
+
+
+def _megabytes(mode: stage.Served) -> int:
+    process = mode.servers[0].process
+    assert process is not None
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) // 1024
+
+
+# -- the process of the clients ----------------------------------------------------------------------------------------
+
+
+async def _follow(url: str, token: str, run: str, kind: str, delays: list[float]) -> None:
+    host, _, port = url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 20)
+    head = f"GET /api/v1/executions/{run}/live HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {token}\r\n\r\n"
+    writer.write(head.encode())
+    if kind == "slow":
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await asyncio.sleep(SECONDS)
+    give_up, seq = time.monotonic() + (SECONDS / 4 if kind == "gone" else SECONDS), 0
+    while kind != "slow" and time.monotonic() < give_up:
+        line = await asyncio.wait_for(reader.readline(), SECONDS)
+        if line.startswith(b"data: {"):
+            frame = json.loads(line[6:])
+            fresh = [row[1] for row in frame["rows"] if row[0] > seq]
+            if seq and fresh:
+                delays.append(time.time() - fresh[0] / 1000)
+            seq = frame["seq"]
+    writer.close()
+
+
+async def _follow_all(url: str, tokens: list[str], runs: list[str]) -> list[float]:
+    kinds = ["slow"] * SLOW + ["gone"] * GONE + ["reads"] * (CLIENTS - SLOW - GONE)
+    delays: list[float] = []
+    clients = (
+        _follow(url, tokens[place % len(tokens)], runs[place % len(runs)], kind, delays)
+        for place, kind in enumerate(kinds)
+    )
+    await asyncio.gather(*clients)
+    return delays
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        url, tokens, runs = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+        print(json.dumps(asyncio.run(_follow_all(url, tokens, runs))))
+    else:
+        print_figures(figures())
