@@ -10,7 +10,16 @@ from noetl.client.client import ALL, Items, Json, Warn
 from noetl.client.database import json_of, opened, registered, safe_of
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
-from noetl.server.record_views import CredentialDetails, CredentialView, NewToken, TokenItem, UserView, version_view
+from noetl.server.record_views import (
+    CredentialDetails,
+    CredentialView,
+    NewToken,
+    TokenItem,
+    UserView,
+    last_run,
+    playbook_item,
+    version_view,
+)
 from noetl.server.worker_views import direct_workers, pool_views, worker_view
 from noetl.store.access import User
 from noetl.store.store import WorkerDirective
@@ -69,8 +78,7 @@ class LocalCatalog(Local):
 
     def list(self, prefix: str | None) -> Items:
         with opened(self.db) as store:
-            latest = [(path, store.versions(path, 1)[0]) for path in store.paths(prefix or "", ALL)]
-        return [{"path": path} | json_of(version_view(version)) for path, version in latest]
+            return [json_of(playbook_item(store, path)) for path in store.paths(prefix or "", ALL)]
 
     def get(self, path: str, version: int | None) -> Json:
         with opened(self.db) as store:
@@ -78,8 +86,9 @@ class LocalCatalog(Local):
             versions = [json_of(version_view(entry)) for entry in store.versions(path)]
             chosen = next(entry["version"] for entry in versions if entry["playbook_id"] == digest)
             _, text = store.playbook(digest) or ("", b"")
+            latest = last_run(store, path)
         playbook = {"path": path, "version": chosen, "playbook_id": digest, "text": text.decode("utf-8", "replace")}
-        return playbook | {"versions": versions}
+        return playbook | {"versions": versions, "last_run": None if latest is None else json_of(latest)}
 
 
 class LocalCredentials(Local):

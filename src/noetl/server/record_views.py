@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from noetl.store.access import Role
-from noetl.store.store import CatalogVersion
+from noetl.store.store import CatalogVersion, Store
 from noetl.store.triggers import Missed, Outcome, Overlap, Schedule
 from noetl.timestamps import optional_rfc3339
 
@@ -35,10 +35,19 @@ class PlaybookVersion(RecordView, frozen=True, kw_only=True):
     registered: str
 
 
+class LastRun(RecordView, frozen=True):
+    """The latest execution of a playbook."""
+
+    execution_id: str
+    status: str
+    started: str
+
+
 class PlaybookItem(PlaybookVersion, frozen=True):
-    """A playbook in a list, with its current version."""
+    """A playbook in a list, with its current version and its latest execution."""
 
     path: str  # first in JSON: the others are keywords
+    last_run: LastRun | None
 
 
 class HookView(RecordView, frozen=True):
@@ -132,6 +141,16 @@ class UserView(RecordView, frozen=True):
     name: str
     role: Role
     created: str
+
+
+def playbook_item(store: Store, path: str) -> PlaybookItem:
+    version = store.versions(path, 1)[0]
+    return PlaybookItem.of(version, path=path, playbook_id=version.digest, last_run=last_run(store, path))
+
+
+def last_run(store: Store, path: str) -> LastRun | None:
+    latest = store.summaries(path=path, limit=1)
+    return LastRun.of(latest[0]) if latest else None
 
 
 def version_view(version: CatalogVersion) -> PlaybookVersion:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from api_server import HELLO, WRONG, YAML, ApiServer, register
+from api_server import HELLO, WRONG, YAML, ApiServer, register, started
 
 from noetl.dsl.schema import playbook_schema
 from noetl.tools.registry import KINDS
@@ -130,3 +130,28 @@ def test_a_broken_plug_in_breaks_no_completion(tmp_path: Path, monkeypatch: pyte
             assert "broken" in admin.get("/api/v1/tools").json()["detail"]
     finally:
         server.close()
+
+
+def test_a_playbook_names_its_latest_execution(admin: httpx2.Client) -> None:
+    path = "authoring/ran"
+    register(admin, HELLO.replace("tests/hello", path))
+    assert admin.get(f"{API}/{path}").json()["last_run"] is None
+    tag = admin.get(f"{API}/{path}").headers["etag"]
+    runs = [started(admin, {"path": path})["execution_id"] for _ in range(2)]
+    answer = admin.get(f"{API}/{path}", headers={"If-None-Match": tag})
+    assert answer.status_code == 200
+    last = answer.json()["last_run"]
+    assert (last["execution_id"], last["status"]) == (runs[1], "succeeded")
+    assert last["started"].endswith("Z")
+    assert admin.get(f"{API}/{path}", headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
+    (item,) = admin.get(API, params={"prefix": path}).json()["items"]
+    assert item["last_run"] == last
+
+
+def test_a_registered_playbook_has_a_form_on_request(admin: httpx2.Client) -> None:
+    path = "authoring/form"
+    register(admin, HELLO.replace("tests/hello", path))
+    assert "form" not in admin.get(f"{API}/{path}").json()
+    form = admin.get(f"{API}/{path}", params={"with": "form"}).json()["form"]
+    assert [(field["path"], field["default"]) for field in form] == [("name", "world")]
+    assert admin.get(f"{API}/{path}", params={"with": "graph"}).status_code == 422

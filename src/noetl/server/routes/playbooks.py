@@ -17,7 +17,7 @@ from noetl.server.etag import is_current, not_modified, weak_tag
 from noetl.server.parameters import BYTES, JSON, YAML, ItemPage, PageQuery, QueryString, VersionNumber, text
 from noetl.server.playbooks import unknown
 from noetl.server.problems import Finding, Refused
-from noetl.server.record_views import PlaybookItem, PlaybookVersion, version_view
+from noetl.server.record_views import LastRun, PlaybookItem, PlaybookVersion, last_run, playbook_item, version_view
 from noetl.store.store import Store
 
 routes = Routes()
@@ -58,12 +58,10 @@ class PlaybookPage(ItemPage[PlaybookItem, str], frozen=True):
 
 @routes.add("GET", "/playbooks")
 async def list_all(call: ApiCall, query: PlaybookQuery) -> PlaybookPage:
-    """Registered playbooks by path, each with its current version."""
+    """Registered playbooks by path, each with its current version and its latest execution."""
 
     def read(store: Store) -> list[PlaybookItem]:
-        paths = store.paths(query.prefix, query.limit + 1, query.cursor)
-        latest = [(path, store.versions(path, 1)[0]) for path in paths]
-        return [PlaybookItem.of(version, path=path, playbook_id=version.digest) for path, version in latest]
+        return [playbook_item(store, path) for path in store.paths(query.prefix, query.limit + 1, query.cursor)]
 
     items = await call.in_store(read, call.api.store)
     return PlaybookPage(items[: query.limit], items[query.limit - 1].path if len(items) > query.limit else None)
@@ -130,38 +128,49 @@ async def assist(call: ApiCall, query: AssistQuery) -> Response:
 
 class VersionQuery(QueryString, frozen=True):
     version: Annotated[VersionNumber | None, msgspec.Meta(description="The version; default: the latest.")] = None
+    parts: Annotated[str, msgspec.Meta(pattern="^(form)?$", description="`form` adds the form of its inputs.")] = (
+        msgspec.field(name="with", default="")
+    )
 
 
 class PlaybookText(msgspec.Struct, frozen=True):
-    """The text of a version, and all versions, the latest first."""
+    """The text of a version, all versions, the latest first, and the latest execution."""
 
     path: str
     version: int
     playbook_id: str
     text: str
     versions: list[PlaybookVersion]
+    last_run: LastRun | None
+    form: list[FormField] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 @routes.add("GET", "/playbooks/{path}", answers={200: PlaybookText, 304: None})
 async def show_one(call: ApiCall, query: VersionQuery) -> Response:
     """The text of a playbook and its versions. With `Accept: application/yaml` only the text."""
     store, path = call.api.store, call.path_params["path"]
-    versions = await call.in_store(store.versions, path)
+    versions, last = await call.in_store(lambda: (store.versions(path), last_run(store, path)))
     version = next((version for version in versions if query.version in (None, version.version)), None)
     if version is None:
         raise unknown(path, query.version)
-    tag = f'"{version.digest}.{len(versions)}"'
-    if call.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers={"ETag": tag})
+    run = f"{last.execution_id}.{last.status}" if last else ""
+    tag = weak_tag(f"{version.digest}.{len(versions)}.{run}.{query.parts}")
+    if is_current(call.headers, tag):
+        return not_modified(tag)
     stored = await call.in_store(store.playbook, version.digest)
     if stored is None:
         raise Refused(404, f"the text of {path!r} is no longer stored")
-    _, source = stored
+    file, source = stored
     if YAML in call.headers.get("accept", ""):
         return Response(source, headers={"ETag": tag}, media_type=YAML)
     views = list(map(version_view, versions))
-    answer = PlaybookText(path, version.version, version.digest, source.decode("utf-8", "replace"), views)
-    return json_response(answer, headers={"ETag": tag})
+    answer = PlaybookText(path, version.version, version.digest, source.decode("utf-8", "replace"), views, last)
+    made = {}
+    if query.parts:
+        compiler = call.api.playbooks.compiler
+        compiled = await compiler.compile(call.caller.key, source, file, whole=False, stored=True, parts=["form"])
+        made = {"form": msgspec.Raw(compiled.parts.get("form", b"null"))}
+    return json_response(msgspec.to_builtins(answer) | made, headers={"ETag": tag})
 
 
 class GraphQuery(QueryString, frozen=True):
