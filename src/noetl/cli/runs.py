@@ -39,7 +39,7 @@ from noetl.cli.start import collect_garbage
 from noetl.client.client import PAGE, Client, Items, Json, NewRun, RunFilter
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
-from noetl.model.event_names import event_filter
+from noetl.model.event_filter import EventFilter, Level, types_of
 from noetl.model.identity import uuid7
 from noetl.model.status import STATUSES
 from noetl.printable import printable, printable_json
@@ -127,10 +127,26 @@ def _row(run: Json, depth: int) -> Json:
 @run_argument
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Print only events after this one.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Print only events of this type, e.g. 'step.*'.")
+@click.option("--level", type=click.Choice(["step", "task", "event"]), default="event", help="Level of detail.")
+@click.option("--run", "step_run", default="", metavar="STEP#N", help="Print only events of this step run.")
+@click.option("--item", type=click.IntRange(min=0), metavar="INDEX", help="Print only events of this item of --run.")
+@click.option("--grep", "text", default="", metavar="TEXT", help="Print only events with this text.")
 @client_and_output
-def events_command(run: str, after: int, types: tuple[str, ...], client: Client, output: str | None) -> None:
+def events_command(
+    run: str,
+    after: int,
+    types: tuple[str, ...],
+    level: Level,
+    step_run: str,
+    item: int | None,
+    text: str,
+    client: Client,
+    output: str | None,
+) -> None:
     """Print the log of a run; `-o jsonl` prints one envelope per line."""
-    pages = client.runs.events(run, after, event_filter(types))
+    if item is not None and not step_run:
+        raise UsageError("--item requires --run, the step run with the loop, e.g. --run 'fetch#1'")
+    pages = client.runs.events(run, after, EventFilter(types_of(types, level), step_run, item, text))
     if output == "jsonl":
         for page in pages:
             emit(page, output)

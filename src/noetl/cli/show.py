@@ -15,6 +15,7 @@ from noetl.cli.output import RESULT, brief, emit, format_duration, print_message
 from noetl.client.client import PAGE, Client, Items, Json, RunFilter
 from noetl.dsl.problem import did_you_mean
 from noetl.errors import Conflict, Interrupted, NotFound
+from noetl.model.event_filter import EventFilter
 from noetl.model.identity import step_of
 from noetl.model.status import ENDED
 from noetl.printable import printable
@@ -53,7 +54,7 @@ def _tasks(client: Client, record: Json) -> Iterator[Json]:
     there."""
     tasks: dict[str, Json] = {}
     before_fork: set[str] = set()
-    for page in client.runs.events(record["execution_id"], types=STARTED | DONE | {FORKED}):
+    for page in client.runs.events(record["execution_id"], filter=EventFilter(STARTED | DONE | {FORKED})):
         for event in page:
             kind, id, payload = event["event_type"], event["task_run_id"], event["payload"]
             if kind == FORKED:

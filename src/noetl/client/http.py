@@ -8,7 +8,7 @@ import secrets
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from math import inf
 from threading import Timer
@@ -36,6 +36,7 @@ from noetl.client.client import (
 )
 from noetl.dsl.problem import Problem
 from noetl.errors import NotFound, ServerUnreachable, UsageError
+from noetl.model.event_filter import ALL_EVENTS, EventFilter
 from noetl.settings import ServerAddress
 from noetl.timestamps import rfc3339
 
@@ -255,11 +256,12 @@ class HttpRuns:
     def get(self, run: str) -> Json:
         return self.http.get(f"/executions/{self.find(run)}") | {"error_line": "", "orphaned": False}
 
-    def events(self, run: str, after: int = 0, types: Collection[str] = ()) -> Iterator[Items]:
+    def events(self, run: str, after: int = 0, filter: EventFilter = ALL_EVENTS) -> Iterator[Items]:
         path, following = f"/executions/{self.find(run)}/events", after
-        names = ",".join(sorted(types)) or None
+        query: Json = {"run": filter.run, "item": filter.item, "q": filter.text}
+        query["type"] = ",".join(sorted(filter.types or ()))
         while following is not None:
-            page = self.http.get(path, after=following, limit=PAGE, type=names)
+            page = self.http.get(path, after=following, limit=PAGE, **query)
             if page["items"]:
                 yield page["items"]
             following = page["next"]

@@ -7,14 +7,13 @@ import asyncio
 import os
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 
 import msgspec
 
 from noetl.client.client import (
-    PAGE,
     ExplainArgs,
     Items,
     Json,
@@ -47,12 +46,12 @@ from noetl.engine.state import Execution
 from noetl.engine.waits import signal_result
 from noetl.errors import Conflict, Interrupted, NoetlError, StoreError, TimedOut, UsageError
 from noetl.host.embedded import ALL, FOREIGN_CHANGES_SECONDS, open_below
+from noetl.model.event_filter import ALL_EVENTS, EventFilter
 from noetl.model.identity import uuid7
 from noetl.model.outcome import Failure
 from noetl.model.status import ENDED, OPEN, status_phrase
 from noetl.runtime.catalog import PlaybookSource
 from noetl.runtime.committer import Answer
-from noetl.runtime.event_envelopes import EventEnvelopes
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.server.execution_views import execution_item
@@ -102,13 +101,15 @@ class LocalRuns:
             summary = find_run(store, run)
             return asyncio.run(main())
 
-    def events(self, run: str, after: int = 0, types: Collection[str] = ()) -> Iterator[Items]:
+    def events(self, run: str, after: int = 0, filter: EventFilter = ALL_EVENTS) -> Iterator[Items]:
+        from noetl.runtime.event_pages import all_envelopes  # `noetl run` does not need them
+        from noetl.runtime.run_indexes import RunIndexes
+
         with opened(self.db) as store:
-            execution = find_run(store, run).execution_id
-            envelopes = EventEnvelopes(store, execution)
-            while rows := store.read(execution, after, PAGE):
-                yield envelopes.of(rows, types)
-                after = rows[-1].seq
+            execution, spans = find_run(store, run).execution_id, None
+            if filter.run:
+                spans = RunIndexes().of(store, execution, filter.run).spans(filter.item)
+            yield from all_envelopes(store, execution, filter, after, spans)
 
     def item(self, run: str) -> Json:
         """The run as lists have it."""

@@ -6,7 +6,7 @@ in order tells who holds each lease. A reader that starts in the middle searches
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from noetl.classic.events import POINTS, CaseEvaluated, CaseStarted
@@ -37,11 +37,15 @@ class EventEnvelopes:
     def of(self, rows: Sequence[Row], types: Collection[str] = ()) -> list[dict[str, Any]]:
         """The envelopes of rows that follow each other in the log, and follow the rows before; `types` are the names of
         the events to return, empty for all. Reads the store where these rows depend on earlier ones."""
+        return self.selected(rows, lambda row: not types or row.type in types)
+
+    def selected(self, rows: Sequence[Row], is_wanted: Callable[[Row], bool]) -> list[dict[str, Any]]:
+        """The envelopes of some of the rows; the others may be left out unless they are of LEASE_EVENTS."""
         if rows:
             self._leases.earlier.begin(rows[0].seq)
         envelopes = []
         for row in rows:
-            wanted = not types or row.type in types
+            wanted = is_wanted(row)
             if not wanted and row.type not in LEASE_EVENTS:
                 continue
             event = decode(row.type, row.data)

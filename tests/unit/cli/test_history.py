@@ -313,3 +313,25 @@ def test_r15_events_are_listed_by_any_of_their_names(tmp_path: Path) -> None:
     assert {one["event_type"] for one in listed} == {"task.done", "step.scheduled"}
     wrong = runs(tmp_path, "events", "last", "--type", "task.procesed")
     assert (wrong.code, "did you mean 'task.processed'?" in wrong.err) == (2, True)
+
+
+def test_events_are_filtered_by_step_run_level_and_text(tmp_path: Path) -> None:
+    begun(tmp_path, HEAD + LOOP)
+    listed = data(runs(tmp_path, "events", "last", "--run", "start#1", "--item", "1", "--level", "task", "-o", "json"))
+    assert {one["iteration_id"] for one in listed} == {"start#1[1]"}
+    assert [one["event_type"] for one in listed][-1] == "loop.iteration.done"
+    steps = data(runs(tmp_path, "events", "last", "--level", "step", "-o", "json"))
+    assert not {"task.done", "loop.iteration.done", "token.enqueued"} & {one["event_type"] for one in steps}
+    (found,) = data(runs(tmp_path, "events", "last", "--grep", "LOOP OVER 3", "-o", "json"))
+    assert found["event_type"] == "loop.started"
+    assert runs(tmp_path, "events", "last", "--run", "start#2").out == ""
+    wrong = runs(tmp_path, "events", "last", "--item", "1")
+    assert (wrong.code, "--item requires --run" in wrong.err) == (2, True)
+
+
+LOOP = """\
+workflow:
+  - step: start
+    loop: {in: [1, 2, 3], iterator: n, spec: {mode: parallel}}
+    tool: [{work: {kind: noop, result: "{{ iter.n }}"}}]
+"""

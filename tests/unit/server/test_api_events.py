@@ -278,3 +278,45 @@ def test_a_stream_reads_only_when_its_execution_moves(
         assert still in reads
     for execution in (still, busy):
         admin.post(f"{API}/{execution}/cancel")
+
+
+def test_rows_read_backwards_say_what_happened(admin: httpx2.Client) -> None:
+    execution = started(admin, {"path": "tests/hello"})
+    url, last = f"{API}/{execution['execution_id']}/events", execution["events"]
+    page = admin.get(url, params={"view": "row", "before": last + 1, "limit": 2}).json()
+    assert [(row[0], row[2], row[3], row[4], row[5]) for row in page["items"]] == [
+        (last - 1, "workflow.finished", "", "success", "Nothing is left to run: the workflow succeeded"),
+        (last, "playbook.processed", "", "success", "Run succeeded"),
+    ]
+    assert all(isinstance(row[1], int) and row[1] > 1_600_000_000_000 for row in page["items"])
+    assert (page["next"], page["prev"], page["scanned_to"]) == (None, last - 1, last - 1)
+
+
+def test_events_are_filtered_by_step_run_level_and_text(admin: httpx2.Client) -> None:
+    execution = started(admin, {"path": "tests/hello"})
+    url = f"{API}/{execution['execution_id']}/events"
+
+    def types(**query: Any) -> list[str]:
+        page = admin.get(url, params=query | {"limit": 1000}).json()
+        assert page["next"] is None
+        return [event["event_type"] for event in page["items"]]
+
+    steps = ["step.scheduled", "step.started", "step.done", "next.evaluated"]
+    assert types(run="end#1") == [*steps[:2], "task.started", "task.done", *steps[2:]]
+    assert types(run="end#1", level="step") == steps
+    assert types(run="end#1", types="task.*") == ["task.started", "task.done"]
+    assert types(run="end#2") == []
+    assert types(q="HELLO WORLD!") == ["task.done", "step.done", "playbook.processed"]
+    assert types(q="sent to end") == ["token.enqueued"]
+    assert "task.done" not in types(level="step")
+    assert "token.enqueued" not in types(level="task")
+
+
+def test_filters_that_make_no_sense_are_refused(admin: httpx2.Client) -> None:
+    url = f"{API}/{started(admin, {'path': 'tests/hello'})['execution_id']}/events"
+    for query in ("item=3", "after=3&before=9", "level=step&type=task.done", "level=all", "view=list"):
+        assert admin.get(f"{url}?{query}").status_code == 422, query
+    for query in ("run=end%231", "q=x", "before=3", "view=row"):
+        assert admin.get(f"{url}?{query}", headers=STREAM).status_code == 422, query
+    unknown = "00000000-0000-7000-8000-000000000000"
+    assert admin.get(f"{API}/{unknown}/events?run=end%231").status_code == 404

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from starlette.responses import Response
@@ -15,11 +15,11 @@ from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.engine.waits import SignalOutcome, signal_result
 from noetl.errors import Conflict, NotFound
-from noetl.model.event_names import event_filter
+from noetl.model.event_filter import ALL_EVENTS, EventFilter, Level, types_of
 from noetl.model.identity import uuid7
 from noetl.model.status import status_phrase
 from noetl.runtime.committer import Answer
-from noetl.runtime.event_envelopes import EventEnvelopes
+from noetl.runtime.event_pages import Place, event_rows
 from noetl.runtime.past import PastReader
 from noetl.server import execution_views as views
 from noetl.server.endpoint import ApiCall, Routes, json_response
@@ -53,7 +53,6 @@ BODY_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 MAX_WAIT_SECONDS = 60
 PATH_ONLY = re.compile(r"[\w./@-]{1,500}")  # a path in place of a text
-MAX_ROWS_READ = 10_000  # Rows that a request for events of some types reads
 PARENT = "Id of their parent; `none` for those without one."
 
 
@@ -211,25 +210,48 @@ class EventQuery(AfterQuery, frozen=True):
     type: Annotated[
         str, text("Only events of these types, separated by commas; `step.*` and the names of other versions too.")
     ] = ""
+    types: Annotated[str, text("The same as `type`.")] = ""
+    before: Annotated[Count | None, msgspec.Meta(description="The last events before this one.")] = None
+    level: Annotated[Level, msgspec.Meta(description="`step` and `task` leave out events of less interest.")] = "event"
+    run: Annotated[str, text("Only events of this step run, such as `fetch#1`.")] = ""
+    item: Annotated[Count | None, msgspec.Meta(description="Only events of this item of the step run.")] = None
+    q: Annotated[str, text("Only events with this text; upper and lower case are the same.")] = ""
+    view: Annotated[Literal["event", "row"], msgspec.Meta(description="Whole events, or rows of a list.")] = "event"
+
+    @property
+    def filter(self) -> EventFilter:
+        """422 for an item without a step run."""
+        if self.item is not None and not self.run:
+            raise Refused(422, "`item` requires `run`, the step run with the loop")
+        return EventFilter(types_of([self.type, self.types], self.level), self.run, self.item, self.q)
 
 
-class EventPage(ItemPage[views.EventView, int], frozen=True):
-    """Events in order; `next` is the `after` of the next page, null at the end of the log.
+class EventPage(ItemPage[views.EventView | list[int | str], int], frozen=True):
+    """Events in order. `next` is the `after` of the next page, null at the end of the log; `prev` is the `before` of
+    the page before it. With `view=row`, an item is a list: seq, time in milliseconds since 1970, type, subject (empty
+    for the execution), status, summary.
 
-    With `type`, a page may have fewer items than its limit before the end.
+    A request reads 20,000 events at most, so with filters a page may have fewer items than its limit. `scanned_to` is
+    the last event that was read.
     """
+
+    prev: int | None
+    scanned_to: int | None
 
 
 @routes.add("GET", "/executions/{id}/events", answers={200: EventPage, 204: None}, also=STREAM)
 async def events(call: ApiCall, query: EventQuery) -> Response:
     """The event log. With `Accept: text/event-stream` a stream until the end; `Last-Event-ID` resumes it."""
-    execution = call.path_params["id"]
-    types = event_filter([query.type])
+    execution, filter = call.path_params["id"], query.filter
     if STREAM not in call.headers.get("accept", ""):
-        page = await call.in_store(_event_page, call.api.store, execution, query, types)
+        if query.after and query.before is not None:
+            raise Refused(422, "`after` and `before` exclude each other")
+        page = await _event_page(call, execution, query, filter)
         if not page.items:
             await check_exists(call, execution)
         return json_response(page)
+    if query.run or query.q or query.before is not None or query.view != "event":
+        raise Refused(422, "`before`, `run`, `item`, `q` and `view` are for pages; a stream has `type` and `level`")
     after, last = query.after, last_event_id(call.headers)
     if last is not None:
         after = last
@@ -239,18 +261,24 @@ async def events(call: ApiCall, query: EventQuery) -> Response:
     else:
         await check_exists(call, execution)
     streams = call.api.streams
-    return EventStream(streams, call.caller.key, streams.events(execution, after, types, call.is_still_authorized))
+    content = streams.events(execution, after, filter.types or (), call.is_still_authorized)
+    return EventStream(streams, call.caller.key, content)
 
 
-def _event_page(store: Store, execution: str, query: EventQuery, types: frozenset[str]) -> EventPage:
-    rows = store.read(execution, query.after, MAX_ROWS_READ if types else query.limit + 1)
-    following = rows[-1].seq if len(rows) == MAX_ROWS_READ else None
-    matching = [row.seq for row in rows if not types or row.type in types]
-    if len(matching) > query.limit:
-        following = matching[query.limit - 1]
-        rows = rows[: following - rows[0].seq + 1]
-    envelopes = EventEnvelopes(store, execution).of(rows, types)
-    return EventPage([views.EventView(**envelope) for envelope in envelopes], following)
+async def _event_page(call: ApiCall, execution: str, query: EventQuery, filter: EventFilter) -> EventPage:
+    place, indexes = Place(query.after, query.before, query.limit), call.api.run_indexes
+
+    def read(store: Store) -> EventPage:
+        spans = indexes.of(store, execution, filter.run).spans(filter.item) if filter.run else None
+        page = event_rows(store, execution, filter, place, spans)
+        items: list[Any] = page.texts() if query.view == "row" else []
+        if query.view == "event":
+            items = [views.EventView(**envelope) for envelope in page.envelopes(store, execution)]
+        return EventPage(items, page.next, page.prev, page.scanned_to)
+
+    if filter == ALL_EVENTS:  # a few rows
+        return await call.in_store(read, call.api.store)
+    return await call.until_disconnect(call.api.host.runtime.past.do(lambda past: read(past.store)))
 
 
 async def check_exists(call: ApiCall, execution: str) -> None:
