@@ -11,6 +11,7 @@ import pytest
 from stage import EXECUTION, Cuts, Stage, play, text_of
 from tests.servers.patience import PATIENCE_SECONDS
 
+from noetl.engine import leases, loops
 from noetl.engine.commands import Cancel, Lost, Pause, Resume, Signal
 from noetl.engine.evolve import evolve
 from noetl.engine.state import Execution
@@ -2195,3 +2196,29 @@ def test_a_stored_result_is_part_of_the_map_of_all_steps() -> None:
     finished = run_playbook(f'{HEAD}executor: {{spec: {{output: "{{{{ steps }}}}"}}}}\n{text}')
     assert finished.status == "succeeded"
     assert finished.result["first"]["result"] == large
+
+
+# -- R20: evolve makes no choice --------------------------------------------------------------------------------------
+
+
+def test_r20_a_log_folds_to_the_same_state_whatever_the_limits_of_decisions_are_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = play(
+        """
+        - step: start
+          loop: {in: "{{ range(40) }}", iterator: n, spec: {mode: parallel, max_in_flight: 4, on_error: continue}}
+          tool: [{t: {kind: noop, result: "{{ 'x' * 3000 if iter.n % 7 else 1 / 0 }}"}}]
+        """
+    )
+    assert len({event.lane for event in stage.of("step.started")}) > 1
+    for limits, values in (
+        (leases, {"LEASE_SECONDS": 1.0, "MAX_LOSSES": 1}),
+        (
+            loops,
+            {"FIRST_LANE": 9, "MAX_LANE": 2, "FAST_LANE_SECONDS": 0.0, "RESULTS_PER_CHUNK": 1, "BYTES_PER_CHUNK": 1},
+        ),
+    ):
+        for name, value in values.items():
+            monkeypatch.setattr(limits, name, value)
+    stage.check()
