@@ -47,7 +47,7 @@ def _grant(state: Execution, run: Run, command: Claim, slots: int) -> e.StepStar
     plan, loop = state.net.steps[run.step], run.loop
     items, lane = None, 0
     if loop is not None and not (run.after_call is not None and run.after_call.begun):
-        lane = lane_length(loop)
+        lane = lane_length(plan, loop)
         items = next_lane(plan, run, loop, lane, slots)
     fence, index = state.fence + 1, items[0] if items else WHOLE_RUN
     if index in run.losses:

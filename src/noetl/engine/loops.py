@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 FIRST_LANE = 1
 MAX_LANE = 1_024
 FAST_LANE_SECONDS = 0.2
+LANE_PARTS = 32
+"""A fair share is not smaller than this part of the lane length, which takes some milliseconds: as long as a grant."""
 MAX_LIST_BYTES = 64 << 20  # A larger stored list is loaded, which fails: no worker could get it
 MAX_ITEMS = 1 << 30
 MAX_IDLE_ITEMS = 1_000_000  # Items of a loop without tasks: its result is made at once
@@ -110,13 +112,19 @@ def _started(state: Execution, event: e.LoopStarted, at: float) -> None:
 # -- lanes ----------------------------------------------------------------------------------------------------------
 
 
-def lane_length(loop: LoopState) -> int:
-    """How many items a lane gets, after the lanes that ended since the last grant."""
-    length = loop.lane
+def lane_length(plan: StepPlan, loop: LoopState) -> int:
+    """How many items a lane gets, after the lanes that ended since the last grant. No lane is longer than the first
+    fair share, so what was never tried does not count as fast."""
+    length, limit = loop.lane, max(1, min(MAX_LANE, _fair_share(plan, loop.total)))
     for seconds in loop.lane_seconds:
         fast = 0 <= seconds < FAST_LANE_SECONDS
-        length = min(length * 2, MAX_LANE) if fast else max(1, length // 2)
+        length = min(length * 2, limit) if fast else max(1, length // 2)
     return length
+
+
+def _fair_share(plan: StepPlan, waiting: int) -> int:
+    """The part of the waiting items that one lane may take, so that all lanes end at about the same time."""
+    return waiting // (4 * plan.lanes)
 
 
 def next_lane(plan: StepPlan, run: Run, loop: LoopState, length: int, slots: int) -> e.Interval:
@@ -125,7 +133,7 @@ def next_lane(plan: StepPlan, run: Run, loop: LoopState, length: int, slots: int
     if plan.local:
         waiting = loop.total - loop.next + sum(end - begin for begin, end in loop.returned)
         return first, min(last, first + ceil(waiting / min(slots, plan.lanes - len(loop.lanes) - len(run.parked))))
-    fair = max(1, (loop.total - loop.next) // (4 * plan.lanes))
+    fair = max(1, length // LANE_PARTS, _fair_share(plan, loop.total - loop.next))
     return first, min(last, first + min(length, fair))
 
 

@@ -103,3 +103,25 @@ def test_the_items_of_a_lost_worker_are_handed_out_again() -> None:
     scenario = Scenario(LOOP).given(*STARTED, StepStarted(RUN, 1, "worker", (0, 1)))
     scenario.when(Lost(1)).then(StepPaused(RUN, 1, "lost"))
     scenario.when(Claim("another", 1)).then(StepRegranted(RUN, 2, "another", (0, 1), reason="lost"))
+
+
+def long_loop(total: int, *events: Event) -> Scenario:
+    items = list(range(total))
+    workflow = LOOP.replace("[5, 6, 7]", str(items))
+    return Scenario(workflow).given(*begun("each"), LoopStarted(RUN, total, items, 1), *events)
+
+
+def test_the_last_items_of_a_fast_loop_are_not_handed_out_one_by_one() -> None:
+    scenario = long_loop(1000, StepStarted(RUN, 1, "worker", (0, 992), ttl=30, lane=64))
+    scenario.when(Claim("worker", 1)).then(StepStarted(RUN, 2, "worker", (992, 994), lane=64))
+
+
+def test_the_last_items_of_a_slow_loop_are_handed_out_one_by_one() -> None:
+    scenario = long_loop(1000, StepStarted(RUN, 1, "worker", (0, 992), ttl=30, lane=8))
+    scenario.when(Claim("worker", 1)).then(StepStarted(RUN, 2, "worker", (992, 993), lane=8))
+
+
+def test_a_lane_length_grows_no_further_than_a_fair_share_of_all_items() -> None:
+    ended = (IterationStarted(RUN, 0), IterationDone(RUN, 0))
+    scenario = long_loop(24, StepStarted(RUN, 1, "worker", (0, 1), ttl=30, lane=2), *ended)
+    scenario.when(Claim("worker", 1)).then(StepStarted(RUN, 2, "worker", (1, 3), lane=3))
