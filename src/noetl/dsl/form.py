@@ -69,7 +69,7 @@ class _Form(NamedTuple):
                 type=_type(part, value),
                 default=plain(value),
                 help=described if isinstance(described, str) else self._comment(defaults, key),
-                template=is_template(value),
+                template=_is_computed(value),
                 required=key in required and not has_default,
                 enum=plain(enum) if isinstance(enum, list) else None,
             )
@@ -99,6 +99,13 @@ class _Form(NamedTuple):
             size += len(above)
             line -= 1
         return "\n".join(comment).strip()
+
+
+def _is_computed(default: Any) -> bool:
+    """Whether a default has a template in it."""
+    if isinstance(default, list):
+        return any(map(_is_computed, default))
+    return any(map(_is_computed, default.values())) if isinstance(default, dict) else is_template(default)
 
 
 def _type(schema: Map, default: Any) -> FieldType:

@@ -54,7 +54,7 @@ class Compiled(NamedTuple):
     """Of a valid playbook, like its path; also if the playbook itself was not asked for."""
     path: str = ""
     parts: Mapping[Part, bytes] = {}
-    """The parts that were asked for, as JSON; null where the text has none. Empty if the text is too expensive."""
+    """The parts that were asked for, as JSON; null where the text has none. Empty if they are too expensive."""
 
     @property
     def valid(self) -> bool:
@@ -113,6 +113,8 @@ class PlaybookCompiler:
         try:
             return await self._run(caller, request, lambda fields: _compiled(file, CompileResponse(*fields)))
         except TextTooExpensive as error:
+            if parts:  # the text alone may be within the budget
+                return await self.compile(caller, text, file, strict=strict, whole=whole, stored=stored)
             return Compiled(None, too_expensive(file, text, str(error)).problems)
 
     async def assist(self, caller: str, text: bytes, line: int, column: int) -> bytes:

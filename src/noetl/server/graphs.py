@@ -11,6 +11,7 @@ from noetl.runtime.loaded_playbooks import single_flight
 from noetl.runtime.store_thread import StoreThread
 from noetl.server.compile_process import Part
 from noetl.server.compiler import PlaybookCompiler
+from noetl.server.problems import Refused
 from noetl.store.store import Store
 
 MAX_GRAPHS = 500
@@ -45,6 +46,8 @@ class Graphs:
         if not compiled.digest:
             reason = PlaybookInvalid(compiled.problems)
             raise Conflict(f"this version of noetl cannot read the stored playbook {file}: {reason}")
+        if key.part not in compiled.parts:
+            raise Refused(422, f"the graph of the playbook {file} takes too long to lay out")
         self._cache[key] = graph = compiled.parts[key.part]
         while len(self._cache) > 1 and sum(map(len, self._cache.values())) > MAX_BYTES:
             self._cache.popitem(last=False)

@@ -86,6 +86,11 @@ def test_a_schema_gives_types_values_and_descriptions_and_adds_inputs_without_a_
     assert [path for path, field in form.items() if field.required] == ["region"]
 
 
+def test_a_list_with_a_template_is_computed_when_a_run_starts() -> None:
+    form = fields('workload: {plain: [1, {a: b}], computed: [1, {a: "{{ execution_id }}"}]}\n')
+    assert [path for path, field in form.items() if field.template] == ["computed"]
+
+
 def test_a_comment_above_a_line_of_several_keys_belongs_to_none() -> None:
     assert described("# all\nworkload: {a: 1, b: 2}\n") == {"a": ("number", 1, ""), "b": ("number", 2, "")}
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from api_server import HELLO, ApiServer, register
+from api_server import HELLO, YAML, ApiServer, register
 
 from noetl.server import graphs
-from noetl.server.compiler import PlaybookCompiler
+from noetl.server.compiler import PlaybookCompiler, TextTooExpensive
 
 API = "/api/v1/graphs"
 
@@ -70,3 +70,25 @@ def test_a_stored_playbook_that_cannot_be_read_is_a_conflict(server: ApiServer) 
     with server.client() as admin:
         answer = admin.get(f"{API}/{'1' * 64}")
     assert (answer.status_code, "broken.yaml" in answer.json()["detail"]) == (409, True)
+
+
+def test_a_graph_that_is_too_expensive_makes_no_playbook_invalid(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    response = PlaybookCompiler._response
+
+    def killed(self: PlaybookCompiler, request: Any) -> Any:
+        if getattr(request, "parts", ()):
+            raise TextTooExpensive("takes more than 5 s of CPU time to compile")
+        return response(self, request)
+
+    monkeypatch.setattr(PlaybookCompiler, "_response", killed)
+    with server.client() as admin:
+        text = named("large")
+        digest = register(admin, text)["playbook_id"]
+        found = admin.post(
+            "/api/v1/playbooks/validate", content=text.encode(), headers=YAML, params={"with": "graph"}
+        ).json()
+        assert (found["valid"], found["graph"]) == (True, None)
+        answer = admin.get(f"{API}/{digest}")
+        assert (answer.status_code, "too long" in answer.json()["detail"]) == (422, True)
