@@ -19,7 +19,7 @@ MAX_SCANNED_LINES, MAX_SCANNED_CHARACTERS = 20_000, 64 << 20  # what one request
 PAGE_CHARACTERS = 8 << 20
 LINES_PER_READ = 100
 
-LineNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+LineNumber = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class LogFilter(QueryString, frozen=True, kw_only=True):

@@ -19,6 +19,9 @@ PATH_PARAMETERS = {
     "hash": "A SHA-256 in hex.",
     "name": "A name.",
     "path": "A path; its slashes are not escaped.",
+    "run": "The id of an execution, or a part of it.",
+    "other_run": "The id of another execution, or a part of it.",
+    "asset": "The name of a file of the web page.",
 }
 
 

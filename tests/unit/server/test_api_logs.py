@@ -16,6 +16,7 @@ from noetl.store.sqlite import SqliteStore
 
 API = "/api/v1"
 AT = 1_700_000_000.25
+LAST = 2**31 - 1
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ TASKS = [
 def test_a_log_can_be_read_from_both_ends(on_disk: ApiServer, client: httpx2.Client) -> None:
     log = Log(on_disk, client, [("start#1/t#1", "stdout", str(n)) for n in range(250)])
     Log(on_disk, client, [("start#1/t#1", "stdout", "of another run")])
-    page = log.page(before=2**53, limit=100)
+    page = log.page(before=LAST, limit=100)
     assert [line["line"] for line in page["items"]] == [str(n) for n in range(150, 250)]
     assert page["next"] is None
     pages = [page]
@@ -107,7 +108,7 @@ def test_filters_select_lines(
 ) -> None:
     log = Log(on_disk, client, TASKS)
     assert log.lines(**query) == expected
-    assert log.lines(**query, before=2**53) == expected
+    assert log.lines(**query, before=LAST) == expected
     assert log.page(**query)["next"] is None
 
 
@@ -126,7 +127,7 @@ def test_a_search_stops_at_its_limit_and_continues(
         page, requests = log.page(q="needle", after=page["next"]), requests + 1
     assert (found, requests) == ([5, 890], 4)
     assert page["scanned_to"] == numbers[0] + 999
-    page, requests = log.page(q="needle", before=2**53), 1
+    page, requests = log.page(q="needle", before=LAST), 1
     assert page["scanned_to"] == page["prev"] == numbers[0] + 700
     while page["prev"] is not None:
         page, requests = log.page(q="needle", before=page["prev"]), requests + 1

@@ -46,7 +46,7 @@ async def outline(call: ApiCall) -> Response:
 
 
 class LiveQuery(QueryString, frozen=True):
-    after: Annotated[int, msgspec.Meta(ge=0, description="The seq of the outline that the client has.")] = 0
+    after: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="The seq that the client has.")] = 0
 
 
 @routes.add("GET", "/executions/{id}/live", answers={200: Frame, 204: None}, also=STREAM)

@@ -41,7 +41,7 @@ async def page(call: ApiCall) -> Response:
 
 
 for path in PAGES:
-    routes.add("GET", path, answers={200: HTML, 304: None})(page)
+    routes.add("GET", path, answers={200: HTML, 304: None}, operation=f"page {path}")(page)
 
 
 @routes.add("GET", ASSETS, answers={200: BYTES, 304: None})

@@ -97,7 +97,7 @@ AFTER = "Number of items to skip, of a text characters."
 
 
 class ValueQuery(QueryString, frozen=True):
-    after: Annotated[int, msgspec.Meta(ge=0, le=2**53, description=AFTER)] = 0
+    after: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description=AFTER)] = 0
     limit: Limit = 100
 
 
