@@ -129,10 +129,11 @@ def test_no_number_in_a_body_meets_a_defect(server: ApiServer, endpoint: Endpoin
     ],
 )
 def test_no_number_behind_a_question_mark_meets_a_defect(server: ApiServer, endpoint: Endpoint, name: str) -> None:
+    body = {"content": b"{}", "headers": {"Content-Type": endpoint.media[0]}} if endpoint.media else {}
     with server.client() as client:
         execution = begun(client, {"playbook": HELLO})
         for number in (2**31, 2**63, 2**64, -1, 10**14, 10**30, "1e3", "٣"):
-            answer = client.request(endpoint.method, target(endpoint, execution), params={name: str(number)})
+            answer = client.request(endpoint.method, target(endpoint, execution), params={name: str(number)}, **body)
             assert answer.status_code == 422, (number, answer.text)
 
 
