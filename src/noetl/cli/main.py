@@ -88,6 +88,12 @@ class Verbs(click.Group):
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            ctx.fail(f"{error.message} Options follow the verb, as in `noetl runs list --server URL`.")
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             ctx.fail(f"unknown verb {args[0]!r}: {self._advice(ctx, args[0])}")

@@ -214,6 +214,8 @@ def _print_signalled(signalled: Json) -> None:
     waiting = f" (waiting: {', '.join(signalled['waiting'])})" if signalled["waiting"] else ""
     note = f", nobody waits for {signalled['name']!r} yet{waiting}" if signalled["pending"] else ""
     click.echo(printable(signalled["answer"] + note))
+    if signalled["answer"] == "late":
+        print_message("the run has ended, so nothing receives the signal")
 
 
 @command.command("resume")

@@ -169,8 +169,8 @@ def logs_command(run: str, follow: bool, step: str | None, since: float, client:
     except KeyboardInterrupt:
         raise Interrupted(f"stopped following; {logs.execution} goes on") from None
     if not logs.has_output and output is None:
-        steps = ", ".join(sorted(logs.steps)) or "no step"
-        print_message(printable(f"no output{f' of step {step!r}; output has: {steps}' if step else ''}"))
+        others = f"; steps with output: {', '.join(sorted(logs.steps))}" if logs.steps else ""
+        print_message(printable(f"no output{f' of step {step!r}{others}' if step else ''}"))
     if output not in (None, "jsonl"):
         emit([{key: line[key] for key in line if key != "depth"} for line in collected], output)
 

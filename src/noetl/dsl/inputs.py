@@ -75,9 +75,11 @@ def _check_value(task: Any, key: str, kind: Kind, walk: Walk) -> bool:
     hint = _value_hint(task[key], wrong, kind, key)
     container: Any = task
     last: str | int = key
+    name = key
     for part in wrong.path:
         container, last = container[last], part
-    walk.problems.add(WRONG_INPUT, span_in(container, last), f"{key!r} of {kind.name}: {wrong.message}", hint)
+        name += f"[{part}]" if isinstance(part, int) else f".{part}"
+    walk.problems.add(WRONG_INPUT, span_in(container, last), f"{name!r} of {kind.name}: {wrong.message}", hint)
     return False
 
 

@@ -54,6 +54,12 @@ def test_a_verb_of_a_group_is_found_without_its_group(tmp_path: Path) -> None:
         assert (done.code, done.err.splitlines()[-1]) == (2, f"Error: unknown verb {word!r}: {hint}")
 
 
+def test_an_option_before_the_verb_says_where_options_belong(tmp_path: Path) -> None:
+    done = noetl("--server", "http://127.0.0.1:1", "runs", "list", cwd=tmp_path)
+    hint = "No such option '--server'. Options follow the verb, as in `noetl runs list --server URL`."
+    assert (done.code, done.err.splitlines()[-1]) == (2, f"Error: {hint}")
+
+
 def test_help_of_every_verb_works_without_any_extra() -> None:
     command = [sys.executable, "-c", PROGRAM, *EXTRAS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)

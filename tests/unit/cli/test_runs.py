@@ -184,7 +184,8 @@ def test_a_signal_reaches_a_run_in_another_terminal(tmp_path: Path, asking: tupl
     assert (done := one.end()).code == 0
     assert msgspec.json.decode(done.out) == {"by": "Ada"}
     assert runs(tmp_path, "signal", execution, "go", "--id", "7").out == "duplicate\n"
-    assert runs(tmp_path, "signal", execution, "go").out == "late\n"
+    late = runs(tmp_path, "signal", execution, "go")
+    assert (late.out, late.err) == ("late\n", "the run has ended, so nothing receives the signal\n")
     assert verified(tmp_path) == (1, [])
 
 

@@ -131,3 +131,37 @@ def test_code_of_the_workbook_and_of_classic_chains_is_checked() -> None:
 
 def test_very_long_code_is_compiled_and_left_alone() -> None:
     assert problems("x = ctx\n" * 20_000) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "where", "hint"),
+    [
+        ("x = 5\nreslut = x\n", (2, 1), "did you mean 'result'?"),
+        ("import os\nRESULT = os.name\n", (2, 1), "did you mean 'result'?"),
+        ("def mian(n):\n    return n\n", (1, 1), "name the function `main`, or set `result`"),
+        (
+            '"""Adds."""\nimport os\nasync def add():\n    return 1\n',
+            (3, 1),
+            "name the function `main`, or set `result`",
+        ),
+    ],
+)
+def test_code_that_has_probably_no_result(code: str, where: tuple[int, int], hint: str) -> None:
+    (problem,) = problems(code)
+    assert (problem.code, problem.severity, place(problem), problem.hint) == ("NTL522", "warning", where, hint)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print('x')\n",
+        "results = [1]\nprint(results)\n",
+        "def save():\n    print(1)\nsave()\n",
+        "def main():\n    return 1\n",
+        "def add():\n    return 1\nresult = add()\n",
+        "import os\n",
+        "global_name = 5\n",
+    ],
+)
+def test_code_that_has_a_result_or_effects(code: str) -> None:
+    assert problems(code) == []

@@ -178,6 +178,20 @@ class TestRowsAreUpdatedByAKey:
         ]
 
 
+class TestAnInputOfAnotherType:
+    @pytest.mark.parametrize(
+        ("task", "name"),
+        [
+            ("kind: shell, command: ls, env: {A: [1]}", "'env.A' of shell"),
+            ("kind: duckdb, database: a.db, table: t, rows: [{a: 1}, 5]", "'rows[1]' of duckdb"),
+            ("kind: transfer, source: {kind: csv}, target: {kind: file, path: a}", "'source.kind' of transfer"),
+        ],
+    )
+    def test_is_named_with_its_path(self, task: str, name: str) -> None:
+        (problem,) = step(f"- call: {{{task}}}\n")
+        assert (problem.code, problem.message.partition(":")[0]) == ("NTL205", name)
+
+
 class TestAnInputWithoutAValue:
     @pytest.mark.parametrize(
         ("task", "message"),

@@ -358,6 +358,14 @@ def test_an_error_names_its_kind_and_line(memory: Calls, sql: str, code: str, li
     assert found.error.details.get("line") == line
 
 
+def test_a_table_that_was_lost_with_the_memory_of_its_task_is_explained(memory: Calls, file: Calls) -> None:
+    memory.result("CREATE TABLE t (i INT)")
+    error = memory.error("SELECT * FROM t")
+    assert (error.kind, error.details["line"]) == ("sql", 1)
+    assert error.message.endswith("memory ends with its task: set `database` to a file that the tasks share")
+    assert "memory" not in file.error("SELECT * FROM t").message
+
+
 def test_no_statement_is_an_input_error(memory: Calls) -> None:
     assert memory.error("-- nothing\n;").kind == "input"
 

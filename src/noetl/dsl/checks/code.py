@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from noetl.dsl.outline import Document
-from noetl.dsl.problem import Check, Problems
+from noetl.dsl.problem import Check, Problems, did_you_mean
 from noetl.dsl.tree import Map, is_template, span_in
 from noetl.model.requirement import fault
 
@@ -21,6 +21,7 @@ NOT_A_VARIABLE = Check("NTL518", "warning", "Python code reads a name that only 
 INVALID_REQUIREMENT = Check(
     "NTL521", "error", "a requirement or a module of Python code has an invalid name", stored_ok=True
 )
+NO_RESULT = Check("NTL522", "warning", "Python code has probably no result")
 
 MAX_FINDINGS = 100
 MAX_CHARACTERS = 100_000
@@ -29,6 +30,7 @@ NAMES = frozenset(["workload", "ctx", "steps", "tasks", "args", "keychain", "out
 BUILTINS = frozenset(["iter", "vars"])
 """Names of templates that Python has too: only `iter.x` and `iter["x"]` mean those of a template."""
 _TEMPLATE = re.compile(r"\{\{-?\s*([A-Za-z_][\w.]*(?:\[[^\]{}]*\])*)[^{}]*\}\}")
+_RESULT = re.compile(r"\b(?:result|main)\b")
 _NAMES = re.compile(rf"\b(?:{'|'.join(sorted(NAMES | BUILTINS))})\b")
 OUTSIDE = {
     "'return' outside function": "set `result`, or write `def main(...)`",
@@ -98,7 +100,7 @@ def findings(code: str) -> tuple[CodeFinding, ...]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             compile(code, "<code>", "exec", dont_inherit=True)
-            if len(code) > MAX_CHARACTERS or not ("{{" in code or _NAMES.search(code)):
+            if len(code) > MAX_CHARACTERS or ("{{" not in code and not _NAMES.search(code) and _RESULT.search(code)):
                 return ()
             tree = ast.parse(code)
     except SyntaxError as error:
@@ -106,9 +108,8 @@ def findings(code: str) -> tuple[CodeFinding, ...]:
     except (ValueError, RecursionError, MemoryError, OverflowError):
         return ()  # left to the worker, which may have other limits
     places = _Places(code)
-    return tuple(
-        sorted([*_templates(tree, places), *_names(tree, places)], key=lambda finding: finding.offset)[:MAX_FINDINGS]
-    )
+    problems = [*_templates(tree, places), *_names(tree, places), *_missing_result(tree, code, places)]
+    return tuple(sorted(problems, key=lambda finding: finding.offset)[:MAX_FINDINGS])
 
 
 def _syntax(code: str, error: SyntaxError) -> CodeFinding:
@@ -138,7 +139,7 @@ class _Places:
         for line in self.lines:
             self.starts.append(self.starts[-1] + len(line) + 1)
 
-    def __getitem__(self, node: ast.expr) -> int:
+    def __getitem__(self, node: ast.expr | ast.stmt) -> int:
         line = self.lines[node.lineno - 1]
         column = node.col_offset if line.isascii() else len(line.encode()[: node.col_offset].decode(errors="ignore"))
         return self.starts[node.lineno - 1] + column
@@ -160,6 +161,29 @@ def _templates(tree: ast.Module, places: _Places) -> Iterator[CodeFinding]:
                 f"code is not rendered: {template[0][:60]!r} stays as it is",
                 _hint(template),
             )
+
+
+def _missing_result(tree: ast.Module, code: str, places: _Places) -> Iterator[CodeFinding]:
+    """A misspelt `result` or `main`, and definitions that nothing calls. Code may well be run for its effects alone."""
+    if _RESULT.search(code):
+        return
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        for target in targets:
+            if isinstance(target, ast.Name) and target.id not in used and did_you_mean(target.id, ["result"]):
+                message = f"the code sets {target.id!r} and no `result`, so its result is null"
+                yield CodeFinding(NO_RESULT, places[target], message, "did you mean 'result'?")
+    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    if functions and all(isinstance(node, definitions) or _is_text(node) for node in tree.body):
+        function = functions[-1]
+        message = f"the code defines {function.name!r} and calls nothing, so its result is null"
+        yield CodeFinding(NO_RESULT, places[function], message, "name the function `main`, or set `result`")
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _names(tree: ast.Module, places: _Places) -> Iterator[CodeFinding]:

@@ -67,7 +67,7 @@ async def revoke_token(call: ApiCall) -> None:
     """Revoke a token by its id, and end its sessions. Other servers may accept it for two more seconds."""
     id, api = call.path_params["name"], call.api
     if not await call.in_store(api.store.access.revoke_token, id, api.clock.now()):
-        raise NotFound(f"there is no valid token {id!r}")
+        raise NotFound(f"no valid token {id!r}: `noetl token list` lists all tokens")
     await api.authenticator.sessions.end_all(TOKEN_ACCOUNT + id)
     api.authenticator.clear_cache()
 

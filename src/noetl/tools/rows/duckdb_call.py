@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import duckdb
 from duckdb import DuckDBPyConnection, Statement, StatementType
+from msgspec.structs import replace
 
 from noetl.model.outcome import Failure, Outcome
 from noetl.sql.statements import Sql, WrittenSql, quoted, statements, written
@@ -70,7 +71,14 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
                     connection.commit()
             return Outcome(result=result, extra={"duckdb": {"code": None}})
 
-    return await in_thread(work)
+    try:
+        return await in_thread(work)
+    except Failure as failure:
+        error = failure.outcome.error
+        if inputs.database is None and error is not None and "Table with name" in error.message:
+            advice = "a database in memory ends with its task: set `database` to a file that the tasks share"
+            error = replace(error, message=f"{error.message}; {advice}")
+        return replace(failure.outcome, error=error)
 
 
 def _statements(connection: DuckDBPyConnection, sql: Sql, params: Params) -> list[PreparedStatement]:
