@@ -30,6 +30,9 @@ REQUESTS = (
     "/items?run=many%231&after=4000&limit=20",
     "/items?run=many%231&status=failed",
     "/items/summary?run=many%231",
+    "/events?view=row&after=20000&limit=50",
+    "/events?run=last%231",
+    "/events?run=many%231&item=5000&view=row",
 )
 
 
