@@ -295,6 +295,11 @@ class MemoryStore(MemoryCatalog):
         snapshots = self.snapshots.get(execution, {})
         return snapshots.get(max((seq for seq in snapshots if seq <= until), default=0))
 
+    def copy_snapshots(self, source: str, target: str, until: int) -> None:
+        copied = {seq: found for seq, found in self.snapshots.get(source, {}).items() if seq <= until}
+        if copied:
+            self.snapshots[target] = copied | self.snapshots.get(target, {})
+
     def snapshot_seqs(self, execution: str) -> list[int]:
         return sorted(self.snapshots.get(execution, {}))
 

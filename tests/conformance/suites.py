@@ -311,6 +311,18 @@ class SnapshotSuite:
         found = [store.snapshot(A, until) for until in (1, 2, 5, 7, 99)]
         assert [one and (one.seq, one.data) for one in found] == [None, (2, b"0"), (4, b"1"), (6, b"2"), (8, b"3")]
 
+    def test_a_fork_gets_the_snapshots_of_its_source_up_to_a_seq(self, store: Store) -> None:
+        for number in range(3):
+            store.commit([change(A, 2 * number, 2, snapshot=b"%d" % number)])
+        store.commit([change(B, 0, 4, snapshot=b"own")])
+        store.copy_snapshots(A, B, 5)
+        assert store.snapshot_seqs(B) == [2, 4]
+        assert [store.snapshot(B, until) for until in (3, 5)] == [store.snapshot(A, 3), store.snapshot(B)]
+        assert (found := store.snapshot(B)) is not None
+        assert found.data == b"own"
+        store.copy_snapshots(NEVER, C, 5)
+        assert store.snapshot_seqs(C) == []
+
     def test_a_refused_change_leaves_the_snapshot(self, store: Store) -> None:
         store.commit([change(A, 0, 3, snapshot=b"one")])
         assert store.commit([change(A, 1, 5, snapshot=b"two")]) == [False]

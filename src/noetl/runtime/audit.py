@@ -116,7 +116,7 @@ class Audit:
             state = None
             if (snapshot := readable_snapshot(stored)) is not None:
                 with suppress(NoetlError, msgspec.MsgspecError):  # it is reported as unreadable
-                    state = thaw(snapshot.data, self._net(digest_of(snapshot.data)))
+                    state = thaw(snapshot.data, self._net(digest_of(snapshot.data)), execution)
             yield Frozen(seq, stored.hash, state)
 
     def _blocks(self, execution: str) -> StoredBlock:

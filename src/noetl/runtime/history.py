@@ -1,12 +1,11 @@
 """History of executions: replays, forks and retries.
 
-A log is read in pages, and the event loop serves other callers in between. A fork is written in one transaction: the
-events of its source, and its own first events.
+A fork is written in one transaction: the events of its source, and its own first events.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,7 +13,6 @@ import msgspec
 from noetl.dsl.problem import did_you_mean
 from noetl.engine import events as e
 from noetl.engine.commands import Fork
-from noetl.engine.evolve import evolve
 from noetl.engine.history.fork import AgainView, FailedItems, Retrace, is_incomplete, under_way
 from noetl.engine.history.outline import Block, OutlineWriter, encode_block
 from noetl.engine.history.verify.log import derived_rows, differences
@@ -24,13 +22,11 @@ from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.actor import Actor
 from noetl.model.identity import step_of
 from noetl.runtime.loaded_executions import LoadedExecution
+from noetl.runtime.past import PastReader
 from noetl.runtime.replays import Replayer, ReplayView
 from noetl.runtime.runtime import Runtime
 from noetl.store.codec import decode
 from noetl.store.store import Change, Derived, Row
-
-ROWS_PER_READ = 1_000
-Before = Callable[[Execution, e.Event, Row], Awaitable[object]]
 
 
 class Edit(NamedTuple):
@@ -77,38 +73,6 @@ class Replayed(NamedTuple):
     equal: bool
 
 
-async def rows_of(runtime: Runtime, execution: str, after: int = 0, until: int | None = None) -> AsyncIterator[Row]:
-    """The rows of a log after one seq, up to another; NotFound if the log is empty."""
-    while until is None or after < until:
-        most = ROWS_PER_READ if until is None else min(ROWS_PER_READ, until - after)
-        rows = await runtime.thread.ask(runtime.store.read, execution, after, most)
-        if not rows:
-            break
-        for row in rows:
-            yield row
-        after = rows[-1].seq
-    if not after:
-        raise NotFound(f"no execution {execution}")
-
-
-async def folded(
-    runtime: Runtime,
-    execution: str,
-    state: Execution | None = None,
-    until: int | None = None,
-    before: Before | None = None,
-) -> AsyncIterator[tuple[Execution, e.Event, Row]]:
-    """Each event of a log after that of `state`, with the state after it; `before` gets the state before it."""
-    async for row in rows_of(runtime, execution, state.seq if state else 0, until):
-        state = state or await runtime.executions.begin(execution, row)
-        event = decode(row.type, row.data)
-        await runtime.executions.change_net(state, event)
-        if before is not None:
-            await before(state, event, row)
-        evolve(state, event, row.at)
-        yield state, event, row
-
-
 async def replay(runtime: Runtime, execution: str) -> Replayed:
     """Fold the whole log and compare it with the stored state: the latest snapshot and the events after it, the
     status in lists, and the rows of ready work, leases and timers."""
@@ -118,9 +82,14 @@ async def replay(runtime: Runtime, execution: str) -> Replayed:
             (summary,) = runtime.store.summaries(prefix=execution, limit=1)
             return summary.status, runtime.store.seq(execution), runtime.store.derived(execution)
 
+    def fold(past: PastReader) -> Execution:
+        state = past.stored_state(execution, 0)
+        for _ in past.fold(state):
+            pass
+        return state
+
     while True:
-        async for state, _, _ in folded(runtime, execution):
-            whole = state
+        whole = await runtime.past.do(fold)
         stored = (await runtime.executions.load(execution)).state
         status, seq, derived = await runtime.thread.ask(listed)
         if whole.seq == stored.seq == seq:  # else events were committed meanwhile
@@ -135,9 +104,9 @@ async def replay_with(runtime: Runtime, execution: str, digest: str) -> ReplayVi
 
 
 async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: Edit) -> ForkView:
-    state, rows = await _cut(runtime, source, Cut(at))
-    check_forkable(source, state, at)
-    return await _start_fork(runtime, source, name, state, rows, edit, Cut(at))
+    prefix = await runtime.past.do(lambda past: _prefix(past, source, Cut(at)))
+    check_forkable(source, prefix.state, at)
+    return await _start_fork(runtime, source, name, prefix, edit, Cut(at))
 
 
 def check_forkable(source: str, state: Execution, at: int | None) -> None:
@@ -155,23 +124,31 @@ def check_forkable(source: str, state: Execution, at: int | None) -> None:
 async def retry(runtime: Runtime, source: str, name: str, edit: Edit, point: RetryPoint) -> ForkView:
     """Fork an execution just before it failed or was cancelled, or at another point of its past."""
     cut, edit = await retry_cut(runtime, source, edit, point)
-    return await _start_fork(runtime, source, name, *await _cut(runtime, source, cut), edit, cut)
+    prefix = await runtime.past.do(lambda past: _prefix(past, source, cut))
+    return await _start_fork(runtime, source, name, prefix, edit, cut)
 
 
 async def retry_cut(runtime: Runtime, source: str, edit: Edit, point: RetryPoint) -> tuple[Cut, Edit]:
     """Where a retry begins, and the edit with the playbook and the payload of the source, also if those are cut off."""
     retrace, failed_items, scheduled = Retrace(), FailedItems(), {}
-
-    async def see(state: Execution, event: e.Event, row: Row) -> None:
-        failed_items.see(state, event)
-        if isinstance(event, e.StepScheduled):
-            scheduled[event.run] = scheduled[step_of(event.run)] = row.seq
-        if isinstance(event, e.ExecutionForked) and event.payload is not None:
-            payload.update(event.payload)
-
     payload: dict[str, Any] = {}
-    async for whole, event, _ in folded(runtime, source, before=see):
-        retrace.see(whole, event)
+
+    def fold(past: PastReader) -> Execution:
+        state, last = past.stored_state(source, 0), None
+        for event, row in past.fold(state):
+            if last is not None:
+                retrace.see(state, last)
+            failed_items.see(state, event)
+            if isinstance(event, e.StepScheduled):
+                scheduled[event.run] = scheduled[step_of(event.run)] = row.seq
+            if isinstance(event, e.ExecutionForked) and event.payload is not None:
+                payload.update(event.payload)
+            last = event
+        assert last is not None
+        retrace.see(state, last)
+        return state
+
+    whole = await runtime.past.do(fold)
     if not whole.over:
         raise Conflict(f"cannot retry {source}: the run is {whole.shown_status} and has not ended")
     edit = edit._replace(digest=edit.digest or whole.digest, payload=overlaid(payload, edit.payload))
@@ -203,14 +180,27 @@ def _loop_to_reopen(source: str, loops: dict[str, int], step: str | None) -> str
     return runs[0] if step is None else runs[-1]
 
 
-async def _cut(runtime: Runtime, source: str, cut: Cut) -> tuple[Execution, list[Row]]:
-    rows = []
-    async for state, event, row in folded(runtime, source):
-        rows.append(row)
-        if cut.seq is not None and row.seq >= cut.seq and (cut.is_exact or not is_incomplete(state, event)):
+class Prefix(NamedTuple):
+    """The part of a log that a fork takes over."""
+
+    state: Execution
+    rows: list[Row]
+    outline: OutlineWriter
+    blocks: list[Block]
+
+
+def _prefix(past: PastReader, source: str, cut: Cut) -> Prefix:
+    last: e.Event | None = None
+    state, rows, outline, blocks = prefix = Prefix(past.stored_state(source, 0), [], OutlineWriter(), [])
+    for event, row in past.fold(state):
+        is_reached = cut.seq is not None and state.seq >= cut.seq
+        if last is not None and is_reached and (cut.is_exact or not is_incomplete(state, last)):
             break
+        rows.append(row)
+        blocks += outline.extend((event,), row.at)
+        last = event
     check_event(source, cut.seq or 0, state.seq)
-    return state, rows
+    return prefix
 
 
 def check_event(source: str, seq: int, last: int) -> None:
@@ -222,11 +212,11 @@ async def _start_fork(
     runtime: Runtime,
     source: str,
     name: str,
-    state: Execution,
-    rows: list[Row],
+    prefix: Prefix,
     edit: Edit,
     cut: Cut,
 ) -> ForkView:
+    state, rows, outline, blocks = prefix
     last = rows[-1]
     chunks = {chunk.key for run in state.runs.values() if run.loop is not None for chunk in run.loop.chunks}
     stored = await runtime.thread.ask(lambda: [(key, runtime.store.blob(key)) for key in chunks])
@@ -243,14 +233,11 @@ async def _start_fork(
     changes = edited, digest, payload, sets, edit.ctx
     command = Fork(source, last.seq, last.at, *changes, cut.failed, cut.reopen, edit.actor, warnings)
     if name not in runtime.executions:
-        outline = OutlineWriter()
-        blocks: list[Block] = []
-        for row in rows:
-            blocks += outline.extend((decode(row.type, row.data),), row.at)
         loaded = runtime.executions[name] = LoadedExecution(state, last.hash, None, outline)
         loaded.stored_seq = 0
         loaded.fork_prefix = Change(name, 0, rows, blobs=blobs, outline=list(map(encode_block, blocks)))
     fork = (await runtime.committer.handle(name, command)).state
+    await runtime.executions.copy_snapshots(source, name, last.seq)
     return ForkView(name, source, fork.forked[1] if fork.forked else last.seq, again, done, list(fork.warnings))
 
 

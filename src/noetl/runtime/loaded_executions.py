@@ -18,7 +18,7 @@ from noetl.runtime.activity import PROGRESS_SECONDS, Activity, activity_of
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks, single_flight
 from noetl.runtime.outlines import resumed_writer
 from noetl.runtime.snapshots import surplus
-from noetl.store.codec import ZERO, decode, readable_snapshot, thaw
+from noetl.store.codec import ZERO, decode, digest_of, readable_snapshot, thaw
 from noetl.store.store import Change, Row, Snapshot, Summary
 
 Stored = tuple[Row, Snapshot | None, list[int], list[Row], Summary | None, OutlineWriter | None]
@@ -102,7 +102,7 @@ class LoadedExecutions(dict[str, LoadedExecution]):
         first, snapshot, snapshots, rows, summary, outline = await self.thread.ask(self._stored, execution)
         state = await self.begin(execution, first)
         if snapshot is not None:
-            state = thaw(snapshot.data, await self.playbooks.load(summary.digest) if summary else state.net)
+            state = thaw(snapshot.data, await self.playbooks.load(digest_of(snapshot.data)), execution)
         for row in rows:
             event = decode(row.type, row.data)
             await self.change_net(state, event)
@@ -134,6 +134,17 @@ class LoadedExecutions(dict[str, LoadedExecution]):
     async def reload(self, execution: str) -> LoadedExecution:
         self.pop(execution, None)
         return await self.load(execution)
+
+    async def copy_snapshots(self, source: str, fork: str, until: int) -> None:
+        """Give a fork the snapshots of its source, up to the last event that both have."""
+
+        def copy() -> list[int]:
+            self.store.copy_snapshots(source, fork, until)
+            return self.store.snapshot_seqs(fork)
+
+        seqs, loaded = await self.thread.ask(copy), self.get(fork)
+        if loaded is not None:
+            loaded.snapshots = sorted({*loaded.snapshots, *seqs})
 
     async def begin(self, execution: str, first: Row) -> Execution:
         """The state before the first event of a log, which names the playbook."""

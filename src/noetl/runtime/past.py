@@ -125,13 +125,13 @@ class PastReader:
         """The latest stored state up to an event, or the state before the first one; NotFound without a log."""
         snapshot = readable_snapshot(self.store.snapshot(execution, until))
         if snapshot is not None:
-            return thaw(snapshot.data, self.playbook(digest_of(snapshot.data)))
+            return thaw(snapshot.data, self.playbook(digest_of(snapshot.data)), execution)
         first = next(self.rows(execution, 0, 1))
         requested = decode(first.type, first.data)
         assert isinstance(requested, e.ExecutionRequested)
         return Execution(execution, self.playbook(requested.playbook), requested.playbook)
 
-    def fold(self, state: Execution, until: int) -> Iterator[tuple[e.Event, Row]]:
+    def fold(self, state: Execution, until: int | None = None) -> Iterator[tuple[e.Event, Row]]:
         """Each event after that of the state; it is folded into the state when the next one is asked for."""
         for row in self.rows(state.id, state.seq, until):
             event = decode(row.type, row.data)

@@ -276,8 +276,10 @@ def digest_of(data: bytes) -> str:
     return msgspec.json.decode(data, type=_Named).digest
 
 
-def thaw(data: bytes, net: Net) -> Execution:
+def thaw(data: bytes, net: Net, execution: str = "") -> Execution:
+    """The frozen state, as that of another execution if one is given: a fork has the snapshots of its source."""
     fields = {**decode_value(data), "net": None}
+    fields["id"] = execution or fields["id"]
     del fields["format"]
 
     def hook(kind: type, value: Any) -> Any:

@@ -22,6 +22,11 @@ SELECT seq, type, at, data, hash FROM event WHERE execution = ? AND seq > ? ORDE
 -- name: get_snapshot
 SELECT seq, hash, data FROM snapshot WHERE execution = ? AND seq <= ? ORDER BY seq DESC LIMIT 1
 
+-- name: copy_snapshots
+INSERT INTO snapshot (execution, seq, hash, data)
+SELECT ?, seq, hash, data FROM snapshot WHERE execution = ? AND seq <= ?
+ON CONFLICT DO NOTHING
+
 -- name: list_snapshots
 SELECT seq FROM snapshot WHERE execution = ? ORDER BY seq
 

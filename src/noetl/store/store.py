@@ -191,6 +191,10 @@ class Store(ABC):
         """The latest snapshot, up to that seq."""
         return self._db.get(Snapshot, "get_snapshot", key_of(execution), until)
 
+    def copy_snapshots(self, source: str, target: str, until: int) -> None:
+        """Copy the snapshots of an execution, up to that seq, to a fork of it."""
+        self._db.write("copy_snapshots", key_of(target), key_of(source), until)
+
     def snapshot_seqs(self, execution: str) -> list[int]:
         return self._db.all(int, "list_snapshots", key_of(execution))
 

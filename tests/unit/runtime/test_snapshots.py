@@ -22,9 +22,10 @@ from noetl.engine.net import Net
 from noetl.engine.state import Execution, Lease, Parked, Run
 from noetl.model.identity import uuid7
 from noetl.reference import Reference
-from noetl.runtime import committer
+from noetl.runtime import committer, history
 from noetl.runtime.audit import Audit
 from noetl.runtime.explanations import Explained, ExplanationPart, explain, question_about
+from noetl.runtime.history import Edit
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.past import PastReader
 from noetl.runtime.runtime import Runtime
@@ -43,6 +44,7 @@ workflow:
   - {step: start, tool: [{t: {kind: noop}}]}
 """
 EXECUTION = uuid7(1.0, b"12345678")
+FORK = uuid7(2.0, b"12345678")
 INTERVAL = 10
 
 
@@ -187,6 +189,31 @@ def test_the_past_of_a_long_loop_is_the_same_without_snapshots_and_outline(tmp_p
         for table in ("snapshot", "outline"):
             store._db.transaction(lambda table=table: store._db.connection.execute(f"DELETE FROM {table}"))  # type: ignore[misc]
             assert asyncio.run(looked()) == with_both
+
+
+def test_a_fork_has_the_snapshots_of_its_source(tmp_path: Path) -> None:
+    with closing(SqliteStore(tmp_path / "loop.db", synchronous="normal")) as store:
+        fill(store, 25_000, EXECUTION)
+
+        async def forked() -> list[int]:
+            runtime = Runtime(LoadedPlaybooks(store), SystemClock())
+            try:
+                await history.fork(runtime, EXECUTION, FORK, 20_500, Edit())
+                loaded = runtime.executions[FORK].snapshots
+                past, _ = await runtime.past.do(lambda past: past.state_at(FORK, 15_000))
+                assert (past.id, past.seq) == (FORK, 15_000)
+                again = await runtime.executions.reload(FORK)
+                assert (again.state.id, again.snapshots) == (FORK, loaded)
+                return loaded
+            finally:
+                runtime.past.close()
+                runtime.thread.shutdown()
+
+        seqs = asyncio.run(forked())
+        assert seqs[:2] == store.snapshot_seqs(EXECUTION) == [10_000, 20_000]
+        assert seqs == store.snapshot_seqs(FORK)
+        (fork,) = store.summaries(prefix=FORK)
+        assert Audit(store).of(fork) == []
 
 
 def freeze_explained(found: Explained) -> bytes:
