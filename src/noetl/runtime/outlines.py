@@ -63,6 +63,16 @@ def blocks(store: Store, execution: str, first: int = 0, before: Block | None = 
         first += BLOCKS_PER_READ
 
 
+def blocks_from(store: Store, execution: str, number: int) -> Iterator[Block]:
+    """The blocks of a log from a number on, whose predecessor need not be at hand."""
+    stored = store.outline(execution, number - 1, 1) if number else []
+    before = _readable(stored[0][1]) if stored and stored[0][0] == number - 1 else None
+    if before is not None or not number:
+        yield from blocks(store, execution, number, before)
+    else:  # the missing blocks are made in order
+        yield from (block for block in blocks(store, execution) if block.number >= number)
+
+
 def _readable(data: bytes | None) -> Block | None:
     try:
         return None if data is None else decode_block(data)

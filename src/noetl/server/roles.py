@@ -59,6 +59,8 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("GET", "/api/v1/executions/{id}/live"): VIEW,
     ("GET", "/api/v1/executions/{id}/items"): VIEW,
     ("GET", "/api/v1/executions/{id}/items/summary"): VIEW,
+    ("GET", "/api/v1/executions/{id}/step-runs"): VIEW,
+    ("GET", "/api/v1/executions/{id}/step-run"): VIEW,
     ("GET", "/api/v1/executions/{id}/state"): VIEW,
     ("GET", "/api/v1/executions/{id}/vars"): VIEW,
     ("GET", "/api/v1/executions/{id}/logs"): VIEW,

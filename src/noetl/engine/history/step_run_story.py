@@ -1,0 +1,205 @@
+"""What happened to one step run, or to one item of its loop, from the events about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from noetl.engine import events as e
+from noetl.engine.envelope import subject_of
+from noetl.engine.history.rows_text import summary_of
+from noetl.engine.patch import Patch
+from noetl.model.identity import TaskId
+
+MAX_LEASES, MAX_WAITS, MAX_WRITES, MAX_VISITS, MAX_ATTEMPTS = 100, 100, 200, 200, 100
+
+
+class LeaseStory(msgspec.Struct):
+    fence: int
+    worker: str
+    start: float
+    items: tuple[int, int] | None = None
+    end: float | None = None
+    end_reason: str | None = None  # `ended`, or why it ended before its work: `lost`, `returned`, `waiting`, `forked`
+
+    def close(self, at: float, reason: str) -> None:
+        if self.end is None:
+            self.end, self.end_reason = at, reason
+
+
+class WaitStory(msgspec.Struct):
+    item: int | None
+    until: str
+    name: str
+    due: float | None
+    since: float
+    message: str
+    end: float | None = None
+
+
+class WriteStory(msgspec.Struct):
+    seq: int
+    scope: str
+    key: str
+    op: str
+    value: Any
+
+
+class AttemptStory(msgspec.Struct):
+    attempt: int
+    seq: int
+    started: float
+    duration_ms: float | None = None
+    status: str = "running"
+    do: str | None = None
+    to: str | None = None
+    error: Any = None
+    due: float | None = None  # when the next attempt is due
+
+
+class StepRunStory:
+    """Takes the events of one run in order. Lists are limited; `truncated` says whether one was cut."""
+
+    def __init__(self, run: str, item: int | None = None) -> None:
+        self.run, self.item = run, item
+        self.status = "scheduled"
+        self.scheduled: float | None = None
+        self.started: float | None = None
+        self.ended: float | None = None
+        self.leases: list[LeaseStory] = []
+        self.waits: list[WaitStory] = []
+        self.writes: list[WriteStory] = []
+        self.visits: dict[TaskId, list[AttemptStory]] = {}
+        self.children: list[str] = []
+        self.result: Any = None
+        self.error: Any = None
+        self.work_ms = 0.0
+        self.truncated = False
+
+    def take(self, event: e.Event, seq: int, at: float) -> None:
+        run, index, task = subject_of(event)
+        if isinstance(event, e.ExecutionForked):
+            self._close_leases(at, "forked")
+        if run != self.run:
+            return
+        if task is not None:
+            if index == self.item:
+                self._take_task(event, task, seq, at)
+            return
+        match event:
+            case e.StepScheduled():
+                self.scheduled = at
+            case e.StepStarted(items=items):
+                if items is None or self.item is None or items[0] <= self.item < items[1]:
+                    self._grant(event, at)
+            case e.StepPaused(fence=fence, reason=reason):
+                self._pause(event, at)
+                for lease in self.leases:
+                    if lease.fence == fence:
+                        lease.close(at, reason)
+            case e.StepResumed() if self.item is None or index == self.item:
+                self._resume(index, at)
+            case e.IterationStarted() if index == self.item:
+                self.started, self.ended, self.result, self.error = at, None, None, None
+                self.status, self.work_ms = "running", 0.0
+            case e.IterationDone(result=result):
+                self._end_item(index, at, "succeeded", result, None)
+            case e.IterationFailed(error=error):
+                self._end_item(index, at, "failed", None, error)
+            case e.StepDone(result=result) | e.LoopDone(result=result):
+                self._end(at, "succeeded", result, None)
+            case e.StepFailed(error=error):
+                self._end(at, "failed", None, error)
+
+    def conclude(self, at: float, is_over: bool) -> None:
+        """The last event of the log; what has not ended by the end of the execution was cancelled."""
+        if self.ended is None and is_over:
+            self._finish(at, "cancelled", None, None)
+            self._close_leases(at, "ended")
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def _grant(self, event: e.StepStarted, at: float) -> None:
+        if self.item is None:
+            self.started = at if self.started is None else self.started
+            self.status = "running"
+        lease = LeaseStory(event.fence, event.worker, at, event.items)
+        self._append(self.leases, lease, MAX_LEASES)
+
+    def _pause(self, event: e.StepPaused, at: float) -> None:
+        if event.until is None or (self.item is not None and event.index != self.item):
+            return
+        name = event.key if event.until in ("signal", "child") else ""
+        name = ", ".join(event.keys) or name
+        wait = WaitStory(event.index, event.until, name, event.due, at, summary_of(event))
+        self._append(self.waits, wait, MAX_WAITS)
+        if event.until == "child":
+            self._append(self.children, event.key, MAX_WAITS)
+        if event.index == self.item:
+            self.status = "waiting"
+
+    def _resume(self, index: int | None, at: float) -> None:
+        for wait in self.waits:
+            if wait.item == index and wait.end is None:
+                wait.end = at
+        if index == self.item:
+            self.status = "scheduled" if self.item is None else "running"
+
+    def _end_item(self, index: int | None, at: float, status: str, result: Any, error: Any) -> None:
+        if self.item is not None and index == self.item:
+            self._finish(at, status, result, error)
+        for lease in self.leases:
+            if lease.items is not None and index is not None and lease.items[1] == index + 1:
+                lease.close(at, "ended")
+
+    def _end(self, at: float, status: str, result: Any, error: Any) -> None:
+        if self.item is None:
+            self._finish(at, status, result, error)
+        self._close_leases(at, "ended")
+
+    def _finish(self, at: float, status: str, result: Any, error: Any) -> None:
+        self.ended, self.status, self.result, self.error = at, status, result, error
+        for wait in self.waits:
+            wait.end = at if wait.end is None else wait.end
+
+    def _close_leases(self, at: float, reason: str) -> None:
+        for lease in self.leases:
+            lease.close(at, reason)
+
+    def _take_task(self, event: e.Event, task: TaskId, seq: int, at: float) -> None:
+        attempts = self.visits.get(task)
+        if attempts is None:
+            if len(self.visits) >= MAX_VISITS:
+                self.truncated = True
+                return
+            attempts = self.visits[task] = []
+        match event:
+            case e.TaskStarted(attempt=number):
+                self._append(attempts, AttemptStory(number, seq, event.began(at)), MAX_ATTEMPTS)
+            case e.TaskDone():
+                self._finish_attempt(attempts, event, seq, at)
+            case e.TaskRetryScheduled(due=due):
+                if attempts:
+                    attempts[-1].due = due or None
+
+    def _finish_attempt(self, attempts: list[AttemptStory], event: e.TaskDone, seq: int, at: float) -> None:
+        if not attempts or attempts[-1].attempt != event.attempt or attempts[-1].status != "running":
+            self._append(attempts, AttemptStory(event.attempt, seq, at - event.duration_ms / 1000), MAX_ATTEMPTS)
+        attempt = attempts[-1]
+        attempt.seq, attempt.duration_ms, attempt.do, attempt.to = seq, event.duration_ms, event.do, event.to
+        attempt.status = "skipped" if event.skipped else event.outcome.status
+        attempt.error = event.error or event.outcome.error
+        self.work_ms += event.duration_ms if "/" not in event.task.path else 0.0
+        self._write(seq, "ctx", event.set_ctx)
+        self._write(seq, "iter", event.set_iter)
+
+    def _write(self, seq: int, scope: str, patch: Patch) -> None:
+        for key, op, value in patch:
+            self._append(self.writes, WriteStory(seq, scope, key, op, value), MAX_WRITES)
+
+    def _append(self, parts: list[Any], part: Any, limit: int) -> None:
+        if len(parts) < limit:
+            parts.append(part)
+        else:
+            self.truncated = True

@@ -1,0 +1,174 @@
+"""Step runs of stored logs: pages of them, and the story of one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from noetl.engine import events as e
+from noetl.engine.history.outline import BLOCK_EVENTS, STATUSES, Block, run_names
+from noetl.engine.history.outline_fold import OutlineFold, StepRunRow
+from noetl.engine.history.run_index import RunIndex, ends
+from noetl.engine.history.step_run_story import StepRunStory
+from noetl.errors import NotFound
+from noetl.runtime.event_subjects import subject_of_row
+from noetl.runtime.outlines import blocks_from
+from noetl.runtime.past import PastReader
+from noetl.store.codec import decode
+
+MAX_BLOCKS = 200  # that a page of step runs with filters reads, if their runs have ended by then
+STORY_BLOCKS, LOOP_BLOCKS = 40, 6  # that the story of a step run reads: the first and the last ones
+ITEM_EVENTS = frozenset([e.IterationDone.name, e.IterationFailed.name])
+
+
+class StepRunItem(NamedTuple):
+    row: StepRunRow
+    has_loop: bool
+
+
+class StepRuns(NamedTuple):
+    items: list[StepRunItem]
+    next: int | None  # the `after` of the next page
+    start_ms: int  # of the execution
+
+
+class _Window(OutlineFold):
+    """The fold of some blocks, with a row of each step run that was scheduled in them."""
+
+    @property
+    def has_rows(self) -> bool:
+        return True
+
+
+def step_runs_after(
+    past: PastReader, execution: str, after: int, limit: int, step: str = "", status: str = ""
+) -> StepRuns:
+    """The step runs that were scheduled after an event, in that order; NotFound if there is no execution.
+
+    Blocks are read until there are enough step runs, and then until these have ended.
+    """
+    first = next(past.rows(execution, 0, 1))
+    candidates = _Candidates(after, step)
+    is_full = False
+    for count, block in enumerate(blocks_from(past.store, execution, after // BLOCK_EVENTS), start=1):
+        past.check_stopped()
+        candidates.add(block, is_full)
+        is_full = is_full or count >= MAX_BLOCKS or candidates.has_more_than(limit, status)
+        if is_full and not candidates.open:
+            break
+    chosen = [row for row in candidates.rows if status in ("", STATUSES[row.status])]
+    page = chosen[:limit]
+    _add_origins(past, execution, after // BLOCK_EVENTS, page, candidates.unknown)
+    following = candidates.seq if is_full and candidates.seq % BLOCK_EVENTS == 0 else None  # else the log ends there
+    following = page[-1].scheduled_seq if len(chosen) > limit else following
+    items = [StepRunItem(row, row.name in candidates.loops) for row in page]
+    return StepRuns(items, following, int(first.at * 1000))
+
+
+class _Candidates:
+    """Step runs of a step that were scheduled after an event, in that order."""
+
+    def __init__(self, after: int, step: str) -> None:
+        self.after, self.step = after, step
+        self.seq = after  # the last event up to which they are complete
+        self.rows: list[StepRunRow] = []
+        self.open: list[StepRunRow] = []
+        self.loops: set[str] = set()
+        self.unknown: dict[str, list[int]] = {}  # tokens of step runs that were sent before the first block
+        self._window = _Window()
+
+    def add(self, block: Block, is_full: bool) -> None:
+        """The step runs that a block schedules, unless they are enough; and what it says about the ones before."""
+        window, names = self._window, run_names(block)
+        window.add(block)
+        if not is_full:
+            self.seq = block.first + block.events - 1
+            self.loops.update(names[part.run] for part in block.loops if part.total >= 0)
+            for run, offset, tokens in block.scheduled:
+                row = window.runs[names[run]]
+                if block.first + offset > self.after and self.step in ("", row.step):
+                    self.rows.append(row)
+                    self.open.append(row)
+                    if unknown := [token for token in tokens if token not in window.tokens]:
+                        self.unknown[row.name] = unknown
+        self.open = [row for row in self.open if not row.ended_seq]
+        window.runs = {row.name: row for row in self.open}
+
+    def has_more_than(self, limit: int, status: str) -> bool:
+        if not status:
+            return len(self.rows) > limit
+        return sum(bool(row.ended_seq) and STATUSES[row.status] == status for row in self.rows) > limit
+
+
+def _add_origins(
+    past: PastReader, execution: str, number: int, rows: Sequence[StepRunRow], unknown: dict[str, list[int]]
+) -> None:
+    """Add the step runs that sent their tokens before a block."""
+    missing = {token for row in rows for token in unknown.get(row.name, ())}
+    origins: dict[int, str | None] = {}
+    for block in _backwards(past, execution, number if missing else 0):
+        names = run_names(block)
+        for at in range(0, len(block.tokens), 4):
+            token, _, origin, _ = block.tokens[at : at + 4]
+            if token in missing:
+                origins[token] = None if origin < 0 else names[origin]
+        if missing <= origins.keys():
+            break
+    for row in rows:
+        sent = [origins.get(token) for token in unknown.get(row.name, ())]
+        row.from_runs += [origin for origin in sent if origin is not None]
+
+
+def _backwards(past: PastReader, execution: str, number: int) -> Iterator[Block]:
+    """The blocks before a number, the last one first."""
+    while number > 0:
+        past.check_stopped()
+        first = max(0, number - 50)
+        batch = []
+        for block in blocks_from(past.store, execution, first):
+            if block.number >= number:
+                break
+            batch.append(block)
+        yield from reversed(batch)
+        number = first
+
+
+class StepRunPast(NamedTuple):
+    story: StepRunStory
+    args: dict[str, Any]
+    kinds: dict[str, str]  # kinds of tasks by label
+    now: float  # time of the last event
+    truncated: bool
+
+
+def step_run_past(past: PastReader, execution: str, index: RunIndex, item: int | None) -> StepRunPast:
+    """The story of a step run or of an item; NotFound if the loop does not have the item."""
+    if item is not None and item >= index.loop.total:
+        raise NotFound(f"the step run {index.run!r} has no item {item}: its loop has {index.loop.total:,}")
+    state, scheduled = past.state_at(execution, index.scheduled)
+    story = StepRunStory(index.run, item)
+    story.scheduled = scheduled
+    numbers, truncated = _story_blocks(index, item)
+    for number in numbers:
+        past.check_stopped()
+        for row in past.store.read(execution, number * BLOCK_EVENTS, BLOCK_EVENTS):
+            run, row_item = subject_of_row(row)
+            is_own = run == index.run and (row_item in (None, item) or row.type in ITEM_EVENTS)
+            if is_own or row.type == e.ExecutionForked.name:
+                story.take(decode(row.type, row.data), row.seq, row.at)
+    last = past.store.read(execution, index.seq - 1, 1)[0]
+    story.conclude(last.at, last.type == e.PlaybookProcessed.name)
+    run_state = state.runs.get(index.run)
+    kinds = {task.label: task.kind for _, task in state.net.steps[index.step].step.every_task}
+    args = {} if run_state is None else run_state.args
+    return StepRunPast(story, args, kinds, last.at, truncated or story.truncated)
+
+
+def _story_blocks(index: RunIndex, item: int | None) -> tuple[Collection[int], bool]:
+    """The blocks to read, and whether some are left out."""
+    if item is not None:
+        blocks = index.blocks_of([item]).get(item, [])
+        return ends(blocks), len(ends(blocks)) < len(blocks)
+    half = (STORY_BLOCKS if index.loop_block < 0 else LOOP_BLOCKS) // 2
+    blocks = list(index.blocks)
+    return [*blocks[:half], *blocks[max(half, len(blocks) - half) :]], len(blocks) > 2 * half

@@ -1,0 +1,275 @@
+"""/executions/ID/step-runs and /step-run: the firings of steps."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from noetl.engine.history.outline import STATUSES
+from noetl.engine.history.run_index import RunIndex
+from noetl.engine.history.step_run_story import AttemptStory, StepRunStory
+from noetl.model.outcome import Error
+from noetl.runtime.items import check_run
+from noetl.runtime.past import PastReader
+from noetl.runtime.step_runs import StepRunItem, StepRunPast, step_run_past, step_runs_after
+from noetl.server.endpoint import ApiCall, Routes
+from noetl.server.execution_views import LoopView
+from noetl.server.parameters import Count, ItemPage, Limit, QueryString, text
+from noetl.server.routes.items import StepRunName
+from noetl.server.run_reads import read_run
+from noetl.timestamps import optional_rfc3339, rfc3339
+
+routes = Routes()
+
+StepRunStatus = Literal["scheduled", "running", "waiting", "succeeded", "failed", "skipped", "cancelled"]
+
+
+class WaitedView(msgspec.Struct, frozen=True):
+    """Milliseconds that a step run waited for a worker, for a retry, and for signals, children or events."""
+
+    worker: int
+    retry: int
+    external: int
+
+
+class StepRunRowView(msgspec.Struct, frozen=True):
+    """A step run. Times are milliseconds since the start of the execution; a seq of 0 and a time of -1: not yet."""
+
+    run: str
+    step: str
+    n: int
+    scheduled_seq: int
+    started_seq: int
+    ended_seq: int
+    scheduled_ms: int
+    started_ms: int
+    ended_ms: int
+    status: StepRunStatus
+    retries: int
+    loop: bool
+    from_runs: list[str]
+    waited_ms: WaitedView
+
+
+class StepRunsQuery(QueryString, frozen=True):
+    step: Annotated[str, text("Only step runs of this step.")] = ""
+    status: StepRunStatus | None = None
+    after: Annotated[Count, msgspec.Meta(description="Only step runs that were scheduled after this event.")] = 0
+    limit: Limit = 100
+
+
+class StepRunPage(ItemPage[StepRunRowView, int], frozen=True):
+    """Step runs in the order in which they were scheduled; `next` is the `after` of the next page.
+
+    With filters, a page may have fewer items than its limit before the end.
+    """
+
+
+@routes.add("GET", "/executions/{id}/step-runs")
+async def step_runs(call: ApiCall, query: StepRunsQuery) -> StepRunPage:
+    """The step runs of an execution; for those with too many for its outline."""
+    execution = call.path_params["id"]
+
+    def read(past: PastReader) -> StepRunPage:
+        found = step_runs_after(past, execution, query.after, query.limit, query.step, query.status or "")
+        return StepRunPage([_row(item, found.start_ms) for item in found.items], found.next)
+
+    return await call.until_disconnect(call.api.host.runtime.past.do(read))
+
+
+def _row(item: StepRunItem, start: int) -> StepRunRowView:
+    row = item.row
+    scheduled, started, ended = (
+        -1 if moment < 0 else moment - start for moment in (row.scheduled_ms, row.started_ms, row.ended_ms)
+    )
+    status: Any = STATUSES[row.status]
+    waited = WaitedView(*(row.waited.get(name, 0) for name in ("worker", "retry", "external")))
+    seqs = row.scheduled_seq, row.started_seq, row.ended_seq
+    times = scheduled, started, ended
+    return StepRunRowView(
+        row.name, row.step, row.n, *seqs, *times, status, row.retries, item.has_loop, row.from_runs, waited
+    )
+
+
+class LeaseView(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to"}):
+    """The time in which a worker had the step run, or some of its items."""
+
+    fence: int
+    worker: str
+    start: str
+    end: str | None
+    end_reason: str | None  # `ended`, `lost`, `returned`, `waiting` or `forked`
+
+
+class StepRunWaitView(msgspec.Struct, frozen=True, rename={"until": "for", "end": "to"}):
+    """What the step run or an item waited for."""
+
+    run: str
+    item: int | None
+    until: str
+    name: str
+    due: str | None
+    since: str
+    end: str | None
+    message: str
+
+
+class WriteView(msgspec.Struct, frozen=True):
+    """A change of ctx or iter by a task."""
+
+    seq: int
+    scope: str
+    key: str
+    op: str
+    value: Any
+
+
+class AttemptView(msgspec.Struct, frozen=True):
+    """An attempt of a task; `due` is the time of the next one."""
+
+    attempt: int
+    seq: int
+    started: str
+    duration_ms: float | None
+    status: str
+    do: str | None
+    to: str | None
+    error: Error | None
+    due: str | None
+
+
+class VisitView(msgspec.Struct, frozen=True):
+    """A visit of a task with its attempts."""
+
+    task: str
+    label: str
+    kind: str
+    visit: int
+    attempts: list[AttemptView]
+
+
+class StepRunView(msgspec.Struct, frozen=True):
+    """A step run, or an item of its loop. `truncated`: lists are cut, or not all events were read."""
+
+    run: str
+    item: int | None
+    step: str
+    status: StepRunStatus
+    args: dict[str, Any]
+    scheduled: str | None
+    started: str | None
+    ended: str | None
+    worked_ms: float
+    waited_ms: float
+    leases: list[LeaseView]
+    waits: list[StepRunWaitView]
+    writes: list[WriteView]
+    tasks: list[VisitView]
+    result: Any
+    error: Error | None
+    children: list[str]
+    loop: LoopView | None
+    truncated: bool
+
+
+class StepRunQuery(QueryString, frozen=True):
+    run: StepRunName
+    item: Annotated[Count | None, msgspec.Meta(description="An item of its loop.")] = None
+
+
+@routes.add("GET", "/executions/{id}/step-run")
+async def step_run(call: ApiCall, query: StepRunQuery) -> StepRunView:
+    """One step run or one item: its leases, waits, tasks with their attempts, writes and result."""
+
+    def read(past: PastReader, execution: str, index: RunIndex) -> StepRunView:
+        check_run(index, execution)
+        return _view(index, step_run_past(past, execution, index, query.item))
+
+    return await read_run(call, query.run, read)
+
+
+def _view(index: RunIndex, past: StepRunPast) -> StepRunView:
+    story = past.story
+    worked, waited = _times(story, past.now, is_loop=index.loop_block >= 0)
+    status: Any = story.status
+    return StepRunView(
+        story.run,
+        story.item,
+        index.step,
+        status,
+        past.args,
+        optional_rfc3339(story.scheduled),
+        optional_rfc3339(story.started),
+        optional_rfc3339(story.ended),
+        worked,
+        waited,
+        [
+            LeaseView(one.fence, one.worker, rfc3339(one.start), optional_rfc3339(one.end), one.end_reason)
+            for one in story.leases
+        ],
+        _waits(story),
+        [WriteView(write.seq, write.scope, write.key, write.op, write.value) for write in story.writes],
+        [_visit(str(task), task.path, attempts, past.kinds) for task, attempts in story.visits.items()],
+        story.result,
+        story.error,
+        story.children,
+        _loop(index) if story.item is None and index.loop_block >= 0 else None,
+        past.truncated,
+    )
+
+
+def _waits(story: StepRunStory) -> list[StepRunWaitView]:
+    return [
+        StepRunWaitView(
+            story.run,
+            wait.item,
+            wait.until,
+            wait.name,
+            optional_rfc3339(wait.due),
+            rfc3339(wait.since),
+            optional_rfc3339(wait.end),
+            wait.message,
+        )
+        for wait in story.waits
+    ]
+
+
+def _visit(task: str, path: str, attempts: list[AttemptStory], kinds: dict[str, str]) -> VisitView:
+    label, _, visit = path.rpartition("/")[2].rpartition("#")
+    views = [
+        AttemptView(
+            one.attempt,
+            one.seq,
+            rfc3339(one.started),
+            one.duration_ms,
+            one.status,
+            one.do,
+            one.to,
+            one.error,
+            optional_rfc3339(one.due),
+        )
+        for one in attempts
+    ]
+    return VisitView(task, label, kinds.get(label, ""), int(visit), views)
+
+
+def _times(story: StepRunStory, now: float, *, is_loop: bool) -> tuple[float, float]:
+    """Milliseconds of work and of waiting. A loop works from its first lease on; an item while its tasks run."""
+    begin = story.started if story.item is not None else story.scheduled
+    if begin is None:
+        return 0.0, 0.0
+    end = story.ended if story.ended is not None else now
+    total = max(0.0, end - begin) * 1000
+    if story.item is not None:
+        worked = story.work_ms
+    elif is_loop:
+        worked = max(0.0, end - story.started) * 1000 if story.started is not None else 0.0
+    else:
+        worked = sum((one.end if one.end is not None else end) - one.start for one in story.leases) * 1000
+    return round(worked, 3), round(max(0.0, total - worked), 3)
+
+
+def _loop(index: RunIndex) -> LoopView:
+    counts = index.counts()
+    return LoopView(index.loop.total, counts["ok"], counts["failed"], counts["running"])

@@ -1,0 +1,180 @@
+"""Step runs: pages of them, and the story of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+from api_server import ApiServer, begun, register, started, until
+
+from noetl.runtime import step_runs
+
+API = "/api/v1/executions"
+COUNT = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: count, path: tests/count}
+workload: {times: 300}
+workflow:
+  - step: start
+    tool: [{a: {kind: noop}}]
+    next: {spec: {mode: inclusive}, arcs: [{step: turn}, {step: asks}]}
+  - {step: asks, tool: [{ask: {kind: wait, signal: go}}]}
+  - step: turn
+    tool:
+      - add:
+          kind: noop
+          spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {n: {$add: 1}}}}}]}}
+    next: {arcs: [{step: turn, when: "{{ ctx.n < workload.times }}"}]}
+"""
+FLAKY = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: flaky, path: tests/flaky}
+workflow:
+  - step: start
+    tool: [{a: {kind: noop}}]
+    next: {arcs: [{step: each, args: {size: 3}}]}
+  - step: each
+    loop: {in: [5, 0, 7], iterator: n, spec: {mode: parallel, on_error: continue}}
+    tool:
+      - divide:
+          kind: python
+          args: {n: "{{ iter.n }}"}
+          code: "result = 35 // n"
+          spec:
+            policy:
+              rules:
+                - {when: "{{ outcome.status == 'error' }}", then: {do: retry, attempts: 2, delay: 0.01}}
+                - {else: {then: {do: continue, set_iter: {half: "{{ iter.n }}"}, set_ctx: {sum: {$add: 1}}}}}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(server: ApiServer) -> None:
+    with server.client("author") as client:
+        for text in (COUNT, FLAKY):
+            register(client, text)
+
+
+@pytest.fixture(scope="module")
+def counted(server: ApiServer) -> str:
+    """300 step runs, beside one that waits from the first block to the last."""
+    with server.client("admin") as client:
+        execution = begun(client, {"path": "tests/count"})
+        until(client, execution, "waiting")
+        client.post(f"{API}/{execution}/signals", json={"name": "go"})
+        assert until(client, execution, "succeeded")["events"] > 2_000
+        return execution
+
+
+def all_runs(client: httpx2.Client, execution: str, **query: Any) -> list[dict[str, Any]]:
+    runs, after = [], 0
+    while after is not None:
+        answer = client.get(f"{API}/{execution}/step-runs", params={"after": after, **query})
+        assert answer.status_code == 200, answer.text
+        runs += answer.json()["items"]
+        after = answer.json()["next"]
+    return runs
+
+
+def step_run(client: httpx2.Client, execution: str, run: str, **query: Any) -> dict[str, Any]:
+    answer = client.get(f"{API}/{execution}/step-run", params={"run": run, **query})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+@pytest.mark.parametrize(("limit", "blocks"), [(37, 200), (1_000, 200), (1_000, 1)])
+def test_pages_of_step_runs_agree_with_the_outline(
+    admin: httpx2.Client, counted: str, limit: int, blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_runs, "MAX_BLOCKS", blocks)
+    outline = admin.get(f"{API}/{counted}/outline").json()
+    columns = outline["runs"]
+    runs = all_runs(admin, counted, limit=limit)
+    assert len(runs) == 302
+    for name in ("n", "scheduled_seq", "started_seq", "ended_seq", "scheduled_ms", "started_ms", "ended_ms", "retries"):
+        assert [run[name] for run in runs] == columns[name], name
+    assert [run["step"] for run in runs] == [outline["steps"][step] for step in columns["step"]]
+    assert [run["waited_ms"]["external"] for run in runs] == columns["waited_ms"]["external"]
+    names = [run["run"] for run in runs]
+    assert [run["from_runs"] for run in runs] == [[names[place] for place in places] for places in columns["from_runs"]]
+    assert {run["status"] for run in runs} == {"succeeded"}
+    assert not any(run["loop"] for run in runs)
+
+
+def test_step_runs_are_filtered_by_step_and_status(admin: httpx2.Client, counted: str) -> None:
+    assert [run["run"] for run in all_runs(admin, counted, step="asks")] == ["asks#1"]
+    assert len(all_runs(admin, counted, step="turn", status="succeeded", limit=50)) == 300
+    assert all_runs(admin, counted, status="failed") == []
+    flaky = started(admin, {"path": "tests/flaky"})["execution_id"]
+    assert [(run["run"], run["loop"], run["retries"]) for run in all_runs(admin, flaky)] == [
+        ("start#1", False, 0),
+        ("each#1", True, 1),
+    ]
+
+
+def test_a_step_run_that_waited_has_its_wait_and_its_leases(admin: httpx2.Client, counted: str) -> None:
+    run = step_run(admin, counted, "asks#1")
+    assert (run["status"], run["step"], run["item"], run["loop"]) == ("succeeded", "asks", None, None)
+    (wait,) = run["waits"]
+    assert (wait["for"], wait["name"], wait["message"]) == ("signal", "go", "Waits for the signal 'go'")
+    assert run["scheduled"] <= run["started"] <= wait["since"] <= wait["to"] <= run["ended"]
+    assert run["leases"][0]["end_reason"] == "waiting"
+    assert all(lease["from"] <= lease["to"] for lease in run["leases"])
+    assert run["waited_ms"] > 0
+    (task,) = run["tasks"]
+    assert (task["label"], task["kind"], task["visit"]) == ("ask", "wait", 1)
+    assert run["truncated"] is False
+
+
+def test_a_step_run_in_the_middle_of_a_long_log_has_its_writes(admin: httpx2.Client, counted: str) -> None:
+    run = step_run(admin, counted, "turn#250")
+    (write,) = run["writes"]
+    assert (write["scope"], write["key"], write["op"], write["value"]) == ("ctx", "n", "$add", 1)
+    (attempt,) = run["tasks"][0]["attempts"]
+    assert (attempt["attempt"], attempt["status"], attempt["do"], attempt["seq"]) == (1, "ok", "continue", write["seq"])
+    assert (run["result"], run["error"], run["children"]) == (None, None, [])
+
+
+def test_a_loop_is_summed_up_and_an_item_has_its_attempts(admin: httpx2.Client) -> None:
+    execution = started(admin, {"path": "tests/flaky"})["execution_id"]
+    loop = step_run(admin, execution, "each#1")
+    assert loop["loop"] == {"total": 3, "ok": 2, "failed": 1, "running": 0}
+    assert (loop["args"], loop["tasks"], loop["result"]) == ({"size": 3}, [], [7, None, 5])
+    assert all(lease["to"] and lease["end_reason"] for lease in loop["leases"])
+    item = step_run(admin, execution, "each#1", item=1)
+    assert (item["item"], item["status"], item["error"]["kind"], item["loop"]) == (1, "failed", "python", None)
+    (task,) = item["tasks"]
+    assert [(one["attempt"], one["status"], one["do"], bool(one["due"])) for one in task["attempts"]] == [
+        (1, "error", "retry", True),
+        (2, "error", "fail", False),
+    ]
+    assert (task["task"], task["kind"]) == ("each#1[1]/divide#1", "python")
+    assert task["attempts"][0]["error"]["kind"] == "python"
+    good = step_run(admin, execution, "each#1", item=0)
+    assert {(write["scope"], write["key"]) for write in good["writes"]} == {("ctx", "sum"), ("iter", "half")}
+    assert (good["status"], good["result"]) == ("succeeded", 7)
+    assert good["worked_ms"] <= good["worked_ms"] + good["waited_ms"]
+
+
+def test_a_step_run_that_never_ended_was_cancelled(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/count", "payload": {"times": 1}})
+    until(admin, execution, "waiting")
+    run = step_run(admin, execution, "asks#1")
+    assert (run["status"], run["ended"], run["waits"][0]["to"]) == ("waiting", None, None)
+    admin.post(f"{API}/{execution}/cancel")
+    until(admin, execution, "cancelled")
+    run = step_run(admin, execution, "asks#1")
+    assert run["status"] == "cancelled"
+    assert run["ended"] is not None
+    assert run["waits"][0]["to"] is not None
+
+
+def test_step_runs_that_do_not_exist_are_not_found(admin: httpx2.Client, counted: str) -> None:
+    unknown = "00000000-0000-7000-8000-000000000000"
+    assert admin.get(f"{API}/{unknown}/step-runs").status_code == 404
+    assert admin.get(f"{API}/{unknown}/step-run", params={"run": "turn#1"}).status_code == 404
+    assert admin.get(f"{API}/{counted}/step-run", params={"run": "turn#999"}).status_code == 404
+    assert admin.get(f"{API}/{counted}/step-run", params={"run": "turn#1", "item": 0}).status_code == 404
