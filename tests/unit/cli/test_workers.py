@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import file, noetl
@@ -104,3 +105,30 @@ def test_a_run_that_no_worker_takes_says_so(tmp_path: Path) -> None:
         assert message.format("URL") in noetl("runs", "show", "last", cwd=tmp_path).out
         assert data(noetl("runs", "show", "last", "-o", "json", cwd=tmp_path))["missing_pools"] == ["gpu"]
     assert message.format("URL") in noetl("runs", "show", "last", cwd=tmp_path).out
+
+
+def test_events_name_the_worker_that_reported_them_at_the_server_and_on_its_database(tmp_path: Path) -> None:
+    def reported(after: int = 0, **env: str) -> dict[str, str]:
+        events = data(noetl("runs", "events", "last", "--after", str(after), "-o", "json", cwd=tmp_path, **env))
+        return {event["event_type"]: event["actor"]["name"] for event in events if actor_kind(event) == "worker"}
+
+    def actor_kind(event: dict[str, Any]) -> str | None:
+        return event["actor"] and event["actor"]["kind"]
+
+    text = HEAD + "executor: {spec: {pool: own}}\nworkflow:\n  - {step: start, tool: {kind: noop}}\n"
+    with developing(tmp_path) as (_, url, admin):
+        env = {"NOETL_SERVER": url, "NOETL_TOKEN": admin}
+        secret = data(noetl("token", "create", "--role", "worker", "-o", "json", cwd=tmp_path, **env))["token"]
+        noetl("register", file(tmp_path, text), cwd=tmp_path)
+        worker = ("worker", "--server", url, "--pool", "own", "--name", "w1")
+        with terminal(*worker, cwd=tmp_path, NOETL_TOKEN=secret) as process:
+            process.line("takes work of pool own")
+            assert noetl("exec", "tests/story", "--wait", cwd=tmp_path).code == 0
+        found = reported()
+        assert list(found) == ["step.started", "task.started", "task.done", "step.done"]
+        assert {name.partition("@")[0] for name in found.values()} == {"w1"}
+        assert re.search(r"task.done .* worker w1@", noetl("runs", "events", "last", cwd=tmp_path).out)
+        assert reported(after=8) == {
+            name: found[name] for name in found if name not in ("step.started", "task.started")
+        }
+    assert reported() == found
