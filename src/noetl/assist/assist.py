@@ -76,10 +76,8 @@ class _Here:
         """The node at the cursor, or the map whose key is at the cursor."""
         if not self.site.way:
             return Map()
-        node, key = self.site.way[-1]
-        if key is None:
-            return node
-        return node[key] if not isinstance(node, Seq) or key < len(node) else None
+        last = self.site.way[-1]
+        return last.node if last.key is None else last.value
 
     @cached_property
     def expected(self) -> list[Expected]:
@@ -91,13 +89,13 @@ class _Here:
         elif self.site.role == "key" or isinstance(self.node, Map):
             yield from self._keys(self.language.options(self.expected, self.node), self.node, "")
         elif self.site.role == "value":
-            yield from self._values("")
+            yield from self._values()
         elif self.site.role == "item" or isinstance(self.node, Seq):
             expected = self.expected if self.site.role == "item" else list(self._items(self.expected))
             yield from self._keys(self.language.options(expected, None), Map(), "- ")
         else:
             options = self.language.options(self.expected, None)
-            yield from self._values("")
+            yield from self._values()
             yield from self._keys(options, Map(), "")
             yield from self._keys(self.language.options(self._items(options), None), Map(), "- ")
 
@@ -121,12 +119,12 @@ class _Here:
     def _own_key(self) -> str:
         return self.text[self.site.start : self.site.end].strip("'\"")
 
-    def _values(self, prefix: str) -> Iterator[Completion]:
+    def _values(self) -> Iterator[Completion]:
         yield from self._references()
         for option in self.language.options(self.expected, None):
             kind: CompletionKind = "kind" if isinstance(option, KindName) else "value"
             for value in self.language.values(option):
-                yield Completion(value.text, kind, "", prefix + value.text, value.doc)
+                yield Completion(value.text, kind, "", value.text, value.doc)
 
     def _references(self) -> Iterator[Completion]:
         """Names of the document that this value may be."""
@@ -173,7 +171,7 @@ class _Here:
         return next((_described(entry) for entry in entries if entry.key == key), "")
 
     def _value_meaning(self, word: str) -> str:
-        same = (one for one in self._values("") if one.label == word)
+        same = (one for one in self._values() if one.label == word)
         completion = next(same, None)
         return "" if completion is None else completion.doc or completion.detail
 

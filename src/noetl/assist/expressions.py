@@ -106,19 +106,13 @@ class VisibleNames:
     def __init__(self, way: Sequence[WayPart], names: DocumentNames, kinds: KindSource, *, classic: bool) -> None:
         self.way, self.names, self.kinds = way, names, kinds
         self.keys = [link.key for link in way]
-        places = ClassicSiteFinder.places if classic else PLACES
-        place = places[self._place()]
-        self.roots = place.roots
-        step = way[1].node[way[1].key] if self.keys[:1] == ["workflow"] and self._has_value(way[1:2]) else None
-        self.step = as_map(step)
+        places = ClassicSiteFinder.places if classic else {**CLASSIC_PLACES, **PLACES}
+        self.roots = places[self._place()].roots
+        self.step = as_map(way[1].value) if self.keys[:1] == ["workflow"] and len(way) > 1 else Map()
         name = self.step.get("step")
         self.tasks = names.tasks.get(name, []) if isinstance(name, str) else []
         inside = {id(link.node) for link in way}
         self.task = next((task for task in reversed(self.tasks) if id(task.tree) in inside), None)
-
-    @staticmethod
-    def _has_value(links: Sequence[WayPart]) -> bool:
-        return any(isinstance(link.key, int) and link.key < len(link.node) for link in links)
 
     def _place(self) -> str:
         """The name of the place in `PLACES`."""
@@ -137,15 +131,10 @@ class VisibleNames:
         if part == "loop" and keys[3:4] in (["in"], ["collection"]):
             return "loop"
         if "rules" in keys:
-            rule = (
-                as_map(self.way[keys.index("rules") + 1].node[keys[keys.index("rules") + 1]]) if self._in_rule() else {}
-            )
+            rules = self.way[keys.index("rules") + 1 :]
+            rule = as_map(rules[0].value) if rules else Map()
             return "skip" if as_map(rule.get("then")).get("do") == "skip" else "rule"
         return "chain" if part == "sink" else "input"
-
-    def _in_rule(self) -> bool:
-        at = self.keys.index("rules") + 1
-        return at < len(self.way) and self._has_value(self.way[at : at + 1])
 
     @property
     def labels(self) -> list[LooseTask]:

@@ -39,6 +39,13 @@ class WayPart(NamedTuple):
     node: Map | Seq
     key: Any
 
+    @property
+    def value(self) -> Any:
+        """What the key leads to; None if that is not written yet."""
+        if isinstance(self.node, Map):
+            return self.node.get(self.key)
+        return self.node[self.key] if self.key is not None and self.key < len(self.node) else None
+
 
 class CursorSite(NamedTuple):
     """Where the cursor is. The word at the cursor is between `start` and `end`."""

@@ -56,6 +56,17 @@ def test_every_position_has_an_answer(cut: bool) -> None:
             assert msgspec.json.decode(msgspec.json.encode(answer), type=Assist) == answer
 
 
+def test_half_a_template_or_bracket_anywhere_has_an_answer() -> None:
+    chance = random.Random(3)
+    for path in PLAYBOOKS:
+        text = path.read_bytes().decode("utf-8", "replace")[:20_000]
+        for typed in ("{{ ", '"{{ steps.a.', "\n  - ", "{", "[", ": "):
+            offset = chance.randrange(len(text) + 1)
+            before = text[:offset] + typed
+            line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+            assist(before + text[offset:], line, column, KINDS)
+
+
 def test_noise_has_an_answer() -> None:
     chance = random.Random(7)
     for path in EXAMPLES:

@@ -171,6 +171,11 @@ def test_names_are_those_of_the_place(lines: str, present: str, absent: str) -> 
     assert absent not in found
 
 
+@for_each("key", ["case", "vars", "retry", "sink", "args"])
+def test_keys_of_the_classic_dialect_in_a_canonical_playbook_have_names(key: str) -> None:
+    assert "workload" in labels(ask_step(f'    {key}:\n      x: "{{{{ █ }}}}"\n'))
+
+
 def test_fields_of_an_outcome_are_those_of_its_kind() -> None:
     lines = '    tool: {kind: http, spec: {policy: {rules: [{when: "{{ outcome.█ }}", then: {do: fail}}]}}}\n'
     assert labels(ask_step(lines)) == ["status", "result", "error", "meta", "http"]
