@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from bench import engine, footprint, http, language, live, outline, past, redaction, server, stalls, transfer, verify
+from bench import (
+    engine,
+    footprint,
+    http,
+    language,
+    lists,
+    live,
+    outline,
+    past,
+    redaction,
+    server,
+    stalls,
+    transfer,
+    verify,
+)
 from bench.measure import print_figures
 
-PARTS = (language, engine, outline, verify, past, http, redaction, transfer, footprint, server, stalls, live)
+PARTS = (language, engine, outline, verify, past, lists, http, redaction, transfer, footprint, server, stalls, live)
 
 
 def main() -> None:

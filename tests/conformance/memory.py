@@ -64,6 +64,9 @@ class MemoryCatalog:
     def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
         return self.catalog.get(path, [])[::-1][:limit]
 
+    def version_of(self, path: str, digest: str) -> int | None:
+        return next((entry.version for entry in self.versions(path) if entry.digest == digest), None)
+
     def find(self, path: str, version: int | None = None) -> str | None:
         return next((entry.digest for entry in self.versions(path) if version in (None, entry.version)), None)
 
@@ -199,6 +202,10 @@ class MemoryTriggers:
 
     def delete_hook(self, name: str) -> bool:
         return self._hooks.pop(name, None) is not None
+
+
+def _is_at(run: Summary, path: str | None) -> bool:
+    return path is None or (run.path.startswith(path[:-1]) if path.endswith("*") else run.path == path)
 
 
 def or_clock(now: float | None) -> float:
@@ -348,27 +355,63 @@ class MemoryStore(MemoryCatalog):
         *,
         prefix: str = "",
         parent: str | None = None,
+        source: str | None = None,
         top: bool = False,
         path: str | None = None,
-        status: str | None = None,
+        statuses: Collection[str] = (),
         name: str | None = None,
+        waits: str | None = None,
+        pools: Collection[str] | None = None,
+        contains: str = "",
         since: float = 0.0,
+        until: float = inf,
         before: RunPosition | None = None,
         limit: int = 1000,
     ) -> list[Summary]:
+        origin = parent is not None or source is not None or waits is not None or pools is not None
+
+        def is_selected(run: Summary) -> bool:
+            if prefix:
+                return run.execution_id.startswith(prefix)
+            if top and run.parent is not None:
+                return False
+            if parent is not None:
+                return run.parent == parent
+            if source is not None:
+                return run.source == source
+            if waits is not None:
+                return f" {waits} " in run.waits
+            return pools is None or not set(self.derived(run.execution_id).ready.values()).isdisjoint(pools)
+
+        def has(run: Summary) -> bool:
+            part = contains.lower()
+            if origin:
+                return part in run.name.lower() or part in run.path.lower()
+            names = {other.path: other.name for other in sorted(self.runs.values(), key=lambda other: other.started)}
+            return part in names[run.path].lower() or part in run.path.lower() or run.execution_id.startswith(part)
+
         runs = [
             run
             for run in sorted(self.runs.values(), key=lambda run: run.position, reverse=True)
-            if run.execution_id.startswith(prefix)
-            and status in (None, run.status)
-            and path in (None, run.path)
+            if is_selected(run)
+            and (not statuses or run.status in statuses)
+            and _is_at(run, path)
             and name in (None, run.name)
-            and (prefix or parent in (None, run.parent))
-            and (prefix or parent or not top or run.parent is None)
-            and run.started >= since
+            and (not contains or has(run))
+            and since <= run.started < until
             and (before is None or run.position < before)
         ]
         return runs[:limit]
+
+    def counts(self, *, since: float = 0.0, path: str | None = None, top: bool = False) -> dict[str, int]:
+        return dict(Counter(run.status for run in self.summaries(since=since, path=path, top=top, limit=10**9)))
+
+    def count_related(self, execution: str) -> tuple[int, int]:
+        runs = self.runs.values()
+        return sum(run.parent == execution for run in runs), sum(run.source == execution for run in runs)
+
+    def ready_pools(self) -> list[str]:
+        return sorted({pool for derived in self.derived_rows.values() for pool in derived.ready.values()})
 
     def children(self, parent: str) -> list[Summary]:
         return [run for run in self._open() if run.parent == parent]

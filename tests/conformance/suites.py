@@ -188,9 +188,10 @@ class SummarySuite:
     """Executions as lists show them."""
 
     def test_a_summary_comes_back_as_it_was_and_the_last_one_counts(self, store: Store) -> None:
-        store.commit([change(A, 0, summary=summary(A))])
-        assert store.summaries() == [summary(A)]
-        done = summary(A, "succeeded", ended=AT + 2.5, digest="d" * 64, parent=B)
+        store.commit([change(A, 0, summary=summary(A, parent=B, source=C))])
+        assert store.summaries() == [summary(A, parent=B, source=C)]
+        about: dict[str, Any] = {"activity": "é", "waits": " join ", "details": b'{"events":3}'}
+        done = summary(A, "succeeded", ended=AT + 2.5, digest="d" * 64, parent=B, source=C, **about)
         store.commit([change(A, 1, summary=done)])
         assert store.summaries() == [done]
 
@@ -209,7 +210,7 @@ class SummarySuite:
             store.commit([change(one, 0, summary=structs.replace(summary(one), started=started))])
         newest = RunPosition(AT, B)
         assert [run.execution_id for run in store.summaries(before=newest, limit=1)] == [A]
-        assert [run.execution_id for run in store.summaries(before=newest, status="running")] == [A, C]
+        assert [run.execution_id for run in store.summaries(before=newest, statuses=["running"])] == [A, C]
         assert [run.execution_id for run in store.summaries(before=newest, prefix=A)] == [A]
         assert store.summaries(before=RunPosition(AT - 9, C)) == []
 
@@ -236,14 +237,82 @@ class SummarySuite:
         store.commit([change(A, 1, summary=changed)])
         assert store.summaries(prefix=A) == [changed]
 
+    def test_executions_are_found_by_source_waits_part_of_a_name_and_time(self, store: Store) -> None:
+        rows: dict[str, dict[str, Any]] = {
+            A: {"name": "Nightly", "path": "shop/eu/nightly", "started": AT, "waits": " join signal "},
+            B: {"name": "orders", "path": "shop/orders", "started": AT + 1, "source": A, "status": "failed"},
+            C: {"name": "or_ders", "path": "shops", "started": AT + 2, "parent": A, "waits": " retry "},
+        }
+        for one, fields in rows.items():
+            row = structs.replace(summary(one, "running"), **fields)
+            store.commit([change(one, 0, summary=row)])
+        filters: list[dict[str, Any]] = [
+            *({"source": A}, {"source": B}, {"waits": "signal"}, {"waits": "sig"}, {"waits": "retry", "top": True}),
+            *({"contains": "NIGHT"}, {"contains": "eu/"}, {"contains": "r_d"}, {"contains": C[:9]}, {"contains": "%"}),
+            *({"path": "shop/*"}, {"path": "shop*"}, {"path": "*"}, {"path": "shop/eu"}, {"until": AT + 2}),
+            *(
+                {"since": AT + 1, "until": AT + 2},
+                {"statuses": ["failed", "running"]},
+                {"statuses": ["failed", "paused"]},
+            ),
+            *(
+                {"statuses": ["running"], "top": True},
+                {"statuses": ["running", "failed"], "path": "shop/*", "limit": 1},
+            ),
+            *({"until": AT + 2, "before": RunPosition(AT + 1, B)}, {"contains": "orders", "statuses": ["running"]}),
+            *({"waits": "signal", "statuses": ["failed"]}, {"parent": A, "statuses": ["failed", "running"]}),
+        ]
+        found = [[run.execution_id for run in store.summaries(**one)] for one in filters]
+        assert found == [
+            *([B], [], [A], [], []),
+            *([A], [A], [C], [C], []),
+            *([B, A], [C, B, A], [C, B, A], [], [B, A]),
+            *([B], [C, B, A], [B]),
+            *([A], [B]),
+            *([A], []),
+            *([], [C]),
+        ]
+
+    def test_executions_are_found_by_the_pools_of_their_ready_work(self, store: Store) -> None:
+        ready = {A: {"a#1": "gpu", "b#1": "cpu"}, B: {"a#1": "cpu"}, C: {}}
+        for one, runs in ready.items():
+            store.commit([Change(one, 0, change(one, 0).rows, summary(one), ready={**runs})])
+        assert sorted(store.ready_pools()) == ["cpu", "gpu"]
+        found = [[run.execution_id for run in store.summaries(pools=pools)] for pools in (["gpu"], ["gpu", "cpu"], [])]
+        assert found == [[A], [B, A], []]
+
+    def test_executions_are_counted_by_status(self, store: Store) -> None:
+        for place, (one, status) in enumerate(((A, "running"), (B, "failed"), (C, "running"))):
+            row = structs.replace(
+                summary(one, status), path=f"p/{place}", started=AT + place, parent=B if place else None
+            )
+            store.commit([change(one, 0, summary=row)])
+        filters: list[dict[str, Any]] = [{}, {"since": AT + 1}, {"path": "p/2"}, {"path": "p/*"}, {"top": True}]
+        assert [store.counts(**one) for one in filters] == [
+            *({"running": 2, "failed": 1}, {"running": 1, "failed": 1}, {"running": 1}),
+            *({"running": 2, "failed": 1}, {"running": 1}),
+        ]
+
+    def test_children_and_forks_are_counted(self, store: Store) -> None:
+        store.commit([change(A, 0, summary=summary(A))])
+        store.commit([change(B, 0, summary=structs.replace(summary(B), parent=A))])
+        store.commit([change(C, 0, summary=structs.replace(summary(C), source=A))])
+        assert [store.count_related(one) for one in (A, B)] == [(1, 1), (0, 0)]
+
+    def test_the_version_of_a_content_is_found(self, store: Store) -> None:
+        store.register("p", "a" * 64)
+        store.register("p", "b" * 64)
+        found = [store.version_of(*key) for key in (("p", "a" * 64), ("p", "b" * 64), ("p", "c" * 64), ("q", "a" * 64))]
+        assert found == [1, 2, None, None]
+
     def test_a_status_can_be_asked_for(self, store: Store) -> None:
         for one, status in ((A, "running"), (B, "failed"), (C, "running")):
             store.commit([change(one, 0, summary=summary(one, status))])
-        assert [run.execution_id for run in store.summaries(status="running")] == [C, A]
-        assert [run.execution_id for run in store.summaries(status="running", prefix="0198")] == [A]
-        assert store.summaries(status="paused") == []
+        assert [run.execution_id for run in store.summaries(statuses=["running"])] == [C, A]
+        assert [run.execution_id for run in store.summaries(statuses=["running"], prefix="0198")] == [A]
+        assert store.summaries(statuses=["paused"]) == []
         store.commit([change(A, 1, summary=summary(A, "failed"))])
-        assert [run.execution_id for run in store.summaries(status="failed")] == [B, A]
+        assert [run.execution_id for run in store.summaries(statuses=["failed"])] == [B, A]
 
     def test_any_beginning_of_an_id_finds_it(self, store: Store) -> None:
         store.commit([change(one, 0, summary=summary(one)) for one in (A, B, C)])
@@ -974,12 +1043,15 @@ def _read(store: Store, execution: str, after: int, limit: int | None) -> Any:
 
 
 def _summaries(store: Store, status: str | None, length: int, limit: int) -> Any:
-    return store.summaries(status=status, prefix=B[:length], limit=limit)
+    return store.summaries(statuses=[status] if status else [], prefix=B[:length], limit=limit)
 
 
 def _list(store: Store, status: str | None, parent: str | None, top: bool, place: tuple[float, str], limit: int) -> Any:
     before = RunPosition(*place)
-    return store.summaries(status=status, parent=parent, top=top, since=AT - 0.5 * limit, before=before, limit=limit)
+    statuses = [status] if status else []
+    return store.summaries(
+        statuses=statuses, parent=parent, top=top, since=AT - 0.5 * limit, before=before, limit=limit
+    )
 
 
 def _register(store: Store, path: str, digest: str, version: int | None) -> Any:

@@ -151,7 +151,23 @@ class SinceType(click.ParamType[float]):
         try:
             return datetime.fromisoformat(value).timestamp()  # local time, if it does not name a zone
         except ValueError:
-            raise UsageError(f"--since {value}: write an age such as 2h, or a time such as 2026-03-01T12:00") from None
+            raise UsageError(
+                f"{param.opts[0]} {value}: write an age such as 2h, or a time such as 2026-03-01T12:00"
+            ) from None
+
+
+class StatusesType(click.ParamType[tuple[str, ...]]):
+    """Statuses of runs, separated by commas."""
+
+    name = "statuses"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
+        from noetl.model.status import STATUSES
+
+        statuses = tuple(status.strip() for status in value.split(",")) if isinstance(value, str) else value
+        if unknown := [status for status in statuses if status not in STATUSES]:
+            raise UsageError(f"{param.opts[0]} {unknown[0]}: write one or more of {', '.join(STATUSES)}")
+        return statuses
 
 
 def split_version(path: str) -> tuple[str, int | None]:

@@ -8,12 +8,15 @@ import stat
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from math import inf
+from typing import Any, get_args
 
 import click
 
 from noetl.cli.inspection import diff_command, replay_command
 from noetl.cli.options import (
+    SinceType,
+    StatusesType,
     client_and_output,
     client_option,
     data_or_file,
@@ -43,10 +46,14 @@ from noetl.model.event_filter import EventFilter, Level, types_of
 from noetl.model.identity import uuid7
 from noetl.model.status import STATUSES
 from noetl.printable import printable, printable_json
+from noetl.runtime.activity import WaitKind
 from noetl.runtime.catalog import read
 from noetl.settings import DEFAULT_RETENTION
 
-LISTED = ("execution_id", "name", "path", "status", "started", "ended", "duration_ms", "parent", "continued_errors")
+LISTED = (
+    *("execution_id", "name", "path", "status", "started", "ended", "duration_ms", "parent", "continued_errors"),
+    *("activity", "progress", "failed_items", "waits", "error", "trigger", "version", "source", "local", "events"),
+)
 MAX_CHILDREN = 1_000  # how many runs are read to find the children of the listed ones
 AGE_HELP = "Minimum time since the end of a run."
 
@@ -68,20 +75,33 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--status", type=click.Choice(STATUSES), help="List only runs with this status.")
+@click.option(
+    "--status",
+    "statuses",
+    type=StatusesType(),
+    metavar="STATUS,...",
+    multiple=True,
+    help=f"List only runs with one of these statuses: {', '.join(STATUSES)}.",
+)
 @click.option("--name", metavar="NAME", help="List only runs of playbooks with this name.")
-@click.option("--path", metavar="PATH", help="List only runs of the playbook with this path.")
+@click.option("--path", metavar="PATH", help="List only runs of the playbook with this path; 'shop/*' for all below.")
+@click.option("--waits", type=click.Choice(get_args(WaitKind)), help="List only runs that wait for this.")
 @click.option("--parent", metavar="RUN", help="List only the child runs of this run.")
 @since_option("runs that started")
+@click.option(
+    "--until", default=inf, type=SinceType(), metavar="AGE|TIME", help="List only runs that started before this time."
+)
 @limit_option
 @client_and_output
-def list_command(limit: int, client: Client, output: str | None, **filters: Any) -> None:
+def list_command(
+    statuses: tuple[tuple[str, ...], ...], limit: int, client: Client, output: str | None, **filters: Any
+) -> None:
     """List runs by start time, newest first, with child runs below their parent.
 
-    Without --status, --name, --path and --parent the limit counts only runs without a parent.
+    Without --status, --name, --path, --waits and --parent the limit counts only runs without a parent.
     """
-    filter = RunFilter(**filters)
-    if any((filter.status, filter.name, filter.path, filter.parent)):
+    filter = RunFilter(statuses=tuple(status for group in statuses for status in group), **filters)
+    if any((filter.statuses, filter.name, filter.path, filter.waits, filter.parent)):
         candidates = client.runs.list(filter, limit)
         listed = {run["execution_id"] for run in candidates}
         runs = [run for run in candidates if run["parent"] not in listed]
@@ -89,7 +109,7 @@ def list_command(limit: int, client: Client, output: str | None, **filters: Any)
         runs, candidates = client.runs.list(filter._replace(top=True), limit), []
         if runs:
             oldest = datetime.fromisoformat(runs[-1]["started"]).timestamp()  # no child starts before its parent
-            candidates = client.runs.list(RunFilter(since=oldest), MAX_CHILDREN)
+            candidates = client.runs.list(RunFilter(since=oldest, until=filter.until), MAX_CHILDREN)
     rows = list(_nested(runs, candidates))
     if output is not None:
         emit(pick((run for run, _ in rows), *LISTED), output)
@@ -120,6 +140,7 @@ def _row(run: Json, depth: int) -> Json:
         "status": f"{run['status']} ({', '.join(notes)})" if notes else run["status"],
         "started": f"{started:%Y-%m-%d %H:%M:%S}",
         "took": format_duration(run["duration_ms"] / 1000),
+        "activity": run["activity"],
     }
 
 

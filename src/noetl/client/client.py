@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from noetl.errors import NotFound, UsageError
@@ -44,12 +45,14 @@ class NewRun(NamedTuple):
 class RunFilter(NamedTuple):
     """Which runs to list. None selects all."""
 
-    status: str | None = None
+    statuses: tuple[str, ...] = ()  # empty: all
     name: str | None = None
-    path: str | None = None
+    path: str | None = None  # `shop/*`: all below `shop`
     parent: str | None = None  # a RUN
     top: bool = False  # whether only runs without a parent are listed
     since: float = 0.0  # earliest start
+    until: float = inf  # they started before this time
+    waits: str | None = None  # a kind of wait
 
 
 class ExplainArgs(NamedTuple):

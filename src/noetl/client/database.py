@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -53,7 +54,12 @@ def opened_file(db: str | None, mode: Mode = "read") -> Iterator[SqliteStore]:
 
 def list_runs(store: Store, filter: RunFilter, limit: int) -> list[Summary]:
     parent = None if filter.parent is None else find_run(store, filter.parent).execution_id
-    return store.summaries(**filter._replace(parent=parent)._asdict(), limit=limit)
+    chosen: dict[str, Any] = filter._replace(parent=parent)._asdict()
+    if filter.waits == "worker" and parent is None:
+        from noetl.server.execution_lists import missing_pools_of
+
+        chosen |= {"waits": None, "pools": missing_pools_of(store, time.time())}
+    return store.summaries(**chosen, limit=limit)
 
 
 def find_run(store: Store, run: str) -> Summary:

@@ -250,7 +250,9 @@ class HttpRuns:
     def list(self, filter: RunFilter, limit: int) -> Items:
         parent = "none" if filter.top else None if filter.parent is None else self.find(filter.parent)
         query = filter._replace(parent=parent)._asdict() | {"since": rfc3339(filter.since, "microseconds")}
-        del query["top"]
+        query["until"] = None if filter.until == inf else rfc3339(filter.until, "microseconds")
+        query["status"] = ",".join(filter.statuses) or None
+        del query["top"], query["statuses"]
         return [item | {"orphaned": False} for item in self.http.items("/executions", limit, **query)]
 
     def get(self, run: str) -> Json:

@@ -54,7 +54,7 @@ from noetl.runtime.catalog import PlaybookSource
 from noetl.runtime.committer import Answer
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
-from noetl.server.execution_views import execution_item
+from noetl.server.execution_lists import listed_items
 from noetl.settings import retention, settings
 from noetl.store.sqlite import Owner, SqliteStore
 from noetl.store.store import Store, Summary
@@ -78,9 +78,10 @@ class LocalRuns:
     def list(self, filter: RunFilter, limit: int) -> Items:
         """Newest first. `orphaned` is true for an open run whose process is gone."""
         with opened(self.db) as store:
+            summaries = list_runs(store, filter, limit)
             return [
-                _item(summary) | {"orphaned": summary.status not in ENDED and not is_owned(store, summary)}
-                for summary in list_runs(store, filter, limit)
+                item | {"orphaned": summary.status not in ENDED and not is_owned(store, summary)}
+                for item, summary in zip(_items(store, summaries), summaries, strict=True)
             ]
 
     def get(self, run: str) -> Json:
@@ -114,7 +115,7 @@ class LocalRuns:
     def item(self, run: str) -> Json:
         """The run as lists have it."""
         with opened(self.db) as store:
-            return _item(find_run(store, run))
+            return _items(store, [find_run(store, run)])[0]
 
     def output(self, run: str, after: int = 0) -> Items:
         with opened(self.db) as store:
@@ -385,7 +386,7 @@ class LocalRuns:
         now = SystemClock().now()
         with opened(self.db, "read" if dry_run else "write") as store:
             if dry_run:
-                return 0, list(map(_item, store.prunable(now - age)))
+                return 0, _items(store, store.prunable(now - age))
             removed = 0
             while batch := store.prune(now - age, PRUNE_BATCH):
                 removed += batch
@@ -404,13 +405,13 @@ class LocalRuns:
             self.warn(f"noetl: cannot remove old runs: {error}")
 
 
-def _item(summary: Summary) -> Json:
-    return json_of(execution_item(summary, SystemClock().now()))
+def _items(store: Store, summaries: Sequence[Summary]) -> Items:
+    return [json_of(item) for item in listed_items(store, summaries, SystemClock().now())]
 
 
 def _abandoned(store: SqliteStore) -> list[Summary]:
     """Runs that are paused, or that are open (or have open children) without a process."""
-    summaries = (summary for status in OPEN for summary in store.summaries(status=status, limit=ALL))
+    summaries = (summary for status in OPEN for summary in store.summaries(statuses=[status], limit=ALL))
     tops = {top.execution_id: top for summary in summaries for top in [top_of(store, summary)]}
     return [top for top in tops.values() if top.local and (top.status == "paused" or not is_owned(store, top))]
 

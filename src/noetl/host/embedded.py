@@ -155,7 +155,7 @@ def _raise(execution: str, error: Exception) -> None:
 
 def open_below(store: Store, execution: str) -> list[str]:
     """Executions that have not ended and descend from this one."""
-    listed = [summary for status in OPEN for summary in store.summaries(status=status, limit=ALL)]
+    listed = [summary for status in OPEN for summary in store.summaries(statuses=[status], limit=ALL)]
     parents = {summary.execution_id: summary.parent for summary in listed}
     descendants = []
     for id, above in list(parents.items()):

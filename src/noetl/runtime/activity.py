@@ -90,6 +90,8 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     waits: list[Wait] = []
     error: ErrorLine | None = None
     trigger: Trigger | None = None
+    events: int = 0  # number of its events when this was written
+    at: float = 0.0  # when that was
 
 
 class Activity(NamedTuple):

@@ -14,7 +14,7 @@ from noetl.engine.history.outline import OutlineWriter
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
-from noetl.runtime.activity import PROGRESS_SECONDS, Activity, activity_of
+from noetl.runtime.activity import PROGRESS_SECONDS, Activity, Details, activity_of
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks, single_flight
 from noetl.runtime.outlines import resumed_writer
 from noetl.runtime.snapshots import surplus
@@ -67,11 +67,8 @@ class LoadedExecution:
         activity = activity or activity_of(state)
         self.summarised, self.urgent = now, activity.urgent
         started, local = (old.started, old.local) if old is not None else (now, local)
-        summary = summary_of(state, started, now, local, activity)
-        if summary == old:
-            return None
-        self.summary = summary
-        return summary
+        self.summary = summary_of(state, started, now, local, activity)
+        return self.summary
 
 
 WAITS = frozenset([e.StepPaused, e.StepResumed])  # events after which a run waits, or no longer waits
@@ -157,6 +154,16 @@ class LoadedExecutions(dict[str, LoadedExecution]):
         if isinstance(event, e.ExecutionForked):
             state.net = await self.playbooks.load(event.playbook or state.digest)
 
+    def current_summary(self, summary: Summary, now: float) -> Summary:
+        """A summary with the progress of the state in memory, if that is later than the stored one."""
+        loaded = self.get(summary.execution_id)
+        if summary.ended is not None or loaded is None or loaded.stored_seq != loaded.state.seq:
+            return summary
+        events = msgspec.json.decode(summary.details, type=Details).events
+        if loaded.state.seq <= events or loaded.state.over:
+            return summary
+        return summary_of(loaded.state, summary.started, now, summary.local)
+
     def unload_evicted(self) -> None:
         """Unload idle executions of playbooks that were evicted. Only while no decision is under way."""
         self.playbooks.cache.evicted = False
@@ -172,7 +179,8 @@ def summary_of(state: Execution, started: float, now: float, local: bool, activi
     parent, source = state.parent[0] if state.parent else None, state.forked[0] if state.forked else None
     about = playbook.name, playbook.path, state.shown_status, started, ended, state.digest, parent, local
     activity = activity or activity_of(state)
-    more = activity.sentence, activity.waits, _encode(activity.details)
+    details = msgspec.structs.replace(activity.details, events=state.seq, at=now)
+    more = activity.sentence, activity.waits, _encode(details)
     return Summary(state.id, *about, state.continued_errors, source, *more)
 
 

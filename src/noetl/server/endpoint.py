@@ -172,7 +172,7 @@ class ApiCall(Request):
         return Refused(413, f"the request body must not exceed {self.endpoint.limit:,} bytes")
 
     def read_query(self, declared: type[QueryString]) -> QueryString:
-        """The query string as a struct; each parameter is declared, and given once."""
+        """The query string as a struct; each parameter is declared, and given once unless it is a list."""
         try:
             text = self.scope.get("query_string", b"").decode("ascii")
             pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=50)
@@ -184,9 +184,9 @@ class ApiCall(Request):
             if name not in attributes:
                 available = ", ".join(sorted(attributes)) or "none"
                 raise Refused(422, f"unknown query parameter {name!r}; available: {available}")
-            if name in values:
+            if name in values and name not in declared.repeatable:
                 raise Refused(422, f"duplicate query parameter {name!r}")
-            values[name] = value
+            values[name] = f"{values[name]},{value}" if name in values else value
         try:
             query = msgspec.convert(values, declared, strict=False)
         except msgspec.ValidationError as error:

@@ -31,9 +31,18 @@ def not_modified(tag: str) -> Response:
     return Response(status_code=304, headers={"ETag": tag})
 
 
+def content_tag(content: Any) -> str:
+    """The ETag of content that can be JSON."""
+    return _tag_of(msgspec.json.encode(content, enc_hook=encode_reference))
+
+
+def _tag_of(content: bytes) -> str:
+    return weak_tag(blake2b(content, digest_size=16).hexdigest())
+
+
 def tagged(headers: Mapping[str, str], result: Any) -> Response:
     """A JSON answer with an ETag of its content, or 304. Where a version is known before the answer is made, compare
     `is_current` first: that saves the work."""
     content = msgspec.json.encode(result, enc_hook=encode_reference)
-    tag = weak_tag(blake2b(content, digest_size=16).hexdigest())
+    tag = _tag_of(content)
     return not_modified(tag) if is_current(headers, tag) else Response(content, 200, {"ETag": tag}, JSON)

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from noetl.engine.state import Execution
 from noetl.model.actor import Actor
-from noetl.runtime.activity import Wait, pending_waits, waits_of
+from noetl.runtime.activity import Details, ErrorLine, LoopProgress, Trigger, Wait, pending_waits, waits_of
 from noetl.runtime.report import MAX_LISTED, ErrorView, items_of, located, report, running_tasks, steps, waits
 from noetl.server.record_views import RecordView
 from noetl.store.store import Summary
@@ -143,12 +143,34 @@ class ExecutionItem(RecordView, frozen=True):
     ended: str | None
     duration_ms: float
     playbook_id: str
+    version: int | None  # the version of the playbook; null if it is not registered under this path
     parent: str | None
+    source: str | None  # the execution from which it was forked
+    local: bool  # whether a process of `noetl run` runs it, and not a server
     continued_errors: int  # number of errors that policies continued past
+    activity: str  # what it does, what it waits for, or why it failed; empty if there is nothing to say
+    progress: LoopProgress | None
+    failed_items: int
+    waits: list[Wait]  # the first three
+    error: ErrorLine | None
+    trigger: Trigger | None  # null for executions of earlier versions
+    events: int | None  # number of its events, at most a second ago; null for executions of earlier versions
 
 
-def execution_item(summary: Summary, now: float) -> ExecutionItem:
-    return ExecutionItem.of(summary, duration_ms=round(_seconds(summary, now) * 1000, 3), playbook_id=summary.digest)
+def execution_item(summary: Summary, now: float, activity: str, details: Details, version: int | None) -> ExecutionItem:
+    return ExecutionItem.of(
+        summary,
+        duration_ms=round(_seconds(summary, now) * 1000, 3),
+        playbook_id=summary.digest,
+        version=version,
+        activity=activity,
+        progress=details.progress,
+        failed_items=details.failed_items,
+        waits=details.waits,
+        error=details.error,
+        trigger=details.trigger,
+        events=details.events or None,
+    )
 
 
 def _seconds(summary: Summary, now: float) -> float:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, ClassVar, Generic, TypeVar
 
 import msgspec
 
+from noetl.model.status import STATUSES
 from noetl.server.roles import FORMS
 from noetl.store.store import RunPosition, Summary
 
@@ -30,7 +31,9 @@ class Nothing(RequestBody, frozen=True):
 
 
 class QueryString(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Query parameters; unknown ones are errors."""
+    """Query parameters; unknown ones are errors. Those that are lists may be repeated, or separated by commas."""
+
+    repeatable: ClassVar[frozenset[str]] = frozenset()
 
 
 def text(description: str) -> msgspec.Meta:
@@ -64,6 +67,13 @@ class RunPageQuery(PageQuery, frozen=True):
 
 def run_cursor(last: Summary) -> str:
     return f"{last.started!r}_{last.execution_id}"
+
+
+STATUS = f"(?:{'|'.join(STATUSES)})"
+STATUS_LIST = rf"^({STATUS}(,{STATUS})*)?(?!\n)$"
+StatusList = Annotated[
+    str, msgspec.Meta(description="Statuses; repeat it or separate them by commas.", pattern=STATUS_LIST)
+]
 
 
 class ItemList(msgspec.Struct, Generic[Item], frozen=True):

@@ -47,8 +47,12 @@ def worker_status(session: WorkerSession, now: float) -> WorkerStatus:
 
 def missing_pools(state: Execution, sessions: Iterable[WorkerSession], now: float) -> list[str]:
     """The pools with ready work of an execution that have no active worker."""
-    attended = {session.pool for session in sessions if worker_status(session, now) == "active"}
-    return sorted(set(state.ready.values()) - attended)
+    return sorted(set(state.ready.values()) - attended_pools(sessions, now))
+
+
+def attended_pools(sessions: Iterable[WorkerSession], now: float) -> set[str]:
+    """The pools that have an active worker."""
+    return {session.pool for session in sessions if worker_status(session, now) == "active"}
 
 
 def worker_view(session: WorkerSession, now: float) -> WorkerView:

@@ -21,6 +21,7 @@ Query = tuple[str, tuple[Any, ...]]
 
 QUERIES_FILE = "queries.sql"
 HEAD = "-- name: "
+OPTION = "-- if "
 
 
 class Database(ABC):
@@ -106,7 +107,26 @@ def key_range(prefix: str) -> tuple[ExecutionKey, ExecutionKey] | None:
     return (low, high) if id_of(low).startswith(prefix) else None
 
 
-def load_queries(folder: Path, parameter: str = "?") -> dict[str, str]:
+class Queries(dict[str, str]):
+    """Queries by name. The query `NAME: OPTION OTHER` has the lines of these options."""
+
+    def __init__(self, lines: dict[str, list[str]]) -> None:
+        super().__init__()
+        self._lines = lines
+        self.update({name: self[name] for name in lines})
+
+    def __missing__(self, name: str) -> str:
+        query, _, options = name.partition(": ")
+        chosen, lines = options.split(), []
+        for line in self._lines[query]:
+            option, _, part = line.removeprefix(OPTION).partition(": ") if line.startswith(OPTION) else ("", "", line)
+            if not option or option in chosen:
+                lines.append(part)
+        self[name] = "\n".join(lines)
+        return self[name]
+
+
+def load_queries(folder: Path, parameter: str = "?") -> Queries:
     """The queries that all databases share, with `parameter` as the placeholder, and those in the folder of one."""
     shared = (Path(__file__).parent / QUERIES_FILE).read_text("utf-8").replace("?", parameter)
     queries: dict[str, list[str]] = {}
@@ -114,9 +134,9 @@ def load_queries(folder: Path, parameter: str = "?") -> dict[str, str]:
     for line in [*shared.splitlines(), *(folder / QUERIES_FILE).read_text("utf-8").splitlines()]:
         if line.startswith(HEAD):
             lines = queries[line.removeprefix(HEAD)] = []
-        elif line and not line.startswith("--"):
+        elif line and (line.startswith(OPTION) or not line.startswith("--")):
             lines.append(line)
-    return {name: "\n".join(lines) for name, lines in queries.items()}
+    return Queries(queries)
 
 
 def migrations_in(folder: Path) -> dict[int, str]:

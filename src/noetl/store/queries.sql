@@ -1,6 +1,7 @@
 -- Queries that work in SQLite and in Postgres. The `queries.sql` of each database has the others.
 --
--- A line `-- name: NAME` starts a query. Comments are not sent. Parameters are `?`, which queries.py replaces with `%s`
+-- A line `-- name: NAME` starts a query. `-- if OPTION: SQL` is a part of it only in the query `NAME: OPTION`, which may
+-- name several options in the order of their lines. Other comments are not sent. Parameters are `?`, which queries.py replaces with `%s`
 -- for Postgres.
 
 -- Schema version ------------------------------------------------------------------------------------------------------
@@ -64,47 +65,69 @@ SELECT coalesce(substr(data, CAST(? AS integer), CAST(? AS integer)), data) FROM
 
 -- Lists of executions -------------------------------------------------------------------------------------------------
 
--- One query for each index; a NULL selects all. With `+started` no database walks the index of starts to find one id.
-
 -- name: list_executions
 SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors, source,
     activity, waits, details
 FROM execution
 WHERE started >= ? AND (started, id) < (?, ?)
-AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
-ORDER BY started DESC, id DESC LIMIT ?
-
--- name: list_top_executions
-SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors, source,
-    activity, waits, details
-FROM execution
-WHERE parent IS NULL AND started >= ? AND (started, id) < (?, ?)
-AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
-ORDER BY started DESC, id DESC LIMIT ?
-
--- name: list_executions_of_parent
-SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors, source,
-    activity, waits, details
-FROM execution
-WHERE parent = ? AND started >= ? AND (started, id) < (?, ?)
-AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
-ORDER BY started DESC, id DESC LIMIT ?
-
--- name: list_executions_of_status
-SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors, source,
-    activity, waits, details
-FROM execution
-WHERE status = ? AND started >= ? AND (started, id) < (?, ?)
-AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
+-- if parent: AND parent = ?
+-- if source: AND source = ?
+-- if top: AND parent IS NULL
+-- if waits: AND waits <> '' AND waits LIKE ?
+-- if pool: AND id IN (SELECT execution FROM ready WHERE pool = ?)
+-- if status: AND status = ?
+-- if path: AND path = ?
+-- if prefix: AND substr(path, 1, ?) = ?
+-- if name: AND name = ?
+-- if contains: AND (lower(name) LIKE ? ESCAPE '!' OR lower(path) LIKE ? ESCAPE '!')
 ORDER BY started DESC, id DESC LIMIT ?
 
 -- name: find_executions
+-- With `+started` no database walks the index of starts to find one id.
 SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors, source,
     activity, waits, details
 FROM execution
-WHERE id BETWEEN ? AND ? AND started >= ? AND (started, id) < (?, ?)
-AND coalesce(status = ?, true) AND coalesce(path = ?, true) AND coalesce(name = ?, true)
+WHERE started >= ? AND (started, id) < (?, ?) AND id BETWEEN ? AND ?
+-- if top: AND parent IS NULL
+-- if status: AND status = ?
+-- if path: AND path = ?
+-- if prefix: AND substr(path, 1, ?) = ?
+-- if name: AND name = ?
+-- if contains: AND (lower(name) LIKE ? ESCAPE '!' OR lower(path) LIKE ? ESCAPE '!')
 ORDER BY +started DESC, id DESC LIMIT ?
+
+-- name: list_run_paths
+-- Skips from one path to the next in their index, instead of reading all executions.
+WITH RECURSIVE playbook (path) AS (
+    SELECT min(path) FROM execution
+    UNION ALL
+    SELECT (SELECT min(following.path) FROM execution AS following WHERE following.path > playbook.path)
+    FROM playbook WHERE playbook.path IS NOT NULL
+)
+SELECT path FROM playbook WHERE path IS NOT NULL
+-- if prefix: AND substr(path, 1, ?) = ?
+-- if contains: AND (lower((
+-- if contains:     SELECT name FROM execution WHERE execution.path = playbook.path ORDER BY started DESC LIMIT 1
+-- if contains: )) LIKE ? ESCAPE '!' OR lower(path) LIKE ? ESCAPE '!')
+LIMIT ?
+
+-- name: count_executions
+SELECT status, count(*) FROM execution
+WHERE status IN ('pending', 'running', 'waiting', 'paused', 'cancelling', 'succeeded', 'failed', 'cancelled')
+AND started >= ?
+-- if top: AND parent IS NULL
+-- if path: AND path = ?
+-- if prefix: AND substr(path, 1, ?) = ?
+GROUP BY status
+
+-- name: count_children
+SELECT count(*) FROM execution WHERE parent = ?
+
+-- name: count_forks
+SELECT count(*) FROM execution WHERE source = ?
+
+-- name: list_ready_pools
+SELECT DISTINCT pool FROM ready
 
 -- name: list_children
 SELECT id, name, path, status, started, ended, digest, parent, local, continued_errors, source,
@@ -254,6 +277,9 @@ SELECT version, digest, label, registered FROM catalog WHERE path = ? ORDER BY t
 
 -- name: find_digest
 SELECT digest FROM catalog WHERE path = ? AND version = ?
+
+-- name: find_version
+SELECT version FROM catalog WHERE path = ? AND digest = ?
 
 -- name: find_latest_digest
 SELECT digest FROM catalog WHERE path = ? ORDER BY turn DESC LIMIT 1

@@ -15,7 +15,7 @@ import msgspec
 
 from noetl.store.access import Access
 from noetl.store.credentials import Credentials
-from noetl.store.database import NO_KEY, Database, id_of, key_of, key_range
+from noetl.store.database import Database, id_of, key_of, key_range
 from noetl.store.triggers import Triggers
 
 
@@ -28,7 +28,8 @@ class Row(NamedTuple):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """An execution in lists; written when its status or the number of its errors changes. Its start never changes."""
+    """An execution in lists. Its playbook, its start and its origin never change; see `noetl.runtime.activity` for when
+    the rest is written."""
 
     execution_id: str
     name: str
@@ -147,6 +148,11 @@ class CatalogVersion(msgspec.Struct, frozen=True):
 LogLine = tuple[str, str, float, str, str]  # output of a task: execution, task, time, stream, line
 StoredLine = tuple[int, str, float, str, str]  # output of a task as it is read: number, task, time, stream, line
 
+Options = dict[str, tuple[Any, ...]]  # optional lines of a query, with their parameters
+LIST_OPTIONS = ("parent", "source", "top", "waits", "pool", "status", "path", "prefix", "name", "contains")
+"""In the order of their lines in every query."""
+MAX_PATHS = 20  # how many paths are searched one by one
+
 DAY = 86_400.0  # minimum lifetime of content and saved responses, maximum of the sessions of silent workers
 NO_LIMIT = 2**62
 ROWS_PER_REMOVAL = 10_000
@@ -261,30 +267,78 @@ class Store(ABC):
         *,
         prefix: str = "",
         parent: str | None = None,
+        source: str | None = None,
         top: bool = False,
         path: str | None = None,
-        status: str | None = None,
+        statuses: Collection[str] = (),
         name: str | None = None,
+        waits: str | None = None,
+        pools: Collection[str] | None = None,
+        contains: str = "",
         since: float = 0.0,
+        until: float = inf,
         before: RunPosition | None = None,
         limit: int = 1000,
     ) -> list[Summary]:
         """Executions by start time and id, newest first; with `before`, only those after that position of the list.
-        `top` selects those without a parent. A prefix of ids excludes `parent` and `top`."""
-        query: tuple[Any, ...] = ("list_executions",)
+
+        A prefix of ids excludes `parent`, `source`, `top`, `waits` and `pools`. `source` selects forks of an execution,
+        `top` those without a parent, a path that ends with `*` all paths that begin so, `waits` those with a wait of
+        this kind, `pools` those with ready work of one of these pools. `contains` is a part of their path or of its
+        latest name, or (among all of them) the start of their id.
+        """
+        end = min(before or RunPosition(inf, ""), RunPosition(until, ""))
+        window = since, end.started, key_of(end.execution_id)
+        searches: list[tuple[str, tuple[Any, ...], Options]] = []
+        origin: Options = {"top": ()} if top else {}
+        named: Options = {} if name is None else {"name": (name,)}
+        at_path, containing = _path_option(path), _contains_option(contains)
         if prefix:
-            keys = key_range(prefix)
-            if keys is None:
-                return []
-            query = ("find_executions", *keys)
-        elif parent is not None:
-            query = ("list_executions_of_parent", key_of(parent))
-        elif top:
-            query = ("list_top_executions",)
-        elif status is not None:
-            query = ("list_executions_of_status", status)
-        started, key = (inf, NO_KEY) if before is None else (before.started, key_of(before.execution_id))
-        return self._summaries(*query, since, started, key, status, path, name, limit)
+            if (keys := key_range(prefix)) is not None:
+                searches = [("find_executions", (*window, *keys), named | at_path)]
+        elif parent is source is waits is pools is None:
+            options = self._path_options(at_path, containing)
+            searches = [("list_executions", window, origin | named | option) for option in options]
+            if contains and (keys := key_range(contains.lower())) is not None:
+                searches.append(("find_executions", (*window, *keys), origin | named | at_path))
+        else:
+            options = _origin_options(parent, source, waits, pools)
+            filters = origin | named | at_path | containing
+            searches = [("list_executions", window, option | filters) for option in options]
+        wanted: list[Options] = [{"status": (status,)} for status in dict.fromkeys(statuses)] or [{}]
+        found = {
+            summary.execution_id: summary
+            for query, parameters, options in searches
+            for status in wanted
+            for summary in map(_summary_of, self._rows(query, parameters, options | status, limit))
+        }
+        return sorted(found.values(), key=lambda summary: summary.position, reverse=True)[:limit]
+
+    def _path_options(self, at_path: Options, containing: Options) -> list[Options]:
+        """Options that find the executions of some paths by the index of paths, unless there are many paths."""
+        if "path" in at_path or not (at_path or containing):
+            return [at_path | containing]
+        paths = self._rows("list_run_paths", (), at_path | containing, MAX_PATHS + 1)
+        return [{"path": (path,)} for (path,) in paths] if len(paths) <= MAX_PATHS else [at_path | containing]
+
+    def _rows(self, query: str, parameters: Sequence[Any], options: Options, *more: Any) -> list[Any]:
+        """The rows of a query with some of its optional lines."""
+        chosen = [option for option in LIST_OPTIONS if option in options]
+        values = [value for option in chosen for value in options[option]]
+        return self._db.rows(f"{query}: {' '.join(chosen)}" if chosen else query, *parameters, *values, *more)
+
+    def counts(self, *, since: float = 0.0, path: str | None = None, top: bool = False) -> dict[str, int]:
+        """Number of executions by status; the filters are those of `summaries`."""
+        return dict(self._rows("count_executions", (since,), _path_option(path) | ({"top": ()} if top else {})))
+
+    def count_related(self, execution: str) -> tuple[int, int]:
+        """Number of its children, and of its forks."""
+        key = key_of(execution)
+        return self._db.row("count_children", key)[0], self._db.row("count_forks", key)[0]
+
+    def ready_pools(self) -> list[str]:
+        """The pools with ready work."""
+        return self._db.all(str, "list_ready_pools")
 
     def children(self, parent: str) -> list[Summary]:
         return self._summaries("list_children", key_of(parent))
@@ -398,6 +452,10 @@ class Store(ABC):
         ((version,),) = self._db.write("register_version", path, digest, self._db.text(label), now)
         return int(version)
 
+    def version_of(self, path: str, digest: str) -> int | None:
+        """The version that this content has under the path; None if it is not registered there."""
+        return self._db.get(int, "find_version", path, digest)
+
     def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
         return self._db.all(CatalogVersion, "list_versions", path, _or_all(limit))
 
@@ -422,6 +480,33 @@ class Store(ABC):
 
 def _or_all(limit: int | None) -> int:
     return NO_LIMIT if limit is None else limit
+
+
+def _path_option(path: str | None) -> Options:
+    if path is None:
+        return {}
+    return {"prefix": (len(path) - 1, path[:-1])} if path.endswith("*") else {"path": (path,)}
+
+
+def _contains_option(part: str) -> Options:
+    escaped = part.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
+    return {"contains": (f"%{escaped}%",) * 2} if part else {}
+
+
+def _origin_options(
+    parent: str | None, source: str | None, waits: str | None, pools: Collection[str] | None
+) -> list[Options]:
+    if parent is not None:
+        return [{"parent": (key_of(parent),)}]
+    if source is not None:
+        return [{"source": (key_of(source),)}]
+    if waits is not None:
+        return [{"waits": (f"% {waits} %",)}]
+    return [{"pool": (pool,)} for pool in pools or ()]
+
+
+def _summary_of(row: Sequence[Any]) -> Summary:
+    return _summary(*row)
 
 
 def _summary(key: bytes, *row: Any) -> Summary:

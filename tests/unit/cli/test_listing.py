@@ -67,6 +67,13 @@ def test_runs_are_found_by_name_path_status_start_and_parent(place: Place) -> No
         ("--path", "tests/other"): ["other"],
         ("--status", "succeeded"): ["parent", "child", "other"],
         ("--status", "failed"): [],
+        ("--status", "failed,succeeded", "--path", "tests/*"): ["parent", "child", "other"],
+        ("--status", "failed", "--status", "succeeded", "--name", "other"): ["other"],
+        ("--path", "tests/o*"): ["other"],
+        ("--until", "1h"): [],
+        ("--until", "2999-01-01"): ["parent", "child", "other"],
+        ("--waits", "signal"): [],
+        ("--waits", "worker"): [],
         ("--since", "1h"): ["parent", "child", "other"],
         ("--since", "2020-01-01"): ["parent", "child", "other"],
         ("--since", time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(between + 3600))): [],
@@ -75,6 +82,7 @@ def test_runs_are_found_by_name_path_status_start_and_parent(place: Place) -> No
     }
     assert {args: names(place.json("runs", "list", *args)) for args in asked} == asked
     assert place("runs", "list", "--name", "nobody").err == "no runs\n"
+    assert "--status broken: write one or more of pending" in place("runs", "list", "--status", "failed,broken").err
     wrong = place("runs", "list", "--since", "yesterday")
     assert (wrong.code, wrong.err) == (
         2,

@@ -354,7 +354,7 @@ def test_everybodys_turn_comes_however_many_wait(store: Store, monkeypatch: pyte
         found = await other.host.wait(last.id, PATIENCE_SECONDS)
         assert found.status == "succeeded"
         assert not all(one.status == "succeeded" for one in store.summaries())  # nobody had to wait for the loops
-        for one in store.summaries(status="running"):
+        for one in store.summaries(statuses=["running"]):
             await other.host.runtime.committer.handle(one.execution_id, Cancel("enough"))
         await other.close()
         other.host.runtime.thread.shutdown()
@@ -388,14 +388,14 @@ def test_what_can_not_be_read_is_in_nobodys_way(store: Store, monkeypatch: pytes
         chain_gone, chain = before.add(CHAIN, stored=False), before.add(CHAIN + CHILD.replace("start", "other"))
         names = [(await before.host.runtime.start(digest, {}, {})).id for digest in (gone, good)]
         before.worker.take(await before.host.dispatcher.claim(Claim("w1", 8, "default")))
-        await _until(lambda: len(store.summaries(status="waiting")) == 2)
+        await _until(lambda: len(store.summaries(statuses=["waiting"])) == 2)
         names += [(await before.host.runtime.start(digest, {}, {})).id for digest in (chain_gone, chain)]
         await before.close()
         before.host.runtime.thread.shutdown()
         house.open()
         assert (await house.host.wait(names[1], PATIENCE_SECONDS)).status == "failed"  # its time was over
         assert (await house.host.wait(names[3], PATIENCE_SECONDS)).status == "succeeded"
-        await _until(lambda: {one.execution_id for one in store.summaries(status="running")} == {names[2]})
+        await _until(lambda: {one.execution_id for one in store.summaries(statuses=["running"])} == {names[2]})
         await _until(lambda: {execution for _, execution in house.errors} == {names[0], names[2]})
         house.add(waits), house.add(CHAIN)  # for the proof at the end
         for name in (names[0], names[2]):

@@ -6,9 +6,11 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
+from math import inf
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
@@ -18,12 +20,14 @@ from noetl.errors import Conflict, NotFound
 from noetl.model.event_filter import ALL_EVENTS, EventFilter, Level, types_of
 from noetl.model.identity import uuid7
 from noetl.model.status import status_phrase
+from noetl.runtime.activity import WaitKind
 from noetl.runtime.committer import Answer
 from noetl.runtime.event_pages import Place, event_rows
 from noetl.runtime.past import PastReader
 from noetl.server import execution_views as views
 from noetl.server.endpoint import ApiCall, Routes, json_response
-from noetl.server.etag import is_current, not_modified, weak_tag
+from noetl.server.etag import content_tag, is_current, not_modified, weak_tag
+from noetl.server.execution_lists import listed_items, missing_pools_of
 from noetl.server.parameters import (
     STREAM,
     Count,
@@ -34,6 +38,7 @@ from noetl.server.parameters import (
     QueryString,
     RequestBody,
     RunPageQuery,
+    StatusList,
     VersionNumber,
     run_cursor,
     text,
@@ -54,6 +59,8 @@ WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 MAX_WAIT_SECONDS = 60
 PATH_ONLY = re.compile(r"[\w./@-]{1,500}")  # a path in place of a text
 PARENT = "Id of their parent; `none` for those without one."
+Path = Annotated[str, text("Path of their playbook; `shop/*` for all below `shop`.")]
+Since = Annotated[datetime, msgspec.Meta(tz=True, description="Earliest start.")] | None
 
 
 class StartRequest(RequestBody, frozen=True):
@@ -164,41 +171,84 @@ def _view(
 
 
 class ExecutionQuery(RunPageQuery, frozen=True):
-    status: views.Status | None = None
+    repeatable = frozenset(["status"])
+
+    status: StatusList = ""
     name: Annotated[str, text("Name of their playbook.")] = ""
-    path: Annotated[str, text("Path of their playbook.")] = ""
+    path: Path = ""
     parent: Annotated[str, msgspec.Meta(description=PARENT, pattern=rf"^({FORMS['id']}|none)?(?!\n)$")] = ""
-    since: Annotated[datetime, msgspec.Meta(tz=True, description="Earliest start.")] | None = None
-    prefix: Annotated[str, text("Start of their ids; excludes `parent`.")] = ""
+    since: Since = None
+    until: Annotated[datetime, msgspec.Meta(tz=True, description="They started before this time.")] | None = None
+    waits: Annotated[WaitKind | None, msgspec.Meta(description="They have a wait of this kind.")] = None
+    q: Annotated[str, text("Part of the name or path of their playbook, or start of their ids.")] = ""
+    prefix: Annotated[str, text("Start of their ids; excludes `parent` and `waits`.")] = ""
 
 
 class ExecutionPage(ItemPage[views.ExecutionItem, str], frozen=True):
     """Executions, newest first; `next` is the cursor of the next page."""
 
 
-@routes.add("GET", "/executions")
-async def list_all(call: ApiCall, query: ExecutionQuery) -> ExecutionPage:
-    """Executions by start time and id, newest first."""
-    limit, now = query.limit, call.api.clock.now()
-    if query.prefix and query.parent:
-        raise Refused(422, "`prefix` and `parent` exclude each other")
+@routes.add("GET", "/executions", answers={200: ExecutionPage, 304: None})
+async def list_all(call: ApiCall, query: ExecutionQuery) -> Response:
+    """Executions by start time and id, newest first. The ETag ignores how long they run."""
+    limit, now, executions = query.limit, call.api.clock.now(), call.api.host.runtime.executions
+    if query.prefix and (query.parent or query.waits):
+        raise Refused(422, "`prefix` excludes `parent` and `waits`")
+    summaries = await call.in_store(_select, call.api.store, query, now)
+    following = run_cursor(summaries[limit - 1]) if len(summaries) > limit else None
+    current = [executions.current_summary(summary, now) for summary in summaries[:limit]]
+    items = await call.in_store(listed_items, call.api.store, current, now)
+    tag = content_tag([item if item.ended else replace(item, duration_ms=0.0) for item in items])
+    if is_current(call.headers, tag):
+        return not_modified(tag)
+    return json_response(ExecutionPage(items, following), headers={"ETag": tag})
 
-    def read(store: Store) -> ExecutionPage:
-        summaries = store.summaries(
-            prefix=query.prefix.lower(),
-            parent=query.parent if query.parent not in ("", "none") else None,
-            top=query.parent == "none",
-            path=query.path or None,
-            status=query.status,
-            name=query.name or None,
-            since=query.since.timestamp() if query.since is not None else 0.0,
-            before=query.before,
-            limit=limit + 1,
-        )
-        following = run_cursor(summaries[limit - 1]) if len(summaries) > limit else None
-        return ExecutionPage([views.execution_item(summary, now) for summary in summaries[:limit]], following)
 
-    return await call.in_store(read, call.api.store)
+def _select(store: Store, query: ExecutionQuery, now: float) -> list[Summary]:
+    parent = query.parent if query.parent not in ("", "none") else None
+    on_worker = query.waits == "worker" and parent is None
+    return store.summaries(
+        prefix=query.prefix.lower(),
+        parent=parent,
+        top=query.parent == "none",
+        path=query.path or None,
+        statuses=query.status.split(",") if query.status else (),
+        name=query.name or None,
+        waits=None if on_worker else query.waits,
+        pools=missing_pools_of(store, now) if on_worker else None,
+        contains=query.q,
+        since=query.since.timestamp() if query.since is not None else 0.0,
+        until=query.until.timestamp() if query.until is not None else inf,
+        before=query.before,
+        limit=query.limit + 1,
+    )
+
+
+class ExecutionCounts(msgspec.Struct, frozen=True):
+    """Number of executions by status."""
+
+    pending: int = 0
+    running: int = 0
+    waiting: int = 0
+    paused: int = 0
+    cancelling: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
+class CountQuery(QueryString, frozen=True):
+    path: Path = ""
+    since: Since = None
+    parent: Annotated[Literal["none"] | None, msgspec.Meta(description="`none` leaves children out.")] = None
+
+
+@routes.add("GET", "/executions/counts")
+async def counts(call: ApiCall, query: CountQuery) -> ExecutionCounts:
+    """Number of executions by status."""
+    since, top = query.since.timestamp() if query.since is not None else 0.0, query.parent == "none"
+    counted = await call.in_store(lambda: call.api.store.counts(since=since, path=query.path or None, top=top))
+    return ExecutionCounts(**counted)
 
 
 class AfterQuery(QueryString, frozen=True):

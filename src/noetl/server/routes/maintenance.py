@@ -5,9 +5,11 @@ from typing import Annotated
 import msgspec
 
 from noetl.server.endpoint import ApiCall, Routes
-from noetl.server.execution_views import ExecutionItem, execution_item
+from noetl.server.execution_lists import listed_items
+from noetl.server.execution_views import ExecutionItem
 from noetl.server.maintenance import EXECUTIONS_PER_BATCH, Verified, VerifiedPage
 from noetl.server.parameters import Limit, RequestBody, RunPageQuery
+from noetl.store.store import Store
 
 routes = Routes()
 
@@ -39,9 +41,12 @@ async def prune(call: ApiCall, body: PruneRequest) -> Pruned:
     now = api.clock.now()
     before = now - body.older_than
     if body.dry_run:
-        summaries = await api.maintenance.do(lambda store: store.prunable(before, MAX_LISTED + 1))
-        items = [execution_item(summary, now) for summary in summaries[:MAX_LISTED]]
-        return Pruned(0, len(summaries) > MAX_LISTED, items)
+
+        def prunable(store: Store) -> Pruned:
+            summaries = store.prunable(before, MAX_LISTED + 1)
+            return Pruned(0, len(summaries) > MAX_LISTED, listed_items(store, summaries[:MAX_LISTED], now))
+
+        return await api.maintenance.do(prunable)
     removed = await api.maintenance.do(lambda store: store.prune(before, EXECUTIONS_PER_BATCH))
     api.telemetry.metrics.count("noetl_executions_pruned_total", removed)
     return Pruned(removed, removed == EXECUTIONS_PER_BATCH)

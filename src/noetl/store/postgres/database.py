@@ -31,7 +31,7 @@ from noetl.store.postgres.batch import KeyDumper, Packed, PackedDumper, storable
 
 HERE = Path(__file__).parent
 MIGRATIONS = HERE / "migrations"
-QUERIES = {name: query.encode() for name, query in load_queries(HERE, "%s").items()}
+QUERIES = load_queries(HERE, "%s")
 OLDEST_SERVER = 14
 MAX_ATTEMPTS = 3
 
@@ -259,7 +259,7 @@ class PostgresDatabase(Database):
 
 
 def _rows(connection: Connection, name: str, parameters: Sequence[Any]) -> list[Any]:
-    cursor = connection.execute(QUERIES[name], parameters, prepare=True, binary=True)
+    cursor = connection.execute(QUERIES[name].encode(), parameters, prepare=True, binary=True)
     return cursor.fetchall() if cursor.description else []
 
 

@@ -97,15 +97,15 @@ SELECT EXISTS (
 -- Lists of executions -------------------------------------------------------------------------------------------------
 
 -- name: put_execution
+-- Name, path, start, parent and source never change: to set them would write their indexes again.
 INSERT INTO execution (
     id, name, path, status, started, ended, digest, parent, local, continued_errors, source, activity, waits, details
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE
-SET name = excluded.name, path = excluded.path, status = excluded.status, ended = excluded.ended,
-    digest = excluded.digest, parent = excluded.parent, local = excluded.local,
-    continued_errors = excluded.continued_errors, source = excluded.source, activity = excluded.activity,
-    waits = excluded.waits, details = excluded.details
+SET status = excluded.status, ended = excluded.ended, digest = excluded.digest, local = excluded.local,
+    continued_errors = excluded.continued_errors, activity = excluded.activity, waits = excluded.waits,
+    details = excluded.details
 
 -- name: list_open_of
 SELECT id, (SELECT max(seq) FROM event WHERE event.execution = execution.id) FROM execution

@@ -1,0 +1,58 @@
+"""Lists of executions as the API and the command line show them: the stored columns, and what only a reader knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import msgspec
+
+from noetl.model.status import ENDED
+from noetl.runtime.activity import MAX_LISTED, Details, ready_waits, wait_views
+from noetl.server.execution_views import ExecutionItem, execution_item
+from noetl.server.worker_views import attended_pools
+from noetl.store.store import Store, Summary
+
+_decode = msgspec.json.Decoder(Details).decode
+
+
+class Listed(NamedTuple):
+    """The columns of an execution that say what it does."""
+
+    activity: str
+    details: Details
+
+
+def missing_pools_of(store: Store, now: float) -> list[str]:
+    """The pools with ready work, of which no worker is connected."""
+    pools = store.ready_pools()
+    return sorted(set(pools) - attended_pools(store.workers(), now)) if pools else []
+
+
+def listed_items(store: Store, summaries: Iterable[Summary], now: float) -> list[ExecutionItem]:
+    missing = missing_pools_of(store, now)
+    version_of = cache(store.version_of)
+    items = []
+    for summary in summaries:
+        listed = _with_missing(store, summary, missing) if missing else stored(summary)
+        version = version_of(summary.path, summary.digest)
+        items.append(execution_item(summary, now, listed.activity, listed.details, version))
+    return items
+
+
+def stored(summary: Summary) -> Listed:
+    return Listed(summary.activity, _decode(summary.details))
+
+
+def _with_missing(store: Store, summary: Summary, missing: Sequence[str]) -> Listed:
+    """The workers that are connected change without an event, so no column has them."""
+    listed = stored(summary)
+    if summary.local or summary.status in ENDED:
+        return listed
+    details, ready = listed.details, store.derived(summary.execution_id).ready
+    pending = list(ready_waits(ready, details.at or summary.started, missing))
+    if not pending:
+        return listed
+    waits = [view for wait in pending for view in wait_views(wait, [])]
+    return Listed(pending[0].message, msgspec.structs.replace(details, waits=[*waits, *details.waits][:MAX_LISTED]))
