@@ -1,4 +1,4 @@
-"""The past of a long run over HTTP: its state at any event, explanations, outline and items, beside a very short run.
+"""The past of a long run over HTTP: its state at any event, explanations, outline, items, rows, beside a short run.
 
 `python -m bench.past 100000` does it alone, with a run of about that many events. The servers, one on SQLite and one on
 Postgres, are processes of their own. Figures are medians.
@@ -29,7 +29,7 @@ EVENTS = 1_000_000
 SHORT = 20
 REQUESTS = 10
 ITEMS = 100
-BARS = {"state at any event": 300, "explain": 500, "outline": 50, f"{ITEMS} items": 100}  # milliseconds
+BARS = {"state at any event": 300, "explain": 500, "outline": 50, f"{ITEMS} items": 100, "100 rows": 30}  # milliseconds
 
 
 def figures(events: int = EVENTS) -> Iterator[Figure]:
@@ -68,6 +68,7 @@ def paths(what: str, execution: str, count: int) -> Iterator[str]:
                 "explain": f"explain?step={chosen.choice(['first', 'many', 'last'])}",
                 "outline": "outline",
                 f"{ITEMS} items": f"items?run=many%231&limit={ITEMS}&after={seq // 4}",
+                "100 rows": f"events?view=row&limit=100&before={seq + 1}",
             }[what]
         )
 
