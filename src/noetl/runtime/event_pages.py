@@ -40,7 +40,7 @@ def _has_text(row: Row, wanted: str) -> bool:
     return wanted in entity.casefold() or wanted in summary.casefold()
 
 
-class Place(NamedTuple):
+class PagePlace(NamedTuple):
     """The events after one, or the last ones before one."""
 
     after: int = 0
@@ -70,7 +70,7 @@ class EventRows(NamedTuple):
 
 
 def event_rows(
-    store: Store, execution: str, filter: EventFilter, place: Place, spans: Sequence[Span] | None = None
+    store: Store, execution: str, filter: EventFilter, place: PagePlace, spans: Sequence[Span] | None = None
 ) -> EventRows:
     """A page of a log; `spans` are the only ones with events that match, in order."""
     end = store.seq(execution)
@@ -115,14 +115,14 @@ def _joined(spans: Sequence[Span], end: int) -> list[Span]:
     return joined
 
 
-def _clipped(spans: Sequence[Span], place: Place) -> Iterator[Span]:
+def _clipped(spans: Sequence[Span], place: PagePlace) -> Iterator[Span]:
     """The spans of a page in the order in which they are read."""
     low, high = place.after + 1, spans[-1][1] if spans and place.before is None else (place.before or 1) - 1
     clipped = [(max(first, low), min(last, high)) for first, last in spans if first <= high and last >= low]
     return iter(clipped) if place.before is None else reversed(clipped)
 
 
-def _rows(store: Store, execution: str, span: Span, place: Place, rows_per_read: int) -> Iterator[Row]:
+def _rows(store: Store, execution: str, span: Span, place: PagePlace, rows_per_read: int) -> Iterator[Row]:
     first, last = span
     while first <= last:
         count = min(rows_per_read, ROWS_PER_READ, last - first + 1)

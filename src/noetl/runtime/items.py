@@ -19,14 +19,14 @@ from noetl.store.codec import decode
 MAX_BLOCKS = 32  # that a page reads
 
 
-class Item(msgspec.Struct, frozen=True):
+class LoopItem(msgspec.Struct, frozen=True):
     index: int
     status: ItemStatus
     life: ItemLife
 
 
 class Items(NamedTuple):
-    items: list[Item]
+    items: list[LoopItem]
     next: int | None  # the `after` of the next page
     collection: Any  # the list, or a reference to it
 
@@ -59,7 +59,7 @@ def items_after(
             run, item = subject_of_row(row)
             if run == index.run and item in lives.lives:
                 lives.take(decode(row.type, row.data), row.seq, row.at)
-    found = [Item(item, index.status(item), lives.lives[item]) for item in items]
+    found = [LoopItem(item, index.status(item), lives.lives[item]) for item in items]
     return Items(found, items[-1] if has_more and items else None, _collection(past, execution, index))
 
 

@@ -16,7 +16,7 @@ from noetl.model.event_names import EVENT_NAMES
 from noetl.model.identity import TaskId, uuid7
 from noetl.model.outcome import Error, Outcome
 from noetl.runtime import event_pages
-from noetl.runtime.event_pages import Place, all_envelopes, event_rows
+from noetl.runtime.event_pages import PagePlace, all_envelopes, event_rows
 from noetl.runtime.run_indexes import RunIndexes
 from noetl.store.codec import decode, encode
 from noetl.store.store import Change, Row
@@ -94,7 +94,7 @@ def test_pages_have_every_matching_event_once(
     store: Any, filter: EventFilter, scanned: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_pages, "MAX_SCANNED", scanned)
-    spans, seqs, place = spans_of(store, filter), [], Place(limit=70)
+    spans, seqs, place = spans_of(store, filter), [], PagePlace(limit=70)
     while True:
         page = event_rows(store, EXECUTION, filter, place, spans)
         seqs += [row.seq for row in page.matching]
@@ -102,7 +102,7 @@ def test_pages_have_every_matching_event_once(
         if page.next is None:
             break
         assert page.next == page.scanned_to
-        place = Place(after=page.next, limit=70)
+        place = PagePlace(after=page.next, limit=70)
     assert seqs == wanted(filter)
 
 
@@ -112,31 +112,31 @@ def test_pages_backwards_have_the_same_events(
     store: Any, filter: EventFilter, scanned: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_pages, "MAX_SCANNED", scanned)
-    spans, seqs, place = spans_of(store, filter), [], Place(before=len(EVENTS) + 1, limit=70)
+    spans, seqs, place = spans_of(store, filter), [], PagePlace(before=len(EVENTS) + 1, limit=70)
     while True:
         page = event_rows(store, EXECUTION, filter, place, spans)
         seqs = [row.seq for row in page.matching] + seqs
         if page.prev is None:
             break
         assert page.prev == page.scanned_to
-        place = Place(before=page.prev, limit=70)
+        place = PagePlace(before=page.prev, limit=70)
     assert seqs == wanted(filter)
 
 
 def test_a_page_leads_to_its_neighbours(store: Any) -> None:
-    page = event_rows(store, EXECUTION, ALL_EVENTS, Place(before=101, limit=10))
+    page = event_rows(store, EXECUTION, ALL_EVENTS, PagePlace(before=101, limit=10))
     assert [row.seq for row in page.matching] == list(range(91, 101))
     assert (page.prev, page.next) == (91, 100)
-    assert event_rows(store, EXECUTION, ALL_EVENTS, Place(after=100, limit=10)).prev == 101
-    assert event_rows(store, EXECUTION, ALL_EVENTS, Place(limit=10)).prev is None
-    assert event_rows(store, EXECUTION, ALL_EVENTS, Place(before=1, limit=10)).matching == []
-    last = event_rows(store, EXECUTION, ALL_EVENTS, Place(before=2**31, limit=3))
+    assert event_rows(store, EXECUTION, ALL_EVENTS, PagePlace(after=100, limit=10)).prev == 101
+    assert event_rows(store, EXECUTION, ALL_EVENTS, PagePlace(limit=10)).prev is None
+    assert event_rows(store, EXECUTION, ALL_EVENTS, PagePlace(before=1, limit=10)).matching == []
+    last = event_rows(store, EXECUTION, ALL_EVENTS, PagePlace(before=2**31, limit=3))
     assert ([row.seq for row in last.matching][-1], last.next) == (len(EVENTS), None)
 
 
 def test_the_events_of_an_item_are_read_without_the_rest(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     filter = EventFilter(run="load#1", item=399)
-    page = event_rows(store, EXECUTION, filter, Place(), spans_of(store, filter))
+    page = event_rows(store, EXECUTION, filter, PagePlace(), spans_of(store, filter))
     assert [decode(row.type, row.data).name for row in page.matching] == [
         "loop.iteration.started", "task.done", "loop.iteration.done",
     ]  # fmt: skip
@@ -147,17 +147,17 @@ def test_the_events_of_an_item_are_read_without_the_rest(store: Any, monkeypatch
 def test_filters_do_not_change_the_actors(store: Any, filter: EventFilter) -> None:
     everything = {
         envelope["seq"]: envelope
-        for envelope in event_rows(store, EXECUTION, ALL_EVENTS, Place(limit=9_999)).envelopes(store, EXECUTION)
+        for envelope in event_rows(store, EXECUTION, ALL_EVENTS, PagePlace(limit=9_999)).envelopes(store, EXECUTION)
     }
     spans = spans_of(store, filter)
-    page = event_rows(store, EXECUTION, filter, Place(before=3_000, limit=20), spans)
+    page = event_rows(store, EXECUTION, filter, PagePlace(before=3_000, limit=20), spans)
     assert page.envelopes(store, EXECUTION) == [everything[row.seq] for row in page.matching]
     parts = all_envelopes(store, EXECUTION, filter, 1_234, spans)
     assert [one for part in parts for one in part] == [everything[seq] for seq in wanted(filter) if seq > 1_234]
 
 
 def test_rows_of_a_page_are_texts(store: Any) -> None:
-    page = event_rows(store, EXECUTION, EventFilter(run="load#1", item=7), Place(), None)
+    page = event_rows(store, EXECUTION, EventFilter(run="load#1", item=7), PagePlace(), None)
     assert [(type, entity, summary) for _, _, type, entity, _, summary in page.texts()] == [
         ("loop.iteration.started", "load#1[7]", "Item started"),
         ("task.done", "load#1[7]/t#1", "Ok in 0 ms; continue"),

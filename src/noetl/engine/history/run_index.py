@@ -91,7 +91,7 @@ def numbers_after(flat: Sequence[int], after: int) -> Iterator[int]:
         yield from range(max(flat[at], after + 1), flat[at + 1])
 
 
-class Part(NamedTuple):
+class IndexedPart(NamedTuple):
     """The items with events in a block."""
 
     number: int
@@ -100,7 +100,7 @@ class Part(NamedTuple):
     items: array[int]  # ranges
 
     @classmethod
-    def of(cls, number: int, part: LoopPart) -> Part:
+    def of(cls, number: int, part: LoopPart) -> IndexedPart:
         flat = merged((*part.done, *part.failed, *part.touched)) or [0, 0]
         return cls(number, flat[0], flat[-1] - 1, array("Q", flat))
 
@@ -118,7 +118,7 @@ class RunIndex:
         self.tokens: tuple[int, ...] = ()
         self.loop_block = -1  # the block in which its loop starts
         self.loop = LoopFold(run)
-        self.parts: list[Part] = []
+        self.parts: list[IndexedPart] = []
         self.open: dict[int, int] = {}  # items in flight, and their start in milliseconds
         self.parked: set[int] = set()
         self._done, self._failed = Ranges(), Ranges()
@@ -172,7 +172,7 @@ class RunIndex:
         self.loop.add(part, block.first)
         self._done.add(part.done)
         self._failed.add(part.failed)
-        self.parts.append(Part.of(block.number, part))
+        self.parts.append(IndexedPart.of(block.number, part))
         self.open = {index: start for index, start, _ in part.open}
         self.parked = {index for index, _ in part.parked}
 

@@ -20,7 +20,7 @@ from noetl.reference import KeychainView, Reference
 from noetl.scope import Scope, StepsView
 
 
-class ItemView(View):
+class StoredItem(View):
     """An item of a stored list, which is loaded when it is read."""
 
     __slots__ = ("index", "items")
@@ -54,7 +54,7 @@ def task_scope(past: Decision, event: e.TaskDone) -> Scope:
     names: dict[str, Any] = {"index": 0}
     if task.index is not None and run.loop is not None and loop is not None:
         items, index = run.loop.items, task.index
-        item = ItemView(items, index) if isinstance(items, Reference) else items[index]
+        item = StoredItem(items, index) if isinstance(items, Reference) else items[index]
         names = {loop.iterator: item, "index": index}
     scope = Scope(
         workload=state.workload,

@@ -22,7 +22,7 @@ from noetl.model.identity import uuid7
 from noetl.model.status import status_phrase
 from noetl.runtime.activity import WaitKind
 from noetl.runtime.committer import Answer
-from noetl.runtime.event_pages import Place, event_rows
+from noetl.runtime.event_pages import PagePlace, event_rows
 from noetl.runtime.past import PastReader
 from noetl.server import execution_views as views
 from noetl.server.endpoint import ApiCall, Routes, json_response
@@ -316,7 +316,7 @@ async def events(call: ApiCall, query: EventQuery) -> Response:
 
 
 async def _event_page(call: ApiCall, execution: str, query: EventQuery, filter: EventFilter) -> EventPage:
-    place, indexes = Place(query.after, query.before, query.limit), call.api.run_indexes
+    place, indexes = PagePlace(query.after, query.before, query.limit), call.api.run_indexes
 
     def read(store: Store) -> EventPage:
         spans = indexes.of(store, execution, filter.run).spans(filter.item) if filter.run else None
