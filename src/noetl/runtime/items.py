@@ -16,7 +16,7 @@ from noetl.runtime.event_subjects import subject_of_row
 from noetl.runtime.past import PastReader
 from noetl.store.codec import decode
 
-MAX_BLOCKS = 32  # that a page reads
+MAX_BLOCKS = 16  # that a page reads
 
 
 class LoopItem(msgspec.Struct, frozen=True):

@@ -185,8 +185,11 @@ class StepRunStory:
 
     def _finish_attempt(self, attempts: list[AttemptStory], event: e.TaskDone, seq: int, at: float) -> None:
         if not attempts or attempts[-1].attempt != event.attempt or attempts[-1].status != "running":
-            self._append(attempts, AttemptStory(event.attempt, seq, at - event.duration_ms / 1000), MAX_ATTEMPTS)
-        attempt = attempts[-1]
+            begun = AttemptStory(event.attempt, seq, at - event.duration_ms / 1000)
+            self._append(attempts, begun, MAX_ATTEMPTS)
+            attempt = begun
+        else:
+            attempt = attempts[-1]
         attempt.seq, attempt.duration_ms, attempt.do, attempt.to = seq, event.duration_ms, event.do, event.to
         attempt.status = "skipped" if event.skipped else event.outcome.status
         attempt.error = event.error or event.outcome.error

@@ -1,0 +1,66 @@
+"""The story of a step run: leases with their ends, and lists that are limited."""
+
+from __future__ import annotations
+
+from noetl.engine import events as e
+from noetl.engine.history.step_run_story import MAX_ATTEMPTS, MAX_WRITES, StepRunStory
+from noetl.model.identity import TaskId
+from noetl.model.outcome import Error, Outcome
+
+TASK = TaskId("a#1", "t#1")
+
+
+def told(*events: e.Event, item: int | None = None) -> StepRunStory:
+    story = StepRunStory("a#1", item)
+    for seq, event in enumerate(events, 1):
+        story.take(event, seq, float(seq))
+    return story
+
+
+def test_leases_say_why_they_ended() -> None:
+    story = told(
+        e.StepScheduled("a#1"),
+        e.StepStarted("a#1", 1, "w"),
+        e.StepPaused("a#1", 1, "lost"),
+        e.StepRegranted("a#1", 2, "w"),
+        e.ExecutionForked("ID", 4),
+        e.StepStarted("a#1", 3, "w"),
+        e.StepStarted("b#1", 4, "w"),
+        e.StepFailed("a#1", Error("x", "y")),
+    )
+    assert [(lease.fence, lease.start, lease.end, lease.end_reason) for lease in story.leases] == [
+        (1, 2.0, 3.0, "lost"),
+        (2, 4.0, 5.0, "forked"),
+        (3, 6.0, 8.0, "ended"),
+    ]
+    assert (story.status, story.started, story.ended, story.error) == ("failed", 2.0, 8.0, Error("x", "y"))
+
+
+def test_an_item_has_only_its_own_leases_tasks_and_waits() -> None:
+    other = TaskId("a#1", "t#1", 1)
+    story = told(
+        e.StepStarted("a#1", 1, "w", (0, 2)),
+        e.StepStarted("a#1", 2, "w", (2, 4)),
+        e.IterationStarted("a#1", 2),
+        e.TaskStarted(other),
+        e.StepPaused("a#1", 1, "waiting", 1, "signal", "other"),
+        e.StepPaused("a#1", 2, "waiting", 2, "child", "ID"),
+        e.StepResumed("a#1", 2, Outcome()),
+        e.TaskDone(TaskId("a#1", "t#1", 2), 1, Outcome(), "continue", duration_ms=4.0),
+        e.IterationDone("a#1", 2, "result"),
+        item=2,
+    )
+    assert [lease.fence for lease in story.leases] == [2]
+    assert [(wait.until, wait.name, wait.since, wait.end) for wait in story.waits] == [("child", "ID", 6.0, 7.0)]
+    assert (list(story.visits), story.children, story.work_ms) == ([TaskId("a#1", "t#1", 2)], ["ID"], 4.0)
+    assert (story.status, story.result) == ("succeeded", "result")
+
+
+def test_long_lists_are_cut() -> None:
+    writes = tuple((f"k{number}", "=", number) for number in range(MAX_WRITES + 1))
+    story = told(e.TaskDone(TASK, 1, Outcome(), "continue", set_ctx=writes))
+    assert (len(story.writes), story.truncated) == (MAX_WRITES, True)
+    attempts = [e.TaskDone(TASK, number, Outcome(), "retry") for number in range(1, MAX_ATTEMPTS + 20)]
+    story = told(*attempts)
+    assert (len(story.visits[TASK]), story.truncated) == (MAX_ATTEMPTS, True)
+    assert [attempt.seq for attempt in story.visits[TASK]] == list(range(1, MAX_ATTEMPTS + 1))
