@@ -118,13 +118,16 @@ class LiveOutline:
         blocks = [block for row, event in events for block in writer.extend((event,), row.at)]
         blocks += [writer.finish()] if writer.block.events else []
         fold, first, places = self.fold, events[0][0].seq, Places(self.fold)
-        runs = {name for block in blocks for name in run_names(block)}
         stops = {block.first + offset for block in blocks for offset in block.stops}
-        rows = [run for run in fold.runs.values() if run.name in runs or run.ended_seq in stops]
+        runs = {name for block in blocks for name in run_names(block)}
+        runs |= {name for name, run in fold.runs.items() if run.ended_seq in stops}
+        rows = [run for name, run in fold.runs.items() if name in runs]
         touched = {number for block in blocks for number in _tokens(block)}
         tokens = [token for number, token in fold.tokens.items() if number in touched or token.consumed_seq in stops]
         arcs = {(block.steps[step], arc) for block in blocks for step, arc in _pairs(block.arcs)}
         loops = {run_names(block)[part.run] for block in blocks for part in block.loops} & fold.loops.keys()
+        if stops:  # they end the items in flight of every loop
+            loops |= {name for name, loop in fold.loops.items() if loop.points and loop.points[-1][0] >= first}
         waits = [wait for name in runs for wait in fold.waits.get(name, ())]
         digests: list[list[int | str]] = [[seq, digest] for seq, digest in fold.digests if seq >= first]
         return OutlineChange(
@@ -183,36 +186,39 @@ class Feed:
     def seq(self) -> int:
         return self.frames[-1].seq if self.frames else 0
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the store was unavailable; there will be no more frames."""
+        return self.task.done() and not self.task.cancelled() and self.task.exception() is not None
+
     async def _run(self) -> None:
         while not self.ended:
             changed = self._followed.changed
-            if await self._reader.do(self._make):
+            made, self.ended = await self._reader.do(self._make)
+            if made:
+                self.frames += made  # not in the thread: streams iterate over them
                 self.changed.set()
                 self.changed = asyncio.Event()
                 await asyncio.sleep(FRAME_SECONDS)
             else:
                 await changed.wait()
 
-    def _make(self, store: Store) -> bool:
-        """Make the next frame; False if nothing has changed."""
-        is_first = self._live is None
+    def _make(self, store: Store) -> tuple[list[KeptFrame], bool]:
+        """The next frame, if anything has changed, and whether the execution has ended."""
+        made: list[KeptFrame] = []
         if self._live is None:
             self._live = LiveOutline(self.execution, *self._outlines.fold_with_last(store, self.execution))
-            self.frames.append(KeptFrame(-1, self._live.seq, b""))  # clients of that outline continue here
-        events = _read(store, self.execution, self._live.seq, MAX_EVENTS_PER_FRAME)
-        if not events:
-            self.ended = self._live.fold.ended_ms is not None
-            return is_first
+            made.append(KeptFrame(-1, self._live.seq, b""))  # clients of that outline continue here
         after = self._live.seq
-        self._live.add(events)
-        self.frames.append(KeptFrame(after, self._live.seq, self._encoded(store, events)))
-        self.ended = self._live.fold.ended_ms is not None
-        return True
+        if events := _read(store, self.execution, after, MAX_EVENTS_PER_FRAME):
+            self._live.add(events)
+            made.append(KeptFrame(after, self._live.seq, self._encoded(store, events)))
+        return made, self._live.fold.ended_ms is not None
 
     def missed(self, store: Store, after: int) -> KeptFrame:
-        """One frame for everything after a seq up to the latest frame."""
+        """One frame for everything after a seq."""
         assert self._live is not None
-        seq = self.seq
+        seq = self._live.seq
         if seq - after > MAX_EVENTS_PER_FRAME:
             return KeptFrame(after, seq, self._encoded(store, [], seq - after))
         return KeptFrame(after, seq, self._encoded(store, _read(store, self.execution, after, seq - after)))
@@ -257,7 +263,7 @@ class Feeds:
     async def _following(self, execution: str) -> AsyncIterator[Feed]:
         with self._streams.following(execution) as followed:
             feed = self._feeds.get(execution)
-            if feed is None:
+            if feed is None or feed.has_failed:
                 feed = self._feeds[execution] = Feed(execution, self._outlines, self._reader, followed)
             feed.clients += 1
             try:
@@ -265,7 +271,8 @@ class Feeds:
             finally:
                 feed.clients -= 1
                 if not feed.clients:
-                    del self._feeds[execution]
+                    if self._feeds.get(execution) is feed:
+                        del self._feeds[execution]
                     feed.task.cancel()
                     await asyncio.wait([feed.task])
 
@@ -280,7 +287,7 @@ class Feeds:
                 for frame in await self._frames(feed, after):
                     yield b"id: %d\ndata: %b\n\n" % (frame.seq, frame.data)
                     after, spoken = frame.seq, loop.time()
-                if feed.task.done() and feed.task.exception() is not None:
+                if feed.has_failed:
                     return  # the store is unavailable; the client reconnects
                 if feed.ended and after >= feed.seq:
                     yield END

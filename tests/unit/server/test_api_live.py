@@ -12,6 +12,7 @@ import pytest
 from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
 from tests.servers.patience import until as patiently
 
+from noetl.errors import StoreError
 from noetl.server import frames
 
 API = "/api/v1/executions"
@@ -31,11 +32,26 @@ workflow:
           spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {total: {$add: 1}}}}}]}}
 """
 
+FORKED = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: forked, path: tests/live_forked}
+workflow:
+  - step: start
+    tool: {kind: noop}
+    next: {spec: {mode: inclusive}, arcs: [{step: ask}, {step: work}]}
+  - step: ask
+    tool: {kind: wait, signal: go}
+  - step: work
+    loop: {in: [1, 2, 3], iterator: n, spec: {mode: parallel, max_in_flight: 2}}
+    tool: {kind: wait, signal: "go{{ iter.n }}"}
+"""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _registered(server: ApiServer) -> None:
     with server.client("author") as client:
-        for text in (HELLO, WAITS, LOOP):
+        for text in (HELLO, WAITS, LOOP, FORKED):
             register(client, text)
 
 
@@ -61,7 +77,7 @@ def applied(outline: dict[str, Any], frame: dict[str, Any]) -> None:
     change = frame["outline"]
     outline["seq"], outline["status"], outline["ended"] = change["seq"], change["status"], change.get("ended")
     outline["steps"] = change.get("steps", outline["steps"])
-    for table, keys in (("runs", ("step", "n")), ("tokens", ("enqueued_seq",))):
+    for table, keys in (("runs", ("step", "n")), ("tokens", ("enqueued_seq",)), ("parked", ("run", "from_seq"))):
         rows, whole = change.get(table), outline[table]
         for place in range(len(rows[keys[0]]) if rows else 0):
             key = [rows[name][place] for name in keys]
@@ -76,6 +92,8 @@ def applied(outline: dict[str, Any], frame: dict[str, Any]) -> None:
         others = [other for other in outline["arcs"] if (other["step"], other["arc"]) != (arc["step"], arc["arc"])]
         outline["arcs"] = [*others, arc]
     outline["markers"] += change.get("markers", ())
+    for loop in change.get("loops", ()):
+        outline["loops"] = [*(other for other in outline["loops"] if other["run"] != loop["run"]), loop]
 
 
 def _put(column: list[Any], at: int | None, value: Any) -> None:
@@ -114,6 +132,49 @@ def test_frames_bring_an_outline_up_to_date(admin: httpx2.Client) -> None:
     assert {key for frame in received for key in frame["ctx_keys"]} == {"total"}
     assert received[-1]["rows"][-1][2] == "playbook.processed"
     assert max(len(frame["rows"]) for frame in received) <= frames.MAX_ROWS
+
+
+def test_a_cancellation_ends_what_is_in_flight(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/live_forked"})
+    until(admin, execution, "waiting")
+    outline = outline_of(admin, execution)
+    assert outline["parked"]["to_seq"] == [0]
+    stream = live(admin, execution, outline["seq"])
+    assert admin.post(f"{API}/{execution}/cancel", json={}).is_success
+    for frame in stream:
+        if frame:
+            applied(outline, frame)
+    final = outline_of(admin, execution)
+    for part in ("runs", "tokens", "parked"):
+        assert outline[part] == final[part], part
+    for one in (outline, final):
+        (loop,) = one["loops"]
+        assert loop["progress"]["in_flight"][-1] == 0
+
+
+def test_a_feed_that_has_failed_is_replaced(
+    server: ApiServer, admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execution, feeds = begun(admin, {"path": "tests/waits"}), server.app.api.feeds._feeds
+    until(admin, execution, "waiting")
+    first = live(admin, execution)
+    next(first)
+
+    def unavailable(*_: Any) -> Any:
+        raise StoreError("the database is unavailable")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(frames, "_read", unavailable)
+        admin.post(f"{API}/{execution}/pause", json={})
+        patiently(feeds[execution].task.done)
+    with server.client("viewer") as other:
+        second = live(other, execution)
+        assert next(second)["status"] == "paused"
+        admin.post(f"{API}/{execution}/resume", json={})
+        assert next(second)["status"] == "waiting"
+        second.close()
+    first.close()
+    patiently(lambda: execution not in feeds)
 
 
 def test_a_stream_of_a_finished_run_has_one_frame_and_an_end(admin: httpx2.Client) -> None:
