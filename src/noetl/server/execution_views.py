@@ -11,7 +11,18 @@ from msgspec import UNSET, UnsetType
 
 from noetl.engine.state import Execution
 from noetl.model.actor import Actor
-from noetl.runtime.activity import Details, ErrorLine, LoopProgress, Trigger, Wait, pending_waits, waits_of
+from noetl.runtime.activity import (
+    Details,
+    ErrorLine,
+    LoopProgress,
+    Trigger,
+    Wait,
+    activity_of,
+    pending_waits,
+    ready_waits,
+    trigger_of,
+    waits_of,
+)
 from noetl.runtime.report import MAX_LISTED, ErrorView, items_of, located, report, running_tasks, steps, waits
 from noetl.server.record_views import RecordView
 from noetl.store.store import Summary
@@ -117,15 +128,28 @@ class ExecutionView(RecordView, frozen=True, kw_only=True):
     progress: dict[str, LoopView]
     running: list[RunningTaskView]
     waiting: list[WaitView]
+    waits: list[Wait]  # the same waits as lists have them, and those for workers
+    activity: str  # what it does, what it waits for, or why it failed; empty if there is nothing to say
+    trigger: Trigger
+    source: str | None  # the execution from which it was forked
+    local: bool  # whether a process of `noetl run` runs it, and not a server
+    file: str  # the file of the playbook, or its path
 
 
 def execution_view(
     state: Execution, summary: Summary, file: File, now: float, missing_pools: Sequence[str] = ()
 ) -> ExecutionView:
     reported = report(state, file.name, dict(file.places), _seconds(summary, now))
-    now_active = {"running": running_tasks(state, now), "waiting": waits(pending_waits(state), state.id)}
+    pending = () if state.over else tuple(pending_waits(state))
+    unattended = [
+        wait._replace(since=state.runs[wait.run].since) for wait in ready_waits(state.ready, now, missing_pools)
+    ]
+    listed = list(islice(waits_of(state, (*unattended, *pending)), MAX_LISTED))
+    now_active = {"running": running_tasks(state, now), "waiting": waits(pending, state.id), "waits": listed}
+    activity = unattended[0].message if unattended else activity_of(state).sentence
     about = {"tokens": _tokens(state), "progress": _loops(state), **_actors(state), **now_active}
-    return ExecutionView.of(summary, **reported, **about, missing_pools=list(missing_pools), playbook_id=summary.digest)
+    more = {"activity": activity, "trigger": trigger_of(state), "file": file.name, "playbook_id": summary.digest}
+    return ExecutionView.of(summary, **reported, **about, **more, missing_pools=list(missing_pools))
 
 
 def _actors(state: Execution) -> dict[str, Any]:

@@ -61,8 +61,12 @@ class RunPageQuery(PageQuery, frozen=True):
 
     @property
     def before(self) -> RunPosition | None:
-        started, _, execution = self.cursor.partition("_")
-        return RunPosition(float(started), execution) if execution else None
+        return run_position(self.cursor)
+
+
+def run_position(cursor: str) -> RunPosition | None:
+    started, _, execution = cursor.partition("_")
+    return RunPosition(float(started), execution) if execution else None
 
 
 def run_cursor(last: Summary) -> str:

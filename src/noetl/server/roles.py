@@ -55,6 +55,7 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("PUT", "/api/v1/worker/blobs/{hash}"): WORK,
     ("GET", "/api/v1/executions"): VIEW,
     ("GET", "/api/v1/executions/counts"): VIEW,
+    ("GET", "/api/v1/executions/{id}/related"): VIEW,
     ("GET", "/api/v1/executions/{id}/events"): VIEW,
     ("GET", "/api/v1/executions/{id}/outline"): VIEW,
     ("GET", "/api/v1/executions/{id}/live"): VIEW,

@@ -158,3 +158,34 @@ def started_waiting(client: httpx2.Client, text: str) -> str:
     execution = begun(client, {"path": "lists/slow"})
     until(client, execution, "waiting")
     return execution
+
+
+def test_an_execution_says_what_it_waits_for(admin: httpx2.Client, runs: dict[str, str]) -> None:
+    waiting = admin.get(f"{API}/executions/{runs['tests/waits']}").json()
+    assert waiting["activity"].startswith("waiting for signal go since 20")
+    assert [(wait["for"], wait["name"]) for wait in waiting["waits"]] == [("signal", "go")]
+    assert (waiting["trigger"], waiting["local"], waiting["source"]) == ({"kind": "api", "name": "admin"}, False, None)
+    elsewhere = admin.get(f"{API}/executions/{runs['tests/elsewhere']}").json()
+    assert elsewhere["activity"] == "no worker is connected in pool 'elsewhere'"
+    assert [wait["for"] for wait in elsewhere["waits"]] == ["worker"]
+
+
+def test_related_executions_are_found(admin: httpx2.Client, runs: dict[str, str]) -> None:
+    parent = HEAD.replace("NAME", "parent") + (
+        "  - {step: a, loop: {in: [1, 2, 3], iterator: n}, tool: {kind: playbook, path: tests/hello}}\n"
+    )
+    register(admin, parent)
+    execution = started(admin, {"path": "lists/parent"})["execution_id"]
+    about = admin.get(f"{API}/executions/{execution}/related?limit=2").json()
+    assert (about["parent"], about["source"], about["forks"]) == (None, None, [])
+    rest = admin.get(f"{API}/executions/{execution}/related?after={about['children']['next']}").json()["children"]
+    children = [*about["children"]["items"], *rest["items"]]
+    assert ([child["parent"] for child in children], rest["next"]) == ([execution] * 3, None)
+    child = admin.get(f"{API}/executions/{children[0]['execution_id']}/related").json()
+    assert child["parent"]["execution_id"] == execution
+    retried = admin.post(f"{API}/executions/{runs['lists/fails']}/retry", json={}, headers={"Prefer": "wait=10"})
+    (fork,) = admin.get(f"{API}/executions/{runs['lists/fails']}/related").json()["forks"]
+    assert (fork["execution_id"], fork["trigger"]["kind"]) == (retried.json()["execution_id"], "fork")
+    source = admin.get(f"{API}/executions/{fork['execution_id']}/related").json()["source"]
+    assert source["execution_id"] == runs["lists/fails"]
+    assert admin.get(f"{API}/executions/{'0' * 8}-0000-7000-8000-{'0' * 12}/related").status_code == 404

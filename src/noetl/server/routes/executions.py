@@ -37,10 +37,12 @@ from noetl.server.parameters import (
     Nothing,
     QueryString,
     RequestBody,
+    RunCursor,
     RunPageQuery,
     StatusList,
     VersionNumber,
     run_cursor,
+    run_position,
     text,
 )
 from noetl.server.problems import Refused
@@ -58,6 +60,7 @@ BODY_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 MAX_WAIT_SECONDS = 60
 PATH_ONLY = re.compile(r"[\w./@-]{1,500}")  # a path in place of a text
+MAX_FORKS = 100  # how many forks of an execution are listed
 PARENT = "Id of their parent; `none` for those without one."
 Path = Annotated[str, text("Path of their playbook; `shop/*` for all below `shop`.")]
 Since = Annotated[datetime, msgspec.Meta(tz=True, description="Earliest start.")] | None
@@ -249,6 +252,43 @@ async def counts(call: ApiCall, query: CountQuery) -> ExecutionCounts:
     since, top = query.since.timestamp() if query.since is not None else 0.0, query.parent == "none"
     counted = await call.in_store(lambda: call.api.store.counts(since=since, path=query.path or None, top=top))
     return ExecutionCounts(**counted)
+
+
+class RelatedView(msgspec.Struct, frozen=True):
+    """The executions around one: its parent, the source of its fork, a page of its children, and its latest forks."""
+
+    parent: views.ExecutionItem | None
+    source: views.ExecutionItem | None
+    children: ExecutionPage
+    forks: list[views.ExecutionItem]
+
+
+class RelatedQuery(QueryString, frozen=True):
+    after: RunCursor = ""
+    limit: Limit = 100
+
+
+@routes.add("GET", "/executions/{id}/related")
+async def related(call: ApiCall, query: RelatedQuery) -> RelatedView:
+    """The parent, the source, the children and the forks of an execution. `next` of the children is the `after` of the
+    next page."""
+    execution, limit, now = call.path_params["id"], query.limit, call.api.clock.now()
+    await check_exists(call, execution)
+
+    def read(store: Store) -> RelatedView:
+        (one,) = store.summaries(prefix=execution, limit=1)
+        above = [
+            next(iter(store.summaries(prefix=other, limit=1)), None) if other else None
+            for other in (one.parent, one.source)
+        ]
+        children = store.summaries(parent=execution, before=run_position(query.after), limit=limit + 1)
+        following = run_cursor(children[limit - 1]) if len(children) > limit else None
+        forks = store.summaries(source=execution, limit=MAX_FORKS)
+        parent, source = (next(iter(listed_items(store, [other], now)), None) if other else None for other in above)
+        page = ExecutionPage(listed_items(store, children[:limit], now), following)
+        return RelatedView(parent, source, page, listed_items(store, forks, now))
+
+    return await call.in_store(read, call.api.store)
 
 
 class AfterQuery(QueryString, frozen=True):
