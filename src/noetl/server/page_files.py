@@ -17,7 +17,7 @@ import msgspec
 
 from noetl.errors import NoetlError
 
-FOLDER = Path(__file__).parent.parent / "ui"  # where a build of the page is, in a checkout and in a wheel
+FOLDER = Path(__file__).parent.parent / "page"  # where a build of the page is, in a checkout and in a wheel
 MANIFEST, INDEX = "manifest.json", "index.html"
 ASSET = re.compile(r"assets/([A-Za-z0-9_-][A-Za-z0-9._-]*)")
 MEDIA = {
