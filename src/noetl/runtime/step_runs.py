@@ -16,7 +16,7 @@ from noetl.runtime.outlines import blocks_from
 from noetl.runtime.past import PastReader
 from noetl.store.codec import decode
 
-MAX_BLOCKS = 200  # that a page of step runs with filters reads, if their runs have ended by then
+MAX_BLOCKS = 50  # that a page of step runs with filters reads, if their runs have ended by then
 STORY_BLOCKS, LOOP_BLOCKS = 40, 6  # that the story of a step run reads: the first and the last ones
 ITEM_EVENTS = frozenset([e.IterationDone.name, e.IterationFailed.name])
 
@@ -48,15 +48,15 @@ def step_runs_after(
     Blocks are read until there are enough step runs, and then until these have ended.
     """
     first = next(past.rows(execution, 0, 1))
-    candidates = _Candidates(after, step)
+    candidates = _Candidates(after, step, status)
     is_full = False
     for count, block in enumerate(blocks_from(past.store, execution, after // BLOCK_EVENTS), start=1):
         past.check_stopped()
         candidates.add(block, is_full)
-        is_full = is_full or count >= MAX_BLOCKS or candidates.has_more_than(limit, status)
+        is_full = is_full or count >= MAX_BLOCKS or candidates.count > limit
         if is_full and not candidates.open:
             break
-    chosen = [row for row in candidates.rows if status in ("", STATUSES[row.status])]
+    chosen = [row for row in candidates.rows if candidates.has_status(row)]
     page = chosen[:limit]
     _add_origins(past, execution, after // BLOCK_EVENTS, page, candidates.unknown)
     following = candidates.seq if is_full and candidates.seq % BLOCK_EVENTS == 0 else None  # else the log ends there
@@ -68,10 +68,11 @@ def step_runs_after(
 class _Candidates:
     """Step runs of a step that were scheduled after an event, in that order."""
 
-    def __init__(self, after: int, step: str) -> None:
-        self.after, self.step = after, step
+    def __init__(self, after: int, step: str, status: str) -> None:
+        self.after, self.step, self.status = after, step, status
         self.seq = after  # the last event up to which they are complete
         self.rows: list[StepRunRow] = []
+        self.count = 0  # those with the status; one that has not ended may still get it
         self.open: list[StepRunRow] = []
         self.loops: set[str] = set()
         self.unknown: dict[str, list[int]] = {}  # tokens of step runs that were sent before the first block
@@ -89,15 +90,16 @@ class _Candidates:
                 if block.first + offset > self.after and self.step in ("", row.step):
                     self.rows.append(row)
                     self.open.append(row)
+                    self.count += not self.status
                     if unknown := [token for token in tokens if token not in window.tokens]:
                         self.unknown[row.name] = unknown
+        if self.status:
+            self.count += sum(bool(row.ended_seq) and self.has_status(row) for row in self.open)
         self.open = [row for row in self.open if not row.ended_seq]
         window.runs = {row.name: row for row in self.open}
 
-    def has_more_than(self, limit: int, status: str) -> bool:
-        if not status:
-            return len(self.rows) > limit
-        return sum(bool(row.ended_seq) and STATUSES[row.status] == status for row in self.rows) > limit
+    def has_status(self, row: StepRunRow) -> bool:
+        return self.status in ("", STATUSES[row.status])
 
 
 def _add_origins(
