@@ -136,6 +136,24 @@ class ExecutionView(RecordView, frozen=True, kw_only=True):
     file: str  # the file of the playbook, or its path
 
 
+class ForkPoint(msgspec.Struct, frozen=True):
+    """The source of a fork, and the last event that both have."""
+
+    execution_id: str
+    seq: int
+    reason: Literal["fork", "retry"]
+
+
+class ExecutionDetails(ExecutionView, frozen=True, kw_only=True):
+    """An execution, and what the store knows around it."""
+
+    version: int | None  # the version of the playbook; null if it is not registered under this path
+    payload: dict[str, Any]  # of the request, or of the fork if that changed it
+    forked_from: ForkPoint | None
+    children: int
+    forks: int
+
+
 def execution_view(
     state: Execution, summary: Summary, file: File, now: float, missing_pools: Sequence[str] = ()
 ) -> ExecutionView:

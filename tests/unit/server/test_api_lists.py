@@ -186,6 +186,11 @@ def test_related_executions_are_found(admin: httpx2.Client, runs: dict[str, str]
     retried = admin.post(f"{API}/executions/{runs['lists/fails']}/retry", json={}, headers={"Prefer": "wait=10"})
     (fork,) = admin.get(f"{API}/executions/{runs['lists/fails']}/related").json()["forks"]
     assert (fork["execution_id"], fork["trigger"]["kind"]) == (retried.json()["execution_id"], "fork")
+    details = admin.get(f"{API}/executions/{fork['execution_id']}").json()
+    assert details["forked_from"]["execution_id"] == runs["lists/fails"]
+    assert (details["forked_from"]["reason"], details["version"], details["payload"]) == ("retry", 1, {})
+    above = admin.get(f"{API}/executions/{execution}").json()
+    assert (above["children"], above["forks"], above["forked_from"]) == (3, 0, None)
     source = admin.get(f"{API}/executions/{fork['execution_id']}/related").json()["source"]
     assert source["execution_id"] == runs["lists/fails"]
     assert admin.get(f"{API}/executions/{'0' * 8}-0000-7000-8000-{'0' * 12}/related").status_code == 404

@@ -10,10 +10,11 @@ from math import inf
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from starlette.responses import Response
 
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
+from noetl.engine.events import ExecutionForked, ExecutionRequested
 from noetl.engine.state import Execution
 from noetl.engine.waits import SignalOutcome, signal_result
 from noetl.errors import Conflict, NotFound
@@ -49,6 +50,7 @@ from noetl.server.problems import Refused
 from noetl.server.roles import FORMS, PREFIX, WRITE
 from noetl.server.sse import EventStream, last_event_id
 from noetl.server.worker_views import missing_pools
+from noetl.store.codec import decode
 from noetl.store.store import Store, Summary
 
 routes = Routes()
@@ -150,15 +152,34 @@ async def started(call: ApiCall, execution: str, answer: msgspec.Struct) -> Resp
     return json_response(answer, 202, headers)
 
 
-@routes.add("GET", "/executions/{id}", answers={200: views.ExecutionView, 304: None})
+@routes.add("GET", "/executions/{id}", answers={200: views.ExecutionDetails, 304: None})
 async def show_one(call: ApiCall) -> Response:
     """An execution: the output of `noetl run`, and its progress."""
     state, summary = await call.api.load(call.path_params["id"])
-    if state.over and is_current(call.headers, tag := weak_tag(state.seq)):
+    related = await call.in_store(call.api.store.count_related, state.id)
+    tag = weak_tag("-".join(map(str, (state.seq, *related))))
+    if state.over and is_current(call.headers, tag):
         return not_modified(tag)
     now = call.api.clock.now()
     sessions = await call.in_store(call.api.store.workers) if state.ready else []
-    return _view(call, state, summary, missing=missing_pools(state, sessions, now))
+    file = call.api.host.runtime.playbooks.get(state.digest).file
+    view = views.execution_view(state, summary, file, now, missing_pools(state, sessions, now))
+    origin = await call.in_store(_origin, call.api.store, state, summary)
+    children, forks = related
+    details = views.ExecutionDetails(**asdict(view), **origin, children=children, forks=forks)
+    return json_response(details, headers={"ETag": tag})
+
+
+def _origin(store: Store, state: Execution, summary: Summary) -> dict[str, Any]:
+    (first,) = store.read(state.id, 0, 1)
+    payload, forked = cast(ExecutionRequested, decode(first.type, first.data)).payload, None
+    if state.forked is not None:
+        source, seq = state.forked
+        (row,) = store.read(state.id, seq, 1)
+        event = cast(ExecutionForked, decode(row.type, row.data))
+        payload = payload if event.payload is None else event.payload
+        forked = views.ForkPoint(source, seq, event.reason)
+    return {"version": store.version_of(summary.path, state.digest), "payload": payload, "forked_from": forked}
 
 
 def _view(
