@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.acceptance.modes import stage
 
-from bench.measure import Figure, print_figures
+from bench.measure import Figure, print_figures, resident_megabytes
 from bench.server import RUNS, SHORT, _posted
 
 CLIENTS, BUSY_RUNS, SLOW, GONE = 200, 20, 25, 25
@@ -95,8 +95,7 @@ def _rate(mode: stage.Served) -> float:
 def _megabytes(mode: stage.Served) -> int:
     process = mode.servers[0].process
     assert process is not None
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) // 1024
+    return resident_megabytes(process.pid)
 
 
 # -- the process of the clients ----------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -30,6 +31,12 @@ def best_seconds(action: Callable[[], object], tries: int) -> float:
 def best_command(*arguments: str, tries: int = 15) -> float:
     """The shortest wall time of a command, start-up included."""
     return best_seconds(lambda: subprocess.run(arguments, check=True, capture_output=True), tries)
+
+
+def resident_megabytes(pid: int) -> int:
+    """The memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) // 1024
 
 
 def print_figures(figures: Iterable[Figure]) -> None:

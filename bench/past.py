@@ -21,7 +21,7 @@ from tests.acceptance.modes import stage
 from tests.servers import postgres
 
 from bench.long_run import fill
-from bench.measure import Figure, print_figures
+from bench.measure import Figure, print_figures, resident_megabytes
 from noetl.model.identity import uuid7
 from noetl.store.open import open_store
 
@@ -50,11 +50,16 @@ def _store_figures(name: str, folder: Path, db: str, events: int) -> Iterator[Fi
             execution = uuid7(time.time(), os.urandom(8))
             counts[execution] = fill(store, length, execution)
     with stage.served(folder, db, 1, 0) as mode:
+        process = mode.servers[0].process
+        assert process is not None
         for execution, count in counts.items():
+            first = _milliseconds(mode.client, f"/executions/{execution}/outline")
+            yield Figure(f"{name}, {count:,} events: outline, asked for the first time", f"{first:,.1f} ms")
             for what, bar in BARS.items():
                 took = median(_milliseconds(mode.client, path) for path in paths(what, execution, count))
                 value = f"{took:,.1f} ms"
                 yield Figure(f"{name}, {count:,} events: {what}", value, f"under {bar} ms", took < bar)
+            yield Figure("  memory of the server after that", f"{resident_megabytes(process.pid)} MB")
 
 
 def paths(what: str, execution: str, count: int) -> Iterator[str]:

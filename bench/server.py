@@ -23,7 +23,7 @@ from tests.servers import postgres
 from bench.client import Asked, asked
 from bench.engine import HEAD, NOOP, commit_rates, loop
 from bench.http import served as desk
-from bench.measure import Figure, print_figures
+from bench.measure import Figure, print_figures, resident_megabytes
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine.commands import Claim
@@ -186,8 +186,7 @@ def _idle_figures(folder: Path) -> Iterator[Figure]:
         time.sleep(2)
         process = mode.servers[0].process
         assert process is not None
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) // 1024
+        memory = resident_megabytes(process.pid)
     yield Figure("idle noetl dev after a run: memory", f"{memory:,} MB", "under 120 MB", memory < 120)
 
 
