@@ -6,13 +6,22 @@ from typing import Any, Literal, Self
 
 import msgspec
 
+from noetl.errors import NotFound
 from noetl.store.access import Role
-from noetl.store.store import CatalogVersion, Store
+from noetl.store.store import CatalogVersion, Store, Summary
 from noetl.store.triggers import Missed, Outcome, Overlap, Schedule
 from noetl.timestamps import optional_rfc3339
 
 TIMES = frozenset(["created", "updated", "expires", "revoked", "registered", "started", "ended", "due", "at"])
 """Names of fields that are seconds in a record and RFC 3339 in its view."""
+
+
+def summary_of(store: Store, execution: str) -> Summary:
+    """An execution as lists have it; NotFound if there is none, or it was pruned a moment ago."""
+    found = store.summaries(prefix=execution, limit=1)
+    if not found:
+        raise NotFound(f"no execution {execution}")
+    return found[0]
 
 
 class RecordView(msgspec.Struct, frozen=True):

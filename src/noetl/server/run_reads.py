@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from noetl.engine.history.run_index import RunIndex
+from noetl.errors import NotFound
 from noetl.runtime.past import PastReader
 from noetl.server.endpoint import ApiCall
 
@@ -15,5 +16,10 @@ Value = TypeVar("Value")
 async def read_run(call: ApiCall, run: str, read: Callable[[PastReader, str, RunIndex], Value]) -> Value:
     """What `read` returns for the execution of the request and the index of a step run."""
     execution, indexes = call.path_params["id"], call.api.run_indexes
-    work = call.api.host.runtime.past.do(lambda past: read(past, execution, indexes.of(past.store, execution, run)))
-    return await call.until_disconnect(work)
+
+    def work(past: PastReader) -> Value:
+        if not past.store.seq(execution):  # a kept index may outlive its execution
+            raise NotFound(f"no execution {execution}")
+        return read(past, execution, indexes.of(past.store, execution, run))
+
+    return await call.until_disconnect(call.api.host.runtime.past.do(work))

@@ -47,6 +47,7 @@ from noetl.server.parameters import (
     text,
 )
 from noetl.server.problems import Refused
+from noetl.server.record_views import summary_of
 from noetl.server.roles import FORMS, PREFIX, WRITE
 from noetl.server.sse import EventStream, last_event_id
 from noetl.server.worker_views import missing_pools
@@ -294,10 +295,9 @@ async def related(call: ApiCall, query: RelatedQuery) -> RelatedView:
     """The parent, the source, the children and the forks of an execution. `next` of the children is the `after` of the
     next page."""
     execution, limit, now = call.path_params["id"], query.limit, call.api.clock.now()
-    await check_exists(call, execution)
 
     def read(store: Store) -> RelatedView:
-        (one,) = store.summaries(prefix=execution, limit=1)
+        one = summary_of(store, execution)
         above = [
             next(iter(store.summaries(prefix=other, limit=1)), None) if other else None
             for other in (one.parent, one.source)
@@ -423,8 +423,10 @@ async def state(call: ApiCall, query: StateQuery) -> views.StateView:
     if query.at is not None:
         return await call.until_disconnect(past.do(partial(read, seq=query.at)))
     current, _ = await api.load(execution)
-    (last,) = await call.in_store(api.store.read, execution, current.seq - 1, 1)
-    return views.state_view(current, last.at, api.host.runtime.playbooks.get(current.digest).file, parts)
+    last = await call.in_store(api.store.read, execution, current.seq - 1, 1)
+    if not last:
+        raise NotFound(f"no execution {execution}")  # it was pruned a moment ago
+    return views.state_view(current, last[0].at, api.host.runtime.playbooks.get(current.digest).file, parts)
 
 
 class VarsView(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from noetl.server.execution_views import Status
 from noetl.server.frames import Frame
 from noetl.server.outline_views import OutlineView, outline_view
 from noetl.server.parameters import STREAM, QueryString
+from noetl.server.record_views import summary_of
 from noetl.server.sse import EventStream, last_event_id
 from noetl.store.store import Store
 
@@ -22,7 +23,7 @@ routes = Routes()
 
 def shown_status(store: Store, execution: str, fold: OutlineFold) -> Status:
     """The listed status, which tells running from waiting, unless it is that of a later event."""
-    (summary,) = store.summaries(prefix=execution, limit=1)
+    summary = summary_of(store, execution)
     is_later = summary.ended is not None and fold.ended_ms is None
     return cast(Status, fold.status if is_later or fold.ended_ms is not None else summary.status)
 
