@@ -22,11 +22,11 @@ from noetl.engine.history.outline import (
     WAITING,
     Block,
     OutlineWriter,
+    Times,
     decode_block,
     encode_block,
     ranges,
     run_names,
-    times,
 )
 from noetl.engine.history.outline_fold import MAX_BINS, MAX_POINTS, MAX_RUNS, OutlineFold, critical_path
 from noetl.model.identity import TaskId
@@ -138,7 +138,8 @@ def test_the_time_of_every_event_is_known() -> None:
         moments.append(moments[-1] + chance.choice([0, 0, 0.001, 5, -0.002]))
     for moment in moments:
         writer.extend((e.TimerFired("t"),), moment)
-    assert times(writer.finish()) == [int(moment * 1000) for moment in moments]
+    times = Times(writer.finish())
+    assert [times[offset] for offset in range(len(moments))] == [int(moment * 1000) for moment in moments]
 
 
 def test_a_loop_counts_its_items_durations_and_errors() -> None:

@@ -10,8 +10,9 @@ Positions are offsets: 0 is the first event of the block. The time of an event f
 from __future__ import annotations
 
 import zlib
-from bisect import insort
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -526,12 +527,12 @@ def run_names(block: Block) -> list[str]:
     return [f"{steps[step]}#{number}" for step, number in zip(block.runs[::2], block.runs[1::2], strict=True)]
 
 
-def times(block: Block) -> list[int]:
-    """The time of each event of the block, in milliseconds since 1970."""
-    moments: list[int] = []
-    now, done = block.ms, 0
-    for distance, change in zip(block.ticks[::2], block.ticks[1::2], strict=True):
-        moments += [now] * distance
-        done += distance
-        now += change
-    return moments + [now] * (block.events - done)
+class Times:
+    """The time of each event of a block by its offset, in milliseconds since 1970."""
+
+    def __init__(self, block: Block) -> None:
+        self._offsets = list(accumulate(block.ticks[::2], initial=0))
+        self._times = list(accumulate(block.ticks[1::2], initial=block.ms))
+
+    def __getitem__(self, offset: int) -> int:
+        return self._times[bisect_right(self._offsets, offset) - 1]

@@ -6,7 +6,7 @@ has at most `MAX_BINS` bins, whose width doubles as the log grows; a loop has at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -27,8 +27,8 @@ from noetl.engine.history.outline import (
     Block,
     ItemError,
     LoopPart,
+    Times,
     run_names,
-    times,
 )
 
 MAX_RUNS = 5_000
@@ -168,7 +168,7 @@ class Histogram(msgspec.Struct):
     def bin_of(self, seq: int) -> int:
         return (seq - 1) // self.width
 
-    def add(self, block: Block, moments: Sequence[int]) -> None:
+    def add(self, block: Block, times: Times) -> None:
         last = block.first + block.events - 1
         while self.bin_of(last) >= MAX_BINS:
             self._widen()
@@ -180,11 +180,11 @@ class Histogram(msgspec.Struct):
             number = self.bin_of(seq)
             end = min(last, (number + 1) * self.width)
             self.events[number] += end - seq + 1
-            self.end_ms[number] = moments[end - block.first]
+            self.end_ms[number] = times[end - block.first]
             seq = end + 1
         for column, offsets in ((self.errors, block.errors), (self.retries, block.retries)):
             for offset in offsets:
-                column[self.bin_of(block.first + offset)] += 1
+                column[(block.first + offset - 1) // self.width] += 1
 
     def _widen(self) -> None:
         self.width *= 2
@@ -230,14 +230,14 @@ class OutlineFold(msgspec.Struct):
         return self.run_count <= MAX_RUNS
 
     def add(self, block: Block) -> None:
-        moments, names, first = times(block), run_names(block), block.first
+        times, names, first = Times(block), run_names(block), block.first
         if not self.seq:
             self.started_ms = block.ms
-        self.seq, self.now_ms = first + block.events - 1, moments[-1]
-        self.histogram.add(block, moments)
+        self.seq, self.now_ms = first + block.events - 1, times[block.events - 1]
+        self.histogram.add(block, times)
         self.digests += [(first + offset, digest) for offset, digest in block.digests]
         for offset, change, arguments in sorted(self._changes(block, names), key=itemgetter(0)):
-            change(first + offset, moments[offset], *arguments)
+            change(first + offset, times[offset], *arguments)
         for part in block.loops:
             self._loop(names[part.run]).add(part, first)
         for step, arc, fired, last in _rows(block.arcs, 4):
@@ -374,8 +374,8 @@ class OutlineFold(msgspec.Struct):
         self.waits = {name: waits[-1:] for name, waits in self.waits.items() if name in self.runs}
 
 
-def _rows(flat: Sequence[int], width: int) -> Iterator[tuple[int, ...]]:
-    return zip(*[iter(flat)] * width, strict=True)
+def _rows(flat: Sequence[int], width: int) -> Iterable[tuple[int, ...]]:
+    return zip(*[iter(flat)] * width, strict=True) if flat else ()
 
 
 def _thinned(markers: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
