@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,6 +33,7 @@ from noetl.server.outline_views import (
     StepRunColumns,
     TokenColumns,
     parked_columns,
+    shown_status,
     step_run_columns,
     token_columns,
 )
@@ -227,9 +228,7 @@ class Feed:
         assert self._live is not None
         fold = self._live.fold
         (summary,) = store.summaries(prefix=self.execution, limit=1) or [Summary(self.execution, "", "", "running", 0)]
-        is_later = summary.ended is not None and fold.ended_ms is None
-        status = cast(Status, fold.status if is_later or fold.ended_ms is not None else summary.status)
-        details = _details(summary.details)
+        status, details = shown_status(fold, summary), _details(summary.details)
 
         def frame(rows: int, outline: OutlineChange, reload: bool) -> bytes:
             shown = [list(row_of(row.seq, row.at, event)) for row, event in events[-rows:]] if rows else []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import msgspec
 
 from noetl.engine.history.outline_fold import Histogram, OutlineFold, StepRunRow, TokenRow, WaitRow, critical_path
 from noetl.server.execution_views import Status
+from noetl.store.store import Summary
 from noetl.timestamps import optional_rfc3339, rfc3339
 
 MAX_SHOWN_LOOPS = 100  # the latest
@@ -127,6 +129,12 @@ class OutlineView(msgspec.Struct, frozen=True):
     critical_path: list[int]
     histogram: HistogramColumns
     by_step: list[StepOutline] | None
+
+
+def shown_status(fold: OutlineFold, summary: Summary) -> Status:
+    """The listed status, which tells running from waiting, unless it is that of a later event."""
+    is_later = summary.ended is not None and fold.ended_ms is None
+    return cast(Status, fold.status if is_later or fold.ended_ms is not None else summary.status)
 
 
 def outline_view(execution: str, fold: OutlineFold, status: Status) -> OutlineView:

@@ -1,31 +1,21 @@
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated
 
 import msgspec
 from starlette.responses import Response
 
-from noetl.engine.history.outline_fold import OutlineFold
 from noetl.errors import NotFound
 from noetl.runtime.past import PastReader
 from noetl.server.endpoint import ApiCall, Routes, json_response
 from noetl.server.etag import is_current, not_modified, weak_tag
-from noetl.server.execution_views import Status
 from noetl.server.frames import Frame
-from noetl.server.outline_views import OutlineView, outline_view
+from noetl.server.outline_views import OutlineView, outline_view, shown_status
 from noetl.server.parameters import STREAM, QueryString
 from noetl.server.record_views import summary_of
 from noetl.server.sse import EventStream, last_event_id
-from noetl.store.store import Store
 
 routes = Routes()
-
-
-def shown_status(store: Store, execution: str, fold: OutlineFold) -> Status:
-    """The listed status, which tells running from waiting, unless it is that of a later event."""
-    summary = summary_of(store, execution)
-    is_later = summary.ended is not None and fold.ended_ms is None
-    return cast(Status, fold.status if is_later or fold.ended_ms is not None else summary.status)
 
 
 @routes.add("GET", "/executions/{id}/outline", answers={200: OutlineView, 304: None})
@@ -40,7 +30,7 @@ async def outline(call: ApiCall) -> Response:
 
     def read(past: PastReader) -> OutlineView:
         fold = outlines.fold(past.store, execution)
-        return outline_view(execution, fold, shown_status(past.store, execution, fold))
+        return outline_view(execution, fold, shown_status(fold, summary_of(past.store, execution)))
 
     view = await call.until_disconnect(call.api.host.runtime.past.do(read))
     return json_response(view, headers={"ETag": weak_tag(view.seq)})
