@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from noetl.engine.history.rows_text import Row as RowText
-from noetl.engine.history.rows_text import row_of
+from noetl.engine.history.event_summaries import EventRow, event_row
 from noetl.engine.history.run_index import Span
 from noetl.model.event_filter import ALL_EVENTS, EventFilter
 from noetl.runtime.event_envelopes import LEASE_EVENTS, EventEnvelopes
@@ -36,7 +35,7 @@ def matches(filter: EventFilter, row: Row) -> bool:
 def _has_text(row: Row, wanted: str) -> bool:
     if wanted in row.type or wanted in row.data.decode("utf-8", "replace").casefold():
         return True
-    _, _, _, entity, _, summary = row_of(row.seq, row.at, decode(row.type, row.data))
+    _, _, _, entity, _, summary = event_row(row.seq, row.at, decode(row.type, row.data))
     return wanted in entity.casefold() or wanted in summary.casefold()
 
 
@@ -48,7 +47,7 @@ class PagePlace(NamedTuple):
     limit: int = 100
 
 
-class EventRows(NamedTuple):
+class RowPage(NamedTuple):
     """A page. `next` is the `after` of the next page, `prev` the `before` of the one before it."""
 
     matching: list[Row]
@@ -57,8 +56,8 @@ class EventRows(NamedTuple):
     prev: int | None
     scanned_to: int | None  # the last event that was read
 
-    def texts(self) -> list[RowText]:
-        return [row_of(row.seq, row.at, decode(row.type, row.data)) for row in self.matching]
+    def texts(self) -> list[EventRow]:
+        return [event_row(row.seq, row.at, decode(row.type, row.data)) for row in self.matching]
 
     def envelopes(self, store: Store, execution: str) -> list[dict[str, Any]]:
         seqs = {row.seq for row in self.matching}
@@ -69,9 +68,9 @@ class EventRows(NamedTuple):
         ]
 
 
-def event_rows(
+def row_page(
     store: Store, execution: str, filter: EventFilter, place: PagePlace, spans: Sequence[Span] | None = None
-) -> EventRows:
+) -> RowPage:
     """A page of a log; `spans` are the only ones with events that match, in order."""
     end = store.seq(execution)
     spans = _joined([(1, end)] if spans is None else spans, end)
@@ -100,7 +99,7 @@ def event_rows(
         first, last = place.after + 1, scanned_to if is_full and scanned_to is not None else end
     following = last if any(span_last > last for _, span_last in spans) else None
     preceding = first if any(span_first < first for span_first, _ in spans) else None
-    return EventRows(matching, [rows for rows in stretches if rows], following, preceding, scanned_to)
+    return RowPage(matching, [rows for rows in stretches if rows], following, preceding, scanned_to)
 
 
 def _joined(spans: Sequence[Span], end: int) -> list[Span]:

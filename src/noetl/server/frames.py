@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from noetl.engine import events as e
+from noetl.engine.history.event_summaries import event_row
 from noetl.engine.history.outline import Block, OutlineWriter, run_names
 from noetl.engine.history.outline_fold import OutlineFold
-from noetl.engine.history.rows_text import row_of
 from noetl.reference import encode_reference
 from noetl.runtime.activity import Details, Wait
 from noetl.runtime.outlines import Outlines
@@ -231,7 +231,7 @@ class Feed:
         status, details = shown_status(fold, summary), _details(summary.details)
 
         def frame(rows: int, outline: OutlineChange, reload: bool) -> bytes:
-            shown = [list(row_of(row.seq, row.at, event)) for row, event in events[-rows:]] if rows else []
+            shown = [list(event_row(row.seq, row.at, event)) for row, event in events[-rows:]] if rows else []
             keys = ctx_keys([event for _, event in events])
             last_line = next((line[0] for line in store.output_before(self.execution, NO_LIMIT, 1)), 0)
             moment = rfc3339(fold.now_ms / 1000)

@@ -10,7 +10,7 @@ from test_outline import AT, EXECUTION, beginning, loop_events
 
 from noetl.engine import events as e
 from noetl.engine.envelope import subject_of
-from noetl.engine.history.items import ItemLives, durations_of, items_summary
+from noetl.engine.history.loop_items import ItemHistories, durations_of, items_summary
 from noetl.engine.history.outline import BLOCK_EVENTS, OutlineWriter
 from noetl.engine.history.run_index import Ranges, RunIndex, has, merged, numbers_after, single, without
 from noetl.model.identity import TaskId
@@ -142,7 +142,7 @@ def test_a_summary_counts_errors_and_durations() -> None:
 
 def test_the_life_of_an_item() -> None:
     task = TaskId(RUN, "t#1", 4)
-    lives = ItemLives(RUN, [4])
+    histories = ItemHistories(RUN, [4])
     failed = Outcome("error", error=Error("http", "HTTP 503"))
     events = [
         e.IterationStarted(RUN, 4),
@@ -152,11 +152,17 @@ def test_the_life_of_an_item() -> None:
         e.IterationDone(RUN, 5),
     ]
     for seq, event in enumerate(events, 1):
-        lives.take(event, seq, 10.0 + seq)
-    life = lives.lives[4]
-    assert (life.started, life.duration_ms, life.attempts, life.seq) == (11.0, 3_000.0, 2, 4)
-    assert life.error == Error("http", "HTTP 503")
-    lives.take(e.IterationStarted(RUN, 4), 9, 20.0)
-    lives.take(e.IterationDone(RUN, 4), 10, 20.5)
-    life = lives.lives[4]
-    assert (life.started, life.duration_ms, life.attempts, life.error, life.seq) == (20.0, 500.0, 0, None, 10)
+        histories.take(event, seq, 10.0 + seq)
+    history = histories.by_item[4]
+    assert (history.started, history.duration_ms, history.attempts, history.seq) == (11.0, 3_000.0, 2, 4)
+    assert history.error == Error("http", "HTTP 503")
+    histories.take(e.IterationStarted(RUN, 4), 9, 20.0)
+    histories.take(e.IterationDone(RUN, 4), 10, 20.5)
+    history = histories.by_item[4]
+    assert (history.started, history.duration_ms, history.attempts, history.error, history.seq) == (
+        20.0,
+        500.0,
+        0,
+        None,
+        10,
+    )

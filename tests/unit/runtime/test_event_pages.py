@@ -16,7 +16,7 @@ from noetl.model.event_names import EVENT_NAMES
 from noetl.model.identity import TaskId, uuid7
 from noetl.model.outcome import Error, Outcome
 from noetl.runtime import event_pages
-from noetl.runtime.event_pages import PagePlace, all_envelopes, event_rows
+from noetl.runtime.event_pages import PagePlace, all_envelopes, row_page
 from noetl.runtime.run_indexes import RunIndexes
 from noetl.store.codec import decode, encode
 from noetl.store.store import Change, Row
@@ -96,7 +96,7 @@ def test_pages_have_every_matching_event_once(
     monkeypatch.setattr(event_pages, "MAX_SCANNED", scanned)
     spans, seqs, place = spans_of(store, filter), [], PagePlace(limit=70)
     while True:
-        page = event_rows(store, EXECUTION, filter, place, spans)
+        page = row_page(store, EXECUTION, filter, place, spans)
         seqs += [row.seq for row in page.matching]
         assert len(page.matching) <= 70
         if page.next is None:
@@ -114,7 +114,7 @@ def test_pages_backwards_have_the_same_events(
     monkeypatch.setattr(event_pages, "MAX_SCANNED", scanned)
     spans, seqs, place = spans_of(store, filter), [], PagePlace(before=len(EVENTS) + 1, limit=70)
     while True:
-        page = event_rows(store, EXECUTION, filter, place, spans)
+        page = row_page(store, EXECUTION, filter, place, spans)
         seqs = [row.seq for row in page.matching] + seqs
         if page.prev is None:
             break
@@ -124,19 +124,19 @@ def test_pages_backwards_have_the_same_events(
 
 
 def test_a_page_leads_to_its_neighbours(store: Any) -> None:
-    page = event_rows(store, EXECUTION, ALL_EVENTS, PagePlace(before=101, limit=10))
+    page = row_page(store, EXECUTION, ALL_EVENTS, PagePlace(before=101, limit=10))
     assert [row.seq for row in page.matching] == list(range(91, 101))
     assert (page.prev, page.next) == (91, 100)
-    assert event_rows(store, EXECUTION, ALL_EVENTS, PagePlace(after=100, limit=10)).prev == 101
-    assert event_rows(store, EXECUTION, ALL_EVENTS, PagePlace(limit=10)).prev is None
-    assert event_rows(store, EXECUTION, ALL_EVENTS, PagePlace(before=1, limit=10)).matching == []
-    last = event_rows(store, EXECUTION, ALL_EVENTS, PagePlace(before=2**31, limit=3))
+    assert row_page(store, EXECUTION, ALL_EVENTS, PagePlace(after=100, limit=10)).prev == 101
+    assert row_page(store, EXECUTION, ALL_EVENTS, PagePlace(limit=10)).prev is None
+    assert row_page(store, EXECUTION, ALL_EVENTS, PagePlace(before=1, limit=10)).matching == []
+    last = row_page(store, EXECUTION, ALL_EVENTS, PagePlace(before=2**31, limit=3))
     assert ([row.seq for row in last.matching][-1], last.next) == (len(EVENTS), None)
 
 
 def test_the_events_of_an_item_are_read_without_the_rest(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     filter = EventFilter(run="load#1", item=399)
-    page = event_rows(store, EXECUTION, filter, PagePlace(), spans_of(store, filter))
+    page = row_page(store, EXECUTION, filter, PagePlace(), spans_of(store, filter))
     assert [decode(row.type, row.data).name for row in page.matching] == [
         "loop.iteration.started", "task.done", "loop.iteration.done",
     ]  # fmt: skip
@@ -147,17 +147,17 @@ def test_the_events_of_an_item_are_read_without_the_rest(store: Any, monkeypatch
 def test_filters_do_not_change_the_actors(store: Any, filter: EventFilter) -> None:
     everything = {
         envelope["seq"]: envelope
-        for envelope in event_rows(store, EXECUTION, ALL_EVENTS, PagePlace(limit=9_999)).envelopes(store, EXECUTION)
+        for envelope in row_page(store, EXECUTION, ALL_EVENTS, PagePlace(limit=9_999)).envelopes(store, EXECUTION)
     }
     spans = spans_of(store, filter)
-    page = event_rows(store, EXECUTION, filter, PagePlace(before=3_000, limit=20), spans)
+    page = row_page(store, EXECUTION, filter, PagePlace(before=3_000, limit=20), spans)
     assert page.envelopes(store, EXECUTION) == [everything[row.seq] for row in page.matching]
     parts = all_envelopes(store, EXECUTION, filter, 1_234, spans)
     assert [one for part in parts for one in part] == [everything[seq] for seq in wanted(filter) if seq > 1_234]
 
 
 def test_rows_of_a_page_are_texts(store: Any) -> None:
-    page = event_rows(store, EXECUTION, EventFilter(run="load#1", item=7), PagePlace(), None)
+    page = row_page(store, EXECUTION, EventFilter(run="load#1", item=7), PagePlace(), None)
     assert [(type, entity, summary) for _, _, type, entity, _, summary in page.texts()] == [
         ("loop.iteration.started", "load#1[7]", "Item started"),
         ("task.done", "load#1[7]/t#1", "Ok in 0 ms; continue"),

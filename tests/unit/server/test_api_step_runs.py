@@ -1,4 +1,4 @@
-"""Step runs: pages of them, and the story of one."""
+"""Step runs: pages of them, and the history of one."""
 
 from __future__ import annotations
 

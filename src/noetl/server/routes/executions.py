@@ -23,7 +23,7 @@ from noetl.model.identity import uuid7
 from noetl.model.status import status_phrase
 from noetl.runtime.activity import WaitKind
 from noetl.runtime.committer import Answer
-from noetl.runtime.event_pages import PagePlace, event_rows
+from noetl.runtime.event_pages import PagePlace, row_page
 from noetl.runtime.past import PastReader
 from noetl.server import execution_views as views
 from noetl.server.endpoint import ApiCall, Routes, json_response
@@ -381,7 +381,7 @@ async def _event_page(call: ApiCall, execution: str, query: EventQuery, filter: 
 
     def read(store: Store) -> EventPage:
         spans = indexes.of(store, execution, filter.run).spans(filter.item) if filter.run else None
-        page = event_rows(store, execution, filter, place, spans)
+        page = row_page(store, execution, filter, place, spans)
         items: list[Any] = page.texts() if query.view == "row" else []
         if query.view == "event":
             items = [views.EventView(**envelope) for envelope in page.envelopes(store, execution)]

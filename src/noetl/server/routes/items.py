@@ -7,9 +7,9 @@ from typing import Annotated
 
 import msgspec
 
-from noetl.engine.history.items import ItemsSummary, items_summary
+from noetl.engine.history.loop_items import ItemsSummary, items_summary
 from noetl.engine.history.run_index import ItemStatus, RunIndex
-from noetl.runtime.items import Items, LoopItem, check_loop, items_after
+from noetl.runtime.item_pages import Items, LoopItem, check_loop, items_after
 from noetl.runtime.past import PastReader
 from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.item_previews import previews
@@ -84,7 +84,7 @@ def _items(past: PastReader, execution: str, index: RunIndex, query: ItemsQuery,
 
 
 def _view(item: LoopItem, preview: str | None) -> ItemView:
-    life = item.life
+    life = item.history
     error = None if life.error is None else ItemErrorView(life.error.kind, life.error.message)
     started, is_over = optional_rfc3339(life.started), item.status in ("ok", "failed")
     duration = life.duration_ms if is_over else None

@@ -8,11 +8,11 @@ import msgspec
 
 from noetl.engine.history.outline import STATUSES
 from noetl.engine.history.run_index import RunIndex
-from noetl.engine.history.step_run_story import AttemptStory, StepRunStory
+from noetl.engine.history.step_run_history import AttemptRecord, StepRunHistory
 from noetl.model.outcome import Error
-from noetl.runtime.items import check_run
+from noetl.runtime.item_pages import check_run
 from noetl.runtime.past import PastReader
-from noetl.runtime.step_runs import StepRunItem, StepRunPast, step_run_past, step_runs_after
+from noetl.runtime.step_run_pages import StepRunDetails, StepRunItem, step_run_details, step_runs_after
 from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.execution_views import LoopView
 from noetl.server.parameters import Count, ItemPage, Limit, QueryString, text
@@ -184,45 +184,45 @@ async def step_run(call: ApiCall, query: StepRunQuery) -> StepRunView:
 
     def read(past: PastReader, execution: str, index: RunIndex) -> StepRunView:
         check_run(index, execution)
-        return _view(index, step_run_past(past, execution, index, query.item))
+        return _view(index, step_run_details(past, execution, index, query.item))
 
     return await read_run(call, query.run, read)
 
 
-def _view(index: RunIndex, past: StepRunPast) -> StepRunView:
-    story = past.story
-    worked, waited = _times(story, past.now, is_loop=index.loop_block >= 0)
-    status: Any = story.status
+def _view(index: RunIndex, details: StepRunDetails) -> StepRunView:
+    history = details.history
+    worked, waited = _times(history, details.now, is_loop=index.loop_block >= 0)
+    status: Any = history.status
     return StepRunView(
-        story.run,
-        story.item,
+        history.run,
+        history.item,
         index.step,
         status,
-        past.args,
-        optional_rfc3339(story.scheduled),
-        optional_rfc3339(story.started),
-        optional_rfc3339(story.ended),
+        details.args,
+        optional_rfc3339(history.scheduled),
+        optional_rfc3339(history.started),
+        optional_rfc3339(history.ended),
         worked,
         waited,
         [
-            LeaseView(one.fence, one.worker, rfc3339(one.start), optional_rfc3339(one.end), one.end_reason)
-            for one in story.leases
+            LeaseView(lease.fence, lease.worker, rfc3339(lease.start), optional_rfc3339(lease.end), lease.end_reason)
+            for lease in history.leases
         ],
-        _waits(story),
-        [WriteView(write.seq, write.scope, write.key, write.op, write.value) for write in story.writes],
-        [_visit(str(task), task.path, attempts, past.kinds) for task, attempts in story.visits.items()],
-        story.result,
-        story.error,
-        story.children,
-        _loop(index) if story.item is None and index.loop_block >= 0 else None,
-        past.truncated,
+        _waits(history),
+        [WriteView(write.seq, write.scope, write.key, write.op, write.value) for write in history.writes],
+        [_visit(str(task), task.path, attempts, details.kinds) for task, attempts in history.visits.items()],
+        history.result,
+        history.error,
+        history.children,
+        _loop(index) if history.item is None and index.loop_block >= 0 else None,
+        details.truncated,
     )
 
 
-def _waits(story: StepRunStory) -> list[StepRunWaitView]:
+def _waits(history: StepRunHistory) -> list[StepRunWaitView]:
     return [
         StepRunWaitView(
-            story.run,
+            history.run,
             wait.item,
             wait.until,
             wait.name,
@@ -231,42 +231,42 @@ def _waits(story: StepRunStory) -> list[StepRunWaitView]:
             optional_rfc3339(wait.end),
             wait.message,
         )
-        for wait in story.waits
+        for wait in history.waits
     ]
 
 
-def _visit(task: str, path: str, attempts: list[AttemptStory], kinds: dict[str, str]) -> VisitView:
+def _visit(task: str, path: str, attempts: list[AttemptRecord], kinds: dict[str, str]) -> VisitView:
     label, _, visit = path.rpartition("/")[2].rpartition("#")
     views = [
         AttemptView(
-            one.attempt,
-            one.seq,
-            rfc3339(one.started),
-            one.duration_ms,
-            one.status,
-            one.do,
-            one.to,
-            one.error,
-            optional_rfc3339(one.due),
+            attempt.attempt,
+            attempt.seq,
+            rfc3339(attempt.started),
+            attempt.duration_ms,
+            attempt.status,
+            attempt.do,
+            attempt.to,
+            attempt.error,
+            optional_rfc3339(attempt.due),
         )
-        for one in attempts
+        for attempt in attempts
     ]
     return VisitView(task, label, kinds.get(label, ""), int(visit), views)
 
 
-def _times(story: StepRunStory, now: float, *, is_loop: bool) -> tuple[float, float]:
+def _times(history: StepRunHistory, now: float, *, is_loop: bool) -> tuple[float, float]:
     """Milliseconds of work and of waiting. A loop works from its first lease on; an item while its tasks run."""
-    begin = story.started if story.item is not None else story.scheduled
+    begin = history.started if history.item is not None else history.scheduled
     if begin is None:
         return 0.0, 0.0
-    end = story.ended if story.ended is not None else now
+    end = history.ended if history.ended is not None else now
     total = max(0.0, end - begin) * 1000
-    if story.item is not None:
-        worked = story.work_ms
+    if history.item is not None:
+        worked = history.work_ms
     elif is_loop:
-        worked = max(0.0, end - story.started) * 1000 if story.started is not None else 0.0
+        worked = max(0.0, end - history.started) * 1000 if history.started is not None else 0.0
     else:
-        worked = sum((one.end if one.end is not None else end) - one.start for one in story.leases) * 1000
+        worked = sum((lease.end if lease.end is not None else end) - lease.start for lease in history.leases) * 1000
     return round(worked, 3), round(max(0.0, total - worked), 3)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from noetl.engine import events as e
-from noetl.engine.history.items import ItemLife, ItemLives
+from noetl.engine.history.loop_items import ItemHistories, ItemHistory
 from noetl.engine.history.outline import BLOCK_EVENTS
 from noetl.engine.history.run_index import ItemStatus, RunIndex, ends, numbers_after
 from noetl.errors import NotFound
@@ -22,7 +22,7 @@ MAX_BLOCKS = 16  # that a page reads
 class LoopItem(msgspec.Struct, frozen=True):
     index: int
     status: ItemStatus
-    life: ItemLife
+    history: ItemHistory
 
 
 class Items(NamedTuple):
@@ -52,15 +52,15 @@ def items_after(
     has_more = len(chosen) > limit
     items, numbers = _affordable(index, chosen[:limit])
     has_more = has_more or len(items) < len(chosen[:limit])
-    lives = ItemLives(index.run, items)
+    histories = ItemHistories(index.run, items)
     for number in sorted(numbers):
         past.check_stopped()
         for row in past.store.read(execution, number * BLOCK_EVENTS, BLOCK_EVENTS):
             run, item = subject_of_row(row)
-            if run == index.run and item in lives.lives:
-                lives.take(decode(row.type, row.data), row.seq, row.at)
-    found = [LoopItem(item, index.status(item), lives.lives[item]) for item in items]
-    return Items(found, items[-1] if has_more and items else None, _collection(past, execution, index))
+            if run == index.run and item in histories.by_item:
+                histories.take(decode(row.type, row.data), row.seq, row.at)
+    page = [LoopItem(item, index.status(item), histories.by_item[item]) for item in items]
+    return Items(page, items[-1] if has_more and items else None, _collection(past, execution, index))
 
 
 def _affordable(index: RunIndex, chosen: list[int]) -> tuple[list[int], set[int]]:

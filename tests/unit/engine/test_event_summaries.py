@@ -8,7 +8,7 @@ from tests.table import for_each
 
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
 from noetl.engine import events as e
-from noetl.engine.history.rows_text import MAX_SUMMARY, SUMMARIES, row_of, summary_of
+from noetl.engine.history.event_summaries import MAX_SUMMARY, SUMMARIES, event_row, summary_of
 from noetl.model.actor import Actor
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
@@ -118,10 +118,10 @@ def test_every_type_of_event_has_a_sentence_that_is_tested() -> None:
 
 def test_a_row_has_the_time_the_subject_and_the_status() -> None:
     rows: list[Any] = [
-        row_of(7, 1.5, e.TaskDone(TASK, 1, FAILED, "fail")),
-        row_of(8, 1.5, e.TaskStarted(TASK, at=1_200)),
-        row_of(9, 2.0, e.NextEvaluated("a#1", "step.done")),
-        row_of(10, 2.0, e.PlaybookProcessed("failed")),
+        event_row(7, 1.5, e.TaskDone(TASK, 1, FAILED, "fail")),
+        event_row(8, 1.5, e.TaskStarted(TASK, at=1_200)),
+        event_row(9, 2.0, e.NextEvaluated("a#1", "step.done")),
+        event_row(10, 2.0, e.PlaybookProcessed("failed")),
     ]
     assert [row[:5] for row in rows] == [
         (7, 1500, "task.done", "fetch#1[4]/get#1", "error"),

@@ -1,4 +1,4 @@
-"""Step runs of stored logs: pages of them, and the story of one."""
+"""Pages of the step runs of stored logs, and the history of one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from noetl.engine import events as e
 from noetl.engine.history.outline import BLOCK_EVENTS, STATUSES, Block, run_names
 from noetl.engine.history.outline_fold import OutlineFold, StepRunRow
 from noetl.engine.history.run_index import RunIndex, ends
-from noetl.engine.history.step_run_story import StepRunStory
+from noetl.engine.history.step_run_history import StepRunHistory
 from noetl.errors import NotFound
 from noetl.runtime.event_subjects import subject_of_row
 from noetl.runtime.outlines import blocks_from
@@ -17,7 +17,7 @@ from noetl.runtime.past import PastReader
 from noetl.store.codec import decode
 
 MAX_BLOCKS = 50  # that a page of step runs with filters reads, if their runs have ended by then
-STORY_BLOCKS, LOOP_BLOCKS = 40, 6  # that the story of a step run reads: the first and the last ones
+HISTORY_BLOCKS, LOOP_BLOCKS = 40, 6  # that the history of a step run reads: the first and the last ones
 ITEM_EVENTS = frozenset([e.IterationDone.name, e.IterationFailed.name])
 
 
@@ -135,42 +135,42 @@ def _backwards(past: PastReader, execution: str, number: int) -> Iterator[Block]
         number = first
 
 
-class StepRunPast(NamedTuple):
-    story: StepRunStory
+class StepRunDetails(NamedTuple):
+    history: StepRunHistory
     args: dict[str, Any]
     kinds: dict[str, str]  # kinds of tasks by label
     now: float  # time of the last event
     truncated: bool
 
 
-def step_run_past(past: PastReader, execution: str, index: RunIndex, item: int | None) -> StepRunPast:
-    """The story of a step run or of an item; NotFound if the loop does not have the item."""
+def step_run_details(past: PastReader, execution: str, index: RunIndex, item: int | None) -> StepRunDetails:
+    """The history of a step run or of an item; NotFound if the loop does not have the item."""
     if item is not None and item >= index.loop.total:
         raise NotFound(f"the step run {index.run!r} has no item {item}: its loop has {index.loop.total:,}")
     state, scheduled = past.state_at(execution, index.scheduled)
-    story = StepRunStory(index.run, item)
-    story.scheduled = scheduled
-    numbers, truncated = _story_blocks(index, item)
+    history = StepRunHistory(index.run, item)
+    history.scheduled = scheduled
+    numbers, truncated = _history_blocks(index, item)
     for number in numbers:
         past.check_stopped()
         for row in past.store.read(execution, number * BLOCK_EVENTS, BLOCK_EVENTS):
             run, row_item = subject_of_row(row)
             is_own = run == index.run and (row_item in (None, item) or row.type in ITEM_EVENTS)
             if is_own or row.type == e.ExecutionForked.name:
-                story.take(decode(row.type, row.data), row.seq, row.at)
+                history.take(decode(row.type, row.data), row.seq, row.at)
     last = past.store.read(execution, index.seq - 1, 1)[0]
-    story.conclude(last.at, last.type == e.PlaybookProcessed.name)
+    history.conclude(last.at, last.type == e.PlaybookProcessed.name)
     run_state = state.runs.get(index.run)
     kinds = {task.label: task.kind for _, task in state.net.steps[index.step].step.every_task}
     args = {} if run_state is None else run_state.args
-    return StepRunPast(story, args, kinds, last.at, truncated or story.truncated)
+    return StepRunDetails(history, args, kinds, last.at, truncated or history.truncated)
 
 
-def _story_blocks(index: RunIndex, item: int | None) -> tuple[Collection[int], bool]:
+def _history_blocks(index: RunIndex, item: int | None) -> tuple[Collection[int], bool]:
     """The blocks to read, and whether some are left out."""
     if item is not None:
         blocks = index.blocks_of([item]).get(item, [])
         return ends(blocks), len(ends(blocks)) < len(blocks)
-    half = (STORY_BLOCKS if index.loop_block < 0 else LOOP_BLOCKS) // 2
+    half = (HISTORY_BLOCKS if index.loop_block < 0 else LOOP_BLOCKS) // 2
     blocks = list(index.blocks)
     return [*blocks[:half], *blocks[max(half, len(blocks) - half) :]], len(blocks) > 2 * half

@@ -25,11 +25,11 @@ from noetl.timestamps import rfc3339
 
 MAX_SUMMARY = 200
 
-Row = tuple[int, int, str, str, str, str]
+EventRow = tuple[int, int, str, str, str, str]
 """Seq, milliseconds since 1970, type, subject (empty for the execution itself), status, summary."""
 
 
-def row_of(seq: int, at: float, event: e.Event) -> Row:
+def event_row(seq: int, at: float, event: e.Event) -> EventRow:
     time = event.began(at) if isinstance(event, e.TaskStarted) else at
     return seq, int(time * 1000), event.name, entity_of("", event), status_of(event), summary_of(event)
 

@@ -1,4 +1,4 @@
-"""What happened to one step run, or to one item of its loop, from the events about it."""
+"""The history of one step run, or of one item of its loop: leases, waits, writes and attempts of tasks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import msgspec
 
 from noetl.engine import events as e
 from noetl.engine.envelope import subject_of
-from noetl.engine.history.rows_text import summary_of
+from noetl.engine.history.event_summaries import summary_of
 from noetl.engine.patch import Patch
 from noetl.model.identity import TaskId
 
 MAX_LEASES, MAX_WAITS, MAX_WRITES, MAX_VISITS, MAX_ATTEMPTS = 100, 100, 200, 200, 100
 
 
-class LeaseStory(msgspec.Struct):
+class LeaseRecord(msgspec.Struct):
     fence: int
     worker: str
     start: float
@@ -28,7 +28,7 @@ class LeaseStory(msgspec.Struct):
             self.end, self.end_reason = at, reason
 
 
-class WaitStory(msgspec.Struct):
+class WaitRecord(msgspec.Struct):
     item: int | None
     until: str
     name: str
@@ -38,7 +38,7 @@ class WaitStory(msgspec.Struct):
     end: float | None = None
 
 
-class WriteStory(msgspec.Struct):
+class WriteRecord(msgspec.Struct):
     seq: int
     scope: str
     key: str
@@ -46,7 +46,7 @@ class WriteStory(msgspec.Struct):
     value: Any
 
 
-class AttemptStory(msgspec.Struct):
+class AttemptRecord(msgspec.Struct):
     attempt: int
     seq: int
     started: float
@@ -58,7 +58,7 @@ class AttemptStory(msgspec.Struct):
     due: float | None = None  # when the next attempt is due
 
 
-class StepRunStory:
+class StepRunHistory:
     """Takes the events of one run in order. Lists are limited; `truncated` says whether one was cut."""
 
     def __init__(self, run: str, item: int | None = None) -> None:
@@ -67,10 +67,10 @@ class StepRunStory:
         self.scheduled: float | None = None
         self.started: float | None = None
         self.ended: float | None = None
-        self.leases: list[LeaseStory] = []
-        self.waits: list[WaitStory] = []
-        self.writes: list[WriteStory] = []
-        self.visits: dict[TaskId, list[AttemptStory]] = {}
+        self.leases: list[LeaseRecord] = []
+        self.waits: list[WaitRecord] = []
+        self.writes: list[WriteRecord] = []
+        self.visits: dict[TaskId, list[AttemptRecord]] = {}
         self.children: list[str] = []
         self.result: Any = None
         self.error: Any = None
@@ -124,7 +124,7 @@ class StepRunStory:
         if self.item is None:
             self.started = at if self.started is None else self.started
             self.status = "running"
-        lease = LeaseStory(event.fence, event.worker, at, event.items)
+        lease = LeaseRecord(event.fence, event.worker, at, event.items)
         self._append(self.leases, lease, MAX_LEASES)
 
     def _pause(self, event: e.StepPaused, at: float) -> None:
@@ -132,7 +132,7 @@ class StepRunStory:
             return
         name = event.key if event.until in ("signal", "child") else ""
         name = ", ".join(event.keys) or name
-        wait = WaitStory(event.index, event.until, name, event.due, at, summary_of(event))
+        wait = WaitRecord(event.index, event.until, name, event.due, at, summary_of(event))
         self._append(self.waits, wait, MAX_WAITS)
         if event.until == "child":
             self._append(self.children, event.key, MAX_WAITS)
@@ -176,16 +176,16 @@ class StepRunStory:
             attempts = self.visits[task] = []
         match event:
             case e.TaskStarted(attempt=number):
-                self._append(attempts, AttemptStory(number, seq, event.began(at)), MAX_ATTEMPTS)
+                self._append(attempts, AttemptRecord(number, seq, event.began(at)), MAX_ATTEMPTS)
             case e.TaskDone():
                 self._finish_attempt(attempts, event, seq, at)
             case e.TaskRetryScheduled(due=due):
                 if attempts:
                     attempts[-1].due = due or None
 
-    def _finish_attempt(self, attempts: list[AttemptStory], event: e.TaskDone, seq: int, at: float) -> None:
+    def _finish_attempt(self, attempts: list[AttemptRecord], event: e.TaskDone, seq: int, at: float) -> None:
         if not attempts or attempts[-1].attempt != event.attempt or attempts[-1].status != "running":
-            begun = AttemptStory(event.attempt, seq, at - event.duration_ms / 1000)
+            begun = AttemptRecord(event.attempt, seq, at - event.duration_ms / 1000)
             self._append(attempts, begun, MAX_ATTEMPTS)
             attempt = begun
         else:
@@ -199,7 +199,7 @@ class StepRunStory:
 
     def _write(self, seq: int, scope: str, patch: Patch) -> None:
         for key, op, value in patch:
-            self._append(self.writes, WriteStory(seq, scope, key, op, value), MAX_WRITES)
+            self._append(self.writes, WriteRecord(seq, scope, key, op, value), MAX_WRITES)
 
     def _append(self, parts: list[Any], part: Any, limit: int) -> None:
         if len(parts) < limit:

@@ -1,24 +1,24 @@
-"""The story of a step run: leases with their ends, and lists that are limited."""
+"""The history of a step run: leases with their ends, and lists that are limited."""
 
 from __future__ import annotations
 
 from noetl.engine import events as e
-from noetl.engine.history.step_run_story import MAX_ATTEMPTS, MAX_WRITES, StepRunStory
+from noetl.engine.history.step_run_history import MAX_ATTEMPTS, MAX_WRITES, StepRunHistory
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
 
 TASK = TaskId("a#1", "t#1")
 
 
-def told(*events: e.Event, item: int | None = None) -> StepRunStory:
-    story = StepRunStory("a#1", item)
+def history_of(*events: e.Event, item: int | None = None) -> StepRunHistory:
+    history = StepRunHistory("a#1", item)
     for seq, event in enumerate(events, 1):
-        story.take(event, seq, float(seq))
-    return story
+        history.take(event, seq, float(seq))
+    return history
 
 
 def test_leases_say_why_they_ended() -> None:
-    story = told(
+    history = history_of(
         e.StepScheduled("a#1"),
         e.StepStarted("a#1", 1, "w"),
         e.StepPaused("a#1", 1, "lost"),
@@ -28,17 +28,17 @@ def test_leases_say_why_they_ended() -> None:
         e.StepStarted("b#1", 4, "w"),
         e.StepFailed("a#1", Error("x", "y")),
     )
-    assert [(lease.fence, lease.start, lease.end, lease.end_reason) for lease in story.leases] == [
+    assert [(lease.fence, lease.start, lease.end, lease.end_reason) for lease in history.leases] == [
         (1, 2.0, 3.0, "lost"),
         (2, 4.0, 5.0, "forked"),
         (3, 6.0, 8.0, "ended"),
     ]
-    assert (story.status, story.started, story.ended, story.error) == ("failed", 2.0, 8.0, Error("x", "y"))
+    assert (history.status, history.started, history.ended, history.error) == ("failed", 2.0, 8.0, Error("x", "y"))
 
 
 def test_an_item_has_only_its_own_leases_tasks_and_waits() -> None:
     other = TaskId("a#1", "t#1", 1)
-    story = told(
+    history = history_of(
         e.StepStarted("a#1", 1, "w", (0, 2)),
         e.StepStarted("a#1", 2, "w", (2, 4)),
         e.IterationStarted("a#1", 2),
@@ -50,17 +50,17 @@ def test_an_item_has_only_its_own_leases_tasks_and_waits() -> None:
         e.IterationDone("a#1", 2, "result"),
         item=2,
     )
-    assert [lease.fence for lease in story.leases] == [2]
-    assert [(wait.until, wait.name, wait.since, wait.end) for wait in story.waits] == [("child", "ID", 6.0, 7.0)]
-    assert (list(story.visits), story.children, story.work_ms) == ([TaskId("a#1", "t#1", 2)], ["ID"], 4.0)
-    assert (story.status, story.result) == ("succeeded", "result")
+    assert [lease.fence for lease in history.leases] == [2]
+    assert [(wait.until, wait.name, wait.since, wait.end) for wait in history.waits] == [("child", "ID", 6.0, 7.0)]
+    assert (list(history.visits), history.children, history.work_ms) == ([TaskId("a#1", "t#1", 2)], ["ID"], 4.0)
+    assert (history.status, history.result) == ("succeeded", "result")
 
 
 def test_long_lists_are_cut() -> None:
     writes = tuple((f"k{number}", "=", number) for number in range(MAX_WRITES + 1))
-    story = told(e.TaskDone(TASK, 1, Outcome(), "continue", set_ctx=writes))
-    assert (len(story.writes), story.truncated) == (MAX_WRITES, True)
+    history = history_of(e.TaskDone(TASK, 1, Outcome(), "continue", set_ctx=writes))
+    assert (len(history.writes), history.truncated) == (MAX_WRITES, True)
     attempts = [e.TaskDone(TASK, number, Outcome(), "retry") for number in range(1, MAX_ATTEMPTS + 20)]
-    story = told(*attempts)
-    assert (len(story.visits[TASK]), story.truncated) == (MAX_ATTEMPTS, True)
-    assert [attempt.seq for attempt in story.visits[TASK]] == list(range(1, MAX_ATTEMPTS + 1))
+    history = history_of(*attempts)
+    assert (len(history.visits[TASK]), history.truncated) == (MAX_ATTEMPTS, True)
+    assert [attempt.seq for attempt in history.visits[TASK]] == list(range(1, MAX_ATTEMPTS + 1))

@@ -1,4 +1,4 @@
-"""The items of a loop: what the events of some of them say."""
+"""Items of a loop: the history of each, and a summary of all."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from noetl.engine.history.outline_fold import LoopFold
 from noetl.engine.history.run_index import RunIndex
 
 
-class ItemLife(msgspec.Struct):
-    """The latest life of an item: one that failed may run again."""
+class ItemHistory(msgspec.Struct):
+    """An item since it last started: one that failed may run again."""
 
     started: float | None = None
     ended: float | None = None
@@ -31,34 +31,34 @@ class ItemLife(msgspec.Struct):
         return round(max((self.ended - (self.started or self.ended)) * 1000, self.work_ms), 3)
 
 
-class ItemLives:
+class ItemHistories:
     """Takes the events of the items of one run, in order."""
 
     def __init__(self, run: str, items: Collection[int]) -> None:
         self.run = run
-        self.lives = {item: ItemLife() for item in items}
+        self.by_item = {item: ItemHistory() for item in items}
 
     def take(self, event: e.Event, seq: int, at: float) -> None:
         run, index, _ = subject_of(event)
-        if run != self.run or index not in self.lives:
+        if run != self.run or index not in self.by_item:
             return
-        life = self.lives[index]
+        history = self.by_item[index]
         match event:
-            case e.IterationStarted() if life.ended is not None or life.started is None:
-                self.lives[index] = ItemLife(at, seq=seq)
+            case e.IterationStarted() if history.ended is not None or history.started is None:
+                self.by_item[index] = ItemHistory(at, seq=seq)
             case e.TaskStarted(attempt=attempt):
-                life.attempts = max(life.attempts, attempt)
+                history.attempts = max(history.attempts, attempt)
             case e.TaskDone(attempt=attempt, duration_ms=duration, task=task):
-                life.attempts = max(life.attempts, attempt)
-                life.work_ms += duration if "/" not in task.path else 0.0
+                history.attempts = max(history.attempts, attempt)
+                history.work_ms += duration if "/" not in task.path else 0.0
             case e.StepPaused(until=until) if until is not None:
-                life.seq = seq
+                history.seq = seq
             case e.StepResumed():
-                life.seq = seq
+                history.seq = seq
             case e.IterationDone():
-                life.ended, life.error, life.seq = at, None, seq
+                history.ended, history.error, history.seq = at, None, seq
             case e.IterationFailed(error=error):
-                life.ended, life.error, life.seq = at, error, seq
+                history.ended, history.error, history.seq = at, error, seq
 
 
 class ErrorGroup(msgspec.Struct, frozen=True):
