@@ -84,12 +84,12 @@ def _items(past: PastReader, execution: str, index: RunIndex, query: ItemsQuery,
 
 
 def _view(item: LoopItem, preview: str | None) -> ItemView:
-    life = item.history
-    error = None if life.error is None else ItemErrorView(life.error.kind, life.error.message)
-    started, is_over = optional_rfc3339(life.started), item.status in ("ok", "failed")
-    duration = life.duration_ms if is_over else None
+    history = item.history
+    error = None if history.error is None else ItemErrorView(history.error.kind, history.error.message)
+    started, is_over = optional_rfc3339(history.started), item.status in ("ok", "failed")
+    duration = history.duration_ms if is_over else None
     return ItemView(
-        item.index, item.status, preview, started, duration, life.attempts, error if is_over else None, life.seq
+        item.index, item.status, preview, started, duration, history.attempts, error if is_over else None, history.seq
     )
 
 
