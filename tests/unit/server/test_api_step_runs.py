@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from api_server import ApiServer, begun, register, started, until
 
-from noetl.runtime import step_runs
+from noetl.runtime import step_run_pages
 
 API = "/api/v1/executions"
 COUNT = """\
@@ -89,7 +89,7 @@ def step_run(client: httpx2.Client, execution: str, run: str, **query: Any) -> d
 def test_pages_of_step_runs_agree_with_the_outline(
     admin: httpx2.Client, counted: str, limit: int, blocks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step_runs, "MAX_BLOCKS", blocks)
+    monkeypatch.setattr(step_run_pages, "MAX_BLOCKS", blocks)
     outline = admin.get(f"{API}/{counted}/outline").json()
     columns = outline["runs"]
     runs = all_runs(admin, counted, limit=limit)
