@@ -139,8 +139,8 @@ def _row(run: Json, depth: int) -> Json:
         "name": "  " * depth + run["name"],
         "status": f"{run['status']} ({', '.join(notes)})" if notes else run["status"],
         "started": f"{started:%Y-%m-%d %H:%M:%S}",
-        "took": format_duration(run["duration_ms"] / 1000),
         "activity": run["activity"],
+        "took": format_duration(run["duration_ms"] / 1000),
     }
 
 
