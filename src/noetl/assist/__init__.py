@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noetl.assist.answer import Assist, Completion, Hover, Position
 from noetl.assist.assist import assist
+from noetl.assist.completion import Assist, Completion, Hover, Position
 
 __all__ = ["Assist", "Completion", "Hover", "Position", "assist"]

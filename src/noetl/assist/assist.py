@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
-from noetl.assist.answer import Assist, Completion, CompletionKind, Hover, Position
+from noetl.assist.completion import Assist, Completion, CompletionKind, Hover, Position
 from noetl.assist.expressions import VisibleNames, fragment_before, step_names, task_labels
 from noetl.assist.loose_reader import CursorSite, read_loosely
 from noetl.assist.names import DocumentNames
@@ -37,7 +37,7 @@ _COLON = re.compile(r"['\"]?[ \t]*:")
 
 
 def assist(text: str, line: int, column: int, kinds: KindSource) -> Assist:
-    """Completions and hover at a line and column, which count from 1; an answer without any where nothing is known."""
+    """Completions and hover at a line and column, which count from 1; empty where the language says nothing."""
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return Assist()
     lines = Text("", text)
@@ -45,8 +45,8 @@ def assist(text: str, line: int, column: int, kinds: KindSource) -> Assist:
     root, site = read_loosely(text, cursor)
     if site is None:
         return Assist()
-    here = _Here(lines, cursor, site, root, kinds)
-    return Assist(_selected(here.completions(), here.word), here.hover())
+    context = _CursorContext(lines, cursor, site, root, kinds)
+    return Assist(_selected(context.completions(), context.word), context.hover())
 
 
 def _selected(completions: Iterable[Completion], word: str) -> list[Completion]:
@@ -59,14 +59,14 @@ def _selected(completions: Iterable[Completion], word: str) -> list[Completion]:
     return list(selected.values())
 
 
-class _Here:
+class _CursorContext:
     """The place of the cursor in its document."""
 
     def __init__(self, lines: Text, cursor: int, site: CursorSite, root: Map, kinds: KindSource) -> None:
         self.lines, self.text, self.cursor, self.site = lines, lines.text, cursor, site
         classic = is_classic(root)
         self.language, self.names = Language(kinds, classic=classic), DocumentNames(root)
-        self.scope = VisibleNames(site.way, self.names, kinds, classic=classic)
+        self.scope = VisibleNames(site.path, self.names, kinds, classic=classic)
         self.fragment = None if site.role == "key" else fragment_before(self.text, site.start, cursor)
         before = _BEFORE.search(self.text[max(site.start, cursor - 200) : cursor])
         self.word = self.fragment.word if self.fragment else before[0] if before else ""
@@ -74,14 +74,14 @@ class _Here:
     @cached_property
     def node(self) -> Any:
         """The node at the cursor, or the map whose key is at the cursor."""
-        if not self.site.way:
+        if not self.site.path:
             return Map()
-        last = self.site.way[-1]
+        last = self.site.path[-1]
         return last.node if last.key is None else last.value
 
     @cached_property
     def expected(self) -> list[Expected]:
-        return self.language.at(self.site.way)
+        return self.language.at(self.site.path)
 
     def completions(self) -> Iterator[Completion]:
         if self.fragment is not None:
@@ -128,10 +128,10 @@ class _Here:
 
     def _references(self) -> Iterator[Completion]:
         """Names of the document that this value may be."""
-        if not self.site.way:
+        if not self.site.path:
             return
-        way, (node, key) = self.site.way[:-1], self.site.way[-1]
-        owners = self.language.options(self.language.at(way), node)
+        path, (node, key) = self.site.path[:-1], self.site.path[-1]
+        owners = self.language.options(self.language.at(path), node)
         parts = {owner.part for owner in owners if isinstance(owner, Fields)}
         if any((part, key) in STEP_REFERENCES for part in parts) or self._is_target():
             yield from step_names(self.names)
@@ -144,7 +144,7 @@ class _Here:
 
     def _is_target(self) -> bool:
         """Whether the value is the target of a classic `next`."""
-        keys = [link.key for link in self.site.way if isinstance(link.key, str)]
+        keys = [part.key for part in self.site.path if isinstance(part.key, str)]
         return self.language.classic and keys[:1] == ["workflow"] and keys[-1:] in (["next"], ["to"])
 
     def hover(self) -> Hover | None:
@@ -168,13 +168,12 @@ class _Here:
     def _key_meaning(self, key: str) -> str:
         options = self.language.options(self.expected, self.node)
         entries = (entry for option in options for entry in self.language.keys(option, self.node))
-        return next((_described(entry) for entry in entries if entry.key == key), "")
+        return next((_description(entry) for entry in entries if entry.key == key), "")
 
     def _value_meaning(self, word: str) -> str:
-        same = (one for one in self._values() if one.label == word)
-        completion = next(same, None)
+        completion = next((value for value in self._values() if value.label == word), None)
         return "" if completion is None else completion.doc or completion.detail
 
 
-def _described(entry: KeyEntry) -> str:
+def _description(entry: KeyEntry) -> str:
     return "\n\n".join(part for part in (f"{entry.key}: {entry.words}", entry.doc) if part)

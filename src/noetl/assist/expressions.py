@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from noetl.assist.answer import Completion, CompletionKind
-from noetl.assist.loose_reader import WayPart
+from noetl.assist.completion import Completion, CompletionKind
+from noetl.assist.loose_reader import PathPart
 from noetl.assist.names import DocumentNames, LooseTask
 from noetl.classic.nodes import as_map
 from noetl.classic.outline import CLASSIC_PLACES, ClassicSiteFinder
@@ -20,8 +20,8 @@ from noetl.model.inputs import describe
 from noetl.model.outcome import Error
 from noetl.model.playbook import STEP_FIELDS
 
-LOOK_BACK = 10_000  # characters before the cursor in which its template begins
-PATH_LENGTH = 300
+MAX_LOOKBACK = 10_000  # characters before the cursor that are searched for the start of its template
+MAX_PATH_LENGTH = 300
 
 Mode = Literal["name", "member", "filter", "test"]
 
@@ -69,19 +69,19 @@ class Fragment(NamedTuple):
 
 def fragment_before(text: str, start: int, cursor: int) -> Fragment | None:
     """The fragment between the start of a scalar and the cursor; None outside of templates, and in text literals."""
-    source = text[max(start, cursor - LOOK_BACK) : cursor]
+    source = text[max(start, cursor - MAX_LOOKBACK) : cursor]
     opening = max(source.rfind("{{"), source.rfind("{%"))
     if opening < 0 or "}}" in source[opening:] or "%}" in source[opening:]:
         return None
     tail = source[opening + 2 :]
-    if index := _INDEX.search(tail[-PATH_LENGTH:]):
+    if index := _INDEX.search(tail[-MAX_PATH_LENGTH:]):
         return Fragment("member", tuple(index[1].split(".")), index[2])
     tail = _STRINGS.sub(lambda match: match[0] if len(match[0]) < 60 else "''", tail)
     if "'" in (rest := _STRINGS.sub("", tail)) or '"' in rest:
         return None
-    tail = tail[-PATH_LENGTH:]
-    found = _WORD.search(tail)
-    word = found[0] if found else ""
+    tail = tail[-MAX_PATH_LENGTH:]
+    match = _WORD.search(tail)
+    word = match[0] if match else ""
     before = tail[: len(tail) - len(word)]
     if before.endswith("."):
         path = _path_before(before)
@@ -101,17 +101,17 @@ def _path_before(before: str) -> tuple[str, ...]:
 
 
 class VisibleNames:
-    """The names that a template can see at the end of a way."""
+    """The names that a template can see at the end of a path."""
 
-    def __init__(self, way: Sequence[WayPart], names: DocumentNames, kinds: KindSource, *, classic: bool) -> None:
-        self.way, self.names, self.kinds = way, names, kinds
-        self.keys = [link.key for link in way]
+    def __init__(self, path: Sequence[PathPart], names: DocumentNames, kinds: KindSource, *, classic: bool) -> None:
+        self.path, self.names, self.kinds = path, names, kinds
+        self.keys = [part.key for part in path]
         places = ClassicSiteFinder.places if classic else {**CLASSIC_PLACES, **PLACES}
         self.roots = places[self._place()].roots
-        self.step = as_map(way[1].value) if self.keys[:1] == ["workflow"] and len(way) > 1 else Map()
+        self.step = as_map(path[1].value) if self.keys[:1] == ["workflow"] and len(path) > 1 else Map()
         name = self.step.get("step")
         self.tasks = names.tasks.get(name, []) if isinstance(name, str) else []
-        inside = {id(link.node) for link in way}
+        inside = {id(part.node) for part in path}
         self.task = next((task for task in reversed(self.tasks) if id(task.tree) in inside), None)
 
     def _place(self) -> str:
@@ -131,7 +131,7 @@ class VisibleNames:
         if part == "loop" and keys[3:4] in (["in"], ["collection"]):
             return "loop"
         if "rules" in keys:
-            rules = self.way[keys.index("rules") + 1 :]
+            rules = self.path[keys.index("rules") + 1 :]
             rule = as_map(rules[0].value) if rules else Map()
             return "skip" if as_map(rule.get("then")).get("do") == "skip" else "rule"
         return "chain" if part == "sink" else "input"
@@ -168,11 +168,11 @@ class VisibleNames:
             own.append(("ctx", self.names.ctx))
         if "args" in self.roots:
             own.append(("args", self.names.args))
-        known = set(self.roots)
+        seen = set(self.roots)
         for space, names in own:
             for name in names:
-                if name not in known and name.isidentifier():
-                    known.add(name)
+                if name not in seen and name.isidentifier():
+                    seen.add(name)
                     yield Completion(name, "name", f"{space}.{name}", name, "")
         yield from _entries(FUNCTIONS, "function")
 
@@ -216,7 +216,7 @@ class VisibleNames:
         yield from _fields(OUTCOME_FIELDS)
         kind = self.kinds.get(task.kind) if task else None
         if kind is not None and kind.outcome:
-            yield from _fields({kind.outcome: f"What only {kind.name} reports."})
+            yield from _fields({kind.outcome: f"Field that only `{kind.name}` has."})
 
     def _inputs(self, path: Sequence[str]) -> Iterator[Completion]:
         node: Any = self.names.workload
@@ -229,9 +229,9 @@ class VisibleNames:
             yield from (Completion(name, "field", _default(node, name), name, "") for name in node)
 
     def meaning(self, fragment: Fragment) -> str:
-        """What the word of a fragment means; empty if nothing is known."""
-        same = (one for one in self.completions(fragment) if one.label == fragment.word)
-        completion = next(same, None)
+        """What the word of a fragment means; empty for an unknown word."""
+        completions = self.completions(fragment)
+        completion = next((entry for entry in completions if entry.label == fragment.word), None)
         if completion is None:
             return ""
         detail = f"{completion.label}{completion.detail}" if completion.kind in ("filter", "test", "function") else ""

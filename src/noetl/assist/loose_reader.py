@@ -1,4 +1,4 @@
-"""A document that is being typed, as a tree: whatever the text, there is one, and it knows where the cursor is.
+"""Reads any text, however broken, as the tree of a document, and finds the place of the cursor in it.
 
 `dsl.reader` stops at the first error, and at the cursor there usually is one: half a key, an open quote or brace. This
 reader goes by lines and indentation instead, so a broken line costs that line alone. It reads the YAML that playbooks
@@ -30,11 +30,11 @@ _PROPERTY = re.compile(r"[&!][^\s,\[\]{}]*[ \t]*")
 _BLOCK_SCALAR = re.compile(r"[|>][-+0-9]*[ \t]*(?:#.*)?\r?$")
 
 
-NOWHERE = -1  # the cursor of a document that is only read
+NO_CURSOR = -1  # for a document that is read as a whole
 
 
-class WayPart(NamedTuple):
-    """A map or list on the way to the cursor, with the key or index that leads on; None for a key that is typed."""
+class PathPart(NamedTuple):
+    """A map or list on the path to the cursor, and the key or index there; None for a key that is being typed."""
 
     node: Map | Seq
     key: Any
@@ -50,7 +50,7 @@ class WayPart(NamedTuple):
 class CursorSite(NamedTuple):
     """Where the cursor is. The word at the cursor is between `start` and `end`."""
 
-    way: tuple[WayPart, ...]
+    path: tuple[PathPart, ...]
     role: Role
     start: int
     end: int
@@ -112,14 +112,14 @@ class _Reader:
         end = self.text.find("\n", start)
         return len(self.text) if end < 0 else end
 
-    # -- the way to the cursor
+    # -- the path to the cursor
 
-    def _way(self) -> tuple[WayPart, ...]:
-        return tuple(WayPart(block.node, block.key) for block in self.stack[1:])
+    def _path(self) -> tuple[PathPart, ...]:
+        return tuple(PathPart(block.node, block.key) for block in self.stack[1:])
 
-    def _claim(self, start: int, end: int, way: tuple[WayPart, ...], role: Role) -> None:
+    def _claim(self, start: int, end: int, path: tuple[PathPart, ...], role: Role) -> None:
         if self.site is None and start <= self.cursor <= end:
-            self.site = CursorSite(way, role, start, end)
+            self.site = CursorSite(path, role, start, end)
 
     def _blank(self, indent: int) -> None:
         """The cursor is on an empty line: what may begin at its column, while later lines go on as before."""
@@ -130,14 +130,14 @@ class _Reader:
         if isinstance(top.node, Seq) and top.indent == indent and stack[-2].indent == indent:
             stack.pop()  # a list at the indentation of its key: rather the next key
             top = stack[-1]
-        way = [WayPart(block.node, block.key) for block in stack[1:]]
+        path = [PathPart(block.node, block.key) for block in stack[1:]]
         role: Role = "node"
         if top.indent == indent:
-            way[-1] = WayPart(top.node, None if isinstance(top.node, Map) else len(top.node))
+            path[-1] = PathPart(top.node, None if isinstance(top.node, Map) else len(top.node))
             role = "key" if isinstance(top.node, Map) else "item"
         elif not top.pending:
             return
-        self._claim(self.cursor, self.cursor, tuple(way), role)
+        self._claim(self.cursor, self.cursor, tuple(path), role)
 
     # -- block style
 
@@ -160,8 +160,8 @@ class _Reader:
         node.put(name, None, span, Span(colon + 1, colon + 1))
         block.key, block.pending = name, False
         self.nodes += 1
-        way = self._way()
-        self._claim(at, key_end, (*way[:-1], WayPart(node, None)), "key")
+        path = self._path()
+        self._claim(at, key_end, (*path[:-1], PathPart(node, None)), "key")
         self._value(block, indent, colon + 1, end)
 
     def _close(self, indent: int, is_dash: bool) -> None:
@@ -184,11 +184,11 @@ class _Reader:
             return (match[0][1:-1], key_end, colon) if _COLON.match(self.text, colon, end) else None
         if first in "{[|>*&!%@`#":
             return None
-        found = _COLON.search(self.text, at, end)
-        if found is None or _COMMENT.search(self.text, at, found.start()):
+        match = _COLON.search(self.text, at, end)
+        if match is None or _COMMENT.search(self.text, at, match.start()):
             return None
-        name = self.text[at : found.start()].rstrip()
-        return name, at + len(name), found.start()
+        name = self.text[at : match.start()].rstrip()
+        return name, at + len(name), match.start()
 
     def _mapping(self, indent: int, at: int) -> _Block | None:
         top = self.stack[-1]
@@ -223,7 +223,7 @@ class _Reader:
         if inside < end and self.text[inside] not in "#\r":
             self._entry(indent + inside - at, inside, end)
         elif at < self.cursor <= inside:
-            self._claim(self.cursor, self.cursor, self._way(), "node")
+            self._claim(self.cursor, self.cursor, self._path(), "node")
 
     def _lone(self, indent: int, at: int, end: int) -> None:
         """A line without a key: the value of the key or dash before it, or half a key."""
@@ -231,7 +231,7 @@ class _Reader:
         if top.pending:
             self._scalar(top, indent, at, end, "node")
         elif isinstance(top.node, Map) and top.indent == indent:
-            self._claim(at, self._plain_end(at, end), (*self._way()[:-1], WayPart(top.node, None)), "key")
+            self._claim(at, self._plain_end(at, end), (*self._path()[:-1], PathPart(top.node, None)), "key")
 
     def _value(self, block: _Block, indent: int, at: int, end: int) -> None:
         start = at
@@ -240,7 +240,7 @@ class _Reader:
         if at == end or self.text[at] in "#\r":
             block.pending = True
             if start <= self.cursor <= at:
-                self._claim(self.cursor, self.cursor, self._way(), "value")
+                self._claim(self.cursor, self.cursor, self._path(), "value")
             return
         self._scalar(block, indent, at, end, "value")
 
@@ -251,16 +251,16 @@ class _Reader:
         if at >= end:
             block.pending = True
             return
-        way, first = self._way(), self.text[at]
+        path, first = self._path(), self.text[at]
         block.pending = False
         value: Any
         if _BLOCK_SCALAR.match(self.text, at, end):
             last = self._region(indent, end)
             value, span = self.text[end + 1 : last], Span(at, last, first)
             self.position = last + 1
-            self._claim(end + 1, last, way, "value")
+            self._claim(end + 1, last, path, "value")
         elif first in "{[" and not self.text.startswith(("{{", "{%"), at):
-            value, stop = self._flow(at, self._region(indent, end), way)
+            value, stop = self._flow(at, self._region(indent, end), path)
             span = Span(at, stop)
             if stop > end:
                 self.position = self._line_end(stop) + 1
@@ -269,11 +269,11 @@ class _Reader:
             value, span = self.text[at + 1 : stop - closed], Span(at, stop, first)
             if stop > end:
                 self.position = self._line_end(stop) + 1
-            self._claim(at, stop - closed, way, "value")
+            self._claim(at, stop - closed, path, "value")
         else:
             stop = self._plain_end(at, end)
             value, span = _resolved(self.text[at:stop]), Span(at, stop)
-            self._claim(at, stop, way, role)
+            self._claim(at, stop, path, role)
         self.nodes += 1
         _put(block.node, block.key, value, span)
 
@@ -310,7 +310,7 @@ class _Reader:
 
     # -- flow style
 
-    def _flow(self, at: int, limit: int, way: tuple[WayPart, ...]) -> tuple[Map | Seq, int]:
+    def _flow(self, at: int, limit: int, path: tuple[PathPart, ...]) -> tuple[Map | Seq, int]:
         node: Map | Seq = Map(Span(at, at)) if self.text[at] == "{" else Seq(Span(at, at))
         position = at + 1
         while self.nodes <= MAX_NODES:
@@ -320,15 +320,15 @@ class _Reader:
             is_over = position >= limit or self.text[position] in "}]"
             if gap <= self.cursor <= position - (not is_over) and not self._in_comment(gap):
                 key = None if isinstance(node, Map) else len(node)
-                self._claim(self.cursor, self.cursor, (*way, WayPart(node, key)), "key" if key is None else "node")
+                self._claim(self.cursor, self.cursor, (*path, PathPart(node, key)), "key" if key is None else "node")
             if is_over:
                 return node, min(position + 1, limit)
             if isinstance(node, Map):
-                position = self._flow_pair(node, position, limit, way)
+                position = self._flow_pair(node, position, limit, path)
             else:
                 node.append(None)
                 node.spans.append(Span(position, position))
-                position = self._flow_value((*way, WayPart(node, len(node) - 1)), position, limit, "node")
+                position = self._flow_value((*path, PathPart(node, len(node) - 1)), position, limit, "node")
             self.nodes += 1
         return node, limit
 
@@ -336,7 +336,7 @@ class _Reader:
         start = self.text.rfind("\n", gap, self.cursor) + 1 or gap
         return "#" in self.text[start : self.cursor]
 
-    def _flow_pair(self, node: Map, at: int, limit: int, way: tuple[WayPart, ...]) -> int:
+    def _flow_pair(self, node: Map, at: int, limit: int, path: tuple[PathPart, ...]) -> int:
         if self.text[at] in _QUOTED:
             stop, closed = self._quoted_end(at, limit)
             name = self.text[at + 1 : stop - closed]
@@ -344,7 +344,7 @@ class _Reader:
             match = _FLOW_KEY_END.search(self.text, at, limit)
             stop = match.start() if match else limit
             name = self.text[at:stop].rstrip()
-        self._claim(at, at + len(name), (*way, WayPart(node, None)), "key")
+        self._claim(at, at + len(name), (*path, PathPart(node, None)), "key")
         colon = stop
         while colon < limit and self.text[colon] in " \t":
             colon += 1
@@ -354,32 +354,32 @@ class _Reader:
         value = colon + 1
         while value < limit and self.text[value].isspace():
             value += 1
-        inner = (*way, WayPart(node, name))
+        inner = (*path, PathPart(node, name))
         if value >= limit or self.text[value] in ",}]":
             if colon < self.cursor <= value:
                 self._claim(self.cursor, self.cursor, inner, "value")
             return value
         return self._flow_value(inner, value, limit, "value")
 
-    def _flow_value(self, way: tuple[WayPart, ...], at: int, limit: int, role: Role) -> int:
+    def _flow_value(self, path: tuple[PathPart, ...], at: int, limit: int, role: Role) -> int:
         if start := _PROPERTY.match(self.text, at, limit):
             at = start.end()
         if at >= limit:
             return limit
-        node, key = way[-1]
+        node, key = path[-1]
         first = self.text[at]
         value: Any
-        if first in "{[" and not self.text.startswith(("{{", "{%"), at) and len(way) < MAX_DEPTH:
-            value, stop = self._flow(at, limit, way)
+        if first in "{[" and not self.text.startswith(("{{", "{%"), at) and len(path) < MAX_DEPTH:
+            value, stop = self._flow(at, limit, path)
             span = Span(at, stop)
         elif first in _QUOTED:
             stop, closed = self._quoted_end(at, limit)
             value, span = self.text[at + 1 : stop - closed], Span(at, stop, first)
-            self._claim(at, stop - closed, way, "value")
+            self._claim(at, stop - closed, path, "value")
         else:
             stop = self._flow_plain_end(at, limit)
             value, span = _resolved(self.text[at:stop].strip()), Span(at, stop)
-            self._claim(at, stop, way, role)
+            self._claim(at, stop, path, role)
         _put(node, key, value, span)
         return max(stop, at + 1)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import inspect
 
-from noetl.assist.loose_reader import WayPart
+from noetl.assist.loose_reader import PathPart
 from noetl.classic.language import CHAIN_TASK, ROOT, TASK_KEYS, ChainItemShape
 from noetl.dsl.part_shapes import PipelineShape, TaskShape
 from noetl.dsl.shape import Choice, Fields, KindSource, ListOf, MapOf, OneOf, Shape
@@ -63,10 +63,10 @@ class Language:
     def __init__(self, kinds: KindSource, *, classic: bool) -> None:
         self.kinds, self.classic = kinds, classic
 
-    def at(self, way: Sequence[WayPart]) -> list[Expected]:
-        """What is expected at the place to which a way leads; a last link without a key leads to its map."""
+    def at(self, path: Sequence[PathPart]) -> list[Expected]:
+        """What is expected at the end of a path; a last part without a key stands for its map."""
         expected: list[Expected] = [ROOT]
-        for node, key in way:
+        for node, key in path:
             if key is None:
                 break
             options = self.options(expected, node)

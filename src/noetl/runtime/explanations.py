@@ -13,9 +13,10 @@ from noetl.classic.events import CaseEvaluated
 from noetl.dsl.problem import did_you_mean
 from noetl.engine import events as e
 from noetl.engine.decision import Decision
-from noetl.engine.history.decision_places import DecisionPlaces, Span
-from noetl.engine.history.explain import Explanation, Found, Question
+from noetl.engine.history.decision_index import DecisionIndex
+from noetl.engine.history.explain import Explanation, Question, StepArrival
 from noetl.engine.history.reasons import ExplainedDecision, shortened
+from noetl.engine.history.run_index import Span
 from noetl.engine.history.task_scope import task_at, task_scope
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
@@ -55,24 +56,24 @@ def explain(past: PastReader, execution: str, question: Question, part: Explanat
     state, now = past.state_at(execution, max(1, until))
     _check(question, state)
     before = until + 1 if part.before is None else part.before
-    places = DecisionPlaces(question, state.net, until, before, part.limit + 1, edited=state.forked is not None)
+    index = DecisionIndex(question, state.net, until, before, part.limit + 1, edited=state.forked is not None)
     for block in blocks(past.store, execution):
         past.check_stopped()
         if block.first > until:
             break
-        places.add(block)
-    search = TaskSearch(past, execution, question, state.net, places.spans)
-    newest = merge(reversed(places.known), search.seqs(), reverse=True)
+        index.add(block)
+    search = TaskSearch(past, execution, question, state.net, index.spans)
+    newest = merge(reversed(index.seqs), search.seqs(), reverse=True)
     seqs = [seq for seq, _ in zip(newest, range(part.limit + 1), strict=False)]
     seqs = list(takewhile(lambda seq: seq >= search.scanned_to, seqs))
     following = seqs[part.limit - 1] if len(seqs) > part.limit else search.scanned_to or None
     decisions = _explained(past, execution, dict.fromkeys(seqs[: part.limit], question))
     arcs_before: dict[str, ExplainedDecision] = {}
-    if not places.entered and not places.arrived and question.run is None:
-        routes = {seq: Question(source) for source, seq in places.routed.items()}
+    if not index.entered and not index.arrived and question.run is None:
+        routes = {seq: Question(source) for source, seq in index.routed.items()}
         arcs_before = {step_of(decision.about): decision for decision in _explained(past, execution, routes)}
-    found = Found(places.entered, places.arrived, places.refused, arcs_before)
-    notes = past.evaluated(lambda contents: question.notes(Decision(state, now, contents), found))
+    arrival = StepArrival(index.entered, index.arrived, index.refused, arcs_before)
+    notes = past.evaluated(lambda contents: question.notes(Decision(state, now, contents), arrival))
     decisions = sorted([*decisions, *arcs_before.values()], key=lambda decision: decision.seq)
     return Explained(Explanation(question.step, decisions, following, notes), state)
 

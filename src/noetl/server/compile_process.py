@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from noetl.assist import assist
-from noetl.assist.loose_reader import NOWHERE, read_loosely
+from noetl.assist.loose_reader import NO_CURSOR, read_loosely
 from noetl.assist.names import DocumentNames
 from noetl.drawing.graph import graph_of
 from noetl.dsl.compile import Loaded, load
@@ -122,7 +122,7 @@ def _parts(request: CompileRequest, loaded: Loaded) -> Iterable[tuple[Part, byte
     for part in request.parts:
         made: object = None
         if part == "names":
-            made = DocumentNames(read_loosely(_decoded(request.text), NOWHERE).root).public()
+            made = DocumentNames(read_loosely(_decoded(request.text), NO_CURSOR).root).public()
         elif part == "form":
             made = form_of(request.text)
         elif loaded.playbook is not None:

@@ -1,7 +1,7 @@
-"""Compresses large JSON answers for clients that accept gzip.
+"""Compresses large JSON responses for clients that accept gzip.
 
-An answer with a secret is never compressed: its size would say something about the secret to those who choose a part of
-the answer (BREACH). The protocol of the workers is not compressed either: its answers carry credentials, and are many.
+A response with a secret is never compressed: its size would leak the secret to those who choose a
+part of the response (BREACH). Responses to workers are not compressed either: they are many, and carry credentials.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from noetl.server.endpoint import Endpoint
 from noetl.server.parameters import JSON
 from noetl.server.roles import ALLOWED, WORK
 
-MIN_BYTES = 16_000  # smaller answers fit into a few packets
+MIN_BYTES = 16_000  # smaller responses fit into a few packets
 LEVEL = 5  # higher levels take twice the time for a few per cent
 
 
@@ -28,7 +28,7 @@ def accepts_gzip(headers: Mapping[str, str]) -> bool:
 
 
 async def compressed(response: Response, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-    """The answer to a request with these headers, compressed if it is large JSON without a secret."""
+    """The response to a request with these headers, compressed if it is large JSON without a secret."""
     if endpoint.secret or ALLOWED[endpoint.method, endpoint.path] == WORK or response.media_type != JSON:
         return response
     content = bytes(getattr(response, "body", b""))  # a stream has none

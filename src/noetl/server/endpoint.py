@@ -4,8 +4,8 @@
     async def add_token(call: ApiCall, body: TokenRequest) -> NewToken: ...
 
 `body` is the JSON body and `query` the query string, both msgspec structs that are decoded and checked before the
-function runs. The return annotation is the type of the answer; None is an empty answer (204). A function with several
-kinds of answer, or with headers of its own, lists its `answers` and returns a Response. The OpenAPI document is made
+function runs. The return annotation is the type of the response; None is an empty one (204). A function with several
+kinds of response, or with headers of its own, lists its `answers` and returns a Response. The OpenAPI document is made
 from the same declaration.
 """
 
@@ -45,15 +45,15 @@ Result = TypeVar("Result")
 
 
 class EndpointOptions(TypedDict, total=False):
-    status: int  # of the usual answer; default: 200, or 204 without an answer
+    status: int  # of the usual response; default: 200, or 204 without content
     raw: tuple[str, ...]  # content types of a body that the function reads itself
     yaml: bool  # whether the body may be YAML, too
     optional: bool  # whether the body may be missing
     limit: int  # maximum size of the body in bytes; default: 1 MiB
     headers: tuple[Header, ...]
     operation: str  # its id in the OpenAPI document; default: MODULE_FUNCTION
-    also: str  # another media type of the usual answer, for clients that accept it
-    secret: bool  # whether the answer has a secret; such an answer is never compressed
+    also: str  # another media type of the usual response, for clients that accept it
+    secret: bool  # whether the response has a secret; such a response is never compressed
     answers: dict[int, Any]  # types by status, the usual one first; None: no content; a string: of that media type;
     # a tuple: one of these types
 
@@ -112,7 +112,7 @@ class ApiCall(Request):
         self.api, self.endpoint, self.request_id = api, endpoint, request_id
         self.in_store = api.thread.ask
         self.execution: str | None = self.path_params.get("id")
-        self.span: Point | None = None  # the span of the request, if that is known before the answer
+        self.span: Point | None = None  # the span of the request, if that is known before the response
         self.identity: Caller | None = None  # its sender; None until it is authorized, and on open routes
         self.anonymous_bytes = 0
 
@@ -254,7 +254,7 @@ def json_response(result: Any, status: int = 200, headers: dict[str, str] | None
 
 
 def download(name: str) -> dict[str, str]:
-    """The headers of an answer that a browser stores as a file, and never shows."""
+    """The headers of a response that a browser stores as a file, and never shows."""
     return {"Content-Disposition": f'attachment; filename="{name}"', "Content-Security-Policy": "sandbox"}
 
 

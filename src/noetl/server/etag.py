@@ -1,4 +1,4 @@
-"""Conditional answers: a client that has the current version of an answer is told so, without the answer.
+"""Conditional requests: a client that has the current version gets 304 without the content.
 
 An ETag is weak: it names the content, whose bytes may be compressed.
 """
@@ -41,8 +41,8 @@ def _tag_of(content: bytes) -> str:
 
 
 def tagged(headers: Mapping[str, str], result: Any) -> Response:
-    """A JSON answer with an ETag of its content, or 304. Where a version is known before the answer is made, compare
-    `is_current` first: that saves the work."""
+    """A JSON response with an ETag of its content, or 304. Where the version is known beforehand, compare it first
+    (`is_current`): that saves the work."""
     content = msgspec.json.encode(result, enc_hook=encode_reference)
     tag = _tag_of(content)
     return not_modified(tag) if is_current(headers, tag) else Response(content, 200, {"ETag": tag}, JSON)

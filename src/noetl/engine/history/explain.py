@@ -34,8 +34,8 @@ class Explanation(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-class Found(NamedTuple):
-    """What the log says about a step, for the notes on one that never ran."""
+class StepArrival(NamedTuple):
+    """Whether tokens and runs reached a step, for the notes on one that never ran."""
 
     entered: bool
     arrived: bool  # whether a token was sent to it
@@ -112,10 +112,10 @@ class Question(NamedTuple):
                 return ExplainedDecision(past.state.seq + 1, past.now, "admission", self.step, says, [])
         return admission_of(past, self._together(state, number), says, admitted=False)
 
-    def notes(self, past: Decision, found: Found) -> list[str]:
+    def notes(self, past: Decision, arrival: StepArrival) -> list[str]:
         """How it stands; of a step that never ran, why."""
         notes = list(self._alive(past))
-        return notes if notes or found.entered else list(self._never(past.state, found))
+        return notes if notes or arrival.entered else list(self._never(past.state, arrival))
 
     def _alive(self, past: Decision) -> Iterator[str]:
         state = past.state
@@ -141,20 +141,20 @@ class Question(NamedTuple):
             names = ", ".join(_name(state.tokens[number]) for number in waiting)
             yield f"{names} wait{'s' * (len(waiting) == 1)} here for others: {others} may still come"
 
-    def _never(self, state: Execution, found: Found) -> Iterator[str]:
+    def _never(self, state: Execution, arrival: StepArrival) -> Iterator[str]:
         sources = [name for name, plan in state.net.steps.items() if any(arc.step == self.step for arc in plan.arcs)]
         if self.run is not None:
             yield f"there was no run {self.run}"
         elif self.step == state.net.playbook.final:
             yield "it has not run: it is the final step, which runs when all others have ended, but not after a cancel"
-        elif found.arrived:
-            ended = "" if found.decided else f": the execution was {state.status} before it could enter"
+        elif arrival.arrived:
+            ended = "" if arrival.decided else f": the execution was {state.status} before it could enter"
             yield f"it has not run: a token arrived, and was not admitted{ended}"
         else:
             yield f"it has not run: {'no token arrived' if sources else 'no arc leads to it'}"
             for name in sources:
-                if name in found.before:
-                    yield f"{name} did not lead here, see event {found.before[name].seq}"
+                if name in arrival.before:
+                    yield f"{name} did not lead here, see event {arrival.before[name].seq}"
                 elif state.occupancy.get(name):
                     yield f"{name} is running, and may still lead here"
                 elif name in state.steps:

@@ -240,10 +240,10 @@ class OutlineFold(msgspec.Struct):
             change(first + offset, times[offset], *arguments)
         for part in block.loops:
             self._loop(names[part.run]).add(part, first)
-        for step, arc, fired, last in _rows(block.arcs, 4):
+        for step, arc, fired, last in rows(block.arcs, 4):
             before, _ = self.arcs.get((block.steps[step], arc), (0, 0))
             self.arcs[block.steps[step], arc] = before + fired, first + last
-        for number, count in _rows(block.retried, 2):
+        for number, count in rows(block.retried, 2):
             if (run := self.runs.get(names[number])) is not None:
                 run.retries += count
         self.markers += [(first + offset, MARKER_KINDS[kind], entity) for offset, kind, entity in block.markers]
@@ -262,16 +262,16 @@ class OutlineFold(msgspec.Struct):
         """Offset, method and arguments of each change; those of one event are in the order in which they apply."""
         steps = block.steps
         changes: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
-        for token, step, origin, offset in _rows(block.tokens, 4):
+        for token, step, origin, offset in rows(block.tokens, 4):
             changes.append((offset, self._enqueue, (token, steps[step], None if origin < 0 else names[origin])))
-        changes += [(offset, self._hold, (token, denied)) for token, offset, denied in _rows(block.held, 3)]
+        changes += [(offset, self._hold, (token, denied)) for token, offset, denied in rows(block.held, 3)]
         changes += [(offset, self._schedule, (names[run], tokens)) for run, offset, tokens in block.scheduled]
-        changes += [(offset, self._start, (names[run],)) for run, offset in _rows(block.started, 2)]
-        changes += [(offset, self._wait, (names[run], kind)) for run, offset, kind in _rows(block.waits, 3)]
-        changes += [(offset, self._end, (names[run], status)) for run, offset, status in _rows(block.ended, 3)]
-        changes += [(offset, self._route, (names[run],)) for run, offset in _rows(block.routed, 2)]
+        changes += [(offset, self._start, (names[run],)) for run, offset in rows(block.started, 2)]
+        changes += [(offset, self._wait, (names[run], kind)) for run, offset, kind in rows(block.waits, 3)]
+        changes += [(offset, self._end, (names[run], status)) for run, offset, status in rows(block.ended, 3)]
+        changes += [(offset, self._route, (names[run],)) for run, offset in rows(block.routed, 2)]
         changes += [(offset, self._stop, ()) for offset in block.stops]
-        changes += [(offset, self._set_status, (status,)) for offset, status in _rows(block.statuses, 2)]
+        changes += [(offset, self._set_status, (status,)) for offset, status in rows(block.statuses, 2)]
         changes += [(offset, self._reopen, (run,)) for offset, run in block.reopened]
         return changes
 
@@ -374,7 +374,7 @@ class OutlineFold(msgspec.Struct):
         self.waits = {name: waits[-1:] for name, waits in self.waits.items() if name in self.runs}
 
 
-def _rows(flat: Sequence[int], width: int) -> Iterable[tuple[int, ...]]:
+def rows(flat: Sequence[int], width: int) -> Iterable[tuple[int, ...]]:
     return zip(*[iter(flat)] * width, strict=True) if flat else ()
 
 

@@ -127,7 +127,7 @@ FORKS: EndpointOptions = {
 
 
 class ForkQuery(QueryString, frozen=True):
-    dry_run: Annotated[bool, msgspec.Meta(description="Only answer what it would do (200).")] = False
+    dry_run: Annotated[bool, msgspec.Meta(description="Return what it would do (200), and start nothing.")] = False
 
 
 @routes.add("POST", "/executions/{id}/fork", **FORKS)

@@ -1,4 +1,4 @@
-"""The answer to an editor: what can be typed at the cursor, and what the word there means."""
+"""Completions and hover text, as an editor receives them."""
 
 from __future__ import annotations
 
