@@ -144,8 +144,8 @@ def fill(store: Store, events: int, execution: str | None = None) -> int:
     run = LongRun(store, execution or uuid7(time.time(), os.urandom(8)))
     items = max(1, (events - AROUND) // 4)
     collection, content = refer(list(range(items)))
-    told, blobs = log(run.loaded.state.digest, items, collection), [(collection.key, content)]
-    while batch := list(islice(told, EVENTS_A_COMMIT)):
+    events, blobs = log(run.loaded.state.digest, items, collection), [(collection.key, content)]
+    while batch := list(islice(events, EVENTS_A_COMMIT)):
         run.write(batch, blobs)
         blobs = []
     return run.loaded.state.seq

@@ -55,14 +55,14 @@ def _store_figures(name: str, folder: Path, db: str, events: int) -> Iterator[Fi
         for execution, count in counts.items():
             first = _milliseconds(mode.client, f"/executions/{execution}/outline")
             yield Figure(f"{name}, {count:,} events: outline, asked for the first time", f"{first:,.1f} ms")
-            for what, bar in BARS.items():
-                took = median(_milliseconds(mode.client, path) for path in paths(what, execution, count))
+            for request, bar in BARS.items():
+                took = median(_milliseconds(mode.client, path) for path in paths(request, execution, count))
                 value = f"{took:,.1f} ms"
-                yield Figure(f"{name}, {count:,} events: {what}", value, f"under {bar} ms", took < bar)
+                yield Figure(f"{name}, {count:,} events: {request}", value, f"under {bar} ms", took < bar)
             yield Figure("  memory of the server after that", f"{resident_megabytes(process.pid)} MB")
 
 
-def paths(what: str, execution: str, count: int) -> Iterator[str]:
+def paths(request: str, execution: str, count: int) -> Iterator[str]:
     chosen = random.Random(count)
     for _ in range(REQUESTS):
         seq = chosen.randrange(1, count + 1)
@@ -74,7 +74,7 @@ def paths(what: str, execution: str, count: int) -> Iterator[str]:
                 "outline": "outline",
                 f"{ITEMS} items": f"items?run=many%231&limit={ITEMS}&after={seq // 4}",
                 "100 rows": f"events?view=row&limit=100&before={seq + 1}",
-            }[what]
+            }[request]
         )
 
 

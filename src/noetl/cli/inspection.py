@@ -190,10 +190,16 @@ def _print_diff(compared: Json) -> None:
 @click.argument("run", metavar="RUN|CODE")
 @click.argument("step", required=False, metavar="[STEP]")
 @click.option("--run", "step_run", metavar="ID", help="Explain only one run of the step, such as fetch#2.")
-@click.option("--item", type=click.IntRange(0), metavar="INDEX", help="Explain only one item of its loop.")
-@click.option("--at", type=click.IntRange(1), metavar="SEQ", help="Explain how it was after this event.")
+@click.option("--item", type=click.IntRange(0), metavar="INDEX", help="Explain only this item of the loop.")
+@click.option("--at", type=click.IntRange(1), metavar="SEQ", help="Explain the state after this event.")
 @click.option("--seq", type=click.IntRange(1), metavar="SEQ", help="Explain only this event, with the task's inputs.")
-@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Number of decisions.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 200),
+    default=20,
+    show_default=True,
+    help="Maximum number of decisions.",
+)
 @client_option
 @output_option("json", "yaml")
 def explain_command(
@@ -273,7 +279,7 @@ def _print_explanation(explanation: Json) -> None:
         click.echo(f"  {printable(sentence)}")
     if explanation["next"] is not None:
         earlier = f"decisions before event {explanation['next']:,} are left out"
-        click.echo(f"  ({earlier}: --limit shows more of them, --at how it was earlier)")
+        click.echo(f"  ({earlier}: --limit shows more of them, --at an earlier state)")
     for decision in explanation["decisions"]:
         click.echo(f"\n{click.style(str(decision['seq']), fg='cyan')}  {printable(decision['says'])}")
         if decision["error"] is not None:

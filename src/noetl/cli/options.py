@@ -49,7 +49,7 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def server_option(function: Callable[..., int | None]) -> Callable[..., None]:
-    """`--server URL` for a verb about a server itself, which a database does not know; the verb gets `client`."""
+    """`--server URL` for a verb that needs a server, not only its database; the verb gets `client`."""
 
     @click.option("--server", metavar="URL", help=SERVER_HELP)
     @click.option("--insecure", is_flag=True, help=INSECURE_HELP)

@@ -50,7 +50,7 @@ from noetl.runtime.activity import WaitKind
 from noetl.runtime.catalog import read
 from noetl.settings import DEFAULT_RETENTION
 
-LISTED = (
+LIST_FIELDS = (
     *("execution_id", "name", "path", "status", "started", "ended", "duration_ms", "parent", "continued_errors"),
     *("activity", "progress", "failed_items", "waits", "error", "trigger", "version", "source", "local", "events"),
 )
@@ -112,7 +112,7 @@ def list_command(
             candidates = client.runs.list(RunFilter(since=oldest, until=filter.until), MAX_CHILDREN)
     rows = list(_nested(runs, candidates))
     if output is not None:
-        emit(pick((run for run, _ in rows), *LISTED), output)
+        emit(pick((run for run, _ in rows), *LIST_FIELDS), output)
     elif rows:
         emit([_row(run, depth) for run, depth in rows], "table")
     else:
@@ -282,7 +282,7 @@ def prune_command(older_than: str, dry_run: bool, client: Client, output: str | 
         raise UsageError(f"--older-than {older_than}: write a duration such as 12h or 30d")
     removed, runs = client.runs.prune(age, dry_run)
     if output is not None:
-        emit({"dry_run": dry_run, "removed": removed, "runs": pick(runs, *LISTED)}, output)
+        emit({"dry_run": dry_run, "removed": removed, "runs": pick(runs, *LIST_FIELDS)}, output)
     elif dry_run:
         emit(pick(runs, "execution_id", "name", "status", "ended"), "table")
         print_message(f"{count(len(runs), 'run')} would be removed")

@@ -119,9 +119,11 @@ def command(
     as the user of the server and can read its database and keys: every author is then in effect an admin.
     """
     if (verb := context.invoked_subcommand) is not None:
-        given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-        if given:
-            raise UsageError(f"the options of `noetl server` start one: write those of `{verb}` after `{verb}`")
+        misplaced = [
+            name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        ]
+        if misplaced:
+            raise UsageError(f"options before `{verb}` are those of a new server: write `noetl server {verb} OPTIONS`")
         return
     if workers_user is not None and not workers:
         raise UsageError("--workers-user requires --workers N: it applies only to workers that the server starts")

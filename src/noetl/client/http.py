@@ -305,8 +305,8 @@ class HttpRuns:
                 raise error_of(response)
             yield from response.iter_bytes()
 
-    def explain(self, run: str, asked: ExplainArgs) -> Json:
-        return self.http.get(f"/executions/{self.find(run)}/explain", **asked._asdict())
+    def explain(self, run: str, args: ExplainArgs) -> Json:
+        return self.http.get(f"/executions/{self.find(run)}/explain", **args._asdict())
 
     def replay(self, run: str, source: PlaybookSource | None) -> Json:
         from noetl.client.replay import replay_remote
@@ -332,15 +332,15 @@ class HttpRuns:
 
     def _replay_with(self, execution: str, source: PlaybookSource) -> Json:
         """Decide the log again under a playbook. The server does it in slices, so that no request takes long."""
-        from noetl.client.replay import BEFORE, SHOWN, decided_again
+        from noetl.client.replay import INITIAL_STATE, STATE_PARTS, decided_again
 
         body, path = {"playbook": source.text.decode("utf-8-sig")}, f"/executions/{execution}"
         replayed = self.http.post(f"{path}/replay", body)
         while replayed["equal"] is None:
             replayed = self.http.post(f"{path}/replay", body | {"after": replayed["scanned_to"]})
-        seq, state = replayed["scanned_to"], BEFORE | {"execution_id": execution}
+        seq, state = replayed["scanned_to"], INITIAL_STATE | {"execution_id": execution}
         if seq:
-            state = self.http.get(f"{path}/state", at=seq, parts=",".join(SHOWN))
+            state = self.http.get(f"{path}/state", at=seq, parts=",".join(STATE_PARTS))
         return decided_again(replayed, state)
 
     def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:

@@ -139,21 +139,21 @@ class LocalRuns:
         with opened(self.db) as store:
             yield from exported(store, record, registered_only=False)
 
-    def explain(self, run: str, asked: ExplainArgs) -> Json:
+    def explain(self, run: str, args: ExplainArgs) -> Json:
         from noetl.runtime.explanations import Explained, ExplanationPart, explain, explain_event, question_about
         from noetl.runtime.past import PastReader
         from noetl.runtime.report import explained
 
         def read(past: PastReader, execution: str) -> Explained:
-            if asked.seq is not None:
-                return explain_event(past, execution, asked.seq)
-            question = question_about(asked.step or "", asked.run, asked.item)
-            return explain(past, execution, question, ExplanationPart(asked.at, limit=asked.limit))
+            if args.seq is not None:
+                return explain_event(past, execution, args.seq)
+            question = question_about(args.step or "", args.run, args.item)
+            return explain(past, execution, question, ExplanationPart(args.at, limit=args.limit))
 
         async def answer(local: Engine, summary: Summary) -> Json:
-            found = await local.runtime.past.do(partial(read, execution=summary.execution_id))
-            source = local.catalog.source(found.state.digest)
-            return json_of(explained(found, asked.run, source.display_path, source.places))
+            result = await local.runtime.past.do(partial(read, execution=summary.execution_id))
+            source = local.catalog.source(result.state.digest)
+            return json_of(explained(result, args.run, source.display_path, source.places))
 
         return self._with_engine(run, answer)
 

@@ -31,8 +31,8 @@ from noetl.worker.playbook_cache import File
 Contents = Callable[[Sequence[str]], dict[str, bytes]]
 COMPARED = ("status", "workload", "ctx", "steps", "progress", "result")
 RESULT = ("execution_id", "events", "status", "ctx", "steps")
-SHOWN = ("ctx", "steps")  # parts of the state that are printed
-BEFORE: Json = {"status": "pending", "ctx": {}, "steps": {}}  # the state before the first event
+STATE_PARTS = ("ctx", "steps")  # parts of the state that are printed
+INITIAL_STATE: Json = {"status": "pending", "ctx": {}, "steps": {}}  # the state before the first event
 
 
 async def replay_stored(runtime: Runtime, execution: str, source: PlaybookSource | None) -> Json:
@@ -78,9 +78,9 @@ async def _decide_again(runtime: Runtime, execution: str, source: PlaybookSource
     replayed = await history.replay_with(runtime, execution, digest)
     seq = replayed.scanned_to
     if not seq:
-        return decided_again(json_of(replayed), BEFORE | {"execution_id": execution})
+        return decided_again(json_of(replayed), INITIAL_STATE | {"execution_id": execution})
     state, at = await runtime.past.do(lambda past: past.state_at(execution, seq))
-    return decided_again(json_of(replayed), json_of(state_view(state, at, File("", "", {}), SHOWN)))
+    return decided_again(json_of(replayed), json_of(state_view(state, at, File("", "", {}), STATE_PARTS)))
 
 
 def decided_again(replayed: Json, state: Json) -> Json:

@@ -102,8 +102,8 @@ class Outlines:
 
     def fold_with_last(self, store: Store, execution: str) -> tuple[OutlineFold, Block | None]:
         """The outline, and its last block, after which a writer can continue."""
-        kept = self._folds.get(execution)
-        fold, last = (_decode(kept[0]), kept[1]) if kept else (OutlineFold(), None)
+        cached = self._folds.get(execution)
+        fold, last = (_decode(cached[0]), cached[1]) if cached else (OutlineFold(), None)
         for block in blocks(store, execution, last.number + 1 if last else 0, last):
             if block.events < BLOCK_EVENTS:
                 self._keep(execution, fold, last)
@@ -114,6 +114,6 @@ class Outlines:
 
     def _keep(self, execution: str, fold: OutlineFold, last: Block | None) -> None:
         """Keep a fold of complete blocks."""
-        kept = self._folds.get(execution)
-        if last is not None and last.events == BLOCK_EVENTS and (kept is None or kept[1].number < last.number):
+        cached = self._folds.get(execution)
+        if last is not None and last.events == BLOCK_EVENTS and (cached is None or cached[1].number < last.number):
             self._folds[execution] = _encode(fold), last

@@ -181,8 +181,8 @@ class ExplainView(msgspec.Struct, frozen=True):
     stands: list[str]
 
 
-def explained(found: Explained, run: str | None, file: str, places: Mapping[str, Mark]) -> ExplainView:
-    explanation, state, inputs = found
+def explained(result: Explained, run: str | None, file: str, places: Mapping[str, Mark]) -> ExplainView:
+    explanation, state, inputs = result
 
     def place_of(name: str) -> tuple[str, int | None, int | None]:
         mark = places.get(name)

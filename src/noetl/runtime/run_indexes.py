@@ -24,11 +24,11 @@ class RunIndexes:
     def of(self, store: Store, execution: str, run: str) -> RunIndex:
         """The index of a step run up to the last event; its `scheduled` is 0 if there is no such step run."""
         with self._lock:
-            kept = self._indexes.get((execution, run))
-        complete, last = (kept[0], kept[1]) if kept else (RunIndex(run), None)
+            cached = self._indexes.get((execution, run))
+        complete, last = (cached[0], cached[1]) if cached else (RunIndex(run), None)
         index = complete
         for block in blocks(store, execution, last.number + 1 if last else 0, last):
-            if (kept is not None and index is kept[0]) or block.events < BLOCK_EVENTS:
+            if (cached is not None and index is cached[0]) or block.events < BLOCK_EVENTS:
                 index = complete.copy()
             index.add(block)
             if block.events == BLOCK_EVENTS:

@@ -14,10 +14,10 @@ def surplus(seqs: Sequence[int], most: int = MAX_SNAPSHOTS) -> list[int]:
     gone: list[int] = []
     if len(seqs) <= most:
         return gone
-    widest, kept = seqs[-1] * 2 // most, 0
+    widest, last = seqs[-1] * 2 // most, 0
     for seq, following in pairwise(seqs):
-        if following - kept <= widest:
+        if following - last <= widest:
             gone.append(seq)
         else:
-            kept = seq
+            last = seq
     return gone

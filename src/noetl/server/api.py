@@ -22,7 +22,7 @@ from noetl.server.maintenance import Maintenance
 from noetl.server.page_files import read_page
 from noetl.server.playbooks import Playbooks
 from noetl.server.problems import Refused
-from noetl.server.record_views import summary_of
+from noetl.server.record_views import stored_summary
 from noetl.server.scheduler import Scheduler
 from noetl.server.second_connection import SecondConnection
 from noetl.server.server_settings import ServerSettings
@@ -89,7 +89,7 @@ class Api:
             loaded = runtime.executions.get(execution)
         if loaded is not None and loaded.summary is not None:
             return state, loaded.summary
-        return state, await self.thread.ask(summary_of, self.store, execution)
+        return state, await self.thread.ask(stored_summary, self.store, execution)
 
     async def load_ended(self, execution: str) -> tuple[Execution, Summary]:
         """The same after its end was awaited; without a store query if the end is known to be stored."""

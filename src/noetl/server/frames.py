@@ -46,7 +46,7 @@ from noetl.timestamps import optional_rfc3339, rfc3339
 FRAME_SECONDS = 0.1  # minimum time between two frames of an execution
 MAX_ROWS = 50  # the latest events
 MAX_FRAME_BYTES = 64_000
-MAX_KEPT_FRAMES = 50
+MAX_FRAMES = 50
 MAX_EVENTS_PER_FRAME = 5_000
 HEAD = b": frames of an execution\nretry: 1000\n\n"
 END = b"event: end\ndata: {}\n\n"
@@ -89,7 +89,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     reload: bool = False
 
 
-class KeptFrame(NamedTuple):
+class EncodedFrame(NamedTuple):
     after: int  # seq of the frame before
     seq: int
     data: bytes
@@ -177,7 +177,7 @@ class Feed:
     def __init__(self, execution: str, outlines: Outlines, reader: SecondConnection, followed: Followed) -> None:
         self.execution, self._outlines, self._reader, self._followed = execution, outlines, reader, followed
         self.clients = 0
-        self.frames: deque[KeptFrame] = deque(maxlen=MAX_KEPT_FRAMES)
+        self.frames: deque[EncodedFrame] = deque(maxlen=MAX_FRAMES)
         self.ended = False
         self.changed = asyncio.Event()  # set when there is another frame, and replaced by a new one
         self._live: LiveOutline | None = None
@@ -195,34 +195,34 @@ class Feed:
     async def _run(self) -> None:
         while not self.ended:
             changed = self._followed.changed
-            made, self.ended = await self._reader.do(self._make)
-            if made:
-                self.frames += made  # not in the thread: streams iterate over them
+            frames, self.ended = await self._reader.do(self._make)
+            if frames:
+                self.frames += frames  # not in the thread: streams iterate over them
                 self.changed.set()
                 self.changed = asyncio.Event()
                 await asyncio.sleep(FRAME_SECONDS)
             else:
                 await changed.wait()
 
-    def _make(self, store: Store) -> tuple[list[KeptFrame], bool]:
+    def _make(self, store: Store) -> tuple[list[EncodedFrame], bool]:
         """The next frame, if anything has changed, and whether the execution has ended."""
-        made: list[KeptFrame] = []
+        frames: list[EncodedFrame] = []
         if self._live is None:
             self._live = LiveOutline(self.execution, *self._outlines.fold_with_last(store, self.execution))
-            made.append(KeptFrame(-1, self._live.seq, b""))  # clients of that outline continue here
+            frames.append(EncodedFrame(-1, self._live.seq, b""))  # clients of that outline continue here
         after = self._live.seq
         if events := _read(store, self.execution, after, MAX_EVENTS_PER_FRAME):
             self._live.add(events)
-            made.append(KeptFrame(after, self._live.seq, self._encoded(store, events)))
-        return made, self._live.fold.ended_ms is not None
+            frames.append(EncodedFrame(after, self._live.seq, self._encoded(store, events)))
+        return frames, self._live.fold.ended_ms is not None
 
-    def missed(self, store: Store, after: int) -> KeptFrame:
+    def missed(self, store: Store, after: int) -> EncodedFrame:
         """One frame for everything after a seq."""
         assert self._live is not None
         seq = self._live.seq
         if seq - after > MAX_EVENTS_PER_FRAME:
-            return KeptFrame(after, seq, self._encoded(store, [], seq - after))
-        return KeptFrame(after, seq, self._encoded(store, _read(store, self.execution, after, seq - after)))
+            return EncodedFrame(after, seq, self._encoded(store, [], seq - after))
+        return EncodedFrame(after, seq, self._encoded(store, _read(store, self.execution, after, seq - after)))
 
     def _encoded(self, store: Store, events: Sequence[tuple[Row, e.Event]], left_out: int = 0) -> bytes:
         assert self._live is not None
@@ -231,13 +231,13 @@ class Feed:
         status, details = shown_status(fold, summary), _details(summary.details)
 
         def frame(rows: int, outline: OutlineChange, reload: bool) -> bytes:
-            shown = [list(event_row(row.seq, row.at, event)) for row, event in events[-rows:]] if rows else []
+            latest = [list(event_row(row.seq, row.at, event)) for row, event in events[-rows:]] if rows else []
             keys = ctx_keys([event for _, event in events])
             last_line = next((line[0] for line in store.output_before(self.execution, NO_LIMIT, 1)), 0)
             moment = rfc3339(fold.now_ms / 1000)
             about = summary.activity, len(events) or left_out
             return _encode(
-                Frame(fold.seq, moment, status, *about, shown, outline, keys, details.waits, last_line, reload)
+                Frame(fold.seq, moment, status, *about, latest, outline, keys, details.waits, last_line, reload)
             )
 
         if events:
@@ -302,11 +302,11 @@ class Feeds:
                     yield b": still here\n\n"
                     spoken = loop.time()
 
-    async def _frames(self, feed: Feed, after: int) -> list[KeptFrame]:
+    async def _frames(self, feed: Feed, after: int) -> list[EncodedFrame]:
         """The kept frames after a seq, or one that has all of them."""
         if not feed.frames or after >= feed.seq:
             return []
-        kept = [frame for frame in feed.frames if frame.after >= after]
-        if kept and kept[0].after == after:
-            return kept
+        frames = [frame for frame in feed.frames if frame.after >= after]
+        if frames and frames[0].after == after:
+            return frames
         return [await self._reader.do(lambda store: feed.missed(store, after))]

@@ -16,12 +16,12 @@ TIMES = frozenset(["created", "updated", "expires", "revoked", "registered", "st
 """Names of fields that are seconds in a record and RFC 3339 in its view."""
 
 
-def summary_of(store: Store, execution: str) -> Summary:
+def stored_summary(store: Store, execution: str) -> Summary:
     """An execution as lists have it; NotFound if there is none, or it was pruned a moment ago."""
-    found = store.summaries(prefix=execution, limit=1)
-    if not found:
+    summaries = store.summaries(prefix=execution, limit=1)
+    if not summaries:
         raise NotFound(f"no execution {execution}")
-    return found[0]
+    return summaries[0]
 
 
 class RecordView(msgspec.Struct, frozen=True):

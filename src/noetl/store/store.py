@@ -306,13 +306,13 @@ class Store(ABC):
             filters = origin | named | at_path | containing
             searches = [("list_executions", window, option | filters) for option in options]
         wanted: list[Options] = [{"status": (status,)} for status in dict.fromkeys(statuses)] or [{}]
-        found = {
+        summaries = {
             summary.execution_id: summary
             for query, parameters, options in searches
             for status in wanted
             for summary in map(_summary_of, self._rows(query, parameters, options | status, limit))
         }
-        return sorted(found.values(), key=lambda summary: summary.position, reverse=True)[:limit]
+        return sorted(summaries.values(), key=lambda summary: summary.position, reverse=True)[:limit]
 
     def _path_options(self, at_path: Options, containing: Options) -> list[Options]:
         """Options that find the executions of some paths by the index of paths, unless there are many paths."""

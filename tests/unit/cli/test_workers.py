@@ -86,7 +86,7 @@ def test_a_server_is_named_by_its_address_only(tmp_path: Path, verb: str) -> Non
     done = noetl("server", "--db", "x.db", verb, cwd=tmp_path)
     assert (done.code, done.err) == (
         2,
-        f"noetl: the options of `noetl server` start one: write those of `{verb}` after `{verb}`\n",
+        f"noetl: options before `{verb}` are those of a new server: write `noetl server {verb} OPTIONS`\n",
     )
 
 

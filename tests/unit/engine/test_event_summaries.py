@@ -8,7 +8,7 @@ from tests.table import for_each
 
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
 from noetl.engine import events as e
-from noetl.engine.history.event_summaries import MAX_SUMMARY, SUMMARIES, event_row, summary_of
+from noetl.engine.history.event_summaries import MAX_SUMMARY, SUMMARIES, event_row, event_summary
 from noetl.model.actor import Actor
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
@@ -108,7 +108,7 @@ TEXTS: list[tuple[e.Event, str]] = [
 
 @for_each(("event", "text"), TEXTS)
 def test_an_event_has_a_short_sentence(event: e.Event, text: str) -> None:
-    assert summary_of(event) == text
+    assert event_summary(event) == text
 
 
 def test_every_type_of_event_has_a_sentence_that_is_tested() -> None:
@@ -132,7 +132,7 @@ def test_a_row_has_the_time_the_subject_and_the_status() -> None:
 
 
 def test_a_long_message_is_cut_and_stays_on_one_line() -> None:
-    summary = summary_of(e.StepFailed("a#1", Error("python", "line one\nline two " + "x" * 500)))
+    summary = event_summary(e.StepFailed("a#1", Error("python", "line one\nline two " + "x" * 500)))
     assert summary.startswith("Failed: python: line one line two xxx")
     assert summary.endswith("…")
     assert len(summary) == MAX_SUMMARY

@@ -269,11 +269,11 @@ class _Checker:
 
     def _check_outcome(self, site: Site, read: Read, owner: str, field: str | int, kinds: Sequence[str]) -> None:
         """`kinds` are those of the tasks that the outcome may be of."""
-        known = [kind for name in kinds if name != "workbook" and (kind := self.kinds.get(name))]
-        fields = {"status", "result", "error", "meta", *(kind.outcome for kind in known if kind.outcome)}
-        if not known or len(known) < len(kinds) or field in fields:
+        installed = [kind for name in kinds if name != "workbook" and (kind := self.kinds.get(name))]
+        fields = {"status", "result", "error", "meta", *(kind.outcome for kind in installed if kind.outcome)}
+        if not installed or len(installed) < len(kinds) or field in fields:
             return
-        message = f"the outcome of {' or '.join(kind.name for kind in known)} has no field {field!r}"
+        message = f"the outcome of {' or '.join(kind.name for kind in installed)} has no field {field!r}"
         guess = "result" if field == "data" else STEP_FIELD_GUESSES.get(str(field))
         suggestion = f"read `{owner}.{guess}`" if guess else self.problems.did_you_mean(field, fields)
         hint = suggestion or f"fields: {', '.join(sorted(fields))}"

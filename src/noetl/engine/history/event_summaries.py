@@ -31,10 +31,10 @@ EventRow = tuple[int, int, str, str, str, str]
 
 def event_row(seq: int, at: float, event: e.Event) -> EventRow:
     time = event.began(at) if isinstance(event, e.TaskStarted) else at
-    return seq, int(time * 1000), event.name, entity_of("", event), status_of(event), summary_of(event)
+    return seq, int(time * 1000), event.name, entity_of("", event), status_of(event), event_summary(event)
 
 
-def summary_of(event: e.Event) -> str:
+def event_summary(event: e.Event) -> str:
     """What happened, in one line without the name of the subject."""
     text = " ".join(SUMMARIES[type(event)](event).split())
     return text if len(text) <= MAX_SUMMARY else text[: MAX_SUMMARY - 1] + "…"

@@ -55,8 +55,8 @@ class Question(NamedTuple):
         """Whether an event of a task or a case is a decision about it, as far as the event itself says."""
         match event:
             case e.TaskDone(task=task):
-                mine = self.is_about(task.run) and self.item in (None, task.index)
-                return mine and self.arc is None and not decides_nothing(net, event)
+                concerned = self.is_about(task.run) and self.item in (None, task.index)
+                return concerned and self.arc is None and not decides_nothing(net, event)
             case CaseEvaluated(run=run):
                 return self.is_about(run) and self.item is None and self.arc is None
         return False

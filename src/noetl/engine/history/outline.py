@@ -166,14 +166,14 @@ class _Loop:
 
     def add_error(self, index: int, error: Any) -> None:
         key = error.kind, error.message[:MAX_MESSAGE]
-        known = self.errors.get(key)
-        if known is None and len(self.errors) >= MAX_ERRORS:
+        group = self.errors.get(key)
+        if group is None and len(self.errors) >= MAX_ERRORS:
             key = "", ""  # all others
-            known = self.errors.get(key)
-        if known is None:
+            group = self.errors.get(key)
+        if group is None:
             self.errors[key] = ItemError(*key, 1, index, index)
         else:
-            known.count, known.first, known.last = known.count + 1, min(known.first, index), max(known.last, index)
+            group.count, group.first, group.last = group.count + 1, min(group.first, index), max(group.last, index)
 
     def part(self, run: int) -> LoopPart:
         ended = {*self.done, *self.failed}

@@ -146,12 +146,12 @@ def merge_error(errors: dict[tuple[str, str], ItemError], error: ItemError) -> N
     key = error.kind, error.message
     if key not in errors and len(errors) >= MAX_ERRORS:
         key = "", ""
-    known = errors.get(key)
-    if known is None:
+    group = errors.get(key)
+    if group is None:
         errors[key] = ItemError(*key, error.count, error.first, error.last)
     else:
-        known.count += error.count
-        known.first, known.last = min(known.first, error.first), max(known.last, error.last)
+        group.count += error.count
+        group.first, group.last = min(group.first, error.first), max(group.last, error.last)
 
 
 class Histogram(msgspec.Struct):

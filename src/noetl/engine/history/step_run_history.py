@@ -8,7 +8,7 @@ import msgspec
 
 from noetl.engine import events as e
 from noetl.engine.envelope import subject_of
-from noetl.engine.history.event_summaries import summary_of
+from noetl.engine.history.event_summaries import event_summary
 from noetl.engine.patch import Patch
 from noetl.model.identity import TaskId
 
@@ -132,7 +132,7 @@ class StepRunHistory:
             return
         name = event.key if event.until in ("signal", "child") else ""
         name = ", ".join(event.keys) or name
-        wait = WaitRecord(event.index, event.until, name, event.due, at, summary_of(event))
+        wait = WaitRecord(event.index, event.until, name, event.due, at, event_summary(event))
         self._append(self.waits, wait, MAX_WAITS)
         if event.until == "child":
             self._append(self.children, event.key, MAX_WAITS)

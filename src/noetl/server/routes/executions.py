@@ -47,7 +47,7 @@ from noetl.server.parameters import (
     text,
 )
 from noetl.server.problems import Refused
-from noetl.server.record_views import summary_of
+from noetl.server.record_views import stored_summary
 from noetl.server.roles import FORMS, PREFIX, WRITE
 from noetl.server.sse import EventStream, last_event_id
 from noetl.server.worker_views import missing_pools
@@ -297,10 +297,10 @@ async def related(call: ApiCall, query: RelatedQuery) -> RelatedView:
     execution, limit, now = call.path_params["id"], query.limit, call.api.clock.now()
 
     def read(store: Store) -> RelatedView:
-        one = summary_of(store, execution)
+        summary = stored_summary(store, execution)
         above = [
             next(iter(store.summaries(prefix=other, limit=1)), None) if other else None
-            for other in (one.parent, one.source)
+            for other in (summary.parent, summary.source)
         ]
         children = store.summaries(parent=execution, before=run_position(query.after), limit=limit + 1)
         following = run_cursor(children[limit - 1]) if len(children) > limit else None

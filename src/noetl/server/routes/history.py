@@ -60,13 +60,13 @@ async def explain(call: ApiCall, query: ExplainQuery) -> ExplainView:
 
     def read(past: PastReader) -> ExplainView:
         if query.seq is not None:
-            found = explain_event(past, execution, query.seq)
+            result = explain_event(past, execution, query.seq)
         else:
-            found = explain_step(
+            result = explain_step(
                 past, execution, query.question(), ExplanationPart(query.at, query.before, query.limit)
             )
-        file = past.playbook(found.state.digest).file
-        return explained(found, run, file.name, file.places)
+        file = past.playbook(result.state.digest).file
+        return explained(result, run, file.name, file.places)
 
     return await call.until_disconnect(call.api.host.runtime.past.do(read))
 

@@ -12,7 +12,7 @@ from noetl.server.etag import is_current, not_modified, weak_tag
 from noetl.server.frames import Frame
 from noetl.server.outline_views import OutlineView, outline_view, shown_status
 from noetl.server.parameters import STREAM, QueryString
-from noetl.server.record_views import summary_of
+from noetl.server.record_views import stored_summary
 from noetl.server.sse import EventStream, last_event_id
 
 routes = Routes()
@@ -30,7 +30,7 @@ async def outline(call: ApiCall) -> Response:
 
     def read(past: PastReader) -> OutlineView:
         fold = outlines.fold(past.store, execution)
-        return outline_view(execution, fold, shown_status(fold, summary_of(past.store, execution)))
+        return outline_view(execution, fold, shown_status(fold, stored_summary(past.store, execution)))
 
     view = await call.until_disconnect(call.api.host.runtime.past.do(read))
     return json_response(view, headers={"ETag": weak_tag(view.seq)})

@@ -72,8 +72,8 @@ async def step_runs(call: ApiCall, query: StepRunsQuery) -> StepRunPage:
     execution = call.path_params["id"]
 
     def read(past: PastReader) -> StepRunPage:
-        found = step_runs_after(past, execution, query.after, query.limit, query.step, query.status or "")
-        return StepRunPage([_row(item, found.start_ms) for item in found.items], found.next)
+        page = step_runs_after(past, execution, query.after, query.limit, query.step, query.status or "")
+        return StepRunPage([_row(item, page.start_ms) for item in page.items], page.next)
 
     return await call.until_disconnect(call.api.host.runtime.past.do(read))
 
