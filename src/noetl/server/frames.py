@@ -122,6 +122,8 @@ class LiveOutline:
         stops = {block.first + offset for block in blocks for offset in block.stops}
         runs = {name for block in blocks for name in run_names(block)}
         runs |= {name for name, run in fold.runs.items() if run.ended_seq in stops}
+        if any(block.forks for block in blocks):  # it ends the leases of all
+            runs |= {name for name, run in fold.runs.items() if not run.ended_seq}
         rows = [run for name, run in fold.runs.items() if name in runs]
         touched = {number for block in blocks for number in _tokens(block)}
         tokens = [token for number, token in fold.tokens.items() if number in touched or token.consumed_seq in stops]

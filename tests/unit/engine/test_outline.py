@@ -18,6 +18,7 @@ from noetl.engine.history.outline import (
     CANCELLED,
     FAILED,
     RUNNING,
+    SCHEDULED,
     SUCCEEDED,
     WAITING,
     Block,
@@ -209,6 +210,47 @@ def test_step_runs_tokens_and_waits_have_their_places() -> None:
     waiting = folded(timed(*events[:8]))
     assert waiting.runs["start#1"].status == WAITING
     assert folded(timed(*events[:7])).runs["start#1"].status == RUNNING
+
+
+def test_a_step_run_whose_lease_has_ended_waits_for_a_worker() -> None:
+    events = [*beginning(), e.StepStarted("start#1", 1, "w"), e.StepPaused("start#1", 1, "lost")]
+    start = folded(timed(*events)).runs["start#1"]
+    assert (start.status, start.started_seq) == (SCHEDULED, 7)
+    again = folded(timed(*events, e.StepRegranted("start#1", 2, "w"))).runs["start#1"]
+    assert (again.status, again.started_seq, again.waited) == (RUNNING, 7, {"worker": 2_000})
+    loop = [*beginning(), e.LoopStarted("start#1", 4)]
+    loop += [e.StepStarted("start#1", lane, "w", (lane * 2, lane * 2 + 2)) for lane in (0, 1)]
+    fold = folded(timed(*loop, e.StepPaused("start#1", 0, "returned")))
+    assert fold.runs["start#1"].status == RUNNING  # another worker has the other items
+
+
+def test_a_fork_ends_leases_and_waits_for_children() -> None:
+    waits = [("start", "child"), ("other", "signal")]
+    events = [*beginning(), e.StepScheduled("other#1", (2,)), e.StepScheduled("third#1", (3,))]
+    events += [e.StepStarted(f"{step}#1", fence, "w") for fence, step in enumerate(("start", "other", "third"))]
+    events += [e.StepPaused(f"{step}#1", 1, "waiting", until=kind, key="x") for step, kind in waits]  # type: ignore[arg-type]
+    fold = folded(timed(*events, e.ExecutionForked(EXECUTION, 13)))
+    assert {name: run.status for name, run in fold.runs.items()} == {
+        "start#1": SCHEDULED,
+        "other#1": WAITING,
+        "third#1": SCHEDULED,
+    }
+    assert {name: [wait.to_seq for wait in rows] for name, rows in fold.waits.items()} == {
+        "start#1": [14],
+        "other#1": [0],
+    }
+    items = [*beginning(), e.LoopStarted("start#1", 2), e.StepStarted("start#1", 1, "w", (0, 2))]
+    for index, kind in enumerate(("child", "signal")):
+        items.append(e.IterationStarted("start#1", index))
+        items.append(e.StepPaused("start#1", 1, "waiting", index, kind, "x"))  # type: ignore[arg-type]
+    loop = folded(timed(*items, e.ExecutionForked(EXECUTION, 12))).loops["start#1"]
+    assert (loop.running, loop.waiting) == (1, 1)
+
+
+def test_loops_have_the_order_in_which_they_began() -> None:
+    events = [*beginning(), e.LoopStarted("start#1", 1), e.StepScheduled("other#1"), e.LoopStarted("other#1", 1)]
+    fold = folded(timed(*events, e.ExecutionForked(EXECUTION, 9, "retry", reopened="other#1")))
+    assert list(fold.loops) == ["start#1", "other#1"]
 
 
 def test_a_cancelled_run_ends_its_step_runs_and_tokens() -> None:

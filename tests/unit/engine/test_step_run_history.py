@@ -36,6 +36,19 @@ def test_leases_say_why_they_ended() -> None:
     assert (history.status, history.started, history.ended, history.error) == ("failed", 2.0, 8.0, Error("x", "y"))
 
 
+def test_a_run_whose_lease_has_ended_is_scheduled_again() -> None:
+    granted = (e.StepScheduled("a#1"), e.StepStarted("a#1", 1, "w"))
+    assert history_of(*granted, e.StepPaused("a#1", 1, "lost")).status == "scheduled"
+    assert history_of(*granted, e.ExecutionForked("ID", 2)).status == "scheduled"
+    assert history_of(*granted, e.StepPaused("a#1", 1, "lost"), e.StepRegranted("a#1", 2, "w")).status == "running"
+    assert history_of(*granted, e.StepPaused("a#1", 1, "waiting", until="signal", key="go")).status == "waiting"
+    waiting = e.StepPaused("a#1", 1, "waiting", until="child", key="ID")
+    forked = history_of(*granted, waiting, e.ExecutionForked("ID", 3))
+    assert (forked.status, [wait.end for wait in forked.waits]) == ("scheduled", [4.0])
+    lanes = (e.StepStarted("a#1", 1, "w", (0, 2)), e.StepStarted("a#1", 2, "w", (2, 4)))
+    assert history_of(*lanes, e.StepPaused("a#1", 1, "lost")).status == "running"
+
+
 def test_an_item_has_only_its_own_leases_tasks_and_waits() -> None:
     other = TaskId("a#1", "t#1", 1)
     history = history_of(

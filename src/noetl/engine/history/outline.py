@@ -25,7 +25,7 @@ BLOCK_EVENTS = 1_000
 STATUSES = ("scheduled", "running", "waiting", "succeeded", "failed", "skipped", "cancelled")  # of step runs
 SCHEDULED, RUNNING, WAITING, SUCCEEDED, FAILED, SKIPPED, CANCELLED = range(len(STATUSES))
 EXECUTION_STATUSES = ("pending", "running", "paused", "cancelling", "succeeded", "failed", "cancelled")
-WAIT_KINDS = ("", "signal", "child", "retry", "event")  # the first stands for the end of a wait
+WAIT_KINDS = ("", "signal", "child", "retry", "event", "worker")  # the first stands for the end of a wait
 MARKER_KINDS = ("failure", "retry", "signal", "pause", "resume", "lost", "fork", "cancel")
 
 BINS = 24
@@ -74,7 +74,7 @@ class Block(msgspec.Struct, array_like=True):
     scheduled: list[tuple[int, int, tuple[int, ...]]] = []  # run, offset, tokens
     started: list[int] = []  # run, offset
     ended: list[int] = []  # run, offset, status
-    waits: list[int] = []  # run, offset, kind
+    waits: list[int] = []  # run, offset, kind: `worker` if its lease has ended before it
     routed: list[int] = []  # run, offset
     tokens: list[int] = []  # number, step, run that sent it or -1, offset
     held: list[int] = []  # number, offset, 1 if it was denied
@@ -88,6 +88,7 @@ class Block(msgspec.Struct, array_like=True):
     statuses: list[int] = []  # offset, status of the execution
     digests: list[tuple[int, str]] = []  # offset, playbook
     reopened: list[tuple[int, str]] = []  # offset, loop whose failed items run again
+    forks: list[int] = []  # offsets of events that end all leases, and the waits for children
 
     @property
     def number(self) -> int:
@@ -364,6 +365,10 @@ class OutlineWriter:
     def _forked(self, event: e.ExecutionForked, offset: int) -> None:
         self._set_status("running", offset)
         self._mark("fork", event.source_id, offset)
+        self.block.forks.append(offset)
+        for loop in self._loops.values():
+            loop.touched.update(loop.parked)
+            loop.parked = {item: kind for item, kind in loop.parked.items() if WAIT_KINDS[kind] != "child"}
         if event.playbook:
             self.block.digests.append((offset, event.playbook))
         if event.reopened:
@@ -397,10 +402,7 @@ class OutlineWriter:
     def _paused(self, event: e.StepPaused, offset: int) -> None:
         if event.reason == "lost":
             self._mark("lost", event.run, offset)
-        if event.until is None:
-            self._run(event.run)
-            return
-        kind = WAIT_KINDS.index(event.until)
+        kind = WAIT_KINDS.index(event.until or "worker")
         if event.index is None:
             self.block.waits += (self._run(event.run), offset, kind)
         else:

@@ -86,6 +86,7 @@ class WaitRow(msgspec.Struct):
     """A wait of a step run without a loop."""
 
     run: str
+    kind: str
     from_seq: int
     to_seq: int = 0
 
@@ -236,6 +237,8 @@ class OutlineFold(msgspec.Struct):
         self.seq, self.now_ms = first + block.events - 1, times[block.events - 1]
         self.histogram.add(block, times)
         self.digests += [(first + offset, digest) for offset, digest in block.digests]
+        for part in block.loops:
+            self._loop(names[part.run])
         for offset, change, arguments in sorted(self._changes(block, names), key=itemgetter(0)):
             change(first + offset, times[offset], *arguments)
         for part in block.loops:
@@ -273,6 +276,7 @@ class OutlineFold(msgspec.Struct):
         changes += [(offset, self._stop, ()) for offset in block.stops]
         changes += [(offset, self._set_status, (status,)) for offset, status in rows(block.statuses, 2)]
         changes += [(offset, self._reopen, (run,)) for offset, run in block.reopened]
+        changes += [(offset, self._fork, ()) for offset in block.forks]
         return changes
 
     # -- changes ------------------------------------------------------------------------------------------------------
@@ -311,16 +315,23 @@ class OutlineFold(msgspec.Struct):
 
     def _wait(self, seq: int, now: int, name: str, kind: int) -> None:
         run = self.runs.get(name)
-        if run is None:
+        if run is None or run.ended_seq:
             return
-        if kind:
+        if WAIT_KINDS[kind] == "worker":
+            self._end_lease(run, now)
+        elif kind:
             run.wait("retry" if WAIT_KINDS[kind] == "retry" else "external", now)
             run.status = WAITING
-            self.waits.setdefault(name, []).append(WaitRow(name, seq))
+            self.waits.setdefault(name, []).append(WaitRow(name, WAIT_KINDS[kind], seq))
         else:
             run.wait("worker", now)
             run.status = SCHEDULED
             self._end_wait(name, seq)
+
+    def _end_lease(self, run: StepRunRow, now: int) -> None:
+        if run.status == RUNNING and run.name not in self.loops:  # other workers may have items of a loop
+            run.wait("worker", now)
+            run.status = SCHEDULED
 
     def _end_wait(self, name: str, seq: int) -> None:
         for wait in self.waits.get(name, ())[-1:]:
@@ -355,6 +366,13 @@ class OutlineFold(msgspec.Struct):
     def _set_status(self, seq: int, now: int, status: int) -> None:
         self.status = EXECUTION_STATUSES[status]
         self.ended_ms = now if self.status in ("succeeded", "failed", "cancelled") else None
+
+    def _fork(self, seq: int, now: int) -> None:
+        """Leases end, and so do the waits for children, which belong to the source."""
+        for name, run in self.runs.items():
+            self._end_lease(run, now)
+            if any(wait.kind == "child" and not wait.to_seq for wait in self.waits.get(name, ())):
+                self._wait(seq, now, name, 0)
 
     def _reopen(self, seq: int, now: int, run: str) -> None:
         self._loop(run).reopen()

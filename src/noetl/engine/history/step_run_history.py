@@ -80,7 +80,11 @@ class StepRunHistory:
     def take(self, event: e.Event, seq: int, at: float) -> None:
         run, index, task = subject_of(event)
         if isinstance(event, e.ExecutionForked):
-            self._close_leases(at, "forked")
+            for lease in self.leases:
+                self._end_lease(lease, at, "forked")
+            for wait in self.waits:
+                if wait.until == "child" and wait.end is None:  # the child belongs to the source
+                    self._resume(wait.item, at)
         if run != self.run:
             return
         if task is not None:
@@ -97,7 +101,7 @@ class StepRunHistory:
                 self._pause(event, at)
                 for lease in self.leases:
                     if lease.fence == fence:
-                        lease.close(at, reason)
+                        self._end_lease(lease, at, reason)
             case e.StepResumed() if self.item is None or index == self.item:
                 self._resume(index, at)
             case e.IterationStarted() if index == self.item:
@@ -126,6 +130,12 @@ class StepRunHistory:
             self.status = "running"
         lease = LeaseRecord(event.fence, event.worker, at, event.items)
         self._append(self.leases, lease, MAX_LEASES)
+
+    def _end_lease(self, lease: LeaseRecord, at: float, reason: str) -> None:
+        """A lease that ends before its run; items of a loop may have others."""
+        lease.close(at, reason)
+        if lease.items is None and self.status == "running":
+            self.status = "scheduled"
 
     def _pause(self, event: e.StepPaused, at: float) -> None:
         if event.until is None or (self.item is not None and event.index != self.item):
