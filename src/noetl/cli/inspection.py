@@ -31,6 +31,7 @@ from noetl.cli.output import (
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, ExplainArgs, Json, OnProgress
+from noetl.engine.history.comparison import comparable
 from noetl.errors import NotFound, UsageError
 from noetl.model.status import ENDED
 from noetl.printable import printable
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 0.2
 CLEAR_LINE = "\r\x1b[K"
-IGNORED = frozenset(["worker", "claim", "due", "duration_ms", "moved", "source_id", "action_id"])
-"""Fields of events that differ between any two runs."""
 COMPARED = ("status", "result", "error")
 VERDICTS = {"matched": "green", "not matched": "yellow", "not reached": "bright_black", "error": "red"}
 MAX_CHARACTERS = 100
@@ -162,13 +161,10 @@ def diff_command(a: str, b: str, client: Client, output: str | None) -> int:
 
 
 def _events(client: Client, run: Json) -> Iterator[Json]:
-    """The events without the fields that differ between any two runs; the id of a child depends on that of the run."""
     for page in client.runs.events(run["execution_id"]):
         for event in page:
-            payload = {key: value for key, value in event["payload"].items() if key not in IGNORED}
-            if payload.get("until") == "child":
-                payload.pop("key", None)
-            yield {"event_type": event["event_type"], "entity": event["step_run_id"] or event["entity_type"]} | payload
+            entity = event["step_run_id"] or event["entity_type"]
+            yield comparable(event["event_type"], entity, event["payload"])
 
 
 def _print_diff(compared: Json) -> None:

@@ -232,7 +232,7 @@ def signal_command(
 
 
 def _print_signalled(signalled: Json) -> None:
-    waiting = f" (waiting: {', '.join(signalled['waiting'])})" if signalled["waiting"] else ""
+    waiting = f" (waiting: {', '.join(signalled['awaited'])})" if signalled["awaited"] else ""
     note = f", nobody waits for {signalled['name']!r} yet{waiting}" if signalled["pending"] else ""
     click.echo(printable(signalled["answer"] + note))
     if signalled["answer"] == "late":

@@ -462,7 +462,7 @@ class HttpRuns:
 
     def signal(self, run: str, body: Json) -> Json:
         answer = self.http.post(f"/executions/{self.find(run)}/signals", body)
-        return {key: answer[key] for key in ("execution_id", "name", "id", "answer", "pending", "waiting")}
+        return {key: answer[key] for key in ("execution_id", "name", "id", "answer", "pending", "awaited")}
 
     def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
         removed, body = 0, {"older_than": age, "dry_run": dry_run}

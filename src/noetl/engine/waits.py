@@ -74,7 +74,7 @@ class SignalResult(NamedTuple):
 
     answer: SignalOutcome
     pending: bool  # Whether it was accepted and nothing waits for it yet
-    waiting: list[str]  # The names of the signals that the execution waits for
+    awaited: list[str]  # The names of the signals that the execution waits for
 
 
 def signal_result(state: Execution, events: Sequence[e.Event], signal: Signal) -> SignalResult:
@@ -86,10 +86,10 @@ def signal_result(state: Execution, events: Sequence[e.Event], signal: Signal) -
         answer = "duplicate"
     elif state.over:
         answer = "late"
-    waiting = sorted(awaited_signals(state))
+    awaited = sorted(awaited_signals(state))
     kept = any(other == number for other, _ in state.signals.get(signal.type, ()))
-    pending = answer == "accepted" and kept and signal.type not in waiting  # a paused execution may still wait for it
-    return SignalResult(cast(SignalOutcome, answer), pending, waiting)
+    pending = answer == "accepted" and kept and signal.type not in awaited  # a paused execution may still wait for it
+    return SignalResult(cast(SignalOutcome, answer), pending, awaited)
 
 
 def _number(signal: Signal) -> str:

@@ -56,6 +56,7 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("GET", "/api/v1/executions"): VIEW,
     ("GET", "/api/v1/executions/counts"): VIEW,
     ("GET", "/api/v1/executions/{id}/related"): VIEW,
+    ("GET", "/api/v1/executions/{id}/diff"): VIEW,
     ("GET", "/api/v1/executions/{id}/events"): VIEW,
     ("GET", "/api/v1/executions/{id}/outline"): VIEW,
     ("GET", "/api/v1/executions/{id}/live"): VIEW,

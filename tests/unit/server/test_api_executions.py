@@ -432,9 +432,9 @@ def test_a_signal_that_nothing_waits_for_is_pending_and_the_awaited_ones_are_nam
     until(admin, execution, "waiting")
     url = f"{API}/executions/{execution}/signals"
     typo = admin.post(url, json={"name": "goo"}).json()
-    assert (typo["answer"], typo["pending"], typo["waiting"]) == ("accepted", True, ["go"])
+    assert (typo["answer"], typo["pending"], typo["awaited"]) == ("accepted", True, ["go"])
     right = admin.post(url, json={"name": "go"}).json()
-    assert (right["answer"], right["pending"], right["waiting"]) == ("accepted", False, [])
+    assert (right["answer"], right["pending"], right["awaited"]) == ("accepted", False, [])
 
 
 def test_a_signal_is_accepted_once_and_late_after_the_end(admin: httpx2.Client) -> None:

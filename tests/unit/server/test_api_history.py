@@ -9,6 +9,7 @@ import pytest
 from api_server import HELLO, WAITS, WRONG, ApiServer, begun, register, started, until
 
 from noetl.dsl.compile import load
+from noetl.runtime import comparison
 from noetl.runtime.replays import MAX_UNFINISHED
 from noetl.server.routes import history
 from noetl.tools.registry import KINDS
@@ -465,3 +466,64 @@ def test_a_replay_requires_an_author_a_log_and_a_valid_text(server: ApiServer, a
         assert asked(admin, execution, "replay", body).status_code == 422
     nothing = "01890000-0000-7000-8000-000000000000"
     assert asked(admin, nothing, "replay", {"playbook": CHOICE}).status_code == 404
+
+
+def diff_of(client: httpx2.Client, a: str, b: str, **query: Any) -> dict[str, Any]:
+    answer = client.get(f"{API}/{a}/diff", params={"with": b, **query})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_two_runs_with_the_same_inputs_are_equal(admin: httpx2.Client) -> None:
+    a, b = (started(admin, {"path": "tests/hello"})["execution_id"] for _ in range(2))
+    diff = diff_of(admin, a, b)
+    assert (diff["equal"], diff["ctx"], diff["first_difference"]) == (True, {}, None)
+    assert [(step["step"], step["differs"]) for step in diff["steps"]] == [("start", []), ("end", [])]
+    assert diff["scanned_to"] == len(events_of(admin, a))
+
+
+def test_a_diff_names_what_differs_and_the_first_event(admin: httpx2.Client) -> None:
+    a = started(admin, {"path": "tests/hello"})
+    b = started(admin, {"path": "tests/hello", "payload": {"name": "moon"}, "ctx": {"x": 1}})
+    diff = diff_of(admin, a["execution_id"], b["execution_id"])
+    assert diff["equal"] is False
+    assert diff["status"] == {"a": "succeeded", "b": "succeeded"}
+    assert diff["result"] == {"a": "hello world!", "b": "hello moon!"}
+    assert diff["ctx"] == {"x": {"a": None, "b": 1}}
+    assert {step["step"]: step["differs"] for step in diff["steps"]} == {"start": ["result"], "end": ["result"]}
+    first = diff["first_difference"]
+    assert (first["a_seq"], first["b_seq"], diff["scanned_to"]) == (1, 1, 1)
+    assert first["b"]["payload"] == {"name": "moon"}
+
+
+def test_a_run_that_ends_earlier_differs_behind_its_last_event(admin: httpx2.Client) -> None:
+    waits = begun(admin, {"path": "tests/waits"})
+    until(admin, waits, "waiting")
+    other = begun(admin, {"path": "tests/waits"})
+    until(admin, other, "waiting")
+    asked(admin, other, "signals", {"name": "go"})
+    until(admin, other, "succeeded")
+    diff = diff_of(admin, waits, other)
+    seq = len(events_of(admin, waits)) + 1
+    assert (diff["first_difference"]["a_seq"], diff["first_difference"]["b_seq"]) == (None, seq)
+    assert diff["first_difference"]["a"] is None
+
+
+def test_a_long_comparison_continues_where_it_stopped(admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "SLICE_SECONDS", -1.0)
+    monkeypatch.setattr(comparison, "ROWS_PER_CHECK", 5)
+    a, b = (started(admin, {"path": "tests/hello"})["execution_id"] for _ in range(2))
+    seqs, diff = [], diff_of(admin, a, b)
+    while diff["equal"] is None:
+        seqs.append(diff["scanned_to"])
+        diff = diff_of(admin, a, b, after=seqs[-1])
+    assert seqs == list(range(5, len(events_of(admin, a)) + 1, 5))
+    assert diff["equal"] is True
+
+
+def test_a_diff_needs_two_executions(admin: httpx2.Client) -> None:
+    a, nobody = started(admin, {"path": "tests/hello"})["execution_id"], "00000000-0000-7000-8000-000000000009"
+    assert admin.get(f"{API}/{a}/diff", params={"with": nobody}).status_code == 404
+    assert admin.get(f"{API}/{nobody}/diff", params={"with": a}).status_code == 404
+    assert admin.get(f"{API}/{a}/diff", params={"with": "x"}).status_code == 422
+    assert admin.get(f"{API}/{a}/diff").status_code == 422

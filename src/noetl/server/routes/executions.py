@@ -512,7 +512,7 @@ class SignalAnswer(msgspec.Struct, frozen=True):
     duplicate: bool
     late: bool
     pending: bool  # whether it was accepted and nothing waits for it yet
-    waiting: list[str]  # the names of the signals that the execution waits for
+    awaited: list[str]  # the names of the signals that the execution waits for
 
 
 @routes.add("POST", "/executions/{id}/signals", limit=BODY_BYTES, headers=(IDEMPOTENCY_KEY,), status=202)
@@ -521,6 +521,6 @@ async def signal(call: ApiCall, body: SignalRequest) -> SignalAnswer:
     id = body.id or call.headers.get("idempotency-key") or uuid7(call.api.clock.now(), os.urandom(8))
     signal = Signal(body.name, id, body.payload, body.keep, call.caller.actor)
     decided = await _handle(call, signal)
-    answer, pending, waiting = signal_result(decided.state, decided.events, signal)
+    answer, pending, awaited = signal_result(decided.state, decided.events, signal)
     accepted, duplicate, late = answer == "accepted", answer == "duplicate", answer == "late"
-    return SignalAnswer(decided.state.id, body.name, id, answer, accepted, duplicate, late, pending, waiting)
+    return SignalAnswer(decided.state.id, body.name, id, answer, accepted, duplicate, late, pending, awaited)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from noetl.engine.history.explain import Question
 from noetl.runtime import history
+from noetl.runtime.comparison import ExecutionDiff, compare
 from noetl.runtime.explanations import DEFAULT_DECISIONS, ExplanationPart, explain_event, question_about
 from noetl.runtime.explanations import explain as explain_step
 from noetl.runtime.fork_preview import ForkPreview, preview_fork, preview_retry
@@ -22,7 +23,7 @@ from noetl.server.endpoint import ApiCall, EndpointOptions, Routes, json_respons
 from noetl.server.execution_views import ExecutionView
 from noetl.server.parameters import Count, QueryString, RequestBody, VersionNumber, text
 from noetl.server.problems import Refused
-from noetl.server.roles import WRITE
+from noetl.server.roles import FORMS, WRITE
 from noetl.server.routes.executions import BODY_BYTES, STARTS, execution_id, started
 
 routes = Routes()
@@ -48,6 +49,22 @@ class ExplainQuery(QueryString, frozen=True):
         if (arc := ARC.fullmatch(self.arc)) is None or self.item is not None:
             raise Refused(422, "`arc` must be STEP/next/NUMBER, without an item")
         return question_about(arc["step"], self.run or None, arc=int(arc["number"]))
+
+
+class DiffQuery(QueryString, frozen=True):
+    other: Annotated[str, msgspec.Meta(description="Id of the other execution.", pattern=rf"^{FORMS['id']}(?!\n)$")] = (
+        msgspec.field(name="with")
+    )
+    after: Annotated[Count, msgspec.Meta(description="Compare the events after this one.")] = 0
+
+
+@routes.add("GET", "/executions/{id}/diff")
+async def diff(call: ApiCall, query: DiffQuery) -> ExecutionDiff:
+    """Compare two executions: how they ended, their steps, their ctx, and the first event that differs. Times and
+    workers do not count."""
+    execution, past = call.path_params["id"], call.api.host.runtime.past
+    work = past.do(lambda past: compare(past, execution, query.other, query.after, SLICE_SECONDS))
+    return await call.until_disconnect(work)
 
 
 @routes.add("GET", "/executions/{id}/explain")

@@ -1,0 +1,118 @@
+"""Compares two executions: how they ended, their steps, their ctx, and the first event that differs."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from noetl.engine.envelope import payload_of
+from noetl.engine.events import TaskEvent
+from noetl.engine.history.comparison import comparable
+from noetl.errors import NotFound
+from noetl.runtime.past import PastReader
+from noetl.runtime.report import located, steps
+from noetl.store.codec import decode
+from noetl.store.store import Row
+
+ROWS_PER_CHECK = 100  # events between two looks at the clock
+
+
+class Sides(msgspec.Struct, frozen=True):
+    """A value of both executions; null where one has none."""
+
+    a: Any
+    b: Any
+
+
+class StepSides(msgspec.Struct, frozen=True):
+    """A step of both executions, and the names of the fields that differ."""
+
+    step: str
+    a: dict[str, Any] | None
+    b: dict[str, Any] | None
+    differs: list[str]
+
+
+class EventSides(msgspec.Struct, frozen=True):
+    """The first events that differ, without times and workers; null behind the end of a log."""
+
+    a_seq: int | None
+    b_seq: int | None
+    a: dict[str, Any] | None
+    b: dict[str, Any] | None
+
+
+class ExecutionDiff(msgspec.Struct, frozen=True):
+    """Two executions. `ctx` has the keys that differ. `equal` is null while the events up to `scanned_to` are equal and
+    others follow: compare these with `after`."""
+
+    equal: bool | None
+    status: Sides
+    result: Sides
+    error: Sides
+    ctx: dict[str, Sides]
+    steps: list[StepSides]
+    first_difference: EventSides | None
+    scanned_to: int
+
+
+def compare(past: PastReader, first_id: str, second_id: str, after: int, seconds: float) -> ExecutionDiff:
+    """Compare two executions, and their events after a seq for at most so many seconds; NotFound if there is none."""
+    first, second = (_end(past, execution) for execution in (first_id, second_id))
+    status, result, error = (Sides(first[name], second[name]) for name in ("status", "result", "error"))
+    ctx = {key: Sides(ours, theirs) for key, ours, theirs in _pairs(first["ctx"], second["ctx"]) if ours != theirs}
+    steps = [StepSides(name, a, b, _differing(a, b)) for name, a, b in _pairs(first["steps"], second["steps"])]
+    difference, scanned_to, complete = _first_difference(past, first_id, second_id, after, monotonic() + seconds)
+    same = (
+        not ctx
+        and not any(step.differs for step in steps)
+        and all(pair.a == pair.b for pair in (status, result, error))
+    )
+    equal = False if difference is not None or not same else True if complete else None
+    return ExecutionDiff(equal, status, result, error, ctx, steps, difference, scanned_to)
+
+
+def _end(past: PastReader, execution: str) -> dict[str, Any]:
+    seq = past.store.seq(execution)
+    if not seq:
+        raise NotFound(f"no execution {execution}")
+    state, _ = past.state_at(execution, seq)
+    error = located(state.error or state.failure, "", {})
+    return {
+        "status": state.shown_status,
+        "result": state.result,
+        "error": error,
+        "ctx": state.ctx,
+        "steps": steps(state),
+    }
+
+
+def _pairs(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    return [(key, first.get(key), second.get(key)) for key in {**first, **second}]
+
+
+def _differing(a: dict[str, Any] | None, b: dict[str, Any] | None) -> list[str]:
+    return [key for key, ours, theirs in _pairs(a or {}, b or {}) if ours != theirs]
+
+
+def _first_difference(
+    past: PastReader, a: str, b: str, after: int, give_up: float
+) -> tuple[EventSides | None, int, bool]:
+    """The first events that differ, the last event that was compared, and whether it was the last one of both logs."""
+    seq = after
+    for seq, rows in enumerate(zip_longest(past.rows(a, after), past.rows(b, after)), start=after + 1):
+        ours, theirs = (None if row is None else _comparable(row) for row in rows)
+        if ours != theirs:
+            return EventSides(seq if ours else None, seq if theirs else None, ours, theirs), seq, True
+        if seq % ROWS_PER_CHECK == 0 and monotonic() > give_up:
+            return None, seq, False
+    return None, seq, True
+
+
+def _comparable(row: Row) -> dict[str, Any]:
+    event: Any = decode(row.type, row.data)
+    run = event.task.run if isinstance(event, TaskEvent) else getattr(event, "run", None)
+    return comparable(event.name, run or event.entity, payload_of(event))
