@@ -1,4 +1,4 @@
-"""The names that templates start with, described: for the reference and for editors."""
+"""The names that paths in templates start with, with descriptions for the reference and for editors."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ NAMES = {
     "success": "Whether the call succeeded.",
     "data": "The body of the response.",
 }
-"""Every root of the places where templates stand, described."""
+"""Descriptions by name, in the order of the reference."""

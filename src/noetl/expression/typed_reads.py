@@ -1,4 +1,4 @@
-"""What a template reads, and of which type each value is as far as its use shows."""
+"""The values that a template reads, with the type that their use implies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def is_path(source: str) -> bool:
 
 
 def typed_reads(source: str, *, guard: bool) -> Iterator[TypedRead]:
-    """The values that a template reads; a guard is used as a boolean. None for a source that is not valid."""
+    """The values that a template reads; a guard is used as a boolean. None for an invalid source."""
     try:
         if parse(source).is_constant:
             return

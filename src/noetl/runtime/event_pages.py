@@ -1,7 +1,7 @@
 """Pages of a log, forwards or backwards, filtered while they are read.
 
 A page with filters reads up to `MAX_SCANNED` events and says how far it has come. Blocks without events of the step run
-or item that is asked for are skipped, and do not count.
+or item of the filter are skipped, and do not count.
 """
 
 from __future__ import annotations

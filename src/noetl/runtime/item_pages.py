@@ -47,7 +47,7 @@ def check_loop(index: RunIndex, execution: str) -> None:
 def items_after(
     past: PastReader, execution: str, index: RunIndex, status: ItemStatus | None, after: int, limit: int
 ) -> Items:
-    """The items behind one. A page whose events are in many blocks has fewer items than the limit."""
+    """The items after an index. A page whose events are in many blocks has fewer items than the limit."""
     chosen = list(islice(numbers_after(index.items(status), after), limit + 1))
     has_more = len(chosen) > limit
     items, numbers = _affordable(index, chosen[:limit])

@@ -132,7 +132,7 @@ class PastReader:
         return Execution(execution, self.playbook(requested.playbook), requested.playbook)
 
     def fold(self, state: Execution, until: int | None = None) -> Iterator[tuple[e.Event, Row]]:
-        """Each event after that of the state; it is folded into the state when the next one is asked for."""
+        """Each event after that of the state; it is folded into the state before the next one is read."""
         for row in self.rows(state.id, state.seq, until):
             event = decode(row.type, row.data)
             if isinstance(event, e.ExecutionForked):

@@ -51,10 +51,10 @@ class Compiled(NamedTuple):
     playbook: LoadedPlaybook | None
     problems: list[Problem]
     digest: str = ""
-    """Of a valid playbook, like its path; also if the playbook itself was not asked for."""
+    """Of a valid playbook, like its path; also if the playbook itself was not requested."""
     path: str = ""
     parts: Mapping[Part, bytes] = {}
-    """The parts that were asked for, as JSON; null where the text has none. Empty if they are too expensive."""
+    """The requested parts, as JSON; null where the text has none. Empty if they are too expensive."""
 
     @property
     def valid(self) -> bool:

@@ -326,7 +326,7 @@ STATE_PARTS: dict[str, Callable[[Execution, File], Any]] = {
 
 
 def state_view(state: Execution, at: float | None, file: File, parts: Collection[str] = STATE_PARTS) -> StateView:
-    """The state, as far as its parts are asked for; only those are computed."""
+    """The requested parts of the state; only these are computed."""
     values = {name: view(state, file) for name, view in STATE_PARTS.items() if name in parts}
     about = {"execution_id": state.id, "seq": state.seq, "status": state.shown_status}
     return StateView(**about, timestamp=optional_rfc3339(at), **values)  # type: ignore[arg-type]

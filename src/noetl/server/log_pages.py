@@ -27,7 +27,7 @@ class LogFilter(QueryString, frozen=True, kw_only=True):
     item: Annotated[LineNumber | None, msgspec.Meta(description="Only output of the item with this index.")] = None
     task: Annotated[str, text("Only output of tasks with this label, or of one visit, such as `get#2`.")] = ""
     stream: Annotated[Literal["stdout", "stderr"] | None, msgspec.Meta(description="Only this stream.")] = None
-    q: Annotated[str, text("Only lines with this text; upper and lower case are the same.")] = ""
+    q: Annotated[str, text("Only lines with this text; case-insensitive.")] = ""
 
     @property
     def selects(self) -> bool:

@@ -254,7 +254,7 @@ start  succeeded, 1 run  playbook.yaml:6
 def test_some_decisions_one_event_and_one_moment_are_explained(tmp_path: Path) -> None:
     begun(tmp_path, CHOICE)
     told = noetl("explain", "last", "start", "--limit", "2", cwd=tmp_path).out
-    assert "(decisions before event 9 are left out: --limit shows more of them, --at how it was earlier)" in told
+    assert "(decisions before event 9 are left out: --limit shows more of them, --at an earlier state)" in told
     assert "\n6  " not in told
     told = noetl("explain", "last", "--seq", "9", cwd=tmp_path).out
     assert told.startswith("start  ")

@@ -21,7 +21,7 @@ NOT_A_VARIABLE = Check("NTL518", "warning", "Python code reads a name that only 
 INVALID_REQUIREMENT = Check(
     "NTL521", "error", "a requirement or a module of Python code has an invalid name", stored_ok=True
 )
-NO_RESULT = Check("NTL522", "warning", "Python code has probably no result")
+NO_RESULT = Check("NTL522", "warning", "Python code probably has no result")
 
 MAX_FINDINGS = 100
 MAX_CHARACTERS = 100_000

@@ -20,7 +20,7 @@ class DecisionIndex:
         self.question, self.until, self.last = question, until, min(until, before - 1)
         self.sources = [name for name, plan in net.steps.items() if any(arc.step == question.step for arc in plan.arcs)]
         self.seqs: deque[int] = deque(maxlen=most)
-        self.spans: list[Span] = []  # where tasks of the step may have been decided about
+        self.spans: list[Span] = []  # with decisions about tasks of the step, possibly
         self.routed: dict[str, int] = {}  # the latest evaluation of the arcs of each step that leads to it
         self.entered = self.arrived = self.refused = False
         self._has_rules = edited or _has_rules(net, question.step)  # the rules of an earlier playbook are not loaded

@@ -113,7 +113,7 @@ class Question(NamedTuple):
         return admission_of(past, self._together(state, number), says, admitted=False)
 
     def notes(self, past: Decision, arrival: StepArrival) -> list[str]:
-        """How it stands; of a step that never ran, why."""
+        """The status of the step; for one that never ran, the reason."""
         notes = list(self._alive(past))
         return notes if notes or arrival.entered else list(self._never(past.state, arrival))
 

@@ -1,8 +1,8 @@
 """The outline of a log: what happened to step runs, tokens, arcs and loops, in blocks of 1,000 events.
 
 A block is a pure function of its events and of the items in flight at the end of the block before, so that a missing
-one can be made again. Whoever folds the blocks in order (`outline_fold.py`) knows the shape of a run without reading
-its events. Names stand once in a block, everything else is numbers: a chain of steps costs a few bytes per step run.
+one can be made again. `outline_fold.py` folds the blocks in order, without reading the events. A block has each name
+once, everything else is numbers: a chain of steps costs a few bytes per step run.
 
 Positions are offsets: 0 is the first event of the block. The time of an event follows from `ticks`.
 """

@@ -41,7 +41,7 @@ NOT_YET = -1
 
 
 class StepRunRow(msgspec.Struct):
-    """The life of a step run. A seq of 0 and a time of -1: not yet."""
+    """Events and times of a step run. A seq of 0 and a time of -1: not yet."""
 
     step: str
     n: int
@@ -92,7 +92,7 @@ class WaitRow(msgspec.Struct):
 
 
 class LoopFold(msgspec.Struct):
-    """A loop: what its items came to, without saying which."""
+    """Counts, durations and errors of the items of a loop, without their indexes."""
 
     run: str
     total: int = 0
@@ -342,7 +342,7 @@ class OutlineFold(msgspec.Struct):
         if run is None:
             return
         counts = self.steps[run.step]
-        if run.ended_seq:  # a classic loop that went on behind its end
+        if run.ended_seq:  # a classic loop that continued after its end
             counts[run.status - 1] -= 1
         else:
             counts[1] -= 1

@@ -277,7 +277,7 @@ async def counts(call: ApiCall, query: CountQuery) -> ExecutionCounts:
 
 
 class RelatedView(msgspec.Struct, frozen=True):
-    """The executions around one: its parent, the source of its fork, a page of its children, and its latest forks."""
+    """Related executions: the parent, the source of the fork, a page of the children, and the latest forks."""
 
     parent: views.ExecutionItem | None
     source: views.ExecutionItem | None
@@ -323,10 +323,12 @@ class EventQuery(AfterQuery, frozen=True):
     ] = ""
     types: Annotated[str, text("The same as `type`.")] = ""
     before: Annotated[Count | None, msgspec.Meta(description="The last events before this one.")] = None
-    level: Annotated[Level, msgspec.Meta(description="`step` and `task` leave out events of less interest.")] = "event"
+    level: Annotated[Level, msgspec.Meta(description="`step`: no tasks and items; `task`: no tokens and timers.")] = (
+        "event"
+    )
     run: Annotated[str, text("Only events of this step run, such as `fetch#1`.")] = ""
     item: Annotated[Count | None, msgspec.Meta(description="Only events of this item of the step run.")] = None
-    q: Annotated[str, text("Only events with this text; upper and lower case are the same.")] = ""
+    q: Annotated[str, text("Only events with this text; case-insensitive.")] = ""
     view: Annotated[Literal["event", "row"], msgspec.Meta(description="Whole events, or rows of a list.")] = "event"
 
     @property

@@ -32,12 +32,14 @@ ARC = re.compile(r"(?P<step>.+)/next/(?P<number>\d{1,6})", re.DOTALL)
 
 
 class ExplainQuery(QueryString, frozen=True):
-    step: Annotated[str, text("The step.")] = ""
+    step: Annotated[str, text("Name of the step.")] = ""
     run: Annotated[str, text("One run of it, such as `fetch#2`; default: all.")] = ""
     item: Annotated[Count | None, msgspec.Meta(description="Only decisions about this item of its loop.")] = None
     arc: Annotated[str, text("An arc, `STEP/next/0`, in place of `step`: the evaluations of the arcs there.")] = ""
     seq: Annotated[VersionNumber | None, msgspec.Meta(description="One event, with the inputs of its task.")] = None
-    at: Annotated[VersionNumber | None, msgspec.Meta(description="The last event that counts; default: all.")] = None
+    at: Annotated[
+        VersionNumber | None, msgspec.Meta(description="Explain the state after this event; default: the last one.")
+    ] = None
     before: Annotated[VersionNumber | None, msgspec.Meta(description="Only decisions before this event.")] = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="Maximum number of decisions.")] = DEFAULT_DECISIONS
 

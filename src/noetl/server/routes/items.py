@@ -19,7 +19,7 @@ from noetl.timestamps import optional_rfc3339
 
 routes = Routes()
 
-MAX_SEARCHED = 1_000  # items that a request with `q` looks at
+MAX_SEARCHED = 1_000  # items that a request with `q` reads
 
 StepRunName = Annotated[str, text("The step run, such as `fetch#1`.")]
 Search = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\0]*$", description="Text to search for.")]
@@ -46,7 +46,7 @@ class ItemView(msgspec.Struct, frozen=True):
 class ItemsQuery(QueryString, frozen=True):
     run: StepRunName
     status: ItemStatus | None = None
-    after: Annotated[int, msgspec.Meta(ge=-1, le=2**53, description="Only items behind this index.")] = -1
+    after: Annotated[int, msgspec.Meta(ge=-1, le=2**53, description="Only items after this index.")] = -1
     limit: Limit = 100
     q: Search = ""
 

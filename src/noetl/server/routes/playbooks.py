@@ -101,8 +101,8 @@ async def validate(call: ApiCall, query: ValidateQuery) -> Response:
     compiled = await compiler.compile(call.caller.key, source, strict=query.strict, whole=False, parts=parts)
     version = await _next_version(call, compiled) if compiled.valid else None
     validity = Validity(compiled.valid, list(map(Finding.of, compiled.problems)), version)
-    made = {part: msgspec.Raw(compiled.parts.get(part, b"null")) for part in parts}
-    return json_response(msgspec.to_builtins(validity) | made)
+    additions = {part: msgspec.Raw(compiled.parts.get(part, b"null")) for part in parts}
+    return json_response(msgspec.to_builtins(validity) | additions)
 
 
 async def _next_version(call: ApiCall, compiled: Compiled) -> int:
@@ -165,12 +165,12 @@ async def show_one(call: ApiCall, query: VersionQuery) -> Response:
         return Response(source, headers={"ETag": tag}, media_type=YAML)
     views = list(map(version_view, versions))
     answer = PlaybookText(path, version.version, version.digest, source.decode("utf-8", "replace"), views, last)
-    made = {}
+    additions = {}
     if query.parts:
         compiler = call.api.playbooks.compiler
         compiled = await compiler.compile(call.caller.key, source, file, whole=False, stored=True, parts=["form"])
-        made = {"form": msgspec.Raw(compiled.parts.get("form", b"null"))}
-    return json_response(msgspec.to_builtins(answer) | made, headers={"ETag": tag})
+        additions = {"form": msgspec.Raw(compiled.parts.get("form", b"null"))}
+    return json_response(msgspec.to_builtins(answer) | additions, headers={"ETag": tag})
 
 
 class GraphQuery(QueryString, frozen=True):

@@ -72,7 +72,11 @@ def _requested(headers: Mapping[str, str], tag: str, size: int) -> tuple[int, in
         return None
     start = first if first is not None else max(0, size - (length or 0))
     if start >= size:
-        raise Refused(416, f"the content has {size:,} bytes", headers={"Content-Range": f"bytes */{size}"})
+        raise Refused(
+            416,
+            f"the range is outside the content, which has {size:,} bytes",
+            headers={"Content-Range": f"bytes */{size}"},
+        )
     return start, size if last is None else min(size, last + 1)
 
 
@@ -93,7 +97,7 @@ async def _parts(call: ApiCall, key: str, start: int, end: int) -> AsyncIterator
         start += len(part)
 
 
-AFTER = "Number of items to skip, of a text characters."
+AFTER = "Number of items to skip; of a text, number of characters."
 
 
 class ValueQuery(QueryString, frozen=True):

@@ -68,7 +68,7 @@ class StepRunPage(ItemPage[StepRunRowView, int], frozen=True):
 
 @routes.add("GET", "/executions/{id}/step-runs")
 async def step_runs(call: ApiCall, query: StepRunsQuery) -> StepRunPage:
-    """The step runs of an execution; for those with too many for its outline."""
+    """The step runs of an execution, even if they are too many for its outline."""
     execution = call.path_params["id"]
 
     def read(past: PastReader) -> StepRunPage:

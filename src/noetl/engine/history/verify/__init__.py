@@ -23,7 +23,7 @@ INVARIANTS: dict[str, str] = {
     **{kind.name: kind.__doc__ or "" for kind in CHECKS},
     "readable": "Every row can be read.",
     "snapshot": "A snapshot is the fold of the log up to its row.",
-    "outline": "A block of the outline is made of its events and of the block before.",
+    "outline": "A stored block of the outline equals the one that its events and the block before give.",
     "rows": "Ready work, leases and timers are kept as rows just as the log has them, both ways.",
     "replay": "The log can be folded, and the fold is what the store says of the execution.",
 }
