@@ -40,7 +40,7 @@ def figures() -> Iterator[Figure]:
         mode.register(SHORT)
         mode.register(CYCLE)
         runs = [mode.client.start({"path": "bench/cycle"}) for _ in range(BUSY_RUNS)]
-        with _busy(mode, runs):
+        with _SignalLoad(mode, runs):
             alone = _rate(mode)
             tokens = [
                 mode.client.ask("POST", "/tokens", {"role": "viewer", "name": f"live{number}"})["token"]
@@ -64,7 +64,7 @@ def figures() -> Iterator[Figure]:
     yield Figure(f"  W3 {RUNS} short runs beside them, of those without", f"{share:.0%}", "at least 80%", share >= 0.8)
 
 
-class _busy:
+class _SignalLoad:
     """Signals to all runs in turn, each of which makes about ten events."""
 
     def __init__(self, mode: stage.Served, runs: list[str]) -> None:

@@ -31,7 +31,7 @@ from noetl.cli.output import (
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, ExplainArgs, Json, OnProgress
-from noetl.engine.history.comparison import comparable
+from noetl.engine.history.comparable_events import comparable
 from noetl.errors import NotFound, UsageError
 from noetl.model.status import ENDED
 from noetl.printable import printable

@@ -1,4 +1,7 @@
-"""A second connection to a store, with its own thread, for work that must not delay commits."""
+"""A second connection to a store, with its own thread, for reads and maintenance that must not delay commits.
+
+Its work is done one piece after another. `runtime/past.py` folds logs in several threads, and can be cancelled.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ Value = TypeVar("Value")
 
 
 class SecondConnection:
-    """Opened when it is first used. Its work runs piece by piece, in order."""
+    """Opened when it is first used. A store without connections, such as that in memory, does the work itself."""
 
     def __init__(self, store: Store, in_store: InStore, name: str) -> None:
         self._first, self._in_store = store, in_store

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from noetl.engine.history.explain import Question
 from noetl.runtime import history
-from noetl.runtime.comparison import ExecutionDiff, compare
+from noetl.runtime.execution_diff import ExecutionDiff, compare
 from noetl.runtime.explanations import DEFAULT_DECISIONS, ExplanationPart, explain_event, question_about
 from noetl.runtime.explanations import explain as explain_step
 from noetl.runtime.fork_preview import ForkPreview, preview_fork, preview_retry
@@ -62,7 +62,7 @@ class DiffQuery(QueryString, frozen=True):
 
 @routes.add("GET", "/executions/{id}/diff")
 async def diff(call: ApiCall, query: DiffQuery) -> ExecutionDiff:
-    """Compare two executions: how they ended, their steps, their ctx, and the first event that differs. Times and
+    """Compare two executions: status, result, error, steps, ctx, and the first event that differs. Times and
     workers do not count."""
     execution, past = call.path_params["id"], call.api.host.runtime.past
     work = past.do(lambda past: compare(past, execution, query.other, query.after, SLICE_SECONDS))

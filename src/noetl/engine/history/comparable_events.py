@@ -1,4 +1,4 @@
-"""Two logs side by side: their events without what differs between any two runs."""
+"""Events without the fields that differ between any two runs, so that two logs can be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares two executions: how they ended, their steps, their ctx, and the first event that differs."""
+"""Compares two executions: status, result, error, their steps, their ctx, and the first event that differs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import msgspec
 
 from noetl.engine.envelope import payload_of
 from noetl.engine.events import TaskEvent
-from noetl.engine.history.comparison import comparable
+from noetl.engine.history.comparable_events import comparable
 from noetl.errors import NotFound
 from noetl.runtime.past import PastReader
 from noetl.runtime.report import located, steps
 from noetl.store.codec import decode
 from noetl.store.store import Row
 
-ROWS_PER_CHECK = 100  # events between two looks at the clock
+ROWS_PER_CHECK = 100  # events between two checks of the clock
 
 
 class Sides(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class StepSides(msgspec.Struct, frozen=True):
 
 
 class EventSides(msgspec.Struct, frozen=True):
-    """The first events that differ, without times and workers; null behind the end of a log."""
+    """The first events that differ, without times and workers; null after the end of a log."""
 
     a_seq: int | None
     b_seq: int | None
@@ -60,7 +60,7 @@ class ExecutionDiff(msgspec.Struct, frozen=True):
 
 
 def compare(past: PastReader, first_id: str, second_id: str, after: int, seconds: float) -> ExecutionDiff:
-    """Compare two executions, and their events after a seq for at most so many seconds; NotFound if there is none."""
+    """Compare two executions, and their events after a seq for at most `seconds`; NotFound if one does not exist."""
     first, second = (_end(past, execution) for execution in (first_id, second_id))
     status, result, error = (Sides(first[name], second[name]) for name in ("status", "result", "error"))
     ctx = {key: Sides(ours, theirs) for key, ours, theirs in _pairs(first["ctx"], second["ctx"]) if ours != theirs}
@@ -99,7 +99,7 @@ def _differing(a: dict[str, Any] | None, b: dict[str, Any] | None) -> list[str]:
 
 
 def _first_difference(
-    past: PastReader, a: str, b: str, after: int, give_up: float
+    past: PastReader, a: str, b: str, after: int, deadline: float
 ) -> tuple[EventSides | None, int, bool]:
     """The first events that differ, the last event that was compared, and whether it was the last one of both logs."""
     seq = after
@@ -107,7 +107,7 @@ def _first_difference(
         ours, theirs = (None if row is None else _comparable(row) for row in rows)
         if ours != theirs:
             return EventSides(seq if ours else None, seq if theirs else None, ours, theirs), seq, True
-        if seq % ROWS_PER_CHECK == 0 and monotonic() > give_up:
+        if seq % ROWS_PER_CHECK == 0 and monotonic() > deadline:
             return None, seq, False
     return None, seq, True
 
