@@ -1,8 +1,8 @@
 -- Queries that work in SQLite and in Postgres. The `queries.sql` of each database has the others.
 --
 -- A line `-- name: NAME` starts a query. `-- if OPTION: SQL` is a part of it only in the query `NAME: OPTION`, which may
--- name several options in the order of their lines. Other comments are not sent. Parameters are `?`, which queries.py replaces with `%s`
--- for Postgres.
+-- name several options in the order of their lines. Other comments are not sent. Parameters are `?`, which queries.py
+-- replaces with `%s` for Postgres.
 
 -- Schema version ------------------------------------------------------------------------------------------------------
 

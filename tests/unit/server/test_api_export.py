@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx2
 import msgspec
@@ -14,7 +13,6 @@ from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
 from noetl.reference import Reference
 from noetl.results.read import read_value
 from noetl.runtime.export import FIELDS
-from noetl.store.sqlite import SqliteStore
 
 API = "/api/v1"
 LOOP = """\
@@ -26,13 +24,6 @@ workflow:
     loop: {in: "{{ range(300) }}", iterator: n, spec: {mode: parallel, max_in_flight: 50}}
     tool: {kind: noop, result: "{{ [iter.n, 'x' * 1000] }}"}
 """
-
-
-@pytest.fixture(scope="module")
-def on_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    server = ApiServer(SqliteStore(Path(tmp_path_factory.mktemp("export")) / "noetl.db"))
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from api_server import HELLO, WAITS, WRONG, ApiServer, begun, register, started, until
 
 from noetl.dsl.compile import load
-from noetl.runtime import comparison
+from noetl.runtime import execution_diff
 from noetl.runtime.replays import MAX_UNFINISHED
 from noetl.server.routes import history
 from noetl.tools.registry import KINDS
@@ -511,7 +511,7 @@ def test_a_run_that_ends_earlier_differs_behind_its_last_event(admin: httpx2.Cli
 
 def test_a_long_comparison_continues_where_it_stopped(admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "SLICE_SECONDS", -1.0)
-    monkeypatch.setattr(comparison, "ROWS_PER_CHECK", 5)
+    monkeypatch.setattr(execution_diff, "ROWS_PER_CHECK", 5)
     a, b = (started(admin, {"path": "tests/hello"})["execution_id"] for _ in range(2))
     seqs, diff = [], diff_of(admin, a, b)
     while diff["equal"] is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,18 +11,10 @@ import pytest
 from api_server import ApiServer, started
 
 from noetl.server import log_pages
-from noetl.store.sqlite import SqliteStore
 
 API = "/api/v1"
 AT = 1_700_000_000.25
 LAST = 2**31 - 1
-
-
-@pytest.fixture(scope="module")
-def on_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    server = ApiServer(SqliteStore(Path(tmp_path_factory.mktemp("logs")) / "noetl.db"))
-    yield server
-    server.close()
 
 
 @pytest.fixture

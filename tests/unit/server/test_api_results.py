@@ -7,7 +7,6 @@ import random
 import tracemalloc
 from collections.abc import Iterator
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -46,13 +45,6 @@ class Shelf:
 
     def value(self, value: Any) -> str:
         return self.put(msgspec.json.encode(value))
-
-
-@pytest.fixture(scope="module")
-def on_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    server = ApiServer(SqliteStore(Path(tmp_path_factory.mktemp("results")) / "noetl.db"))
-    yield server
-    server.close()
 
 
 @pytest.fixture(scope="module")
