@@ -77,11 +77,7 @@ def run_playbook(
     `wait` is true: whenever nothing runs, the clock is set to the next of them. PlaybookInvalid if the playbook cannot
     run, TimeoutError if it takes longer than `seconds`.
     """
-    if isinstance(playbook, str) and "\n" in playbook:
-        text = dedent(playbook).encode()
-        source = PlaybookSource(str(Path(TEXT_NAME).absolute()), text, load(TEXT_NAME, text, KINDS))
-    else:
-        source = read(os.fspath(playbook))
+    source = _source_of(playbook)
     store, clock = InMemoryStore(), SkippingClock(skips=not wait)
     safe = Safe(store.credentials, MasterKeySource(MasterKeySettings(key=os.urandom(KEY_BYTES).hex(), file="")))
     for name, fields in (credentials or {}).items():
@@ -110,6 +106,13 @@ def run_playbook(
             await engine.close()
 
     return asyncio.run(run())
+
+
+def _source_of(playbook: str | os.PathLike[str]) -> PlaybookSource:
+    if isinstance(playbook, str) and "\n" in playbook:
+        text = dedent(playbook).encode()
+        return PlaybookSource(str(Path(TEXT_NAME).absolute()), text, load(TEXT_NAME, text, KINDS))
+    return read(os.fspath(playbook))
 
 
 class SkippingClock(SystemClock):
