@@ -45,6 +45,17 @@ class Pending(NamedTuple):
         return (self.run or self.step) if self.item is None else f"{self.run}[{self.item}]"
 
 
+class CountedWaits(NamedTuple):
+    """The waits of an execution: how many, of which kinds, and the first of them, signals before others."""
+
+    number: int
+    kinds: frozenset[str]
+    first: list[Pending]
+
+
+NO_WAITS = CountedWaits(0, frozenset(), [])
+
+
 class Wait(msgspec.Struct, frozen=True, rename={"kind": "for"}):
     """What a step run or one of its items waits for; a token has the name of its step as `run`. `fields` are the parts
     of the payload of a signal that the playbook reads."""
@@ -108,16 +119,15 @@ class Activity(NamedTuple):
 
 
 def activity_of(state: Execution) -> Activity:
-    pending = () if state.over else tuple(pending_waits(state))
+    waits = NO_WAITS if state.over else counted_waits(state)
     progress, failed_items, error = progress_of(state), failed_items_of(state), error_line(state)
-    listed = list(islice(waits_of(state, pending), MAX_LISTED))
+    listed = list(islice(waits_of(state, waits.first), MAX_LISTED))
     details = Details(progress, failed_items, listed, error, trigger_of(state))
-    return Activity(_sentence(state, pending, progress, failed_items, error), kinds_text(pending), details)
+    return Activity(_sentence(state, waits, progress, failed_items, error), kinds_text(waits.kinds), details)
 
 
-def kinds_text(pending: Collection[Pending]) -> str:
-    kinds = sorted({wait.kind for wait in pending})
-    return f" {' '.join(kinds)} " if kinds else ""
+def kinds_text(kinds: Collection[str]) -> str:
+    return f" {' '.join(sorted(kinds))} " if kinds else ""
 
 
 # -- the sentence ---------------------------------------------------------------------------------------------------
@@ -125,7 +135,7 @@ def kinds_text(pending: Collection[Pending]) -> str:
 
 def _sentence(
     state: Execution,
-    pending: Collection[Pending],
+    waits: CountedWaits,
     progress: LoopProgress | None,
     failed_items: int,
     error: ErrorLine | None,
@@ -140,19 +150,19 @@ def _sentence(
         return f"{failed_items:,} of {progress.total:,} items failed" if failed_items and progress else ""
     if state.status == "paused":
         return "paused"
-    if state.shown_status == "waiting" and pending:
-        return waiting_sentence(pending)
+    if state.shown_status == "waiting" and waits.number:
+        return waiting_sentence(waits)
     loop = _active_loop(state)
     if loop is not None and progress is not None:
         failed = f", {progress.failed:,} failed" if progress.failed else ""
         return f"{loop.step}: {progress.ok + progress.failed:,} of {progress.total:,}{failed}"
-    return _running_sentence(state, pending)
+    return _running_sentence(state, waits)
 
 
-def waiting_sentence(pending: Collection[Pending]) -> str:
+def waiting_sentence(waits: CountedWaits) -> str:
     """`waiting for signal verdict since 2026-03-01T12:00:00Z, and for 2 more`."""
-    first = next(iter(pending))
-    more = f", and for {len(pending) - 1:,} more" if len(pending) > 1 else ""
+    first = waits.first[0]
+    more = f", and for {waits.number - 1:,} more" if waits.number > 1 else ""
     return f"waiting for {_awaited(first)} since {rfc3339(first.since, 'seconds')}{more}"
 
 
@@ -175,12 +185,12 @@ def _awaited(wait: Pending) -> str:
     return f"the delay before {wait.step}"
 
 
-def _running_sentence(state: Execution, pending: Collection[Pending]) -> str:
+def _running_sentence(state: Execution, waits: CountedWaits) -> str:
     steps = list(dict.fromkeys(run.step for run in state.runs.values() if run.started is not None and not run.parked))
     if steps:
         more = f" and {len(steps) - 1:,} more" if len(steps) > 1 else ""
         return f"{steps[0]}{more}"
-    return waiting_sentence(pending) if pending else ""
+    return waiting_sentence(waits) if waits.number else ""
 
 
 def one_line(text: str) -> str:
@@ -241,21 +251,56 @@ def pending_waits(state: Execution) -> Iterator[Pending]:
     return iter(sorted(waits, key=_rank) if len(waits) > 1 else waits)
 
 
+def counted_waits(state: Execution) -> CountedWaits:
+    """Only the first waits are made: this is asked after every commit, and thousands of items may wait."""
+    number, kinds = 0, set[str]()
+    signals: list[Pending] = []
+    others: list[Pending] = []
+    for run in state.runs.values():
+        number += len(run.parked)
+        parked_kinds = {parked.until for parked in run.parked.values()}
+        kinds |= parked_kinds
+        for chosen, wanted in ((signals, parked_kinds & {"signal"}), (others, parked_kinds - {"signal"})):
+            if wanted and len(chosen) < MAX_LISTED:
+                matching = (item for item, parked in run.parked.items() if parked.until in wanted)
+                chosen += [_parked_wait(run, item) for item in islice(matching, MAX_LISTED - len(chosen))]
+        if (event := _event_wait(state, run)) is not None:
+            number += 1
+            kinds.add(event.kind)
+            others.append(event)
+    for wait in _token_waits(state):
+        number += 1
+        kinds.add(wait.kind)
+        others.append(wait)
+    return CountedWaits(number, frozenset(kinds), [*signals, *others][:MAX_LISTED])
+
+
 def _rank(wait: Pending) -> bool:
     return wait.kind != "signal"
 
 
 def _run_waits(state: Execution) -> Iterator[Pending]:
     for run in state.runs.values():
-        for index, parked in run.parked.items():
-            item = None if index == WHOLE_RUN else index
-            names = parked.signals or ((parked.key,) if parked.until == "child" else ())
-            who = run.id if item is None else f"{run.id}[{item}]"
-            text = f"{who} waits for {awaited_text(parked)}"
-            yield Pending(parked.until, run.step, run.id, item, names, parked.due, parked.since, text)  # type: ignore[arg-type]
-        rules = state.net.steps[run.step].after_call if run.after_call is not None else None
-        if rules is not None and run.fence is None and not run.parked and rules.awaits_event(run):
-            yield Pending("event", run.step, run.id, None, (), None, run.since, f"{run.id} waits for an event")
+        for index in run.parked:
+            yield _parked_wait(run, index)
+        if (wait := _event_wait(state, run)) is not None:
+            yield wait
+
+
+def _parked_wait(run: Run, index: int) -> Pending:
+    parked, item = run.parked[index], None if index == WHOLE_RUN else index
+    names = parked.signals or ((parked.key,) if parked.until == "child" else ())
+    who = run.id if item is None else f"{run.id}[{item}]"
+    text = f"{who} waits for {awaited_text(parked)}"
+    return Pending(parked.until, run.step, run.id, item, names, parked.due, parked.since, text)  # type: ignore[arg-type]
+
+
+def _event_wait(state: Execution, run: Run) -> Pending | None:
+    """The wait of a classic step that listens, if it does."""
+    rules = state.net.steps[run.step].after_call if run.after_call is not None else None
+    if rules is None or run.fence is not None or run.parked or not rules.awaits_event(run):
+        return None
+    return Pending("event", run.step, run.id, None, (), None, run.since, f"{run.id} waits for an event")
 
 
 def _token_waits(state: Execution) -> Iterator[Pending]:

@@ -14,7 +14,17 @@ from stage import EXECUTION, During, Stage, play
 from noetl.engine.commands import Cancel, Signal
 from noetl.model.actor import Actor
 from noetl.model.outcome import failed
-from noetl.runtime.activity import Details, activity_of, progress_of, trigger_of
+from noetl.runtime import activity
+from noetl.runtime.activity import (
+    MAX_LISTED,
+    CountedWaits,
+    Details,
+    activity_of,
+    counted_waits,
+    pending_waits,
+    progress_of,
+    trigger_of,
+)
 from noetl.store.store import Change, Summary
 
 SINCE = "2023-11-14T22:13:20"  # the time at which a stage begins
@@ -195,6 +205,35 @@ def test_the_trigger_is_who_requested_the_run(actor: Actor | None, trigger: tupl
     assert trigger_of(state).kind == "child"
     state.forked = ("s", 5)
     assert (trigger_of(state).kind, trigger_of(state).name) == ("fork", "s")
+
+
+def test_of_many_waits_only_the_first_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    workflow = (
+        "- {step: a, tool: {kind: noop}, next: {spec: {mode: inclusive}, arcs: [{step: w}, {step: j}]}}\n"
+        "- {step: w, loop: {in: '{{ range(40) }}', iterator: n, spec: {mode: parallel, max_in_flight: 40}}, tool: {kind: wait, signal: 'go{{ iter.n }}'}, next: {arcs: [{step: j}]}}\n"
+        "- {step: j, spec: {join: all}, tool: {kind: noop}}"
+    )
+    found: list[CountedWaits] = []
+    described: list[Any] = []
+    awaited_text = activity.awaited_text
+
+    async def during(stage: Stage) -> None:
+        driving = asyncio.create_task(stage.drive())
+        await stage.until(lambda: EXECUTION in stage.store.runs and stage.store.runs[EXECUTION].status == "waiting")
+        state = stage.live()
+        whole = list(pending_waits(state))
+        assert len(whole) == 41
+        with monkeypatch.context() as patch:
+            patch.setattr(activity, "awaited_text", lambda parked: described.append(parked) or awaited_text(parked))
+            activity_of(state)
+        found.append(counted_waits(state))
+        assert found == [CountedWaits(41, frozenset(wait.kind for wait in whole), whole[:MAX_LISTED])]
+        await stage.handle(Cancel())
+        await driving
+
+    play(workflow, during=during)
+    assert found[0].kinds == {"signal", "join"}
+    assert len(described) <= 2 * MAX_LISTED
 
 
 def test_a_run_without_waits_does_not_write_its_summary_for_each_step() -> None:
