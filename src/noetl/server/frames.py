@@ -48,6 +48,7 @@ MAX_ROWS = 50  # the latest events
 MAX_FRAME_BYTES = 64_000
 MAX_FRAMES = 50
 MAX_EVENTS_PER_FRAME = 5_000
+NOWHERE = -2  # in place of the seq of a client that the log does not have, such as after a restore
 HEAD = b": frames of an execution\nretry: 1000\n\n"
 END = b"event: end\ndata: {}\n\n"
 
@@ -222,8 +223,8 @@ class Feed:
         """One frame for everything after a seq."""
         assert self._live is not None
         seq = self._live.seq
-        if seq - after > MAX_EVENTS_PER_FRAME:
-            return EncodedFrame(after, seq, self._encoded(store, [], seq - after))
+        if after == NOWHERE or seq - after > MAX_EVENTS_PER_FRAME:
+            return EncodedFrame(after, seq, self._encoded(store, [], seq - max(0, after)))
         return EncodedFrame(after, seq, self._encoded(store, _read(store, self.execution, after, seq - after)))
 
     def _encoded(self, store: Store, events: Sequence[tuple[Row, e.Event]], left_out: int = 0) -> bytes:

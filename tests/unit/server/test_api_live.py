@@ -203,6 +203,13 @@ def test_a_client_that_missed_too_much_is_told_to_load_again(
     assert frame["new_events"] == execution["events"]
 
 
+def test_a_client_that_is_ahead_of_the_log_is_told_to_load_again(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/waits"})
+    until(admin, execution, "waiting")
+    frame = next(live(admin, execution, last_event_id="999999"))
+    assert (frame["reload"], frame["seq"]) == (True, outline_of(admin, execution)["seq"])
+
+
 def test_a_frame_that_would_be_too_large_says_so_instead(admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "MAX_FRAME_BYTES", 700)
     execution = started(admin, {"path": "tests/hello"})

@@ -9,7 +9,7 @@ from noetl.errors import NotFound
 from noetl.runtime.past import PastReader
 from noetl.server.endpoint import ApiCall, Routes, json_response
 from noetl.server.etag import is_current, not_modified, weak_tag
-from noetl.server.frames import Frame
+from noetl.server.frames import NOWHERE, Frame
 from noetl.server.outline_views import OutlineView, outline_view, shown_status
 from noetl.server.parameters import STREAM, QueryString
 from noetl.server.record_views import stored_summary
@@ -50,4 +50,5 @@ async def live(call: ApiCall, query: LiveQuery) -> Response:
     state, _ = await api.load(execution)
     if last is not None and state.over and last >= state.seq:
         return Response(status_code=204)  # tells a browser not to reconnect
+    after = NOWHERE if after > state.seq else after
     return EventStream(api.streams, call.caller.key, api.feeds.stream(execution, after, call.is_still_authorized))
