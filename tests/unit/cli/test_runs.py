@@ -63,6 +63,18 @@ def test_list_is_the_contract_newest_first(tmp_path: Path) -> None:
     found = data(runs(tmp_path, "list", "-o", "json"))
     assert [one["execution_id"] for one in found] == [second, first]
     about = ["execution_id", "name", "path", "status", "started", "ended", "duration_ms", "parent", "continued_errors"]
+    about += [
+        "activity",
+        "progress",
+        "failed_items",
+        "waits",
+        "error",
+        "trigger",
+        "version",
+        "source",
+        "local",
+        "events",
+    ]
     assert list(found[0]) == about
     assert (found[0]["name"], found[0]["path"], found[0]["status"]) == ("story", "tests/story", "succeeded")
     assert RFC3339.fullmatch(found[0]["started"])
@@ -199,7 +211,7 @@ def test_a_signal_that_nobody_waits_for_is_named_with_those_that_are(tmp_path: P
 def test_a_signal_in_json(tmp_path: Path, killed: str) -> None:
     found = data(runs(tmp_path, "signal", "last", "go", "--id", "a", "-o", "json"))
     assert found.pop("execution_id") == killed
-    assert found == {"name": "go", "id": "a", "answer": "accepted", "pending": False, "waiting": []}
+    assert found == {"name": "go", "id": "a", "answer": "accepted", "pending": False, "awaited": []}
     assert data(runs(tmp_path, "signal", "last", "other", "--id", "a", "-o", "json"))["answer"] == "duplicate"
     assert runs(tmp_path, "signal", "last", "go", "--data", "{").code == 2
 
