@@ -40,6 +40,9 @@ def deliver_signal(decision: Decision) -> bool:
     state = decision.state
     if not state.deliverable:
         return False
+    if not any(state.signals.values()):  # the usual case: parked items are not looked at
+        state.deliverable = False
+        return False
     waiting = awaited_signals(state)  # one pass: there may be thousands of signals and of parked items
     names = [name for name, signals in state.signals.items() if signals and name in waiting]
     if not names:
