@@ -36,6 +36,10 @@ BY_NO_PLAYBOOK = {
     "runtime.contents:Contents.read:1": "an object store: content is there before a fact speaks of it",
     "runtime.contents:Contents.read_json:1": "the same",
     "runtime.contents:Contents.load_for_template:1": "the same",
+    "runtime.fork_preview:preview_fork:1": "a dry run, which writes nothing",
+    "runtime.fork_preview:preview_retry:1": "the same",
+    "runtime.fork_preview:preview_retry:2": "the same",
+    "runtime.loaded_executions:LoadedExecutions.change_net:1": "a fork is loaded again only after a kill",
     "worker.link:Reporter.send_early:1": "a task that takes more than a second: a report like the others",
     "worker.result_store:ResultStore._put:2": "an object store, as above",
     "worker.result_store:ResultStore._put:3": "NATS as well",
@@ -46,6 +50,7 @@ BY_NO_PLAYBOOK = {
 BY_CHANCE = {
     "runtime.committer:Committer.handle:1": "a child that has ended is unloaded while a command to it is on its way",
     "runtime.loaded_executions:LoadedExecutions.require": "the same",
+    "host.local_link:LocalLink.holds:1": "an execution is loaded again while a task of it is about to be called",
 }
 """Places that a playbook comes by, or not, depending on what happens side by side."""
 
