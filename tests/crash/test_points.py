@@ -31,7 +31,6 @@ BY_NO_PLAYBOOK = {
     "host.dispatcher:Dispatcher.on_hint": "NATS, which tests/acceptance/modes takes away and brings back",
     "runtime.contents:Contents.put_in_bucket": "the same",
     "host.local_link:LocalLink.claim:2": "the worker of `noetl dev`, which is killed in tests/acceptance/modes",
-    "host.local_link:LocalLink.report:1": "a task that writes thousands of lines: stored as at the other points",
     "runtime.committer:Committer._decide:1": "a process that only sends a command (`runs cancel`)",
     "runtime.contents:Contents.read:1": "an object store: content is there before a fact speaks of it",
     "runtime.contents:Contents.read_json:1": "the same",

@@ -15,12 +15,11 @@ from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 
 POLL_SECONDS = 20.0
-MAX_WAITING_LINES = 5_000  # lines of output that a report without a pool leaves to others to store
 
 
 class LocalLink:
-    """Connects a worker to the dispatcher in its process. Without a pool it claims work of all pools, does not wait for
-    work, and stores output before a report only if there is much of it."""
+    """Connects a worker to the dispatcher in its process. Without a pool it claims work of all pools, and does not wait
+    for work."""
 
     most_content: int | None = None
 
@@ -41,7 +40,7 @@ class LocalLink:
             report = replace(report, claim=replace(report.claim, pool=self.pool))
         self.reporting.add(lease)
         try:
-            if self.pool is not None or len(self.output) >= MAX_WAITING_LINES:
+            if len(self.output):
                 await self.store_output()  # before a reader can see that the task has ended
             answer, works = await self.dispatcher.report(execution, report)
         finally:
