@@ -9,14 +9,11 @@ from noetl.clock import Clock
 from noetl.engine.state import Execution
 from noetl.host.server_host import ServerHost
 from noetl.model.actor import Actor
-from noetl.runtime.outlines import Outlines
-from noetl.runtime.replays import new_replays
-from noetl.runtime.run_indexes import RunIndexes
 from noetl.runtime.store_thread import StoreThread
 from noetl.server.auth import Authenticator
-from noetl.server.frames import Feeds
 from noetl.server.graphs import Graphs
 from noetl.server.health import Health
+from noetl.server.histories import Histories
 from noetl.server.language import LanguageDescription
 from noetl.server.maintenance import Maintenance
 from noetl.server.page_files import read_page
@@ -24,11 +21,9 @@ from noetl.server.playbooks import Playbooks
 from noetl.server.problems import Refused
 from noetl.server.record_views import stored_summary
 from noetl.server.scheduler import Scheduler
-from noetl.server.second_connection import SecondConnection
 from noetl.server.server_settings import ServerSettings
 from noetl.server.sessions import Sessions
 from noetl.server.sse import Streams
-from noetl.server.stored_values import StoredValues
 from noetl.server.telemetry import Telemetry
 from noetl.server.traces import Traces
 from noetl.store.store import Store, Summary
@@ -49,9 +44,8 @@ class Api:
         self.playbooks = Playbooks(store, self.thread, nats=settings.bus is not None)
         self.graphs = Graphs(store, self.thread, self.playbooks.compiler)
         self.language = LanguageDescription(self.playbooks.compiler)
-        self.replays = new_replays()
         self.streams = Streams(store, in_store)
-        self.outlines, self.run_indexes = Outlines(), RunIndexes()
+        self.histories = Histories(store, in_store, self.streams)
         self.host = ServerHost(
             self.playbooks.loaded,
             clock,
@@ -65,10 +59,6 @@ class Api:
         sessions = Sessions(store.access, in_store, settings.bus)
         self.authenticator = Authenticator(store.access, sessions, clock, in_store)
         self.maintenance = Maintenance(store, in_store)
-        self.reader = SecondConnection(store, in_store, "reader")  # for long reads
-        self.stored_values = StoredValues(self.reader)
-        self.frame_reader = SecondConnection(store, in_store, "frames")
-        self.feeds = Feeds(self.streams, self.outlines, self.frame_reader)
         self.health = Health(store, settings.bus, in_store, log)
         self.scheduler = Scheduler(store, self.thread, clock, log, self.start_once)
 
@@ -124,6 +114,5 @@ class Api:
         self.playbooks.compiler.close()
         self.maintenance.close()
         self.host.runtime.past.close()
-        self.reader.close()
-        self.frame_reader.close()
+        self.histories.close()
         self.thread.shutdown()

@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 async def read_run(call: ApiCall, run: str, read: Callable[[PastReader, str, RunIndex], Value]) -> Value:
     """What `read` returns for the execution of the request and the index of a step run."""
-    execution, indexes = call.path_params["id"], call.api.run_indexes
+    execution, indexes = call.path_params["id"], call.api.histories.run_indexes
 
     def work(past: PastReader) -> Value:
         if not past.store.seq(execution):  # a kept index may outlive its execution

@@ -155,7 +155,7 @@ def test_a_cancellation_ends_what_is_in_flight(admin: httpx2.Client) -> None:
 def test_a_feed_that_has_failed_is_replaced(
     server: ApiServer, admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    execution, feeds = begun(admin, {"path": "tests/waits"}), server.app.api.feeds._feeds
+    execution, feeds = begun(admin, {"path": "tests/waits"}), server.app.api.histories.feeds._feeds
     until(admin, execution, "waiting")
     first = live(admin, execution)
     next(first)
@@ -226,7 +226,7 @@ def test_a_wait_is_in_the_frame(admin: httpx2.Client) -> None:
 
 
 def test_clients_share_a_feed_that_ends_with_the_last(server: ApiServer, admin: httpx2.Client) -> None:
-    execution, feeds = begun(admin, {"path": "tests/waits"}), server.app.api.feeds._feeds
+    execution, feeds = begun(admin, {"path": "tests/waits"}), server.app.api.histories.feeds._feeds
     until(admin, execution, "waiting")
     with server.client("viewer") as other:
         first, second = live(admin, execution), live(other, execution)

@@ -379,7 +379,7 @@ async def events(call: ApiCall, query: EventQuery) -> Response:
 
 
 async def _event_page(call: ApiCall, execution: str, query: EventQuery, filter: EventFilter) -> EventPage:
-    place, indexes = PagePlace(query.after, query.before, query.limit), call.api.run_indexes
+    place, indexes = PagePlace(query.after, query.before, query.limit), call.api.histories.run_indexes
 
     def read(store: Store) -> EventPage:
         spans = indexes.of(store, execution, filter.run).spans(filter.item) if filter.run else None

@@ -22,10 +22,10 @@ async def export(call: ApiCall) -> Response:
     state, summary = await call.api.load(call.path_params["id"])
     file = call.api.host.runtime.playbooks.get(state.digest).file
     view = asdict(execution_view(state, summary, file, call.api.clock.now()))
-    parts = await call.api.reader.do(lambda store: exported(store, view, registered_only=True))
+    parts = await call.api.histories.reader.do(lambda store: exported(store, view, registered_only=True))
     return StreamingResponse(_read(call, parts), 200, download(f"{state.id}.json"), JSON)
 
 
 async def _read(call: ApiCall, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    while part := await call.api.reader.do(lambda store: next(parts, b"")):
+    while part := await call.api.histories.reader.do(lambda store: next(parts, b"")):
         yield part

@@ -105,13 +105,13 @@ async def replay(call: ApiCall, body: ReplayRequest) -> ReplayView:
     api, execution = call.api, call.path_params["id"]
     text = body.playbook.encode("utf-8", "surrogatepass")
     key = ReplayKey(execution, sha256(text).digest())
-    past, replayer = api.host.runtime.past, api.replays.pop(key, None) if body.after else None
+    past, replayer = api.host.runtime.past, api.histories.replays.pop(key, None) if body.after else None
     if replayer is None:
         net = (await api.playbooks.compiler.compile(call.caller.key, text)).require()
         replayer = await past.do(partial(Replayer, execution=execution, net=net))
     replayed = await call.until_disconnect(past.do(partial(replayer.advance, seconds=SLICE_SECONDS)))
     if replayed.equal is None:
-        api.replays[key] = replayer
+        api.histories.replays[key] = replayer
     return replayed
 
 

@@ -67,7 +67,7 @@ async def items(call: ApiCall, query: ItemsQuery) -> LoopItemPage:
     page = await read_run(call, query.run, partial(_items, query=query, limit=limit))
     indexes = [item.index for item in page.items]
     api = call.api
-    texts = await previews(page.collection, indexes, api.stored_values, api.host.runtime.past)
+    texts = await previews(page.collection, indexes, api.histories.stored_values, api.host.runtime.past)
     views = [_view(item, texts.get(item.index)) for item in page.items]
     if not query.q:
         return LoopItemPage(views, page.next, None)

@@ -28,7 +28,7 @@ async def logs(call: ApiCall, query: LogQuery) -> Response:
             raise Refused(422, "`before` is for pages; the whole log is sent from its start")
         await check_exists(call, execution)
         return StreamingResponse(_text(call, execution, query, query.after), 200, download(f"{execution}.log"), TEXT)
-    page = await call.api.reader.do(partial(log_page, execution=execution, query=query))
+    page = await call.api.histories.reader.do(partial(log_page, execution=execution, query=query))
     if not page.items:
         await check_exists(call, execution)
     return json_response(page)
@@ -37,6 +37,6 @@ async def logs(call: ApiCall, query: LogQuery) -> Response:
 async def _text(call: ApiCall, execution: str, filter: LogFilter, after: int | None) -> AsyncIterator[bytes]:
     while after is not None:
         read = partial(log_text, execution=execution, filter=filter, after=after)
-        content, after = await call.api.reader.do(read)
+        content, after = await call.api.histories.reader.do(read)
         if content:
             yield content

@@ -21,7 +21,7 @@ routes = Routes()
 @routes.add("GET", "/executions/{id}/outline", answers={200: OutlineView, 304: None})
 async def outline(call: ApiCall) -> Response:
     """What happened to an execution: its step runs, tokens, arcs and loops, without its events."""
-    execution, outlines = call.path_params["id"], call.api.outlines
+    execution, outlines = call.path_params["id"], call.api.histories.outlines
     seq = await call.in_store(call.api.store.seq, execution)
     if not seq:
         raise NotFound(f"no execution {execution}")
@@ -51,4 +51,6 @@ async def live(call: ApiCall, query: LiveQuery) -> Response:
     if last is not None and state.over and last >= state.seq:
         return Response(status_code=204)  # tells a browser not to reconnect
     after = NOWHERE if after > state.seq else after
-    return EventStream(api.streams, call.caller.key, api.feeds.stream(execution, after, call.is_still_authorized))
+    return EventStream(
+        api.streams, call.caller.key, api.histories.feeds.stream(execution, after, call.is_still_authorized)
+    )

@@ -39,7 +39,7 @@ RANGES = (
 )
 async def result(call: ApiCall) -> Response:
     """The content of a reference by its key: JSON, or the bytes of a file."""
-    key, do = call.path_params["hash"], call.api.reader.do
+    key, do = call.path_params["hash"], call.api.histories.reader.do
     size = await do(lambda store: store.blob_size(key))
     if size is None:
         raise NotFound(f"there is no result {key}")
@@ -90,7 +90,7 @@ def _is_json(content: bytes) -> bool:
 async def _parts(call: ApiCall, key: str, start: int, end: int) -> AsyncIterator[bytes]:
     while start < end:
         size = min(PART_BYTES, end - start)
-        part = await call.api.reader.do(partial(Store.blob_part, key=key, start=start, size=size))
+        part = await call.api.histories.reader.do(partial(Store.blob_part, key=key, start=start, size=size))
         if not part:
             raise NotFound(f"the result {key} was removed while it was sent")
         yield part
@@ -108,4 +108,4 @@ class ValueQuery(QueryString, frozen=True):
 @routes.add("GET", "/results/{hash}/page", operation="results_page")
 async def result_page(call: ApiCall, query: ValueQuery) -> ValuePage:
     """A part of a stored list, map or text. A page has about a megabyte at most, unless its first item is larger."""
-    return await call.api.stored_values.page(call.path_params["hash"], query.after, query.limit)
+    return await call.api.histories.stored_values.page(call.path_params["hash"], query.after, query.limit)

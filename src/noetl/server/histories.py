@@ -1,0 +1,26 @@
+"""What endpoints read the past of executions with: caches, and connections that commits do not wait for."""
+
+from __future__ import annotations
+
+from noetl.runtime.outlines import Outlines
+from noetl.runtime.replays import new_replays
+from noetl.runtime.run_indexes import RunIndexes
+from noetl.runtime.store_thread import InStore
+from noetl.server.frames import Feeds
+from noetl.server.second_connection import SecondConnection
+from noetl.server.sse import Streams
+from noetl.server.stored_values import StoredValues
+from noetl.store.store import Store
+
+
+class Histories:
+    def __init__(self, store: Store, in_store: InStore, streams: Streams) -> None:
+        self.outlines, self.run_indexes, self.replays = Outlines(), RunIndexes(), new_replays()
+        self.reader = SecondConnection(store, in_store, "reader")  # for long reads
+        self.stored_values = StoredValues(self.reader)
+        self._frame_reader = SecondConnection(store, in_store, "frames")
+        self.feeds = Feeds(streams, self.outlines, self._frame_reader)
+
+    def close(self) -> None:
+        self.reader.close()
+        self._frame_reader.close()
