@@ -18,19 +18,8 @@ ALTER TABLE execution ADD COLUMN waits text NOT NULL DEFAULT '';      -- the kin
 ALTER TABLE execution ADD COLUMN details bytea NOT NULL DEFAULT '{}'; -- JSON
 CREATE INDEX execution_by_source ON execution (source, started, id) WHERE source IS NOT NULL;
 
--- The function of migration 8 with these columns and tables. Earlier ones would write snapshots by their old key.
-DO $$
-DECLARE
-    earlier regprocedure;
-BEGIN
-    FOR earlier IN
-        SELECT pg_proc.oid FROM pg_proc JOIN pg_namespace ON pg_namespace.oid = pronamespace
-        WHERE proname = 'commit_changes' AND nspname = current_schema()
-    LOOP
-        EXECUTE format('DROP FUNCTION %s', earlier);
-    END LOOP;
-END
-$$;
+-- The function of migration 8 with these columns and tables. Earlier ones stay for servers that have not been upgraded
+-- yet: these cannot store snapshots any more, which are now several for an execution.
 CREATE FUNCTION commit_changes(
     locks bigint[], executions uuid[], expected bigint[],
     event_execution uuid[], event_seq bigint[], event_type text[], event_at float8[], event_data bytea[],
