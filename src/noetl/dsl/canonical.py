@@ -157,7 +157,7 @@ class Builder:
                 self._place_items(f"{key}/input/{name}", items)
         for name in (*own, "args"):
             if name in tree and name != "tool" and (name == "args" or _has_template(tree[name])):
-                self._place(f"{key}/input/{name}", span_in(tree, name))
+                self._place_templates(f"{key}/input/{name}", tree, name)
         inputs = layered({name: value for name, value in defaults.items() if name in declared}, own)
         for group in kind.one_of:  # a default must not join the task's own choice
             if chosen := set(group) & set(own):
@@ -195,6 +195,15 @@ class Builder:
         self._place(key, span)
         if (first := self.text.first_line(span, program)) is not None:
             self.places[f"{key}/1"] = first
+
+    def _place_templates(self, key: str, container: Map | Seq, name: str | int) -> None:
+        """Place a value, and the values inside it that have templates: `KEY/NAME/0`."""
+        self._place(key, span_in(container, name))
+        value: Any = container[name]  # type: ignore[index]
+        if isinstance(value, Map | Seq):
+            for part, item in value.items() if isinstance(value, Map) else enumerate(value):
+                if _has_template(item):
+                    self._place_templates(f"{key}/{part}", value, part)
 
     def _place_items(self, key: str, items: Seq) -> None:
         for i in range(len(items)):

@@ -18,6 +18,9 @@ from noetl.pipeline.templates import template_outcome
 if TYPE_CHECKING:
     from noetl.pipeline.run import Pipeline
 
+PLACE_DETAILS = ("source", "traceback", "hint", "input", "rule", "inner_task")
+"""Details of an item's error that tell its place; the task fails with them."""
+
 
 async def iterate(pipeline: Pipeline, plan: TaskPlan, task: TaskId) -> Outcome:
     """The results of all items; the first failure is the task's error. Parked if the execution was paused meanwhile."""
@@ -87,8 +90,9 @@ async def _run_items(items: list[Pipeline], in_flight: int) -> Outcome:
             await run(i, item)
     if failures:
         i = min(failures)
-        error = failures[i].error
-        place = {name: value for name, value in error.details.items() if name in ("source", "traceback")}
+        error, label = failures[i].error, failures[i].task
+        place = {name: value for name, value in error.details.items() if name in PLACE_DETAILS}
+        place["inner_task"] = f"{label}/{place['inner_task']}" if "inner_task" in place else label
         return Outcome("error", error=Error(error.kind, f"item {i}: {error.message}", error.retryable, place))
     if stopped:
         raise ParkedCall(Waiting("resume"))

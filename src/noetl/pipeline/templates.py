@@ -78,21 +78,21 @@ def is_of_keychain(value: Any) -> bool:
 
 
 def template_outcome(error: TemplateError, task: Task) -> Outcome:
-    """The outcome of a call whose inputs cannot be rendered. The detail `input` names the one with the template."""
+    """The outcome of a call whose inputs cannot be rendered. The detail `input` is the path of the template."""
     cause = template_error(error)
-    inputs = {**task.inputs, "args": task.args}
-    name = next((name for name, value in inputs.items() if error.source and _contains(value, error.source)), None)
-    if name is not None:
-        cause = replace(cause, details={**cause.details, "input": name})
+    path = _path_of(error.source, {**task.inputs, "args": task.args}) if error.source else None
+    if path is not None:
+        cause = replace(cause, details={**cause.details, "input": "/".join(path)})
     return Outcome("error", error=cause)
 
 
-def _contains(value: Any, text: str) -> bool:
-    if isinstance(value, dict):
-        return any(_contains(item, text) for item in value.values())
-    if isinstance(value, list):
-        return any(_contains(item, text) for item in value)
-    return isinstance(value, str) and text in value
+def _path_of(text: str, value: Any) -> list[str] | None:
+    """The keys that lead to the first string with the text."""
+    if isinstance(value, str):
+        return [] if text in value else None
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    paths = ((key, _path_of(text, item)) for key, item in items)
+    return next(([str(key), *path] for key, path in paths if path is not None), None)
 
 
 def template_error(error: TemplateError | BadPatch) -> Error:

@@ -137,7 +137,7 @@ class Visit:
         plan, progress, host, templates = self.plan, self.progress, self.host, self.pipeline.templates
         if progress.delivered is not None:
             outcome, progress.delivered = progress.delivered, None
-            return outcome
+            return host.redact(outcome)
         lost = progress.started and plan.on_lost == "error" and plan.items is None
         progress.started = False
         if lost:

@@ -112,9 +112,9 @@ def located(error: dict[str, Any] | None, file: str, places: Mapping[str, Mark])
     if isinstance(source := details.get("source"), dict):
         file, line, column = source.get("file", file), source["line"], source["column"]
     else:
-        owner = f"{step}/{task}" if task else step
+        owner = "/".join(str(part) for part in (step, task, details.get("inner_task")) if part)
         part = f"input/{details['input']}" if "input" in details else f"rules/{details.get('rule')}"
-        parts = (f"{owner}/{part}", f"{step}/{task}", f"{step}/{error.get('place')}", str(step))
+        parts = (f"{owner}/{part}", owner, f"{step}/{task}", f"{step}/{error.get('place')}", str(step))
         mark = next((places[part] for part in parts if part in places), None)
         line, column = (mark.line, mark.column) if mark else (None, None)
     return {**fields, "step": step or None, "file": file, "line": line, "column": column, "details": details}

@@ -9,8 +9,8 @@ variable, and the text has a reference to that variable, quoted for its position
 worst an odd word. To find the position, the command is scanned as a shell reads it.
 
 A list that is a whole word outside quotes becomes several words, one per item. Anywhere else a list is its JSON, as
-a map is everywhere. Null is empty text, a boolean `true` or `false`. Inside `$(( ))` only a whole number is allowed. In
-a comment nothing is rendered.
+a map is everywhere. Null is empty text, which cannot be the program, a boolean `true` or `false`. Inside `$(( ))` only
+a whole number is allowed. In a comment nothing is rendered.
 
 Some positions cannot be safe however they are quoted, because the value is read as code later: the argument of `eval`
 or of `sh -c`, a here-document for `bash`, a subscript of an array, the word after `>&`, a command inside `$(( ))`. A
@@ -35,6 +35,7 @@ from noetl.shell_text.code import TEMPLATE, by_programs
 from noetl.shell_text.scan import Context, Plan, Scanner, TemplateUse
 
 REFERENCES: dict[Context, str] = {
+    "program": '"${%s}"',
     "alone": '"${%s}"',
     "outside": '"${%s}"',
     "inside": "${%s}",
@@ -42,6 +43,7 @@ REFERENCES: dict[Context, str] = {
     "number": "(${%s})",
 }
 
+PROGRAM_HINT = "give it the name of a program or a list of words, write a `default(...)`, or skip the task by a rule"
 Scope = Mapping[str, Any]
 
 
@@ -104,11 +106,14 @@ def _assemble(plan: Plan, values: list[Any], source: str, contents: Contents) ->
             continue
         value = values[part.number]
         try:
-            if part.context == "alone" and isinstance(value, list | tuple):
-                out.append(" ".join(reference(_text(revealed(item, contents), contents), "outside") for item in value))
+            if part.context in ("program", "alone") and isinstance(value, list | tuple):
+                words = [_text(revealed(item, contents), contents) for item in value]
             else:
-                text = _number(value) if part.context == "number" else _text(value, contents)
-                out.append(reference(text, part.context))
+                words = [_number(value) if part.context == "number" else _text(value, contents)]
+            if part.context == "program" and words[:1] == [""]:
+                given = "null" if value is None else "empty text"
+                raise Fault(f"the command has no program: its first word is {given}", PROGRAM_HINT)
+            out.append(" ".join(reference(word, part.context) for word in words))
         except Exception as error:
             raise located(error, source, part.offset) from None
     return ShellText("".join(out), env)

@@ -17,8 +17,9 @@ DEFAULT_VALUE = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*#?$!-]):?[-=+?]")
 """The beginning of `${name:-word}`, `${name=word}` and the like."""
 
 
-Context = Literal["alone", "outside", "inside", "single", "number"]
-"""A whole word outside quotes, a part of one, inside double quotes, inside single ones, inside `$(( ))`."""
+Context = Literal["program", "alone", "outside", "inside", "single", "number"]
+"""The first word of the text, another whole word outside quotes, a part of one, inside double quotes, inside single
+ones, inside `$(( ))`."""
 
 
 class TemplateUse(NamedTuple):
@@ -153,7 +154,8 @@ class Scanner:
         if self.at_template:
             following = self.text[self.position + 1 : self.position + 2]
             alone = command.word is None and command.redirection is None and following in (*SEPARATORS, "`", "")
-            self.use("alone" if alone else "outside", command)
+            first = not self.text[: self.position].strip()
+            self.use(("program" if first else "alone") if alone else "outside", command)
         elif item in " \t\n":
             command.end_word()
             self.take()

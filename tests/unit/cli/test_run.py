@@ -54,6 +54,22 @@ workflow:
           result: "{{ workload.nothing }}"
 """
 )
+ITEMS_FAIL = (
+    HEAD
+    + """\
+workflow:
+  - step: start
+    tool:
+      - each:
+          kind: iterator
+          in: "{{ [{'a': 1}, {'b': 2}] }}"
+          iterator: x
+          tool:
+            - one: {kind: noop, result: 1}
+            - two:
+                INNER
+"""
+)
 
 
 def echoed(folder: Path, *args: str) -> Any:
@@ -163,6 +179,47 @@ def test_a_failure_in_json_has_all_its_fields(tmp_path: Path) -> None:
         "details": {"hint": "give it a value, or write | default(...) behind it", "input": "result"},
     }
     assert found["steps"]["fetch"]["error"]["kind"] == "template"
+
+
+@pytest.mark.parametrize(
+    ("inner", "place"),
+    [
+        pytest.param(
+            """kind: noop
+                result:
+                  first: 1
+                  second: [2, "{{ iter.x.a }}"]""",
+            "17:31: step start, task each, attempt 1: template: item 1: ",
+            id="an input",
+        ),
+        pytest.param(
+            """kind: noop
+                spec:
+                  policy:
+                    rules:
+                      - {when: "{{ iter.x.a | default('s') > 0 }}", then: {do: continue}}
+                      - {else: {then: {do: fail}}}""",
+            "18:25: step start, task each, attempt 1: template: item 1: rule 1 of task 'two'",
+            id="a rule",
+        ),
+        pytest.param(
+            """kind: iterator
+                in: [1]
+                iterator: y
+                tool:
+                  - deep: {kind: noop, result: "{{ iter.parent.x.a }}"}""",
+            "18:48: step start, task each, attempt 1: template: item 1: item 0: ",
+            id="an iterator inside",
+        ),
+    ],
+)
+def test_an_error_of_a_template_inside_an_iterator_points_at_the_template(
+    tmp_path: Path, inner: str, place: str
+) -> None:
+    file(tmp_path, ITEMS_FAIL.replace("INNER", inner))
+    done = noetl("run", "playbook.yaml", cwd=tmp_path)
+    assert done.code == 1
+    assert f"playbook.yaml:{place}" in done.err
 
 
 def test_retries_are_told(tmp_path: Path) -> None:

@@ -10,6 +10,9 @@ import pytest
 from pytest_httpserver import HTTPServer
 from stage import Stage, play
 
+from noetl.engine.commands import Signal
+from noetl.engine.events import TaskDone
+from noetl.model.actor import Actor
 from noetl.model.outcome import failed
 from noetl.reference import Reference
 
@@ -73,6 +76,32 @@ def test_a_secret_is_hidden_in_errors_logs_and_patches() -> None:
     assert end.state.ctx == {"sent": "Bearer ***", "said": "Bearer *** was refused"}
     assert lines == ["signing in with Bearer ***"]
     assert clean(end)
+
+
+def test_r14_a_secret_is_hidden_in_the_actor_and_the_payload_of_a_signal() -> None:
+    """The events of the request itself have what was sent; everything that leaves the worker is redacted."""
+
+    async def during(stage: Stage) -> None:
+        await stage.handle(Signal("verdict", "1", {"note": f"use {SECRET}"}, actor=Actor("token", f"ci {SECRET}")))
+        await stage.drive()
+
+    end = play(
+        """
+        - step: start
+          tool:
+            - w:
+                kind: wait
+                signal: verdict
+                spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {by: "{{ outcome.actor.name }}"}}}}]}}
+        """,
+        head=KEYCHAIN,
+        during=during,
+    )
+    assert end.state.ctx == {"by": "ci ***"}
+    (done,) = [event for event in end.events if isinstance(event, TaskDone)]
+    assert done.outcome.extra == {"actor": {"kind": "token", "name": "ci ***"}}
+    assert "use ***" in str(done.outcome.result)
+    assert SECRET not in str(end.state.result)
 
 
 def test_a_keychain_value_can_not_be_kept() -> None:

@@ -283,6 +283,15 @@ class TestFaults:
             with pytest.raises(TemplateFailed, match="whole number"):
                 made("echo $(( {{ n }} ))", n=bad)
 
+    @pytest.mark.parametrize(("value", "text"), [(None, "null"), ("", "empty text"), (["", "a"], "empty text")])
+    def test_a_command_that_begins_with_nothing_has_no_program(self, value: Any, text: str) -> None:
+        for command in ("{{ x }}", " {{ x }} --flag"):
+            with pytest.raises(TemplateFailed, match=f"no program: its first word is {text}") as caught:
+                made(command, x=value)
+            assert "skip the task" in caught.value.hint
+        assert output(made("{{ empty }} printf %s a")) == "a"
+        assert output(made("v={{ x }}\nprintf a", x=None)) == "a"
+
     def test_text_that_no_environment_can_hold(self) -> None:
         with pytest.raises(TemplateFailed, match="NUL") as caught:
             made("echo {{ n }} {{ x }}", x="a\0b")
