@@ -1,0 +1,139 @@
+"""Opens the page as a user of a role would, and collects what must never happen there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Literal
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Error, Page, Request
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
+from tests.browser.packages import installed
+from tests.browser.serving import PageServer
+
+Theme = Literal["light", "dark"]
+HEIGHTS = {1440: 900, 390: 844}
+SETTLE_MS, SETTLE_LIMIT_MS = 250, 10_000
+STREAM = "/live"  # a request that does not end
+
+
+class PageOpener:
+    """Each call opens a page in a browser context of its own."""
+
+    def __init__(self, browser: Browser, server: PageServer) -> None:
+        self.browser, self.server = browser, server
+        self.complaints: list[str] = []
+        self.expected: list[str] = []
+        self._contexts: list[BrowserContext] = []
+
+    def __call__(
+        self,
+        path: str = "/",
+        role: str | None = "admin",
+        theme: Theme = "light",
+        width: int = 1440,
+        *,
+        beside: Page | None = None,
+        expect: Iterable[str] = (),
+    ) -> Page:
+        """The page at a path, signed in with a role (None: signed out).
+
+        `beside` opens it as another tab of a page's context. `expect` has parts of console errors that the test
+        provokes, such as "status of 404"; every other error fails the test.
+        """
+        self.expected += expect
+        page = (beside.context if beside is not None else self.context(role, theme, width)).new_page()
+        page.goto(self.server.url + path)
+        return page
+
+    def context(self, role: str | None = "admin", theme: Theme = "light", width: int = 1440) -> BrowserContext:
+        """A browser of its own: no cookie but that of the role's session."""
+        context = self.browser.new_context(
+            viewport={"width": width, "height": HEIGHTS.get(width, 900)},
+            has_touch=width < 900,
+            color_scheme=theme,
+            reduced_motion="reduce",
+            locale="en-GB",
+            timezone_id="UTC",
+        )
+        self._contexts.append(context)
+        if role is not None:
+            context.add_cookies([self.server.session_cookie(role)])
+        context.on("console", self._on_console)
+        context.on("weberror", lambda error: self._complain(f"uncaught error: {error.error}"))
+        context.on("request", self._on_request)
+        context.on("dialog", self._on_dialog)
+        return context
+
+    def check(self) -> None:
+        """Fail on console errors, uncaught errors, policy violations, dialogs and requests to other hosts."""
+        unexpected = [text for text in self.complaints if not any(part in text for part in self.expected)]
+        assert not unexpected, "the page misbehaved:\n" + "\n".join(unexpected)
+
+    def close(self) -> None:
+        for context in self._contexts:
+            context.close()
+
+    def _complain(self, text: str) -> None:
+        self.complaints.append(text)
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if message.type == "error" or "Content Security Policy" in message.text:
+            self._complain(f"console: {message.text} ({message.location.get('url', '')})")
+
+    def _on_request(self, request: Request) -> None:
+        address = urlsplit(request.url)
+        if address.scheme not in ("data", "blob") and f"{address.scheme}://{address.netloc}" != self.server.url:
+            self._complain(f"request to another host: {request.url}")
+
+    def _on_dialog(self, dialog: Dialog) -> None:
+        self._complain(f"dialog: {dialog.message}")
+        with suppress(Error):  # the page may be closing
+            dialog.dismiss()
+
+
+class Settling:
+    """Waits until a page has nothing more to load."""
+
+    def __init__(self, page: Page) -> None:
+        self.page, self.pending = page, set[Request]()
+        page.on("request", self._began)
+        page.on("requestfinished", self._ended)
+        page.on("requestfailed", self._ended)
+
+    def wait(self) -> None:
+        """Return after a quarter of a second without requests, or after ten seconds."""
+        quiet_ms = waited_ms = 0
+        while quiet_ms < SETTLE_MS and waited_ms < SETTLE_LIMIT_MS:
+            self.page.wait_for_timeout(50)
+            waited_ms += 50
+            quiet_ms = 0 if self.pending else quiet_ms + 50
+        with suppress(PlaywrightTimeout):
+            self.page.wait_for_function("document.fonts.status === 'loaded'", timeout=2_000)
+
+    def _began(self, request: Request) -> None:
+        if STREAM not in request.url:
+            self.pending.add(request)
+
+    def _ended(self, request: Request) -> None:
+        self.pending.discard(request)
+
+
+SERIOUS = ("moderate", "serious", "critical")
+
+
+def accessibility_problems(page: Page) -> list[str]:
+    """What axe finds in the page as it is now, except minor findings."""
+    page.evaluate((installed() / "axe-core" / "axe.min.js").read_text("utf-8"))
+    report = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{finding['impact']} {finding['id']}: {finding['help']}: {', '.join(str(node['target']) for node in nodes)}"
+        for finding in report["violations"]
+        if finding["impact"] in SERIOUS and (nodes := finding["nodes"])
+    ]
+
+
+def check_accessibility(page: Page) -> None:
+    problems = accessibility_problems(page)
+    assert not problems, "axe reports:\n" + "\n".join(problems)

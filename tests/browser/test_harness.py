@@ -1,0 +1,48 @@
+"""The checks of the browser tests themselves: a page that misbehaves is noticed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.browser.opening import PageOpener, check_accessibility
+from tests.browser.packages import LOCK_FILE
+from tests.browser.serving import USERS
+
+
+@pytest.mark.parametrize(
+    ("script", "complaint"),
+    [
+        ("console.error('broken')", "console: broken"),
+        ("setTimeout(() => { throw new Error('uncaught') })", "uncaught error: uncaught"),
+        ("location.href = 'http://127.0.0.2:9/'", "request to another host: http://127.0.0.2:9/"),
+        ("document.body.setAttribute('style', 'color: red')", "Content Security Policy"),
+        ("setTimeout(() => alert('hello'))", "dialog: hello"),
+    ],
+)
+def test_what_a_page_must_never_do_is_noticed(open_page: PageOpener, script: str, complaint: str) -> None:
+    page = open_page("/")
+    page.evaluate(script)
+    page.wait_for_timeout(100)
+    with pytest.raises(AssertionError, match="misbehaved") as error:
+        open_page.check()
+    open_page.expected.append("")
+    assert complaint in str(error.value)
+
+
+def test_an_accessibility_problem_is_noticed(open_page: PageOpener) -> None:
+    page = open_page("/")
+    page.evaluate("document.body.append(document.createElement('button'))")
+    with pytest.raises(AssertionError, match="button-name"):
+        check_accessibility(page)
+
+
+@pytest.mark.parametrize("role", USERS)
+def test_a_page_opens_with_the_session_of_its_role(open_page: PageOpener, role: str) -> None:
+    page = open_page("/", role)
+    session = page.evaluate("fetch('/api/v1/sessions').then((response) => response.json())")
+    assert role in str(session)
+
+
+def test_the_lock_file_of_the_packages_names_no_host() -> None:
+    assert re.findall('https?:[^"]*', LOCK_FILE.read_text("utf-8")) == []
