@@ -1,0 +1,111 @@
+/** Requests to the API: problem details, CSRF, sign-in on 401. */
+
+import { failedToReach, heard } from "../clock.ts";
+import { identityHeaders, signedIn } from "../me.ts";
+import type { Finding, ProblemDetails } from "./types.gen.ts";
+
+export const API = "/api/v1";
+
+/** What went wrong with a request: the problem details of the server, or that it could not be reached. */
+export class Problem extends Error {
+  override name = "Problem";
+  readonly status: number; // 0: the server was not reached
+  readonly title: string;
+  readonly detail: string;
+  readonly requestId: string;
+  readonly findings: Finding[];
+
+  constructor(details: Partial<ProblemDetails>) {
+    super(details.detail || details.title || "The request failed.");
+    this.status = details.status ?? 0;
+    this.title = details.title ?? "";
+    this.detail = details.detail ?? "";
+    this.requestId = details.request_id ?? "";
+    this.findings = details.problems ?? [];
+  }
+}
+
+export interface RequestOptions {
+  query?: Record<string, string | number | boolean | string[] | null | undefined>;
+  body?: unknown; // sent as JSON; a string is sent as it is
+  headers?: Record<string, string>;
+  signal?: AbortSignal;
+  anonymous?: boolean; // a 401 is an answer, not a reason to sign in
+}
+
+export type Method = "GET" | "POST" | "PUT" | "DELETE";
+
+export function url(path: string, query: RequestOptions["query"] = {}): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value == null || value === "") continue;
+    for (const one of Array.isArray(value) ? value : [value]) search.append(name, String(one));
+  }
+  const text = search.toString();
+  return API + path + (text ? `?${text}` : "");
+}
+
+/** The answer of the server, whatever its status; after a 401 the user signs in and the request is repeated. */
+export async function send(method: Method, path: string, options: RequestOptions = {}): Promise<Response> {
+  for (;;) {
+    const response = await reach(method, url(path, options.query), options);
+    if (response.status !== 401 || options.anonymous) return response;
+    await signedIn();
+  }
+}
+
+async function reach(method: Method, address: string, { body, headers, signal }: RequestOptions): Promise<Response> {
+  const isText = typeof body === "string";
+  try {
+    const response = await fetch(address, {
+      method,
+      credentials: "same-origin",
+      headers: {
+        Accept: "application/json",
+        ...(body === undefined || isText ? {} : { "Content-Type": "application/json" }),
+        ...identityHeaders(method !== "GET"),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body: isText ? body : JSON.stringify(body) }),
+      ...(signal ? { signal } : {}),
+    });
+    heard(response.headers.get("Date"));
+    return response;
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    failedToReach();
+    throw new Problem({ title: "The server is not responding.", detail: "The server is not responding." });
+  }
+}
+
+/** The JSON of a successful answer; a Problem is thrown for any other. */
+export async function request<T>(method: Method, path: string, options: RequestOptions = {}): Promise<T> {
+  return answer<T>(await send(method, path, options));
+}
+
+export async function answer<T>(response: Response): Promise<T> {
+  if (!response.ok) throw await problemOf(response);
+  return (response.status === 204 ? null : await response.json()) as T;
+}
+
+export async function problemOf(response: Response): Promise<Problem> {
+  const fallback = {
+    status: response.status,
+    title: response.statusText,
+    detail: `The server answered ${response.status}.`,
+  };
+  try {
+    return new Problem({ ...fallback, ...((await response.json()) as ProblemDetails) });
+  } catch {
+    return new Problem(fallback);
+  }
+}
+
+export const get = <T>(path: string, options?: RequestOptions) => request<T>("GET", path, options);
+export const post = <T>(path: string, body: unknown = {}, options?: RequestOptions) =>
+  request<T>("POST", path, { ...options, body });
+
+/** A key that makes a repeated request the same request: a double click creates one run. */
+export function idempotencyKey(): string {
+  return crypto.randomUUID();
+}

@@ -1,0 +1,29 @@
+import { render } from "preact";
+import { startClock } from "./clock.ts";
+import { go, path, startNavigation } from "./location.ts";
+import { signedIn } from "./me.ts";
+import { toastProblem } from "./parts/toast.tsx";
+import { App } from "./shell/app.tsx";
+import { resumeSession, signInWithToken, takeToken } from "./sign-in/session.ts";
+import "./look/tokens.css";
+import "./look/base.css";
+
+const RETRY_MS = 2000;
+
+async function identify(): Promise<void> {
+  const token = takeToken();
+  try {
+    if (token) await signInWithToken(token);
+    else if (!(await resumeSession()) && path.value !== "/sign-in") void signedIn();
+  } catch (error) {
+    if (token) toastProblem("The link did not sign you in", error);
+    window.setTimeout(identify, RETRY_MS);
+  }
+}
+
+startNavigation();
+startClock();
+if (path.value === "/") go("/runs", { replace: true });
+const root = document.getElementById("app");
+if (root) render(<App />, root);
+void identify();

@@ -1,0 +1,74 @@
+import type { ComponentChildren } from "preact";
+import { Icon, type IconName } from "../look/icons.tsx";
+import { forbidden, type Role } from "../me.ts";
+import "./button.css";
+
+interface ButtonProps {
+  children?: ComponentChildren;
+  icon?: IconName;
+  label?: string; // the name of a button that shows an icon only; also its tooltip
+  kind?: "plain" | "primary" | "danger" | "quiet";
+  role?: Role; // the least role that may press it
+  reason?: string | null; // why it is disabled, beside the role
+  busy?: boolean;
+  pressed?: boolean;
+  type?: "button" | "submit";
+  popovertarget?: string;
+  onClick?: (event: MouseEvent) => void;
+}
+
+/** A button. One that the user may not press stays visible and says why (PAGE 4). */
+export function Button({
+  children,
+  icon,
+  label,
+  kind = "plain",
+  role,
+  reason,
+  busy,
+  pressed,
+  type = "button",
+  popovertarget,
+  onClick,
+}: ButtonProps) {
+  const why = (role && forbidden(role)) || reason || null;
+  const classes = ["button", kind, children ? "" : "icon-only", busy ? "busy" : ""].filter(Boolean).join(" ");
+  return (
+    <button
+      type={type}
+      class={classes}
+      aria-label={children ? undefined : label}
+      aria-disabled={why || busy ? true : undefined}
+      aria-pressed={pressed}
+      title={why ?? label}
+      popovertarget={popovertarget}
+      onClick={(event) => {
+        if (why || busy) event.preventDefault();
+        else onClick?.(event);
+      }}
+    >
+      {icon && <Icon name={icon} />}
+      {children}
+    </button>
+  );
+}
+
+/** A link that looks like a button: it opens a view, so it can be opened in another tab. */
+export function LinkButton({
+  href,
+  children,
+  icon,
+  kind = "plain",
+}: {
+  href: string;
+  children: ComponentChildren;
+  icon?: IconName;
+  kind?: ButtonProps["kind"];
+}) {
+  return (
+    <a class={`button ${kind}`} href={href}>
+      {icon && <Icon name={icon} />}
+      {children}
+    </a>
+  );
+}

@@ -1,0 +1,51 @@
+import { useSignal } from "@preact/signals";
+import { Button } from "./button.tsx";
+import { toast } from "./toast.tsx";
+
+/** Puts text on the clipboard; true if the browser allowed it. */
+export async function copyText(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copyBySelection(text);
+  }
+}
+
+// Without HTTPS browsers have no clipboard API; the older command still works there.
+function copyBySelection(text: string): boolean {
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.className = "hidden-text";
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  return done;
+}
+
+export async function copyAndTell(text: string, what: string): Promise<void> {
+  const done = await copyText(text);
+  toast(done ? `Copied ${what}.` : `The browser does not allow copying ${what}.`, { tone: done ? "good" : "bad" });
+}
+
+/** A small button that copies a text: ids, errors, values, commands. */
+export function Copy({ text, what, children }: { text: string; what: string; children?: string }) {
+  const done = useSignal(false);
+  return (
+    <Button
+      kind="quiet"
+      icon={done.value ? "check" : "copy"}
+      label={`Copy ${what}`}
+      onClick={async () => {
+        done.value = await copyText(text);
+        if (!done.value) toast(`The browser does not allow copying ${what}.`, { tone: "bad" });
+        window.setTimeout(() => {
+          done.value = false;
+        }, 1500);
+      }}
+    >
+      {children}
+    </Button>
+  );
+}

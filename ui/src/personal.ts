@@ -1,0 +1,56 @@
+/** What belongs to this browser and not to the URL: theme, time zone, shortcuts, panel sizes (PAGE 3). */
+
+import { effect, type Signal, signal } from "@preact/signals";
+
+/** A signal that localStorage keeps. What is stored is read as text; `parse` decides what is sound. */
+export function kept<T>(name: string, parse: (text: string | null) => T): Signal<T> {
+  const key = `noetl.${name}`;
+  const value = signal(parse(read(key)));
+  effect(() => write(key, String(value.value)));
+  return value;
+}
+
+function read(key: string): string | null {
+  try {
+    return window.localStorage.getItem(key);
+  } catch {
+    return null; // storage is forbidden here: the choice lasts as long as the page
+  }
+}
+
+function write(key: string, text: string): void {
+  try {
+    window.localStorage.setItem(key, text);
+  } catch {
+    // As above.
+  }
+}
+
+export type Theme = "system" | "light" | "dark";
+
+export const theme = kept<Theme>("theme", (text) => (text === "light" || text === "dark" ? text : "system"));
+/** An IANA name; "" is the zone of the browser. */
+export const zone = kept("zone", (text) => (text && isZone(text) ? text : ""));
+export const singleKeys = kept("single-keys", (text) => text !== "false");
+
+export function isZone(name: string): boolean {
+  try {
+    new Intl.DateTimeFormat("en-GB", { timeZone: name });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The size of a panel in pixels, within bounds. */
+export function keptSize(name: string, initial: number, least: number, most: number): Signal<number> {
+  return kept(name, (text) => {
+    const size = text === null ? Number.NaN : Number(text);
+    return Number.isFinite(size) ? Math.min(most, Math.max(least, size)) : initial;
+  });
+}
+
+effect(() => {
+  if (theme.value === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme.value;
+});

@@ -1,0 +1,39 @@
+/** What is selected in a run: all of it is in the URL. */
+
+import { computed } from "@preact/signals";
+import { parameter, setQuery } from "../location.ts";
+
+export interface Selection {
+  step: string; // "" for none
+  run: string; // a step run, such as fetch#1
+  item: number | null;
+  task: string;
+  arc: string; // STEP/next/0
+  event: number | null;
+}
+
+export const NOTHING: Selection = { step: "", run: "", item: null, task: "", arc: "", event: null };
+
+export const selection = computed<Selection>(() => ({
+  step: parameter("step") || stepOf(parameter("run")),
+  run: parameter("run"),
+  item: whole(parameter("item")),
+  task: parameter("task"),
+  arc: parameter("arc"),
+  event: whole(parameter("event")),
+}));
+
+/** Selects something; what is not named is no longer selected. */
+export function select(part: Partial<Selection>, options: { replace?: boolean } = {}): void {
+  setQuery({ ...NOTHING, ...part }, options);
+}
+
+/** The step of a step run: `fetch` of `fetch#1`. */
+export function stepOf(run: string): string {
+  const end = run.lastIndexOf("#");
+  return end < 0 ? "" : run.slice(0, end);
+}
+
+export function whole(text: string): number | null {
+  return /^\d+$/.test(text) ? Number(text) : null;
+}

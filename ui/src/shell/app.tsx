@@ -1,0 +1,64 @@
+/** The frame around every view: top bar, sections, the view of the URL. */
+
+import type { ComponentType } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { path, route } from "../location.ts";
+import { me, signInWanted } from "../me.ts";
+import { Empty, Loading } from "../parts/states.tsx";
+import { Toasts } from "../parts/toast.tsx";
+import type { Route, View } from "../routes.ts";
+import { SignInDialog } from "../sign-in/dialog.tsx";
+import { GlobalKeys } from "./global-keys.tsx";
+import { BottomBar, TopBar } from "./sections.tsx";
+import "./app.css";
+
+export type ViewProps = { params: Record<string, string> };
+type Loader = () => Promise<{ default: ComponentType<ViewProps> }>;
+
+/** Where each view is; a view is loaded when it is first opened. */
+const VIEWS: Partial<Record<View, Loader>> = {
+  runs: () => import("../runs/page.tsx"),
+  run: () => import("../run/page.tsx"),
+  signIn: () => import("../sign-in/page.tsx"),
+};
+
+const loaded = new Map<View, ComponentType<ViewProps>>();
+
+export function App() {
+  return (
+    <>
+      <a class="skip-link" href="#main">
+        Skip to the content
+      </a>
+      <TopBar />
+      <main id="main" tabIndex={-1}>
+        <CurrentView here={route.value} />
+      </main>
+      <BottomBar />
+      {signInWanted.value && route.value?.view !== "signIn" && <SignInDialog />}
+      <GlobalKeys />
+      <Toasts />
+    </>
+  );
+}
+
+function CurrentView({ here }: { here: Route | null }) {
+  const view = here?.view;
+  const loader = view && VIEWS[view];
+  const [, redraw] = useState(0);
+  const isOpen = me.value !== null || view === "signIn";
+  useEffect(() => {
+    if (!view || !loader || loaded.has(view)) return;
+    let current = true;
+    loader().then((module) => {
+      loaded.set(view, module.default);
+      if (current) redraw((n) => n + 1);
+    });
+    return () => {
+      current = false;
+    };
+  }, [view, loader]);
+  if (!here || !loader) return <Empty text={`There is no page at ${path.value}.`} />;
+  const Page = loaded.get(here.view);
+  return Page && isOpen ? <Page key={here.view + JSON.stringify(here.params)} params={here.params} /> : <Loading />;
+}

@@ -1,0 +1,58 @@
+import { useSignal } from "@preact/signals";
+import { Problem } from "../api/client.ts";
+import { Button } from "../parts/button.tsx";
+import { TextField } from "../parts/field.tsx";
+import { signIn } from "./session.ts";
+import "./sign-in.css";
+
+export function SignInForm({ onDone }: { onDone?: () => void }) {
+  const [name, password, busy, error] = [useSignal(""), useSignal(""), useSignal(false), useSignal("")];
+  const submit = async () => {
+    busy.value = true;
+    error.value = "";
+    try {
+      await signIn(name.value, password.value);
+      onDone?.();
+    } catch (problem) {
+      error.value = problem instanceof Problem ? problem.detail || problem.title : String(problem);
+    } finally {
+      busy.value = false;
+    }
+  };
+  return (
+    <form
+      class="sign-in-form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void submit();
+      }}
+    >
+      <TextField
+        label="Name"
+        value={name.value}
+        autocomplete="username"
+        autofocus
+        onInput={(text) => {
+          name.value = text;
+        }}
+      />
+      <TextField
+        label="Password"
+        password
+        value={password.value}
+        autocomplete="current-password"
+        onInput={(text) => {
+          password.value = text;
+        }}
+      />
+      {error.value && (
+        <p class="field-error" role="alert">
+          {error.value}
+        </p>
+      )}
+      <Button kind="primary" type="submit" busy={busy.value}>
+        Sign in
+      </Button>
+    </form>
+  );
+}
