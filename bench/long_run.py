@@ -1,8 +1,8 @@
 """Writes the log of a long run straight to a store, which is much faster than running it.
 
 A step leads to a loop with ten lanes and four events an item, and that to a last step. The rules of the loop's task
-continue past an error of every thousandth item. The store also gets the snapshots and the outline, as commits write
-them. `python -m bench.long_run DB 1000000` writes one.
+continue past an error of every thousandth item; those that are listed as failed fail. The store also gets the snapshots
+and the outline, as commits write them. `python -m bench.long_run DB 1000000` writes one.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ workflow:
     tool: [{t: {kind: noop}}]
     next: {arcs: [{step: many}]}
   - step: many
-    loop: {in: "{{ range(9) }}", iterator: n, spec: {mode: parallel, max_in_flight: 10}}
+    loop: {in: "{{ range(9) }}", iterator: n, spec: {mode: parallel, max_in_flight: 10, on_error: continue}}
     tool:
       - t:
           kind: noop
           spec:
             policy:
               rules:
+                - {when: "{{ outcome.status == 'error' and outcome.error.kind == 'data' }}", then: {do: fail}}
                 - {when: "{{ outcome.status == 'error' and iter.n > 0 }}", then: {do: continue}}
                 - {else: {then: {do: continue}}}
     next: {arcs: [{step: last, when: "{{ event.name == 'loop.done' }}"}]}
@@ -58,7 +59,7 @@ workflow:
 """
 
 
-def log(digest: str, items: int, collection: Reference) -> Iterator[e.Event]:
+def log(digest: str, items: int, collection: Reference, failed: frozenset[int]) -> Iterator[e.Event]:
     yield e.ExecutionRequested(digest, "bench/long_run")
     yield e.RequestEvaluated()
     yield e.PlaybookStarted()
@@ -77,13 +78,13 @@ def log(digest: str, items: int, collection: Reference) -> Iterator[e.Event]:
             yield e.StepStarted("many#1", fence, "bench", (first, free))
             lanes[fence] = first
         for lane, index in list(lanes.items()):
-            yield from item(index)
+            yield from failed_item(index) if index in failed else item(index)
             done += 1
             if (index + 1) % ITEMS_A_LANE == 0 or index + 1 == items:
                 del lanes[lane]
             else:
                 lanes[lane] = index + 1
-    yield e.LoopDone("many#1", items, items, 0)
+    yield e.LoopDone("many#1", items, items - len(failed), len(failed))
     yield e.NextEvaluated("many#1", "loop.done", (0,))
     yield e.TokenEnqueued(3, "last", origin="many#1")
     yield from step("last#1", 3, fence + 1)
@@ -107,6 +108,14 @@ def item(index: int) -> Iterator[e.Event]:
     yield e.TaskStarted(task)
     yield e.TaskDone(task, 1, outcome, "continue", duration_ms=0.02)
     yield e.IterationDone("many#1", index)
+
+
+def failed_item(index: int) -> Iterator[e.Event]:
+    task, error = TaskId("many#1", "t#1", index), Error("data", f"row {index} has no price")
+    yield e.IterationStarted("many#1", index)
+    yield e.TaskStarted(task)
+    yield e.TaskDone(task, 1, Outcome("error", error=error), "fail", duration_ms=0.02)
+    yield e.IterationFailed("many#1", index, error, "t", 1)
 
 
 class LongRun:
@@ -139,12 +148,12 @@ class LongRun:
         assert self.store.commit([change]) == [True]
 
 
-def fill(store: Store, events: int, execution: str | None = None) -> int:
+def fill(store: Store, events: int, execution: str | None = None, failed: frozenset[int] = frozenset()) -> int:
     """Write a run of about so many events; how many it has."""
     run = LongRun(store, execution or uuid7(time.time(), os.urandom(8)))
     items = max(1, (events - AROUND) // 4)
     collection, content = refer(list(range(items)))
-    events, blobs = log(run.loaded.state.digest, items, collection), [(collection.key, content)]
+    events, blobs = log(run.loaded.state.digest, items, collection, failed), [(collection.key, content)]
     while batch := list(islice(events, EVENTS_A_COMMIT)):
         run.write(batch, blobs)
         blobs = []

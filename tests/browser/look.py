@@ -1,7 +1,9 @@
 """Take a picture of the page: `python -m tests.browser.look PATH OUT.png`.
 
 PATH may name an example run: `/runs/{failed}?tab=logs`. Examples: finished, failed, loop, parent, fork, cancelled,
-waiting (for the signal `verdict`), queued (no worker), paused, running. `make page` builds the page first; the server
+waiting (for the signal `verdict`), queued (no worker), paused, running. Made when they are first named: hostile (every
+text tries to break the page), short, long and million (20, 50,000 and 1,000,000 events, which takes 15 s), items
+(100,000, one failed). `make page` builds the page first; the server
 behind it is started when needed, notices a new build, and ends by itself.
 
 Errors in the console, requests to other hosts and (with --axe) accessibility problems are printed; the exit code is
@@ -14,11 +16,14 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from string import Formatter
 
 from tests.browser import look_server
 from tests.browser.chromium import launched
 from tests.browser.examples import ExampleRuns
+from tests.browser.hostile import start_hostile_run
 from tests.browser.opening import PageOpener, Settling, accessibility_problems
+from tests.browser.recorded import RECORDED, record
 from tests.browser.serving import USERS, PageServer
 
 RUNS = look_server.FOLDER / "runs.json"
@@ -29,8 +34,8 @@ def main() -> int:
     if options.stop:
         look_server.stop()
         return 0
-    server = look_server.running_server()
-    path = options.path.format_map(_examples(server))
+    server, ids = _prepare([name for _, name, _, _ in Formatter().parse(options.path) if name])
+    path = options.path.format_map(ids)
     with launched() as browser:
         opener = PageOpener(browser, server)
         context = opener.context(None if options.role == "none" else options.role, options.theme, options.width)
@@ -82,13 +87,20 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _examples(server: PageServer) -> dict[str, str]:
-    """Ids of the example runs, which are started if they are missing."""
-    known = json.loads(RUNS.read_text()) if RUNS.exists() else {}
-    runs = ExampleRuns(server.api, known)
-    ids = {name: runs[name] for name in runs}
-    RUNS.write_text(json.dumps(ids))
-    return ids
+def _prepare(names: list[str]) -> tuple[PageServer, dict[str, str]]:
+    """The server, and ids of the example runs and of the named ones; what is missing is made."""
+    known: dict[str, str] = json.loads(RUNS.read_text()) if RUNS.exists() else {}
+    missing = [name for name in names if name not in known]
+    if recorded := [name for name in missing if name in RECORDED]:
+        look_server.stop()
+        record(look_server.DATABASE, *recorded)
+        known |= {name: RECORDED[name].execution for name in recorded}
+    server = look_server.running_server()
+    if "hostile" in missing:
+        known["hostile"] = start_hostile_run(server.api)
+    known |= dict(ExampleRuns(server.api, known))
+    RUNS.write_text(json.dumps(known))
+    return server, known
 
 
 if __name__ == "__main__":
