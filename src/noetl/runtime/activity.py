@@ -345,12 +345,16 @@ def wait_views(wait: Pending, fields: list[SignalField]) -> Iterator[Wait]:
 _FIELDS: WeakKeyDictionary[Net, SignalFields] = WeakKeyDictionary()
 
 
-def _fields(state: Execution, wait: Pending) -> list[SignalField]:
-    """What the playbook reads from the payload; found once for each playbook."""
-    fields = _FIELDS.get(state.net)
+def fields_of(net: Net) -> SignalFields:
+    """What a playbook reads from the payloads of signals; found once."""
+    fields = _FIELDS.get(net)
     if fields is None:
-        fields = _FIELDS[state.net] = signal_fields(state.net.playbook)
+        fields = _FIELDS[net] = signal_fields(net.playbook)
+    return fields
+
+
+def _fields(state: Execution, wait: Pending) -> list[SignalField]:
     run = state.runs[wait.run]
     parked = run.parked[WHOLE_RUN if wait.item is None else wait.item]
     progress: Any = run.pipelines(wait.item).get(parked.chain)
-    return fields.get((wait.step, progress.at if progress is not None else ""), [])
+    return fields_of(state.net).get((wait.step, progress.at if progress is not None else ""), [])

@@ -11,9 +11,11 @@ from noetl.engine.history.outline_fold import OutlineFold, StepRunRow
 from noetl.engine.history.run_index import RunIndex, ends
 from noetl.engine.history.step_run_history import StepRunHistory
 from noetl.errors import NotFound
+from noetl.runtime.activity import fields_of
 from noetl.runtime.event_subjects import subject_of_row
 from noetl.runtime.outlines import blocks_from
 from noetl.runtime.past import PastReader
+from noetl.runtime.signal_fields import SignalField
 from noetl.store.codec import decode
 
 MAX_BLOCKS = 50  # that a page of step runs with filters reads, if their runs have ended by then
@@ -139,6 +141,7 @@ class StepRunDetails(NamedTuple):
     history: StepRunHistory
     args: dict[str, Any]
     kinds: dict[str, str]  # kinds of tasks by label
+    fields: dict[str, list[SignalField]]  # of the payloads of signals, by the label of their task
     now: float  # time of the last event
     truncated: bool
 
@@ -163,7 +166,16 @@ def step_run_details(past: PastReader, execution: str, index: RunIndex, item: in
     run_state = state.runs.get(index.run)
     kinds = {task.label: task.kind for _, task in state.net.steps[index.step].step.every_task}
     args = {} if run_state is None else run_state.args
-    return StepRunDetails(history, args, kinds, last.at, truncated or history.truncated)
+    fields = _signal_fields(past, execution, index.step) if history.waits else {}
+    return StepRunDetails(history, args, kinds, fields, last.at, truncated or history.truncated)
+
+
+def _signal_fields(past: PastReader, execution: str, step: str) -> dict[str, list[SignalField]]:
+    """By label. A fork may have changed the playbook since the step run was scheduled; the current one counts."""
+    digest = next((summary.digest for summary in past.store.summaries(prefix=execution, limit=1)), None)
+    if digest is None:
+        return {}  # it was pruned a moment ago
+    return {label: fields for (name, label), fields in fields_of(past.playbook(digest)).items() if name == step}
 
 
 def _history_blocks(index: RunIndex, item: int | None) -> tuple[Collection[int], bool]:

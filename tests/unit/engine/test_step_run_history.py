@@ -64,7 +64,7 @@ def test_an_item_has_only_its_own_leases_tasks_and_waits() -> None:
         item=2,
     )
     assert [lease.fence for lease in history.leases] == [2]
-    assert [(wait.until, wait.name, wait.since, wait.end) for wait in history.waits] == [("child", "ID", 6.0, 7.0)]
+    assert [(wait.until, wait.names, wait.since, wait.end) for wait in history.waits] == [("child", ("ID",), 6.0, 7.0)]
     assert (list(history.visits), history.children, history.work_ms) == ([TaskId("a#1", "t#1", 2)], ["ID"], 4.0)
     assert (history.status, history.result) == ("succeeded", "result")
 

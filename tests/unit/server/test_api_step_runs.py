@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 from api_server import ApiServer, begun, register, started, until
+from tests.servers.patience import until as patiently
 
 from noetl.runtime import step_run_pages
 
@@ -49,12 +50,30 @@ workflow:
                 - {when: "{{ outcome.status == 'error' }}", then: {do: retry, attempts: 2, delay: 0.01}}
                 - {else: {then: {do: continue, set_iter: {half: "{{ iter.n }}"}, set_ctx: {sum: {$add: 1}}}}}
 """
+ASKS = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: asks, path: tests/asks}
+workflow:
+  - step: ask
+    tool:
+      - before: {kind: noop}
+      - either: {kind: wait, signals: [accept, reject]}
+      - again: {kind: wait, signal: reason}
+      - print: {kind: noop, result: "{{ tasks.either.result.payload.by | upper }} {{ tasks.again.result.text }}"}
+    next: {arcs: [{step: each}]}
+  - step: each
+    loop: {in: [1, 2], iterator: n, spec: {mode: parallel}}
+    tool:
+      - item: {kind: wait, signal: "go-{{ iter.n }}"}
+      - print: {kind: noop, result: "{{ tasks.item.result.amount * 2 }}"}
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _registered(server: ApiServer) -> None:
     with server.client("author") as client:
-        for text in (COUNT, FLAKY):
+        for text in (COUNT, FLAKY, ASKS):
             register(client, text)
 
 
@@ -127,6 +146,40 @@ def test_a_step_run_that_waited_has_its_wait_and_its_leases(admin: httpx2.Client
     (task,) = run["tasks"]
     assert (task["label"], task["kind"], task["visit"]) == ("ask", "wait", 1)
     assert run["truncated"] is False
+
+
+def test_a_wait_for_a_signal_has_the_fields_that_its_playbook_reads(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/asks"})
+
+    def send(*names: str) -> None:
+        payload = {"amount": 1, "by": "me", "text": "x"}
+        for name in names:
+            admin.post(f"{API}/{execution}/signals", json={"name": name, "payload": payload})
+
+    def compare(run: str, **query: int) -> list[tuple[str, list[tuple[str, str]]]]:
+        waits = step_run(admin, execution, run, **query)["waits"]
+        lasting = [{**wait, "message": ""} for wait in waits if wait.pop("to") is None]
+        item = query.get("item")
+        shown = admin.get(f"{API}/{execution}").json()["waits"]
+        assert lasting == [{**wait, "message": ""} for wait in shown if wait["item"] == item]
+        return [(wait["name"], [(field["path"], field["type"]) for field in wait["fields"]]) for wait in waits]
+
+    def waits_for(*names: str) -> None:
+        shown = f"{API}/{execution}"
+        patiently(lambda: {wait["name"] for wait in admin.get(shown).json()["waits"]} == set(names))
+
+    by, text, amount = (("by", "string"), ("text", "any"), ("amount", "number"))
+    waits_for("accept", "reject")
+    assert compare("ask#1") == [("accept", [by]), ("reject", [by])]
+    send("reject")
+    waits_for("reason")
+    assert compare("ask#1") == [("accept", [by]), ("reject", [by]), ("reason", [text])]
+    send("reason")
+    waits_for("go-1", "go-2")
+    assert compare("each#1", item=1) == [("go-2", [amount])]
+    assert step_run(admin, execution, "each#1")["waits"] == []
+    send("go-1", "go-2")
+    until(admin, execution, "succeeded")
 
 
 def test_a_step_run_in_the_middle_of_a_long_log_has_its_writes(admin: httpx2.Client, counted: str) -> None:

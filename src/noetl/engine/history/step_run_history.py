@@ -31,7 +31,8 @@ class LeaseRecord(msgspec.Struct):
 class WaitRecord(msgspec.Struct):
     item: int | None
     until: str
-    name: str
+    names: tuple[str, ...]  # of the signals, or the id of the child
+    task: str  # the label of the task that waits
     due: float | None
     since: float
     message: str
@@ -76,6 +77,7 @@ class StepRunHistory:
         self.error: Any = None
         self.work_ms = 0.0
         self.truncated = False
+        self._started_tasks: dict[str, str] = {}  # the label of the latest one by chain
 
     def take(self, event: e.Event, seq: int, at: float) -> None:
         run, index, task = subject_of(event)
@@ -140,9 +142,9 @@ class StepRunHistory:
     def _pause(self, event: e.StepPaused, at: float) -> None:
         if event.until is None or (self.item is not None and event.index != self.item):
             return
-        name = event.key if event.until in ("signal", "child") else ""
-        name = ", ".join(event.keys) or name
-        wait = WaitRecord(event.index, event.until, name, event.due, at, event_summary(event))
+        names = event.keys or ((event.key,) if event.until in ("signal", "child") else ())
+        task = self._started_tasks.get(event.chain, "") if event.index == self.item else ""
+        wait = WaitRecord(event.index, event.until, names, task, event.due, at, event_summary(event))
         self._append(self.waits, wait, MAX_WAITS)
         if event.until == "child":
             self._append(self.children, event.key, MAX_WAITS)
@@ -178,6 +180,8 @@ class StepRunHistory:
             lease.close(at, reason)
 
     def _take_task(self, event: e.Event, task: TaskId, seq: int, at: float) -> None:
+        if isinstance(event, e.TaskStarted):
+            self._started_tasks[task.chain] = task.label
         attempts = self.visits.get(task)
         if attempts is None:
             if len(self.visits) >= MAX_VISITS:

@@ -12,6 +12,7 @@ from noetl.engine.history.step_run_history import AttemptRecord, StepRunHistory
 from noetl.model.outcome import Error
 from noetl.runtime.item_pages import check_run
 from noetl.runtime.past import PastReader
+from noetl.runtime.signal_fields import SignalField
 from noetl.runtime.step_run_pages import StepRunDetails, StepRunItem, step_run_details, step_runs_after
 from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.execution_views import LoopView
@@ -103,7 +104,8 @@ class LeaseView(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to
 
 
 class StepRunWaitView(msgspec.Struct, frozen=True, rename={"until": "for", "end": "to"}):
-    """What the step run or an item waited for."""
+    """What the step run or an item waited for, until `to`. A wait for the first of several signals is listed once for
+    each. `fields` are the parts of the payload of a signal that the playbook reads."""
 
     run: str
     item: int | None
@@ -113,6 +115,7 @@ class StepRunWaitView(msgspec.Struct, frozen=True, rename={"until": "for", "end"
     since: str
     end: str | None
     message: str
+    fields: list[SignalField]
 
 
 class WriteView(msgspec.Struct, frozen=True):
@@ -208,7 +211,7 @@ def _view(index: RunIndex, details: StepRunDetails) -> StepRunView:
             LeaseView(lease.fence, lease.worker, rfc3339(lease.start), optional_rfc3339(lease.end), lease.end_reason)
             for lease in history.leases
         ],
-        _waits(history),
+        _waits(details),
         [WriteView(write.seq, write.scope, write.key, write.op, write.value) for write in history.writes],
         [_visit(str(task), task.path, attempts, details.kinds) for task, attempts in history.visits.items()],
         history.result,
@@ -219,19 +222,21 @@ def _view(index: RunIndex, details: StepRunDetails) -> StepRunView:
     )
 
 
-def _waits(history: StepRunHistory) -> list[StepRunWaitView]:
+def _waits(details: StepRunDetails) -> list[StepRunWaitView]:
     return [
         StepRunWaitView(
-            history.run,
+            details.history.run,
             wait.item,
             wait.until,
-            wait.name,
+            name,
             optional_rfc3339(wait.due),
             rfc3339(wait.since),
             optional_rfc3339(wait.end),
             wait.message,
+            details.fields.get(wait.task, []) if wait.until == "signal" else [],
         )
-        for wait in history.waits
+        for wait in details.history.waits
+        for name in wait.names or ("",)
     ]
 
 
