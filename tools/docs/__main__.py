@@ -1,6 +1,6 @@
-"""Writes the generated files below docs/: `make docs`.
+"""Writes the generated files, below docs/ and ui/src/api/: `make docs`.
 
-Everything in them comes from the tables that the program itself uses, or from examples that the tests run, so a page
+Everything in them comes from the tables that the program itself uses, or from examples that the tests run, so a file
 cannot describe behaviour that does not exist. tests/test_docs.py fails when a file on disk is out of date.
 """
 

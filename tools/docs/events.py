@@ -150,7 +150,7 @@ def _page() -> str:
         INTRO,
         STORED,
         "`noetl runs events RUN` prints the log of a run, `-o jsonl` one envelope per line.",
-        table(["Event", "Source", "Meaning"], [_row(kind) for kind in _events()]),
+        table(["Event", "Source", "Meaning"], [_row(kind) for kind in event_types()]),
         "## The envelope",
         "The envelope is the public form of an event. All of it except the payload is derived.",
         table(["Field", "Meaning"], [(code(name), ENVELOPE[name]) for name in found if name not in ALIASES]),
@@ -163,13 +163,18 @@ def _page() -> str:
     )
 
 
-def _events() -> list[type[Event]]:
+def event_types() -> list[type[Event]]:
     return [kind for name, kind in EVENTS.items() if name]
 
 
 def _row(kind: type[Event]) -> tuple[str, str, str]:
     anchor = kind.name.replace(".", "")
-    return f"[`{kind.name}`](#{anchor})", kind.source, _lines(kind)[0]
+    return f"[`{kind.name}`](#{anchor})", kind.source, description(kind)
+
+
+def description(kind: type[Event]) -> str:
+    """The first paragraph of the docstring of an event."""
+    return _lines(kind)[0]
 
 
 def _lines(kind: type[Event]) -> list[str]:
@@ -180,7 +185,7 @@ def _lines(kind: type[Event]) -> list[str]:
 
 def _sections() -> Iterator[str]:
     for family, title in FAMILIES.items():
-        kinds = [kind for kind in _events() if kind.name.partition(".")[0] == family]
+        kinds = [kind for kind in event_types() if kind.name.partition(".")[0] == family]
         yield f"## {title}"
         if any("Patch" in str(kind.__annotations__.values()) for kind in kinds):
             yield WRITES

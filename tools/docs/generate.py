@@ -1,4 +1,4 @@
-"""All generated files of the documentation."""
+"""All generated files: the reference, and the tables of the web page."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from tools.docs import (
     settings,
     templates,
     tools,
+    typescript,
 )
 from tools.docs.markdown import page
 
 MODULES = (language, templates, tools, problems, cli, settings, metrics, events, outcomes, invariants, constructs)
-DOCS = Path(__file__).parents[2] / "docs"
+HOME = Path(__file__).parents[2]
+DOCS = HOME / "docs"
 GENERATED_FOLDERS = ("reference",)
 """Folders of `docs` in which every file is generated."""
 OPENAPI = "reference/openapi.json"
 
 
 def pages() -> dict[str, str]:
-    """Every generated page by its path below docs."""
+    """Every generated page of the documentation by its path below docs."""
     texts = {"reference/index.md": _index()}
     for module in MODULES:
         texts |= dict(module.pages())
@@ -42,15 +44,26 @@ def openapi() -> str:
     return subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
 
 
-def write(folder: Path = DOCS) -> None:
+def files() -> dict[str, str]:
+    """Every generated file by its path in the repository."""
+    documentation = {**pages(), OPENAPI: openapi()}
+    return {f"docs/{name}": text for name, text in documentation.items()} | dict(typescript.files())
+
+
+def existing() -> set[str]:
+    """The files in the repository that are generated, or were once."""
+    folders = [DOCS / name for name in GENERATED_FOLDERS]
+    found = [file for folder in folders for file in folder.rglob("*.*")]
+    return {file.relative_to(HOME).as_posix() for file in (*found, *(HOME / typescript.FOLDER).glob("*.gen.ts"))}
+
+
+def write() -> None:
     """Write all generated files, and remove those that are not generated any more."""
-    texts = {**pages(), OPENAPI: openapi()}
-    for generated in GENERATED_FOLDERS:
-        for file in (folder / generated).rglob("*.*"):
-            if file.relative_to(folder).as_posix() not in texts:
-                file.unlink()
+    texts = files()
+    for name in existing() - texts.keys():
+        (HOME / name).unlink()
     for name, text in texts.items():
-        target = folder / name
+        target = HOME / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
 

@@ -3,7 +3,7 @@
 import { batch, computed, effect, type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { get, Problem } from "../api/client.ts";
 import { LiveStream } from "../api/live.ts";
-import type { ExecutionDetails, Frame, OutlineView, StateView } from "../api/types.gen.ts";
+import type { Execution, Frame, Outline, State } from "../api/types.gen.ts";
 import { parameter, setQuery } from "../location.ts";
 import { mergeOutline } from "./outline.ts";
 import { whole } from "./selection.ts";
@@ -15,10 +15,10 @@ const STATES = 50;
 
 export class RunModel {
   readonly id: string;
-  readonly details: Signal<ExecutionDetails | undefined> = signal(undefined);
-  readonly outline: Signal<OutlineView | undefined> = signal(undefined);
+  readonly details: Signal<Execution | undefined> = signal(undefined);
+  readonly outline: Signal<Outline | undefined> = signal(undefined);
   /** The exact state at `at`; undefined while it is loaded, so views fall back on the outline. */
-  readonly state: Signal<StateView | undefined> = signal(undefined);
+  readonly state: Signal<State | undefined> = signal(undefined);
   readonly problem: Signal<Problem | undefined> = signal(undefined);
   /** The latest frame: lists of events and logs follow it. */
   readonly frame: Signal<Frame | undefined> = signal(undefined);
@@ -27,7 +27,7 @@ export class RunModel {
   readonly at = computed(() => Math.min(whole(parameter("at")) ?? this.latest.value, this.latest.value));
   readonly isPast = computed(() => whole(parameter("at")) !== null && this.at.value < this.latest.value);
   readonly hasEnded = computed(() => ENDED.has(this.outline.value?.status ?? ""));
-  #states = new Map<number, StateView>();
+  #states = new Map<number, State>();
   #stream: LiveStream | undefined;
   #disposers: (() => void)[] = [];
   #stateTimer = 0;
@@ -62,8 +62,8 @@ export class RunModel {
   reload = async (): Promise<void> => {
     try {
       const [details, outline] = await Promise.all([
-        get<ExecutionDetails>(`/executions/${encodeURIComponent(this.id)}`),
-        get<OutlineView>(this.path("outline")),
+        get<Execution>(`/executions/${encodeURIComponent(this.id)}`),
+        get<Outline>(this.path("outline")),
       ]);
       batch(() => {
         this.details.value = details;
@@ -110,7 +110,7 @@ export class RunModel {
     if (this.#detailsTimer) return;
     this.#detailsTimer = window.setTimeout(async () => {
       this.#detailsTimer = 0;
-      const details = await get<ExecutionDetails>(`/executions/${encodeURIComponent(this.id)}`).catch(() => undefined);
+      const details = await get<Execution>(`/executions/${encodeURIComponent(this.id)}`).catch(() => undefined);
       if (details && !this.#stopped) this.details.value = details;
     }, DETAILS_MS);
   }
@@ -128,7 +128,7 @@ export class RunModel {
 
   async #loadState(at: number): Promise<void> {
     try {
-      const state = await get<StateView>(this.path("state"), { query: { at } });
+      const state = await get<State>(this.path("state"), { query: { at } });
       this.#keepState(at, state);
       if (this.at.peek() === at) this.state.value = state;
     } catch (error) {
@@ -136,7 +136,7 @@ export class RunModel {
     }
   }
 
-  #keepState(at: number, state: StateView): void {
+  #keepState(at: number, state: State): void {
     this.#states.set(at, state);
     if (this.#states.size > STATES) {
       const oldest = this.#states.keys().next();

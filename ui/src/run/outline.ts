@@ -1,6 +1,6 @@
 /** The outline of a run as columns, and what it says about the run at any event. Pure. */
 
-import type { OutlineChange, OutlineView } from "../api/types.gen.ts";
+import type { Outline, OutlineChange } from "../api/types.gen.ts";
 
 export const RUN_STATUS = ["scheduled", "running", "waiting", "succeeded", "failed", "skipped", "cancelled"] as const;
 export type RunStatus = (typeof RUN_STATUS)[number];
@@ -8,8 +8,8 @@ export type RunStatus = (typeof RUN_STATUS)[number];
 type Columns = { [name: string]: unknown[] | Columns };
 
 /** An outline with a change of a frame put in. Step runs are known by step and n, tokens by their seq, loops by run. */
-export function mergeOutline(outline: OutlineView, change: OutlineChange): OutlineView {
-  const merged: OutlineView = { ...outline, seq: change.seq, status: change.status };
+export function mergeOutline(outline: Outline, change: OutlineChange): Outline {
+  const merged: Outline = { ...outline, seq: change.seq, status: change.status };
   if (change.ended != null) merged.ended = change.ended;
   if (change.steps) merged.steps = change.steps;
   if (change.digests) merged.digests = change.digests;

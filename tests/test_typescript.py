@@ -1,0 +1,77 @@
+"""The TypeScript of the web page agrees with the server: its types, roles and events."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+from tools.docs.typescript import FOLDER, files, page_name
+
+from noetl.engine.events import EVENTS
+from noetl.model.status import STATUSES
+from noetl.server.openapi import is_public
+from noetl.server.roles import ALLOWED, PREFIX
+
+HOME = Path(__file__).parents[1]
+TYPES, ROLES, GROUPS = (text for _, text in files())
+
+
+def fields_of(interface: str) -> list[str]:
+    (body,) = re.findall(rf"^export interface {interface} {{\n(.*?)^}}", TYPES, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^  (\w.*);$", body, re.MULTILINE)
+
+
+def test_generated_files_come_out_the_same_every_time() -> None:
+    assert [text for _, text in files()] == [TYPES, ROLES, GROUPS]
+    assert [path for path, _ in files()] == [f"{FOLDER}/{name}.gen.ts" for name in ("types", "roles", "events")]
+
+
+def test_every_schema_of_the_api_is_an_interface_with_the_same_fields() -> None:
+    document = msgspec.json.decode((HOME / "docs" / "reference" / "openapi.json").read_bytes())
+    for name, schema in document["components"]["schemas"].items():
+        fields = [re.split(r"\??:", field)[0] for field in fields_of(page_name(name))]
+        assert fields == list(schema["properties"]), name
+
+
+def test_every_type_that_is_used_is_declared() -> None:
+    declared = set(re.findall(r"^export (?:interface|type|const) (\w+)", TYPES, re.MULTILINE))
+    code = re.sub(r"/\*\*.*?\*/|\"[^\"]*\"", "", TYPES, flags=re.DOTALL)
+    assert set(re.findall(r"\b[A-Z]\w+", code.partition("\n")[2])) - declared == {"Record"}
+
+
+def test_a_field_is_optional_where_the_server_may_leave_it_out_or_does_not_need_it() -> None:
+    assert "ctx?: Record<string, unknown>" in fields_of("State")  # left out unless it is one of the parts
+    assert "reload?: boolean" in fields_of("Frame")  # left out if it is false
+    assert "trigger: Trigger | null" in fields_of("ExecutionSummary")
+    assert "payload?: Record<string, unknown>" in fields_of("StartRequest")
+    assert "limit?: number" in fields_of("ExecutionQuery")
+
+
+def test_rows_and_statuses_have_types_of_their_own() -> None:
+    assert "rows: Row[]" in fields_of("Frame")
+    assert "digests: [seq: number, playbook: string][]" in fields_of("Outline")
+    statuses = " | ".join(f'"{status}"' for status in STATUSES)
+    assert f"export type Status = {statuses};" in TYPES
+
+
+def test_comments_beside_fields_are_kept() -> None:
+    assert "  /** the execution from which it was forked */\n  source: string | null;" in TYPES
+
+
+def test_every_route_has_its_least_role() -> None:
+    least = dict(re.findall(r'^  "(\w+ /.*)": "?(\w+)"?,$', ROLES, re.MULTILINE))
+    routes = {(method, path) for method, path in ALLOWED if is_public(method, path) and path.startswith(PREFIX)}
+    assert least.keys() == {f"{method} {path.removeprefix(PREFIX)}" for method, path in routes}
+    assert least["GET /executions"] == "viewer"
+    assert least["POST /executions/{id}/cancel"] == "operator"
+    assert least["POST /executions/{id}/replay"] == "author"
+    assert least["DELETE /tokens/{name}"] == "admin"
+    assert least["POST /sessions"] == "null"
+
+
+def test_every_event_has_its_group_and_its_level() -> None:
+    rows = re.findall(r'^  "([\w.]+)": {\n    group: "(\w+)",\n    level: "(\w+)",\n', GROUPS, re.MULTILINE)
+    assert [name for name, _, _ in rows] == sorted(filter(None, EVENTS))
+    levels = {name: level for name, _, level in rows}
+    assert [levels[name] for name in ("step.done", "task.done", "timer.armed")] == ["step", "task", "event"]
