@@ -1,0 +1,125 @@
+/** Responds to a step that waits for a signal (PAGE 5.5). */
+
+import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
+import { idempotencyKey } from "../api/client.ts";
+import { useResource } from "../api/resource.ts";
+import type { Execution, Graph, SignalField, Wait } from "../api/types.gen.ts";
+import { Button } from "../parts/button.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { Countdown, Elapsed } from "../parts/moment.tsx";
+import { TypedField } from "../parts/typed-field.tsx";
+import { href } from "../routes.ts";
+import { parseMap, parseTyped, withValue } from "../text/typed.ts";
+import { JsonFields } from "./json-fields.tsx";
+import { sendSignal } from "./send.ts";
+import "./dialog.css";
+
+export function RespondDialog({
+  executionId,
+  wait,
+  onClose,
+}: {
+  executionId: string;
+  wait: Wait;
+  onClose: () => void;
+}) {
+  const key = useMemo(idempotencyKey, []);
+  const texts = useSignal<Record<string, string>>({});
+  const json = useSignal("");
+  const errors = useSignal<Record<string, string>>({});
+  const busy = useSignal(false);
+  const send = async () => {
+    const payload = readPayload(wait.fields, texts.value, json.value);
+    errors.value = payload.errors;
+    if (Object.keys(payload.errors).length || busy.value) return;
+    busy.value = true;
+    const done = await sendSignal(executionId, wait.name, payload.value, key);
+    busy.value = false;
+    if (done) onClose();
+  };
+  return (
+    <Dialog
+      title={`Respond: signal ${wait.name}`}
+      onClose={onClose}
+      onSubmit={send}
+      footer={
+        <>
+          <a class="respond-open" href={href("run", { id: executionId })} onClick={onClose}>
+            Open the run
+          </a>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" role="operator" busy={busy.value}>
+            Send
+          </Button>
+        </>
+      }
+    >
+      <WaitFacts executionId={executionId} wait={wait} />
+      {wait.fields.map((field) => (
+        <TypedField
+          key={field.path}
+          label={field.path}
+          type={field.type}
+          value={texts.value[field.path] ?? ""}
+          error={errors.value[field.path] ?? null}
+          onInput={(text) => {
+            texts.value = { ...texts.value, [field.path]: text };
+          }}
+        />
+      ))}
+      <JsonFields open={!wait.fields.length} text={json} error={errors.value[""] ?? null} />
+    </Dialog>
+  );
+}
+
+/** The values of the fields, laid over the additional JSON; a text field that is left empty is not sent. */
+function readPayload(fields: SignalField[], texts: Record<string, string>, json: string) {
+  const errors: Record<string, string> = {};
+  const more = parseMap(json);
+  if ("error" in more) errors[""] = more.error;
+  let value: Record<string, unknown> = "value" in more ? more.value : {};
+  for (const { path, type } of fields) {
+    const text = texts[path] ?? "";
+    if (text === "" && type !== "boolean") continue;
+    const parsed = parseTyped(type, text);
+    if ("error" in parsed) errors[path] = parsed.error;
+    else value = withValue(value, path, parsed.value);
+  }
+  return { value, errors };
+}
+
+function WaitFacts({ executionId, wait }: { executionId: string; wait: Wait }) {
+  const details = useResource<Execution>(`/executions/${encodeURIComponent(executionId)}`).data.value;
+  const graph = useResource<Graph>(details ? `/graphs/${details.playbook_id}` : null).data.value;
+  const step = wait.run.replace(/#\d+$/, "");
+  const description = graph?.nodes.find((node) => node.name === step)?.description;
+  const results = Object.entries(details?.steps ?? {}).filter(([, view]) => view.result != null);
+  return (
+    <div class="respond-facts">
+      <p>
+        {details && <strong>{details.path}</strong>} step <code>{wait.run}</code>
+        {wait.item !== null && `, item ${wait.item}`}, waiting <Elapsed from={wait.since} />
+        {wait.due && (
+          <>
+            , times out <Countdown due={wait.due} />
+          </>
+        )}
+      </p>
+      {description && <p class="secondary">{description}</p>}
+      {results.length > 0 && (
+        <details>
+          <summary>Previous results</summary>
+          <dl>
+            {results.map(([name, view]) => (
+              <div key={name}>
+                <dt>{name}</dt>
+                <dd class="mono cut">{JSON.stringify(view.result)}</dd>
+              </div>
+            ))}
+          </dl>
+        </details>
+      )}
+    </div>
+  );
+}

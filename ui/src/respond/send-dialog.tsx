@@ -1,0 +1,83 @@
+/** Sends a signal of any name to a run; warns if nothing waits for it. */
+
+import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
+import { idempotencyKey } from "../api/client.ts";
+import { useResource } from "../api/resource.ts";
+import type { Execution } from "../api/types.gen.ts";
+import { Button } from "../parts/button.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { TextField } from "../parts/field.tsx";
+import { parseMap } from "../text/typed.ts";
+import { JsonFields } from "./json-fields.tsx";
+import { sendSignal } from "./send.ts";
+import "./dialog.css";
+
+export function SendSignalDialog({ executionId, onClose }: { executionId: string; onClose: () => void }) {
+  const key = useMemo(idempotencyKey, []);
+  const details = useResource<Execution>(`/executions/${encodeURIComponent(executionId)}`).data.value;
+  const awaited = (details?.waits ?? []).filter((wait) => wait.for === "signal").map((wait) => wait.name);
+  const name = useSignal("");
+  const json = useSignal("");
+  const tried = useSignal(false);
+  const busy = useSignal(false);
+  const payload = parseMap(json.value);
+  const jsonError = tried.value && "error" in payload ? payload.error : null;
+  const send = async () => {
+    tried.value = true;
+    if (!name.value.trim() || "error" in payload || busy.value) return;
+    busy.value = true;
+    const done = await sendSignal(executionId, name.value.trim(), payload.value, key);
+    busy.value = false;
+    if (done) onClose();
+  };
+  return (
+    <Dialog
+      title="Send a signal"
+      onClose={onClose}
+      onSubmit={send}
+      footer={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" role="operator" busy={busy.value}>
+            Send
+          </Button>
+        </>
+      }
+    >
+      <TextField
+        label="Name"
+        mono
+        autofocus
+        value={name.value}
+        error={tried.value && !name.value.trim() ? "Enter the name of the signal." : null}
+        onInput={(text) => {
+          name.value = text;
+        }}
+      />
+      {details && (
+        <p class={isExpected(name.value, awaited) ? "secondary" : "respond-warning"}>
+          {!isExpected(name.value, awaited) &&
+            `No step waits for ${name.value.trim()}. The signal is stored until a step waits for it. `}
+          {awaited.length ? "The run waits for: " : "The run waits for no signal."}
+          {awaited.map((one) => (
+            <Button
+              key={one}
+              kind="quiet"
+              onClick={() => {
+                name.value = one;
+              }}
+            >
+              {one}
+            </Button>
+          ))}
+        </p>
+      )}
+      <JsonFields open text={json} error={jsonError} />
+    </Dialog>
+  );
+}
+
+function isExpected(name: string, awaited: string[]): boolean {
+  return !name.trim() || awaited.includes(name.trim());
+}

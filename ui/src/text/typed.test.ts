@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { formatTyped, parseMap, parseTyped, unknownPaths, valueAt, withValue } from "./typed.ts";
+
+test("a text becomes a value of the field's type, or says what to enter", () => {
+  assert.deepEqual(parseTyped("number", " 1.5 "), { value: 1.5 });
+  assert.deepEqual(parseTyped("integer", "1.5"), { error: "Enter a whole number." });
+  assert.deepEqual(parseTyped("number", ""), { error: "Enter a number." });
+  assert.deepEqual(parseTyped("boolean", "true"), { value: true });
+  assert.deepEqual(parseTyped("boolean", ""), { error: "Choose yes or no." });
+  assert.deepEqual(parseTyped("string", " 12 "), { value: " 12 " });
+  assert.deepEqual(parseTyped("array", "[1]"), { value: [1] });
+  assert.ok("error" in parseTyped("array", "{}"));
+  assert.ok("error" in parseMap("[]"));
+  assert.deepEqual(parseMap(" "), { value: {} });
+});
+
+test("a field of any type takes JSON, and text without quotes", () => {
+  assert.deepEqual(parseTyped("any", "ada"), { value: "ada" });
+  assert.deepEqual(parseTyped("any", "12"), { value: 12 });
+  assert.deepEqual(parseTyped("any", '{"a": 1}'), { value: { a: 1 } });
+  assert.ok("error" in parseTyped("any", '{"a": '));
+});
+
+test("a value is shown as the text that gives it", () => {
+  assert.equal(formatTyped("string", "ada"), "ada");
+  assert.equal(formatTyped("number", 500), "500");
+  assert.equal(formatTyped("array", [1]), "[\n  1\n]");
+  assert.equal(formatTyped("any", null), "");
+});
+
+test("values are read and written at dotted paths", () => {
+  assert.deepEqual(withValue({ order: { id: 1 } }, "order.customer", "ada"), { order: { id: 1, customer: "ada" } });
+  assert.equal(valueAt({ order: { id: 1 } }, "order.id"), 1);
+  assert.equal(valueAt({ order: 1 }, "order.id"), undefined);
+});
+
+test("keys that nothing declares are named with their path", () => {
+  const declared = ["limit", "order.id", "order.lines"];
+  assert.deepEqual(unknownPaths({ limit: 1, order: { id: 1, custmer: 2, lines: [{ a: 1 }] }, x: { y: 1 } }, declared), [
+    "order.custmer",
+    "x",
+  ]);
+});
