@@ -5,7 +5,7 @@ import { get, Problem } from "../api/client.ts";
 import { LiveStream } from "../api/live.ts";
 import type { Execution, Frame, Outline, State } from "../api/types.gen.ts";
 import { parameter, setQuery } from "../location.ts";
-import { mergeOutline } from "./outline.ts";
+import { mergeOutline } from "./outline-merge.ts";
 import { whole } from "./selection.ts";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled"]);
@@ -101,7 +101,7 @@ export class RunModel {
     batch(() => {
       this.frame.value = frame;
       if (frame.reload) void this.reload();
-      else this.outline.value = mergeOutline(outline, frame.outline);
+      else this.outline.value = mergeOutline(outline, frame.outline, frame.timestamp);
     });
     this.#planDetails();
   }

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Outline } from "../api/types.gen.ts";
-import { firedArcs, stepStates } from "./outline.ts";
+import { firedArcs, RUN_STATUS, type StepState, stepStates } from "./outline.ts";
+import { type LogEntry, outlineOf, randomLog } from "./outline-samples.ts";
 
 const WAITED = { worker: [0, 0, 0, 0], retry: [0, 0, 0, 0], external: [0, 0, 0, 0] };
 
@@ -123,4 +124,43 @@ test("the arcs that have fired are those that sent a token", () => {
     ],
   );
   assert.equal(firedArcs(OUTLINE, 30, arcs).get("fetch/next/0"), 2);
+});
+
+/** The states of the steps after some events, one event after the other. */
+function folded(log: readonly LogEntry[], steps: number): Map<string, StepState> {
+  const runs = new Map<number, { step: number; status: number; ended: number }>();
+  const tokens = new Map<number, { step: number; held: boolean }>();
+  for (const [place, { kind, step, token, run, status }] of log.entries()) {
+    if (kind === "token") tokens.set(token, { step, held: false });
+    if (kind === "held") tokens.get(token)!.held = true;
+    if (kind === "scheduled") tokens.delete(token);
+    const now = { scheduled: 0, started: 1, resumed: 1, parked: 2, ended: status, token: -1, held: -1 }[kind];
+    if (now >= 0) runs.set(run, { step, status: now, ended: kind === "ended" ? place : -1 });
+  }
+  const states = new Map<string, StepState>();
+  for (let step = 0; step < steps; step += 1) {
+    const own = [...runs.values()].filter((run) => run.step === step);
+    const waiting = [...tokens.values()].filter((token) => token.step === step);
+    const held = waiting.filter((token) => token.held).length;
+    const active = [1, 2, 0].find((status) => own.some((run) => run.status === status));
+    const last = own.toSorted((one, other) => other.ended - one.ended)[0];
+    const ended = last ? RUN_STATUS[last.status]! : "never";
+    if (own.length || waiting.length)
+      states.set(`step${step}`, {
+        status: active !== undefined ? RUN_STATUS[active]! : held ? "held" : ended,
+        runs: own.length,
+        loop: null,
+        tokens: { ready: waiting.length - held, delayed: 0, join: 0, held },
+      });
+  }
+  return states;
+}
+
+test("the states of a random run at every event are those of a fold of its events", () => {
+  for (let seed = 1; seed <= 30; seed += 1) {
+    const log = randomLog(seed, 150, 4);
+    const outline = outlineOf(log, 4);
+    for (let seq = 1; seq <= log.length; seq += 1)
+      assert.deepEqual(stepStates(outline, seq), folded(log.slice(0, seq), 4), `seed ${seed}, event ${seq}`);
+  }
 });

@@ -1,81 +1,11 @@
-/** The outline of a run as columns, and what it says about the run at any event. Pure. */
+/** What the outline of a run says about its steps and arcs at any event. Pure.
+ *  One pass over the columns takes less than a millisecond for 5,000 step runs. */
 
-import type { LoopOutline, Outline, OutlineChange, StepRunColumns } from "../api/types.gen.ts";
+import type { LoopOutline, Outline, StepRunColumns } from "../api/types.gen.ts";
+import { binOf } from "./outline-time.ts";
 
 export const RUN_STATUS = ["scheduled", "running", "waiting", "succeeded", "failed", "skipped", "cancelled"] as const;
 export type RunStatus = (typeof RUN_STATUS)[number];
-
-type Columns = { [name: string]: unknown[] | Columns };
-
-/** An outline with a change of a frame put in. Step runs are known by step and n, tokens by their seq, loops by run. */
-export function mergeOutline(outline: Outline, change: OutlineChange): Outline {
-  const merged: Outline = { ...outline, seq: change.seq, status: change.status };
-  if (change.ended != null) merged.ended = change.ended;
-  if (change.steps) merged.steps = change.steps;
-  if (change.digests) merged.digests = change.digests;
-  if (change.runs && outline.runs) {
-    const { step, n } = outline.runs;
-    merged.runs = putRows(
-      outline.runs,
-      change.runs,
-      (columns, row) => `${columns.step[row]}#${columns.n[row]}`,
-      step.length && n.length,
-    );
-  }
-  if (change.tokens && outline.tokens)
-    merged.tokens = putRows(
-      outline.tokens,
-      change.tokens,
-      (columns, row) => String(columns.enqueued_seq[row]),
-      outline.tokens.step.length,
-    );
-  if (change.parked && outline.parked)
-    merged.parked = putRows(
-      outline.parked,
-      change.parked,
-      (columns, row) => `${columns.run[row]}@${columns.from_seq[row]}`,
-      outline.parked.run.length,
-    );
-  if (change.loops?.length) merged.loops = putByKey(outline.loops, change.loops, (loop) => loop.run);
-  if (change.arcs?.length) merged.arcs = putByKey(outline.arcs, change.arcs, (arc) => `${arc.step}/${arc.arc}`);
-  if (change.markers?.length) merged.markers = [...outline.markers, ...change.markers];
-  return merged;
-}
-
-function putByKey<T>(old: T[], changed: T[], key: (item: T) => string): T[] {
-  const all = new Map(old.map((item) => [key(item), item]));
-  for (const item of changed) all.set(key(item), item);
-  return [...all.values()];
-}
-
-/** Rows of columns, replaced where their key is known and appended where it is new. */
-function putRows<T extends object>(old: T, changed: T, key: (columns: T, row: number) => string, length: number): T {
-  const places = new Map<string, number>();
-  for (let row = 0; row < length; row += 1) places.set(key(old, row), row);
-  const result = copyColumns(old as unknown as Columns) as unknown as T;
-  const first = Object.values(changed)[0] as unknown[];
-  for (let row = 0; row < first.length; row += 1) {
-    const name = key(changed, row);
-    const at = places.get(name) ?? places.size;
-    places.set(name, at);
-    putRow(result as unknown as Columns, changed as unknown as Columns, at, row);
-  }
-  return result;
-}
-
-function copyColumns(columns: Columns): Columns {
-  return Object.fromEntries(
-    Object.entries(columns).map(([name, column]) => [name, Array.isArray(column) ? [...column] : copyColumns(column)]),
-  );
-}
-
-function putRow(target: Columns, source: Columns, at: number, row: number): void {
-  for (const [name, column] of Object.entries(source)) {
-    const into = target[name];
-    if (Array.isArray(column) && Array.isArray(into)) into[at] = column[row];
-    else if (!Array.isArray(column) && into && !Array.isArray(into)) putRow(into, column, at, row);
-  }
-}
 
 export interface LoopState {
   total: number;
@@ -115,6 +45,7 @@ export function stepStates(
   };
   if (outline.by_step) addBins(outline, seq, stateOf);
   addRuns(outline, seq, stateOf);
+  addLoops(outline, seq, states);
   addTokens(outline, seq, joins, stateOf);
   return states;
 }
@@ -139,8 +70,15 @@ function addRuns({ runs, steps, ...outline }: Outline, seq: number, stateOf: (st
       lastEnded.set(state, ended);
       state.status = status;
     }
-    const loop = outline.loops[runs.loop[row]!];
-    if (loop) state.loop = loopAt(loop, seq);
+  }
+}
+
+/** Of several loops of a step, the last one that has begun counts: loops are in the order of their scheduling. */
+function addLoops({ loops }: Outline, seq: number, states: Map<string, StepState>): void {
+  for (const loop of loops) {
+    const state = states.get(loop.run.slice(0, loop.run.lastIndexOf("#")));
+    const hasBegun = (loop.progress.seq[0] ?? 0) <= seq;
+    if (state?.runs && (hasBegun || !state.loop)) state.loop = loopAt(loop, seq);
   }
 }
 
@@ -206,15 +144,23 @@ function addTokens(
 }
 
 /** Above 5,000 step runs an outline has counts for each bin of the histogram in place of step runs. */
-function addBins({ by_step, histogram }: Outline, seq: number, stateOf: (step: string) => StepState): void {
-  const bin = Math.max(0, Math.min(histogram.events.length, Math.ceil(seq / histogram.events_per_bin)) - 1);
-  for (const { step, active, succeeded, failed } of by_step ?? []) {
-    const [now, ok, bad] = [active[bin] ?? 0, succeeded[bin] ?? 0, failed[bin] ?? 0];
+function addBins(outline: Outline, seq: number, stateOf: (step: string) => StepState): void {
+  const bin = binOf(outline.histogram, seq);
+  for (const { step, runs, active, succeeded, failed } of outline.by_step ?? []) {
+    const at = Math.min(bin, active.length - 1); // bins that frames have added are not counted yet
+    const [now, ok, bad] = [active[at] ?? 0, succeeded[at] ?? 0, failed[at] ?? 0];
     if (!(now + ok + bad)) continue;
     const state = stateOf(step);
-    state.runs = now + ok + bad;
-    state.status = now ? "running" : bad ? "failed" : "succeeded";
+    state.runs = seq >= outline.seq ? runs : now + ok + bad;
+    state.status = now ? "running" : lastEndFailed(succeeded, failed, at) ? "failed" : "succeeded";
   }
+}
+
+/** Whether step runs failed in the last bin, up to one, in which any ended. */
+function lastEndFailed(succeeded: number[], failed: number[], bin: number): boolean {
+  let at = bin;
+  while (at > 0 && succeeded[at] === succeeded[at - 1] && failed[at] === failed[at - 1]) at -= 1;
+  return failed[at]! > (failed[at - 1] ?? 0);
 }
 
 /** How often each arc has fired after an event, by `STEP/next/0`. In the past, the tokens say it; where they cannot
