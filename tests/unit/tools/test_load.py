@@ -273,6 +273,24 @@ def test_a_fraction_is_not_rounded_into_a_column_of_whole_numbers(calls: Calls, 
     assert stored(calls) == []
 
 
+@pytest.mark.parametrize("value", ["2026-11-17T10:20:30Z", "2026-11-17 00:00:00.5", "2026/11/17 23:00"])
+def test_a_time_is_not_cut_off_in_a_column_of_dates(calls: Calls, value: str) -> None:
+    calls.result("CREATE TABLE people (id INTEGER, born DATE)")
+    error = calls.error(table="people", rows=[{"id": 1, "born": "2026-11-17"}, {"id": 2, "born": value}])
+    assert error.kind == "input"
+    assert error.message.startswith(f"row 2: {value} does not fit 'born', which is ")
+    assert error.message.endswith(": its time would be lost; cut it off before, or change the type of the column")
+    assert stored(calls) == []
+
+
+def test_dates_with_a_time_of_midnight_fit_a_column_of_dates(calls: Calls) -> None:
+    calls.result("CREATE TABLE people (id INTEGER, born DATE, seen TIMESTAMP)")
+    times = ["2026-11-17", "2026-11-17T00:00:00", "2026-11-17 00:00:00.000", None]
+    rows = [{"id": id, "born": born, "seen": "2026-11-17T10:20:30"} for id, born in enumerate(times)]
+    calls.result(table="people", rows=rows)
+    assert [str(row["born"])[:10] for row in stored(calls)] == ["2026-11-17", "2026-11-17", "2026-11-17", "None"]
+
+
 def test_a_fraction_in_an_integer_column_names_column_row_and_value(calls: Calls) -> None:
     calls.result("CREATE TABLE people (id INTEGER, score BIGINT)")
     error = calls.error(table="people", rows=[{"id": 1, "score": 1}, {"id": 2, "score": 2.5}])

@@ -13,7 +13,7 @@ from noetl.tools.postgres_client.session import PostgresSession, sqlstate, state
 from noetl.tools.postgres_client.values import array_text, encoded, json_text, plain_text
 from noetl.tools.rows.tables import (
     Load,
-    check_whole_numbers,
+    check_exact,
     create_table,
     duplicate_key,
     duplicate_keys,
@@ -28,7 +28,7 @@ STAGED = "noetl_load"
 NO_UNIQUE_INDEX = "42P10"
 CATEGORIES = """SELECT a.attname AS name, CASE WHEN coalesce(b.typname, t.typname) IN ('json', 'jsonb') THEN 'J'
     WHEN t.typname = 'numeric' AND a.atttypmod >= 4 AND (a.atttypmod - 4) & 2047 = 0 THEN 'W'
-    ELSE coalesce(b.typcategory, t.typcategory) END AS category
+    WHEN coalesce(b.typname, t.typname) = 'date' THEN 'd' ELSE coalesce(b.typcategory, t.typcategory) END AS category
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_catalog.pg_type b ON b.oid = t.typbasetype
 WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = pg_catalog.to_regclass("""
@@ -37,8 +37,8 @@ WRITERS: dict[str, Callable[[Any], str]] = {
     "J": json_text,
     "A": lambda value: array_text(value) if isinstance(value, list) else plain_text(value),
 }
-"""By the category of a type: arrays, and JSON, whose letter is not one of PostgreSQL's. Nor is W, of `numeric` without
-decimals, into which PostgreSQL rounds; other types of whole numbers reject a fraction."""
+"""By the category of a type: arrays, and JSON, whose letter is not one of PostgreSQL's. Nor are W, of `numeric` without
+decimals, into which PostgreSQL rounds (other types of whole numbers reject a fraction), and d, of dates."""
 TYPES = {
     "boolean": "boolean",
     "integer": "bigint",
@@ -70,7 +70,7 @@ class LoadJob:
         if not self.load.rows:
             return changed(0)
         whole = ["numeric without decimals" if categories.get(name) == "W" else "" for name in self.load.columns]
-        check_whole_numbers(self.load, whole)
+        check_exact(self.load, whole, ["date" if categories.get(name) == "d" else "" for name in self.load.columns])
         names = ", ".join(map(quoted, self.load.columns))
         writers = [WRITERS.get(categories.get(column, ""), plain_text) for column in self.load.columns]
         if not self.load.upserts:

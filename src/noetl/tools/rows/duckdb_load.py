@@ -14,7 +14,7 @@ from noetl.sql.statements import quoted
 from noetl.tools.rows.duckdb_database import as_json, sql_errors, table_name
 from noetl.tools.rows.tables import (
     Load,
-    check_whole_numbers,
+    check_exact,
     create_table,
     duplicate_key,
     duplicate_keys,
@@ -63,7 +63,8 @@ def load_rows(
             if column.lower() not in kinds:
                 raise Failure("input", f"{load.table} has no column {column!r}; it has {', '.join(types)}")
         column_kinds = [kinds[column.lower()] for column in load.columns]
-        check_whole_numbers(load, [kind if WHOLE.fullmatch(kind) else "" for kind in column_kinds])
+        whole = [kind if WHOLE.fullmatch(kind) else "" for kind in column_kinds]
+        check_exact(load, whole, [kind if kind == "DATE" else "" for kind in column_kinds])
         if not load.upserts:
             _insert(connection, name, load, column_kinds)
             return changed(len(load.rows))

@@ -25,7 +25,7 @@ from noetl.tools.rows.snowflake_database import (
     snowflake_extra,
 )
 from noetl.tools.rows.snowflake_table import SnowflakeTable
-from noetl.tools.rows.tables import Load, check_whole_numbers, load_of
+from noetl.tools.rows.tables import Load, check_exact, load_of
 from noetl.tools.rows.values import changed, combined, distinct_names, from_json, plain, read_rows
 from noetl.tools.snowflake import Inputs
 
@@ -65,7 +65,8 @@ def _load(session: SnowflakeSession, load: Load, log: Callable[[str], None]) -> 
     if not load.rows and not (table.types and load.mode == "replace"):
         return None
     session.clean = not load.upserts  # or else it has a temporary table
-    check_whole_numbers(load, [table.whole.get(folded(column), "") for column in load.columns])
+    names = [folded(column) for column in load.columns]
+    check_exact(load, [table.whole.get(name, "") for name in names], [table.dates.get(name, "") for name in names])
     created = {} if table.types else load.types(TYPES)
     table.prepare(load.columns, created)
     if created:

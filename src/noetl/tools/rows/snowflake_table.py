@@ -28,6 +28,7 @@ class SnowflakeTable:
         """The columns with their types; empty if there is no table."""
         self.whole = {str(row[0]): f"{row[1]}({row[2]},0)" for row in rows if row[3] == 0}
         """The columns of whole numbers, by the name that Snowflake has, with their types."""
+        self.dates = {str(row[0]): "DATE" for row in rows if row[1] == "DATE"}
 
     def prepare(self, columns: Sequence[str], types: Mapping[str, str]) -> None:
         """Create the table with these types if it is missing, begin, and delete the rows that are replaced."""

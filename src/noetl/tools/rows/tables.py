@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from math import isfinite
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ from msgspec import UnsetType
 from noetl.model.outcome import Failure
 from noetl.sql.statements import quoted
 from noetl.tools.fields import SqlInputs
+
+TIME_AFTER_DATE = re.compile(r"[-/]\d+[T ]+[\d:.]*[1-9]")
 
 
 class Load(NamedTuple):
@@ -69,16 +72,24 @@ def load_of(inputs: SqlInputs, args: dict[str, Any]) -> Load | None:
     return Load(inputs.table, columns, rows, mode, key)
 
 
-def check_whole_numbers(load: Load, types: Sequence[str]) -> None:
-    """Failure for a fraction in a column of whole numbers, which databases round without a word. `types` has the type
-    of each column, empty for those that are not of whole numbers."""
+def check_exact(load: Load, whole: Sequence[str], dates: Sequence[str]) -> None:
+    """Failure for values that databases change without a word: fractions in columns of whole numbers, times in columns
+    of dates. Both have the type of each column, empty for all others."""
+    _check_columns(load, whole, _has_fraction, "it would be rounded; round it before")
+    _check_columns(load, dates, _has_time, "its time would be lost; cut it off before")
+
+
+def _check_columns(load: Load, types: Sequence[str], loses: Callable[[Any], bool], consequence: str) -> None:
     for place, (column, kind) in enumerate(zip(load.columns, types, strict=True)):
         for number, row in enumerate(load.rows, start=1) if kind else ():
-            if _has_fraction(value := row[place]):
-                message = (
-                    f"row {number}: {str(value)[:60]} does not fit {column!r}, which is {kind}: it would be rounded"
-                )
-                raise Failure("input", f"{message}; round it before, or change the type of the column")
+            if loses(value := row[place]):
+                message = f"row {number}: {str(value)[:60]} does not fit {column!r}, which is {kind}: {consequence}"
+                raise Failure("input", f"{message}, or change the type of the column")
+
+
+def _has_time(value: Any) -> bool:
+    """Whether a text has a date and a time after midnight."""
+    return isinstance(value, str) and TIME_AFTER_DATE.search(value) is not None
 
 
 def _has_fraction(value: Any) -> bool:
