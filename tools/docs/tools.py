@@ -82,6 +82,8 @@ def _facts(kind: Kind) -> Iterator[str]:
     yield f"**Timeout:** {limit}"
     if kind.outcome:
         yield f"**In rules:** `outcome.{kind.outcome}` has the fields of this kind"
+    if kind.credentials:
+        yield f"**Credentials:** `auth` names a keychain entry of kind {codes(kind.credentials)} or `secret_manager`"
     for group in kind.one_of:
         yield f"**Needs:** exactly one of {codes(group)}"
     if kind.sql:

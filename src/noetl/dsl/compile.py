@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from noetl.classic.detect import first_construct, is_classic
 from noetl.classic.language import ROOT, TASK_KEYS
 from noetl.classic.nodes import as_list, as_map
-from noetl.dsl.checks import code, effects, names, net, policies, schemas, size, templates
+from noetl.dsl.checks import code, credentials, effects, names, net, policies, schemas, size, templates
 from noetl.dsl.dialect import Dialect, DialectName
 from noetl.dsl.payload import PlaybookInputs
 from noetl.dsl.problem import Check, Problem, Problems
@@ -64,6 +64,7 @@ def compile_tree(
     ROOT.check(root, root.span, walk)
     document = dialect.document(root)
     names.check(document, problems)
+    credentials.check(document, kinds, problems)
     policies.check(document, problems)
     effects.check(document, problems)
     code.check(document, problems)

@@ -59,7 +59,9 @@ class SqlInputs(Struct, forbid_unknown_fields=True, kw_only=True):
         return "command" if self.command is not None else "query"
 
 
-def sql_kind(name: str, product: str, inputs: type[SqlInputs], *, outcome: str) -> Kind:
+def sql_kind(
+    name: str, product: str, inputs: type[SqlInputs], *, outcome: str, credentials: tuple[str, ...] = ()
+) -> Kind:
     return Kind(
         name=name,
         summary=f"Runs SQL on {product}; the result is `{{rows, row_count, columns}}`",
@@ -70,4 +72,5 @@ def sql_kind(name: str, product: str, inputs: type[SqlInputs], *, outcome: str) 
         outcome=outcome,
         result="rows",
         one_of=(("command", "query", "table"),),
+        credentials=credentials,
     )

@@ -14,7 +14,12 @@ class Inputs(ObjectInputs, forbid_unknown_fields=True, kw_only=True):
     bucket: Bucket
 
 
-KIND = object_kind("gcs", "Lists, gets, puts, deletes and copies objects in Google Cloud Storage", Inputs)
+KIND = object_kind(
+    "gcs",
+    "Lists, gets, puts, deletes and copies objects in Google Cloud Storage",
+    Inputs,
+    *("gcs_credential", "bearer", "oauth2_client_credentials"),
+)
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:

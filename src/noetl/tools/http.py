@@ -54,6 +54,10 @@ KIND = Kind(
     timeout=60,
     outcome="http",
     result="data",
+    credentials=(
+        *("bearer", "basic", "api_key", "oauth2_client_credentials"),
+        *("gcs_credential", "snowflake_credential"),  # with a token
+    ),
 )
 
 

@@ -16,7 +16,7 @@ class Inputs(SqlInputs, forbid_unknown_fields=True, kw_only=True):
     dsn: Annotated[str | None, doc("Connection string, for classic playbooks; prefer `auth`")] = None
 
 
-KIND = sql_kind("postgres", "PostgreSQL", Inputs, outcome="pg")
+KIND = sql_kind("postgres", "PostgreSQL", Inputs, outcome="pg", credentials=("postgres_credential", "basic"))
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:

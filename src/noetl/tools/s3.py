@@ -18,7 +18,9 @@ class Inputs(ObjectInputs, forbid_unknown_fields=True, kw_only=True):
     region: Annotated[str | None, doc("Region of the bucket")] = None
 
 
-KIND = object_kind("s3", "Lists, gets, puts, deletes and copies objects in S3 and compatible stores", Inputs)
+KIND = object_kind(
+    "s3", "Lists, gets, puts, deletes and copies objects in S3 and compatible stores", Inputs, "s3_credential"
+)
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:

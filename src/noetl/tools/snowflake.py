@@ -19,7 +19,7 @@ class Inputs(SqlInputs, forbid_unknown_fields=True, kw_only=True):
     role: Annotated[str | None, doc("Role to use")] = None
 
 
-KIND = sql_kind("snowflake", "Snowflake", Inputs, outcome="snowflake")
+KIND = sql_kind("snowflake", "Snowflake", Inputs, outcome="snowflake", credentials=("snowflake_credential",))
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from noetl.dsl.graph import DirectedGraph, arrows, way_back
 from noetl.dsl.outline import ITERATOR_KEYS, Document, callee, labelled_items, rules, workbook_tasks
 from noetl.dsl.problem import Check, Problems, few
-from noetl.dsl.tree import Map, Span, is_template, key_span, span_in, span_of
+from noetl.dsl.tree import Span, key_span, span_in, span_of
 
 CLASSIC_REFUSED = Check("NTL114", "error", "the playbook uses the classic dialect", stored_ok=False)
 PATH_MISSING = Check("NTL115", "warning", "`metadata.path` is missing")
@@ -19,12 +18,6 @@ DEAD_STEP = Check("NTL208", "warning", "a step has neither tool nor next")
 ITERATOR_HIDES = Check("NTL210", "error", "an iterator is named like a ctx key or an arc's arg", stored_ok=False)
 UNKNOWN_WORKBOOK = Check("NTL211", "error", "the workbook has no such task", stored_ok=False)
 WORKBOOK_CYCLE = Check("NTL212", "error", "workbook tasks call each other in a cycle", stored_ok=False)
-UNKNOWN_CREDENTIAL = Check("NTL213", "error", "`auth` names an unknown keychain entry", stored_ok=False)
-DUPLICATE_CREDENTIAL = Check("NTL214", "error", "two keychain entries have the same name", stored_ok=False)
-COMPUTED_CREDENTIAL = Check("NTL217", "warning", "`auth` is a template that names no keychain entry")
-STORE_SECRET = (
-    "store a connection string with `noetl credential set NAME --kind KIND`, and name it in the root `keychain`"
-)
 UNKNOWN_ENTRY = Check("NTL216", "error", "`entry_step` or `final_step` names an unknown step", stored_ok=False)
 UNKNOWN_TARGET = Check("NTL401", "error", "an arc leads to a step that does not exist", stored_ok=False)
 
@@ -40,7 +33,6 @@ def check(document: Document, problems: Problems) -> None:
     _check_targets(document, problems)
     _check_iterators(document, problems)
     _check_workbook(document, problems)
-    _check_keychain(document, problems)
 
 
 def check_unique(named: Iterable[tuple[str, Span]], check: Check, kind: str, problems: Problems) -> None:
@@ -123,51 +115,3 @@ def _check_workbook(document: Document, problems: Problems) -> None:
             path = [name, *way_back(graph.ways(following, graph.union(group)), following, name)]
             message = f"workbook tasks call each other in a cycle: {arrows(path)}"
             problems.add(WORKBOOK_CYCLE, span_of(tasks[name]), message, "remove one of these calls")
-
-
-def _check_keychain(document: Document, problems: Problems) -> None:
-    entries = [entry for entry in document.root.get("keychain", []) if "name" in entry]
-    named = ((entry["name"], span_in(entry, "name")) for entry in entries)
-    check_unique(named, DUPLICATE_CREDENTIAL, "credential", problems)
-    if not document.declares_credentials:
-        return
-    names = {entry["name"] for entry in entries}
-    holders = [site.tree for site in document.all_tasks] + [site.tree for _, site in document.workbook]
-    holders += [task.get(end, {}) for task in holders if task["kind"] == "transfer" for end in ("source", "target")]
-    layers = [document.executor_spec, *(layer for step in document.steps for layer in document.layers(step))]
-    holders += [value for layer in layers for value in layer.values()]
-    for holder in holders:
-        name = holder.get("auth") if isinstance(holder, dict) else None
-        if isinstance(name, str) and is_template(name):
-            _check_computed(holder, name, names, document.root.get("workload", {}), problems)
-        elif isinstance(name, str) and name not in names:
-            message, hint = (
-                f"the keychain has no entry {name[:60]!r}",
-                f"add `keychain: [{{name: {name[:40]}, kind: ...}}]`",
-            )
-            if not _can_be_named(name):
-                message, hint = f"the keychain has no entry of that name ({len(name)} characters)", STORE_SECRET
-            problems.add(
-                UNKNOWN_CREDENTIAL, span_in(holder, "auth"), message, problems.did_you_mean(name, names) or hint
-            )
-
-
-def _can_be_named(auth: str) -> bool:
-    """Whether a message may show the text: one that cannot be a name may be a connection string with a password."""
-    return re.fullmatch(r"[\w.-]+", auth) is not None
-
-
-def _check_computed(holder: Map, auth: str, names: set[str], workload: Map, problems: Problems) -> None:
-    """A template may give any name, or a map of fields; the default of an input is known."""
-    read = re.fullmatch(r"\{\{\s*(?:workload\.)?(\w+)\s*\}\}", auth.strip())
-    default = workload.get(read[1]) if read else None
-    if isinstance(default, dict) or default in names or (names and not isinstance(default, str)):
-        return
-    if isinstance(default, str) and not is_template(default) and not _can_be_named(default):
-        return  # a connection string
-    entry = default if isinstance(default, str) and not is_template(default) else "NAME"
-    message = "`auth` is a template, and the playbook has no `keychain`"
-    if entry != "NAME":
-        message = f"`auth` is {entry[:60]!r} unless an input says otherwise, and the keychain has no such entry"
-    hint = f"add `keychain: [{{name: {entry[:40]}, kind: ...}}]`, with an entry for each name that it may give"
-    problems.add(COMPUTED_CREDENTIAL, span_in(holder, "auth"), message, hint)

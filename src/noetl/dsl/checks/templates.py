@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from noetl.dsl.checks.names import UNKNOWN_CREDENTIAL
+from noetl.dsl.checks.credentials import UNKNOWN_CREDENTIAL
 from noetl.dsl.checks.policies import SKIP_RULE
 from noetl.dsl.checks.scopes import HOME, PLACES, Arriving, LocalName, TemplatePlace
 from noetl.dsl.other_words import NAMES

@@ -48,8 +48,16 @@ class ObjectInputs(Struct, forbid_unknown_fields=True, kw_only=True):
     auth: Auth = None
 
 
-def object_kind(name: str, summary: str, inputs: type[ObjectInputs]) -> Kind:
-    return Kind(name=name, summary=summary, inputs=inputs, timeout=3600, extra="object", outcome=name)
+def object_kind(name: str, summary: str, inputs: type[ObjectInputs], *credentials: str) -> Kind:
+    return Kind(
+        name=name,
+        summary=summary,
+        inputs=inputs,
+        timeout=3600,
+        extra="object",
+        outcome=name,
+        credentials=credentials,
+    )
 
 
 def _check(inputs: ObjectInputs) -> None:
