@@ -18,6 +18,7 @@ from noetl.dsl.outline import labelled_items
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, unshare
 from noetl.expression import parse
+from noetl.model.event_names import with_equalities
 
 EVENT = frozenset(["event"])
 OWN_SPEC = (*CASE_SPEC, "timeout", "timers", "join", "policy")
@@ -25,6 +26,7 @@ OWN_SPEC = (*CASE_SPEC, "timeout", "timers", "join", "policy")
 
 NEVER = "{{ false }}"
 _ALTERNATIVE = re.compile(r"\b(or|not|if)\b|!=")
+_UNEQUAL = re.compile(r"\(not \(event\.name == ('[^']*')\)\)")
 
 
 def rewrite(root: Map, kinds: KindSource) -> list[conversions.Leftover]:
@@ -54,6 +56,9 @@ class _Rewriter:
         """Rewrite a step; returns the steps that its branches became."""
         self.leftovers.step = step["step"]
         rename_events(step, self.leftovers.kinds)
+        for branch in step.get("case", []):
+            if isinstance(when := branch.get("when"), str):
+                branch["when"] = with_equalities(when)
         local = self._local_names(step)
         if "tool" not in step and ("vars" in step or "sink" in step):
             step["tool"] = map_at(step, kind="noop")
@@ -204,9 +209,8 @@ class ClassicRoutes:
         if any(path[:2] == ("this", "meta") for path in paths):
             self.leftovers.refuse(branch, "when", "`this.meta` in a condition", "read `this.data` or `this.error`")
         if sum(path[0] == "event" for path in paths) != len(events):
-            construct = "a condition on events other than `event.name == 'call.done'`"
             hint = "compare `event.name` with call.done, call.error or step.exit"
-            self.leftovers.refuse(branch, "when", construct, hint)
+            self.leftovers.refuse(branch, "when", _other_event(when), hint)
         reads, expects = reads_failure(self.name, when), expects_failure(when)
         if (reads or expects) and ("response",) in paths:
             construct = "`response` as a whole in a condition that sees failures"
@@ -226,7 +230,7 @@ class ClassicRoutes:
             text = conversions.EVENT_NAME.sub(lambda match: tests.get(match.group(2), "false"), when)
             if alternates:
                 text = conversions.without_constants(text)
-            guard = renamed_text(text, self.names)
+            guard = renamed_text(_UNEQUAL.sub(r"event.name != \1", text), self.names)
             if alternates and not handles and guard != NEVER:  # arcs see failures by `event`
                 inner = expression_of(guard, {})
                 guard = f"{{{{ {is_done} }}}}" if inner == "true" else f"{{{{ {is_done} and ({inner}) }}}}"
@@ -342,3 +346,14 @@ class ClassicRoutes:
                 own = set(as_map(body.get("args"))) if name != "sink" and key == "tool" else set()
                 visible = own | {f"args.{arg}" for arg in own}
                 self.leftovers.refuse_reads(body, key, foreign - visible, "in a chain")
+
+
+def _other_event(when: str) -> str:
+    """What a condition reads of the event that arcs have no name for."""
+    template = parse(when)
+    names = [name for test in template.string_comparisons if test.path == ("event", "name") for name in test.values]
+    other = [name for name in names if name not in ("call.done", "call.error", "step.exit")]
+    if other:
+        return f"a condition on the event {other[0]!r}"
+    paths = [".".join(map(str, read.path)) for read in template.reads if read.path[0] == "event"]
+    return f"`{next((path for path in paths if path != 'event.name'), 'event.name')}` in a condition"

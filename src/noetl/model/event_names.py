@@ -86,6 +86,24 @@ def end_names(name: str) -> tuple[str, ...]:
     return (*names, "loop.done") if "step.done" in names and dotted(name) != "step.done" else names
 
 
+def with_equalities(source: str) -> str:
+    """A template that compares `event.name` only by `event.name == 'NAME'`, as far as it compares it with texts."""
+
+    def compared(match: re.Match[str]) -> str:
+        if match["items"]:
+            if re.search(r"[^\s,]", _ITEM.sub("", match["items"][1:-1])):
+                return match[0]  # not only texts
+            names, equal = _ITEM.findall(match["items"]), "not" not in match["list"]
+        else:
+            names, equal = [match["behind"] or match["before"]], (match["op"] or match["po"]) == "=="
+        text = " or ".join(f"event.name == {name}" for name in names) or "false"
+        if not equal:
+            return f"(not ({text}))"
+        return text if len(names) == 1 else f"({text})"
+
+    return _COMPARISON.sub(compared, source)
+
+
 def with_event_names(source: str, stored: Stored) -> str:
     """A template whose comparisons of `event.name` have the names that `stored` gives for each name."""
     if "event" not in source:

@@ -17,6 +17,7 @@ from noetl.classic.writer import YamlLayout
 from noetl.cli import playbook as verb
 from noetl.dsl.compile import load
 from noetl.dsl.migrate import Migration, migrate
+from noetl.testing import run_playbook
 from noetl.tools.registry import KINDS
 
 GOLDEN = Path(__file__).parents[2] / "migrate"
@@ -809,7 +810,7 @@ LEFTOVERS = {
             - step: s
               tool: {kind: http, url: http://x}
               case:
-                - when: "{{ event.name in ['call.done'] }}"
+                - when: "{{ event.name in ['call.done', 'other'] }}"
                   then: {next: a}
             """,
         "when",
@@ -886,6 +887,60 @@ def test_what_has_no_spelling_is_listed_with_its_place(name: str) -> None:
         assert "has no canonical form" in problem.message
         assert problem.hint
         assert problem.source == lines[problem.line - 1]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "event.name != 'call.error'",
+        "event.name != 'call.done'",
+        "event.name != 'step.exit' and result == 5",
+        "'call.done' == event.name",
+        "'call.error' != event.name",
+        "event.name in ['call.done', 'call.error']",
+        "event.name not in ['call.error', 'step.exit']",
+        "event.name in ['step.exit', \"call.done\"] and workload.zero == 1",
+        "event.name != 'call.done' and this.status == 'error'",
+        "event.name != 'call.done' or workload.zero == 1",
+        "not (event.name != 'call.error')",
+        "event.name != 'task.done'",
+    ],
+)
+@pytest.mark.parametrize("zero", [0, 1])
+def test_a_condition_on_events_leads_to_the_same_step_when_it_is_rewritten(condition: str, zero: int) -> None:
+    """The call succeeds, or fails by a division by zero."""
+    steps = f"""
+        - step: start
+          tool: {{kind: noop, result: "{{{{ (5 / workload.zero) | int }}}}"}}
+          case:
+            - when: {{{{ {condition} }}}}
+              then: {{next: a}}
+            - when: "{{{{ event.name == 'step.exit' }}}}"
+              then: {{next: b}}
+        """.replace("when: {{", "when: >-\n                {{")
+    text = playbook(steps, root="workload: {zero: 1}\n", ends="a b")
+    ends = [run_playbook(version, {"zero": zero}) for version in (text, migrated(text))]
+    reached = [(end.status, "a" in end.steps, "b" in end.steps) for end in ends]
+    assert reached[0] == reached[1]
+
+
+@pytest.mark.parametrize(
+    ("condition", "construct"),
+    [
+        ("event.name != 'loop.done'", "a condition on the event 'loop.done'"),
+        ("event.name in ['call.done', 'other']", "a condition on the event 'other'"),
+        ("event.name != workload.x", "`event.name` in a condition"),
+        ("event.data.result == 5", "`event.data.result` in a condition"),
+    ],
+)
+def test_a_condition_on_events_that_arcs_do_not_know_is_named(condition: str, construct: str) -> None:
+    steps = f"""
+        - step: start
+          tool: {{kind: noop}}
+          case: [{{when: "{{{{ {condition} }}}}", then: {{next: a}}}}]
+        """
+    (leftover,) = migrate("p.yaml", playbook(steps, root="workload: {x: 1}\n"), KINDS).leftovers
+    assert leftover.message == f"{construct} has no canonical form (step 'start')"
 
 
 def test_all_leftovers_of_all_steps_are_listed() -> None:
