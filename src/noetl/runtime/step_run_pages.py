@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from noetl.engine import events as e
 from noetl.engine.history.outline import BLOCK_EVENTS, STATUSES, Block, run_names
@@ -23,15 +23,14 @@ HISTORY_BLOCKS, LOOP_BLOCKS = 40, 6  # that the history of a step run reads: the
 ITEM_EVENTS = frozenset([e.IterationDone.name, e.IterationFailed.name])
 
 
-class StepRunItem(NamedTuple):
-    row: StepRunRow
-    has_loop: bool
+Position: TypeAlias = tuple[int, int]
+"""Where a step run was scheduled: the number of the block, and how many the block scheduled before."""
 
 
 class StepRuns(NamedTuple):
-    items: list[StepRunItem]
+    rows: list[StepRunRow]
     next: int | None  # the `after` of the next page
-    start_ms: int  # of the execution
+    positions: dict[str, Position]  # of these step runs and of those that they come from
 
 
 class _Window(OutlineFold):
@@ -49,7 +48,7 @@ def step_runs_after(
 
     Blocks are read until there are enough step runs, and then until these have ended.
     """
-    first = next(past.rows(execution, 0, 1))
+    next(past.rows(execution, 0, 1))
     candidates = _Candidates(after, step, status)
     is_full = False
     for count, block in enumerate(blocks_from(past.store, execution, after // BLOCK_EVENTS), start=1):
@@ -60,11 +59,10 @@ def step_runs_after(
             break
     chosen = [row for row in candidates.rows if candidates.has_status(row)]
     page = chosen[:limit]
-    _add_origins(past, execution, after // BLOCK_EVENTS, page, candidates.unknown)
+    _add_origins(past, execution, after // BLOCK_EVENTS, page, candidates)
     following = candidates.seq if is_full and candidates.seq % BLOCK_EVENTS == 0 else None  # else the log ends there
     following = page[-1].scheduled_seq if len(chosen) > limit else following
-    items = [StepRunItem(row, row.name in candidates.loops) for row in page]
-    return StepRuns(items, following, int(first.at * 1000))
+    return StepRuns(page, following, candidates.positions)
 
 
 class _Candidates:
@@ -76,8 +74,8 @@ class _Candidates:
         self.rows: list[StepRunRow] = []
         self.count = 0  # those with the status; one that has not ended may still get it
         self.open: list[StepRunRow] = []
-        self.loops: set[str] = set()
-        self.unknown: dict[str, list[int]] = {}  # tokens of step runs that were sent before the first block
+        self.tokens: dict[str, Sequence[int]] = {}  # that each of them has consumed
+        self.positions: dict[str, Position] = {}  # of all step runs of the blocks
         self._window = _Window()
 
     def add(self, block: Block, is_full: bool) -> None:
@@ -86,15 +84,14 @@ class _Candidates:
         window.add(block)
         if not is_full:
             self.seq = block.first + block.events - 1
-            self.loops.update(names[part.run] for part in block.loops if part.total >= 0)
-            for run, offset, tokens in block.scheduled:
+            for place, (run, offset, tokens) in enumerate(block.scheduled):
                 row = window.runs[names[run]]
+                self.positions[row.name] = block.number, place
                 if block.first + offset > self.after and self.step in ("", row.step):
                     self.rows.append(row)
                     self.open.append(row)
                     self.count += not self.status
-                    if unknown := [token for token in tokens if token not in window.tokens]:
-                        self.unknown[row.name] = unknown
+                    self.tokens[row.name] = tokens
         if self.status:
             self.count += sum(bool(row.ended_seq) and self.has_status(row) for row in self.open)
         self.open = [row for row in self.open if not row.ended_seq]
@@ -103,24 +100,37 @@ class _Candidates:
     def has_status(self, row: StepRunRow) -> bool:
         return self.status in ("", STATUSES[row.status])
 
+    def origins(self, rows: Sequence[StepRunRow]) -> dict[int, str | None]:
+        """The step runs that sent the tokens of rows; without those that were sent before the first block."""
+        sent, tokens = self._window.tokens, (token for row in rows for token in self.tokens[row.name])
+        return {token: sent[token].origin for token in tokens if token in sent}
+
 
 def _add_origins(
-    past: PastReader, execution: str, number: int, rows: Sequence[StepRunRow], unknown: dict[str, list[int]]
+    past: PastReader, execution: str, number: int, rows: Sequence[StepRunRow], candidates: _Candidates
 ) -> None:
-    """Add the step runs that sent their tokens before a block."""
-    missing = {token for row in rows for token in unknown.get(row.name, ())}
-    origins: dict[int, str | None] = {}
-    for block in _backwards(past, execution, number if missing else 0):
+    """Add the step runs that rows come from. Those before a block are looked for backwards from there."""
+    origins, positions = candidates.origins(rows), candidates.positions
+    missing = {token for row in rows for token in candidates.tokens[row.name]} - origins.keys()
+    unplaced = {origin for origin in origins.values() if origin is not None} - positions.keys()
+    for block in _backwards(past, execution, number):
+        if not missing and not unplaced:
+            break
         names = run_names(block)
         for at in range(0, len(block.tokens), 4):
-            token, _, origin, _ = block.tokens[at : at + 4]
+            token, _, place, _ = block.tokens[at : at + 4]
             if token in missing:
-                origins[token] = None if origin < 0 else names[origin]
-        if missing <= origins.keys():
-            break
+                missing.discard(token)
+                origin = origins[token] = None if place < 0 else names[place]
+                if origin is not None and origin not in positions:
+                    unplaced.add(origin)
+        for place, (run, _, _) in enumerate(block.scheduled):
+            if names[run] in unplaced:
+                unplaced.discard(names[run])
+                positions[names[run]] = block.number, place
     for row in rows:
-        sent = [origins.get(token) for token in unknown.get(row.name, ())]
-        row.from_runs += [origin for origin in sent if origin is not None]
+        senders = (origins.get(token) for token in candidates.tokens[row.name])
+        row.from_runs = [sender for sender in senders if sender is not None]
 
 
 def _backwards(past: PastReader, execution: str, number: int) -> Iterator[Block]:

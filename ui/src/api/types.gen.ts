@@ -1436,10 +1436,20 @@ export interface StepRunQuery {
   item?: number | null;
 }
 
-/** A step run. Times are milliseconds since the start of the execution; a seq of 0 and a time of -1: not yet. */
+/**
+ * A step run with the fields of `runs` in the outline: `step` is a place in its `steps`, `loop` one in its `loops`
+ * or -1, `from_runs` are places among all step runs. Times are milliseconds since the start of the execution; a seq of
+ * 0 and a time of -1: not yet. Statuses: 0 scheduled, 1 running, 2 waiting, 3 succeeded, 4 failed, 5 skipped,
+ * 6 cancelled.
+ */
 export interface StepRunRow {
+  /** among all step runs in the order of their scheduling */
+  place: number;
+  /** its name */
   run: string;
-  step: string;
+  /** the names of `from_runs` */
+  senders: string[];
+  step: number;
   n: number;
   scheduled_seq: number;
   started_seq: number;
@@ -1447,10 +1457,10 @@ export interface StepRunRow {
   scheduled_ms: number;
   started_ms: number;
   ended_ms: number;
-  status: StepRunStatus;
+  status: number;
   retries: number;
-  loop: boolean;
-  from_runs: string[];
+  loop: number;
+  from_runs: number[];
   waited_ms: Waited;
 }
 

@@ -217,6 +217,7 @@ class OutlineFold(msgspec.Struct):
     step_names: dict[str, int] = {}  # the place of each step in lists; a step keeps its place
     steps: dict[str, list[int]] = {}  # runs, active ones, succeeded and failed ones of each step
     run_count: int = 0
+    runs_before: list[int] = []  # how many step runs were scheduled before each block
     runs: dict[str, StepRunRow] = {}  # in the order of scheduling; if they are too many, only the open ones
     tokens: dict[int, TokenRow] = {}
     waits: dict[str, list[WaitRow]] = {}
@@ -234,6 +235,8 @@ class OutlineFold(msgspec.Struct):
         times, names, first = Times(block), run_names(block), block.first
         if not self.seq:
             self.started_ms = block.ms
+        if block.number == len(self.runs_before):  # else the block continues
+            self.runs_before.append(self.run_count)
         self.seq, self.now_ms = first + block.events - 1, times[block.events - 1]
         self.histogram.add(block, times)
         self.digests += [(first + offset, digest) for offset, digest in block.digests]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from noetl.engine.history.outline import STATUSES
+from noetl.engine.history.outline_fold import StepRunRow
 from noetl.engine.history.run_index import RunIndex
 from noetl.engine.history.step_run_history import AttemptRecord, StepRunHistory
 from noetl.model.outcome import Error
 from noetl.runtime.item_pages import check_run
 from noetl.runtime.past import PastReader
 from noetl.runtime.signal_fields import SignalField
-from noetl.runtime.step_run_pages import StepRunDetails, StepRunItem, step_run_details, step_runs_after
+from noetl.runtime.step_run_pages import StepRunDetails, step_run_details, step_runs_after
 from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.execution_views import LoopView
+from noetl.server.outline_views import Places, StepRunColumns, step_run_columns
 from noetl.server.parameters import Count, ItemPage, Limit, QueryString, text
 from noetl.server.routes.items import StepRunName
 from noetl.server.run_reads import read_run
@@ -35,10 +37,15 @@ class WaitedView(msgspec.Struct, frozen=True):
 
 
 class StepRunRowView(msgspec.Struct, frozen=True):
-    """A step run. Times are milliseconds since the start of the execution; a seq of 0 and a time of -1: not yet."""
+    """A step run with the fields of `runs` in the outline: `step` is a place in its `steps`, `loop` one in its `loops`
+    or -1, `from_runs` are places among all step runs. Times are milliseconds since the start of the execution; a seq of
+    0 and a time of -1: not yet. Statuses: 0 scheduled, 1 running, 2 waiting, 3 succeeded, 4 failed, 5 skipped,
+    6 cancelled."""
 
-    run: str
-    step: str
+    place: int  # among all step runs in the order of their scheduling
+    run: str  # its name
+    senders: list[str]  # the names of `from_runs`
+    step: int
     n: int
     scheduled_seq: int
     started_seq: int
@@ -46,10 +53,10 @@ class StepRunRowView(msgspec.Struct, frozen=True):
     scheduled_ms: int
     started_ms: int
     ended_ms: int
-    status: StepRunStatus
+    status: int
     retries: int
-    loop: bool
-    from_runs: list[str]
+    loop: int
+    from_runs: list[int]
     waited_ms: WaitedView
 
 
@@ -70,27 +77,25 @@ class StepRunPage(ItemPage[StepRunRowView, int], frozen=True):
 @routes.add("GET", "/executions/{id}/step-runs")
 async def step_runs(call: ApiCall, query: StepRunsQuery) -> StepRunPage:
     """The step runs of an execution, even if they are too many for its outline."""
-    execution = call.path_params["id"]
+    execution, outlines = call.path_params["id"], call.api.histories.outlines
 
     def read(past: PastReader) -> StepRunPage:
         page = step_runs_after(past, execution, query.after, query.limit, query.step, query.status or "")
-        return StepRunPage([_row(item, page.start_ms) for item in page.items], page.next)
+        fold = outlines.fold(past.store, execution)  # after the page, so that it has all of its steps
+        places = Places(fold)
+        places.runs = {name: fold.runs_before[block] + place for name, (block, place) in page.positions.items()}
+        return StepRunPage(_rows(page.rows, step_run_columns(page.rows, fold, places), places), page.next)
 
     return await call.until_disconnect(call.api.host.runtime.past.do(read))
 
 
-def _row(item: StepRunItem, start: int) -> StepRunRowView:
-    row = item.row
-    scheduled, started, ended = (
-        -1 if moment < 0 else moment - start for moment in (row.scheduled_ms, row.started_ms, row.ended_ms)
-    )
-    status: Any = STATUSES[row.status]
-    waited = WaitedView(*(row.waited.get(name, 0) for name in ("worker", "retry", "external")))
-    seqs = row.scheduled_seq, row.started_seq, row.ended_seq
-    times = scheduled, started, ended
-    return StepRunRowView(
-        row.name, row.step, row.n, *seqs, *times, status, row.retries, item.has_loop, row.from_runs, waited
-    )
+def _rows(rows: Sequence[StepRunRow], columns: StepRunColumns, places: Places) -> list[StepRunRowView]:
+    """The columns by row."""
+    waited = columns.waited_ms
+    waits = [WaitedView(*times) for times in zip(waited.worker, waited.retry, waited.external, strict=True)]
+    named = [(places.runs[row.name], row.name, row.from_runs) for row in rows]
+    numbers = [getattr(columns, name) for name in columns.__struct_fields__ if name != "waited_ms"]
+    return [StepRunRowView(*row, *values) for row, *values in zip(named, *numbers, waits, strict=True)]
 
 
 class LeaseView(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to"}):
