@@ -29,8 +29,14 @@ export async function copyAndTell(text: string, what: string): Promise<void> {
   toast(done ? `Copied ${what}.` : `The browser does not allow copying ${what}.`, { tone: done ? "good" : "bad" });
 }
 
+interface CopyProps {
+  text: string | (() => string); // a function for a text that is long or costly to make
+  what: string;
+  children?: string;
+}
+
 /** A small button that copies a text: ids, errors, values, commands. */
-export function Copy({ text, what, children }: { text: string; what: string; children?: string }) {
+export function Copy({ text, what, children }: CopyProps) {
   const done = useSignal(false);
   return (
     <Button
@@ -38,7 +44,7 @@ export function Copy({ text, what, children }: { text: string; what: string; chi
       icon={done.value ? "check" : "copy"}
       label={`Copy ${what}`}
       onClick={async () => {
-        done.value = await copyText(text);
+        done.value = await copyText(typeof text === "string" ? text : text());
         if (!done.value) toast(`The browser does not allow copying ${what}.`, { tone: "bad" });
         window.setTimeout(() => {
           done.value = false;

@@ -1,0 +1,85 @@
+import { Icon } from "../look/icons.tsx";
+import { count, counted } from "../text/number.ts";
+import { cut, oneLine } from "../text/printable.ts";
+import { Button } from "./button.tsx";
+import { Copy } from "./copy.tsx";
+import { JsonContent } from "./json-content.tsx";
+import { jsonText, type MoreRow, type NodeRow, PAGE, type TreeRow } from "./json-rows.ts";
+import type { TreeState } from "./json-state.ts";
+import { JsonTable } from "./json-table.tsx";
+
+interface JsonLineProps {
+  id: string;
+  row: TreeRow;
+  isActive: boolean;
+  isFound: boolean;
+  state: TreeState;
+  onClick: () => void;
+  onMore: () => void;
+}
+
+const STEP = 16;
+const DEEPEST = 24; // deeper values are not indented further
+
+/** One row of a tree: a value, a table in place of its entries, or what shows more of them. */
+export function JsonLine({ id, row, isActive, isFound, state, onClick, onMore }: JsonLineProps) {
+  const isNode = row.row === "node";
+  return (
+    <div
+      id={id}
+      role="treeitem"
+      class={`json-line${isActive ? " active" : ""}${isFound ? " found" : ""}`}
+      style={{ paddingInlineStart: 4 + STEP * Math.min(row.depth, DEEPEST) }}
+      aria-level={row.depth + 1}
+      aria-selected={isActive}
+      {...(isNode && row.canOpen ? { "aria-expanded": row.isOpen } : {})}
+      {...(isNode ? { "aria-setsize": row.siblings, "aria-posinset": row.place } : {})}
+      onClick={(event) => {
+        const isControl = (event.target as Element).closest("a, button, .json-long, .json-table");
+        if (!isControl && !window.getSelection()?.toString()) onClick();
+      }}
+    >
+      {isNode && <Node row={row} isActive={isActive} state={state} />}
+      {row.row === "more" && <span class="json-more">{moreText(row)}</span>}
+      {row.row === "table" && (
+        <JsonTable items={row.items} label={row.parent} {...(row.hasMore ? { more: onMore } : {})} />
+      )}
+    </div>
+  );
+}
+
+function moreText({ shown, total, isText }: MoreRow): string {
+  if (isText) return `Show more of ${counted(total, "character")}`;
+  return `Show ${count(Math.min(PAGE, total - shown))} more of ${counted(total, "entry", "entries")}`;
+}
+
+function Node({ row, isActive, state }: { row: NodeRow; isActive: boolean; state: TreeState }) {
+  return (
+    <>
+      <span class={row.isOpen ? "json-twist open" : "json-twist"}>{row.canOpen && <Icon name="right" />}</span>
+      {row.name !== null && <span class="json-name">{oneLine(cut(String(row.name), 200))}</span>}
+      <JsonContent row={row} state={state} />
+      {isActive && <Tools row={row} state={state} />}
+    </>
+  );
+}
+
+/** The buttons of the active row. */
+function Tools({ row, state }: { row: NodeRow; state: TreeState }) {
+  const { value, expression } = row;
+  return (
+    <span class="json-tools">
+      {row.hasTable && (
+        <Button kind="quiet" pressed={state.tables.value.has(row.id)} onClick={() => state.toggleTable(row)}>
+          Table
+        </Button>
+      )}
+      <Copy text={() => (typeof value === "string" ? value : jsonText(value))} what="the value" />
+      {expression && (
+        <Copy text={expression} what={`the expression ${cut(expression, 80)}`}>
+          {"{{ }}"}
+        </Copy>
+      )}
+    </span>
+  );
+}

@@ -1,0 +1,89 @@
+/** What is open in a tree of values, and the contents that were loaded for it. */
+
+import { batch, type Signal, signal } from "@preact/signals";
+import { get, Problem } from "../api/client.ts";
+import type { ValuePage } from "../api/types.gen.ts";
+import { type Content, type NodeRow, PAGE, type TreeRow } from "./json-rows.ts";
+import { type Entry, isMap, referenceOf } from "./json-value.ts";
+
+export class TreeState {
+  readonly open: Signal<ReadonlyMap<string, number>> = signal(new Map());
+  readonly tables: Signal<ReadonlySet<string>> = signal(new Set());
+  readonly contents: Signal<ReadonlyMap<string, Content>> = signal(new Map());
+  readonly problems: Signal<ReadonlyMap<string, Problem>> = signal(new Map());
+  readonly active = signal("");
+  /** Of long texts, how many characters are shown. */
+  readonly shownText: Signal<ReadonlyMap<string, number>> = signal(new Map());
+
+  /** What a click on a row does: opens or closes a value, or shows more. */
+  act(rows: readonly TreeRow[], place: number): void {
+    const row = rows[place];
+    if (row?.row === "node") this.toggle(row);
+    if (row?.row === "more") this.showMore(rows, row.parent);
+  }
+
+  /** Opens or closes a value; the content of a reference is loaded when it is first opened. */
+  toggle(node: NodeRow, isOpen = !node.isOpen): void {
+    if (!node.canOpen) return;
+    const open = new Map(this.open.peek());
+    if (isOpen) open.set(node.id, open.get(node.id) ?? PAGE);
+    else open.delete(node.id);
+    this.open.value = open;
+    if (isOpen && node.kind === "reference" && !this.contents.peek().has(node.id)) void this.load(node.id, node.value);
+  }
+
+  toggleTable(node: NodeRow): void {
+    const tables = new Set(this.tables.peek());
+    if (!tables.delete(node.id)) tables.add(node.id);
+    batch(() => {
+      this.tables.value = tables;
+      this.toggle(node, true);
+    });
+  }
+
+  /** Shows the next 100 entries; those of a reference are loaded. */
+  showMore(rows: readonly TreeRow[], parent: string): void {
+    const shown = (this.open.peek().get(parent) ?? PAGE) + PAGE;
+    this.open.value = new Map(this.open.peek()).set(parent, shown);
+    const content = this.contents.peek().get(parent);
+    const node = rows.find((row) => row.id === parent);
+    if (content && content.next !== null && node?.row === "node") void this.load(parent, node.value);
+  }
+
+  showText(id: string, characters: number): void {
+    this.shownText.value = new Map(this.shownText.peek()).set(id, characters);
+  }
+
+  async load(id: string, value: unknown): Promise<void> {
+    const reference = referenceOf(value);
+    if (!reference) return;
+    const before = this.contents.peek().get(id);
+    try {
+      const path = `/results/${encodeURIComponent(digestOf(reference.key))}/page`;
+      const page = await get<ValuePage>(path, { query: { after: before?.next ?? 0, limit: PAGE } });
+      this.contents.value = new Map(this.contents.peek()).set(id, joined(before, page));
+    } catch (error) {
+      const problem = error instanceof Problem ? error : new Problem({ title: String(error) });
+      this.problems.value = new Map(this.problems.peek()).set(id, problem);
+    }
+  }
+}
+
+/** The hash in the key of a reference: keys of object stores have a folder before it. */
+export function digestOf(key: string): string {
+  return key.slice(key.lastIndexOf("/") + 1);
+}
+
+function joined(before: Content | undefined, page: ValuePage): Content {
+  const old = before?.entries ?? [];
+  const { kind, total, next } = page;
+  if (kind === "text") {
+    const text = String(old[0]?.[1] ?? "") + page.items.join("");
+    return { kind, total, entries: [[null, text]], next };
+  }
+  const entries = page.items.map((item, place): Entry => {
+    if (kind === "map" && isMap(item)) return [String(item.key), item.value];
+    return kind === "list" ? [old.length + place, item] : [null, item];
+  });
+  return { kind, total, entries: [...old, ...entries], next };
+}

@@ -1,0 +1,88 @@
+import type { ComponentChildren } from "preact";
+import { useMemo, useState } from "preact/hooks";
+import { cut } from "../text/printable.ts";
+import { Button } from "./button.tsx";
+import { Copy } from "./copy.tsx";
+import { jsonText, rootEntries } from "./json-rows.ts";
+import { TreeState } from "./json-state.ts";
+import { JsonTable } from "./json-table.tsx";
+import { JsonTree } from "./json-tree.tsx";
+import { isTable, kindOf } from "./json-value.ts";
+import "./json.css";
+
+interface ValueProps {
+  value: unknown;
+  label: string; // what it is: "Result of fetch#1"
+  prefix: string; // the template expression of the value, "" if there is none
+  state?: TreeState; // keeps what is open while the value changes
+  onActive?: (id: string) => void;
+  children?: ComponentChildren; // more tools, at the beginning of the bar
+}
+
+const RAW = 200_000;
+
+/** Any value: as a tree with search, as a table if it is a list of maps, or as text. */
+export function Value({ value, label, prefix, state, onActive, children }: ValueProps) {
+  const own = useMemo(() => new TreeState(), [prefix]);
+  const [form, setForm] = useState<"tree" | "table" | "raw">("tree");
+  const [text, setText] = useState("");
+  const kind = kindOf(value);
+  const isComposite = kind === "map" || kind === "list";
+  const hasTable = kind === "list" && isTable(value as unknown[]);
+  const shown = form === "table" && !hasTable ? "tree" : form;
+  const toggle = (wanted: "table" | "raw") => () => setForm(shown === wanted ? "tree" : wanted);
+  return (
+    <div class="value">
+      {(isComposite || children) && (
+        <div class="value-bar">
+          {children}
+          <input
+            class="input value-search"
+            type="search"
+            aria-label={`Search in ${label}`}
+            placeholder="Find a key or value"
+            value={text}
+            onInput={(event) => setText(event.currentTarget.value)}
+          />
+          {hasTable && (
+            <Button kind="quiet" pressed={shown === "table"} onClick={toggle("table")}>
+              Table
+            </Button>
+          )}
+          <Button kind="quiet" pressed={shown === "raw"} onClick={toggle("raw")}>
+            Raw
+          </Button>
+          <CopyJson value={value} what={label} />
+        </div>
+      )}
+      {shown === "raw" && <Raw value={value} />}
+      {shown === "table" && <JsonTable items={value as unknown[]} label={label} />}
+      {shown === "tree" && (
+        <JsonTree
+          roots={rootEntries(value)}
+          prefix={prefix}
+          label={label}
+          search={text.trim()}
+          state={state ?? own}
+          {...(onActive ? { onActive } : {})}
+        />
+      )}
+    </div>
+  );
+}
+
+/** Copies a value: a text as it is, anything else as JSON. */
+export function CopyJson({ value, what }: { value: unknown; what: string }) {
+  return <Copy text={() => (typeof value === "string" ? value : jsonText(value))} what={what} />;
+}
+
+function Raw({ value }: { value: unknown }) {
+  const [shown, setShown] = useState(RAW);
+  const text = useMemo(() => jsonText(value), [value]);
+  return (
+    <div class="value-raw">
+      <pre>{cut(text, shown)}</pre>
+      {text.length > shown && <Button onClick={() => setShown(shown + RAW)}>Show more</Button>}
+    </div>
+  );
+}
