@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 from tests.browser.chromium import launched
 from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener
+from tests.browser.packages import alone
+from tests.browser.recorded import RECORDED, record
 from tests.browser.serving import PageServer, page_server
 from tests.verifying import check_databases
 
@@ -33,6 +38,28 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
 def runs(server: PageServer) -> ExampleRuns:
     """Ids of example runs by name, such as `runs["failed"]`; tests/browser/examples.py lists them."""
     return ExampleRuns(server.api)
+
+
+@pytest.fixture(scope="session")
+def recorded_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with the recorded runs, written once for all test processes: leave it as it is."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base if "PYTEST_XDIST_WORKER" not in os.environ else base.parent
+    database = shared / "recorded.db"
+    with alone(shared / "recorded.lock"):
+        if not database.exists():
+            record(partial := shared / "recorded.part", *RECORDED)
+            partial.rename(database)
+    return database
+
+
+@pytest.fixture(scope="session")
+def recorded_server(recorded_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """A server with the recorded runs."""
+    folder = tmp_path_factory.mktemp("recorded")
+    shutil.copyfile(recorded_database, folder / "noetl.db")
+    with page_server(folder) as server:
+        yield server
 
 
 @pytest.fixture

@@ -11,11 +11,20 @@ from typing import Any
 from tests.acceptance.modes.stage import Client, Process
 from tests.servers.ports import reserved_port
 
+from noetl.server.page_files import FOLDER, PageFiles, read_page
+
 USERS = {"viewer": "vera", "operator": "otto", "author": "anna", "admin": "ada"}
 
 
 def password_of(role: str) -> str:
     return f"{USERS[role]}-likes-playbooks"
+
+
+@cache
+def built_page() -> PageFiles:
+    page = read_page(FOLDER)
+    assert page is not None, "the page is not built: run `make page`"
+    return page
 
 
 class PageServer:
@@ -79,6 +88,7 @@ class PageServer:
 @contextmanager
 def page_server(folder: Path, process_type: type[Process] = Process) -> Iterator[PageServer]:
     """A started server with its users."""
+    built_page()
     server = PageServer(folder, process_type)
     server.start()
     try:

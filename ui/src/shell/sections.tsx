@@ -50,9 +50,9 @@ export function TopBar() {
       <nav class="sections" aria-label="Sections">
         <SectionLinks withIcons={false} />
       </nav>
-      <button type="button" class="search-button" onClick={openPalette} aria-label="Search">
+      <button type="button" class="search-button" onClick={openPalette} aria-label="Search Ctrl K">
         <Icon name="search" />
-        <span>Search</span>
+        <span>Search </span>
         <kbd>Ctrl K</kbd>
       </button>
       <ConnectionIndicator />

@@ -1,0 +1,43 @@
+"""A run whose every text tries to break the page: no dialog, no request elsewhere, no violation, no broken layout.
+
+`open_page` checks all but the last.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.browser.hostile import MARKUP, start_hostile_run
+from tests.browser.opening import PageOpener, Settling, Theme
+from tests.browser.serving import PageServer
+
+VIEWS = {
+    "runs": "/runs?q=hostile",
+    "preview": "/runs?preview={run}",
+    "run": "/runs/{run}",
+    "in the past": "/runs/{run}?at=9",
+    "step": "/runs/{run}?step=each",
+    "why": "/runs/{run}?step=start",
+    "item": "/runs/{run}?run=each%231&item=0",
+    **{tab: f"/runs/{{run}}?tab={tab}" for tab in ("timeline", "events", "logs", "data", "items", "related")},
+}
+THEMES: dict[Theme, int] = {"light": 1440, "dark": 390}
+
+
+@pytest.fixture(scope="session")
+def hostile_run(server: PageServer) -> str:
+    return start_hostile_run(server.api)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_hostile_run_does_no_harm(open_page: PageOpener, hostile_run: str, view: str, theme: Theme) -> None:
+    page = open_page(VIEWS[view].format(run=hostile_run), "operator", theme, THEMES[theme])
+    Settling(page).wait()
+    assert page.locator("main").inner_text()
+    assert page.locator("main b, main img[src=x], main script").count() == 0, "markup became elements"
+    assert page.evaluate("document.documentElement.scrollWidth") <= THEMES[theme], "the view is wider than its window"
+
+
+def test_hostile_text_is_shown_as_it_is(open_page: PageOpener, hostile_run: str) -> None:
+    page = open_page(f"/runs/{hostile_run}")
+    page.get_by_text(MARKUP).first.wait_for()
