@@ -35,14 +35,19 @@ export interface RequestOptions {
 
 export type Method = "GET" | "POST" | "PUT" | "DELETE";
 
-export function url(path: string, query: RequestOptions["query"] = {}): string {
+/** A path of the API with a query. */
+export function withQuery(path: string, query: RequestOptions["query"] = {}): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value == null || value === "") continue;
     for (const one of Array.isArray(value) ? value : [value]) search.append(name, String(one));
   }
   const text = search.toString();
-  return API + path + (text ? `?${text}` : "");
+  return path + (text ? `?${text}` : "");
+}
+
+export function url(path: string, query: RequestOptions["query"] = {}): string {
+  return API + withQuery(path, query);
 }
 
 /** The answer of the server, whatever its status; after a 401 the user signs in and the request is repeated. */

@@ -98,7 +98,7 @@ export function List(props: ListProps) {
         aria-rowindex={row + 1 + (columns ? 1 : 0)}
         aria-selected={row === active}
         class={`list-row ${rowClass?.(row) ?? ""}`}
-        style={{ height: rowHeight }}
+        style={{ height: `${rowHeight}px` }}
         onClick={(event) => {
           onActive(row);
           if (!(event.target as Element).closest("a, button, input, label")) onOpen?.(row, event);
@@ -122,7 +122,7 @@ export function List(props: ListProps) {
         onScroll={onScroll}
         onKeyDown={onKeyDown}
       >
-        <div class="list-content" style={{ height }} role="presentation">
+        <div class="list-content" style={{ height: `${height}px` }} role="presentation">
           <div class="list-window" style={{ transform: `translateY(${offset}px)` }} role="presentation">
             {rows}
           </div>

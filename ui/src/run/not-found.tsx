@@ -1,4 +1,4 @@
-import { url } from "../api/client.ts";
+import { withQuery } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
 import type { ExecutionPage } from "../api/types.gen.ts";
 import { Status } from "../look/status.tsx";
@@ -9,9 +9,7 @@ const PREFIX = 6;
 
 /** A run that is not there, with those whose id begins alike. */
 export function NotFound({ id }: { id: string }) {
-  const similar = useResource<ExecutionPage>(
-    url("/executions", { prefix: id.slice(0, PREFIX), limit: 5 }).replace("/api/v1", ""),
-  );
+  const similar = useResource<ExecutionPage>(withQuery("/executions", { prefix: id.slice(0, PREFIX), limit: 5 }));
   return (
     <Empty text={`Run ${id} not found. It may have been deleted by the retention policy.`}>
       {similar.data.value?.items.map((run) => (

@@ -56,7 +56,7 @@ function Layout({ model }: { model: RunModel }) {
             <Splitter size={panelHeight} least={120} most={640} label="Height of the panel" axis="y" />
           )}
           {shown !== "graph" && (
-            <div class="run-panel" style={shown === "both" ? { height: panelHeight.value } : {}}>
+            <div class="run-panel" style={shown === "both" ? { height: `${panelHeight.value}px` } : {}}>
               <Panel model={model} />
             </div>
           )}

@@ -19,6 +19,8 @@ type Loader = () => Promise<{ default: ComponentType<ViewProps> }>;
 const VIEWS: Partial<Record<View, Loader>> = {
   runs: () => import("../runs/page.tsx"),
   run: () => import("../run/page.tsx"),
+  playbooks: () => import("../playbooks/page.tsx"),
+  playbook: () => import("../playbooks/playbook.tsx"),
   signIn: () => import("../sign-in/page.tsx"),
 };
 

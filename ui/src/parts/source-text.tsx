@@ -1,0 +1,33 @@
+import { useEffect, useRef } from "preact/hooks";
+import "./source-text.css";
+
+/** The text of a playbook with linkable line numbers; one line can be marked. */
+export function SourceText({
+  text,
+  line,
+  lineHref,
+}: {
+  text: string;
+  line: number | null;
+  lineHref: (line: number) => string;
+}) {
+  const marked = useRef<HTMLLIElement>(null);
+  useEffect(() => marked.current?.scrollIntoView({ block: "center" }), [line]);
+  return (
+    <ol class="source-text">
+      {text.split("\n").map((content, index) => (
+        <li
+          // biome-ignore lint/suspicious/noArrayIndexKey: a line is known by its number
+          key={index}
+          ref={index + 1 === line ? marked : null}
+          class={index + 1 === line ? "marked" : ""}
+        >
+          <a href={lineHref(index + 1)} aria-label={`Line ${index + 1}`}>
+            {index + 1}
+          </a>
+          <code>{content || " "}</code>
+        </li>
+      ))}
+    </ol>
+  );
+}
