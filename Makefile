@@ -5,9 +5,10 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 RUN_EXTRAS := server postgres duckdb
 RUN_LOCKS := requirements/run.txt requirements/build.txt
 DEV_LOCK := requirements/dev.txt
+PAGE_LOCK := requirements/page.txt
 IMAGE_EXTRAS := server postgres nats otel object duckdb
 
-.PHONY: run test setup check bench cost soak docs lock clean bytecode
+.PHONY: run dev page page-watch test setup check bench cost soak docs lock clean bytecode
 
 # Some environments forbid Python to keep what it has compiled: then every process would compile noetl anew, and every
 # test process the tests.
@@ -17,15 +18,27 @@ run: .venv/run.stamp bytecode
 	@$(BIN)/noetl graph examples/hello.yaml
 	@$(BIN)/noetl run examples/hello.yaml
 
-test: .venv/dev.stamp bytecode
+# The server with a worker, the web page and the examples.
+dev: page bytecode
+	@$(BIN)/noetl register --output jsonl examples/*.yaml > /dev/null
+	@$(BIN)/noetl dev
+
+page: .venv/node.stamp
+	@$(BIN)/python -m tools.page
+
+page-watch: .venv/node.stamp
+	@$(BIN)/python -m tools.page watch
+
+test: .venv/dev.stamp page bytecode
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 setup: .venv/dev.stamp bytecode
 
-check: .venv/dev.stamp
+check: .venv/dev.stamp .venv/node.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.page check
 
 bench: .venv/dev.stamp bytecode
 	$(BIN)/python -m bench
@@ -45,7 +58,7 @@ cost: .venv/dev.stamp
 
 lock: .venv/bin/python
 	$(PIP) install uv
-	for part in run build dev; do \
+	for part in run build page dev; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-annotate --custom-compile-command "make lock" $(LOCK_FLAGS) \
 	    $$([ $$part = run ] && echo pyproject.toml $(addprefix --extra ,$(RUN_EXTRAS)) || echo requirements/$$part.in) -o requirements/$$part.txt; \
@@ -60,7 +73,7 @@ bytecode: .venv/run.stamp
 	@$(BIN)/python -m compileall -q src/noetl
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis ui/node_modules src/noetl/page
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("noetl needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -76,4 +89,9 @@ clean:
 .venv/dev.stamp: .venv/run.stamp $(DEV_LOCK)
 	@echo "Installing the tools of developers into .venv, which takes some minutes"
 	@$(PIP) install --require-hashes -r $(DEV_LOCK)
+	@touch $@
+
+# Nothing to install if the machine has a Node that is new enough.
+.venv/node.stamp: .venv/run.stamp $(PAGE_LOCK)
+	@$(BIN)/python -m tools.page find-node || $(PIP) install --require-hashes -r $(PAGE_LOCK)
 	@touch $@

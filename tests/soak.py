@@ -28,6 +28,7 @@ PARTS = {
     "recovery": "how long open runs stand still after a fault",
     "secrets": "no secret leaves a run of any tool kind; no value becomes code",
     "docs": "every command of every page prints what the page shows",
+    "page": "a wheel made from nothing but a clone and the network serves the web page",
 }
 
 

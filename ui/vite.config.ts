@@ -14,5 +14,6 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     target: ["chrome128", "firefox130", "safari18"],
     reportCompressedSize: false,
+    license: { fileName: "licenses.md" }, // tools/page.py adds those of fonts
   },
 });

@@ -16,7 +16,7 @@ from noetl.server.health import Health
 from noetl.server.histories import Histories
 from noetl.server.language import LanguageDescription
 from noetl.server.maintenance import Maintenance
-from noetl.server.page_files import read_page
+from noetl.server.page_files import PageFolder
 from noetl.server.playbooks import Playbooks
 from noetl.server.problems import Refused
 from noetl.server.record_views import stored_summary
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Api:
     def __init__(self, store: Store, clock: Clock, settings: ServerSettings) -> None:
         self.store, self.clock, self.settings, self.started = store, clock, settings, clock.now()
-        self.page = read_page(settings.page)
+        self.page = PageFolder(settings.page)
         self.stop_requested = asyncio.Event()  # whoever runs the server shuts it down then
         self.thread = StoreThread()
         in_store, log = self.thread.ask, settings.log

@@ -1,4 +1,4 @@
-"""The files of the web page, read once from the folder of a build.
+"""The files of the web page, read from the folder of a build.
 
 The build manifest (`manifest.json`, in the format of Vite) names the assets. They are served from a table of their
 names, so that no path of a request ever reaches the file system.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -53,6 +54,28 @@ class PageFile(NamedTuple):
 class PageFiles(NamedTuple):
     document: PageFile
     assets: Mapping[str, PageFile]  # by the last part of their URL
+
+
+class PageFolder:
+    """The page in a folder. A new build takes the place of the one before as soon as it is complete.
+
+    NoetlError if the build at the start is incomplete.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._times, self._files = self._build_times(), read_page(folder)
+
+    def files(self) -> PageFiles | None:
+        """None if there is no build."""
+        if (times := self._build_times()) != self._times:
+            with suppress(NoetlError):  # the build is being written
+                self._times, self._files = times, read_page(self._folder) or self._files
+        return self._files
+
+    def _build_times(self) -> tuple[int, ...]:
+        files = [self._folder / name for name in (MANIFEST, INDEX)]
+        return tuple(file.stat().st_mtime_ns for file in files if file.exists())
 
 
 def page_file(name: str, content: bytes, gzipped: bytes | None = None) -> PageFile:

@@ -174,35 +174,28 @@ def test_an_incomplete_build_is_reported_when_the_server_starts(tmp_path: Path, 
         read_page(folder)
 
 
-# -- without a build ------------------------------------------------------------------------------------------------
+# -- without a build, and with a new one ----------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def without_build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
-    server = ApiServer(settings=ServerSettings(version="9.9", page=tmp_path_factory.mktemp("empty")))
-    with server.client(None) as client:
-        yield client
-    server.close()
-
-
-def test_without_a_build_every_path_says_how_to_use_the_server(without_build: httpx2.Client) -> None:
+def test_without_a_build_every_path_says_in_one_line_how_to_make_one(tmp_path: Path) -> None:
+    server = ApiServer(settings=ServerSettings(page=tmp_path))
     filled = (re.sub(r"\{(run|other_run)\}", "01a1", path) for path in PAGES)
-    for path in (path.replace("{path}", "shop/orders").replace("{name}", "nightly") for path in filled):
-        answer = without_build.get(path)
-        assert answer.status_code == 200, path
-        assert answer.headers["content-security-policy"] == POLICY
-        for part in ("noetl 9.9", 'href="/api/v1/openapi.json"', "docs/index.md", "noetl runs list"):
-            assert part in answer.text
-        assert f"NOETL_SERVER={str(without_build.base_url).rstrip('/')} " in answer.text
+    with closing(server), server.client(None) as client:
+        for path in (path.replace("{path}", "shop/orders").replace("{name}", "nightly") for path in filled):
+            answer = client.get(path)
+            assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8"), path
+            assert (answer.text.count("\n"), "`make page`" in answer.text) == (1, True)
+            assert answer.headers["content-security-policy"] == POLICY
+        assert client.get("/assets/main-3f2a.js").status_code == 404
 
 
-def test_the_page_of_a_server_without_a_build_keeps_its_own_policy(without_build: httpx2.Client) -> None:
-    text = without_build.get("/").text
-    assert "<style" not in text
-    assert "style=" not in text
-    assert "<script" not in text
-    (style,) = re.findall(r'href="(/assets/[^"]+\.css)"', text)
-    answer = without_build.get(style)
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/css; charset=utf-8")
-    for link in re.findall(r'href="([^"]+)"', text):
-        assert without_build.get(link).status_code == 200, link
+def test_a_running_server_serves_a_new_build_once_it_is_complete(tmp_path: Path) -> None:
+    server = ApiServer(settings=ServerSettings(page=tmp_path / "ui"))
+    with closing(server), server.client(None) as client:
+        folder = build(tmp_path / "ui")
+        assert client.get("/runs").content == INDEX
+        (folder / "index.html").unlink()
+        assert client.get("/runs").content == INDEX
+        assert client.get("/assets/main-3f2a.js").content == SCRIPT
+        (folder / "index.html").write_bytes(b"<!doctype html>")
+        assert client.get("/runs").content == b"<!doctype html>"

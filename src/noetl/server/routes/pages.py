@@ -10,10 +10,9 @@ from noetl.errors import NotFound
 from noetl.server.compression import accepts_gzip
 from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.etag import is_current, not_modified, weak_tag
-from noetl.server.front_page import FRONT_PAGE_ASSETS, front_page
 from noetl.server.page_files import PageFile
-from noetl.server.parameters import BYTES, HTML
-from noetl.server.roles import ASSETS, PAGES, PREFIX
+from noetl.server.parameters import BYTES, HTML, TEXT
+from noetl.server.roles import ASSETS, PAGES
 
 routes = Routes(prefix="")
 
@@ -29,15 +28,15 @@ SECURITY = {
 }
 REVALIDATED = "no-cache"
 IMMUTABLE = "public, max-age=31536000, immutable"
+NOT_BUILT = "The web page of this checkout is not built: run `make page`, then load it again.\n"
 
 
 async def page(call: ApiCall) -> Response:
     """The web page, which reads its path itself."""
-    if (built := call.api.page) is not None:
-        return _response(built.document, call.headers, REVALIDATED)
-    url = f"{call.url.scheme}://{call.headers['host']}"
-    document = front_page(call.api.settings.version, url, f"{PREFIX}/openapi.json")
-    return _response(document, call.headers, REVALIDATED)
+    built = call.api.page.files()
+    if built is None:
+        return Response(NOT_BUILT, 200, SECURITY, TEXT)
+    return _response(built.document, call.headers, REVALIDATED)
 
 
 for path in PAGES:
@@ -47,8 +46,8 @@ for path in PAGES:
 @routes.add("GET", ASSETS, answers={200: BYTES, 304: None})
 async def asset(call: ApiCall) -> Response:
     """A script, a style or a font of the page. Its name changes with its content."""
-    name, built = call.path_params["asset"], call.api.page
-    file = (FRONT_PAGE_ASSETS if built is None else built.assets).get(name)
+    name, built = call.path_params["asset"], call.api.page.files()
+    file = None if built is None else built.assets.get(name)
     if file is None:
         raise NotFound(f"there is no asset {name}; reload the page")
     return _response(file, call.headers, IMMUTABLE)
