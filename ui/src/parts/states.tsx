@@ -65,7 +65,7 @@ export function ProblemBox({ problem, onRetry }: { problem: Problem; onRetry?: (
 /** A section that the role may not see says so instead of failing. */
 export function Guarded({ role, children }: { role: Role; children: ComponentChildren }) {
   const why = forbidden(role);
-  return why ? <Empty text={why} /> : <>{children}</>;
+  return why ? <Empty text={why} /> : children;
 }
 
 /** The content of a resource, or its placeholder or problem. Old content stays while a reload fails or runs. */

@@ -1,26 +1,162 @@
-import { useResource } from "../api/resource.ts";
-import type { ExecutionPage } from "../api/types.gen.ts";
-import { Status } from "../look/status.tsx";
-import { Loaded } from "../parts/states.tsx";
+/** The list of runs (PAGE 5.1). */
+
+import { type Signal, useSignal } from "@preact/signals";
+import { useEffect, useMemo } from "preact/hooks";
+import type { ExecutionSummary } from "../api/types.gen.ts";
+import { now } from "../clock.ts";
+import { bindKeys } from "../keys.ts";
+import { go, parameter, query, setQuery } from "../location.ts";
+import { Button, LinkButton } from "../parts/button.tsx";
+import { List } from "../parts/list.tsx";
+import { isPhone } from "../parts/phone.ts";
+import { Empty, Loading, ProblemBox } from "../parts/states.tsx";
 import { href } from "../routes.ts";
+import { counted } from "../text/number.ts";
+import { Attention } from "./attention.tsx";
+import { clearFilters, FilterBar } from "./filter-bar.tsx";
+import { type Filters, filtersOf, isFiltered, listQuery } from "./filters.ts";
+import { rememberList } from "./last-list.ts";
+import { RunsModel } from "./model.ts";
+import { Preview } from "./preview.tsx";
+import { NarrowRow, WideRow } from "./row.tsx";
+import { range } from "./rows.ts";
+import { SelectionBar } from "./selection-bar.tsx";
+import "./runs.css";
 
 export default function RunsPage() {
-  const runs = useResource<ExecutionPage>("/executions?limit=100");
+  const filters = filtersOf(query.value);
+  const key = JSON.stringify(filters);
+  const at = useMemo(() => now.peek(), [key]);
+  const model = useMemo(() => new RunsModel(() => listQuery(filters, now.peek())), [key]);
+  const selected = useSignal<ReadonlySet<string>>(new Set());
+  useEffect(() => {
+    void model.start();
+    return model.stop;
+  }, [model]);
+  const preview = parameter("preview");
   return (
-    <div class="page">
-      <h1>Runs</h1>
-      <Loaded of={runs}>
-        {(page) => (
-          <ul>
-            {page.items.map((run) => (
-              <li key={run.execution_id}>
-                <Status status={run.status} /> <a href={href("run", { id: run.execution_id })}>{run.path}</a>{" "}
-                {run.activity}
-              </li>
-            ))}
-          </ul>
-        )}
-      </Loaded>
+    <div class="runs">
+      <header class="runs-header">
+        <h1>Runs</h1>
+        <LinkButton href={href("playbooks")} kind="primary">
+          Start a run...
+        </LinkButton>
+      </header>
+      <Attention />
+      <FilterBar filters={filters} at={at} />
+      <div class="runs-body">
+        <RunsList model={model} filters={filters} selected={selected} />
+        {preview && <Preview key={preview} id={preview} />}
+      </div>
+      {selected.value.size > 0 && (
+        <SelectionBar selected={selected} filters={filters} at={at} reload={() => void model.reload()} />
+      )}
     </div>
+  );
+}
+
+type SelectedRuns = Signal<ReadonlySet<string>>;
+
+function RunsList({ model, filters, selected }: { model: RunsModel; filters: Filters; selected: SelectedRuns }) {
+  const active = useSignal("");
+  const anchor = useSignal("");
+  const rows = model.rows.value;
+  const place = rows?.findIndex((row) => row.execution_id === active.value) ?? -1;
+  const open = (run: ExecutionSummary | undefined) => run && go(href("run", { id: run.execution_id }));
+  const select = (id: string, isRange: boolean) => {
+    const next = new Set(selected.peek());
+    if (isRange && anchor.value) for (const one of range(rows ?? [], anchor.value, id)) next.add(one);
+    else if (!next.delete(id)) next.add(id);
+    anchor.value = id;
+    selected.value = next;
+  };
+  const move = (to: number) => {
+    const run = rows?.[Math.max(0, Math.min((rows?.length ?? 0) - 1, to))];
+    if (run) active.value = run.execution_id;
+    if (run && parameter("preview")) setQuery({ preview: run.execution_id }, { replace: true });
+  };
+  useEffect(() => rememberList((rows ?? []).map((row) => row.execution_id)), [rows]);
+  useEffect(() =>
+    bindKeys("lists", {
+      "next-row": () => move(place + 1),
+      "previous-row": () => move(place - 1),
+      "first-row": () => move(0),
+      "last-row": () => move((rows?.length ?? 1) - 1),
+      open: () => open(rows?.[place]),
+      preview: () => setQuery({ preview: parameter("preview") === active.value ? null : active.value }),
+      select: (event) => active.value && select(active.value, event.shiftKey),
+      "failures-first": () => setQuery({ status: filters.statuses.join() === "failed" ? null : "failed" }),
+    }),
+  );
+  if (!rows)
+    return model.problem.value ? (
+      <ProblemBox problem={model.problem.value} onRetry={() => void model.reload()} />
+    ) : (
+      <Loading rows={12} />
+    );
+  if (!rows.length) return <NoRuns filters={filters} />;
+  return (
+    <div class="runs-list card">
+      {model.fresh.value > 0 && (
+        <div class="fresh">
+          <Button onClick={() => void model.reload()}>{counted(model.fresh.value, "new run")}</Button>
+        </div>
+      )}
+      <List
+        label="Runs"
+        total={rows.length}
+        rowHeight={isPhone.value ? 76 : 40}
+        active={place}
+        columns={isPhone.value ? undefined : <Columns />}
+        rowKey={(row) => rows[row]?.execution_id ?? row}
+        onActive={move}
+        onOpen={(row, event) => (event.type === "keydown" ? open(rows[row]) : undefined)}
+        onWindow={model.show}
+      >
+        {(row) => {
+          const run = rows[row];
+          if (!run) return null;
+          if (isPhone.value) return <NarrowRow run={run} />;
+          return (
+            <WideRow
+              run={run}
+              selected={selected.value.has(run.execution_id)}
+              onSelect={(isRange) => select(run.execution_id, isRange)}
+            />
+          );
+        }}
+      </List>
+    </div>
+  );
+}
+
+function Columns() {
+  return (
+    <div class="runs-row" aria-hidden="true">
+      <span />
+      <span>Status</span>
+      <span>Playbook</span>
+      <span>Activity</span>
+      <span>Started</span>
+      <span>Duration</span>
+      <span>Trigger</span>
+    </div>
+  );
+}
+
+function NoRuns({ filters }: { filters: Filters }) {
+  if (isFiltered(filters))
+    return (
+      <Empty text="No runs match these filters.">
+        <Button onClick={clearFilters}>Clear filters</Button>
+      </Empty>
+    );
+  return (
+    <Empty text="No runs yet.">
+      <LinkButton href={href("playbooks")} kind="primary">
+        Start a run
+      </LinkButton>
+      <code>noetl exec PATH</code>
+    </Empty>
   );
 }

@@ -1,0 +1,52 @@
+import { useSignal } from "@preact/signals";
+import { useResource } from "../api/resource.ts";
+import type { ExecutionPage, ExecutionSummary, Wait } from "../api/types.gen.ts";
+import { now } from "../clock.ts";
+import { StatusIcon } from "../look/status.tsx";
+import { Button } from "../parts/button.tsx";
+import { RespondDialog } from "../respond/dialog.tsx";
+import { href } from "../routes.ts";
+import { millis, runningDuration } from "../text/time.ts";
+
+const every = () => 10_000;
+
+/** Runs that wait for an answer of a person: the first one, and how many more. */
+export function Attention() {
+  const waiting = useResource<ExecutionPage>("/executions?waits=signal&limit=20", every);
+  const asked = useSignal<{ run: ExecutionSummary; wait: Wait } | null>(null);
+  const found = (waiting.data.value?.items ?? []).flatMap((run) =>
+    run.waits.filter((wait) => wait.for === "signal").map((wait) => ({ run, wait })),
+  );
+  const [first, ...rest] = found.sort((a, b) => a.wait.since.localeCompare(b.wait.since));
+  if (!first) return null;
+  const since = millis(first.wait.since);
+  return (
+    <div class="attention">
+      <StatusIcon status="waiting" />
+      <span class="cut">
+        Needs a response: <a href={href("run", { id: first.run.execution_id })}>{first.run.path}</a>, signal{" "}
+        <code>{first.wait.name}</code>
+        {since !== null && <span class="secondary">, {runningDuration(now.value - since)}</span>}
+      </span>
+      <Button
+        role="operator"
+        onClick={() => {
+          asked.value = first;
+        }}
+      >
+        Respond...
+      </Button>
+      {rest.length > 0 && <a href={href("runs", {}, { waits: "signal" })}>{rest.length} more</a>}
+      {asked.value && (
+        <RespondDialog
+          executionId={asked.value.run.execution_id}
+          wait={asked.value.wait}
+          onClose={() => {
+            asked.value = null;
+            void waiting.load();
+          }}
+        />
+      )}
+    </div>
+  );
+}

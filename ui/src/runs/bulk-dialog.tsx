@@ -1,0 +1,83 @@
+import { useSignal } from "@preact/signals";
+import { Button } from "../parts/button.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { counted, shortId } from "../text/number.ts";
+import { type BulkAction, type BulkResult, bulk } from "./bulk.ts";
+
+const WORDS: Record<BulkAction, { title: string; effect: string; done: string; button: string }> = {
+  cancel: {
+    title: "Cancel runs",
+    effect: "Running tasks are stopped. What they have done stays done. A run that has ended does not change.",
+    done: "cancelled",
+    button: "Cancel runs",
+  },
+  retry: {
+    title: "Retry runs",
+    effect: "Creates a new run for each, from the task that failed on. The original runs do not change.",
+    done: "retried",
+    button: "Retry runs",
+  },
+};
+
+interface BulkDialogProps {
+  action: BulkAction;
+  ids: string[];
+  onClose: () => void;
+  onDone: (failed: string[]) => void; // failures stay selected
+}
+
+/** Says what will happen, does it, and says for each run what happened. */
+export function BulkDialog({ action, ids, onClose, onDone }: BulkDialogProps) {
+  const [results, busy, finished] = [useSignal<BulkResult[]>([]), useSignal(false), useSignal(false)];
+  const words = WORDS[action];
+  const go = async () => {
+    busy.value = true;
+    const all = await bulk(action, ids, (result) => {
+      results.value = [...results.value, result];
+    });
+    busy.value = false;
+    finished.value = true;
+    onDone(all.filter(({ error }) => error).map(({ id }) => id));
+  };
+  const failed = results.value.filter(({ error }) => error);
+  return (
+    <Dialog
+      title={words.title}
+      onClose={onClose}
+      onSubmit={() => void (finished.value ? onClose() : go())}
+      footer={
+        finished.value ? (
+          <Button kind="primary" type="submit">
+            Close
+          </Button>
+        ) : (
+          <>
+            <Button onClick={onClose}>Keep them</Button>
+            <Button kind={action === "cancel" ? "danger" : "primary"} type="submit" busy={busy.value}>
+              {words.button}
+            </Button>
+          </>
+        )
+      }
+    >
+      <p>
+        {counted(ids.length, "run")}. {words.effect}
+      </p>
+      {results.value.length > 0 && (
+        <p role="status">
+          {results.value.length - failed.length} of {ids.length} {words.done}
+          {failed.length > 0 && `, ${failed.length} failed`}
+        </p>
+      )}
+      {failed.length > 0 && (
+        <ul class="bulk-failures">
+          {failed.map(({ id, error }) => (
+            <li key={id}>
+              <code title={id}>{shortId(id)}</code> {error}
+            </li>
+          ))}
+        </ul>
+      )}
+    </Dialog>
+  );
+}
