@@ -16,12 +16,7 @@ export function SourceText({
   return (
     <ol class="source-text">
       {text.split("\n").map((content, index) => (
-        <li
-          // biome-ignore lint/suspicious/noArrayIndexKey: a line is known by its number
-          key={index}
-          ref={index + 1 === line ? marked : null}
-          class={index + 1 === line ? "marked" : ""}
-        >
+        <li key={index} ref={index + 1 === line ? marked : null} class={index + 1 === line ? "marked" : ""}>
           <a href={lineHref(index + 1)} aria-label={`Line ${index + 1}`}>
             {index + 1}
           </a>

@@ -21,6 +21,7 @@ const VIEWS: Partial<Record<View, Loader>> = {
   run: () => import("../run/page.tsx"),
   playbooks: () => import("../playbooks/page.tsx"),
   playbook: () => import("../playbooks/playbook.tsx"),
+  start: () => import("../start/page.tsx"),
   signIn: () => import("../sign-in/page.tsx"),
 };
 
