@@ -57,8 +57,10 @@ _details = msgspec.json.Decoder(Details).decode
 
 
 class OutlineChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The rows of an outline that have changed. Step runs are known by `step` and `n`, tokens by `enqueued_seq`; places
-    are those of the whole outline. A part that is missing has not changed."""
+    """The rows of an outline that have changed. Step runs are known by `step` and `n`, tokens by `enqueued_seq`, loops
+    by `run`; new ones follow the others in this order. An outline has the latest 100 loops: when the first ones make
+    room for new ones, `loop` of other step runs falls by their number, down to -1. Places are those of the whole
+    outline. A part that is missing has not changed."""
 
     seq: int
     status: Status
@@ -129,7 +131,7 @@ class LiveOutline:
         touched = {number for block in blocks for number in _tokens(block)}
         tokens = [token for number, token in fold.tokens.items() if number in touched or token.consumed_seq in stops]
         arcs = {(block.steps[step], arc) for block in blocks for step, arc in _pairs(block.arcs)}
-        loops = {run_names(block)[part.run] for block in blocks for part in block.loops} & fold.loops.keys()
+        loops = {run_names(block)[part.run] for block in blocks for part in block.loops}
         if stops:  # they end the items in flight of every loop
             loops |= {name for name, loop in fold.loops.items() if loop.points and loop.points[-1][0] >= first}
         waits = [wait for name in runs for wait in fold.waits.get(name, ())]
@@ -143,7 +145,7 @@ class LiveOutline:
             step_run_columns(rows, fold, places) if rows and fold.has_rows else None,
             parked_columns(waits, places) if waits and fold.has_rows else None,
             token_columns(tokens, places) if tokens and fold.has_rows else None,
-            [_progress(fold, name, first) for name in sorted(loops)],
+            [_progress(fold, name, first) for name in places.loops if name in loops],
             [ArcOutline(*arc, *fold.arcs[arc]) for arc in sorted(arcs)],
             [Marker(*marker) for marker in fold.markers if marker[0] >= first],
         )

@@ -12,8 +12,13 @@ import pytest
 from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
 from tests.servers.patience import until as patiently
 
+from noetl.engine.events import Event
+from noetl.engine.history.outline_fold import OutlineFold
 from noetl.errors import StoreError
 from noetl.server import frames
+from noetl.server.outline_views import MAX_SHOWN_LOOPS, outline_view
+from noetl.store.codec import decode
+from noetl.store.store import NO_LIMIT, Row
 
 API = "/api/v1/executions"
 LOOP = """\
@@ -46,12 +51,29 @@ workflow:
     loop: {in: [1, 2, 3], iterator: n, spec: {mode: parallel, max_in_flight: 2}}
     tool: {kind: wait, signal: "go{{ iter.n }}"}
 """
+LOOPS = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: loops, path: tests/live_loops}
+workflow:
+  - step: start
+    tool: {kind: noop}
+    next: {spec: {mode: inclusive}, arcs: [{step: work}, {step: wait}]}
+  - step: work
+    loop: {in: [1, 2], iterator: n, spec: {mode: parallel}}
+    tool:
+      - t:
+          kind: noop
+          spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {items: {$add: 1}}}}}]}}
+    next: {arcs: [{step: work, when: "{{ ctx.items < 300 }}"}]}
+  - {step: wait, tool: {kind: wait, signal: go}}
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _registered(server: ApiServer) -> None:
     with server.client("author") as client:
-        for text in (HELLO, WAITS, LOOP, FORKED):
+        for text in (HELLO, WAITS, LOOP, FORKED, LOOPS):
             register(client, text)
 
 
@@ -92,8 +114,14 @@ def applied(outline: dict[str, Any], frame: dict[str, Any]) -> None:
         others = [other for other in outline["arcs"] if (other["step"], other["arc"]) != (arc["step"], arc["arc"])]
         outline["arcs"] = [*others, arc]
     outline["markers"] += change.get("markers", ())
-    for loop in change.get("loops", ()):
-        outline["loops"] = [*(other for other in outline["loops"] if other["run"] != loop["run"]), loop]
+    changed = {loop["run"]: loop for loop in change.get("loops", ())}
+    loops = [*({loop["run"]: loop for loop in outline["loops"]} | changed).values()]
+    outline["loops"] = loops[-MAX_SHOWN_LOOPS:]
+    updated = set(zip(*(change["runs"][name] for name in ("step", "n")), strict=True)) if change.get("runs") else set()
+    runs, dropped = outline["runs"], len(loops) - len(outline["loops"])
+    for place, key in enumerate(zip(runs["step"], runs["n"], strict=True)):
+        if key not in updated:
+            runs["loop"][place] = max(-1, runs["loop"][place] - dropped)
 
 
 def _put(column: list[Any], at: int | None, value: Any) -> None:
@@ -132,6 +160,46 @@ def test_frames_bring_an_outline_up_to_date(admin: httpx2.Client) -> None:
     assert {key for frame in received for key in frame["ctx_keys"]} == {"total"}
     assert received[-1]["rows"][-1][2] == "playbook.processed"
     assert max(len(frame["rows"]) for frame in received) <= frames.MAX_ROWS
+
+
+@pytest.mark.parametrize("size", [1, 37, 1_100])
+def test_an_outline_of_150_loops_with_its_frames_equals_a_new_one(
+    server: ApiServer, admin: httpx2.Client, size: int
+) -> None:
+    execution = begun(admin, {"path": "tests/live_loops"})
+    patiently(lambda: len(outline_of(admin, execution)["runs"]["step"]) == 152)
+    admin.post(f"{API}/{execution}/cancel", json={})
+    until(admin, execution, "cancelled")
+    log = [(row, decode(row.type, row.data)) for row in server.store.read(execution, 0, NO_LIMIT)]
+
+    def new_outline(events: list[tuple[Row, Event]]) -> frames.LiveOutline:
+        outline = frames.LiveOutline(execution, OutlineFold(), None)
+        outline.add(events)
+        return outline
+
+    live = new_outline(log[:9])
+    merged = msgspec.to_builtins(outline_view(execution, live.fold, "running"))
+    for start in range(9, len(log), size):
+        events = log[start : start + size]
+        live.add(events)
+        change = msgspec.to_builtins(live.change(events, "running"))
+        applied(merged, {"outline": change})
+        if start % 500 < size or len(events) < size:
+            fresh = msgspec.to_builtins(outline_view(execution, new_outline(log[: live.seq]).fold, "running"))
+            for part in ("seq", "ended", "steps", "runs", "tokens", "parked"):
+                assert merged[part] == fresh[part], part
+            assert sorted(merged["arcs"], key=str) == sorted(fresh["arcs"], key=str)
+            assert [_last_point(loop) for loop in merged["loops"]] == [_last_point(loop) for loop in fresh["loops"]]
+            names = [loop["run"] for loop in merged["loops"]]
+            runs = zip(merged["runs"]["step"], merged["runs"]["n"], merged["runs"]["loop"], strict=True)
+            named = [(f"{merged['steps'][step]}#{n}", loop) for step, n, loop in runs]
+            assert all(loop == (names.index(run) if run in names else -1) for run, loop in named)
+    assert (len(merged["loops"]), merged["loops"][0]["run"], max(merged["runs"]["loop"])) == (100, "work#51", 99)
+
+
+def _last_point(loop: dict[str, Any]) -> list[Any]:
+    """Without its seq: a block adds a point at its end."""
+    return [loop["run"], loop["total"], *(loop["progress"][name][-1] for name in ("ok", "failed", "in_flight"))]
 
 
 def test_a_cancellation_ends_what_is_in_flight(admin: httpx2.Client) -> None:

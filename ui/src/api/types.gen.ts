@@ -948,8 +948,10 @@ export interface Outline {
 }
 
 /**
- * The rows of an outline that have changed. Step runs are known by `step` and `n`, tokens by `enqueued_seq`; places
- * are those of the whole outline. A part that is missing has not changed.
+ * The rows of an outline that have changed. Step runs are known by `step` and `n`, tokens by `enqueued_seq`, loops
+ * by `run`; new ones follow the others in this order. An outline has the latest 100 loops: when the first ones make
+ * room for new ones, `loop` of other step runs falls by their number, down to -1. Places are those of the whole
+ * outline. A part that is missing has not changed.
  */
 export interface OutlineChange {
   seq: number;

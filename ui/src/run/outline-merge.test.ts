@@ -82,6 +82,20 @@ test("points of a loop are appended, and thinned when they are many", () => {
   assert.deepEqual(progress.seq, progress.ok);
 });
 
+test("the latest 100 loops stay, and step runs know their places", () => {
+  const progress = { seq: [1], ok: [1], failed: [0], in_flight: [0] };
+  let outline: Outline = { ...emptyOutline(), steps: ["a"] };
+  for (let n = 1; n <= 150; n += 1) {
+    const row = { ...emptyOutline().runs!, step: [0], n: [n], loop: [Math.min(99, n - 1)] };
+    const loops = [{ run: `a#${n}`, total: 1, progress }];
+    outline = mergeOutline(outline, { seq: n, status: "running", runs: row, loops }, outline.started);
+  }
+  assert.equal(outline.loops.length, 100);
+  outline.runs!.loop.forEach((place, row) => {
+    assert.equal(outline.loops[place]?.run, row < 50 ? undefined : `a#${row + 1}`);
+  });
+});
+
 test("the histogram never has more than 512 bins", () => {
   let outline: Outline = {
     ...emptyOutline(),

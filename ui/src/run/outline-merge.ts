@@ -3,6 +3,7 @@
 import type { HistogramColumns, LoopOutline, Outline, OutlineChange } from "../api/types.gen.ts";
 
 const MAX_BINS = 512;
+const MAX_LOOPS = 100; // as many as the server sends
 const MAX_POINTS = 400; // of a loop, before every second one is dropped
 
 type Columns = { [name: string]: unknown[] | Columns };
@@ -19,13 +20,13 @@ export function mergeOutline(outline: Outline, change: OutlineChange, timestamp:
     digests: [...outline.digests, ...(change.digests ?? []).filter(([seq]) => seq > outline.seq)],
     markers: [...outline.markers, ...(change.markers ?? []).filter(({ seq }) => seq > outline.seq)],
   };
-  if (change.runs && outline.runs)
-    merged.runs = putRows(outline.runs, change.runs, ({ step, n }, row) => `${step[row]}#${n[row]}`);
+  if (change.loops?.length) putLoops(merged, change.loops);
+  if (change.runs && merged.runs)
+    merged.runs = putRows(merged.runs, change.runs, ({ step, n }, row) => `${step[row]}#${n[row]}`);
   if (change.tokens && outline.tokens)
     merged.tokens = putRows(outline.tokens, change.tokens, ({ enqueued_seq }, row) => String(enqueued_seq[row]));
   if (change.parked && outline.parked)
     merged.parked = putRows(outline.parked, change.parked, ({ run, from_seq }, row) => `${run[row]}@${from_seq[row]}`);
-  if (change.loops?.length) merged.loops = putLoops(outline.loops, change.loops);
   if (change.arcs?.length) {
     const arcs = new Map(outline.arcs.map((arc) => [`${arc.step}/${arc.arc}`, arc]));
     for (const arc of change.arcs) arcs.set(`${arc.step}/${arc.arc}`, arc);
@@ -35,14 +36,17 @@ export function mergeOutline(outline: Outline, change: OutlineChange, timestamp:
   return merged.seq > outline.seq ? grown(merged, outline.seq, end) : merged;
 }
 
-/** A frame has the points of a loop since the frame before it. */
-function putLoops(old: LoopOutline[], changed: LoopOutline[]): LoopOutline[] {
-  const loops = new Map(old.map((loop) => [loop.run, loop]));
+/** A frame has the points of a loop since the frame before it. New loops take the places of the first ones. */
+function putLoops(merged: Outline, changed: LoopOutline[]): void {
+  const loops = new Map(merged.loops.map((loop) => [loop.run, loop]));
   for (const loop of changed) {
     const before = loops.get(loop.run);
     loops.set(loop.run, before ? { ...loop, progress: joined(before.progress, loop.progress) } : loop);
   }
-  return [...loops.values()];
+  merged.loops = [...loops.values()].slice(-MAX_LOOPS);
+  const dropped = loops.size - merged.loops.length;
+  if (merged.runs && dropped)
+    merged.runs = { ...merged.runs, loop: merged.runs.loop.map((place) => Math.max(-1, place - dropped)) };
 }
 
 type Progress = LoopOutline["progress"];
