@@ -112,9 +112,13 @@ function isAllowed(event: KeyboardEvent, name: string): boolean {
   const target = event.composedPath()[0];
   const typing = target instanceof HTMLElement && (target.isContentEditable || isTextField(target));
   if (typing) return false;
+  if ((name === "Space" || name === "Enter") && target instanceof Element && target.closest(PRESSED)) return false;
   const isModal = document.querySelector("dialog[open]") !== null;
   return !isModal && (name.length > 1 || singleKeys.peek());
 }
+
+/** What Space and Enter press themselves. */
+const PRESSED = "button, a[href], summary, input[type=checkbox], input[type=radio], [role=option], [role^=menuitem]";
 
 function isTextField(element: HTMLElement): boolean {
   if (element instanceof HTMLInputElement)

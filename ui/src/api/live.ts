@@ -10,7 +10,7 @@ const LONGEST_WAIT_MS = 30_000;
 export interface LiveHandlers {
   onFrame(frame: Frame): void;
   onEnd(): void;
-  onRetry(waitMs: number): void; // the stream broke and is opened again after a while
+  onRetry(waitMs: number | null): void; // the stream broke and is opened again after a while; null: it is open
 }
 
 /** Follows the frames after a seq until `stop` is called or the run has ended. */
@@ -20,6 +20,7 @@ export class LiveStream {
   #failures = 0;
   #reading: AbortController | undefined;
   #hiddenTimer = 0;
+  #endWait = () => {};
   readonly #id: string;
   readonly #handlers: LiveHandlers;
 
@@ -37,6 +38,9 @@ export class LiveStream {
     window.clearTimeout(this.#hiddenTimer);
     document.removeEventListener("visibilitychange", this.#onVisibility);
   };
+
+  /** Opens the stream again without waiting. */
+  retryNow = (): void => this.#endWait();
 
   #onVisibility = (): void => {
     window.clearTimeout(this.#hiddenTimer);
@@ -76,7 +80,9 @@ export class LiveStream {
       signal,
       anonymous: true,
     });
+    if (response.status === 204) return true; // it ended while the stream was broken
     if (!response.ok || !response.body) throw await problemOf(response);
+    this.#handlers.onRetry(null);
     for await (const { event, data } of messages(response.body)) {
       this.#failures = 0;
       if (event === "end") return true;
@@ -92,7 +98,13 @@ export class LiveStream {
     const wait = Math.min(LONGEST_WAIT_MS, 500 * 2 ** this.#failures);
     this.#failures += 1;
     this.#handlers.onRetry(wait);
-    await new Promise((resolve) => window.setTimeout(resolve, wait));
+    await new Promise<void>((resolve) => {
+      const timer = window.setTimeout(resolve, wait);
+      this.#endWait = () => {
+        window.clearTimeout(timer);
+        resolve();
+      };
+    });
   }
 }
 

@@ -1,37 +1,53 @@
 /** One run as the page holds it: its details, its outline kept up to date by frames, and its exact state at one event. */
 
-import { batch, computed, effect, type ReadonlySignal, type Signal, signal } from "@preact/signals";
+import { batch, computed, effect, type Signal, signal } from "@preact/signals";
 import { get, Problem } from "../api/client.ts";
 import { LiveStream } from "../api/live.ts";
-import type { Execution, Frame, Outline, State } from "../api/types.gen.ts";
-import { parameter, setQuery } from "../location.ts";
+import type { EventPage, Execution, Frame, Outline, Row, State } from "../api/types.gen.ts";
 import { mergeOutline } from "./outline-merge.ts";
-import { whole } from "./selection.ts";
+import { Position } from "./position.ts";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled"]);
-const SETTLED_MS = 150; // after the last movement of the slider, before the exact state is loaded
 const DETAILS_MS = 1000; // between two loads of the details of a run in progress
+const OUTLINE_MS = 10_000; // between two loads of an outline that frames do not bring up to date
+const MAX_ROWS = 5000; // above so many step runs the server counts them instead, and frames leave them out
 const STATES = 50;
+
+interface Shown {
+  state: State;
+  row: Row | undefined;
+}
 
 export class RunModel {
   readonly id: string;
   readonly details: Signal<Execution | undefined> = signal(undefined);
   readonly outline: Signal<Outline | undefined> = signal(undefined);
-  /** The exact state at `at`; undefined while it is loaded, so views fall back on the outline. */
+  /** The exact state that was loaded last. It is that of the view if its `seq` is `at`; otherwise views draw the
+   *  outline and show values of the state as those of another event. */
   readonly state: Signal<State | undefined> = signal(undefined);
+  /** The event of the state as a row of the list of events. */
+  readonly row: Signal<Row | undefined> = signal(undefined);
   readonly problem: Signal<Problem | undefined> = signal(undefined);
+  readonly stateProblem: Signal<Problem | undefined> = signal(undefined);
   /** The latest frame: lists of events and logs follow it. */
   readonly frame: Signal<Frame | undefined> = signal(undefined);
+  /** When the stream of frames is opened again, in milliseconds since 1970; null while it is open. */
+  readonly retryAt: Signal<number | null> = signal(null);
   readonly latest = computed(() => this.outline.value?.seq ?? 0);
-  /** The event that every part of the view shows. */
-  readonly at = computed(() => Math.min(whole(parameter("at")) ?? this.latest.value, this.latest.value));
-  readonly isPast = computed(() => whole(parameter("at")) !== null && this.at.value < this.latest.value);
   readonly hasEnded = computed(() => ENDED.has(this.outline.value?.status ?? ""));
-  #states = new Map<number, State>();
+  readonly position = new Position(this.latest);
+  /** The event that every part of the view shows. It may change ten times a second. */
+  readonly at = this.position.at;
+  readonly isPast = this.position.isPast;
+  /** The event to make requests for: it changes when the slider has come to rest, and once a second in a live view. */
+  readonly settled = this.position.settled;
+  #states = new Map<number, Shown>();
   #stream: LiveStream | undefined;
+  #frames: Frame[] = [];
   #disposers: (() => void)[] = [];
-  #stateTimer = 0;
   #detailsTimer = 0;
+  #outlineTimer = 0;
+  #reloading: Promise<void> | undefined;
   #stopped = false;
 
   constructor(id: string) {
@@ -46,7 +62,9 @@ export class RunModel {
   async start(): Promise<void> {
     await this.reload();
     if (this.#stopped || !this.outline.value) return;
-    this.#disposers.push(effect(() => this.#planState(this.at.value)));
+    this.position.start();
+    this.#disposers.push(() => this.position.stop());
+    this.#disposers.push(effect(() => void this.#showState(this.settled.value)));
     this.#follow();
   }
 
@@ -54,90 +72,134 @@ export class RunModel {
     this.#stopped = true;
     this.#stream?.stop();
     for (const dispose of this.#disposers) dispose();
-    window.clearTimeout(this.#stateTimer);
     window.clearTimeout(this.#detailsTimer);
+    window.clearTimeout(this.#outlineTimer);
   }
 
   /** Loads details and outline; also after an action, and when frames say that they left something out. */
-  reload = async (): Promise<void> => {
+  reload = (): Promise<void> => {
+    this.#reloading ??= this.#load().finally(() => {
+      this.#reloading = undefined;
+    });
+    return this.#reloading;
+  };
+
+  /** Moves the view to an event: into the URL, or, while the slider moves (`settled: false`), only on the page. */
+  moveTo(seq: number, { settled = true } = {}): void {
+    if (settled) this.position.commit(seq);
+    else this.position.move(seq, false);
+  }
+
+  /** Moves the view by a key: many movements in a row are one. */
+  nudgeTo(seq: number): void {
+    this.position.move(seq, true);
+  }
+
+  backToLatest(): void {
+    this.position.commit(null);
+  }
+
+  retryNow = (): void => this.#stream?.retryNow();
+
+  loadStateAgain = (): void => void this.#showState(this.settled.peek());
+
+  async #load(): Promise<void> {
     try {
       const [details, outline] = await Promise.all([
         get<Execution>(`/executions/${encodeURIComponent(this.id)}`),
         get<Outline>(this.path("outline")),
       ]);
+      const known = this.outline.peek();
       batch(() => {
         this.details.value = details;
-        this.outline.value = outline;
+        if (!known || outline.seq >= known.seq) this.outline.value = outline;
         this.problem.value = undefined;
       });
     } catch (error) {
-      this.problem.value =
-        error instanceof Problem ? error : new Problem({ title: "The page failed.", detail: String(error) });
+      this.problem.value = asProblem(error);
     }
-  };
-
-  /** Moves the view to an event; the latest one is no parameter, so that the view goes on following. */
-  moveTo(seq: number, { settled = true } = {}): void {
-    const at = Math.max(1, Math.min(seq, this.latest.value));
-    setQuery({ at: at >= this.latest.value ? null : at }, { replace: !settled });
-  }
-
-  backToLatest(): void {
-    setQuery({ at: null });
   }
 
   #follow(): void {
     if (this.hasEnded.value) return;
     this.#stream = new LiveStream(this.id, this.latest.value, {
-      onFrame: (frame) => this.#apply(frame),
+      onFrame: (frame) => this.#queue(frame),
       onEnd: () => void this.reload(),
-      onRetry: () => {},
+      onRetry: (wait) => {
+        this.retryAt.value = wait === null ? null : Date.now() + wait;
+      },
     });
   }
+
+  /** One frame per animation frame. */
+  #queue(frame: Frame): void {
+    this.#frames.push(frame);
+    if (this.#frames.length === 1) requestAnimationFrame(this.#applyNext);
+  }
+
+  #applyNext = (): void => {
+    const frame = this.#frames.shift();
+    if (frame && !this.#stopped) this.#apply(frame);
+    if (this.#frames.length) requestAnimationFrame(this.#applyNext);
+  };
 
   #apply(frame: Frame): void {
     const outline = this.outline.value;
-    if (!outline || frame.seq < outline.seq) return;
+    if (!outline) return;
     batch(() => {
       this.frame.value = frame;
-      if (frame.reload) void this.reload();
-      else this.outline.value = mergeOutline(outline, frame.outline, frame.timestamp);
+      if (frame.reload) this.#planOutline(DETAILS_MS);
+      else if (frame.seq > outline.seq) this.outline.value = mergeOutline(outline, frame.outline, frame.timestamp);
     });
+    if (!outline.runs || outline.runs.step.length > 0.98 * MAX_ROWS) this.#planOutline(OUTLINE_MS);
     this.#planDetails();
   }
 
+  #planOutline(wait: number): void {
+    this.#outlineTimer ||= window.setTimeout(() => {
+      this.#outlineTimer = 0;
+      void this.reload();
+    }, wait);
+  }
+
   #planDetails(): void {
-    if (this.#detailsTimer) return;
-    this.#detailsTimer = window.setTimeout(async () => {
+    this.#detailsTimer ||= window.setTimeout(async () => {
       this.#detailsTimer = 0;
       const details = await get<Execution>(`/executions/${encodeURIComponent(this.id)}`).catch(() => undefined);
       if (details && !this.#stopped) this.details.value = details;
     }, DETAILS_MS);
   }
 
-  /** The state follows the event of the view; while it moves, nothing is loaded. */
-  #planState(at: number): void {
-    window.clearTimeout(this.#stateTimer);
-    const known = this.#states.get(at);
-    if (known) {
-      this.state.value = known;
-      return;
-    }
-    this.#stateTimer = window.setTimeout(() => void this.#loadState(at), this.state.peek() ? SETTLED_MS : 0);
-  }
-
-  async #loadState(at: number): Promise<void> {
+  async #showState(at: number): Promise<void> {
     try {
-      const state = await get<State>(this.path("state"), { query: { at } });
-      this.#keepState(at, state);
-      if (this.at.peek() === at) this.state.value = state;
+      const shown = this.#states.get(at) ?? (await this.#loadState(at));
+      this.#keepState(at, shown);
+      if (this.settled.peek() !== at) return;
+      batch(() => {
+        this.state.value = shown.state;
+        this.row.value = shown.row;
+        this.stateProblem.value = undefined;
+      });
     } catch (error) {
-      if (error instanceof Problem && error.status) this.problem.value = error;
+      if (this.settled.peek() === at) this.stateProblem.value = asProblem(error);
     }
   }
 
-  #keepState(at: number, state: State): void {
-    this.#states.set(at, state);
+  /** At the latest event of a live view, the frame has the row. */
+  async #loadState(at: number): Promise<Shown> {
+    const known = this.frame.peek()?.rows.at(-1);
+    const [state, page] = await Promise.all([
+      get<State>(this.path("state"), { query: { at } }),
+      known?.[0] === at || !this.isPast.peek()
+        ? null
+        : get<EventPage>(this.path("events"), { query: { after: at - 1, limit: 1, view: "row" } }),
+    ]);
+    return { state, row: (page?.items[0] ?? known) as Row | undefined };
+  }
+
+  #keepState(at: number, shown: Shown): void {
+    this.#states.delete(at);
+    this.#states.set(at, shown);
     if (this.#states.size > STATES) {
       const oldest = this.#states.keys().next();
       if (!oldest.done) this.#states.delete(oldest.value);
@@ -145,4 +207,6 @@ export class RunModel {
   }
 }
 
-export type ReadRun = ReadonlySignal<RunModel>;
+function asProblem(error: unknown): Problem {
+  return error instanceof Problem ? error : new Problem({ title: "The page failed.", detail: String(error) });
+}
