@@ -20,7 +20,7 @@ run: .venv/run.stamp bytecode
 
 # The server with a worker, the web page and the examples.
 dev: page bytecode
-	@$(BIN)/noetl register --output jsonl examples/*.yaml > /dev/null
+	@$(BIN)/noetl register --output jsonl examples/*.yaml examples/patterns/*.yaml > /dev/null
 	@$(BIN)/noetl dev
 
 page: .venv/node.stamp

@@ -22,12 +22,16 @@ class PageHook(BuildHookInterface[Any]):
         return Path(self.root, "PKG-INFO").exists()
 
     def dependencies(self) -> list[str]:
-        return [] if self.is_source_distribution else [NODE]
+        return [] if self.is_source_distribution or self._page("find-node") else [NODE]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
-        if not self.is_source_distribution:
-            subprocess.run([sys.executable, "-m", "tools.page"], cwd=self.root, check=True)
+        if not self.is_source_distribution and not self._page("build"):
+            raise RuntimeError("the web page was not built; the messages above say why")
         if not Path(self.root, "src", "noetl", "page", "manifest.json").exists():
             raise FileNotFoundError("src/noetl/page has no built web page: build it with `make page`")
+
+    def _page(self, action: str) -> bool:
+        """Whether an action of tools/page.py succeeds."""
+        return subprocess.run([sys.executable, "-m", "tools.page", action], cwd=self.root, check=False).returncode == 0

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -17,8 +18,11 @@ from zipfile import ZipFile
 
 import httpx2
 import pytest
-from tests.servers.patience import PATIENCE_SECONDS
+from tests.servers.patience import PATIENCE_SECONDS, until
 from tools import page
+
+from noetl.errors import NoetlError
+from noetl.server.page_files import read_page
 
 HOME = Path(__file__).parents[1]
 UI = HOME / "ui"
@@ -59,7 +63,8 @@ def test_no_built_file_is_tracked() -> None:
 def test_the_oldest_node_is_the_same_everywhere() -> None:
     oldest = ".".join(map(str, page.OLDEST_NODE))
     assert json.loads((UI / "package.json").read_text("utf-8"))["engines"] == {"node": f">={oldest}"}
-    assert f"Node {oldest} or newer" in (HOME / "CONTRIBUTING.md").read_text("utf-8")
+    for name in ("CONTRIBUTING.md", "docs/howto/install.md"):
+        assert f"Node {oldest} or newer" in (HOME / name).read_text("utf-8"), name
 
 
 # -- the builder ----------------------------------------------------------------------------------------------------
@@ -109,6 +114,16 @@ def test_the_package_of_a_file() -> None:
         page.package_of(Path("node_modules/@fontsource-variable/inter/files/x.woff2")) == "@fontsource-variable/inter"
     )
     assert page.package_of(Path("node_modules/preact/dist/x.js")) == "preact"
+
+
+def test_running_an_example_needs_no_page() -> None:
+    def commands(target: str) -> str:
+        command = ["make", "--dry-run", "--always-make", "--no-print-directory", target]
+        return subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=True).stdout
+
+    assert "tools.page" not in commands("run")
+    for target in ("dev", "test", "check"):
+        assert "tools.page" in commands(target), target
 
 
 # -- distributions --------------------------------------------------------------------------------------------------
@@ -203,6 +218,32 @@ def test_a_source_distribution_has_the_page_and_its_wheel_needs_no_node(distribu
     done = build("wheel", source, tmp_path, path="")
     assert done.returncode != 0
     assert "src/noetl/page has no built web page: build it with `make page`" in done.stderr
+
+
+@in_a_checkout
+def test_a_page_that_is_watched_is_built_again_after_a_change(distributions: Path, checkout: Path) -> None:
+    folder, source = checkout / "src" / "noetl" / "page", checkout / "ui" / "src" / "main.tsx"
+    shutil.rmtree(folder)
+    text, command = source.read_text("utf-8"), [sys.executable, "-m", "tools.page", "watch"]
+    with subprocess.Popen(command, cwd=checkout, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            until(lambda: scripts_of(folder))
+            source.write_text(text + '\nconsole.info("This is a change.");\n', "utf-8")
+            until(lambda: any("This is a change." in script for script in scripts_of(folder)))
+        finally:
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(PATIENCE_SECONDS)
+            source.write_text(text, "utf-8")
+
+
+def scripts_of(folder: Path) -> list[str]:
+    """The scripts of a build that is complete."""
+    try:
+        built = read_page(folder)
+    except NoetlError:
+        return []
+    files = {} if built is None else built.assets
+    return [file.content.decode() for name, file in files.items() if name.endswith(".js")]
 
 
 @in_a_checkout

@@ -11,7 +11,7 @@ from tools.docs.typescript import FOLDER, files, page_name
 from noetl.engine.events import EVENTS
 from noetl.model.status import STATUSES
 from noetl.server.openapi import is_public
-from noetl.server.roles import ALLOWED, PREFIX
+from noetl.server.roles import ALLOWED, PAGES, PREFIX
 
 HOME = Path(__file__).parents[1]
 TYPES, ROLES, GROUPS = (text for _, text in files())
@@ -68,6 +68,13 @@ def test_every_route_has_its_least_role() -> None:
     assert least["POST /executions/{id}/replay"] == "author"
     assert least["DELETE /tokens/{name}"] == "admin"
     assert least["POST /sessions"] == "null"
+
+
+def test_the_server_answers_every_url_of_the_page() -> None:
+    source = (HOME / "ui" / "src" / "routes.ts").read_text("utf-8")
+    (table,) = re.findall(r"^const PATTERNS = {\n(.*?)^}", source, re.MULTILINE | re.DOTALL)
+    urls = [re.sub(r":\w+|\*\w+", "{}", url) for url in re.findall(r'"(/[^"]*)"', table)]
+    assert sorted(urls) == sorted(re.sub(r"{\w+}", "{}", path) for path in PAGES)
 
 
 def test_every_event_has_its_group_and_its_level() -> None:
