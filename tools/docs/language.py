@@ -66,7 +66,8 @@ SECTIONS: list[tuple[str, str, Shape]] = [
         "A rule of a task",
         "After each outcome the rules of `spec.policy` are tried in order, and the first that matches says what "
         "happens. A rule has `when` and `then`, or as the last one `else`. Without a match the pipeline continues. A "
-        "task without a policy continues after success and fails after an error.",
+        "task without a policy continues after success and fails after an error. A rule that cannot be evaluated fails "
+        "the run with kind `template`; the log has the outcome all the same.",
         doc.TASK_RULE,
     ),
     ("then", "What a matching rule does.", doc.TASK_THEN),
@@ -84,8 +85,18 @@ SECTIONS: list[tuple[str, str, Shape]] = [
 ]
 CLASSIC_SECTIONS: list[tuple[str, str, Shape]] = [
     ("retry", "", classic.RETRY),
-    ("A sink", "", classic.SINK),
-    ("A branch", "`case` is a list of branches. A branch has `when` and `then`, or `else`.", classic.CASE.item),
+    (
+        "A sink",
+        "In a loop it runs once per item, in the scope of the item, if it reads the item or `loop_index`; otherwise "
+        "once at the end, with the list of results.",
+        classic.SINK,
+    ),
+    (
+        "A branch",
+        "`case` is a list of branches. A branch has `when` and `then`, or `else`. After a failed call a branch fires "
+        "only if its condition names `call.error`, or reads a status or an error; `step.exit` alone does not.",
+        classic.CASE.item,
+    ),
     ("A chain", "What a branch does: a list of tasks, or a map with these keys.", classic.CHAIN),
     ("next of a chain", "A step's name, a list of steps, or a map with these keys.", classic.GOTO),
     (

@@ -41,7 +41,7 @@ POLL = Fields(
     Field("until", GUARD, "condition that ends the poll", required=True),
     Field("interval", DURATION, "time between two calls (1s)"),
     Field("max_attempts", Integer(1, 1_000_000), "maximum number of calls"),
-    Field("deadline", DURATION, "maximum total time"),
+    Field("deadline", DURATION, "maximum total time; it also limits the call under way"),
 )
 
 

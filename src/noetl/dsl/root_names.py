@@ -11,7 +11,8 @@ NAMES = {
     "`set_iter` wrote.",
     "steps": "`steps.NAME.result`, `.status` and `.error` of the last finished run of a step. `steps` as a value is a "
     "map of all of them.",
-    "tasks": "`tasks.LABEL`: the outcome of a task of this pipeline.",
+    "tasks": "`tasks.LABEL`: the outcome of a task of this pipeline. That of a skipped one is "
+    "`{status: skipped, result: null}`.",
     "_prev": "The result of the task before; null after an error that continued.",
     "_task": "The label of this task.",
     "_attempt": "Number of this attempt, from 1.",
