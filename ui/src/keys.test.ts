@@ -23,4 +23,6 @@ test("keys are found by their name, pairs by the key before", () => {
   assert.equal(actionOf("slider", press(" "), ""), "play");
   assert.equal(actionOf("run", press("J"), ""), "next-run");
   assert.equal(actionOf("lists", press("ArrowDown"), ""), "next-row");
+  const withAlt = keyName({ key: "\u03a9", code: "KeyZ", altKey: true, ctrlKey: false, metaKey: false });
+  assert.equal(actionOf("run", withAlt, ""), "wrap");
 });

@@ -39,6 +39,11 @@ export const KEYS: readonly Key[] = [
   { scope: "run", keys: "d", action: "data", text: "Data" },
   { scope: "run", keys: "i", action: "items", text: "Items" },
   { scope: "run", keys: "w", action: "why", text: "Why" },
+  { scope: "run", keys: "1", action: "level-step", text: "Events of steps" },
+  { scope: "run", keys: "2", action: "level-task", text: "Events of tasks" },
+  { scope: "run", keys: "3", action: "level-event", text: "All events" },
+  { scope: "run", keys: "Ctrl F", action: "search-log", text: "Search the log; again for the search of the browser" },
+  { scope: "run", keys: "Alt Z", action: "wrap", text: "Wrap the lines of the log" },
   { scope: "run", keys: "v", action: "panes", text: "Graph and panel, graph only, panel only" },
   { scope: "run", keys: "J", action: "next-run", text: "Next run of the list" },
   { scope: "run", keys: "K", action: "previous-run", text: "Previous run of the list" },
@@ -66,7 +71,11 @@ export const KEYS: readonly Key[] = [
 ];
 
 /** What a key press is called in the table. */
-export function keyName(event: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey">): string {
+export function keyName(
+  event: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey"> & Partial<Pick<KeyboardEvent, "altKey" | "code">>,
+): string {
+  // With Alt some keyboards type another character, so the key itself is named.
+  if (event.altKey && event.code?.startsWith("Key")) return `Alt ${event.code.slice(3)}`;
   const key = event.key === " " ? "Space" : event.key;
   return event.ctrlKey || event.metaKey ? `Ctrl ${key.length === 1 ? key.toUpperCase() : key}` : key;
 }
@@ -107,7 +116,7 @@ export function bindKeys(scope: Scope, actions: Actions, target: EventTarget = w
 }
 
 function isAllowed(event: KeyboardEvent, name: string): boolean {
-  if (name.startsWith("Ctrl ")) return true;
+  if (name.startsWith("Ctrl ") || name.startsWith("Alt ")) return true;
   if (event.altKey) return false;
   const target = event.composedPath()[0];
   const typing = target instanceof HTMLElement && (target.isContentEditable || isTextField(target));

@@ -23,6 +23,11 @@ export class Problem extends Error {
     this.requestId = details.request_id ?? "";
     this.findings = details.problems ?? [];
   }
+
+  /** An error that was caught, as a problem to show. */
+  static of(error: unknown): Problem {
+    return error instanceof Problem ? error : new Problem({ title: "The page failed.", detail: String(error) });
+  }
 }
 
 export interface RequestOptions {

@@ -34,8 +34,7 @@ export class Resource<T> {
       this.problem.value = undefined;
     } catch (error) {
       if (running.signal.aborted) return;
-      this.problem.value =
-        error instanceof Problem ? error : new Problem({ title: "The page failed.", detail: String(error) });
+      this.problem.value = Problem.of(error);
     } finally {
       if (this.#running === running) this.loading.value = false;
     }

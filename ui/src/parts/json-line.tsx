@@ -29,7 +29,7 @@ export function JsonLine({ id, row, isActive, isFound, state, onClick, onMore }:
       id={id}
       role="treeitem"
       class={`json-line${isActive ? " active" : ""}${isFound ? " found" : ""}`}
-      style={{ paddingInlineStart: 4 + STEP * Math.min(row.depth, DEEPEST) }}
+      style={{ paddingInlineStart: `${4 + STEP * Math.min(row.depth, DEEPEST)}px` }}
       aria-level={row.depth + 1}
       aria-selected={isActive}
       {...(isNode && row.canOpen ? { "aria-expanded": row.isOpen } : {})}

@@ -63,8 +63,7 @@ export class TreeState {
       const page = await get<ValuePage>(path, { query: { after: before?.next ?? 0, limit: PAGE } });
       this.contents.value = new Map(this.contents.peek()).set(id, joined(before, page));
     } catch (error) {
-      const problem = error instanceof Problem ? error : new Problem({ title: String(error) });
-      this.problems.value = new Map(this.problems.peek()).set(id, problem);
+      this.problems.value = new Map(this.problems.peek()).set(id, Problem.of(error));
     }
   }
 }

@@ -15,6 +15,7 @@ interface ListProps {
   onActive: (row: number) => void;
   onOpen?: (row: number, event: MouseEvent | KeyboardEvent) => void;
   onWindow?: (first: number, last: number) => void; // rows came into view: load them
+  added?: number; // rows that were put before the first one since the list began: what is in view stays in view
   follow?: boolean; // stay at the end while rows are added
   onFollow?: (atEnd: boolean) => void;
 }
@@ -34,6 +35,7 @@ export function List(props: ListProps) {
     onActive,
     onOpen,
     onWindow,
+    added = 0,
     follow,
     onFollow,
   } = props;
@@ -50,6 +52,15 @@ export function List(props: ListProps) {
   }, []);
   const { first, last, offset, height } = listWindow(total, rowHeight, view.top, view.height);
   useEffect(() => onWindow?.(first, last), [first, last, onWindow]);
+  const addedBefore = useRef(added);
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (element && added !== addedBefore.current) {
+      element.scrollTop += (added - addedBefore.current) * rowHeight;
+      setView({ top: element.scrollTop, height: element.clientHeight });
+    }
+    addedBefore.current = added;
+  }, [added, rowHeight]);
   useLayoutEffect(() => {
     const element = box.current;
     if (element && follow) element.scrollTop = element.scrollHeight;

@@ -6,6 +6,8 @@ import { parameter, setQuery } from "../location.ts";
 import { Loading } from "../parts/states.tsx";
 import { type Tab, Tabs } from "../parts/tabs.tsx";
 import type { RunModel } from "./model.ts";
+import { PanelFind } from "./panel-find.tsx";
+import "./panel.css";
 
 export type PanelProps = { model: RunModel };
 
@@ -21,7 +23,16 @@ export const TABS: readonly Tab[] = [
 type Loader = () => Promise<{ default: ComponentType<PanelProps> }>;
 
 /** A tab is loaded when it is first opened. */
-const LOADERS: Record<string, Loader> = {};
+const LOADERS: Record<string, Loader> = {
+  events: () => import("./events.tsx"),
+};
+/** The tabs that show only what the text of the URL (`q`) selects. */
+const FINDS: Record<string, string> = {
+  events: "Find in events",
+  logs: "Filter lines",
+  data: "Find a key or value",
+  items: "Find an item or error",
+};
 const loaded = new Map<string, ComponentType<PanelProps>>();
 
 export function Panel({ model }: PanelProps) {
@@ -38,7 +49,10 @@ export function Panel({ model }: PanelProps) {
   const Content = loaded.get(tab);
   return (
     <>
-      <Tabs label="Parts of the run" tabs={[...TABS]} active={tab} onChoose={(name) => setQuery({ tab: name })} />
+      <div class="panel-tabs">
+        <Tabs label="Parts of the run" tabs={[...TABS]} active={tab} onChoose={(name) => setQuery({ tab: name })} />
+        {FINDS[tab] && <PanelFind key={tab} placeholder={FINDS[tab]} />}
+      </div>
       {Content ? <Content model={model} /> : <Loading />}
     </>
   );

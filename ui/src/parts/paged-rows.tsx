@@ -1,0 +1,101 @@
+import type { ComponentChildren } from "preact";
+import { count, counted } from "../text/number.ts";
+import { Button } from "./button.tsx";
+import { List } from "./list.tsx";
+import type { PagedList } from "./paged.ts";
+import { Loading, ProblemBox } from "./states.tsx";
+import "./paged-rows.css";
+
+interface PagedRowsProps<T> {
+  list: PagedList<T>;
+  label: string;
+  word: string; // what a row is: "event", "line"
+  rowHeight: number;
+  active: number;
+  columns?: ComponentChildren;
+  rowClass?: (item: T, row: number) => string;
+  empty: ComponentChildren;
+  note?: ComponentChildren; // beside the number of rows
+  follow: boolean;
+  hasNew: boolean;
+  children: (item: T, row: number) => ComponentChildren;
+  onFollow: (follow: boolean) => void;
+  onActive: (row: number) => void;
+  onOpen?: (row: number, event: MouseEvent | KeyboardEvent) => void;
+}
+
+const NEAR = 20; // rows from an end of the list: what is beyond it is read
+
+/** The rows of a paged list, with its progress below. Both ends read on when they come into view. */
+export function PagedRows<T>(props: PagedRowsProps<T>) {
+  const { list, label, word, rowHeight, active, columns, rowClass, empty, note, children, onActive, onOpen } = props;
+  const items = list.items.value;
+  const [earlier, later, busy] = [list.earlierFrom.value, list.laterFrom.value, list.busy.value];
+  const problem = list.problem.value;
+  if (problem && !items.length)
+    return <ProblemBox problem={problem} onRetry={() => void list.read(later === null ? "earlier" : "later")} />;
+  if (!list.hasStarted.value && !items.length) return <Loading />;
+  const isOver = earlier === null && later === null;
+  const readNear = (first: number, last: number) => {
+    if (first < NEAR && items.length && earlier !== null) void list.read("earlier");
+    if (last > items.length - NEAR && items.length && later !== null) void list.read("later");
+  };
+  return (
+    <>
+      {items.length > 0 ? (
+        <List
+          label={label}
+          total={items.length}
+          rowHeight={rowHeight}
+          active={active}
+          added={list.added.value}
+          columns={columns}
+          rowClass={(row) => rowClass?.(items[row] as T, row) ?? ""}
+          rowKey={(row) => row - list.added.value}
+          onActive={onActive}
+          onWindow={readNear}
+          follow={props.follow && later === null}
+          onFollow={(atEnd) => props.onFollow(atEnd && list.laterFrom.peek() === null)}
+          {...(onOpen ? { onOpen } : {})}
+        >
+          {(row) => children(items[row] as T, row)}
+        </List>
+      ) : (
+        isOver && empty
+      )}
+      <div class="paged-note" role="status">
+        {items.length > 0 && (
+          <span>
+            {counted(items.length, word)}
+            {isOver ? "" : " so far"}
+          </span>
+        )}
+        {!busy && later !== null && (
+          <span>
+            Searched up to {word} {count(later)}. <Button onClick={() => void list.read("later")}>Continue</Button>
+          </span>
+        )}
+        {!busy && later === null && earlier !== null && (
+          <span>
+            Searched back to {word} {count(earlier)}.{" "}
+            <Button onClick={() => void list.read("earlier")}>Continue</Button>
+          </span>
+        )}
+        {busy && <span>Searching</span>}
+        {problem && <span class="tone-failed">{problem.detail || problem.title}</span>}
+        {note}
+        {props.hasNew && !props.follow && (
+          <Button
+            kind="primary"
+            onClick={() => {
+              props.onFollow(true);
+              void list.readNew();
+            }}
+          >
+            New {word}s
+          </Button>
+        )}
+      </div>
+    </>
+  );
+}
