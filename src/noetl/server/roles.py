@@ -85,6 +85,7 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("POST", "/api/v1/playbooks/assist"): VIEW,
     ("GET", "/api/v1/playbooks/{path}"): VIEW,
     ("GET", "/api/v1/graphs/{hash}"): VIEW,
+    ("GET", "/api/v1/texts/{hash}"): VIEW,
     ("GET", "/api/v1/tools"): VIEW,
     ("GET", "/api/v1/schema"): VIEW,
     ("POST", "/api/v1/schedules"): WRITE,

@@ -35,6 +35,18 @@ def test_a_graph_is_found_by_the_digest_of_its_playbook_and_cached_for_ever(admi
     assert admin.get(f"{API}/{digest}", params={"run_row": 2}).status_code == 422
 
 
+def test_a_text_is_found_by_its_digest_though_it_is_registered_under_no_path(admin: httpx2.Client) -> None:
+    text = named("inline")
+    started = admin.post("/api/v1/executions", json={"playbook": text}).json()["execution_id"]
+    digest = admin.get(f"/api/v1/executions/{started}").json()["playbook_id"]
+    answer = admin.get(f"/api/v1/texts/{digest}")
+    assert answer.json() == {"playbook_id": digest, "file": answer.json()["file"], "text": text}
+    assert "immutable" in answer.headers["cache-control"]
+    again = admin.get(f"/api/v1/texts/{digest}", headers={"If-None-Match": answer.headers["etag"]})
+    assert again.status_code == 304
+    assert admin.get(f"/api/v1/texts/{'0' * 64}").status_code == 404
+
+
 def test_an_unknown_digest_is_not_found(admin: httpx2.Client) -> None:
     answer = admin.get(f"{API}/{'0' * 64}")
     assert (answer.status_code, "not found" in answer.json()["detail"]) == (404, True)

@@ -67,6 +67,7 @@ export const LEAST_ROLE = {
   "GET /sessions": "viewer",
   "POST /sessions": null,
   "DELETE /sessions/{name}": "viewer",
+  "GET /texts/{hash}": "viewer",
   "GET /tokens": "admin",
   "POST /tokens": "admin",
   "DELETE /tokens/{name}": "admin",

@@ -10,6 +10,7 @@ from noetl.assist import Assist
 from noetl.assist.names import Names
 from noetl.drawing.graph import Graph
 from noetl.dsl.form import FormField
+from noetl.errors import NotFound
 from noetl.server.compile_process import Part
 from noetl.server.compiler import Compiled
 from noetl.server.endpoint import IMMUTABLE, ApiCall, Routes, created, json_response
@@ -186,3 +187,26 @@ async def graph(call: ApiCall, query: GraphQuery) -> Response:
         return not_modified(tag)
     drawn = await call.api.graphs.get(call.caller.key, digest, run_row=query.run_row == 1)
     return Response(drawn, headers={"ETag": tag, **IMMUTABLE}, media_type=JSON)
+
+
+class PlaybookSource(msgspec.Struct, frozen=True):
+    """The text of a playbook, and the name of its file or its path."""
+
+    playbook_id: str
+    file: str
+    text: str
+
+
+@routes.add("GET", "/texts/{hash}", answers={200: PlaybookSource, 304: None})
+async def source_text(call: ApiCall) -> Response:
+    """The text of a playbook by its `playbook_id`, also of one that is registered under no path."""
+    digest = call.path_params["hash"]
+    tag = weak_tag(digest)
+    if is_current(call.headers, tag):
+        return not_modified(tag)
+    stored = await call.in_store(call.api.store.playbook, digest)
+    if stored is None:
+        raise NotFound(f"playbook {digest!r} not found")
+    file, source = stored
+    answer = PlaybookSource(digest, file, source.decode("utf-8", "replace"))
+    return json_response(answer, headers={"ETag": tag, **IMMUTABLE})
