@@ -1015,6 +1015,13 @@ export interface PlaybookQuery {
   prefix?: string;
 }
 
+/** The text of a playbook, and the name of its file or its path. */
+export interface PlaybookSource {
+  playbook_id: string;
+  file: string;
+  text: string;
+}
+
 /** The text of a version, all versions, the latest first, and the latest execution. */
 export interface PlaybookText {
   path: string;

@@ -1,0 +1,61 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Finding } from "../api/types.gen.ts";
+import { Loading } from "../parts/states.tsx";
+import type { CodeMirror } from "./code-mirror.ts";
+import "./code-editor.css";
+
+interface CodeEditorProps {
+  label: string;
+  text: string; // the text at first; a new key begins anew
+  readOnly?: boolean;
+  problems: Finding[] | null; // of the text as it is now; null: unknown, the marks stay
+  line?: number | null; // where to begin
+  handle?: { current: CodeMirror | null };
+  onText: (text: string) => void;
+  onLine?: (line: number) => void;
+  onSave?: () => void;
+  onStart?: () => void;
+}
+
+/** The text editor, loaded when it is first shown. */
+export function CodeEditor(props: CodeEditorProps) {
+  const { label, readOnly = false, problems, line, handle } = props;
+  const host = useRef<HTMLDivElement>(null);
+  const latest = useRef(props);
+  latest.current = props;
+  const [editor, setEditor] = useState<CodeMirror | null>(null);
+  useEffect(() => {
+    let created: CodeMirror | null = null;
+    let wanted = true;
+    void import("./code-mirror.ts").then((module) => {
+      if (!wanted || !host.current) return;
+      created = new module.CodeMirror(host.current, {
+        label,
+        text: latest.current.text,
+        readOnly,
+        onText: (text) => latest.current.onText(text),
+        onLine: (at) => latest.current.onLine?.(at),
+        onSave: () => latest.current.onSave?.(),
+        onStart: () => latest.current.onStart?.(),
+      });
+      if (line) created.goToLine(line, false);
+      if (handle) handle.current = created;
+      setEditor(created);
+    });
+    return () => {
+      wanted = false;
+      created?.destroy();
+      if (handle) handle.current = null;
+    };
+  }, []);
+  useEffect(() => editor?.setReadOnly(readOnly), [editor, readOnly]);
+  useEffect(() => {
+    if (problems) editor?.setProblems(problems);
+  }, [editor, problems]);
+  return (
+    <>
+      {!editor && <Loading rows={10} />}
+      <div ref={host} class={editor ? "code-editor" : "code-editor waiting"} />
+    </>
+  );
+}

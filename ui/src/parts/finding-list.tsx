@@ -1,0 +1,44 @@
+import type { Finding } from "../api/types.gen.ts";
+import { Icon } from "../look/icons.tsx";
+import { Button } from "./button.tsx";
+import "./finding-list.css";
+
+/** Problems of a playbook: place, severity, code, message, hint. */
+export function FindingList({
+  findings,
+  active,
+  onShow,
+  onFix,
+}: {
+  findings: Finding[];
+  active?: number;
+  onShow?: (finding: Finding, place: number) => void;
+  onFix?: (finding: Finding) => void;
+}) {
+  return (
+    <ul class="finding-list">
+      {findings.map((finding, place) => (
+        <li key={`${finding.line}:${finding.column}:${finding.code}`} class={place === active ? "active" : ""}>
+          <span class={`finding-mark ${finding.severity}`}>
+            <Icon name="warning" />
+            {finding.severity}
+          </span>
+          <button type="button" class="finding-place" onClick={() => onShow?.(finding, place)}>
+            <code>
+              {finding.line}:{finding.column}
+            </code>
+          </button>
+          <span class="finding-text">
+            {finding.message}
+            {finding.hint && <span class="secondary">. {finding.hint}</span>} <code class="quiet">{finding.code}</code>
+          </span>
+          {finding.fix && onFix && (
+            <Button label={`Replace with ${finding.fix.text}`} onClick={() => onFix(finding)}>
+              Fix
+            </Button>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}
