@@ -8,7 +8,6 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Error, Page, Request
-from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from tests.browser.packages import installed
 from tests.browser.serving import PageServer
 
@@ -109,8 +108,7 @@ class Settling:
             self.page.wait_for_timeout(50)
             waited_ms += 50
             quiet_ms = 0 if self.pending else quiet_ms + 50
-        with suppress(PlaywrightTimeout):
-            self.page.wait_for_function("document.fonts.status === 'loaded'", timeout=2_000)
+        self.page.evaluate("document.fonts.ready.then(() => true)")
 
     def _began(self, request: Request) -> None:
         if STREAM not in request.url:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tools.page import find_node
 
 HERE = Path(__file__).parent
 LOCK_FILE = HERE / "package-lock.json"
@@ -22,7 +22,9 @@ def installed() -> Path:
     if not _is_current():
         with alone(LOCK_FILE):
             if not _is_current():
-                subprocess.run([_npm(), "ci", "--silent", "--no-audit", "--no-fund"], cwd=HERE, check=True)
+                node = find_node()
+                assert node is not None, "Node is missing: run `make page`"
+                subprocess.run([*node.npm, "ci", "--silent", "--no-audit", "--no-fund"], cwd=HERE, check=True)
                 STAMP.write_bytes(LOCK_FILE.read_bytes())
     return MODULES
 
@@ -40,15 +42,6 @@ def alone(path: Path) -> Iterator[None]:
 
 def _is_current() -> bool:
     return STAMP.exists() and STAMP.read_bytes() == LOCK_FILE.read_bytes()
-
-
-def _npm() -> str:
-    """npm of the virtual environment, else the one of the machine."""
-    beside = Path(sys.executable).with_name("npm")
-    npm = str(beside) if beside.exists() else shutil.which("npm")
-    if npm is None:
-        raise RuntimeError("npm is missing: `make setup` installs Node into .venv")
-    return npm
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.modes.stage import Client, Process
+from tests.acceptance.modes.stage import Client, Process, until
 from tests.servers.ports import reserved_port
 
 from noetl.server.page_files import FOLDER, PageFiles, read_page
@@ -40,8 +40,15 @@ class PageServer:
 
     def start(self) -> None:
         self.process.start()
-        words = self.process.until_said("export ").split()
-        self.token = words[-1].partition("=")[2]
+        line: str = until(self._announcement)
+        self.token = line.split()[-1].partition("=")[2]
+
+    def _announcement(self) -> str | None:
+        """The line with its address, of the process that runs now."""
+        output = self.process.said()[self.process.began :]
+        assert self.process.process is not None
+        assert self.process.process.poll() is None, output
+        return next((line for line in output.splitlines() if "export " in line), None)
 
     def kill(self) -> None:
         self.process.kill()
@@ -49,7 +56,8 @@ class PageServer:
     def stop(self) -> None:
         for client in self._clients.values():
             client.http.close()
-        assert self.process.stop() == 0, self.process.said()
+        if self.process.process is not None and self.process.process.poll() is None:
+            assert self.process.stop() == 0, self.process.said()
 
     @property
     def api(self) -> Client:

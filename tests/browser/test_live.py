@@ -1,0 +1,124 @@
+"""Watching a run: nothing is lost or repeated when the server is killed, and a hidden tab catches up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+from tests.acceptance.modes.stage import OVER, until
+from tests.browser.examples import PLAYBOOKS
+from tests.browser.opening import PageOpener
+from tests.browser.serving import PageServer, page_server
+
+SECONDS = 60_000
+FRAMES = """
+window.frames_read = [];
+const send = window.fetch;
+window.fetch = async (...request) => {
+  const response = await send(...request);
+  if (!response.url.includes('/live') || !response.body) return response;
+  const [theirs, ours] = response.body.tee();
+  void (async () => {
+    let text = '';
+    for await (const part of ours.pipeThrough(new TextDecoderStream())) {
+      const blocks = (text + part).split('\\n\\n');
+      text = blocks.pop();
+      for (const line of blocks.flatMap((block) => block.split('\\n')))
+        if (line.startsWith('data: {')) window.frames_read.push(JSON.parse(line.slice(6)));
+    }
+  })().catch(() => null);
+  return new Response(theirs, response);
+};
+"""
+"""Keeps a copy of every frame that the page reads."""
+
+
+@pytest.fixture
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    with page_server(tmp_path_factory.mktemp("killed")) as server:
+        server.api.register((PLAYBOOKS / "ticks.yaml").read_text("utf-8"))
+        yield server
+
+
+@pytest.fixture
+def open_own(browser: Browser, own_server: PageServer) -> Iterator[PageOpener]:
+    opener = PageOpener(browser, own_server)
+    try:
+        yield opener
+    finally:
+        opener.close()
+    opener.check()
+
+
+def watch(context: BrowserContext, server: PageServer, execution: str) -> Page:
+    context.add_init_script(FRAMES)
+    page = context.new_page()
+    page.goto(f"{server.url}/runs/{execution}")
+    expect(page.locator(".run-header")).to_contain_text("waiting", timeout=SECONDS)
+    return page
+
+
+def tick(server: PageServer, execution: str, count: int, stop: bool = False) -> int:
+    """Send signals and wait until they are used; the last event."""
+    for number in range(count):
+        payload = {"stop": stop and number + 1 == count}
+        server.api.ask("POST", f"/executions/{execution}/signals", {"name": "tick", "payload": payload})
+    until(lambda: (run := server.api.show(execution))["status"] in OVER or run["waits"])
+    return int(server.api.events(execution)[-1]["seq"])
+
+
+def frame_seqs(page: Page) -> list[int]:
+    """The events that the frames announced, one by one."""
+    frames = [
+        frame for frame in page.evaluate("window.frames_read") if "seq" in frame
+    ]  # the last one has only a status
+    return [seq for frame in frames for seq in range(frame["seq"] - frame["new_events"] + 1, frame["seq"] + 1)]
+
+
+def test_no_event_is_lost_or_repeated_when_the_server_is_killed(open_own: PageOpener, own_server: PageServer) -> None:
+    execution = own_server.api.start({"path": "shop/ticks"})
+    tick(own_server, execution, 1)
+    page = watch(open_own.context("viewer"), own_server, execution)
+    open_own.expected += ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED", "ERR_CONNECTION_RESET", "ERR_EMPTY"]
+    tick(own_server, execution, 10)
+    lost = page.get_by_text("Reconnecting").or_(page.get_by_text("The server is not responding")).first
+    own_server.kill()
+    expect(lost).to_be_visible(timeout=SECONDS)
+    own_server.start()
+    last = tick(own_server, execution, 10, stop=True)
+    expect(page.locator(".run-header")).to_contain_text("succeeded", timeout=SECONDS)
+    expect(lost).to_be_hidden()
+    seqs = frame_seqs(page)
+    assert seqs == list(range(seqs[0], last + 1))
+
+
+def test_a_hidden_tab_closes_its_stream_and_catches_up(open_own: PageOpener, own_server: PageServer) -> None:
+    execution = own_server.api.start({"path": "shop/ticks"})
+    tick(own_server, execution, 1)
+    context = open_own.context("viewer")
+    context.clock.install()
+    shown, hidden = watch(context, own_server, execution), watch(context, own_server, execution)
+    with hidden.expect_event("requestfailed", lambda request: "/live" in request.url):
+        _set_visible(hidden, False)
+        context.clock.fast_forward(31_000)
+    last = tick(own_server, execution, 10)
+    expect(shown.get_by_role("slider", name="event")).to_have_attribute("max", str(last), timeout=SECONDS)
+    assert hidden.get_by_role("slider", name="event").get_attribute("max") != str(last)
+    _set_visible(hidden, True)
+    expect(hidden.get_by_role("slider", name="event")).to_have_attribute("max", str(last), timeout=SECONDS)
+    for page in (shown, hidden):
+        seqs = frame_seqs(page)
+        assert seqs == list(range(seqs[0], last + 1))
+
+
+def _set_visible(page: Page, visible: bool) -> None:
+    """As if the user changed tabs: headless Chromium shows all of them."""
+    state = "visible" if visible else "hidden"
+    page.evaluate(
+        """(state) => {
+          Object.defineProperty(document, 'visibilityState', {value: state, configurable: true});
+          document.dispatchEvent(new Event('visibilitychange'));
+        }""",
+        state,
+    )
