@@ -19,6 +19,7 @@ type Loader = () => Promise<{ default: ComponentType<ViewProps> }>;
 const VIEWS: Partial<Record<View, Loader>> = {
   runs: () => import("../runs/page.tsx"),
   run: () => import("../run/page.tsx"),
+  fork: () => import("../fork/page.tsx"),
   playbooks: () => import("../playbooks/page.tsx"),
   playbook: () => import("../playbooks/playbook.tsx"),
   start: () => import("../start/page.tsx"),

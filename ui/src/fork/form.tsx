@@ -1,0 +1,150 @@
+import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
+import { Problem, post, withQuery } from "../api/client.ts";
+import { RepeatKey } from "../api/repeat-key.ts";
+import { useResource } from "../api/resource.ts";
+import type { Execution, Fork, Outline, State } from "../api/types.gen.ts";
+import { Validation } from "../editor/validation.ts";
+import { go, parameter, setQuery } from "../location.ts";
+import { Status } from "../look/status.tsx";
+import { forbidden } from "../me.ts";
+import { Button } from "../parts/button.tsx";
+import { ProblemBox } from "../parts/states.tsx";
+import { toast } from "../parts/toast.tsx";
+import { href } from "../routes.ts";
+import { whole } from "../run/selection.ts";
+import { count, shortId } from "../text/number.ts";
+import { type CtxChange, CtxChanges, readChanges } from "./ctx-changes.tsx";
+import { EventChoice } from "./event-choice.tsx";
+import { PlaybookChoice } from "./playbook-choice.tsx";
+import { type ForkCall, type Preview, previewWords, usePreview } from "./preview.ts";
+
+export function ForkForm({ run, outline }: { run: Execution; outline: Outline }) {
+  const id = run.execution_id;
+  const chosen = whole(parameter("at"));
+  const isRetry = parameter("retry") === "1" && chosen === null;
+  const changes = useSignal<CtxChange[]>([]);
+  const edited = useSignal<string | null>(null);
+  const validation = useMemo(() => new Validation(), []);
+  const repeatKey = useMemo(() => new RepeatKey(), []);
+  const busy = useSignal(false);
+  const problem = useSignal<Problem | null>(null);
+
+  const { ctx, complete } = readChanges(changes.value);
+  const isValid = edited.value === null || (validation.isCurrent.value && validation.validity.value?.valid === true);
+  const call = callOf(id, isRetry, Math.min(chosen ?? outline.seq, outline.seq), ctx, edited.value);
+  const preview = usePreview(complete && isValid && !forbidden("operator") ? call : null);
+  const at = chosen ?? preview.data.value?.source_seq ?? outline.seq;
+  const state = useResource<State>(withQuery(`/executions/${encodeURIComponent(id)}/state`, { at, parts: "ctx" }));
+  const move = (seq: number) => setQuery({ at: seq }, { replace: true });
+
+  const start = async () => {
+    if (busy.value) return;
+    busy.value = true;
+    problem.value = null;
+    try {
+      const fork = await post<Fork>(call.path, call.body, { headers: repeatKey.headers(call) });
+      for (const warning of fork.warnings) toast(warning, { tone: "bad" });
+      const verb = isRetry ? "Retried" : "Forked";
+      toast(`${verb} at event ${count(fork.source_seq)}.`, {
+        link: { href: href("run", { id }), text: `Source ${shortId(id)}` },
+      });
+      go(href("run", { id: fork.execution_id }));
+    } catch (error) {
+      problem.value = error instanceof Problem ? error : new Problem({ detail: String(error) });
+      busy.value = false;
+    }
+  };
+  const reason = !complete
+    ? "A change of ctx is not complete."
+    : !isValid
+      ? "The edited playbook is not valid."
+      : (preview.problem.value?.detail ?? null);
+  return (
+    <div class="fork">
+      <header class="fork-head">
+        <h1>
+          {isRetry ? "Retry" : "Fork"} of {run.name} <code>{shortId(id)}</code>
+        </h1>
+        <Status status={run.status} soft />
+        <a href={href("run", { id })}>Open the run</a>
+        <EventChoice id={id} at={at} latest={outline.seq} onChange={move} />
+        <PreviewText preview={preview} isRetry={isRetry} run={run} />
+      </header>
+      <div class="fork-body">
+        <CtxChanges changes={changes} ctx={state.data.value?.ctx ?? {}} />
+        <PlaybookChoice
+          key={digestAt(outline, at)}
+          id={id}
+          digest={digestAt(outline, at)}
+          at={at}
+          latest={outline.seq}
+          edited={edited}
+          validation={validation}
+          onFork={move}
+        />
+      </div>
+      <footer class="fork-foot">
+        {problem.value && <ProblemBox problem={problem.value} />}
+        <p class="secondary">Creates a new run. The original run does not change.</p>
+        <Button onClick={() => go(href("run", { id }))}>Cancel</Button>
+        <Button
+          kind="primary"
+          role={edited.value === null ? "operator" : "author"}
+          reason={reason}
+          busy={busy.value}
+          onClick={start}
+        >
+          {isRetry ? "Retry this run" : "Fork this run"}
+        </Button>
+      </footer>
+    </div>
+  );
+}
+
+function callOf(
+  id: string,
+  isRetry: boolean,
+  at: number,
+  ctx: Record<string, unknown>,
+  playbook: string | null,
+): ForkCall {
+  const changes = { ctx, ...(playbook ? { playbook } : {}) };
+  const path = `/executions/${encodeURIComponent(id)}`;
+  if (!isRetry) return { path: `${path}/fork`, body: { ...changes, at } };
+  const failedItems = parameter("failed_items") === "1";
+  return { path: `${path}/retry`, body: { ...changes, ...(failedItems ? { failed_items: true } : {}) } };
+}
+
+function PreviewText({ preview, isRetry, run }: { preview: Preview; isRetry: boolean; run: Execution }) {
+  const why = forbidden("operator");
+  if (why) return <p class="fork-warning">{why}</p>;
+  const [data, problem] = [preview.data.value, preview.problem.value];
+  if (problem) return <p class="fork-warning">{problem.detail || problem.title}</p>;
+  if (!data) return <p class="fork-preview">&nbsp;</p>;
+  const { kept, repeated } = previewWords(data);
+  return (
+    <div class="fork-preview" role="status">
+      <p>
+        <strong>Kept:</strong> {kept}. <strong>Runs again:</strong> {repeated}. Events 1 to {count(data.source_seq)} are
+        copied.
+      </p>
+      {isRetry && run.error?.task && (
+        <p class="secondary">
+          Failed task: <code>{run.error.task}</code> of step <code>{run.error.step}</code>. {run.error.message}
+        </p>
+      )}
+      {data.warnings.map((warning) => (
+        <p key={warning} class="fork-warning">
+          {warning}
+        </p>
+      ))}
+    </div>
+  );
+}
+
+/** The playbook in force at an event: an earlier fork can have changed it. */
+function digestAt(outline: Outline, at: number): string {
+  const digests = outline.digests.filter(([seq]) => Number(seq) <= at);
+  return String((digests.at(-1) ?? outline.digests[0])?.[1] ?? "");
+}

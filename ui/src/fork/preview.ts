@@ -1,0 +1,54 @@
+/** What a fork would do, from a dry run 150 ms after the last change; older answers are discarded. */
+
+import { type Signal, useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { Problem, post } from "../api/client.ts";
+import type { ForkPreview, ForkRequest, RetryRequest } from "../api/types.gen.ts";
+import { counted } from "../text/number.ts";
+
+const PAUSE_MS = 150;
+
+export interface ForkCall {
+  path: string; // of the API: fork or retry
+  body: ForkRequest | RetryRequest;
+}
+
+export interface Preview {
+  data: Signal<ForkPreview | null>; // the last answer stays while the next is on its way
+  problem: Signal<Problem | null>;
+}
+
+/** null asks for nothing: a change is not complete. */
+export function usePreview(call: ForkCall | null): Preview {
+  const data = useSignal<ForkPreview | null>(null);
+  const problem = useSignal<Problem | null>(null);
+  const text = call && JSON.stringify(call);
+  useEffect(() => {
+    if (!call) return;
+    const running = new AbortController();
+    const ask = async () => {
+      const options = { query: { dry_run: true }, signal: running.signal };
+      try {
+        data.value = await post<ForkPreview>(call.path, call.body, options);
+        problem.value = null;
+      } catch (error) {
+        if (!running.signal.aborted) problem.value = error instanceof Problem ? error : new Problem({});
+      }
+    };
+    const timer = window.setTimeout(ask, data.peek() ? PAUSE_MS : 0);
+    return () => {
+      window.clearTimeout(timer);
+      running.abort();
+    };
+  }, [text]);
+  return { data, problem };
+}
+
+/** "Kept: start. Runs again: fetch#1 (4,588 items left)." */
+export function previewWords({ done, again }: ForkPreview): { kept: string; repeated: string } {
+  const repeated = again.map(({ run, task, items }) => {
+    if (items !== null) return `${run} (${counted(items, "item")} left)`;
+    return task ? `${run} (from task ${task})` : run;
+  });
+  return { kept: done.join(", ") || "nothing", repeated: repeated.join(", ") || "nothing" };
+}
