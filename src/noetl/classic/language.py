@@ -22,6 +22,7 @@ _BACKOFF = Fields(
     Field("delay_seconds", NUMBER, "the first wait (1)"),
     Field("max_delay_seconds", NUMBER, "the longest wait"),
     Field("jitter", BOOLEAN, "spread waits at random"),
+    hint=lambda value: f"write `backoff: {{type: {written(value, 'fixed')}}}`",
 )
 RETRY = Fields(
     "retry",

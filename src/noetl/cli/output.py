@@ -19,6 +19,7 @@ FORMATS = ("json", "jsonl", "yaml", "table")
 COLOURS = {"error": "red", "warning": "yellow"}
 MAX_COLUMNS = 160
 MAX_LINE = 1_000  # longest line of a table that does not go to a terminal
+MAX_RESULT = 4_000  # characters of a result below the steps of a run
 MIN_CELL = 20  # cells are cut to the width of the terminal, but not below this
 IDS = frozenset(["run", "execution_id"])  # columns that are never cut
 RESULT = (
@@ -38,7 +39,7 @@ def emit(data: Data, output: str | None, show: Callable[[Data], None] | None = N
         case None if show is not None:
             show(data)
         case "json":
-            click.echo(printable_json(msgspec.json.format(msgspec.json.encode(data), indent=2).decode()))
+            click.echo(_json_text(data))
         case "jsonl":
             for item in data if isinstance(data, list) else [data]:
                 click.echo(printable_json(compact(item)))
@@ -54,6 +55,10 @@ def emit(data: Data, output: str | None, show: Callable[[Data], None] | None = N
             rows = msgspec.to_builtins(data if isinstance(data, list) else [data])
             if rows:
                 click.echo(table(rows))
+
+
+def _json_text(data: Any) -> str:
+    return printable_json(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -125,7 +130,7 @@ def print_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
         title = click.style(f"{problem.severity} {problem.code}", fg=colour, bold=True)
         lines = [f"{place}: {title}: {printable(problem.message, lines=True)}"]
         lines += excerpt(problem.line, problem.column, problem.source, colour) if problem.source else []
-        lines += _hint(problem.hint, len(str(problem.line)))
+        lines += _note(problem.hint, len(str(problem.line)))
         click.echo("\n".join(lines), err=err)
 
 
@@ -183,9 +188,9 @@ def target_options_text() -> str:
     return f" {shlex.join(options)}" if options else ""
 
 
-def print_run(run: dict[str, Any], target: str = "") -> None:
-    """Print the status, steps, result and error of a run, what it is running and what it waits for. `target` are the
-    options that commands in messages need."""
+def print_run(run: dict[str, Any], children: Sequence[dict[str, Any]], target: str) -> None:
+    """Print the status, steps, result and error of a run, what it is running and what it waits for, and its children.
+    `target` are the options that commands in messages need."""
     status = f"{run['status']} (no process)" if run["orphaned"] else run["status"]
     click.echo(f"{printable(run['name'])}  {status}  {run['execution_id']}")
     took = format_duration(run["duration_ms"] / 1000)
@@ -206,11 +211,21 @@ def print_run(run: dict[str, Any], target: str = "") -> None:
         click.echo(line)
     for line in continued_lines(run):
         click.echo(line)
+    if children:
+        click.echo()
+        emit([_child_row(child) for child in children], "table")
     if run["error"] is not None:
         click.echo(f"\n{error_text(run['error'], run['error_line'])}")
     elif run["status"] in ENDED:
-        click.echo()
-        emit(run["result"], "json")
+        text = _json_text(run["result"])
+        click.echo(f"\n{text}" if len(text) <= MAX_RESULT else f"\n{text[:MAX_RESULT]}…")
+        if len(text) > MAX_RESULT:
+            click.echo(f"print all of it with `noetl runs result {run['execution_id']}{target}`")
+
+
+def _child_row(child: dict[str, Any]) -> dict[str, Any]:
+    took = "" if child["duration_ms"] is None else format_duration(child["duration_ms"] / 1000)
+    return {"run": child["execution_id"], "child": child["name"], "status": child["status"], "took": took}
 
 
 def _step_row(name: str, step: dict[str, Any]) -> dict[str, Any]:
@@ -271,15 +286,17 @@ def _located_error(error: dict[str, Any], message: str) -> str:
 
 
 def error_text(error: dict[str, Any], line_text: str = "") -> str:
-    """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...`, the line, if it is known, what to do,
-    and the traceback of Python."""
+    """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...`, the line, if it is known, the body of
+    the HTTP response, what to do, and the traceback of Python."""
     line, details = error["line"], error["details"]
     text = _located_error(error, printable(str(error["message"]), lines=True))
     line_text = line_text or details.get("source", {}).get("text", "")
     source = excerpt(line, error["column"], line_text, "red") if line and line_text else []
     traceback = [f"  {printable(str(part))}" for part in details.get("traceback", ())]
-    return "\n".join([text, *source, *_hint(details.get("hint"), len(str(line)) if source else 1), *traceback])
+    indent, body = len(str(line)) if source else 1, details.get("body")
+    response = None if body is None else f"the response: {brief(body if isinstance(body, str) else compact(body))}"
+    return "\n".join([text, *source, *_note(response, indent), *_note(details.get("hint"), indent), *traceback])
 
 
-def _hint(hint: str | None, indent: int) -> list[str]:
-    return [f"{' ' * indent} {click.style('=', fg='cyan')} {printable(hint, lines=True)}"] if hint else []
+def _note(text: str | None, indent: int) -> list[str]:
+    return [f"{' ' * indent} {click.style('=', fg='cyan')} {printable(text, lines=True)}"] if text else []

@@ -28,6 +28,7 @@ SHOWN = (
 )
 REFERENCE = ("store", "key", "size", "checksum", "schema_hint", "preview")
 FOLLOW_SECONDS = 0.5
+MAX_LISTED_CHILDREN = 20
 STARTED = frozenset(["task.started", "sink.started"])
 DONE = frozenset(["task.done", "sink.processed"])
 FORKED = "execution.forked"
@@ -39,14 +40,15 @@ STATUSES = {"success": "succeeded", "error": "failed", "skipped": "skipped"}
 @click.option("--tasks", "with_tasks", is_flag=True, help="List every task with its attempts and its duration.")
 @client_and_output
 def show_command(run: str, with_tasks: bool, client: Client, output: str | None) -> None:
-    """Show the status, steps, result, error, running tasks and waits of a run."""
+    """Show the status, steps, result, error, running tasks, waits and newest children of a run."""
     record = client.runs.get(run)
     tasks = list(_tasks(client, record)) if with_tasks else []
     if output is not None:
         fields = {key: record[key] for key in SHOWN}
         emit(fields | {"tasks": tasks} if with_tasks else fields, output)
         return
-    print_run(record, target_options_text())
+    children = client.runs.list(RunFilter(parent=record["execution_id"]), MAX_LISTED_CHILDREN)
+    print_run(record, children, target_options_text())
     if tasks:
         click.echo()
         emit([_task_row(task) for task in tasks], "table")

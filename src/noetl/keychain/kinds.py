@@ -80,7 +80,7 @@ def is_known(kind: str) -> bool:
 
 def faults(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with the fields of a credential. No message contains a value."""
-    shape = SHAPES.get(kind)
+    shape, unknown = SHAPES.get(kind), set[str]()
     if shape is None or kind == "secret_manager":
         if not fields:
             yield "it has no fields"
@@ -89,10 +89,13 @@ def faults(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
         if not any(present.issuperset(form) for form in shape.forms):
             yield f"it needs {' or '.join('{' + ', '.join(form) + '}' for form in shape.forms)}"
         allowed = {*shape.more, *(name for form in shape.forms for name in form)}
+        unknown = fields.keys() - allowed
         for name in fields:
-            if name not in allowed:
+            if name in unknown:
                 yield f"{name!r} is not a field of this kind, which has {', '.join(sorted(allowed))}"
     for name, value in fields.items():
+        if name in unknown:
+            continue
         if any(len(secret.strip()) < SHORTEST for secret in _leaves(name, value)):
             yield f"{name} is shorter than {SHORTEST} characters: it cannot be hidden in results and logs"
         if any(len(secret) > LONGEST for secret in _leaves(name, value)):

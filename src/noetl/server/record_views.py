@@ -10,7 +10,8 @@ from noetl.errors import NotFound
 from noetl.store.access import Role
 from noetl.store.store import CatalogVersion, Store, Summary
 from noetl.store.triggers import Missed, Outcome, Overlap, Schedule
-from noetl.timestamps import optional_rfc3339
+from noetl.timestamps import optional_rfc3339, rfc3339
+from noetl.triggers import schedules
 
 TIMES = frozenset(["created", "updated", "expires", "revoked", "registered", "started", "ended", "due", "at"])
 """Names of fields that are seconds in a record and RFC 3339 in its view."""
@@ -98,6 +99,7 @@ class ScheduleView(RecordView, frozen=True):
     created: str
     updated: str
     next: str | None
+    upcoming: list[str]  # the next five firings
     last: FiredView | None
     queued: int
     running: list[str]
@@ -177,6 +179,7 @@ def schedule_view(schedule: Schedule) -> ScheduleView:
     return ScheduleView.of(
         schedule,
         next=None if schedule.paused else optional_rfc3339(schedule.next),
+        upcoming=[rfc3339(due) for due in schedules.upcoming(schedule)],
         last=recent[-1] if recent else None,
         queued=len(schedule.queue),
         recent=recent,

@@ -12,7 +12,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -282,7 +282,7 @@ def checked_cron(text: str) -> str:
 
 
 def checked_every(interval: float | str) -> float:
-    length = seconds(interval)
+    length = seconds(float(interval) if isinstance(interval, str) and interval.strip().isdecimal() else interval)
     if length is None or length < MIN_INTERVAL_SECONDS:
         raise UsageError(f"every {interval!r}: write seconds, or a duration such as 90s or 1h30m; at least a second")
     return length
@@ -296,6 +296,16 @@ def checked_at(text: str, zone: str) -> float:
         return (time.replace(tzinfo=zone_of(zone)) if time.tzinfo is None else time).astimezone(UTC).timestamp()
     except (ValueError, OverflowError):
         raise UsageError(f"at {text[:100]!r}: write a time such as 2030-01-31T09:00 or 2030-01-31T08:00:00Z") from None
+
+
+def upcoming(schedule: Schedule, count: int = 5) -> list[float]:
+    """The next firings of an active schedule."""
+    if schedule.paused or schedule.next is None:
+        return []
+    try:
+        return [schedule.next, *islice(firings(schedule, schedule.next), count - 1)]
+    except UsageError:  # this machine does not have its time zone
+        return [schedule.next]
 
 
 def next_after(schedule: Schedule, time: float) -> float | None:

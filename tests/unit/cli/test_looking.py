@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from command import noetl
 from places import Place
+from pytest_httpserver import HTTPServer
 from terminal import data, terminal
 from tests.servers.patience import until
 
@@ -194,6 +195,34 @@ def test_results_are_printed_also_from_behind_a_reference(place: Place) -> None:
     place.run(RETRIES)
     failed = place("runs", "result", "last")
     assert (failed.code, "has no result: it is failed; see `noetl runs show " in failed.err) == (6, True)
+
+
+def test_a_long_result_is_cut_below_the_steps_and_the_command_for_all_of_it_is_shown(place: Place) -> None:
+    run = place.run(HEAD + "  - {step: a, tool: {kind: noop, result: \"{{ 'x' * 30000 }}\"}}\n")
+    shown = place("runs", "show", "last").out
+    assert max(map(len, shown.splitlines())) <= 4_001
+    assert f"\nprint all of it with `noetl runs result {run['execution_id']}" in shown
+
+
+def test_children_are_listed_with_their_parent(place: Place) -> None:
+    path = "child.yaml"
+    (place.folder / path).write_text(CHILD)
+    if place.env:
+        assert place("register", path).code == 0
+        path = "tests/child"
+    place.run(PRINTS.replace("PATH", path))
+    lines = place("runs", "show", "last").out.splitlines()
+    head = next(number for number, line in enumerate(lines) if line.split() == ["run", "child", "status", "took"])
+    assert lines[head + 1].split()[1:3] == ["child", "succeeded"]
+    assert place("runs", "show", lines[head + 1].split()[0]).code == 0
+
+
+def test_the_body_of_a_failed_response_is_shown_with_the_error(place: Place, httpserver: HTTPServer) -> None:
+    httpserver.expect_request("/shop").respond_with_json({"error": "no such entity"}, status=404)
+    text = HEAD + "  - {step: a, tool: {kind: http, url: URL}}\n"
+    place.run(text.replace("URL", httpserver.url_for("/shop")))
+    for verb in (("runs", "show", "last"), ("explain", "last")):
+        assert '  = the response: {"error":"no such entity"}\n' in place(*verb).out
 
 
 def test_output_has_time_and_stream_and_that_of_children_is_indented(place: Place) -> None:

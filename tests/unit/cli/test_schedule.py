@@ -56,6 +56,15 @@ def test_a_schedule_is_added_listed_shown_paused_and_deleted(home: Path) -> None
         said(home, "schedule", verb, "nightly", code=4)
 
 
+def test_the_next_firings_are_shown(home: Path) -> None:
+    said(home, "schedule", "add", "hourly", "tests/good", "--every", "3600")
+    shown = data(said(home, "schedule", "show", "hourly", "-o", "json"))
+    assert (shown["every"], shown["upcoming"][0], len(shown["upcoming"])) == (3600.0, shown["next"], 5)
+    assert shown["upcoming"] == sorted(set(shown["upcoming"]))
+    paused = data(said(home, "schedule", "pause", "hourly", "-o", "json"))
+    assert (paused["next"], paused["upcoming"]) == (None, [])
+
+
 READS = GOOD.replace("tests/good", "tests/reads").replace("{kind: noop}", "{kind: noop, result: '{{ workload.a }}'}", 1)
 
 

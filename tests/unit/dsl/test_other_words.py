@@ -101,6 +101,7 @@ def test_a_word_in_a_rule(then: str, advice: str) -> None:
     [
         ("retry: {attempts: 3}", "write `max_attempts`"),
         ("retry: {max_delay: 3}", "write `backoff: {max_delay_seconds: ...}`"),
+        ("retry: {backoff: fixed}", "write `backoff: {type: fixed}`"),
         ("needs: [first]", "put `next: load` into step 'first'"),
         ("on_success: end", "write `next: end`"),
     ],

@@ -57,6 +57,12 @@ def test_fields_that_do_not_fit(kind: str, fields: dict[str, Any], message: str)
     assert message in "; ".join(faults(kind, fields))
 
 
+def test_an_unknown_field_has_one_fault_only() -> None:
+    fields = {"host": "h", "user": "u", "database": "d", "hst": "x"}
+    (fault,) = faults("postgres_credential", fields)
+    assert fault.startswith("'hst' is not a field of this kind, which has application_name")
+
+
 def test_the_document_knows_the_same_kinds() -> None:
     shape = CREDENTIAL.fields["kind"].shape
     assert isinstance(shape, Choice)

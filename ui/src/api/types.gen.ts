@@ -1156,6 +1156,8 @@ export interface Schedule {
   created: string;
   updated: string;
   next: string | null;
+  /** the next five firings */
+  upcoming: string[];
   last: Fired | null;
   queued: number;
   running: string[];
@@ -1483,6 +1485,8 @@ export interface StoredSchedule {
   created: string;
   updated: string;
   next: string | null;
+  /** the next five firings */
+  upcoming: string[];
   last: Fired | null;
   queued: number;
   running: string[];
