@@ -13,6 +13,7 @@ interface JsonLineProps {
   row: TreeRow;
   isActive: boolean;
   isFound: boolean;
+  isExpression: (id: string) => boolean;
   state: TreeState;
   onClick: () => void;
   onMore: () => void;
@@ -22,7 +23,7 @@ const STEP = 16;
 const DEEPEST = 24; // deeper values are not indented further
 
 /** One row of a tree: a value, a table in place of its entries, or what shows more of them. */
-export function JsonLine({ id, row, isActive, isFound, state, onClick, onMore }: JsonLineProps) {
+export function JsonLine({ id, row, isActive, isFound, isExpression, state, onClick, onMore }: JsonLineProps) {
   const isNode = row.row === "node";
   return (
     <div
@@ -39,7 +40,8 @@ export function JsonLine({ id, row, isActive, isFound, state, onClick, onMore }:
         if (!isControl && !window.getSelection()?.toString()) onClick();
       }}
     >
-      {isNode && <Node row={row} isActive={isActive} state={state} />}
+      {isNode && <Node row={row} state={state} />}
+      {isNode && isActive && <Tools row={row} state={state} isExpression={isExpression(row.expression)} />}
       {row.row === "more" && <span class="json-more">{moreText(row)}</span>}
       {row.row === "table" && (
         <JsonTable items={row.items} label={row.parent} {...(row.hasMore ? { more: onMore } : {})} />
@@ -53,19 +55,18 @@ function moreText({ shown, total, isText }: MoreRow): string {
   return `Show ${count(Math.min(PAGE, total - shown))} more of ${counted(total, "entry", "entries")}`;
 }
 
-function Node({ row, isActive, state }: { row: NodeRow; isActive: boolean; state: TreeState }) {
+function Node({ row, state }: { row: NodeRow; state: TreeState }) {
   return (
     <>
       <span class={row.isOpen ? "json-twist open" : "json-twist"}>{row.canOpen && <Icon name="right" />}</span>
       {row.name !== null && <span class="json-name">{oneLine(cut(String(row.name), 200))}</span>}
       <JsonContent row={row} state={state} />
-      {isActive && <Tools row={row} state={state} />}
     </>
   );
 }
 
 /** The buttons of the active row. */
-function Tools({ row, state }: { row: NodeRow; state: TreeState }) {
+function Tools({ row, state, isExpression }: { row: NodeRow; state: TreeState; isExpression: boolean }) {
   const { value, expression } = row;
   return (
     <span class="json-tools">
@@ -75,7 +76,7 @@ function Tools({ row, state }: { row: NodeRow; state: TreeState }) {
         </Button>
       )}
       <Copy text={() => (typeof value === "string" ? value : jsonText(value))} what="the value" />
-      {expression && (
+      {isExpression && (
         <Copy text={expression} what={`the expression ${cut(expression, 80)}`}>
           {"{{ }}"}
         </Copy>

@@ -15,13 +15,15 @@ interface JsonTreeProps {
   label: string;
   search: string;
   state: TreeState;
+  isExpression?: (id: string) => boolean; // which values templates can name; all if the prefix is an expression
   onActive?: (id: string) => void;
 }
 
 const ROWS = 500;
 const SEARCH_MS = 150;
 
-export function JsonTree({ roots, prefix, label, search, state, onActive }: JsonTreeProps) {
+export function JsonTree(props: JsonTreeProps) {
+  const { roots, prefix, label, search, state, isExpression = () => prefix !== "", onActive } = props;
   const box = useRef<HTMLDivElement>(null);
   const id = useId();
   const [limit, setLimit] = useState(ROWS);
@@ -76,6 +78,7 @@ export function JsonTree({ roots, prefix, label, search, state, onActive }: Json
               row={row}
               isActive={place === active}
               isFound={found?.hits.has(row.id) ?? false}
+              isExpression={isExpression}
               state={state}
               onClick={() => {
                 activate(place);

@@ -11,6 +11,7 @@ interface ListProps {
   rowKey?: (row: number) => string | number;
   columns?: ComponentChildren; // a row of column headers
   rowClass?: (row: number) => string;
+  rowLine?: (row: number) => number; // a number that pointer handlers read from the element, as `data-line`
   children: (row: number) => ComponentChildren; // the cells of a row
   onActive: (row: number) => void;
   onOpen?: (row: number, event: MouseEvent | KeyboardEvent) => void;
@@ -31,6 +32,7 @@ export function List(props: ListProps) {
     columns,
     rowKey,
     rowClass,
+    rowLine,
     children,
     onActive,
     onOpen,
@@ -108,6 +110,7 @@ export function List(props: ListProps) {
         role="row"
         aria-rowindex={row + 1 + (columns ? 1 : 0)}
         aria-selected={row === active}
+        data-line={rowLine?.(row)}
         class={`list-row ${rowClass?.(row) ?? ""}`}
         style={{ height: `${rowHeight}px` }}
         onClick={(event) => {

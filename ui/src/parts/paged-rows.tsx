@@ -14,6 +14,7 @@ interface PagedRowsProps<T> {
   active: number;
   columns?: ComponentChildren;
   rowClass?: (item: T, row: number) => string;
+  rowLine?: (item: T) => number; // `data-line` of the row
   empty: ComponentChildren;
   note?: ComponentChildren; // beside the number of rows
   follow: boolean;
@@ -28,7 +29,8 @@ const NEAR = 20; // rows from an end of the list: what is beyond it is read
 
 /** The rows of a paged list, with its progress below. Both ends read on when they come into view. */
 export function PagedRows<T>(props: PagedRowsProps<T>) {
-  const { list, label, word, rowHeight, active, columns, rowClass, empty, note, children, onActive, onOpen } = props;
+  const { list, label, word, rowHeight, active, columns, rowClass, rowLine, empty, note, children, onActive, onOpen } =
+    props;
   const items = list.items.value;
   const [earlier, later, busy] = [list.earlierFrom.value, list.laterFrom.value, list.busy.value];
   const problem = list.problem.value;
@@ -51,6 +53,7 @@ export function PagedRows<T>(props: PagedRowsProps<T>) {
           added={list.added.value}
           columns={columns}
           rowClass={(row) => rowClass?.(items[row] as T, row) ?? ""}
+          {...(rowLine ? { rowLine: (row: number) => rowLine(items[row] as T) } : {})}
           rowKey={(row) => row - list.added.value}
           onActive={onActive}
           onWindow={readNear}

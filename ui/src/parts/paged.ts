@@ -17,7 +17,7 @@ export interface PlaceOfPage {
 
 export type LoadPage<T> = (place: PlaceOfPage, signal: AbortSignal) => Promise<Page<T>>;
 
-export const END = 2 ** 31 - 1;
+export const END = 2 ** 31 - 2; // after every position
 const MOST_ITEMS = 20_000; // beyond, the other end is dropped
 const ENOUGH_ITEMS = 50;
 const MOST_REQUESTS = 5; // that find too little, before the user is asked to continue
@@ -45,8 +45,8 @@ export class PagedList<T> {
     this.#position = position;
   }
 
-  /** Begins around a position: after 0 to read from the start, before END to read from the end. */
-  async start(position: number, end: number): Promise<void> {
+  /** Begins around a position: 0 reads from the start, the end from there. What is new comes after the tail. */
+  async start(position: number, end: number, tail = Math.min(position, end)): Promise<void> {
     this.stop();
     this.#running = new AbortController();
     batch(() => {
@@ -57,7 +57,7 @@ export class PagedList<T> {
       this.earlierFrom.value = position > 0 ? position + 1 : null;
       this.laterFrom.value = position < end ? position : null;
     });
-    this.tail = Math.min(position, end);
+    this.tail = tail;
     if (position < end) await this.read("later");
     if (position > 0) await this.read("earlier");
     this.hasStarted.value = true;

@@ -25,6 +25,8 @@ type Loader = () => Promise<{ default: ComponentType<PanelProps> }>;
 /** A tab is loaded when it is first opened. */
 const LOADERS: Record<string, Loader> = {
   events: () => import("./events.tsx"),
+  logs: () => import("./logs.tsx"),
+  data: () => import("./data.tsx"),
 };
 /** The tabs that show only what the text of the URL (`q`) selects. */
 const FINDS: Record<string, string> = {
