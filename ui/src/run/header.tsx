@@ -1,24 +1,151 @@
+/** The top of the run view: what runs, how it stands, what can be done with it (PAGE 5.2). */
+
+import { useEffect } from "preact/hooks";
+import { now } from "../clock.ts";
+import { bindKeys } from "../keys.ts";
 import { Status } from "../look/status.tsx";
+import { Button } from "../parts/button.tsx";
+import { Copy, copyAndTell } from "../parts/copy.tsx";
+import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { Elapsed, Moment } from "../parts/moment.tsx";
 import { href } from "../routes.ts";
+import { offerActions } from "../shell/palette-state.ts";
+import { activityText } from "../text/activity.ts";
+import { counted, shortId } from "../text/number.ts";
+import { oneLine } from "../text/printable.ts";
+import { currentStatus, perform, type RunAction, runActions, whyNot } from "./actions.ts";
+import { RunDialogs } from "./actions-dialogs.tsx";
+import { RunError } from "./header-error.tsx";
 import type { RunModel } from "./model.ts";
 import "./header.css";
 
+/** These have buttons; the others are in the menu. */
+const BUTTONS = ["respond", "pause", "resume", "cancel", "retry", "fork"];
+const MENU_BUTTON = "run-actions";
+
 export function RunHeader({ model }: { model: RunModel }) {
   const details = model.details.value;
+  useEffect(() => offerActions("run", () => paletteActions(model)), [model]);
+  useEffect(
+    () =>
+      bindKeys("global", {
+        actions: () => document.querySelector<HTMLElement>(`.${MENU_BUTTON} > button`)?.click(),
+      }),
+    [],
+  );
   if (!details) return null;
+  const status = currentStatus(model);
+  const activity = model.hasEnded.value ? details.activity : (model.frame.value?.activity ?? details.activity);
   return (
     <header class="run-header">
-      <h1>{details.name}</h1>
-      <a href={href("playbook", { path: details.path }, { version: details.version })}>
-        {details.path}
-        {details.version !== null && `@${details.version}`}
-      </a>
-      <Status status={model.frame.value?.status ?? details.status} soft />
-      <span class="cut">{model.frame.value?.activity ?? details.activity}</span>
-      <span class="secondary">
-        <Moment at={details.started} />, <Elapsed from={details.started} to={details.ended} />
-      </span>
+      <div class="run-title">
+        <h1 class="cut">{oneLine(details.name)}</h1>
+        <Status status={status} soft />
+        {status !== "failed" && <span class="run-activity cut">{oneLine(activityText(activity, now.value))}</span>}
+        {details.local && !model.hasEnded.value && <span class="run-local">Runs in a local process</span>}
+      </div>
+      <div class="run-actions-bar">
+        <ActionButtons model={model} />
+      </div>
+      <div class="run-facts">
+        <a href={href("playbook", { path: details.path }, { version: details.version })}>
+          {details.path}
+          {details.version !== null && `@${details.version}`}
+        </a>
+        <span>
+          <Moment at={details.started} />, <Elapsed from={details.started} to={details.ended} />
+        </span>
+        <span class="run-id">
+          <code title={details.execution_id}>{shortId(details.execution_id)}</code>
+          <Copy text={details.execution_id} what="the run id" />
+        </span>
+        <RelatedLinks model={model} />
+      </div>
+      {status === "failed" && details.error && <RunError model={model} details={details} error={details.error} />}
+      <RunDialogs model={model} />
     </header>
+  );
+}
+
+function ActionButtons({ model }: { model: RunModel }) {
+  const actions = runActions(model);
+  const shown = actions.filter(({ name }) => BUTTONS.includes(name));
+  const rest = actions.filter(({ name }) => !BUTTONS.includes(name));
+  return (
+    <>
+      {shown.map((action) => (
+        <Button
+          key={action.name}
+          kind={action.name === "respond" ? "primary" : "plain"}
+          role={action.role}
+          reason={action.reason}
+          onClick={() => perform(action)}
+        >
+          {action.label}
+        </Button>
+      ))}
+      <Menu label="Copy" items={copyItems(model)}>
+        Copy
+      </Menu>
+      <span class={MENU_BUTTON}>
+        <Menu label="More actions" icon="more" items={rest.map(menuItem)} />
+      </span>
+    </>
+  );
+}
+
+function menuItem(action: RunAction): MenuItem {
+  const { label, role, reason } = action;
+  return { label, role, reason, ...(action.href ? { href: action.href } : { onChoose: () => perform(action) }) };
+}
+
+function copyItems(model: RunModel): MenuItem[] {
+  const details = model.details.value;
+  const item = (label: string, what: string, text: string, hint = ""): MenuItem => ({
+    label,
+    ...(hint ? { hint } : {}),
+    onChoose: () => void copyAndTell(text, what),
+  });
+  const command = `noetl runs show ${model.id}`;
+  return [
+    item("Run id", "the run id", model.id, model.id),
+    item("Link to this view", "the link", window.location.href),
+    item("CLI command", "the command", command, command),
+    ...(details?.result == null ? [] : [item("Result as JSON", "the result", JSON.stringify(details.result, null, 2))]),
+    ...(details?.error ? [item("Error as JSON", "the error", JSON.stringify(details.error, null, 2))] : []),
+  ];
+}
+
+function paletteActions(model: RunModel) {
+  return runActions(model).map((action) => ({
+    label: action.label,
+    reason: whyNot(action),
+    run: () => perform(action),
+  }));
+}
+
+/** Parent, fork source, forks and children. */
+function RelatedLinks({ model }: { model: RunModel }) {
+  const details = model.details.value;
+  if (!details) return null;
+  const { parent, forked_from: source, forks, children } = details;
+  const related = href("run", { id: model.id }, { tab: "related" });
+  return (
+    <>
+      {parent && (
+        <span>
+          child of <a href={href("run", { id: parent })}>{shortId(parent)}</a>
+        </span>
+      )}
+      {source && (
+        <span>
+          {source.reason === "retry" ? "retry of " : "forked from "}
+          <a href={href("run", { id: source.execution_id }, { at: source.seq })}>{shortId(source.execution_id)}</a> at
+          event {source.seq}, <a href={href("compare", { a: source.execution_id, b: model.id })}>compare</a>
+        </span>
+      )}
+      {children > 0 && <a href={related}>{counted(children, "child run")}</a>}
+      {forks > 0 && <a href={related}>{counted(forks, "fork")}</a>}
+    </>
   );
 }

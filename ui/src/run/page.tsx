@@ -1,27 +1,27 @@
 /** One run at one event: header, history slider, graph, panel, inspector (PAGE 5.2). */
 
 import { useEffect, useMemo } from "preact/hooks";
+import type { Resource } from "../api/resource.ts";
+import type { Graph } from "../api/types.gen.ts";
 import { bindKeys } from "../keys.ts";
-import { parameter, setQuery } from "../location.ts";
+import { isPhone } from "../look/phone.ts";
 import { Splitter } from "../parts/split.tsx";
 import { Loading, ProblemBox } from "../parts/states.tsx";
-import { kept, keptSize } from "../personal.ts";
+import { keptSize } from "../personal.ts";
 import type { ViewProps } from "../shell/app.tsx";
-import { GraphPane } from "./graph.tsx";
+import { GraphPane, useGraph } from "./graph.tsx";
 import { RunHeader } from "./header.tsx";
 import { HistorySlider } from "./history-slider.tsx";
 import { Inspector } from "./inspector/inspector.tsx";
 import { RunModel } from "./model.ts";
 import { NotFound } from "./not-found.tsx";
-import { Panel, TABS } from "./panel.tsx";
-import { NOTHING, select, selection } from "./selection.ts";
+import { leave, panes, runKeys } from "./page-keys.ts";
+import { PhoneBody } from "./page-phone.tsx";
+import { Panel } from "./panel.tsx";
 import "./page.css";
 
 const inspectorWidth = keptSize("inspector-width", 420, 280, 720);
 const panelHeight = keptSize("panel-height", 260, 120, 640);
-type Panes = "both" | "graph" | "panel";
-const panes = kept<Panes>("panes", (text) => (text === "graph" || text === "panel" ? text : "both"));
-const NEXT_PANES: Record<Panes, Panes> = { both: "graph", graph: "panel", panel: "both" };
 
 export default function RunPage({ params }: ViewProps) {
   const id = params.id ?? "";
@@ -30,8 +30,8 @@ export default function RunPage({ params }: ViewProps) {
     void model.start();
     return () => model.stop();
   }, [model]);
-  useEffect(() => bindKeys("run", runKeys()), []);
-  useEffect(() => bindKeys("global", { leave: () => leave(model) }), [model]);
+  useEffect(() => bindKeys("run", runKeys(id)), [id]);
+  useEffect(() => bindKeys("global", { leave: () => leave(model, isPhone.peek()) }), [model]);
   const problem = model.problem.value;
   if (!model.outline.value) {
     if (problem?.status === 404) return <NotFound id={id} />;
@@ -41,48 +41,41 @@ export default function RunPage({ params }: ViewProps) {
 }
 
 function Layout({ model }: { model: RunModel }) {
-  const shown = panes.value;
+  const graph = useGraph(model);
   return (
-    <div
-      class={`run panes-${shown}${model.isPast.value ? " past" : ""}`}
-      data-phone={parameter("tab") ? "panel" : "graph"}
-    >
+    <div class={model.isPast.value ? "run past" : "run"}>
       <RunHeader model={model} />
       <HistorySlider model={model} />
-      <div class="run-body">
-        <div class="run-left">
-          {shown !== "panel" && <GraphPane model={model} />}
-          {shown === "both" && (
-            <Splitter size={panelHeight} least={120} most={640} label="Height of the panel" axis="y" />
-          )}
-          {shown !== "graph" && (
-            <div class="run-panel" style={shown === "both" ? { height: `${panelHeight.value}px` } : {}}>
-              <Panel model={model} />
-            </div>
-          )}
-        </div>
-        <Splitter size={inspectorWidth} least={280} most={720} label="Width of the inspector" axis="x" />
-        <div class="run-inspector" style={{ "--inspector-width": `${inspectorWidth.value}px` }}>
-          <Inspector model={model} />
-        </div>
-      </div>
+      {isPhone.value ? <PhoneBody model={model} graph={graph} /> : <WideBody model={model} graph={graph} />}
     </div>
   );
 }
 
-function runKeys() {
-  const open = (tab: string) => () => setQuery({ tab });
-  return {
-    ...Object.fromEntries(TABS.map(({ name }) => [name, open(name)])),
-    graph: () => setQuery({ tab: null }),
-    panes: () => {
-      panes.value = NEXT_PANES[panes.value];
-    },
-  };
+export interface BodyProps {
+  model: RunModel;
+  graph: Resource<Graph>;
 }
 
-/** Esc leaves the past first, then the selection. */
-function leave(model: RunModel): void {
-  if (model.isPast.value) model.backToLatest();
-  else if (JSON.stringify(selection.value) !== JSON.stringify(NOTHING)) select({});
+/** Three panes with splitters. */
+function WideBody({ model, graph }: BodyProps) {
+  const shown = panes.value;
+  return (
+    <div class={`run-body panes-${shown}`}>
+      <div class="run-left">
+        {shown !== "panel" && <GraphPane model={model} graph={graph} />}
+        {shown === "both" && (
+          <Splitter size={panelHeight} least={120} most={640} label="Height of the panel" axis="y" />
+        )}
+        {shown !== "graph" && (
+          <div class="run-panel" style={shown === "both" ? { height: `${panelHeight.value}px` } : {}}>
+            <Panel model={model} />
+          </div>
+        )}
+      </div>
+      <Splitter size={inspectorWidth} least={280} most={720} label="Width of the inspector" axis="x" />
+      <div class="run-inspector" style={{ width: `${inspectorWidth.value}px` }}>
+        <Inspector model={model} graph={graph.data.value} />
+      </div>
+    </div>
+  );
 }

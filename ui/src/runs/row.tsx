@@ -5,23 +5,16 @@ import { Status, StatusIcon } from "../look/status.tsx";
 import { Elapsed, Moment } from "../parts/moment.tsx";
 import { ProgressBar } from "../parts/progress.tsx";
 import { href } from "../routes.ts";
+import { activityText } from "../text/activity.ts";
 import { shortId } from "../text/number.ts";
-import { millis, runningDuration } from "../text/time.ts";
 
 export function runTitle(run: ExecutionSummary): string {
   return run.version === null ? run.path || run.name : `${run.path}@${run.version}`;
 }
 
-/** The activity in words; a wait says for how long instead of since when, which needs no reckoning. */
-export function activityOf(run: ExecutionSummary, at: number): string {
-  const since = / since (\d{4}-\d\d-\d\dT\S+)$/.exec(run.activity);
-  const from = millis(since?.[1]);
-  return since && from !== null ? `${run.activity.slice(0, since.index)}, ${runningDuration(at - from)}` : run.activity;
-}
-
 function Activity({ run }: { run: ExecutionSummary }) {
   const isLooping = run.progress && run.status === "running";
-  const text = activityOf(run, now.value);
+  const text = activityText(run.activity, now.value);
   return (
     <>
       {run.failed_items > 0 && run.status === "succeeded" && (

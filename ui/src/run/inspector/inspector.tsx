@@ -1,11 +1,46 @@
+/** What is selected, in detail; with no selection, the run (PAGE 5.2). */
+
+import type { Graph } from "../../api/types.gen.ts";
+import { forbidden } from "../../me.ts";
+import { LinkButton } from "../../parts/button.tsx";
+import { Copy } from "../../parts/copy.tsx";
+import { href } from "../../routes.ts";
 import type { RunModel } from "../model.ts";
 import { selection } from "../selection.ts";
+import { ArcInspector } from "./arc.tsx";
+import { EventInspector } from "./event.tsx";
+import { StepInspector } from "./step.tsx";
+import { Summary } from "./summary.tsx";
+import "./inspector.css";
 
-export function Inspector({ model }: { model: RunModel }) {
-  const { step, run } = selection.value;
+export interface InspectorProps {
+  model: RunModel;
+  graph: Graph | undefined;
+}
+
+export function Inspector({ model, graph }: InspectorProps) {
+  const { arc, event, step } = selection.value;
   return (
-    <aside aria-label="Inspector">
-      <h2>{run || step || model.details.value?.name}</h2>
+    <aside class="inspector" aria-label="Inspector">
+      <div class="inspector-body">
+        {arc ? (
+          <ArcInspector key={arc} model={model} graph={graph} arc={arc} />
+        ) : event !== null ? (
+          <EventInspector key={event} model={model} seq={event} />
+        ) : step ? (
+          <StepInspector key={step} model={model} graph={graph} />
+        ) : (
+          <Summary model={model} />
+        )}
+      </div>
+      <footer class="inspector-footer">
+        {!forbidden("operator") && (
+          <LinkButton href={href("fork", { id: model.id }, { at: model.at.value })}>Fork from here...</LinkButton>
+        )}
+        <Copy text={() => window.location.href} what="the link to this view">
+          Link
+        </Copy>
+      </footer>
     </aside>
   );
 }

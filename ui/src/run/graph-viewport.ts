@@ -1,0 +1,100 @@
+/** The part of a graph that its pane shows: zoom and pan. Pure but for the signals. */
+
+import { computed, signal } from "@preact/signals";
+
+export interface Rect {
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+}
+
+const [LEAST, MOST, STEP] = [0.05, 2.5, 1.25];
+const MARGIN = 24;
+/** The rendered region grows and moves in steps of this many pixels, so that panning rarely changes it. */
+const CELL = 400;
+
+export class Viewport {
+  /** Pixels from the corner of the pane to the corner of the graph, and the scale. */
+  readonly view = signal({ x: 0, y: 0, zoom: 1 });
+  readonly size = signal({ w: 0, h: 0 });
+  /** Below 70 % boxes have names and status only, below 35 % they are shapes. */
+  readonly detail = computed(() => {
+    const { zoom } = this.view.value;
+    return zoom >= 0.7 ? "full" : zoom >= 0.35 ? "names" : "shapes";
+  });
+  /** What is rendered, in the units of the graph: a little more than what is visible. */
+  readonly #cells = computed(() => {
+    const { x, y, zoom } = this.view.value;
+    const { w, h } = this.size.value;
+    const first = (start: number) => Math.floor(-start / zoom / CELL) - 1;
+    const last = (start: number, length: number) => Math.ceil((length - start) / zoom / CELL) + 1;
+    return [first(x), first(y), last(x, w), last(y, h)].join(" ");
+  });
+  readonly region = computed<Rect>(() => {
+    const [left = 0, top = 0, right = 0, bottom = 0] = this.#cells.value.split(" ").map(Number);
+    return { x: left * CELL, y: top * CELL, w: (right - left) * CELL, h: (bottom - top) * CELL };
+  });
+
+  panBy(dx: number, dy: number): void {
+    const { x, y, zoom } = this.view.peek();
+    this.view.value = { x: x + dx, y: y + dy, zoom };
+  }
+
+  /** Zooms by a factor; the point of the pane stays where it is. */
+  zoomBy(factor: number, at: { x: number; y: number } = this.#middle()): void {
+    const { x, y, zoom } = this.view.peek();
+    const next = Math.min(MOST, Math.max(LEAST, zoom * factor));
+    const ratio = next / zoom;
+    this.view.value = { x: at.x - (at.x - x) * ratio, y: at.y - (at.y - y) * ratio, zoom: next };
+  }
+
+  zoomIn = (): void => this.zoomBy(STEP);
+  zoomOut = (): void => this.zoomBy(1 / STEP);
+  reset = (): void => this.zoomBy(1 / this.view.peek().zoom);
+
+  /** Shows all of a graph, at most in its original size. */
+  fit(graph: { width: number; height: number }): void {
+    const { w, h } = this.size.peek();
+    if (!w || !h) return;
+    const zoom = fitting(graph, { w, h });
+    const y = Math.max(MARGIN / 2, (h - graph.height * zoom) / 3);
+    this.view.value = { x: (w - graph.width * zoom) / 2, y, zoom };
+  }
+
+  /** Begins with all of a graph, or with a readable part around a box if there is too much of it. */
+  open(graph: { width: number; height: number }, focus: Rect | undefined): void {
+    this.fit(graph);
+    if (!focus || this.view.peek().zoom >= 0.5) return;
+    this.view.value = { ...this.view.peek(), zoom: 0.8 };
+    this.center(focus);
+  }
+
+  center(box: Rect): void {
+    const { zoom } = this.view.peek();
+    const { w, h } = this.size.peek();
+    this.view.value = { x: w / 2 - (box.x + box.w / 2) * zoom, y: h / 2 - (box.y + box.h / 2) * zoom, zoom };
+  }
+
+  /** Moves as little as needed for a box to be visible. */
+  reveal(box: Rect): void {
+    const { x, y, zoom } = this.view.peek();
+    const { w, h } = this.size.peek();
+    const shift = (start: number, length: number, room: number) =>
+      start < MARGIN ? MARGIN - start : Math.min(0, room - MARGIN - start - length);
+    this.panBy(shift(box.x * zoom + x, box.w * zoom, w), shift(box.y * zoom + y, box.h * zoom, h));
+  }
+
+  #middle(): { x: number; y: number } {
+    const { w, h } = this.size.peek();
+    return { x: w / 2, y: h / 2 };
+  }
+}
+
+export function fitting(graph: { width: number; height: number }, { w, h }: { w: number; h: number }): number {
+  return Math.max(LEAST, Math.min(1, (w - MARGIN) / graph.width, (h - MARGIN) / graph.height));
+}
+
+export function overlaps(a: Rect, b: Rect): boolean {
+  return a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
+}

@@ -1,0 +1,73 @@
+import type { Graph, GraphEdge } from "../../api/types.gen.ts";
+import { Copy } from "../../parts/copy.tsx";
+import { href } from "../../routes.ts";
+import { counted } from "../../text/number.ts";
+import { duration } from "../../text/time.ts";
+import { arcKey } from "../graph-state.ts";
+import type { RunModel } from "../model.ts";
+import { firedArcs } from "../outline.ts";
+import { select } from "../selection.ts";
+import { ArcName } from "./arc-name.tsx";
+import { Heading } from "./heading.tsx";
+import type { InspectorProps } from "./inspector.tsx";
+import { Why } from "./why.tsx";
+
+/** An arc: its guard, how often it fired, and why. */
+export function ArcInspector({ model, graph, arc }: InspectorProps & { arc: string }) {
+  const edge = graph && edgeOf(graph, arc);
+  const [from, to] = [arc.slice(0, arc.lastIndexOf("/next/")), edge ? nameOf(graph, edge.target) : ""];
+  return (
+    <>
+      <Heading title={to ? <ArcName from={from} to={to} /> : arc}>
+        <button type="button" class="link" onClick={() => select({ step: from })}>
+          {from}
+        </button>
+        {to && (
+          <button type="button" class="link" onClick={() => select({ step: to })}>
+            {to}
+          </button>
+        )}
+        {edge && <ArcFacts model={model} edge={edge} step={from} target={to} />}
+      </Heading>
+      {edge?.guard && (
+        <div class="arc-guard guard">
+          <code>{edge.guard}</code>
+          <Copy text={edge.guard} what="the guard" />
+        </div>
+      )}
+      {edge?.arc === -1 ? (
+        <div class="padded">
+          This line is the next step of a branch; the decisions about {from} say why it was taken.
+        </div>
+      ) : (
+        <Why model={model} subject={{ arc }} marked={to} />
+      )}
+    </>
+  );
+}
+
+function ArcFacts({ model, edge, step, target }: { model: RunModel; edge: GraphEdge; step: string; target: string }) {
+  const [outline, details] = [model.outline.value, model.details.value];
+  const key = arcKey(step, edge.arc);
+  const times = (outline && firedArcs(outline, model.at.value, [{ step, arc: edge.arc, target }]).get(key)) ?? 0;
+  return (
+    <>
+      <span>{times ? `fired ${counted(times, "time")}` : "has not fired"}</span>
+      {edge.failure && <span>for failures</span>}
+      {edge.delay !== null && <span>delays its token by {duration(edge.delay * 1000)}</span>}
+      {edge.line > 0 && details && (
+        <a href={href("playbook", { path: details.path }, { version: details.version, line: edge.line })}>
+          line {edge.line}
+        </a>
+      )}
+    </>
+  );
+}
+
+function edgeOf(graph: Graph, arc: string): GraphEdge | undefined {
+  return graph.edges.find((edge) => arcKey(nameOf(graph, edge.source), edge.arc) === arc);
+}
+
+function nameOf(graph: Graph, place: number): string {
+  return graph.nodes[place]?.name ?? "";
+}

@@ -1,0 +1,34 @@
+import type { ComponentChildren } from "preact";
+import { printable } from "../../text/printable.ts";
+import type { RunModel } from "../model.ts";
+
+const PARTS = /(`[^`]+`|\bevent \d+\b)/;
+
+/** A sentence of the server: commands are set as code, and the events it names can be opened. */
+export function Sentence({ model, text }: { model: RunModel; text: string }) {
+  return (
+    <p>
+      {printable(text)
+        .split(PARTS)
+        .map((part, place): ComponentChildren => {
+          if (part.startsWith("`")) return <code key={place}>{part.slice(1, -1)}</code>;
+          if (PARTS.test(part)) return <EventLink key={place} model={model} seq={Number(part.slice(6))} text={part} />;
+          return place === 0 ? capital(part) : part;
+        })}
+    </p>
+  );
+}
+
+/** Sentences of the server begin small; names of steps stay as they are. */
+function capital(text: string): string {
+  return /^(it|token|there|nothing)\b/.test(text) ? text[0]?.toUpperCase() + text.slice(1) : text;
+}
+
+/** A click moves the view to the event. */
+export function EventLink({ model, seq, text }: { model: RunModel; seq: number; text: string }) {
+  return (
+    <button type="button" class="event-link" title="Go to this event" onClick={() => model.moveTo(seq)}>
+      {text}
+    </button>
+  );
+}

@@ -1,0 +1,186 @@
+/** One step run, or one item of its loop, in parts. */
+
+import type { Resource } from "../../api/resource.ts";
+import type { StepRun } from "../../api/types.gen.ts";
+import { parameter, setQuery } from "../../location.ts";
+import { Button } from "../../parts/button.tsx";
+import { ProgressBar } from "../../parts/progress.tsx";
+import { Loaded } from "../../parts/states.tsx";
+import { Tabs } from "../../parts/tabs.tsx";
+import { Value } from "../../parts/value.tsx";
+import { href } from "../../routes.ts";
+import { count, counted, shortId } from "../../text/number.ts";
+import { printable } from "../../text/printable.ts";
+import { duration } from "../../text/time.ts";
+import { CodeLine, ErrorDetails, sourceOf } from "../error-details.tsx";
+import type { RunModel } from "../model.ts";
+import { parkedRuns, runStatusAt } from "../outline.ts";
+import { select, stepOf } from "../selection.ts";
+import { ArcList } from "./arc-list.tsx";
+import { partPath, useLatest } from "./following.ts";
+import { Heading } from "./heading.tsx";
+import { Inputs } from "./inputs.tsx";
+import type { InspectorProps } from "./inspector.tsx";
+import { openPart } from "./inspector-part.ts";
+import { LogTail } from "./log-tail.tsx";
+import { stepStateAt } from "./step.tsx";
+import { Tasks } from "./tasks.tsx";
+import { Why } from "./why.tsx";
+import { Writes } from "./writes.tsx";
+
+const PARTS = [
+  { name: "why", label: "Why" },
+  { name: "result", label: "Result" },
+  { name: "tasks", label: "Tasks" },
+  { name: "writes", label: "Writes" },
+  { name: "logs", label: "Logs" },
+  { name: "inputs", label: "Inputs" },
+  { name: "raw", label: "Raw" },
+];
+
+interface StepRunProps extends InspectorProps {
+  run: string;
+  item: number | null;
+}
+
+export function StepRunInspector({ model, graph, run, item }: StepRunProps) {
+  const stepRun = useLatest<StepRun>(model, partPath(model, "step-run", { run, item }));
+  const wanted = parameter("part");
+  const part = PARTS.some(({ name }) => name === wanted) ? wanted : "why";
+  const step = stepOf(run);
+  return (
+    <>
+      <Heading title={item === null ? run : `${run}, item ${count(item)}`} status={statusOf(model, stepRun, run, item)}>
+        <Facts model={model} stepRun={stepRun.data.value} run={run} item={item} />
+      </Heading>
+      <Tabs label={`Parts of ${run}`} tabs={PARTS} active={part} onChoose={openPart} />
+      <div class="inspector-part" role="tabpanel" aria-label={part}>
+        {part === "why" ? (
+          <>
+            <Why model={model} subject={{ step, run, item }} />
+            {item === null && <ArcList model={model} graph={graph} step={step} />}
+          </>
+        ) : part === "logs" ? (
+          <LogTail model={model} run={run} item={item} />
+        ) : (
+          <Loaded of={stepRun}>{(data) => <Part model={model} data={data} part={part} />}</Loaded>
+        )}
+      </div>
+    </>
+  );
+}
+
+function Part({ model, data, part }: { model: RunModel; data: StepRun; part: string }) {
+  if (part === "result") return <Result data={data} />;
+  if (part === "tasks") return <Tasks model={model} data={data} />;
+  if (part === "writes") return <Writes model={model} data={data} />;
+  if (part === "inputs") return <Inputs model={model} data={data} />;
+  return (
+    <div class="padded">
+      <Value value={data} label={`Raw data of ${data.run}`} prefix="" />
+    </div>
+  );
+}
+
+/** The status at the event of the view; items and long runs have only that of now. */
+function statusOf(model: RunModel, { data }: Resource<StepRun>, run: string, item: number | null): string {
+  const [outline, at] = [model.outline.value, model.at.value];
+  if (item === null && outline?.runs) {
+    const { runs } = outline;
+    const row = runs.step.findIndex((step, place) => `${outline.steps[step]}#${runs.n[place]}` === run);
+    if (row >= 0 && runs.scheduled_seq[row]! <= at)
+      return runStatusAt(runs, row, at, outline.seq, parkedRuns(outline.parked, at));
+  }
+  return data.value?.status ?? "scheduled";
+}
+
+function Facts({
+  model,
+  stepRun,
+  run,
+  item,
+}: {
+  model: RunModel;
+  stepRun: StepRun | undefined;
+  run: string;
+  item: number | null;
+}) {
+  const step = stepOf(run);
+  const runs = stepStateAt(model, step)?.runs ?? 0;
+  const lease = stepRun?.leases.at(-1);
+  return (
+    <>
+      {item !== null && (
+        <button type="button" class="link" onClick={() => select({ run })}>
+          {run}
+        </button>
+      )}
+      {runs > 1 && (
+        <button type="button" class="link" onClick={() => select({ step })}>
+          all {counted(runs, "run")} of {step}
+        </button>
+      )}
+      {stepRun && (
+        <>
+          <span>
+            worked {duration(stepRun.worked_ms)}, waited {duration(stepRun.waited_ms)}
+          </span>
+          {lease && <span>worker {lease.worker}</span>}
+          {stepRun.children.map((id) => (
+            <a key={id} href={href("run", { id })}>
+              child run {shortId(id)}
+            </a>
+          ))}
+          {stepRun.loop && item === null && <LoopFacts loop={stepRun.loop} />}
+        </>
+      )}
+    </>
+  );
+}
+
+function LoopFacts({ loop }: { loop: NonNullable<StepRun["loop"]> }) {
+  return (
+    <span class="loop-facts">
+      <ProgressBar {...loop} />
+      <span>
+        {count(loop.ok + loop.failed)} of {count(loop.total)}
+        {loop.failed > 0 && `, ${count(loop.failed)} failed`}
+      </span>
+      <button type="button" class="link" onClick={() => setQuery({ tab: "items" })}>
+        items
+      </button>
+    </span>
+  );
+}
+
+function Result({ data }: { data: StepRun }) {
+  const { error, result, run, item } = data;
+  const source = sourceOf(error?.details);
+  return (
+    <div class="padded">
+      {error && (
+        <div class="decision-error">
+          <p>
+            <strong>{error.kind}</strong> {printable(error.message)}
+          </p>
+          {source && <CodeLine {...source} />}
+          <ErrorDetails details={error.details} />
+        </div>
+      )}
+      {result != null ? (
+        <Value
+          value={result}
+          label={`Result of ${run}`}
+          prefix={item === null ? `steps.${data.step}.result` : `steps.${data.step}.result[${item}]`}
+        />
+      ) : (
+        !error && (
+          <p class="quiet">
+            {data.ended ? "The result is null." : "There is no result yet."}{" "}
+            {!data.ended && <Button onClick={() => openPart("tasks")}>Show the tasks</Button>}
+          </p>
+        )
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,179 @@
+/** The run as a whole, while nothing is selected. */
+
+import type { Actor, Execution, ExecutionError, Wait } from "../../api/types.gen.ts";
+import { Status, StatusIcon } from "../../look/status.tsx";
+import { Button } from "../../parts/button.tsx";
+import { Countdown, Elapsed, Moment } from "../../parts/moment.tsx";
+import { Value } from "../../parts/value.tsx";
+import { count, counted } from "../../text/number.ts";
+import { printable } from "../../text/printable.ts";
+import { currentStatus, runDialog } from "../actions.ts";
+import { waitsAt } from "../graph-state.ts";
+import type { RunModel } from "../model.ts";
+import { select, stepOf } from "../selection.ts";
+
+export function Summary({ model }: { model: RunModel }) {
+  const details = model.details.value;
+  if (!details) return null;
+  const state = model.state.value;
+  const exact = state?.seq === model.at.value ? state : undefined;
+  const isPast = model.isPast.value;
+  const waits = waitsAt(model);
+  const result = isPast ? exact?.result : details.result;
+  return (
+    <>
+      <header class="inspector-heading">
+        <div>
+          <h2>{isPast ? `Run at event ${count(model.at.value)}` : "Run"}</h2>
+          <Status status={isPast ? (exact?.status ?? "running") : currentStatus(model)} soft />
+        </div>
+      </header>
+      <div class="summary">
+        {waits.length > 0 && <Waits waits={waits} isPast={isPast} />}
+        {details.missing_pools.map((pool) => (
+          <p key={pool} class="notice">
+            No worker is connected in pool {pool}.
+          </p>
+        ))}
+        {details.warnings.map((text) => (
+          <p key={text} class="notice">
+            {printable(text)}
+          </p>
+        ))}
+        {details.continued_errors > 0 && <Continued details={details} />}
+        <Facts details={details} />
+        {result != null && (
+          <section>
+            <h3>Result</h3>
+            <Value value={result} label="Result of the run" prefix="" />
+          </section>
+        )}
+        <section>
+          <h3>Inputs</h3>
+          {Object.keys(details.payload).length ? (
+            <Value value={details.payload} label="Inputs of the run" prefix="workload" />
+          ) : (
+            <p class="quiet">The run was started without inputs.</p>
+          )}
+        </section>
+      </div>
+    </>
+  );
+}
+
+function Waits({ waits, isPast }: { waits: Wait[]; isPast: boolean }) {
+  return (
+    <section>
+      <h3>Waits</h3>
+      <ul class="waits">
+        {waits.map((wait) => (
+          <li key={`${wait.run} ${wait.item} ${wait.for} ${wait.name}`}>
+            <StatusIcon status={wait.for === "admission" ? "held" : "waiting"} />
+            <div>
+              <p>
+                <button
+                  type="button"
+                  class="link"
+                  onClick={() => select(stepOf(wait.run) ? { run: wait.run, item: wait.item } : { step: wait.run })}
+                >
+                  {wait.run}
+                </button>
+                : {printable(wait.message)}
+              </p>
+              <p class="quiet">
+                for <Elapsed from={wait.since} />
+                {wait.due && (
+                  <>
+                    , due <Countdown due={wait.due} />
+                  </>
+                )}
+              </p>
+            </div>
+            {wait.for === "signal" && !isPast && (
+              <Button
+                role="operator"
+                onClick={() => {
+                  runDialog.value = { kind: "respond", wait };
+                }}
+              >
+                Respond...
+              </Button>
+            )}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** Errors that a policy continued past. */
+function Continued({ details }: { details: Execution }) {
+  const rest = details.continued_errors - details.continued.length;
+  return (
+    <section>
+      <h3>{counted(details.continued_errors, "error")} that the run continued past</h3>
+      <ul class="continued">
+        {details.continued.map((error, place) => (
+          <li key={place}>
+            <ContinuedError error={error} />
+          </li>
+        ))}
+        {rest > 0 && <li class="quiet">and {counted(rest, "more", "more")}</li>}
+      </ul>
+    </section>
+  );
+}
+
+function ContinuedError({ error }: { error: ExecutionError }) {
+  const { step, item } = error;
+  const name = `${step ?? "run"}${item === null ? "" : `, item ${item}`}`;
+  return (
+    <>
+      {step ? (
+        <button type="button" class="link" onClick={() => select({ step, item })}>
+          {name}
+        </button>
+      ) : (
+        name
+      )}
+      : {error.kind}, {printable(error.message ?? "")}
+    </>
+  );
+}
+
+function Facts({ details }: { details: Execution }) {
+  const { trigger, actor } = details;
+  return (
+    <dl class="facts">
+      <Fact name="Started">
+        <Moment at={details.started} withMillis />
+      </Fact>
+      {details.ended && (
+        <Fact name="Ended">
+          <Moment at={details.ended} withMillis />
+        </Fact>
+      )}
+      <Fact name="Duration">
+        <Elapsed from={details.started} to={details.ended} />
+      </Fact>
+      <Fact name="Events">{count(details.events)}</Fact>
+      <Fact name="Trigger">{trigger.kind === "api" ? "request" : `${trigger.kind} ${trigger.name}`}</Fact>
+      {actor && <Fact name="Started by">{actorWords(actor)}</Fact>}
+      {details.cancelled_by && <Fact name="Cancelled by">{actorWords(details.cancelled_by)}</Fact>}
+      {details.cancel_reason && <Fact name="Reason">{printable(details.cancel_reason)}</Fact>}
+    </dl>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: preact.ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+export function actorWords(actor: Actor): string {
+  return actor.kind === "user" ? actor.name : `${actor.kind} ${actor.name}`;
+}

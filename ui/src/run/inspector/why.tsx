@@ -1,0 +1,95 @@
+/** Why a step, a step run, an item or an arc is as it is: the state in a sentence, then the decisions, newest first. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { get } from "../../api/client.ts";
+import type { Decision, Explanation } from "../../api/types.gen.ts";
+import { statusWord } from "../../look/status.tsx";
+import { Button } from "../../parts/button.tsx";
+import { Loading, ProblemBox } from "../../parts/states.tsx";
+import { toastProblem } from "../../parts/toast.tsx";
+import { count } from "../../text/number.ts";
+import type { RunModel } from "../model.ts";
+import { DecisionView } from "./decision.tsx";
+import { partPath, useFollowing } from "./following.ts";
+import { Sentence } from "./sentence.tsx";
+import "./why.css";
+
+export interface Subject {
+  step?: string;
+  run?: string;
+  item?: number | null;
+  arc?: string; // in place of the step
+}
+
+export function Why({ model, subject, marked }: { model: RunModel; subject: Subject; marked?: string }) {
+  const query = { ...subject };
+  const { data, of } = useFollowing<Explanation>(model, "explain", query);
+  const older = useOlder(model, query);
+  if (!data)
+    return of.problem.value ? <ProblemBox problem={of.problem.value} onRetry={of.load} /> : <Loading rows={4} />;
+  const first = data.decisions[0]?.seq ?? 0;
+  const earlier = older.items.value.filter(({ seq }) => seq < first);
+  const cursor = older.items.value.length ? older.next.value : data.next;
+  const decisions = [...data.decisions.toReversed(), ...earlier];
+  return (
+    <div class="why">
+      <div class="why-state">
+        {data.stands.length ? (
+          data.stands.map((text) => <Sentence key={text} model={model} text={text} />)
+        ) : (
+          <p>{standing(data)}</p>
+        )}
+      </div>
+      {decisions.length > 0 && (
+        <ol class="decisions" aria-label="Decisions, newest first">
+          {decisions.map((decision) => (
+            <DecisionView key={`${decision.seq} ${decision.about}`} model={model} decision={decision} marked={marked} />
+          ))}
+        </ol>
+      )}
+      {cursor !== null && (
+        <Button busy={older.isBusy.value} onClick={() => older.load(cursor)}>
+          Earlier decisions
+        </Button>
+      )}
+    </div>
+  );
+}
+
+/** The state of a step that the server has nothing more to say about. */
+function standing({ step, run, status, runs }: Explanation): string {
+  if (run) return `${run} ${status ? isWord(status) : "has not run"}.`;
+  if (!status) return `${step} has not run.`;
+  return runs > 1
+    ? `${step} ran ${count(runs)} times; the latest run ${isWord(status)}.`
+    : `${step} ${isWord(status)}.`;
+}
+
+function isWord(status: string): string {
+  return ["succeeded", "failed"].includes(status) ? status : `is ${statusWord(status)}`;
+}
+
+/** Decisions before those that follow the view; they are loaded page by page and forgotten with the subject. */
+function useOlder(model: RunModel, query: Subject) {
+  const [items, next, isBusy] = [useSignal<Decision[]>([]), useSignal<number | null>(null), useSignal(false)];
+  const subject = partPath(model, "explain", { ...query });
+  useEffect(() => {
+    items.value = [];
+    next.value = null;
+  }, [subject]);
+  const load = async (before: number) => {
+    isBusy.value = true;
+    try {
+      const page = await get<Explanation>(model.path("explain"), {
+        query: { ...query, at: model.at.peek(), before, limit: 20 },
+      });
+      items.value = [...items.value, ...page.decisions.toReversed()];
+      next.value = page.next;
+    } catch (error) {
+      toastProblem("The decisions were not loaded", error);
+    }
+    isBusy.value = false;
+  };
+  return { items, next, isBusy, load };
+}

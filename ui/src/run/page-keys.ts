@@ -1,0 +1,59 @@
+/** The keys of the run view, and the panes that they change. */
+
+import { go, setQuery } from "../location.ts";
+import { kept } from "../personal.ts";
+import { href } from "../routes.ts";
+import { neighbour } from "../runs/last-list.ts";
+import { openPart } from "./inspector/inspector-part.ts";
+import type { RunModel } from "./model.ts";
+import { TABS } from "./panel.tsx";
+import { NOTHING, select, selection } from "./selection.ts";
+
+export type Panes = "both" | "graph" | "panel";
+export const panes = kept<Panes>("panes", (text) => (text === "graph" || text === "panel" ? text : "both"));
+const NEXT_PANES: Record<Panes, Panes> = { both: "graph", graph: "panel", panel: "both" };
+
+export function runKeys(id: string) {
+  const open = (tab: string) => () => {
+    if (panes.peek() === "graph") panes.value = "both";
+    setQuery({ tab });
+  };
+  const openRun = (step: 1 | -1) => () => {
+    const next = neighbour(id, step);
+    if (next) go(href("run", { id: next }));
+  };
+  return {
+    ...Object.fromEntries(TABS.map(({ name }) => [name, open(name)])),
+    graph: showGraph,
+    why: showWhy,
+    "next-run": openRun(1),
+    "previous-run": openRun(-1),
+    panes: () => {
+      panes.value = NEXT_PANES[panes.value];
+    },
+  };
+}
+
+/** Shows the graph and puts the focus on its box. */
+function showGraph(): void {
+  if (panes.peek() === "panel") panes.value = "both";
+  setQuery({ tab: null });
+  focusSoon(".graph .box[tabindex='0']");
+}
+
+/** Opens Why of the selection and puts the focus there. */
+function showWhy(): void {
+  openPart("why");
+  focusSoon(".inspector [role=tab][aria-selected=true], .inspector .event-link");
+}
+
+function focusSoon(selector: string): void {
+  window.requestAnimationFrame(() => document.querySelector<HTMLElement>(selector)?.focus());
+}
+
+/** Esc leaves the past first, then the selection; on a phone the selection is a sheet, which goes first. */
+export function leave(model: RunModel, hasSheet: boolean): void {
+  const isSelected = JSON.stringify(selection.peek()) !== JSON.stringify(NOTHING);
+  if (model.isPast.peek() && !(hasSheet && isSelected)) model.backToLatest();
+  else if (isSelected) select({});
+}

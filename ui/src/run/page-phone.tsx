@@ -1,0 +1,58 @@
+/** The run view on a phone: panes are tabs, and the inspector is a sheet at the bottom. */
+
+import { useSignal } from "@preact/signals";
+import { parameter, setQuery } from "../location.ts";
+import { Button } from "../parts/button.tsx";
+import { Tabs } from "../parts/tabs.tsx";
+import { GraphPane } from "./graph.tsx";
+import { Inspector } from "./inspector/inspector.tsx";
+import type { BodyProps } from "./page.tsx";
+import { Panel, TABS } from "./panel.tsx";
+import { NOTHING, selection } from "./selection.ts";
+
+const PHONE_TABS = [{ name: "graph", label: "Graph" }, { name: "summary", label: "Summary" }, ...TABS];
+
+export function PhoneBody({ model, graph }: BodyProps) {
+  const wanted = parameter("tab") || "graph";
+  const tab = PHONE_TABS.some(({ name }) => name === wanted) ? wanted : "graph";
+  const isSelected = JSON.stringify(selection.value) !== JSON.stringify(NOTHING);
+  return (
+    <div class="run-body">
+      <Tabs
+        label="Parts of the run"
+        tabs={PHONE_TABS}
+        active={tab}
+        onChoose={(name) => setQuery({ tab: name === "graph" ? null : name })}
+      />
+      <div class="run-pane">
+        {tab === "graph" ? (
+          <GraphPane model={model} graph={graph} />
+        ) : tab === "summary" && !isSelected ? (
+          <Inspector model={model} graph={graph.data.value} />
+        ) : (
+          tab !== "summary" && <Panel model={model} />
+        )}
+      </div>
+      {isSelected && <Sheet model={model} graph={graph} />}
+    </div>
+  );
+}
+
+function Sheet({ model, graph }: BodyProps) {
+  const isTall = useSignal(false);
+  return (
+    <div class={isTall.value ? "sheet tall" : "sheet"}>
+      <div class="sheet-handle">
+        <Button
+          kind="quiet"
+          icon={isTall.value ? "down" : "up"}
+          label={isTall.value ? "Make the sheet smaller" : "Make the sheet larger"}
+          onClick={() => {
+            isTall.value = !isTall.value;
+          }}
+        />
+      </div>
+      <Inspector model={model} graph={graph.data.value} />
+    </div>
+  );
+}
