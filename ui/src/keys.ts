@@ -45,6 +45,7 @@ export const KEYS: readonly Key[] = [
   { scope: "run", keys: "Ctrl F", action: "search-log", text: "Search the log; again for the search of the browser" },
   { scope: "run", keys: "Alt Z", action: "wrap", text: "Wrap the lines of the log" },
   { scope: "run", keys: "v", action: "panes", text: "Graph and panel, graph only, panel only" },
+  { scope: "run", keys: "G", action: "gaps", text: "Expand or collapse idle gaps of the timeline" },
   { scope: "run", keys: "J", action: "next-run", text: "Next run of the list" },
   { scope: "run", keys: "K", action: "previous-run", text: "Previous run of the list" },
   { scope: "slider", keys: "ArrowLeft", action: "back", text: "One event back; with Shift 100" },

@@ -24,6 +24,7 @@ type Loader = () => Promise<{ default: ComponentType<PanelProps> }>;
 
 /** A tab is loaded when it is first opened. */
 const LOADERS: Record<string, Loader> = {
+  timeline: () => import("./timeline.tsx"),
   events: () => import("./events.tsx"),
   logs: () => import("./logs.tsx"),
   data: () => import("./data.tsx"),
