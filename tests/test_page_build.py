@@ -18,6 +18,9 @@ from zipfile import ZipFile
 
 import httpx2
 import pytest
+from playwright.sync_api import expect
+from tests.browser.chromium import launched
+from tests.browser.packages import alone
 from tests.servers.patience import PATIENCE_SECONDS, until
 from tools import page
 
@@ -27,7 +30,6 @@ from noetl.server.page_files import read_page
 HOME = Path(__file__).parents[1]
 UI = HOME / "ui"
 LOCK = json.loads((UI / "package-lock.json").read_text("utf-8"))
-NODE = page.find_node()
 NOT_FOR_BUILDS = ("@biomejs", "@typescript", "@types")
 """The largest packages; they only check the source."""
 
@@ -35,7 +37,7 @@ in_a_checkout = pytest.mark.skipif(not (HOME / ".git").exists(), reason="not a c
 
 
 def git(*arguments: str) -> list[str]:
-    output = subprocess.run(["git", *arguments, "-z"], cwd=HOME, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(["git", *arguments], cwd=HOME, capture_output=True, text=True, check=True).stdout
     return [name for name in output.split("\0") if name]
 
 
@@ -55,7 +57,7 @@ def test_the_lock_file_names_packages_by_their_content_and_not_by_their_host() -
 
 @in_a_checkout
 def test_no_built_file_is_tracked() -> None:
-    assert git("ls-files", "src/noetl/page", "ui/node_modules") == []
+    assert git("ls-files", "-z", "src/noetl/page", "ui/node_modules") == []
     for file in ("src/noetl/page/index.html", "ui/node_modules/vite/package.json"):
         assert subprocess.run(["git", "check-ignore", "-q", file], cwd=HOME, check=False).returncode == 0, file
 
@@ -129,9 +131,9 @@ def test_running_an_example_needs_no_page() -> None:
 # -- distributions --------------------------------------------------------------------------------------------------
 
 
-def copy_checkout(target: Path) -> Path:
-    """The files that a clone would have, with the changes that are not committed yet."""
-    for name in git("ls-files", "--cached", "--others", "--exclude-standard"):
+def copy_checkout(target: Path, *paths: str) -> Path:
+    """The files that a clone would have, with the changes that are not committed yet; all, or those below paths."""
+    for name in git("ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *paths):
         with suppress(FileNotFoundError):  # deleted, and not committed yet
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(HOME / name, target / name)
@@ -153,26 +155,33 @@ def build(kind: str, source: Path, target: Path, path: str = os.environ["PATH"])
     """Call the build backend as installers do: `wheel`, `sdist` or `editable`."""
     program = f"import hatchling.build; hatchling.build.build_{kind}({str(target)!r})"
     command = [sys.executable, "-c", program]
-    return subprocess.run(command, cwd=source, env=environment(path), capture_output=True, text=True, check=False)
+    variables = environment(path)
+    return subprocess.run(command, cwd=source, env=variables, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_checkout(tmp_path_factory.mktemp("clone"))
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution and the wheel of a clean clone, built once for all test processes."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base if "PYTEST_XDIST_WORKER" not in os.environ else base.parent
+    folder, partial = shared / "distributions", shared / "distributions.part"
+    with alone(shared / "distributions.lock"):
+        if not folder.exists():
+            source = with_packages(copy_checkout(partial / "clone"))
+            for kind in ("sdist", "wheel"):
+                done = build(kind, source, partial)
+                assert done.returncode == 0, done.stdout + done.stderr
+            partial.rename(folder)
+    return folder
 
 
-@pytest.fixture(scope="module")
-def distributions(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Path:
-    """A folder with the source distribution and the wheel of a clean clone, and a wheel of the former."""
-    if NODE is None or not page.PACKAGES.exists():
+def with_packages(checkout: Path) -> Path:
+    """The same checkout with the packages that build the page, so that none is downloaded."""
+    if not (page.PACKAGES / page.STAMP).exists():
         pytest.fail("the packages of the page are missing: run `make page`")
     ignored = shutil.ignore_patterns(*NOT_FOR_BUILDS)
     shutil.copytree(page.PACKAGES, checkout / "ui" / "node_modules", ignore=ignored, symlinks=True)
-    folder = tmp_path_factory.mktemp("dist")
-    for kind in ("sdist", "wheel"):
-        done = build(kind, checkout, folder)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+    return checkout
 
 
 def page_of(wheel: Path) -> dict[str, bytes]:
@@ -192,8 +201,9 @@ def test_a_wheel_has_the_page_with_compressed_assets_and_licenses(distributions:
     }
     assert assets <= files.keys()
     for asset in assets:
-        if asset.endswith((".js", ".css")) and len(files[asset]) > 200:
-            assert gzip.decompress(files[f"{asset}.gz"]) == files[asset]
+        compressed = gzip.compress(files[asset], mtime=0)
+        expected = compressed if len(compressed) < page.WORTHWHILE * len(files[asset]) else None
+        assert files.get(f"{asset}.gz") == expected, asset
     licenses = files["licenses.md"].decode()
     for text in (
         "## preact",
@@ -221,19 +231,18 @@ def test_a_source_distribution_has_the_page_and_its_wheel_needs_no_node(distribu
 
 
 @in_a_checkout
-def test_a_page_that_is_watched_is_built_again_after_a_change(distributions: Path, checkout: Path) -> None:
+def test_a_page_that_is_watched_is_built_again_after_a_change(tmp_path: Path) -> None:
+    checkout = with_packages(copy_checkout(tmp_path, "ui", "tools"))
     folder, source = checkout / "src" / "noetl" / "page", checkout / "ui" / "src" / "main.tsx"
-    shutil.rmtree(folder)
-    text, command = source.read_text("utf-8"), [sys.executable, "-m", "tools.page", "watch"]
-    with subprocess.Popen(command, cwd=checkout, stdout=subprocess.PIPE, start_new_session=True) as process:
+    command = [sys.executable, "-m", "tools.page", "watch"]
+    with subprocess.Popen(command, cwd=checkout, stdout=subprocess.DEVNULL, start_new_session=True) as process:
         try:
             until(lambda: scripts_of(folder))
-            source.write_text(text + '\nconsole.info("This is a change.");\n', "utf-8")
+            source.write_text(source.read_text("utf-8") + '\nconsole.info("This is a change.");\n', "utf-8")
             until(lambda: any("This is a change." in script for script in scripts_of(folder)))
         finally:
             os.killpg(process.pid, signal.SIGINT)
             process.wait(PATIENCE_SECONDS)
-            source.write_text(text, "utf-8")
 
 
 def scripts_of(folder: Path) -> list[str]:
@@ -255,19 +264,11 @@ def test_an_editable_install_needs_no_page(tmp_path: Path) -> None:
 
 
 @in_a_checkout
-def test_the_image_is_built_from_everything_that_a_wheel_needs(
-    distributions: Path, checkout: Path, tmp_path: Path
-) -> None:
-    lines = [line for line in (HOME / ".dockerignore").read_text("utf-8").splitlines() if line[:1] not in ("#", "*")]
-    for name in (line.removeprefix("!") for line in lines if line.startswith("!")):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        if (checkout / name).is_dir():
-            shutil.copytree(checkout / name, tmp_path / name, symlinks=True)
-        else:
-            shutil.copy2(checkout / name, tmp_path / name)
+def test_the_image_is_built_from_everything_that_a_wheel_needs(distributions: Path, tmp_path: Path) -> None:
+    lines = (HOME / ".dockerignore").read_text("utf-8").splitlines()
     assert {"src/noetl/page", "ui/node_modules"} <= set(lines)
-    shutil.rmtree(tmp_path / "src" / "noetl" / "page")
-    done = build("wheel", tmp_path, tmp_path)
+    copied = [line.removeprefix("!") for line in lines if line.startswith("!")]
+    done = build("wheel", with_packages(copy_checkout(tmp_path, *copied)), tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,), (other,) = tmp_path.glob("*.whl"), distributions.glob("*.whl")
     assert page_of(wheel) == page_of(other)
@@ -278,20 +279,24 @@ def test_the_image_is_built_from_everything_that_a_wheel_needs(
 
 @contextmanager
 def development_server(program: Path, folder: Path) -> Iterator[str]:
-    """The URL of a `noetl dev` that finds no Node."""
+    """The link to the page that a `noetl dev` prints; it finds no Node."""
     command, variables = [program, "dev", "--port", "0"], environment(str(program.parent))
     with subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            (url,) = re.findall(r"NOETL_SERVER=(\S+)", process.stdout.readline())
-            yield url
+            ((url, token),) = re.findall(r"NOETL_SERVER=(\S+) NOETL_TOKEN=(\S+)", process.stdout.readline())
+            yield f"{url}/#token={token}"
         finally:
             process.terminate()
             process.wait(PATIENCE_SECONDS)
 
 
-def assert_serves_the_page(url: str) -> None:
-    with httpx2.Client(base_url=url) as client:
+def assert_serves_the_page(link: str) -> None:
+    with launched() as browser:
+        shown = browser.new_page()
+        shown.goto(link)
+        expect(shown.get_by_text("No runs yet.")).to_be_visible(timeout=60_000)
+    with httpx2.Client(base_url=link.partition("#")[0]) as client:
         document = client.get("/runs/01a1")
         assert (document.status_code, document.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assets = re.findall(r'(?:src|href)="(/assets/[^"]+)"', document.text)
@@ -311,8 +316,8 @@ def test_a_wheel_in_an_empty_environment_without_node_serves_the_page(distributi
     pip("--python", python, "install", "--no-index", "--no-deps", wheel)
     (packages,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
     (packages / "dependencies.pth").write_text(str(Path(httpx2.__file__).parents[1]))
-    with development_server(python.with_name("noetl"), tmp_path) as url:
-        assert_serves_the_page(url)
+    with development_server(python.with_name("noetl"), tmp_path) as link:
+        assert_serves_the_page(link)
 
 
 @in_a_checkout
@@ -326,5 +331,5 @@ def test_a_wheel_built_and_installed_from_nothing_serves_the_page(tmp_path: Path
     python = tmp_path / "venv" / "bin" / "python"
     pip("--python", python, "install", "--require-hashes", "-r", HOME / "requirements" / "run.txt")
     pip("--python", python, "install", "--no-deps", wheel)
-    with development_server(python.with_name("noetl"), tmp_path) as url:
-        assert_serves_the_page(url)
+    with development_server(python.with_name("noetl"), tmp_path) as link:
+        assert_serves_the_page(link)

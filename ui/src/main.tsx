@@ -10,20 +10,20 @@ import "./look/base.css";
 
 const RETRY_MS = 2000;
 
-async function identify(): Promise<void> {
-  const token = takeToken();
+async function identify(token: string | null): Promise<void> {
   try {
     if (token) await signInWithToken(token);
     else if (!(await resumeSession()) && path.value !== "/sign-in") void signedIn();
   } catch (error) {
     if (token) toastProblem("The link did not sign you in", error);
-    window.setTimeout(identify, RETRY_MS);
+    window.setTimeout(() => identify(null), RETRY_MS);
   }
 }
 
 startNavigation();
 startClock();
+const token = takeToken(); // before the URL changes
 if (path.value === "/") go("/runs", { replace: true });
 const root = document.getElementById("app");
 if (root) render(<App />, root);
-void identify();
+void identify(token);
