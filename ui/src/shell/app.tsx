@@ -20,6 +20,7 @@ const VIEWS: Partial<Record<View, Loader>> = {
   runs: () => import("../runs/page.tsx"),
   run: () => import("../run/page.tsx"),
   fork: () => import("../fork/page.tsx"),
+  compare: () => import("../compare/page.tsx"),
   playbooks: () => import("../playbooks/page.tsx"),
   playbook: () => import("../playbooks/playbook.tsx"),
   start: () => import("../start/page.tsx"),

@@ -1,0 +1,148 @@
+/** Compares two runs: steps, events, data and playbook (PAGE 5.4). */
+
+import { useResource } from "../api/resource.ts";
+import type { EventSides, Execution, ExecutionDiff } from "../api/types.gen.ts";
+import { go, parameter, setQuery } from "../location.ts";
+import { Status } from "../look/status.tsx";
+import { Button } from "../parts/button.tsx";
+import { Elapsed, Moment } from "../parts/moment.tsx";
+import { Loading, ProblemBox } from "../parts/states.tsx";
+import { Tabs } from "../parts/tabs.tsx";
+import { href } from "../routes.ts";
+import { NotFound } from "../run/not-found.tsx";
+import type { ViewProps } from "../shell/app.tsx";
+import { count, shortId } from "../text/number.ts";
+import { type Comparison, useComparison } from "./comparison.ts";
+import { DataTab } from "./data.tsx";
+import { EventsTab } from "./events.tsx";
+import { PlaybookTab } from "./playbook.tsx";
+import { StepsTab } from "./steps.tsx";
+import "./page.css";
+
+export default function ComparePage({ params }: ViewProps) {
+  const [a, b] = [params.a ?? "", params.b ?? ""];
+  const [left, right] = [useRun(a), useRun(b)];
+  const comparison = useComparison(a, b);
+  for (const [id, run] of [[a, left] as const, [b, right] as const])
+    if (run.problem.value?.status === 404 && !run.data.value) return <NotFound id={id} />;
+  const problem = left.problem.value ?? right.problem.value ?? comparison.problem.value;
+  if (!left.data.value || !right.data.value)
+    return problem ? <ProblemBox problem={problem} onRetry={comparison.load} /> : <Loading />;
+  const sides = { a: left.data.value, b: right.data.value };
+  return (
+    <div class="page compare">
+      <h1 class="hidden-text">
+        Compare {shortId(a)} and {shortId(b)}
+      </h1>
+      <header class="card">
+        <Side letter="A" run={sides.a} />
+        <Button onClick={() => go(href("compare", { a: b, b: a }, { tab: parameter("tab") }))}>Swap</Button>
+        <Side letter="B" run={sides.b} />
+      </header>
+      {problem && <ProblemBox problem={problem} onRetry={comparison.load} />}
+      <FirstDifference comparison={comparison} latest={Math.min(sides.a.events, sides.b.events)} />
+      <div class="compare-bar">
+        <Tabs
+          label="What to compare"
+          active={parameter("tab") || "steps"}
+          tabs={[
+            { name: "steps", label: "Steps" },
+            { name: "events", label: "Events" },
+            { name: "data", label: "Data" },
+            { name: "playbook", label: "Playbook" },
+          ]}
+          onChoose={(name) => setQuery({ tab: name === "steps" ? null : name })}
+        />
+        <label class="compare-only">
+          <input
+            type="checkbox"
+            checked={!parameter("all")}
+            onChange={(event) => setQuery({ all: event.currentTarget.checked ? null : 1 })}
+          />
+          only differences
+        </label>
+      </div>
+      {comparison.data.value ? <Content runs={sides} diff={comparison.data.value} /> : !problem && <Loading />}
+    </div>
+  );
+}
+
+const useRun = (id: string) => useResource<Execution>(`/executions/${encodeURIComponent(id)}`);
+
+export interface Runs {
+  a: Execution;
+  b: Execution;
+}
+
+function Content({ runs, diff }: { runs: Runs; diff: ExecutionDiff }) {
+  const only = !parameter("all");
+  switch (parameter("tab")) {
+    case "events":
+      return <EventsTab runs={runs} first={diff.first_difference} only={only} />;
+    case "data":
+      return <DataTab runs={runs} diff={diff} only={only} />;
+    case "playbook":
+      return <PlaybookTab runs={runs} />;
+    default:
+      return <StepsTab runs={runs} steps={diff.steps} only={only} />;
+  }
+}
+
+function Side({ letter, run }: { letter: string; run: Execution }) {
+  return (
+    <div class="compare-side">
+      <strong>{letter}</strong>
+      <a href={href("run", { id: run.execution_id })} title={run.execution_id}>
+        <code>{shortId(run.execution_id)}</code>
+      </a>
+      <Status status={run.status} soft />
+      <Elapsed from={run.started} to={run.ended} />
+      <span class="secondary">
+        {run.path}
+        {run.version !== null && `@${run.version}`}
+      </span>
+      <span class="secondary">
+        <Moment at={run.started} />
+      </span>
+    </div>
+  );
+}
+
+function FirstDifference({ comparison, latest }: { comparison: Comparison; latest: number }) {
+  const diff = comparison.data.value;
+  if (!diff) return null;
+  if (diff.first_difference) return <Difference first={diff.first_difference} />;
+  if (diff.equal === null)
+    return (
+      <p class="compare-first">
+        Compared {count(diff.scanned_to)} of {count(latest)} events.
+        {comparison.loading.value && <Button onClick={comparison.stop}>Stop</Button>}
+      </p>
+    );
+  return (
+    <p class="compare-first good">
+      {diff.equal
+        ? "No differences. Times and workers do not count."
+        : "All events are the same; the states differ. See Data."}
+    </p>
+  );
+}
+
+function Difference({ first }: { first: EventSides }) {
+  const side = first.a ?? first.b ?? {};
+  const subject = String(side.run ?? side.step ?? side.task ?? "");
+  const seq = first.a_seq ?? first.b_seq ?? 0;
+  return (
+    <p class="compare-first">
+      <span>
+        First difference: event {count(seq)}
+        {first.b_seq !== null && first.b_seq !== seq && ` (${count(first.b_seq)} in B)`},{" "}
+        {String(side.event_type ?? "")}
+        {subject && ` of ${subject}`}
+        {first.a === null && ", only in B"}
+        {first.b === null && ", only in A"}
+      </span>
+      <Button onClick={() => setQuery({ tab: "events", event: seq })}>Show</Button>
+    </p>
+  );
+}
