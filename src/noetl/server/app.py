@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import cached_property
 from ipaddress import ip_address
 from time import perf_counter
@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import Headers
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from noetl.clock import Clock
@@ -166,9 +166,10 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, reply: Reply) -> None:
         path, scope["path_params"] = self._route(scope["path"])
-        endpoint = self._methods[path].get(scope["method"])
+        methods, is_head = self._methods[path], scope["method"] == "HEAD"
+        endpoint = methods.get("GET" if is_head else scope["method"])
         if endpoint is None:
-            allowed = ", ".join(sorted(self._methods[path]))
+            allowed = ", ".join(sorted([*methods, "HEAD"] if "GET" in methods else methods))
             raise Refused(405, f"{path} supports {allowed}", headers={"Allow": allowed})
         reply.route = path
         call = ApiCall(self.api, endpoint, scope, receive, reply.request_id)
@@ -176,7 +177,9 @@ class Guard:
             await self.authorize(call)
             reply.call = call
             response = await compressed(await respond(call), endpoint, call.headers)
-            await response(scope, receive, reply)
+            if endpoint.also:
+                response.headers.add_vary_header("Accept")
+            await (headers_only(response) if is_head else response)(scope, receive, reply)
         finally:
             self.anonymous_bodies.held -= call.anonymous_bytes
 
@@ -264,7 +267,21 @@ class Reply:
     async def problem(self, problem: Refused, scope: Scope, receive: Receive) -> None:
         if not self.status:
             response = Response(document(problem, self.request_id), problem.status, problem.headers, MEDIA)
-            await response(scope, receive, self)
+            await (headers_only(response) if scope["method"] == "HEAD" else response)(scope, receive, self)
+
+
+def headers_only(response: Response) -> Response:
+    """The response to HEAD: that to GET, without its body. A stream does not start."""
+    if isinstance(response, StreamingResponse):
+        response.body_iterator = _nothing()
+    else:
+        response.body = b""
+    return response
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield
 
 
 def host_name(host: str) -> str | None:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from api_server import HELLO, SECONDS, YAML, ApiServer, register
 from tests.conformance.memory import MemoryStore
+from tests.servers.patience import until
 from tests.table import for_each
 
 from noetl.access import new_token
@@ -115,9 +116,42 @@ def test_what_is_no_token_is_nobody(server: ApiServer, given: str) -> None:
 
 
 def test_a_method_that_a_route_does_not_have(admin: httpx2.Client) -> None:
-    for method in ("DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE"):
+    for method in ("DELETE", "PATCH", "OPTIONS", "TRACE"):
         answer = admin.request(method, "/api/v1/executions")
-        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
+    for method in ("GET", "HEAD"):
+        answer = admin.request(method, "/api/v1/playbooks/validate")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize("path", sorted(path for method, path in ALLOWED if method == "GET"))
+def test_head_is_answered_like_get_without_a_body(server: ApiServer, path: str) -> None:
+    for role in (*ROLES, None):
+        with server.client(role) as client:
+            get, head = client.get(filled(path)), client.head(filled(path))
+        named = [(answer.status_code, answer.headers.get("content-type")) for answer in (get, head)]
+        assert named[0] == named[1], role
+        assert head.content == b""
+
+
+def test_head_neither_runs_a_stream_nor_counts_as_one(server: ApiServer, admin: httpx2.Client) -> None:
+    register(admin)
+    answer = admin.post("/api/v1/executions", json={"path": "tests/hello"}, headers={"Prefer": "wait=60"})
+    execution, streams = answer.headers["location"], server.app.api.streams
+    for path, accept in (
+        ("/events", "text/event-stream"),
+        ("/live", "*/*"),
+        ("/logs", "text/plain"),
+        ("/export", "*/*"),
+        ("", "*/*"),
+    ):
+        get = admin.get(f"{execution}{path}", headers={"Accept": accept})
+        head = admin.head(f"{execution}{path}", headers={"Accept": accept})
+        assert (head.status_code, head.content) == (200, b"")
+        changing = {"date", "x-request-id"}
+        assert head.headers.keys() - changing == get.headers.keys() - changing
+        assert all(head.headers[name] == get.headers[name] for name in head.headers.keys() - changing)
+    until(lambda: not streams.by_caller.total())
 
 
 # -- tricks with paths ----------------------------------------------------------------------------------------------
@@ -353,7 +387,7 @@ def test_the_log_is_json_without_secrets(server: ApiServer) -> None:
 
     def lines() -> list[dict[str, Any]]:
         found = [msgspec.json.decode(line) for line in server.log.getvalue().splitlines()]
-        return [line for line in found if line["request_id"] == ours["X-Request-Id"]]
+        return [line for line in found if line.get("request_id") == ours["X-Request-Id"]]
 
     end = time.monotonic() + SECONDS  # a line is written after its request was answered
     while len(lines()) < 2 and time.monotonic() < end:

@@ -33,8 +33,15 @@ def test_the_text_alone_and_only_when_it_has_changed(admin: httpx2.Client) -> No
     register(admin)
     answer = admin.get(f"{API}/tests/hello", headers={"Accept": "application/yaml"})
     assert (answer.text, answer.headers["content-type"].split(";")[0]) == (HELLO, "application/yaml")
-    again = admin.get(f"{API}/tests/hello", headers={"If-None-Match": answer.headers["etag"]})
-    assert again.status_code == 304
+    text, other = answer.headers["etag"], admin.get(f"{API}/tests/hello").headers["etag"]
+    for accept, tag, status in (
+        ("application/yaml", text, 304),
+        ("application/yaml", other, 200),
+        ("*/*", other, 304),
+        ("*/*", text, 200),
+    ):
+        again = admin.get(f"{API}/tests/hello", headers={"If-None-Match": tag, "Accept": accept})
+        assert (again.status_code, again.headers["vary"]) == (status, "Accept")
 
 
 def test_problems_have_line_and_column(admin: httpx2.Client) -> None:

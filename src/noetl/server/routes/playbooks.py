@@ -146,7 +146,7 @@ class PlaybookText(msgspec.Struct, frozen=True):
     form: list[FormField] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-@routes.add("GET", "/playbooks/{path}", answers={200: PlaybookText, 304: None})
+@routes.add("GET", "/playbooks/{path}", answers={200: PlaybookText, 304: None}, also=YAML)
 async def show_one(call: ApiCall, query: VersionQuery) -> Response:
     """The text of a playbook and its versions. With `Accept: application/yaml` only the text."""
     store, path = call.api.store, call.path_params["path"]
@@ -154,15 +154,15 @@ async def show_one(call: ApiCall, query: VersionQuery) -> Response:
     version = next((version for version in versions if query.version in (None, version.version)), None)
     if version is None:
         raise unknown(path, query.version)
-    run = f"{last.execution_id}.{last.status}" if last else ""
-    tag = weak_tag(f"{version.digest}.{len(versions)}.{run}.{query.parts}")
+    run, is_text = f"{last.execution_id}.{last.status}" if last else "", YAML in call.headers.get("accept", "")
+    tag = weak_tag(f"{version.digest}.text" if is_text else f"{version.digest}.{len(versions)}.{run}.{query.parts}")
     if is_current(call.headers, tag):
         return not_modified(tag)
     stored = await call.in_store(store.playbook, version.digest)
     if stored is None:
         raise Refused(404, f"the text of {path!r} is no longer stored")
     file, source = stored
-    if YAML in call.headers.get("accept", ""):
+    if is_text:
         return Response(source, headers={"ETag": tag}, media_type=YAML)
     views = list(map(version_view, versions))
     answer = PlaybookText(path, version.version, version.digest, source.decode("utf-8", "replace"), views, last)
