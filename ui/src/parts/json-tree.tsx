@@ -8,6 +8,7 @@ import { JsonLine } from "./json-line.tsx";
 import { searchTree, treeRows } from "./json-rows.ts";
 import type { TreeState } from "./json-state.ts";
 import type { Entry } from "./json-value.ts";
+import "./json.css";
 
 interface JsonTreeProps {
   roots: Entry[];

@@ -8,7 +8,6 @@ import { TreeState } from "./json-state.ts";
 import { JsonTable } from "./json-table.tsx";
 import { JsonTree } from "./json-tree.tsx";
 import { isTable, kindOf } from "./json-value.ts";
-import "./json.css";
 
 interface ValueProps {
   value: unknown;

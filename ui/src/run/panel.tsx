@@ -28,6 +28,8 @@ const LOADERS: Record<string, Loader> = {
   events: () => import("./events.tsx"),
   logs: () => import("./logs.tsx"),
   data: () => import("./data.tsx"),
+  items: () => import("./items.tsx"),
+  related: () => import("./related.tsx"),
 };
 /** The tabs that show only what the text of the URL (`q`) selects. */
 const FINDS: Record<string, string> = {
