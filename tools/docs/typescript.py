@@ -16,6 +16,7 @@ from msgspec import inspect as types
 from noetl.engine.history.outline import STATUSES as OUTLINE_STATUSES
 from noetl.engine.history.reasons import DecisionKind, Verdict
 from noetl.engine.history.run_index import ItemStatus
+from noetl.keychain.kinds import PUBLIC, SHAPES
 from noetl.model.actor import ActorKind
 from noetl.model.event_filter import LEVELS, Level
 from noetl.model.status import STATUSES
@@ -39,9 +40,8 @@ NAMES = {
     "Error": "OutcomeError",
     "ErrorView": "ExecutionError",
     "EventView": "EventEnvelope",
-    "ExecutionDetails": "Execution",
     "ExecutionItem": "ExecutionSummary",
-    "ExecutionView": "EndedExecution",
+    "ExecutionView": "Execution",
     "ExplainView": "Explanation",
     "ItemView": "LoopItem",
     "TokenItem": "AccessToken",
@@ -89,6 +89,7 @@ def files() -> Iterator[tuple[str, str]]:
     yield f"{FOLDER}/types.gen.ts", _types(routes)
     yield f"{FOLDER}/roles.gen.ts", _roles(routes)
     yield f"{FOLDER}/events.gen.ts", _events()
+    yield f"{FOLDER}/credentials.gen.ts", _credentials()
 
 
 # -- types ----------------------------------------------------------------------------------------------------------
@@ -312,6 +313,24 @@ def _event(kind: type) -> list[str]:
         *([about] if len(about) <= WIDTH else ["    description:", f"      {text},"]),
         "  },",
     ]
+
+
+def _credentials() -> str:
+    shapes = {
+        kind: {"forms": shape.forms, "more": shape.more}
+        for kind, shape in SHAPES.items()
+        if any(shape.forms[0])  # the others accept any fields
+    }
+    return _file(
+        [
+            "/** The built-in kinds of credentials: one of the forms is required, the other fields are optional. */",
+            f"export const CREDENTIAL_KINDS = {json.dumps(shapes, indent=2)} as const;",
+            "",
+            "/** Fields that are not secret. */",
+            f"export const PUBLIC_FIELDS = {json.dumps(sorted(PUBLIC), indent=2)} as const;",
+            "",
+        ]
+    )
 
 
 def _file(parts: Iterable[str]) -> str:

@@ -22,7 +22,10 @@ from noetl.printable import printable
 from noetl.reference import Reference
 from noetl.results.read import read_value
 
-SHOWN = (*RESULT, "started", "ended", "actor", "cancelled_by", "cancel_reason", "running", "waiting", "missing_pools")
+SHOWN = (
+    *(*RESULT, "started", "ended", "actor", "cancelled_by", "cancel_reason", "running", "waiting", "missing_pools"),
+    *("version", "payload", "forked_from", "children", "forks"),
+)
 REFERENCE = ("store", "key", "size", "checksum", "schema_hint", "preview")
 FOLLOW_SECONDS = 0.5
 MAX_LISTED_CHILDREN = 20

@@ -18,8 +18,10 @@ from noetl.host.embedded import FOREIGN_CHANGES_SECONDS, Embedded
 from noetl.runtime.catalog import Catalog, PlaybookSource
 from noetl.runtime.event_envelopes import EventEnvelopes
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.outlines import Outlines
 from noetl.runtime.runtime import Runtime
 from noetl.server.execution_views import execution_view
+from noetl.server.stored_details import stored_details
 from noetl.server.worker_views import missing_pools
 from noetl.settings import NatsSettings, nats_settings
 from noetl.store.store import Row, Store, Summary
@@ -51,7 +53,9 @@ class Engine(NamedTuple):
         now, missing = SystemClock().now(), []
         if state.ready and not summary.local:  # a server runs it
             missing = missing_pools(state, self.runtime.store.workers(), now)
-        run = json_of(execution_view(state, summary, File(source.display_path, "", source.places), now, missing))
+        store, file = self.runtime.store, File(source.display_path, "", source.places)
+        details = stored_details(store, state, summary.path, Outlines(), store.count_related(state.id))
+        run = json_of(execution_view(state, summary, details, file, now, missing))
         return run | {"error_line": error_line(run["error"], source)}
 
 

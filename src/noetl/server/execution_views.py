@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
 
 from noetl.engine.state import Execution
 from noetl.model.actor import Actor
@@ -25,6 +26,7 @@ from noetl.runtime.activity import (
 )
 from noetl.runtime.report import MAX_LISTED, ErrorView, items_of, located, report, running_tasks, steps, waits
 from noetl.server.record_views import RecordView
+from noetl.server.stored_details import ForkPoint, StoredDetails
 from noetl.store.store import Summary
 from noetl.timestamps import optional_rfc3339, rfc3339
 from noetl.worker.playbook_cache import File
@@ -134,28 +136,20 @@ class ExecutionView(RecordView, frozen=True, kw_only=True):
     source: str | None  # the execution from which it was forked
     local: bool  # whether a process of `noetl run` runs it, and not a server
     file: str  # the file of the playbook, or its path
-
-
-class ForkPoint(msgspec.Struct, frozen=True):
-    """The source of a fork, and the last event that both have."""
-
-    execution_id: str
-    seq: int
-    reason: Literal["fork", "retry"]
-
-
-class ExecutionDetails(ExecutionView, frozen=True, kw_only=True):
-    """An execution, and what the store knows around it."""
-
     version: int | None  # the version of the playbook; null if it is not registered under this path
-    payload: dict[str, Any]  # of the request, or of the fork if that changed it
+    payload: dict[str, Any]  # of the request, or of the last fork that changed it
     forked_from: ForkPoint | None
     children: int
     forks: int
 
 
 def execution_view(
-    state: Execution, summary: Summary, file: File, now: float, missing_pools: Sequence[str] = ()
+    state: Execution,
+    summary: Summary,
+    details: StoredDetails,
+    file: File,
+    now: float,
+    missing_pools: Sequence[str] = (),
 ) -> ExecutionView:
     reported = report(state, file.name, dict(file.places), _seconds(summary, now))
     pending = () if state.over else tuple(pending_waits(state))
@@ -167,7 +161,8 @@ def execution_view(
     activity = unattended[0].message if unattended else activity_of(state).sentence
     about = {"tokens": _tokens(state), "progress": _loops(state), **_actors(state), **now_active}
     more = {"activity": activity, "trigger": trigger_of(state), "file": file.name, "playbook_id": summary.digest}
-    return ExecutionView.of(summary, **reported, **about, **more, missing_pools=list(missing_pools))
+    more |= {"missing_pools": list(missing_pools), **asdict(details)}
+    return ExecutionView.of(summary, **reported, **about, **more)
 
 
 def _actors(state: Execution) -> dict[str, Any]:

@@ -106,7 +106,8 @@ def test_show_has_the_json_of_run_with_times(tmp_path: Path) -> None:
     assert RFC3339.fullmatch(found.pop("ended"))
     assert (found.pop("running"), found.pop("waiting")) == ([], [])
     assert (found.pop("actor"), found.pop("missing_pools")) == ({"kind": "local", "name": USER}, [])
-    assert found == before | {"cancelled_by": None, "cancel_reason": None}
+    related = {"version": None, "payload": {}, "forked_from": None, "children": 0, "forks": 0}
+    assert found == before | {"cancelled_by": None, "cancel_reason": None} | related
     assert "start  succeeded  1     1" in runs(tmp_path, "show", "last").out
 
 

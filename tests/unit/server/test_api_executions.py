@@ -40,6 +40,16 @@ def test_who_prefers_to_wait_gets_the_execution(admin: httpx2.Client) -> None:
     assert found["started"].endswith("Z")
 
 
+def test_the_awaited_execution_is_the_one_that_a_get_returns(admin: httpx2.Client) -> None:
+    request = {"path": "tests/hello", "payload": {"name": "moon"}}
+    answer = admin.post(f"{API}/executions", json=request, headers={"Prefer": "wait=60"})
+    assert answer.status_code == 200, answer.text
+    shown = admin.get(answer.headers["location"])
+    assert (answer.json(), answer.headers["etag"]) == (shown.json(), shown.headers["etag"])
+    details = {name: answer.json()[name] for name in ("version", "payload", "forked_from", "children", "forks")}
+    assert details == {"version": 1, "payload": {"name": "moon"}, "forked_from": None, "children": 0, "forks": 0}
+
+
 def test_a_wait_that_is_over_leaves_it_running(admin: httpx2.Client) -> None:
     answer = admin.post(f"{API}/executions", json={"path": "tests/waits"}, headers={"Prefer": "wait=1"})
     assert answer.status_code == 202

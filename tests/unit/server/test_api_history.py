@@ -56,6 +56,24 @@ def test_a_fork_begins_with_the_events_of_its_source(admin: httpx2.Client) -> No
     assert (told["payload"]["source_id"], told["payload"]["source_seq"]) == (source, found["source_seq"])
 
 
+def test_a_fork_of_a_fork_has_the_payload_of_the_last_one_that_changed_it(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/waits", "payload": {"a": 1, "b": 1}})
+    until(admin, execution, "waiting")
+    for changes, payload in (
+        ({}, {"a": 1, "b": 1}),
+        ({"b": 2}, {"a": 1, "b": 2}),
+        ({}, {"a": 1, "b": 2}),
+        ({}, {"a": 1, "b": 2}),
+        ({"a": 3}, {"a": 3, "b": 2}),
+        ({}, {"a": 3, "b": 2}),
+    ):
+        source, answer = execution, asked(admin, execution, "fork", {"payload": changes})
+        assert answer.status_code == 202, answer.text
+        execution = answer.json()["execution_id"]
+        view = admin.get(f"{API}/{execution}").json()
+        assert (view["payload"], view["forked_from"]["execution_id"]) == (payload, source)
+
+
 def test_a_fork_answers_with_warnings_about_its_payload(admin: httpx2.Client) -> None:
     source = started(admin, {"path": "tests/hello"})["execution_id"]
     fork = asked(admin, source, "fork", {"at": 1, "payload": {"nme": "moon"}}).json()

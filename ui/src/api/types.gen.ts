@@ -182,51 +182,6 @@ export interface Durations {
   bins: DurationBin[];
 }
 
-/** An execution. Large values are references; GET /results/KEY has their content. */
-export interface EndedExecution {
-  execution_id: string;
-  status: Status;
-  result: unknown;
-  ctx: Record<string, unknown>;
-  steps: Record<string, Step>;
-  error: ExecutionError | null;
-  /** number of errors that a policy continued past, failed items of loops included */
-  continued_errors: number;
-  /** the first of them */
-  continued: ExecutionError[];
-  /** warnings about the payload: keys that nothing reads, values of another type */
-  warnings: string[];
-  events: number;
-  duration_ms: number;
-  name: string;
-  path: string;
-  playbook_id: string;
-  parent: string | null;
-  /** who requested it; null for a child */
-  actor: Actor | null;
-  /** pools with ready work of it that have no active worker */
-  missing_pools: string[];
-  cancel_reason: string | null;
-  cancelled_by: Actor | null;
-  started: string;
-  ended: string | null;
-  tokens: Token[];
-  progress: Record<string, Loop>;
-  running: RunningTask[];
-  waiting: PendingWait[];
-  /** the same waits as lists have them, and those for workers */
-  waits: Wait[];
-  /** what it does, what it waits for, or why it failed; empty if there is nothing to say */
-  activity: string;
-  trigger: Trigger;
-  /** the execution from which it was forked */
-  source: string | null;
-  /** whether a process of `noetl run` runs it, and not a server */
-  local: boolean;
-  /** the file of the playbook, or its path */
-  file: string;
-}
-
 /** Failed items with the same error. An empty kind stands for all errors beyond the first 20. */
 export interface ErrorGroup {
   kind: string;
@@ -310,7 +265,7 @@ export interface EventSides {
   b: Record<string, unknown> | null;
 }
 
-/** An execution, and what the store knows around it. */
+/** An execution. Large values are references; GET /results/KEY has their content. */
 export interface Execution {
   execution_id: string;
   status: Status;
@@ -355,7 +310,7 @@ export interface Execution {
   file: string;
   /** the version of the playbook; null if it is not registered under this path */
   version: number | null;
-  /** of the request, or of the fork if that changed it */
+  /** of the request, or of the last fork that changed it */
   payload: Record<string, unknown>;
   forked_from: ForkPoint | null;
   children: number;

@@ -24,6 +24,13 @@ const VIEWS: Partial<Record<View, Loader>> = {
   playbooks: () => import("../playbooks/page.tsx"),
   playbook: () => import("../playbooks/playbook.tsx"),
   start: () => import("../start/page.tsx"),
+  schedules: () => import("../schedules/page.tsx"),
+  schedule: () => import("../schedules/schedule.tsx"),
+  hooks: () => import("../hooks/page.tsx"),
+  workers: () => import("../workers/page.tsx"),
+  credentials: () => import("../credentials/page.tsx"),
+  access: () => import("../access/page.tsx"),
+  system: () => import("../system/page.tsx"),
   signIn: () => import("../sign-in/page.tsx"),
 };
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -10,11 +10,10 @@ from math import inf
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
-from noetl.engine.events import ExecutionForked, ExecutionRequested
 from noetl.engine.state import Execution
 from noetl.engine.waits import SignalOutcome, signal_result
 from noetl.errors import Conflict, NotFound
@@ -50,8 +49,8 @@ from noetl.server.problems import Refused
 from noetl.server.record_views import stored_summary
 from noetl.server.roles import FORMS, PREFIX, WRITE
 from noetl.server.sse import EventStream, last_event_id
+from noetl.server.stored_details import stored_details
 from noetl.server.worker_views import missing_pools
-from noetl.store.codec import decode
 from noetl.store.store import Store, Summary
 
 routes = Routes()
@@ -149,50 +148,42 @@ async def started(call: ApiCall, execution: str, answer: msgspec.Struct) -> Resp
         headers["Preference-Applied"] = f"wait={seconds}"
         state = await call.until_disconnect(call.api.host.wait(execution, seconds))
         if state.over:
-            return _view(call, *await call.api.load_ended(execution), headers)
+            state, summary = await call.api.load_ended(execution)
+            related = await call.in_store(call.api.store.count_related, execution)
+            view = await execution_view(call, state, summary, related)
+            return json_response(view, headers={"ETag": _tag(state, related)} | headers)
     return json_response(answer, 202, headers)
 
 
-@routes.add("GET", "/executions/{id}", answers={200: views.ExecutionDetails, 304: None})
+@routes.add("GET", "/executions/{id}", answers={200: views.ExecutionView, 304: None})
 async def show_one(call: ApiCall) -> Response:
     """An execution: the output of `noetl run`, and its progress."""
     state, summary = await call.api.load(call.path_params["id"])
     related = await call.in_store(call.api.store.count_related, state.id)
-    tag = weak_tag("-".join(map(str, (state.seq, *related))))
+    tag = _tag(state, related)
     if state.over and is_current(call.headers, tag):
         return not_modified(tag)
-    now = call.api.clock.now()
-    sessions = await call.in_store(call.api.store.workers) if state.ready else []
-    file = call.api.host.runtime.playbooks.get(state.digest).file
-    view = views.execution_view(state, summary, file, now, missing_pools(state, sessions, now))
-    origin = await call.in_store(_origin, call.api.store, state, summary)
-    children, forks = related
-    details = views.ExecutionDetails(**asdict(view), **origin, children=children, forks=forks)
-    return json_response(details, headers={"ETag": tag})
+    return json_response(await execution_view(call, state, summary, related), headers={"ETag": tag})
 
 
-def _origin(store: Store, state: Execution, summary: Summary) -> dict[str, Any]:
-    (first,) = store.read(state.id, 0, 1)
-    payload, forked = cast(ExecutionRequested, decode(first.type, first.data)).payload, None
-    if state.forked is not None:
-        source, seq = state.forked
-        (row,) = store.read(state.id, seq, 1)
-        event = cast(ExecutionForked, decode(row.type, row.data))
-        payload = payload if event.payload is None else event.payload
-        forked = views.ForkPoint(source, seq, event.reason)
-    return {"version": store.version_of(summary.path, state.digest), "payload": payload, "forked_from": forked}
+def _tag(state: Execution, related: tuple[int, int]) -> str:
+    return weak_tag("-".join(map(str, (state.seq, *related))))
 
 
-def _view(
-    call: ApiCall,
-    state: Execution,
-    summary: Summary,
-    headers: dict[str, str] | None = None,
-    missing: Sequence[str] = (),
-) -> Response:
-    file = call.api.host.runtime.playbooks.get(state.digest).file
-    view = views.execution_view(state, summary, file, call.api.clock.now(), missing)
-    return json_response(view, headers={"ETag": weak_tag(state.seq)} | (headers or {}))
+async def execution_view(
+    call: ApiCall, state: Execution, summary: Summary, related: tuple[int, int]
+) -> views.ExecutionView:
+    """`related` are the numbers of its children and forks."""
+    api, runtime = call.api, call.api.host.runtime
+    outlines, path = api.histories.outlines, summary.path
+    if state.forked is None:
+        details = await call.in_store(stored_details, api.store, state, path, outlines, related)
+    else:  # the outline of a long log takes longer
+        details = await runtime.past.do(lambda past: stored_details(past.store, state, path, outlines, related))
+    now = api.clock.now()
+    sessions = await call.in_store(api.store.workers) if state.ready else []
+    file = runtime.playbooks.get(state.digest).file
+    return views.execution_view(state, summary, details, file, now, missing_pools(state, sessions, now))
 
 
 class ExecutionQuery(RunPageQuery, frozen=True):

@@ -9,8 +9,8 @@ from starlette.responses import Response, StreamingResponse
 
 from noetl.runtime.export import exported
 from noetl.server.endpoint import ApiCall, Routes, download
-from noetl.server.execution_views import execution_view
 from noetl.server.parameters import JSON
+from noetl.server.routes.executions import execution_view
 
 routes = Routes()
 
@@ -20,8 +20,8 @@ async def export(call: ApiCall) -> Response:
     """Everything that is stored of an execution, as a file: the execution, its playbook if that is registered, its
     events, the output of its tasks, and the contents of its references."""
     state, summary = await call.api.load(call.path_params["id"])
-    file = call.api.host.runtime.playbooks.get(state.digest).file
-    view = asdict(execution_view(state, summary, file, call.api.clock.now()))
+    related = await call.in_store(call.api.store.count_related, state.id)
+    view = asdict(await execution_view(call, state, summary, related))
     parts = await call.api.histories.reader.do(lambda store: exported(store, view, registered_only=True))
     return StreamingResponse(_read(call, parts), 200, download(f"{state.id}.json"), JSON)
 

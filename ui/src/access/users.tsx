@@ -1,0 +1,141 @@
+import { useSignal } from "@preact/signals";
+import { post, request } from "../api/client.ts";
+import { useResource } from "../api/resource.ts";
+import { ROLES } from "../api/roles.gen.ts";
+import type { User, UserPage } from "../api/types.gen.ts";
+import { me, type Role } from "../me.ts";
+import { Button } from "../parts/button.tsx";
+import { Confirm } from "../parts/confirm.tsx";
+import { TextField } from "../parts/field.tsx";
+import { filtered } from "../parts/filter.tsx";
+import { Moment } from "../parts/moment.tsx";
+import { Loaded } from "../parts/states.tsx";
+import { Table } from "../parts/table.tsx";
+import { RoleField } from "./role-field.tsx";
+
+type Asked = { action: "create" } | { action: "change" | "delete"; user: User };
+
+export function Users() {
+  const users = useResource<UserPage>("/users");
+  const asked = useSignal<Asked | null>(null);
+  const close = () => {
+    asked.value = null;
+    void users.load();
+  };
+  const current = asked.value;
+  return (
+    <>
+      <div>
+        <Button
+          onClick={() => {
+            asked.value = { action: "create" };
+          }}
+        >
+          Create a user...
+        </Button>
+      </div>
+      <Loaded of={users}>
+        {({ items }) => (
+          <Table
+            label="Users"
+            rows={filtered(items, ({ name, role }) => `${name} ${role}`)}
+            rowKey={({ name }) => name}
+            columns={[
+              { title: "Name", cell: ({ name }) => <strong>{name}</strong> },
+              { title: "Role", cell: ({ role }) => role },
+              { title: "Created", cell: ({ created }) => <Moment at={created} /> },
+              {
+                title: "Actions",
+                kind: "actions",
+                cell: (user) => (
+                  <>
+                    <Button
+                      onClick={() => {
+                        asked.value = { action: "change", user };
+                      }}
+                    >
+                      Change...
+                    </Button>
+                    <Button
+                      kind="danger"
+                      reason={user.name === me.value?.name ? "This is you." : null}
+                      onClick={() => {
+                        asked.value = { action: "delete", user };
+                      }}
+                    >
+                      Delete...
+                    </Button>
+                  </>
+                ),
+              },
+            ]}
+          />
+        )}
+      </Loaded>
+      {current?.action === "create" && <UserDialog onClose={close} />}
+      {current?.action === "change" && <UserDialog user={current.user} onClose={close} />}
+      {current?.action === "delete" && (
+        <Confirm
+          title="Delete user"
+          button="Delete user"
+          danger
+          done={`${current.user.name} is deleted.`}
+          act={() => request("DELETE", `/users/${encodeURIComponent(current.user.name)}`)}
+          onClose={close}
+        >
+          <p>
+            {current.user.name} is signed out everywhere and cannot sign in any more. Runs and events keep the name.
+          </p>
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+function UserDialog({ user, onClose }: { user?: User; onClose: () => void }) {
+  const [name, password, role] = [useSignal(""), useSignal(""), useSignal<Role>(user?.role ?? "viewer")];
+  const save = () =>
+    user
+      ? request("PUT", `/users/${encodeURIComponent(user.name)}`, {
+          body: { role: role.value, ...(password.value ? { password: password.value } : {}) },
+        })
+      : post("/users", { name: name.value, password: password.value, role: role.value });
+  return (
+    <Confirm
+      title={user ? `Change ${user.name}` : "Create a user"}
+      button={user ? "Change user" : "Create user"}
+      done={user ? `${user.name} is changed.` : `${name.value} is created.`}
+      act={save}
+      onClose={onClose}
+    >
+      {!user && (
+        <TextField
+          label="Name"
+          value={name.value}
+          autofocus
+          autocomplete="off"
+          onInput={(text) => {
+            name.value = text;
+          }}
+        />
+      )}
+      <TextField
+        label={user ? "New password" : "Password"}
+        password
+        autocomplete="new-password"
+        help={user ? "Empty: the password stays" : "At least 12 characters"}
+        value={password.value}
+        onInput={(text) => {
+          password.value = text;
+        }}
+      />
+      <RoleField
+        value={role.value}
+        roles={ROLES}
+        onChange={(chosen) => {
+          role.value = chosen;
+        }}
+      />
+    </Confirm>
+  );
+}

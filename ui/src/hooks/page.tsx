@@ -1,0 +1,213 @@
+/** Webhooks: create, rotate, delete; a secret is shown once (PAGE 5.6). */
+
+import { useSignal } from "@preact/signals";
+import { Problem, post, request } from "../api/client.ts";
+import { useResource } from "../api/resource.ts";
+import type { Hook, HookPage, HookSecret, PlaybookPage } from "../api/types.gen.ts";
+import { Button } from "../parts/button.tsx";
+import { Confirm } from "../parts/confirm.tsx";
+import { Copy } from "../parts/copy.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { Field, TextField } from "../parts/field.tsx";
+import { FilterField, filtered } from "../parts/filter.tsx";
+import { Moment } from "../parts/moment.tsx";
+import { SecretShown } from "../parts/secret-shown.tsx";
+import { Empty, Guarded, Loaded, ProblemBox } from "../parts/states.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { href } from "../routes.ts";
+import { SettingsTabs } from "../shell/settings-tabs.tsx";
+
+type Asked = { action: "create" } | { action: "rotate" | "delete"; hook: Hook };
+
+export default function HooksPage() {
+  return (
+    <div class="page">
+      <SettingsTabs />
+      <Guarded role="operator">
+        <Hooks />
+      </Guarded>
+    </div>
+  );
+}
+
+function Hooks() {
+  const hooks = useResource<HookPage>("/hooks");
+  const asked = useSignal<Asked | null>(null);
+  const shown = useSignal<HookSecret | null>(null);
+  const close = () => {
+    asked.value = null;
+    void hooks.load();
+  };
+  const ask = (next: Asked) => {
+    asked.value = next;
+  };
+  const current = asked.value;
+  return (
+    <>
+      <header>
+        <h1>Hooks</h1>
+        <FilterField />
+        <Button kind="primary" role="author" onClick={() => ask({ action: "create" })}>
+          Create a hook...
+        </Button>
+      </header>
+      <Loaded of={hooks}>
+        {({ items }) =>
+          items.length ? (
+            <Table
+              label="Hooks"
+              columns={columns(ask)}
+              rows={filtered(items, (hook) => `${hook.name} ${hook.path}`)}
+              rowKey={(hook) => hook.name}
+            />
+          ) : (
+            <Empty text="No hooks yet. A hook lets another system start a playbook by a signed request." />
+          )
+        }
+      </Loaded>
+      {current?.action === "create" && (
+        <CreateHook
+          onClose={close}
+          onSecret={(secret) => {
+            shown.value = secret;
+          }}
+        />
+      )}
+      {current?.action === "rotate" && (
+        <Confirm
+          title="Rotate the secret"
+          button="Rotate secret"
+          danger
+          done={`${current.hook.name} has a new secret.`}
+          act={async () => {
+            shown.value = await post<HookSecret>(`/hooks/${encodeURIComponent(current.hook.name)}/rotate`);
+          }}
+          onClose={close}
+        >
+          <p>Requests that are signed with the old secret are refused from then on.</p>
+        </Confirm>
+      )}
+      {current?.action === "delete" && (
+        <Confirm
+          title="Delete hook"
+          button="Delete hook"
+          danger
+          done={`${current.hook.name} is deleted.`}
+          act={() => request("DELETE", `/hooks/${encodeURIComponent(current.hook.name)}`)}
+          onClose={close}
+        >
+          <p>Requests to {current.hook.name} are refused from then on.</p>
+        </Confirm>
+      )}
+      {shown.value?.secret && (
+        <SecretShown
+          title={`Secret of ${shown.value.name}`}
+          secret={shown.value.secret}
+          onClose={() => {
+            shown.value = null;
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function columns(ask: (asked: Asked) => void): Column<Hook>[] {
+  return [
+    { title: "Name", cell: (hook) => <strong>{hook.name}</strong> },
+    {
+      title: "Playbook",
+      cell: (hook) => (
+        <a href={href("playbook", { path: hook.path }, { version: hook.version })}>
+          {hook.path}
+          {hook.version !== null && `@${hook.version}`}
+        </a>
+      ),
+    },
+    {
+      title: "Address",
+      cell: (hook) => (
+        <span>
+          <code>/api/v1/hooks/{hook.name}</code>{" "}
+          <Copy text={`${window.location.origin}/api/v1/hooks/${hook.name}`} what="the address" />
+        </span>
+      ),
+    },
+    { title: "Changed", cell: (hook) => <Moment at={hook.updated} /> },
+    {
+      title: "Actions",
+      kind: "actions",
+      cell: (hook) => (
+        <>
+          <Button role="author" onClick={() => ask({ action: "rotate", hook })}>
+            Rotate...
+          </Button>
+          <Button role="author" kind="danger" onClick={() => ask({ action: "delete", hook })}>
+            Delete...
+          </Button>
+        </>
+      ),
+    },
+  ];
+}
+
+function CreateHook({ onClose, onSecret }: { onClose: () => void; onSecret: (secret: HookSecret) => void }) {
+  const [name, path, problem] = [useSignal(""), useSignal(""), useSignal<Problem | undefined>(undefined)];
+  const playbooks = useResource<PlaybookPage>("/playbooks?limit=200");
+  const why = !name.value ? "The hook needs a name." : !path.value ? "Choose a playbook." : null;
+  const create = async () => {
+    if (why) return;
+    try {
+      onSecret(
+        await request<HookSecret>("PUT", `/hooks/${encodeURIComponent(name.value)}`, { body: { path: path.value } }),
+      );
+      onClose();
+    } catch (error) {
+      problem.value = error instanceof Problem ? error : new Problem({ title: String(error) });
+    }
+  };
+  return (
+    <Dialog
+      title="Create a hook"
+      onClose={onClose}
+      onSubmit={() => void create()}
+      footer={
+        <>
+          <Button onClick={onClose}>Back</Button>
+          <Button kind="primary" type="submit" reason={why}>
+            Create hook
+          </Button>
+        </>
+      }
+    >
+      <TextField
+        label="Name"
+        value={name.value}
+        autofocus
+        onInput={(text) => {
+          name.value = text;
+        }}
+      />
+      <Field label="Playbook">
+        {(ids) => (
+          <select
+            {...ids}
+            class="input"
+            value={path.value}
+            onChange={(event) => {
+              path.value = event.currentTarget.value;
+            }}
+          >
+            <option value="">choose</option>
+            {(playbooks.data.value?.items ?? []).map((playbook) => (
+              <option key={playbook.path} value={playbook.path}>
+                {playbook.path}
+              </option>
+            ))}
+          </select>
+        )}
+      </Field>
+      {problem.value && <ProblemBox problem={problem.value} />}
+    </Dialog>
+  );
+}

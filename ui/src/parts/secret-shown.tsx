@@ -1,0 +1,43 @@
+import { Button } from "./button.tsx";
+import { Copy } from "./copy.tsx";
+import { Dialog } from "./dialog.tsx";
+import "./secret-shown.css";
+
+/** A secret that the server shows once: nothing else closes this dialog than the button that says so. */
+export function SecretShown({
+  title,
+  secret,
+  command,
+  onClose,
+}: {
+  title: string;
+  secret: string;
+  command?: string;
+  onClose: () => void;
+}) {
+  return (
+    <Dialog
+      title={title}
+      onClose={onClose}
+      onSubmit={onClose}
+      footer={
+        <Button kind="primary" type="submit">
+          I have stored it
+        </Button>
+      }
+    >
+      <p>It is shown only now. The server keeps no copy that can be read.</p>
+      <Line text={secret} what="the secret" />
+      {command && <Line text={command} what="the command" />}
+    </Dialog>
+  );
+}
+
+function Line({ text, what }: { text: string; what: string }) {
+  return (
+    <div class="secret-line">
+      <code>{text}</code>
+      <Copy text={text} what={what} />
+    </div>
+  );
+}

@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Schedule } from "../api/types.gen.ts";
+import { draftOf, faultsOf, requestOf } from "./draft.ts";
+
+const isZone = (name: string) => name === "UTC";
+const sound = { ...draftOf(), name: "nightly", path: "shop/orders", cron: "0 2 * * *" };
+
+test("a draft without faults becomes a request", () => {
+  assert.deepEqual(faultsOf(sound, isZone), {});
+  assert.deepEqual(requestOf({ ...sound, payload: '{"day": 1}' }), {
+    path: "shop/orders",
+    cron: "0 2 * * *",
+    timezone: "UTC",
+    overlap: "allow",
+    missed: "once",
+    payload: { day: 1 },
+  });
+  assert.equal(requestOf({ ...sound, kind: "every", every: "30" }).every, 30);
+  assert.equal(requestOf({ ...sound, kind: "every", every: "6h" }).every, "6h");
+});
+
+test("every fault is named", () => {
+  const wrong = { ...sound, name: "", path: "", cron: "often", timezone: "Mars", payload: "[1]" };
+  assert.deepEqual(Object.keys(faultsOf(wrong, isZone)).sort(), ["cron", "name", "path", "payload", "timezone"]);
+});
+
+test("a stored schedule is edited as it is", () => {
+  const stored = {
+    name: "n",
+    path: "p",
+    every: 60,
+    cron: null,
+    at: null,
+    timezone: "UTC",
+    overlap: "skip",
+    missed: "all",
+    payload: { a: 1 },
+  } as unknown as Schedule;
+  assert.deepEqual(requestOf(draftOf(stored)), {
+    path: "p",
+    every: 60,
+    timezone: "UTC",
+    overlap: "skip",
+    missed: "all",
+    payload: { a: 1 },
+  });
+});

@@ -1,0 +1,70 @@
+/** What the form of a schedule holds, what is wrong with it, and the request it becomes. Pure. */
+
+import type { Schedule, ScheduleRequest } from "../api/types.gen.ts";
+
+export interface Draft {
+  name: string;
+  path: string;
+  kind: "cron" | "every" | "at";
+  cron: string;
+  every: string;
+  at: string;
+  timezone: string;
+  overlap: Schedule["overlap"];
+  missed: Schedule["missed"];
+  payload: string;
+}
+
+export function draftOf(schedule?: Schedule): Draft {
+  return {
+    name: schedule?.name ?? "",
+    path: schedule?.path ?? "",
+    kind: schedule?.at ? "at" : schedule?.every != null ? "every" : "cron",
+    cron: schedule?.cron ?? "",
+    every: schedule?.every == null ? "" : String(schedule.every),
+    at: schedule?.at ?? "",
+    timezone: schedule?.timezone ?? "UTC",
+    overlap: schedule?.overlap ?? "allow",
+    missed: schedule?.missed ?? "once",
+    payload: schedule && Object.keys(schedule.payload).length ? JSON.stringify(schedule.payload, null, 2) : "",
+  };
+}
+
+export type Faults = Partial<Record<keyof Draft, string>>;
+
+export function faultsOf(draft: Draft, isZone: (name: string) => boolean): Faults {
+  const faults: Faults = {};
+  if (!draft.name) faults.name = "The schedule needs a name.";
+  if (!draft.path) faults.path = "Choose a playbook.";
+  if (draft.kind === "cron" && draft.cron.trim().split(/\s+/).length !== 5)
+    faults.cron = "A cron expression has five fields: minute, hour, day, month, weekday.";
+  if (draft.kind === "every" && !draft.every) faults.every = "The interval is missing.";
+  if (draft.kind === "at" && !draft.at) faults.at = "The time is missing.";
+  if (!isZone(draft.timezone))
+    faults.timezone = `${draft.timezone || "Nothing"} is not a time zone such as Europe/Berlin.`;
+  if (draft.payload.trim() && !isMap(draft.payload)) faults.payload = "The inputs must be a JSON object.";
+  return faults;
+}
+
+function isMap(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null && !Array.isArray(value);
+  } catch {
+    return false;
+  }
+}
+
+export function requestOf(draft: Draft): ScheduleRequest {
+  const { path, kind, timezone, overlap, missed, payload } = draft;
+  const every = /^\d+(\.\d+)?$/.test(draft.every) ? Number(draft.every) : draft.every;
+  const when = kind === "cron" ? { cron: draft.cron.trim() } : kind === "every" ? { every } : { at: draft.at.trim() };
+  return {
+    path,
+    ...when,
+    timezone,
+    overlap,
+    missed,
+    payload: payload.trim() ? (JSON.parse(payload) as Record<string, unknown>) : {},
+  };
+}

@@ -1,0 +1,210 @@
+/** The state of the server: what it depends on, versions, verify, prune (PAGE 5.6). */
+
+import { useSignal } from "@preact/signals";
+import { get, post } from "../api/client.ts";
+import { useResource } from "../api/resource.ts";
+import type { Pruned, Readiness, Server, VerifiedPage, Violation } from "../api/types.gen.ts";
+import { Status } from "../look/status.tsx";
+import { forbidden, hasRole } from "../me.ts";
+import { Button } from "../parts/button.tsx";
+import { Confirm } from "../parts/confirm.tsx";
+import { Select } from "../parts/field.tsx";
+import { Moment } from "../parts/moment.tsx";
+import { Empty, Loaded } from "../parts/states.tsx";
+import { Table } from "../parts/table.tsx";
+import { toastProblem } from "../parts/toast.tsx";
+import { href } from "../routes.ts";
+import { SettingsTabs } from "../shell/settings-tabs.tsx";
+import { count, counted, shortId } from "../text/number.ts";
+import { readiness } from "./readiness.ts";
+import "./system.css";
+
+const every = () => 5_000;
+
+export default function SystemPage() {
+  return (
+    <div class="page">
+      <SettingsTabs />
+      <header>
+        <h1>System</h1>
+      </header>
+      <Dependencies />
+      {hasRole("operator") ? <ServerFacts /> : <Empty text={forbidden("operator") ?? ""} />}
+      <Verify />
+      <Prune />
+      <section class="system-links">
+        <h2>For programs</h2>
+        <p>
+          <a href="/api/v1/openapi.json">API description</a> <a href="/metrics">Metrics</a>{" "}
+          <a href="/readyz">Readiness</a>
+        </p>
+      </section>
+    </div>
+  );
+}
+
+function Dependencies() {
+  const state = useSignal<Readiness | null>(null);
+  readiness.useEvery(state);
+  const found = state.value;
+  if (!found) return null;
+  return (
+    <section>
+      <h2>Dependencies</h2>
+      <Table
+        label="Dependencies"
+        rows={found.dependencies}
+        rowKey={({ name }) => name}
+        columns={[
+          { title: "Name", cell: ({ name, required }) => <strong>{required ? name : `${name} (optional)`}</strong> },
+          { title: "Status", cell: ({ status }) => <Status status={status === "ok" ? "ok" : "failed"} /> },
+          { title: "Detail", cell: ({ detail }) => detail || "-" },
+          { title: "Since", cell: ({ since }) => <Moment at={since} /> },
+        ]}
+      />
+    </section>
+  );
+}
+
+function ServerFacts() {
+  const server = useResource<Server>("/server", every);
+  return (
+    <section>
+      <h2>Server</h2>
+      <Loaded of={server} rows={3}>
+        {(data) => (
+          <dl class="facts card facts-card">
+            <dt>Version</dt>
+            <dd>{data.version}</dd>
+            <dt>Started</dt>
+            <dd>
+              <Moment at={data.started} />
+            </dd>
+            <dt>Open runs</dt>
+            <dd>
+              {Object.entries(data.executions)
+                .map(([status, number]) => `${count(number)} ${status}`)
+                .join(", ") || "none"}
+            </dd>
+            <dt>Waiting for a worker</dt>
+            <dd>{count(data.ready)}</dd>
+            <dt>Leases</dt>
+            <dd>{count(data.leases)}</dd>
+          </dl>
+        )}
+      </Loaded>
+    </section>
+  );
+}
+
+/** Checks every log against the invariants, page by page, and shows how far it is. */
+function Verify() {
+  const [busy, checked, found] = [useSignal(false), useSignal<number | null>(null), useSignal<Violation[]>([])];
+  const start = async () => {
+    busy.value = true;
+    checked.value = 0;
+    found.value = [];
+    try {
+      let cursor: string | null = "";
+      while (cursor !== null) {
+        const page: VerifiedPage = await get<VerifiedPage>("/verify", { query: { cursor, limit: 100 } });
+        checked.value = (checked.value ?? 0) + page.executions;
+        found.value = [...found.value, ...page.violations];
+        cursor = page.next;
+      }
+    } catch (error) {
+      toastProblem("The check did not finish", error);
+    } finally {
+      busy.value = false;
+    }
+  };
+  return (
+    <section>
+      <h2>Verify</h2>
+      <p class="system-line">
+        <Button role="operator" busy={busy.value} onClick={() => void start()}>
+          Check all logs
+        </Button>
+        {checked.value !== null && (
+          <span role="status">
+            {counted(checked.value, "run")} checked{busy.value ? " so far" : ""},{" "}
+            {counted(found.value.length, "violation")}
+          </span>
+        )}
+      </p>
+      {found.value.length > 0 && (
+        <Table
+          label="Violations"
+          rows={found.value}
+          rowKey={({ execution_id, seq, invariant }) => `${execution_id}-${seq}-${invariant}`}
+          columns={[
+            {
+              title: "Run",
+              cell: ({ execution_id, seq }) => (
+                <a href={href("run", { id: execution_id }, { at: seq })}>{shortId(execution_id)}</a>
+              ),
+            },
+            { title: "Event", kind: "number", cell: ({ seq }) => count(seq) },
+            { title: "Invariant", cell: ({ invariant }) => <code>{invariant}</code> },
+            { title: "Message", cell: ({ message }) => message },
+          ]}
+        />
+      )}
+    </section>
+  );
+}
+
+const DAY = 86_400;
+const AGES = [7, 30, 90, 365].map((days) => ({ value: String(days * DAY), label: `ended more than ${days} days ago` }));
+
+/** Deletes old runs, after a dry run that says how many. */
+function Prune() {
+  const [age, preview] = [useSignal(String(30 * DAY)), useSignal<Pruned | null>(null)];
+  const look = async () => {
+    try {
+      preview.value = await post<Pruned>("/executions/prune", { older_than: Number(age.value), dry_run: true });
+    } catch (error) {
+      toastProblem("The dry run failed", error);
+    }
+  };
+  const prune = async () => {
+    let more = true;
+    while (more) more = (await post<Pruned>("/executions/prune", { older_than: Number(age.value) })).more;
+  };
+  return (
+    <section>
+      <h2>Prune</h2>
+      <p class="system-line">
+        <Select
+          label="Runs to delete"
+          value={age.value}
+          options={AGES}
+          onChange={(value) => {
+            age.value = value;
+          }}
+        />
+        <Button role="admin" onClick={() => void look()}>
+          Delete old runs...
+        </Button>
+      </p>
+      {preview.value && (
+        <Confirm
+          title="Delete old runs"
+          button="Delete runs"
+          danger
+          done="The old runs are deleted."
+          act={prune}
+          onClose={() => {
+            preview.value = null;
+          }}
+        >
+          <p>
+            Deletes {preview.value.more ? "at least " : ""}
+            {counted(preview.value.removed || preview.value.items.length, "run")} with their events, logs and results.
+            This cannot be undone.
+          </p>
+        </Confirm>
+      )}
+    </section>
+  );
+}

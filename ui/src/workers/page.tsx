@@ -1,0 +1,150 @@
+/** Pools first: what is queued and for how long; then the workers (PAGE 5.6). */
+
+import { useSignal } from "@preact/signals";
+import { post } from "../api/client.ts";
+import { useResource } from "../api/resource.ts";
+import type { Pool, Worker, Workers } from "../api/types.gen.ts";
+import { Icon } from "../look/icons.tsx";
+import { Button } from "../parts/button.tsx";
+import { Confirm } from "../parts/confirm.tsx";
+import { FilterField, filtered } from "../parts/filter.tsx";
+import { Elapsed, Moment } from "../parts/moment.tsx";
+import { Empty, Loaded } from "../parts/states.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { count } from "../text/number.ts";
+
+const every = () => 2_000;
+
+type Asked = { action: "drain" | "stop"; worker: Worker };
+
+export default function WorkersPage() {
+  const workers = useResource<Workers>("/workers", every);
+  const asked = useSignal<Asked | null>(null);
+  return (
+    <div class="page">
+      <header>
+        <h1>Workers</h1>
+        <FilterField />
+      </header>
+      <Loaded of={workers}>
+        {({ pools, items }) => (
+          <>
+            {pools.length > 0 ? (
+              <Table
+                label="Pools"
+                columns={POOLS}
+                rows={filtered(pools, (pool) => pool.pool)}
+                rowKey={(pool) => pool.pool}
+              />
+            ) : (
+              <Empty text="No worker is connected.">
+                <code>noetl worker</code>
+              </Empty>
+            )}
+            {items.length > 0 && (
+              <Table
+                label="Workers"
+                columns={workerColumns((next) => {
+                  asked.value = next;
+                })}
+                rows={filtered(items, (worker) => `${worker.worker} ${worker.pool} ${worker.host} ${worker.status}`)}
+                rowKey={(worker) => worker.worker}
+              />
+            )}
+          </>
+        )}
+      </Loaded>
+      {asked.value && (
+        <ConfirmAction
+          asked={asked.value}
+          onClose={() => {
+            asked.value = null;
+            void workers.load();
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+const POOLS: Column<Pool>[] = [
+  { title: "Pool", cell: (pool) => <strong>{pool.pool}</strong> },
+  { title: "Workers", kind: "number", cell: (pool) => count(pool.workers ?? 0) },
+  { title: "Slots", kind: "number", cell: (pool) => count(pool.slots ?? 0) },
+  { title: "Busy", kind: "number", cell: (pool) => count(pool.busy ?? 0) },
+  { title: "Queued", kind: "number", cell: (pool) => count(pool.queued ?? 0) },
+  {
+    title: "Oldest",
+    kind: "number",
+    cell: (pool) => (pool.oldest ? <Elapsed from={pool.oldest} /> : <span class="quiet">-</span>),
+  },
+  {
+    title: "Alert",
+    cell: (pool) =>
+      pool.queued && !pool.workers ? (
+        <span class="alert">
+          <Icon name="warning" /> no worker connected
+        </span>
+      ) : pool.draining ? (
+        `${count(pool.draining)} draining`
+      ) : (
+        ""
+      ),
+  },
+];
+
+function workerColumns(ask: (asked: Asked) => void): Column<Worker>[] {
+  return [
+    { title: "Worker", cell: (worker) => <code>{worker.worker}</code> },
+    { title: "Pool", cell: (worker) => worker.pool },
+    { title: "Status", cell: (worker) => worker.status },
+    { title: "Slots", kind: "number", cell: (worker) => count(worker.slots) },
+    { title: "Leases", kind: "number", cell: (worker) => count(worker.busy) },
+    { title: "Last heartbeat", cell: (worker) => <Moment at={worker.last_heard} /> },
+    { title: "Host", cell: (worker) => worker.host || "-" },
+    { title: "Version", cell: (worker) => worker.version || "-" },
+    {
+      title: "Actions",
+      kind: "actions",
+      cell: (worker) => (
+        <>
+          <Button
+            role="operator"
+            reason={worker.status === "active" ? null : `It is ${worker.status}.`}
+            onClick={() => ask({ action: "drain", worker })}
+          >
+            Drain...
+          </Button>
+          <Button
+            role="operator"
+            kind="danger"
+            reason={worker.status === "gone" ? "It is gone." : null}
+            onClick={() => ask({ action: "stop", worker })}
+          >
+            Stop...
+          </Button>
+        </>
+      ),
+    },
+  ];
+}
+
+function ConfirmAction({ asked: { action, worker }, onClose }: { asked: Asked; onClose: () => void }) {
+  const isDrain = action === "drain";
+  return (
+    <Confirm
+      title={isDrain ? "Drain worker" : "Stop worker"}
+      button={isDrain ? "Drain worker" : "Stop worker"}
+      danger={!isDrain}
+      done={`${worker.worker} is ${isDrain ? "draining" : "stopping"}.`}
+      act={() => post(`/workers/${action}`, { worker: worker.worker })}
+      onClose={onClose}
+    >
+      <p>
+        {isDrain
+          ? `${worker.worker} finishes its ${count(worker.busy)} leases and takes no new work.`
+          : `${worker.worker} finishes its ${count(worker.busy)} leases and then ends.`}
+      </p>
+    </Confirm>
+  );
+}
