@@ -14,7 +14,7 @@ from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener
 from tests.browser.packages import alone
 from tests.browser.recorded import RECORDED, record
-from tests.browser.serving import PageServer, page_server
+from tests.browser.serving import PageServer, database_in, page_server
 from tests.verifying import check_databases
 
 
@@ -57,7 +57,7 @@ def recorded_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recorded_server(recorded_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
     """A server with the recorded runs."""
     folder = tmp_path_factory.mktemp("recorded")
-    shutil.copyfile(recorded_database, folder / "noetl.db")
+    shutil.copyfile(recorded_database, database_in(folder))
     with page_server(folder) as server:
         yield server
 

@@ -24,7 +24,7 @@ from tests.browser.examples import ExampleRuns
 from tests.browser.hostile import start_hostile_run
 from tests.browser.opening import PageOpener, Settling, accessibility_problems
 from tests.browser.recorded import RECORDED, record
-from tests.browser.serving import USERS, PageServer
+from tests.browser.serving import USERS, PageServer, database_in
 
 RUNS = look_server.FOLDER / "runs.json"
 
@@ -93,7 +93,7 @@ def _prepare(names: list[str]) -> tuple[PageServer, dict[str, str]]:
     missing = [name for name in names if name not in known]
     if recorded := [name for name in missing if name in RECORDED]:
         look_server.stop()
-        record(look_server.DATABASE, *recorded)
+        record(database_in(look_server.FOLDER), *recorded)
         known |= {name: RECORDED[name].execution for name in recorded}
     server = look_server.running_server()
     if "hostile" in missing:

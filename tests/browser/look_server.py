@@ -20,7 +20,6 @@ from tests.browser.serving import PageServer, page_server
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".noetl" / "look"
-DATABASE = FOLDER / "noetl.db"
 ADDRESS, USED, RUNNING, OUTPUT = (FOLDER / name for name in ("address.json", "used", "running.lock", "server.out"))
 IDLE_SECONDS = 900.0
 

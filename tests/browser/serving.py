@@ -16,6 +16,12 @@ from noetl.server.page_files import FOLDER, PageFiles, read_page
 USERS = {"viewer": "vera", "operator": "otto", "author": "anna", "admin": "ada"}
 
 
+def database_in(folder: Path) -> Path:
+    """Apart from the home, which has the master key: a server refuses to have both in one folder."""
+    (data := folder / "data").mkdir(exist_ok=True)
+    return data / "noetl.db"
+
+
 def password_of(role: str) -> str:
     return f"{USERS[role]}-likes-playbooks"
 
@@ -33,7 +39,7 @@ class PageServer:
     def __init__(self, folder: Path, process_type: type[Process] = Process) -> None:
         self.folder = folder
         self.url = f"http://127.0.0.1:{(port := reserved_port())}"
-        self.process = process_type(folder, "dev", "dev", "--port", str(port), "--db", str(folder / "noetl.db"))
+        self.process = process_type(folder, "dev", "dev", "--port", str(port), "--db", str(database_in(folder)))
         self.token = ""
         self.session_cookie = cache(self._session_cookie)
         self._clients: dict[str, Client] = {}

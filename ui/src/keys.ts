@@ -30,7 +30,7 @@ export const KEYS: readonly Key[] = [
   { scope: "lists", keys: "PageUp", action: "previous-page", text: "Previous page" },
   { scope: "lists", keys: "Enter", action: "open", text: "Open" },
   { scope: "lists", keys: "o", action: "preview", text: "Preview" },
-  { scope: "lists", keys: "x", action: "select", text: "Select; with Shift a range" },
+  { scope: "lists", keys: "x or X", action: "select", text: "Select; with Shift a range" },
   { scope: "lists", keys: "F", action: "failures-first", text: "Failures first" },
   { scope: "run", keys: "n", action: "graph", text: "Graph" },
   { scope: "run", keys: "t", action: "timeline", text: "Timeline" },

@@ -1,4 +1,5 @@
 import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { counted, shortId } from "../text/number.ts";
@@ -27,7 +28,8 @@ interface BulkDialogProps {
 }
 
 /** Says what will happen, does it, and says for each run what happened. */
-export function BulkDialog({ action, ids, onClose, onDone }: BulkDialogProps) {
+export function BulkDialog({ action, ids: selected, onClose, onDone }: BulkDialogProps) {
+  const ids = useMemo(() => selected, []); // those that were asked about, while the selection changes
   const [results, busy, finished] = [useSignal<BulkResult[]>([]), useSignal(false), useSignal(false)];
   const words = WORDS[action];
   const go = async () => {

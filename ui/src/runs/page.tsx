@@ -61,32 +61,36 @@ function RunsList({ model, filters, selected }: { model: RunsModel; filters: Fil
   const active = useSignal("");
   const anchor = useSignal("");
   const rows = model.rows.value;
-  const place = rows?.findIndex((row) => row.execution_id === active.value) ?? -1;
+  // The functions below read what is current, not what was when they were made: keys come faster than frames.
+  const current = () => model.rows.peek() ?? [];
+  const placeOf = (id: string) => current().findIndex((row) => row.execution_id === id);
   const open = (run: ExecutionSummary | undefined) => run && go(href("run", { id: run.execution_id }));
   const select = (id: string, isRange: boolean) => {
     const next = new Set(selected.peek());
-    if (isRange && anchor.value) for (const one of range(rows ?? [], anchor.value, id)) next.add(one);
+    if (isRange && anchor.peek()) for (const one of range(current(), anchor.peek(), id)) next.add(one);
     else if (!next.delete(id)) next.add(id);
     anchor.value = id;
     selected.value = next;
   };
   const move = (to: number) => {
-    const run = rows?.[Math.max(0, Math.min((rows?.length ?? 0) - 1, to))];
+    const run = current()[Math.max(0, Math.min(current().length - 1, to))];
     if (run) active.value = run.execution_id;
     if (run && parameter("preview")) setQuery({ preview: run.execution_id }, { replace: true });
   };
   useEffect(() => rememberList((rows ?? []).map((row) => row.execution_id)), [rows]);
-  useEffect(() =>
-    bindKeys("lists", {
-      "next-row": () => move(place + 1),
-      "previous-row": () => move(place - 1),
-      "first-row": () => move(0),
-      "last-row": () => move((rows?.length ?? 1) - 1),
-      open: () => open(rows?.[place]),
-      preview: () => setQuery({ preview: parameter("preview") === active.value ? null : active.value }),
-      select: (event) => active.value && select(active.value, event.shiftKey),
-      "failures-first": () => setQuery({ status: filters.statuses.join() === "failed" ? null : "failed" }),
-    }),
+  useEffect(
+    () =>
+      bindKeys("lists", {
+        "next-row": () => move(placeOf(active.peek()) + 1),
+        "previous-row": () => move(placeOf(active.peek()) - 1),
+        "first-row": () => move(0),
+        "last-row": () => move(current().length - 1),
+        open: () => open(current()[placeOf(active.peek())]),
+        preview: () => setQuery({ preview: parameter("preview") === active.peek() ? null : active.peek() }),
+        select: (event) => active.peek() && select(active.peek(), event.shiftKey),
+        "failures-first": () => setQuery({ status: parameter("status") === "failed" ? null : "failed" }),
+      }),
+    [model],
   );
   if (!rows)
     return model.problem.value ? (
@@ -106,7 +110,7 @@ function RunsList({ model, filters, selected }: { model: RunsModel; filters: Fil
         label="Runs"
         total={rows.length}
         rowHeight={isPhone.value ? 76 : 40}
-        active={place}
+        active={placeOf(active.value)}
         columns={isPhone.value ? undefined : <Columns />}
         rowKey={(row) => rows[row]?.execution_id ?? row}
         onActive={move}

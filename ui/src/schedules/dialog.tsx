@@ -129,7 +129,7 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
         <Choice
           label="If the last run is not done"
           value={value.overlap}
-          options={["allow", "queue", "skip"]}
+          options={["skip", "queue", "allow"]}
           onChange={(overlap) => set({ overlap })}
         />
         <Choice

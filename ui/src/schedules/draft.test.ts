@@ -12,7 +12,7 @@ test("a draft without faults becomes a request", () => {
     path: "shop/orders",
     cron: "0 2 * * *",
     timezone: "UTC",
-    overlap: "allow",
+    overlap: "skip",
     missed: "once",
     payload: { day: 1 },
   });

@@ -24,7 +24,7 @@ export function draftOf(schedule?: Schedule): Draft {
     every: schedule?.every == null ? "" : String(schedule.every),
     at: schedule?.at ?? "",
     timezone: schedule?.timezone ?? "UTC",
-    overlap: schedule?.overlap ?? "allow",
+    overlap: schedule?.overlap ?? "skip",
     missed: schedule?.missed ?? "once",
     payload: schedule && Object.keys(schedule.payload).length ? JSON.stringify(schedule.payload, null, 2) : "",
   };

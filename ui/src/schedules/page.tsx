@@ -45,7 +45,7 @@ export default function SchedulesPage() {
             />
           ) : (
             <Empty text="No schedules yet.">
-              <code>noetl schedule create nightly --path shop/orders --cron "0 2 * * *"</code>
+              <code>noetl schedule add nightly shop/orders --cron "0 2 * * *"</code>
             </Empty>
           )
         }

@@ -1,7 +1,7 @@
 /** The command palette (Ctrl K): actions of the view, runs by id or playbook, playbooks, sections. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { get } from "../api/client.ts";
 import type { ExecutionPage, PlaybookPage } from "../api/types.gen.ts";
 import { go } from "../location.ts";
@@ -30,6 +30,8 @@ export function Palette() {
   const close = () => {
     paletteOpen.value = false;
   };
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => field.current?.focus(), []);
   useEffect(() => {
     const wanted = text.value.trim();
     const search = new AbortController();
@@ -56,6 +58,7 @@ export function Palette() {
   return (
     <Dialog title="Search" onClose={close} onSubmit={() => choose(choices[active.value])}>
       <input
+        ref={field}
         class="input"
         type="text"
         role="combobox"

@@ -83,6 +83,7 @@ function ServerFacts() {
             <dt>Open runs</dt>
             <dd>
               {Object.entries(data.executions)
+                .filter(([, number]) => number)
                 .map(([status, number]) => `${count(number)} ${status}`)
                 .join(", ") || "none"}
             </dd>

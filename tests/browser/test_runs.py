@@ -1,0 +1,140 @@
+"""The list of runs: filters, selection, preview, keys, and rows that do not move while they are read."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from tests.browser.examples import ExampleRuns
+from tests.browser.opening import PageOpener
+from tests.browser.serving import PageServer
+
+
+def rows(page: Page) -> list[str]:
+    """The ids of the rows, from top to bottom."""
+    expect(page.get_by_role("row").first).to_be_visible()
+    links = page.get_by_role("grid", name="Runs").locator("a[title]").all()
+    return [link.get_attribute("title") or "" for link in links]
+
+
+def row(page: Page, execution: str) -> Locator:
+    return page.locator(".list-row", has=page.locator(f"a[title='{execution}']"))
+
+
+def test_rows_are_ordered_by_start_and_say_what_a_run_does(open_page: PageOpener, runs: ExampleRuns) -> None:
+    failed, waiting = runs["failed"], runs["waiting"]
+    page = open_page("/runs?children=1")
+    shown = rows(page)
+    assert shown.index(waiting) < shown.index(failed)
+    expect(row(page, failed)).to_contain_text("KeyError")
+    expect(row(page, waiting)).to_contain_text("waiting for signal verdict")
+
+
+def test_a_filter_is_in_the_url_and_back_undoes_it(open_page: PageOpener, runs: ExampleRuns) -> None:
+    failed, finished = runs["failed"], runs["finished"]
+    page = open_page("/runs")
+    expect(row(page, finished)).to_be_visible()
+    page.get_by_role("button", name="failed").click()
+    page.wait_for_url("**/runs?status=failed")
+    expect(row(page, finished)).to_have_count(0)
+    expect(row(page, failed)).to_be_visible()
+    page.reload()
+    expect(row(page, failed)).to_be_visible()
+    page.go_back()
+    expect(row(page, finished)).to_be_visible()
+
+
+def test_no_match_offers_to_clear_the_filters(open_page: PageOpener, runs: ExampleRuns) -> None:
+    finished = runs["finished"]
+    page = open_page("/runs?q=nothing-has-this-text")
+    expect(page.get_by_text("No runs match these filters.")).to_be_visible()
+    page.get_by_role("button", name="Clear filters").click()
+    expect(row(page, finished)).to_be_visible()
+
+
+def test_a_new_run_waits_behind_a_button(open_page: PageOpener, runs: ExampleRuns) -> None:
+    _ = runs["running"]  # an active row makes the list ask every two seconds
+    page = open_page("/runs")
+    before = rows(page)
+    started = runs.ended("shop/orders")
+    button = page.get_by_role("button", name="1 new run")
+    expect(button).to_be_visible(timeout=20_000)
+    assert rows(page) == before
+    button.click()
+    expect(row(page, started)).to_be_visible()
+
+
+def test_a_run_that_leaves_the_filter_keeps_its_row(open_page: PageOpener, runs: ExampleRuns) -> None:
+    execution = runs.until_waiting(runs.start("shop/release"))
+    page = open_page("/runs?status=waiting")
+    expect(row(page, execution)).to_contain_text("waiting")
+    runs.act(execution, "cancel", reason="tried")
+    expect(row(page, execution)).to_contain_text("cancelled", timeout=20_000)
+
+
+def test_keys_move_preview_select_and_open(open_page: PageOpener, runs: ExampleRuns) -> None:
+    _ = runs["finished"], runs["failed"]
+    page = open_page("/runs")
+    first, second = rows(page)[:2]
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    expect(page.get_by_role("toolbar", name="Selected runs")).to_contain_text("1 selected")
+    page.keyboard.press("k")
+    page.keyboard.press("Shift+X")
+    page.keyboard.press("o")
+    expect(page.get_by_role("complementary", name="Preview")).to_contain_text("Open the run")
+    assert f"preview={first}" in page.url
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/runs/{second}")
+
+
+def test_bulk_cancel_reports_each_run_and_keeps_failures_selected(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    waiting = [runs.until_waiting(runs.start("shop/release")) for _ in range(2)]
+    ended = runs.ended("shop/orders")
+    page = open_page("/runs", role="operator", expect=["status of 409"])
+    for execution in (*waiting, ended):
+        row(page, execution).get_by_role("checkbox").click()
+    page.get_by_role("button", name="Cancel...").click()
+    dialog = page.get_by_role("dialog", name="Cancel runs")
+    expect(dialog).to_contain_text("3 runs")
+    dialog.get_by_role("button", name="Cancel runs").click()
+    expect(dialog.get_by_role("status")).to_contain_text("2 of 3 cancelled, 1 failed")
+    dialog.get_by_role("button", name="Close").last.click()
+    expect(page.get_by_role("toolbar", name="Selected runs")).to_contain_text("1 selected")
+    for execution in waiting:
+        assert server.api.ended(execution)["status"] == "cancelled"
+
+
+def test_two_selected_runs_are_compared(open_page: PageOpener, runs: ExampleRuns) -> None:
+    a, b = runs["failed"], runs["finished"]
+    page = open_page("/runs")
+    for execution in (a, b):
+        row(page, execution).get_by_role("checkbox").click()
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_url(f"**/compare/{a}/{b}")
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator"])
+def test_a_viewer_sees_why_an_action_is_disabled(open_page: PageOpener, runs: ExampleRuns, role: str) -> None:
+    page = open_page("/runs", role=role)
+    row(page, runs["failed"]).get_by_role("checkbox").click()
+    retry = page.get_by_role("button", name="Retry...")
+    if role == "viewer":
+        expect(retry).to_have_attribute("title", "Requires the operator role. You are a viewer.")
+        expect(retry).to_have_attribute("aria-disabled", "true")
+    else:
+        expect(retry).not_to_have_attribute("aria-disabled", "true")
+
+
+def test_the_palette_opens_a_run_by_its_id(open_page: PageOpener, runs: ExampleRuns) -> None:
+    execution = runs["finished"]
+    page = open_page("/runs")
+    expect(page.get_by_role("grid", name="Runs")).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type(execution)
+    expect(page.get_by_role("dialog").get_by_role("option").first).to_contain_text("shop/orders")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/runs/{execution}")

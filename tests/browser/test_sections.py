@@ -1,0 +1,127 @@
+"""Schedules, hooks, workers, credentials, access and system: every action says what it will do and what it did."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+from tests.browser.examples import ExampleRuns
+from tests.browser.opening import PageOpener
+from tests.browser.serving import PageServer
+
+
+def test_a_schedule_is_created_paused_fired_and_deleted(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    _ = runs["finished"]
+    page = open_page("/schedules", role="author")
+    page.get_by_role("button", name="Create a schedule...").click()
+    page.get_by_label("Name").fill("nightly")
+    page.get_by_label("Playbook").select_option("shop/orders")
+    page.get_by_label("Cron expression").fill("30 2 * * mon-fri")
+    expect(page.get_by_text("Fires at 02:30 on Monday to Friday")).to_be_visible()
+    expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_count(5)
+    page.get_by_role("button", name="Save schedule").click()
+    expect(page.get_by_role("heading", name="nightly")).to_be_visible()
+    assert server.api.ask("GET", "/schedules/nightly")["cron"] == "30 2 * * mon-fri"
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.get_by_role("button", name="Start a run now").click()
+    expect(page.get_by_role("table", name="Last firings").get_by_role("link")).to_have_count(1)
+    page.get_by_role("button", name="Delete...").click()
+    page.get_by_role("button", name="Delete schedule").click()
+    expect(page.get_by_text("No schedules yet.")).to_be_visible()
+
+
+def test_a_secret_of_a_hook_is_shown_once(open_page: PageOpener, runs: ExampleRuns) -> None:
+    _ = runs["finished"]
+    page = open_page("/hooks", role="author")
+    page.get_by_role("button", name="Create a hook...").click()
+    page.get_by_label("Name").fill("shop-hook")
+    page.get_by_label("Playbook").select_option("shop/orders")
+    page.get_by_role("button", name="Create hook").click()
+    dialog = page.get_by_role("dialog", name="Secret of shop-hook")
+    secret = dialog.locator("code").first.inner_text()
+    assert len(secret) >= 20
+    dialog.get_by_role("button", name="I have stored it").click()
+    expect(page.get_by_role("table", name="Hooks")).to_contain_text("shop-hook")
+    assert secret not in page.content()
+    page.get_by_role("button", name="Delete...").click()
+    page.get_by_role("button", name="Delete hook").click()
+    expect(page.get_by_text("No hooks yet.")).to_be_visible()
+
+
+def test_workers_show_pools_with_an_alert(open_page: PageOpener, runs: ExampleRuns) -> None:
+    _ = runs["queued"]
+    page = open_page("/workers", role="viewer")
+    expect(page.get_by_role("row", name=re.compile("gpu"))).to_contain_text("no worker connected")
+    expect(page.get_by_role("button", name="Drain...").first).to_have_attribute(
+        "title", "Requires the operator role. You are a viewer."
+    )
+
+
+def test_a_credential_is_written_and_never_read(open_page: PageOpener, server: PageServer) -> None:
+    page = open_page("/credentials")
+    page.get_by_role("button", name="Store a credential...").click()
+    page.get_by_label("Name").fill("shop_api")
+    page.get_by_label("token", exact=True).fill("a-secret-token-of-the-shop")
+    page.get_by_role("button", name="Store credential").click()
+    expect(page.get_by_role("table", name="Credentials")).to_contain_text("shop_api")
+    assert "a-secret-token-of-the-shop" not in page.content()
+    page.get_by_role("button", name="Delete...").click()
+    page.get_by_role("button", name="Delete credential").click()
+    expect(page.get_by_text("No credentials yet.")).to_be_visible()
+
+
+def test_a_user_is_created_and_deleted(open_page: PageOpener, server: PageServer) -> None:
+    page = open_page("/access", expect=["status of 422"])
+    page.get_by_role("button", name="Create a user...").click()
+    page.get_by_label("Name").fill("eve")
+    page.get_by_label("Password").fill("short")
+    page.get_by_role("button", name="Create user").click()
+    expect(page.get_by_role("alert")).to_contain_text("12 to 1,000 characters")
+    page.get_by_label("Password").fill("long enough for everybody")
+    page.get_by_label("Role").select_option("operator")
+    page.get_by_role("button", name="Create user").click()
+    eve = page.get_by_role("row", name=re.compile("eve"))
+    expect(eve).to_contain_text("operator")
+    eve.get_by_role("button", name="Delete...").click()
+    page.get_by_role("button", name="Delete user").click()
+    expect(eve).to_have_count(0)
+
+
+def test_a_token_is_shown_once_with_its_command(open_page: PageOpener, server: PageServer) -> None:
+    page = open_page("/access?tab=tokens")
+    page.get_by_role("button", name="Create a token...").click()
+    page.get_by_label("Name").fill("ci")
+    page.get_by_role("button", name="Create token").click()
+    dialog = page.get_by_role("dialog", name="Token ci")
+    expect(dialog).to_contain_text("export NOETL_SERVER=")
+    dialog.get_by_role("button", name="I have stored it").click()
+    row = page.get_by_role("row", name=re.compile("ci "))
+    row.get_by_role("button", name="Revoke...").click()
+    page.get_by_role("button", name="Revoke token").click()
+    expect(row).to_contain_text("revoked")
+
+
+def test_the_system_checks_its_logs_and_says_what_pruning_would_do(open_page: PageOpener, runs: ExampleRuns) -> None:
+    _ = runs["finished"]
+    page = open_page("/system")
+    expect(page.get_by_role("table", name="Dependencies")).to_contain_text("ok")
+    page.get_by_role("button", name="Check all logs").click()
+    expect(page.get_by_text(re.compile(r"[\d,]+ runs? checked, 0 violations"))).to_be_visible(timeout=30_000)
+    page.get_by_role("button", name="Delete old runs...").click()
+    expect(page.get_by_role("dialog")).to_contain_text("0 runs")
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/hooks", "Requires the operator role. You are a viewer."),
+        ("/credentials", "Requires the operator role. You are a viewer."),
+        ("/access", "Requires the admin role. You are a viewer."),
+    ],
+)
+def test_a_forbidden_section_says_which_role_it_needs(open_page: PageOpener, path: str, reason: str) -> None:
+    expect(open_page(path, role="viewer").get_by_text(reason)).to_be_visible()
