@@ -11,7 +11,6 @@ from noetl.store.access import Role
 from noetl.store.store import CatalogVersion, Store, Summary
 from noetl.store.triggers import Missed, Outcome, Overlap, Schedule
 from noetl.timestamps import optional_rfc3339, rfc3339
-from noetl.triggers import schedules
 
 TIMES = frozenset(["created", "updated", "expires", "revoked", "registered", "started", "ended", "due", "at"])
 """Names of fields that are seconds in a record and RFC 3339 in its view."""
@@ -175,11 +174,13 @@ class StoredSchedule(ScheduleView, frozen=True):
 
 
 def schedule_view(schedule: Schedule) -> ScheduleView:
+    from noetl.triggers.schedules import upcoming  # with the modules of cron, which `noetl run` does not need
+
     recent = [FiredView.of(fired, execution_id=fired.execution) for fired in schedule.recent]
     return ScheduleView.of(
         schedule,
         next=None if schedule.paused else optional_rfc3339(schedule.next),
-        upcoming=[rfc3339(due) for due in schedules.upcoming(schedule)],
+        upcoming=[rfc3339(due) for due in upcoming(schedule)],
         last=recent[-1] if recent else None,
         queued=len(schedule.queue),
         recent=recent,
