@@ -134,6 +134,8 @@ class VisibleNames:
             rules = self.path[keys.index("rules") + 1 :]
             rule = as_map(rules[0].value) if rules else Map()
             return "skip" if as_map(rule.get("then")).get("do") == "skip" else "rule"
+        if keys[-2:] == ["spec", "timeout"]:
+            return "timeout"
         return "chain" if part == "sink" else "input"
 
     @property

@@ -158,6 +158,8 @@ class Builder:
         for name in (*own, "args"):
             if name in tree and name != "tool" and (name == "args" or _has_template(tree[name])):
                 self._place_templates(f"{key}/input/{name}", tree, name)
+        if is_template(tree.get("spec", {}).get("timeout")):
+            self._place(f"{key}/input/timeout", span_in(tree["spec"], "timeout"))
         inputs = layered({name: value for name, value in defaults.items() if name in declared}, own)
         for group in kind.one_of:  # a default must not join the task's own choice
             if chosen := set(group) & set(own):
@@ -234,7 +236,7 @@ def _task_spec(layers: Layers, kind: str, specs: list[Map]) -> dict[str, Any]:
     limit = merged.get("timeout")
     if isinstance(limit, dict):  # of http: to connect, and between reads
         merged["timeout"] = {key: seconds(part) for key, part in limit.items()}
-    elif "timeout" in merged:
+    elif "timeout" in merged and not is_template(limit):
         merged["timeout"] = seconds(limit)
     if "store" in merged.get("results", {}):
         merged["results"]["store"] = _store(merged["results"]["store"])

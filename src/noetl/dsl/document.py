@@ -95,7 +95,8 @@ _SANDBOX = Fields(
 )
 SANDBOX = OneOf("a sandbox", Form(str, _SANDBOX_KIND), Form(object, _SANDBOX))
 _LIMITS = (Field("connect", DURATION, "time to connect"), Field("read", DURATION, "time between two reads"))
-TIMEOUT = OneOf("a time limit", Form(dict, Fields("a time limit", *_LIMITS)), Form(object, DURATION))
+_LIMIT_MAP = Form(dict, Fields("a time limit", *_LIMITS))
+TIMEOUT = OneOf("a time limit", _LIMIT_MAP, Form(object, DURATION))
 _RETRY = Fields(
     "retry",
     Field("attempts", Integer(1, 100), "maximum number of calls, including the first (3)"),
@@ -223,7 +224,11 @@ _STRAY_RULES = Retired(
 )
 TASK_SPEC = Fields(
     "task.spec",
-    Field("timeout", TIMEOUT, "time limit of one call; for http also {connect, read}"),
+    Field(
+        "timeout",
+        OneOf("a time limit", _LIMIT_MAP, Form(object, DELAY)),
+        "time limit of one call, which may be a template; for http also {connect, read}",
+    ),
     Field("policy", TASK_POLICY, "what happens after each outcome"),
     Field("pool", TEXT, "without effect: set the pool of the step"),
     Field("exactly_once", BOOLEAN, "postgres, duckdb: keep a ledger row in the same transaction"),

@@ -56,6 +56,7 @@ class ToolCall(NamedTuple):
     repeats: int  # How often rules have repeated the call although it was ok
     inputs: dict[str, Any]
     bound: dict[str, Any]
+    timeout: Any  # Seconds, or a map of http
     scope: Scope
 
 

@@ -27,6 +27,7 @@ async def iterate(pipeline: Pipeline, plan: TaskPlan, task: TaskId) -> Outcome:
     templates, collection = pipeline.templates, plan.items
     assert collection is not None
     try:
+        limit = plan.timeout if plan.time_limit is None else await templates.evaluate(plan.time_limit, pipeline.scope)
         items = await templates.opened(await templates.evaluate(collection, pipeline.scope))
     except TemplateError as error:
         return template_outcome(error, plan.task)
@@ -35,7 +36,6 @@ async def iterate(pipeline: Pipeline, plan: TaskPlan, task: TaskId) -> Outcome:
     parallel = plan.task.spec.get("mode") == "parallel"
     inner = [pipeline.item(plan, task, i, item, parallel) for i, item in enumerate(items)]
     _share_writes(pipeline, inner, parallel)
-    limit = plan.timeout if isinstance(plan.timeout, int | float) else None
     try:
         async with asyncio.timeout(limit):
             outcome = await _run_items(inner, plan.task.spec.get("max_in_flight", 10) if parallel else 1)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 KindOf: TypeAlias = Callable[[str], Kind]
 Prepared: TypeAlias = Callable[[Mapping[str, Any]], Any]
+A_DURATION = "a number of seconds or a duration such as 5s"
 MAX_VISITS = 10_000
 DEFAULT_DELAY = 1.0  # Seconds between attempts
 MAX_DELAY = 60.0  # The longest wait of a `spec.retry` that does not say how long, in seconds
@@ -48,8 +49,7 @@ class RulePlan:
             return default
         length = seconds(delay)
         if length is None:
-            expected = "a number of seconds or a duration such as 5s"
-            raise TemplateFailed(f"`delay` must be {expected}, not {str(delay)[:60]!r}")
+            raise TemplateFailed(f"`delay` must be {A_DURATION}, not {str(delay)[:60]!r}")
         return length
 
     def wait_after(self, attempt: int, outcome: Outcome, scope: Mapping[str, Any], seed: str) -> float:
@@ -101,7 +101,9 @@ class TaskPlan:
         rules = [RulePlan(rule, number) for number, rule in enumerate(task.policy or ())]
         self.skips = [rule for rule in rules if rule.then.do == "skip"]
         self.rules = None if task.policy is None else [rule for rule in rules if rule.then.do != "skip"]
-        self.timeout = task.spec.get("timeout", kind.timeout)
+        self.timeout: Any = task.spec.get("timeout", kind.timeout)
+        """Seconds, a map of http, or a template, which `time_limit` evaluates."""
+        self.time_limit = _time_limit(self.timeout) if isinstance(self.timeout, str) else None
         self.max_visits = task.spec.get("max_visits", MAX_VISITS)
         self.on_lost: str = task.spec.get("on_lost", "retry")
         self.retry = _retry_plan(task.spec.get("retry")) if kind.name != "iterator" else None
@@ -109,6 +111,19 @@ class TaskPlan:
         self.until = None if task.poll is None else guard_test(task.poll.until)
         self.body = PipelinePlan(task.body, kind_of) if task.body else None
         self.items = prepare(task.inputs["in"]) if kind.name == "iterator" else None
+
+
+def _time_limit(template: str) -> Callable[[Mapping[str, Any]], float]:
+    """The time limit of a call as a function of a scope. It raises TemplateFailed if that is not a duration."""
+    prepared = prepare(template)
+
+    def evaluate(scope: Mapping[str, Any]) -> float:
+        limit = prepared(scope)
+        if (length := seconds(limit)) is None:
+            raise TemplateFailed(f"`timeout` must be {A_DURATION}, not {str(limit)[:60]!r}", template)
+        return length
+
+    return evaluate
 
 
 def _retry_plan(options: Mapping[str, Any] | None) -> RulePlan | None:

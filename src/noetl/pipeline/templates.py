@@ -80,7 +80,11 @@ def is_of_keychain(value: Any) -> bool:
 def template_outcome(error: TemplateError, task: Task) -> Outcome:
     """The outcome of a call whose inputs cannot be rendered. The detail `input` is the path of the template."""
     cause = template_error(error)
-    path = _path_of(error.source, {**task.inputs, "args": task.args}) if error.source else None
+    path = (
+        _path_of(error.source, {**task.inputs, "args": task.args, "timeout": task.spec.get("timeout")})
+        if error.source
+        else None
+    )
     if path is not None:
         cause = replace(cause, details={**cause.details, "input": "/".join(path)})
     return Outcome("error", error=cause)

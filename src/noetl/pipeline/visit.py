@@ -165,7 +165,8 @@ class Visit:
                 bound = await templates.evaluate(
                     lambda scope: {path: bind(scope) for path, bind in binds}, scope, inputs=True
                 )
-            call = ToolCall(plan, self.task, self.attempt, progress.repeats, inputs, bound, scope)
+            timeout = plan.timeout if plan.time_limit is None else await templates.evaluate(plan.time_limit, scope)
+            call = ToolCall(plan, self.task, self.attempt, progress.repeats, inputs, bound, timeout, scope)
             return await host.call(call) if plan.until is None else await self._call_in_time(call)
         except TemplateError as error:
             return host.redact(template_outcome(error, plan.task))

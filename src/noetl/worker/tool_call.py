@@ -92,7 +92,7 @@ class ToolCaller:
         if (name := _null_choice(plan.kind, call.inputs)) is not None:
             message = f"{plan.kind.name}: the template of `{name}` gives null: give it a value, or a `default(...)`"
             return failed("input", message, input=name)
-        limit = plan.timeout if isinstance(plan.timeout, (int, float)) else None
+        limit = call.timeout if isinstance(call.timeout, (int, float)) else None
         if not await self.link.holds(self.work.execution, self.work.fence):
             raise Rejected
         try:
@@ -125,7 +125,7 @@ class ToolCaller:
             attempt=call.attempt,
             step=self.work.step,
             task=plan.label,
-            timeout=plan.timeout,
+            timeout=call.timeout,
             args=args,
             prev=call.scope["_prev"],
             own_args=own_args,

@@ -222,6 +222,38 @@ def test_an_error_of_a_template_inside_an_iterator_points_at_the_template(
     assert f"playbook.yaml:{place}" in done.err
 
 
+TIMED = (
+    HEAD
+    + """\
+workload: {limit: 200ms, seconds: 5}
+workflow:
+  - step: start
+    tool:
+      - TASK
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        'call: {kind: wait, signal: never, spec: {timeout: "{{ workload.limit }}"}}',
+        'call: {kind: shell, cmds: "sleep {{ workload.seconds }}", spec: {timeout: "{{ workload.limit }}"}}',
+        "call: {kind: iterator, in: [1], iterator: x, tool: {kind: shell, cmds: sleep 5}, spec: {timeout: "
+        '"{{ workload.limit }}"}}',
+    ],
+    ids=["wait", "shell", "iterator"],
+)
+def test_the_time_limit_of_a_task_may_be_a_template(tmp_path: Path, task: str) -> None:
+    file(tmp_path, TIMED.replace("TASK", task))
+    late = data(noetl("run", "playbook.yaml", "-o", "json", cwd=tmp_path))
+    assert (late["status"], late["error"]["kind"]) == ("failed", "timeout")
+    wrong = data(noetl("run", "playbook.yaml", "-o", "json", "--set-string", "limit=soon", cwd=tmp_path))
+    error = wrong["error"]
+    assert (error["kind"], error["line"], error["details"]["input"]) == ("template", 8, "timeout")
+    assert "`timeout` must be a number of seconds or a duration" in error["message"]
+
+
 def test_retries_are_told(tmp_path: Path) -> None:
     text = WORKS.replace("not ctx.stop | default(false)", "outcome.result < 2")
     done = noetl("run", file(tmp_path, text), cwd=tmp_path)

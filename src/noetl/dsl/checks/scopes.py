@@ -32,6 +32,7 @@ PLACES = {
     "admit": TemplatePlace("in an admission rule", BASE | TOKEN | {"event"}),
     "loop": TemplatePlace("in `loop.in`", BASE | TOKEN),
     "input": TemplatePlace("in a tool's input", PIPELINE | {"keychain"}),
+    "timeout": TemplatePlace("in `timeout` of a task", PIPELINE),
     "skip": TemplatePlace("in a skip rule", PIPELINE),
     "rule": TemplatePlace("in a rule of a task", PIPELINE | {"outcome"}),
     "arc": TemplatePlace("on an arc", BASE | TOKEN | {"event"}),

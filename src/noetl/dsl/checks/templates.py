@@ -453,6 +453,7 @@ class SiteFinder:
             own = key == "args"
             for inner, bound in _parts(site.tree, key, kind):
                 yield from self.data(*inner, place, bound=bound, own_args=own, **more)
+        yield from self.data(site.tree.get("spec", {}), "timeout", "timeout", **more)
         for rule, then, _ in rules(site.tree):
             at = "skip" if then.get("do") == "skip" else "rule"
             yield from self.guard(rule, "when", at, **more)
