@@ -26,7 +26,7 @@ from tests.browser.opening import PageOpener, Settling, accessibility_problems
 from tests.browser.recorded import RECORDED, record
 from tests.browser.serving import USERS, PageServer, database_in
 
-RUNS = look_server.FOLDER / "runs.json"
+RUNS = look_server.FOLDER / "data" / "runs.json"  # beside the database, and gone with it
 
 
 def main() -> int:
