@@ -29,7 +29,8 @@ from noetl.server.page_files import read_page
 
 HOME = Path(__file__).parents[1]
 UI = HOME / "ui"
-LOCK = json.loads((UI / "package-lock.json").read_text("utf-8"))
+PROJECTS = (UI, HOME / "tests" / "browser")
+"""Folders with packages of npm."""
 NOT_FOR_BUILDS = ("@biomejs", "@typescript", "@types")
 """The largest packages; they only check the source."""
 
@@ -44,12 +45,14 @@ def git(*arguments: str) -> list[str]:
 # -- what is stored -------------------------------------------------------------------------------------------------
 
 
-def test_the_lock_file_names_packages_by_their_content_and_not_by_their_host() -> None:
-    packages = {name: package for name, package in LOCK["packages"].items() if name}
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda folder: folder.name)
+def test_a_lock_file_names_packages_by_their_content_and_not_by_their_host(project: Path) -> None:
+    lock = json.loads((project / "package-lock.json").read_text("utf-8"))
+    packages = {name: package for name, package in lock["packages"].items() if name}
     assert packages
     assert [name for name, package in packages.items() if "resolved" in package] == []
     assert [name for name, package in packages.items() if "integrity" not in package] == []
-    settings = dict(line.split("=", 1) for line in (UI / ".npmrc").read_text("utf-8").splitlines())
+    settings = dict(line.split("=", 1) for line in (project / ".npmrc").read_text("utf-8").splitlines())
     assert settings["omit-lockfile-registry-resolved"] == "true"
     assert settings["ignore-scripts"] == "true"
     assert [name for name in settings if "registry" in name.replace("omit-lockfile-registry-resolved", "")] == []
@@ -218,7 +221,8 @@ def test_a_wheel_has_the_page_with_compressed_assets_and_licenses(distributions:
 def test_a_source_distribution_has_the_page_and_its_wheel_needs_no_node(distributions: Path, tmp_path: Path) -> None:
     (archive,) = distributions.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path, filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # not in the first releases of Python 3.11
+        packed.extractall(tmp_path)
     (source,) = tmp_path.iterdir()
     assert not (source / "ui" / "node_modules").exists()
     assert build("wheel", source, tmp_path, path="").returncode == 0

@@ -72,7 +72,8 @@ def _unpack(archives: Path, folder: Path) -> None:
     for name in ARCHIVES:
         content = brotli.decompress((archives / f"{name}.tar.br").read_bytes())
         with tarfile.open(fileobj=BytesIO(content)) as archive:
-            archive.extractall(partial, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # not in the first releases of 3.11
+            archive.extractall(partial)
     (partial / "fonts.conf").write_text(FONTS.format(folder=folder))
     program = partial / "chromium"
     program.write_bytes(brotli.decompress((archives / "chromium.br").read_bytes()))
