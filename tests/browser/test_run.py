@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from tests.browser.examples import ExampleRuns
-from tests.browser.opening import PageOpener
+from tests.browser.opening import PageOpener, check_accessibility
 from tests.browser.serving import PageServer
 
 GATE = """
 apiVersion: noetl.io/v2
 kind: Playbook
 metadata: {name: gated, path: shop/gated}
-ctx: {open: false}
 workflow:
   - step: arrive
     tool: {kind: noop}
@@ -20,7 +19,10 @@ workflow:
   - step: keeper
     tool: [{key: {kind: wait, signal: key}}]
   - step: enter
-    spec: {policy: {admit: {rules: [{when: "{{ ctx.open }}", then: {allow: true}}, {else: {then: {allow: false}}}]}}}
+    spec:
+      policy:
+        admit:
+          rules: [{when: "{{ ctx.open | default(false) }}", then: {allow: true}}, {else: {then: {allow: false}}}]
     tool: {kind: noop}
 """
 
@@ -50,3 +52,219 @@ def test_the_graph_shows_the_status_of_every_step(open_page: PageOpener, runs: E
     page = open_page(f"/runs/{runs[example]}", "viewer")
     for name in GRAPHS[example]:
         expect(box(page, name)).to_be_visible()
+
+
+def test_the_graph_follows_the_event_of_the_view(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}?at=9", "viewer")
+    expect(box(page, "start, succeeded")).to_be_visible()
+    expect(box(page, "price, has not run")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(box(page, "price, succeeded")).to_be_visible()
+
+
+def test_a_held_token_is_shown_at_its_step(open_page: PageOpener, gated_run: str) -> None:
+    page = open_page(f"/runs/{gated_run}")
+    expect(box(page, "enter, held by admission")).to_contain_text("1 token held")
+    expect(page.locator(".token-held")).to_have_text("1 held")
+
+
+def test_boxes_are_found_selected_and_walked_by_key(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}", "viewer")
+    expect(box(page, "start, succeeded")).to_be_visible()
+    page.keyboard.press("s")
+    page.get_by_role("combobox", name="Find a step").fill("pri")
+    page.keyboard.press("Enter")
+    expect(box(page, "price, succeeded")).to_be_focused()
+    expect(box(page, "price, succeeded")).to_have_attribute("aria-pressed", "true")
+    for key, name in [("ArrowRight", "reserve"), ("ArrowUp", "start"), ("ArrowDown", "price"), ("ArrowDown", "report")]:
+        page.keyboard.press(key)
+        expect(box(page, f"{name}, succeeded")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(inspector(page).get_by_role("heading", name="report#1")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(inspector(page).get_by_role("heading", name="Run")).to_be_visible()
+
+
+def test_the_graph_shows_less_at_a_distance(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}", "viewer")
+    task = page.locator(".box-tasks").first
+    expect(task).to_be_visible()
+    for _ in range(3):
+        page.keyboard.press("-")
+    expect(task).to_be_hidden()
+    expect(page.locator(".box-name").first).to_be_visible()
+    for _ in range(4):
+        page.keyboard.press("-")
+    expect(page.locator(".box-name").first).to_be_hidden()
+    page.keyboard.press("f")
+    expect(task).to_be_visible()
+
+
+def inspector(page: Page) -> Locator:
+    return page.get_by_role("complementary", name="Inspector")
+
+
+def reasons(page: Page, event: str) -> Locator:
+    """The arcs or rules of the decision at an event, in order."""
+    decision = inspector(page).locator(".decision").filter(has=page.get_by_role("button", name=event, exact=True))
+    return decision.locator(".reason")
+
+
+def test_why_explains_an_arc(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}", "viewer")
+    page.locator(".arc-label", has_text="workload.order.lines").click()
+    expect(inspector(page).get_by_role("heading", name="start to approve")).to_be_visible()
+    expect(inspector(page)).to_contain_text("This arc has not fired.")
+    expect(reasons(page, "9")).to_contain_text(["matched price", "matched reserve", "not matched approve"])
+    last = reasons(page, "9").last
+    expect(last).to_contain_text("{{ workload.order.lines | length > workload.limit }}")
+    expect(last).to_contain_text("workload.limit = 500")
+    line = last.get_by_role("link", name="line 18")
+    expect(line).to_have_attribute("href", "/playbooks/shop/orders?version=1&line=18")
+
+
+def test_why_explains_a_rule_and_goes_to_its_event(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}?step=reserve", "viewer")
+    expect(inspector(page)).to_contain_text("reserve#1 succeeded.")
+    expect(reasons(page, "25")).to_contain_text(["not matched retry", "matched continue"])
+    expect(reasons(page, "22")).to_contain_text(["matched retry", "not reached continue"])
+    inspector(page).get_by_role("button", name="22", exact=True).click()
+    expect(page).to_have_url(f"{page.url.partition('?')[0]}?step=reserve&at=22")
+    expect(box(page, "reserve, running")).to_be_visible()
+    expect(inspector(page).get_by_role("button", name="25", exact=True)).to_have_count(0)
+
+
+def test_why_explains_a_gate(open_page: PageOpener, gated_run: str) -> None:
+    page = open_page(f"/runs/{gated_run}?step=enter", "viewer")
+    expect(inspector(page)).to_contain_text("is held until ctx changes or a signal comes")
+    gate = inspector(page).locator(".reason")
+    expect(gate).to_contain_text(["not matched allow", "matched deny"])
+    expect(gate.first).to_contain_text("ctx.open does not exist")
+
+
+def test_why_explains_a_join_and_a_step_that_never_ran(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}?step=report", "viewer")
+    expect(inspector(page)).to_contain_text("no other token could still come")
+    box(page, "approve").click()
+    expect(inspector(page)).to_contain_text("It has not run: no token arrived")
+    inspector(page).get_by_role("button", name="event 9").click()
+    expect(page).to_have_url(f"{page.url.partition('?')[0]}?step=approve&at=9")
+
+
+def test_the_inspector_has_the_parts_of_a_step_run(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}?step=reserve&part=tasks", "viewer")
+    part = inspector(page)
+    expect(part.locator(".attempts > li")).to_contain_text(["retry after 2", "continue"])
+    expect(part).to_contain_text("ConnectionError: no answer from the warehouse")
+    part.get_by_role("tab", name="Writes").click()
+    expect(part).to_contain_text("ctx.reserved")
+    part.get_by_role("button", name="show the value before").click()
+    expect(part).to_contain_text("before = null")
+    part.get_by_role("tab", name="Inputs").click()
+    expect(part).to_contain_text("Rendered again from the state at event 25.")
+    part.get_by_role("tab", name="Logs").click()
+    expect(part).to_contain_text("warehouse is asleep")
+    part.get_by_role("tab", name="Result").click()
+    expect(part).to_contain_text("reserved")
+    page.keyboard.press("Escape")
+    expect(part.get_by_role("heading", name="Run")).to_be_visible()
+
+
+def test_a_failed_run_begins_with_its_error(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['failed']}", "viewer")
+    error = page.get_by_role("alert")
+    expect(error).to_contain_text("KeyError: 'B7'")
+    expect(error).to_contain_text("step order, task send, attempt 1")
+    expect(error.locator(".code-line")).to_have_text("25return sum(prices[sku] for sku in skus)\n               ^")
+    error.get_by_text("Traceback", exact=True).click()
+    expect(error).to_contain_text("in <genexpr>")
+    error.get_by_role("link", name="Why").click()
+    expect(inspector(page)).to_contain_text("it has no policy, and an error fails")
+
+
+ACTIONS = {
+    "running": ["Pause", "Cancel...", "Fork..."],
+    "waiting": ["Respond...", "Pause", "Cancel...", "Fork..."],
+    "paused": ["Resume", "Cancel...", "Fork..."],
+    "failed": ["Retry...", "Fork..."],
+    "finished": ["Fork..."],
+}
+
+
+@pytest.mark.parametrize("example", ACTIONS)
+def test_actions_suit_the_status(open_page: PageOpener, runs: ExampleRuns, example: str) -> None:
+    page = open_page(f"/runs/{runs[example]}", "operator")
+    buttons = page.locator(".run-actions-bar > .button:not([aria-haspopup])")
+    expect(buttons).to_have_text(ACTIONS[example])
+    expect(page.locator(".run-actions-bar [aria-disabled]")).to_have_count(0)
+
+
+def test_actions_that_the_role_lacks_say_why(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['waiting']}", "viewer")
+    buttons = page.locator(".run-actions-bar > .button:not([aria-haspopup])")
+    expect(buttons).to_have_text(ACTIONS["waiting"])
+    for button in buttons.all():
+        expect(button).to_have_attribute("aria-disabled", "true")
+        expect(button).to_have_attribute("title", "Requires the operator role. You are a viewer.")
+    page.keyboard.press(".")
+    signal = page.get_by_role("menuitem", name="Send signal...")
+    expect(signal).to_contain_text("Requires the operator role.")
+
+
+def test_a_run_is_paused_resumed_and_cancelled(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs.until_waiting(runs.start('shop/release'))}", "operator")
+    header = page.locator(".run-header")
+    header.get_by_role("button", name="Pause").click()
+    expect(header.locator(".run-title")).to_contain_text("paused")
+    header.get_by_role("button", name="Resume").click()
+    expect(header.get_by_role("button", name="Pause")).to_be_visible()
+    header.get_by_role("button", name="Cancel...").click()
+    dialog = page.get_by_role("dialog", name="Cancel this run")
+    dialog.get_by_label("Reason").fill("too early")
+    dialog.get_by_role("button", name="Cancel run").click()
+    expect(header.locator(".run-title")).to_contain_text("cancelled")
+    expect(inspector(page)).to_contain_text("too early")
+    expect(box(page, "ask, cancelled")).to_be_visible()
+
+
+def test_a_waiting_run_is_answered_from_its_header(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs.until_waiting(runs.start('shop/release'))}", "operator")
+    page.locator(".run-header").get_by_role("button", name="Respond...").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("yes", exact=True).click()
+    dialog.get_by_label("by").fill("otto")
+    dialog.get_by_role("button", name="Send").click()
+    expect(box(page, "ship, succeeded")).to_be_visible()
+    expect(page.locator(".run-title")).to_contain_text("succeeded")
+
+
+def test_the_panes_follow_the_keys(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}?step=price&part=result", "viewer")
+    graph, panel = page.get_by_role("region", name="Graph"), page.get_by_role("tablist", name="Parts of the run")
+    expect(graph).to_be_visible()
+    page.keyboard.press("w")
+    expect(inspector(page).get_by_role("tab", name="Why")).to_be_focused()
+    page.keyboard.press("v")
+    expect(panel).to_have_count(0)
+    page.keyboard.press("l")
+    expect(panel.get_by_role("tab", name="Logs")).to_have_attribute("aria-selected", "true")
+    for _ in range(2):
+        page.keyboard.press("v")
+    expect(graph).to_have_count(0)
+    page.keyboard.press("n")
+    expect(box(page, "price, succeeded")).to_be_focused()
+    page.keyboard.press(".")
+    expect(page.get_by_role("menu", name="More actions")).to_be_visible()
+
+
+def test_on_a_phone_panes_are_tabs_and_a_step_opens_a_sheet(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['waiting']}", "viewer", "dark", 390)
+    expect(inspector(page)).to_have_count(0)
+    box(page, "ask, waiting").click()
+    expect(inspector(page)).to_contain_text("ask#1 waits for the signal 'verdict'")
+    expect(box(page, "ask, waiting")).to_be_in_viewport()
+    check_accessibility(page)
+    inspector(page).get_by_role("button", name="Clear the selection").click()
+    page.get_by_role("tab", name="Summary").click()
+    expect(inspector(page)).to_contain_text("Started by")
+    expect(page.get_by_role("button", name="Respond...").last).to_be_in_viewport()

@@ -21,7 +21,7 @@ export function CodeLine({ line, column, text }: Source) {
   const indent = text.length - text.trimStart().length;
   const caret = column === null ? -1 : Math.max(0, column - 1 - indent);
   return (
-    <pre class="code-line">
+    <pre class="code-line" tabIndex={0}>
       <span class="code-number">{line}</span>
       {printable(text.trim())}
       {caret >= 0 && `\n${" ".repeat(String(line).length + 2 + caret)}^`}
@@ -37,13 +37,13 @@ export function ErrorDetails({ details }: { details: Record<string, unknown> | u
       {traceback && (
         <details class="traceback">
           <summary>Traceback</summary>
-          <pre>{printable(traceback)}</pre>
+          <pre tabIndex={0}>{printable(traceback)}</pre>
         </details>
       )}
       {body && (
         <div class="response-body">
           <span>Response body</span>
-          <pre>{printable(body.length > BODY_CHARACTERS ? `${cut(body, BODY_CHARACTERS)}...` : body)}</pre>
+          <pre tabIndex={0}>{printable(body.length > BODY_CHARACTERS ? `${cut(body, BODY_CHARACTERS)}...` : body)}</pre>
         </div>
       )}
     </>

@@ -7,6 +7,8 @@ import { oneLine } from "../text/printable.ts";
 import { arcKey } from "./graph-state.ts";
 import { memo } from "./memo.ts";
 
+const UPRIGHT = 24;
+
 interface ArcsProps {
   graph: Graph;
   fired: ReadonlyMap<string, number>;
@@ -29,7 +31,14 @@ export const Arcs = memo(function Arcs({ graph, fired, selected }: ArcsProps) {
         ))}
       </svg>
       {graph.edges.map((edge, place) => (
-        <ArcLabel key={place} edge={edge} arc={keyOf(graph, edge)} fired={fired} selected={selected} />
+        <ArcLabel
+          key={place}
+          edge={edge}
+          arc={keyOf(graph, edge)}
+          fired={fired}
+          selected={selected}
+          isUpright={isUpright(graph, edge)}
+        />
       ))}
     </>
   );
@@ -37,6 +46,12 @@ export const Arcs = memo(function Arcs({ graph, fired, selected }: ArcsProps) {
 
 function keyOf(graph: Graph, edge: GraphEdge): string {
   return arcKey(graph.nodes[edge.source]?.name ?? "", edge.arc);
+}
+
+/** Whether the line leads straight down, so that there is room beside it. */
+function isUpright({ nodes }: Graph, { source, target }: GraphEdge): boolean {
+  const [from, to] = [nodes[source], nodes[target]];
+  return !!from && !!to && Math.abs(from.x + from.w / 2 - to.x - to.w / 2) < UPRIGHT;
 }
 
 interface ArcProps {
@@ -67,17 +82,20 @@ function Arc(props: ArcProps) {
 }
 
 /** The guard, and how often the arc has fired. */
-function ArcLabel(props: ArcProps) {
+function ArcLabel(props: ArcProps & { isUpright: boolean }) {
   const { edge, arc, fired } = props;
   const times = fired.get(arc);
   if (!edge.label && !times) return null;
-  const shift = edge.label ? "-50%" : "4px"; // a count alone stands beside its line
+  const isBeside = !edge.label && props.isUpright;
   return (
     <span
-      class={`arc-label ${look(props)}${edge.label ? "" : " bare"}`}
-      style={{ transform: `translate(${edge.label_x}px, ${edge.label_y}px) translate(${shift}, -50%)` }}
+      class={`arc-label ${look(props)}${isBeside ? " bare" : ""}`}
+      style={{
+        transform: `translate(${edge.label_x}px, ${edge.label_y}px) translate(${isBeside ? "4px" : "-50%"}, -50%)`,
+      }}
       title={edge.guard ? `when ${edge.guard}` : ""}
       data-arc={arc}
+      aria-hidden="true"
     >
       {edge.label && <code>{oneLine(edge.label)}</code>}
       {times && <strong>×{count(times)}</strong>}

@@ -78,6 +78,7 @@ export function GraphBox({ node, state, isSelected, isTabStop, onSelect }: BoxPr
       {node.inclusive && (
         <span
           class="box-all"
+          aria-hidden="true"
           title="Every arc whose guard holds fires"
           style={{ transform: `translate(${node.x + node.w / 2}px, ${node.y + node.h}px) translate(-50%, -50%)` }}
         >

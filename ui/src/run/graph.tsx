@@ -1,10 +1,11 @@
 /** The graph of the playbook in force at the event of the view, with the state of the run in it (PAGE 5.2). */
 
 import { useComputed, useSignal } from "@preact/signals";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { type Resource, useResource } from "../api/resource.ts";
 import type { Graph, GraphNode } from "../api/types.gen.ts";
 import { bindKeys } from "../keys.ts";
+import { isPhone } from "../look/phone.ts";
 import { Button } from "../parts/button.tsx";
 import { Loaded } from "../parts/states.tsx";
 import { offerActions } from "../shell/palette-state.ts";
@@ -55,7 +56,9 @@ function Drawing({ model, graph }: { model: RunModel; graph: Graph }) {
     const observer = new ResizeObserver(() => {
       const isFirst = !port.size.peek().w;
       port.size.value = { w: element.clientWidth, h: element.clientHeight };
+      const selected = graph.nodes.find(({ name }) => name === selection.peek().step);
       if (isFirst && element.clientWidth) port.open(graph, focusOf(graph, state.peek()));
+      else if (selected) port.reveal(selected);
     });
     observer.observe(element);
     const stop = followPointers(element, port);
@@ -69,7 +72,7 @@ function Drawing({ model, graph }: { model: RunModel; graph: Graph }) {
     select({ step: node.name });
     window.requestAnimationFrame(() => focusBox(pane.current, node));
   };
-  useEffect(
+  useLayoutEffect(
     () =>
       bindKeys("graph", {
         "zoom-in": port.zoomIn,
@@ -111,8 +114,12 @@ function Drawing({ model, graph }: { model: RunModel; graph: Graph }) {
             isFinding.value = !isFinding.value;
           }}
         />
-        <Button kind="quiet" icon="plus" label="Zoom in (+)" onClick={port.zoomIn} />
-        <Button kind="quiet" icon="minus" label="Zoom out (-)" onClick={port.zoomOut} />
+        {!isPhone.value && (
+          <>
+            <Button kind="quiet" icon="plus" label="Zoom in (+)" onClick={port.zoomIn} />
+            <Button kind="quiet" icon="minus" label="Zoom out (-)" onClick={port.zoomOut} />
+          </>
+        )}
         <Button kind="quiet" icon="fit" label="Fit the window (f)" onClick={() => port.fit(graph)} />
       </div>
       {isFinding.value && (

@@ -2,8 +2,9 @@
 
 import { useResource } from "../api/resource.ts";
 import type { Execution, ExecutionError, PlaybookText } from "../api/types.gen.ts";
+import { go } from "../location.ts";
 import { StatusIcon } from "../look/status.tsx";
-import { LinkButton } from "../parts/button.tsx";
+import { Button, LinkButton } from "../parts/button.tsx";
 import { Copy } from "../parts/copy.tsx";
 import { href } from "../routes.ts";
 import { printable } from "../text/printable.ts";
@@ -49,7 +50,9 @@ export function RunError({ model, details, error }: ErrorProps) {
         {error.step && <LinkButton href={href("run", { id: model.id }, subject)}>Why</LinkButton>}
         <LinkButton href={href("run", { id: model.id }, { ...subject, tab: "logs" })}>Logs</LinkButton>
         {currentStatus(model) === "failed" && (
-          <LinkButton href={href("fork", { id: model.id }, { retry: 1 })}>Retry...</LinkButton>
+          <Button role="operator" onClick={() => go(href("fork", { id: model.id }, { retry: 1 }))}>
+            Retry...
+          </Button>
         )}
       </div>
     </section>

@@ -1,8 +1,9 @@
 /** The top of the run view: what runs, how it stands, what can be done with it (PAGE 5.2). */
 
-import { useEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect } from "preact/hooks";
 import { now } from "../clock.ts";
 import { bindKeys } from "../keys.ts";
+import { isPhone } from "../look/phone.ts";
 import { Status } from "../look/status.tsx";
 import { Button } from "../parts/button.tsx";
 import { Copy, copyAndTell } from "../parts/copy.tsx";
@@ -26,7 +27,7 @@ const MENU_BUTTON = "run-actions";
 export function RunHeader({ model }: { model: RunModel }) {
   const details = model.details.value;
   useEffect(() => offerActions("run", () => paletteActions(model)), [model]);
-  useEffect(
+  useLayoutEffect(
     () =>
       bindKeys("global", {
         actions: () => document.querySelector<HTMLElement>(`.${MENU_BUTTON} > button`)?.click(),
@@ -44,9 +45,7 @@ export function RunHeader({ model }: { model: RunModel }) {
         {status !== "failed" && <span class="run-activity cut">{oneLine(activityText(activity, now.value))}</span>}
         {details.local && !model.hasEnded.value && <span class="run-local">Runs in a local process</span>}
       </div>
-      <div class="run-actions-bar">
-        <ActionButtons model={model} />
-      </div>
+      {!isPhone.value && <RunActions model={model} />}
       <div class="run-facts">
         <a href={href("playbook", { path: details.path }, { version: details.version })}>
           {details.path}
@@ -67,12 +66,13 @@ export function RunHeader({ model }: { model: RunModel }) {
   );
 }
 
-function ActionButtons({ model }: { model: RunModel }) {
+/** A bar of the actions: in the header, on a phone at the bottom. */
+export function RunActions({ model }: { model: RunModel }) {
   const actions = runActions(model);
   const shown = actions.filter(({ name }) => BUTTONS.includes(name));
   const rest = actions.filter(({ name }) => !BUTTONS.includes(name));
   return (
-    <>
+    <div class="run-actions-bar">
       {shown.map((action) => (
         <Button
           key={action.name}
@@ -90,7 +90,7 @@ function ActionButtons({ model }: { model: RunModel }) {
       <span class={MENU_BUTTON}>
         <Menu label="More actions" icon="more" items={rest.map(menuItem)} />
       </span>
-    </>
+    </div>
   );
 }
 

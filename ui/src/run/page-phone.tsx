@@ -5,6 +5,7 @@ import { parameter, setQuery } from "../location.ts";
 import { Button } from "../parts/button.tsx";
 import { Tabs } from "../parts/tabs.tsx";
 import { GraphPane } from "./graph.tsx";
+import { RunActions } from "./header.tsx";
 import { Inspector } from "./inspector/inspector.tsx";
 import type { BodyProps } from "./page.tsx";
 import { Panel, TABS } from "./panel.tsx";
@@ -34,6 +35,7 @@ export function PhoneBody({ model, graph }: BodyProps) {
         )}
       </div>
       {isSelected && <Sheet model={model} graph={graph} />}
+      <RunActions model={model} />
     </div>
   );
 }

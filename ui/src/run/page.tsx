@@ -1,6 +1,6 @@
 /** One run at one event: header, history slider, graph, panel, inspector (PAGE 5.2). */
 
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
 import type { Resource } from "../api/resource.ts";
 import type { Graph } from "../api/types.gen.ts";
 import { bindKeys } from "../keys.ts";
@@ -30,8 +30,8 @@ export default function RunPage({ params }: ViewProps) {
     void model.start();
     return () => model.stop();
   }, [model]);
-  useEffect(() => bindKeys("run", runKeys(id)), [id]);
-  useEffect(() => bindKeys("global", { leave: () => leave(model, isPhone.peek()) }), [model]);
+  useLayoutEffect(() => bindKeys("run", runKeys(id)), [id]);
+  useLayoutEffect(() => bindKeys("global", { leave: () => leave(model, isPhone.peek()) }), [model]);
   const problem = model.problem.value;
   if (!model.outline.value) {
     if (problem?.status === 404) return <NotFound id={id} />;

@@ -27,7 +27,7 @@ export function ArcInspector({ model, graph, arc }: InspectorProps & { arc: stri
             {to}
           </button>
         )}
-        {edge && <ArcFacts model={model} edge={edge} step={from} target={to} />}
+        {edge && <ArcFacts model={model} edge={edge} />}
       </Heading>
       {edge?.guard && (
         <div class="arc-guard guard">
@@ -40,19 +40,16 @@ export function ArcInspector({ model, graph, arc }: InspectorProps & { arc: stri
           This line is the next step of a branch; the decisions about {from} say why it was taken.
         </div>
       ) : (
-        <Why model={model} subject={{ arc }} marked={to} />
+        <Why model={model} subject={{ arc }} marked={to} standing={firedText(model, from, edge, to)} />
       )}
     </>
   );
 }
 
-function ArcFacts({ model, edge, step, target }: { model: RunModel; edge: GraphEdge; step: string; target: string }) {
-  const [outline, details] = [model.outline.value, model.details.value];
-  const key = arcKey(step, edge.arc);
-  const times = (outline && firedArcs(outline, model.at.value, [{ step, arc: edge.arc, target }]).get(key)) ?? 0;
+function ArcFacts({ model, edge }: { model: RunModel; edge: GraphEdge }) {
+  const details = model.details.value;
   return (
     <>
-      <span>{times ? `fired ${counted(times, "time")}` : "has not fired"}</span>
       {edge.failure && <span>for failures</span>}
       {edge.delay !== null && <span>delays its token by {duration(edge.delay * 1000)}</span>}
       {edge.line > 0 && details && (
@@ -62,6 +59,13 @@ function ArcFacts({ model, edge, step, target }: { model: RunModel; edge: GraphE
       )}
     </>
   );
+}
+
+function firedText(model: RunModel, step: string, edge: GraphEdge | undefined, target: string): string {
+  const outline = model.outline.value;
+  if (!outline || !edge) return "";
+  const times = firedArcs(outline, model.at.value, [{ step, arc: edge.arc, target }]).get(arcKey(step, edge.arc)) ?? 0;
+  return times ? `This arc has fired ${counted(times, "time")}.` : "This arc has not fired.";
 }
 
 function edgeOf(graph: Graph, arc: string): GraphEdge | undefined {

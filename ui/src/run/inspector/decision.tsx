@@ -70,8 +70,7 @@ function ReasonView({ model, reason, isMarked }: { model: RunModel; reason: Reas
     <li class={`reason verdict-${reason.verdict.replace(" ", "-")}${isMarked ? " marked" : ""}`}>
       <div class="reason-head">
         <StatusIcon status={icon} />
-        <span>{words}</span>
-        <strong class="cut">{reason.leads_to}</strong>
+        <span>{words}</span> <strong class="cut">{reason.leads_to}</strong>{" "}
         {reason.line !== null && details && (
           <a
             class="reason-line"

@@ -1,8 +1,8 @@
 /** What is selected, in detail; with no selection, the run (PAGE 5.2). */
 
 import type { Graph } from "../../api/types.gen.ts";
-import { forbidden } from "../../me.ts";
-import { LinkButton } from "../../parts/button.tsx";
+import { go } from "../../location.ts";
+import { Button } from "../../parts/button.tsx";
 import { Copy } from "../../parts/copy.tsx";
 import { href } from "../../routes.ts";
 import type { RunModel } from "../model.ts";
@@ -34,9 +34,9 @@ export function Inspector({ model, graph }: InspectorProps) {
         )}
       </div>
       <footer class="inspector-footer">
-        {!forbidden("operator") && (
-          <LinkButton href={href("fork", { id: model.id }, { at: model.at.value })}>Fork from here...</LinkButton>
-        )}
+        <Button role="operator" onClick={() => go(href("fork", { id: model.id }, { at: model.at.peek() }))}>
+          Fork from here...
+        </Button>
         <Copy text={() => window.location.href} what="the link to this view">
           Link
         </Copy>

@@ -7,7 +7,7 @@ import type { RunModel } from "../model.ts";
 import { partPath, useLatest } from "./following.ts";
 
 const LINES = 50;
-const LAST = 2 ** 31;
+const LAST = 2 ** 31 - 1; // the largest number of a line
 
 /** The last lines of a step run; the tab below has all of them. */
 export function LogTail({ model, run, item }: { model: RunModel; run: string; item: number | null }) {
@@ -18,7 +18,7 @@ export function LogTail({ model, run, item }: { model: RunModel; run: string; it
       {({ items }) =>
         items.length ? (
           <div class="padded">
-            <pre class="log-tail">
+            <pre class="log-tail" tabIndex={0}>
               {items.map(({ number, stream, line }) => (
                 <span key={number} class={stream === "stderr" ? "stderr" : undefined}>
                   {printable(line)}

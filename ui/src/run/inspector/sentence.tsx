@@ -12,7 +12,8 @@ export function Sentence({ model, text }: { model: RunModel; text: string }) {
         .split(PARTS)
         .map((part, place): ComponentChildren => {
           if (part.startsWith("`")) return <code key={place}>{part.slice(1, -1)}</code>;
-          if (PARTS.test(part)) return <EventLink key={place} model={model} seq={Number(part.slice(6))} text={part} />;
+          if (PARTS.test(part))
+            return <EventLink key={place} model={model} seq={Number(part.slice(6))} text={part} isInline />;
           return place === 0 ? capital(part) : part;
         })}
     </p>
@@ -24,10 +25,22 @@ function capital(text: string): string {
   return /^(it|token|there|nothing)\b/.test(text) ? text[0]?.toUpperCase() + text.slice(1) : text;
 }
 
+interface EventLinkProps {
+  model: RunModel;
+  seq: number;
+  text: string;
+  isInline?: boolean; // part of a sentence
+}
+
 /** A click moves the view to the event. */
-export function EventLink({ model, seq, text }: { model: RunModel; seq: number; text: string }) {
+export function EventLink({ model, seq, text, isInline }: EventLinkProps) {
   return (
-    <button type="button" class="event-link" title="Go to this event" onClick={() => model.moveTo(seq)}>
+    <button
+      type="button"
+      class={isInline ? "link" : "event-link"}
+      title="Go to this event"
+      onClick={() => model.moveTo(seq)}
+    >
       {text}
     </button>
   );

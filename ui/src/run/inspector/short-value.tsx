@@ -23,7 +23,7 @@ export function ShortValue({ name, value }: { name: string; value: unknown }) {
           {printable(cut(text, 200))}
         </code>
       </summary>
-      <pre>{printable(cut(JSON.stringify(value, null, 2), 100_000))}</pre>
+      <pre tabIndex={0}>{printable(cut(JSON.stringify(value, null, 2), 100_000))}</pre>
     </details>
   );
 }

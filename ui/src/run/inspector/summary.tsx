@@ -78,7 +78,7 @@ function Waits({ waits, isPast }: { waits: Wait[]; isPast: boolean }) {
                 >
                   {wait.run}
                 </button>
-                : {printable(wait.message)}
+                {printable(withoutRun(wait))}
               </p>
               <p class="quiet">
                 for <Elapsed from={wait.since} />
@@ -104,6 +104,11 @@ function Waits({ waits, isPast }: { waits: Wait[]; isPast: boolean }) {
       </ul>
     </section>
   );
+}
+
+/** The message after the name of the step run, with which many begin. */
+function withoutRun({ run, message }: Wait): string {
+  return message.startsWith(`${run} `) ? message.slice(run.length) : `: ${message}`;
 }
 
 /** Errors that a policy continued past. */

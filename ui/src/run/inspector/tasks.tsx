@@ -85,7 +85,7 @@ function AttemptView({ model, attempt }: { model: RunModel; attempt: Attempt }) 
           </span>
         )}
         <span class="quiet">
-          <Moment at={attempt.started} withMillis />
+          <Moment at={attempt.started} />
         </span>
       </div>
       {error && (

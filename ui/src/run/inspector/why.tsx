@@ -22,7 +22,14 @@ export interface Subject {
   arc?: string; // in place of the step
 }
 
-export function Why({ model, subject, marked }: { model: RunModel; subject: Subject; marked?: string }) {
+interface WhyProps {
+  model: RunModel;
+  subject: Subject;
+  marked?: string; // the step that the user asks about
+  standing?: string; // the state in a sentence, if the server has none
+}
+
+export function Why({ model, subject, marked, standing }: WhyProps) {
   const query = { ...subject };
   const { data, of } = useFollowing<Explanation>(model, "explain", query);
   const older = useOlder(model, query);
@@ -38,7 +45,7 @@ export function Why({ model, subject, marked }: { model: RunModel; subject: Subj
         {data.stands.length ? (
           data.stands.map((text) => <Sentence key={text} model={model} text={text} />)
         ) : (
-          <p>{standing(data)}</p>
+          <p>{standing ?? stateOf(data)}</p>
         )}
       </div>
       {decisions.length > 0 && (
@@ -58,7 +65,7 @@ export function Why({ model, subject, marked }: { model: RunModel; subject: Subj
 }
 
 /** The state of a step that the server has nothing more to say about. */
-function standing({ step, run, status, runs }: Explanation): string {
+function stateOf({ step, run, status, runs }: Explanation): string {
   if (run) return `${run} ${status ? isWord(status) : "has not run"}.`;
   if (!status) return `${step} has not run.`;
   return runs > 1
