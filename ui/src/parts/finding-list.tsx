@@ -29,8 +29,9 @@ export function FindingList({
             </code>
           </button>
           <span class="finding-text">
-            {finding.message}
-            {finding.hint && <span class="secondary">. {finding.hint}</span>} <code class="quiet">{finding.code}</code>
+            {sentence(finding.message)}
+            {finding.hint && <span class="secondary"> {sentence(finding.hint)}</span>}{" "}
+            <code class="quiet">{finding.code}</code>
           </span>
           {finding.fix && onFix && (
             <Button label={`Replace with ${finding.fix.text}`} onClick={() => onFix(finding)}>
@@ -41,4 +42,9 @@ export function FindingList({
       ))}
     </ul>
   );
+}
+
+function sentence(text: string): string {
+  const whole = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.?]$/.test(whole) ? whole : `${whole}.`;
 }

@@ -31,6 +31,8 @@ const VIEWS: Partial<Record<View, Loader>> = {
   credentials: () => import("../credentials/page.tsx"),
   access: () => import("../access/page.tsx"),
   system: () => import("../system/page.tsx"),
+  edit: () => import("../editor/page.tsx"),
+  newPlaybook: () => import("../editor/page.tsx"),
   signIn: () => import("../sign-in/page.tsx"),
 };
 
