@@ -282,6 +282,7 @@ async def running(store: Store, listener: socket.socket, options: HostOptions) -
     from noetl.server.app import create_app
     from noetl.server.listen import listen
     from noetl.server.maintenance import Pruner
+    from noetl.server.pool_watch import PoolWatch
 
     bus = None
     if options.nats is not None:
@@ -292,7 +293,7 @@ async def running(store: Store, listener: socket.socket, options: HostOptions) -
     complete = replace(options, bus=bus, version=noetl.__version__, **access)
     app, ended = create_app(store, SystemClock(), complete), asyncio.Event()
     api: Api = app.api
-    loops = [api.scheduler.run, api.health.run]
+    loops = [api.scheduler.run, api.health.run, PoolWatch(store, api.thread.ask, api.clock, options.log).run]
     if options.retention is not None:
         loops.append(Pruner(api.maintenance, api.clock, options.retention, api.telemetry).run)
     background = [asyncio.create_task(keep_running(0.0, loop, api.host.on_error)) for loop in loops]

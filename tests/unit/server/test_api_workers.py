@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from io import StringIO
 
 import httpx2
 import pytest
 from api_server import ELSEWHERE, ApiServer, begun, until
 
+from noetl.log import Log
+from noetl.server.pool_watch import PoolWatch
 from noetl.store.store import WorkerSession
 
 API = "/api/v1"
@@ -54,6 +57,20 @@ def test_the_reply_to_a_heartbeat_tells_the_worker(server: ApiServer, admin: htt
         assert worker.post(f"{API}/worker/heartbeat", json=beat).json()["directive"] == "drain"
         restarted = beat | {"started": 6.0}
         assert worker.post(f"{API}/worker/heartbeat", json=restarted).json()["directive"] == ""
+
+
+def test_a_pool_without_workers_is_logged_once_until_it_has_one(server: ApiServer, admin: httpx2.Client) -> None:
+    lines = StringIO()
+    api = server.app.api
+    watch = PoolWatch(api.store, api.thread.ask, server.clock, Log(stream=lines))
+    execution = begun(admin, {"playbook": ELSEWHERE})
+    for count in (0, 1, 1):  # the first look may come before a worker does
+        server.do(watch.look())
+        assert lines.getvalue().count("none is active: start one with `noetl worker --pool elsewhere`") == count
+    admin.post(f"{API}/executions/{execution}/cancel")
+    until(admin, execution, "cancelled")
+    server.do(watch.look())
+    assert watch.logged == set()
 
 
 def test_viewers_and_workers_may_not(server: ApiServer) -> None:
