@@ -8,7 +8,7 @@ DEV_LOCK := requirements/dev.txt
 PAGE_LOCK := requirements/page.txt
 IMAGE_EXTRAS := server postgres nats otel object duckdb
 
-.PHONY: run dev page page-watch test setup check bench cost soak docs lock clean bytecode
+.PHONY: run dev page page-watch test setup check bench bench-page cost soak docs lock clean bytecode
 
 # Some environments forbid Python to keep what it has compiled: then every process would compile noetl anew, and every
 # test process the tests.
@@ -42,6 +42,10 @@ check: .venv/dev.stamp .venv/node.stamp
 
 bench: .venv/dev.stamp bytecode
 	$(BIN)/python -m bench
+
+# The web page in Chromium; the figures are stored in bench/page.json.
+bench-page: .venv/dev.stamp page bytecode
+	$(BIN)/python -m bench.page
 
 soak: .venv/dev.stamp bytecode
 	$(BIN)/python -m tests.soak

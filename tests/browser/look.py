@@ -20,7 +20,7 @@ from string import Formatter
 
 from tests.browser import look_server
 from tests.browser.chromium import launched
-from tests.browser.examples import ExampleRuns
+from tests.browser.examples import ExampleRuns, add_settings
 from tests.browser.hostile import start_hostile_run
 from tests.browser.opening import PageOpener, Settling, accessibility_problems
 from tests.browser.recorded import RECORDED, record
@@ -98,7 +98,10 @@ def _prepare(names: list[str]) -> tuple[PageServer, dict[str, str]]:
     server = look_server.running_server()
     if "hostile" in missing:
         known["hostile"] = start_hostile_run(server.api)
-    known |= dict(ExampleRuns(server.api, known))
+    examples = ExampleRuns(server.api, known)
+    if "finished" not in known:
+        add_settings(server.api)
+    known |= dict(examples)
     RUNS.write_text(json.dumps(known))
     return server, known
 

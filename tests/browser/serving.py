@@ -18,7 +18,7 @@ USERS = {"viewer": "vera", "operator": "otto", "author": "anna", "admin": "ada"}
 
 def database_in(folder: Path) -> Path:
     """Apart from the home, which has the master key: a server refuses to have both in one folder."""
-    (data := folder / "data").mkdir(exist_ok=True)
+    (data := folder / "data").mkdir(parents=True, exist_ok=True)
     return data / "noetl.db"
 
 
