@@ -1,10 +1,11 @@
 /** What the outline of a run says about its steps and arcs at any event. Pure.
  *  One pass over the columns takes less than a millisecond for 5,000 step runs. */
 
-import type { LoopOutline, Outline, StepRunColumns } from "../api/types.gen.ts";
+import { type LoopOutline, type Outline, STEP_RUN_STATUSES, type StepRunColumns } from "../api/types.gen.ts";
 import { binOf } from "./outline-time.ts";
 
-export const RUN_STATUS = ["scheduled", "running", "waiting", "succeeded", "failed", "skipped", "cancelled"] as const;
+/** Statuses by their numbers in the columns. */
+export const RUN_STATUS = STEP_RUN_STATUSES;
 export type RunStatus = (typeof RUN_STATUS)[number];
 
 export interface LoopState {
