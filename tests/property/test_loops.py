@@ -14,7 +14,7 @@ from textwrap import indent
 from typing import Any
 
 import pytest
-from simulation import SLOTS, Faults, Simulation
+from tests.property.simulation import SLOTS, Faults, Simulation
 from tests.verifying import verified
 
 from noetl.engine import events as e

@@ -6,14 +6,18 @@ import json
 import random
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import closing
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
 from api_server import ApiServer, started
+from shared_store import address_of, server_at
 from tests.conformance.suites import change
+from tests.servers.postgres import postgres_fixture, store_schema_fixture  # noqa: F401
 
 from noetl.server.routes import results
 from noetl.server.stored_values import BLOCK_BYTES, BLOCK_ITEMS, PAGE_BYTES, Blocks, index_of
@@ -28,8 +32,8 @@ LARGE = 9 << 20
 class Shelf:
     """Puts contents into the store of a server on SQLite."""
 
-    def __init__(self, server: ApiServer) -> None:
-        self.server, self.number = server, 0
+    def __init__(self, server: ApiServer, number: int = 0) -> None:
+        self.server, self.number = server, number
 
     def put(self, content: bytes) -> str:
         key, self.number = sha256(content).hexdigest(), self.number + 1
@@ -92,6 +96,40 @@ def test_a_range_is_the_part_of_the_content(
     assert (answer.status_code, answer.content) == (206, part)
     assert answer.headers["content-range"] == f"bytes {first}-{first + len(part) - 1}/{size}"
     assert answer.headers["content-length"] == str(len(part))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_every_range_is_the_slice_however_its_content_is_read(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = [b"", bytes(range(200, 205))]
+
+    def expected(content: bytes, sent: str) -> tuple[int, bytes]:
+        first, _, last = sent.partition("-")
+        size = len(content)
+        if first and last and int(last) < int(first):
+            return 200, content  # not a range
+        start = int(first) if first else max(0, size - int(last))
+        if start >= size:
+            return 416, b""
+        return 206, content[start : int(last) + 1] if first and last else content[start:]
+
+    with closing(server_at(address_of(request, kind, tmp_path))) as server, server.client("viewer") as client:
+        keys = {Shelf(server, number).put(content): content for number, content in enumerate(contents)}
+        for part_bytes in (0, 1, 2, 5, 64):  # 0: in one piece
+            monkeypatch.setattr(results, "MAX_PARSED_BYTES", -1 if part_bytes else 1_000)
+            monkeypatch.setattr(results, "PART_BYTES", part_bytes)
+            for key, content in keys.items():
+                ends = ["", *range(len(content) + 2)]
+                for sent in (f"{first}-{last}" for first in ends for last in ends if (first, last) != ("", "")):
+                    answer = client.get(f"{API}/{key}", headers={"Range": f"bytes={sent}"})
+                    status, part = expected(content, sent)
+                    assert answer.status_code == status, sent
+                    assert status == 416 or answer.content == part, sent
+                    if status == 206:
+                        first = content.index(part)  # every byte is another one
+                        span = f"{first}-{first + len(part) - 1}"
+                        assert answer.headers["content-range"] == f"bytes {span}/{len(content)}"
 
 
 def test_the_whole_content_is_an_attachment_in_a_sandbox(shelf: Shelf, viewer: httpx2.Client) -> None:

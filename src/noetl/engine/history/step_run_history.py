@@ -52,7 +52,7 @@ class AttemptRecord(msgspec.Struct):
     seq: int
     started: float
     duration_ms: float | None = None
-    status: str = "running"
+    status: str = "running"  # then that of its outcome, `skipped` or `lost`
     do: str | None = None
     to: str | None = None
     error: Any = None
@@ -190,6 +190,8 @@ class StepRunHistory:
             attempts = self.visits[task] = []
         match event:
             case e.TaskStarted(attempt=number):
+                if attempts and attempts[-1].status == "running":
+                    attempts[-1].status = "lost"  # with its worker: an attempt that ends says so before the next one
                 self._append(attempts, AttemptRecord(number, seq, event.began(at)), MAX_ATTEMPTS)
             case e.TaskDone():
                 self._finish_attempt(attempts, event, seq, at)
