@@ -102,6 +102,14 @@ export function runStatusAt(
   return runs.started_seq[row] && runs.started_seq[row]! <= seq ? "running" : "scheduled";
 }
 
+/** The event that scheduled a step run such as `fetch#1`; 0 if the outline does not have it. */
+export function scheduledSeq({ steps, runs }: Pick<Outline, "steps" | "runs">, run: string): number {
+  const mark = run.lastIndexOf("#");
+  const [step, n] = [steps.indexOf(run.slice(0, mark)), Number(run.slice(mark + 1))];
+  const place = runs?.step.findIndex((one, at) => one === step && runs.n[at] === n) ?? -1;
+  return runs?.scheduled_seq[place] ?? 0;
+}
+
 /** The rows of step runs without a loop that wait after an event. */
 export function parkedRuns(parked: Outline["parked"], seq: number): Set<number> {
   const waiting = new Set<number>();

@@ -10,6 +10,7 @@ import { Loading, ProblemBox } from "../../parts/states.tsx";
 import { toastProblem } from "../../parts/toast.tsx";
 import { count } from "../../text/number.ts";
 import type { RunModel } from "../model.ts";
+import { scheduledSeq } from "../outline.ts";
 import { DecisionView } from "./decision.tsx";
 import { partPath, useFollowing } from "./following.ts";
 import { Sentence } from "./sentence.tsx";
@@ -30,7 +31,7 @@ interface WhyProps {
 }
 
 export function Why({ model, subject, marked, standing }: WhyProps) {
-  const query = { ...subject };
+  const query = { ...existing(model, subject) };
   const { data, of } = useFollowing<Explanation>(model, "explain", query);
   const older = useOlder(model, query);
   if (!data)
@@ -62,6 +63,13 @@ export function Why({ model, subject, marked, standing }: WhyProps) {
       )}
     </div>
   );
+}
+
+/** A step run that began after the event of the view did not exist then: the question is about its step. */
+function existing(model: RunModel, subject: Subject): Subject {
+  const outline = model.outline.value;
+  const begun = outline && subject.run ? scheduledSeq(outline, subject.run) : 0;
+  return begun > model.settled.value && subject.step ? { step: subject.step } : { ...subject };
 }
 
 /** The state of a step that the server has nothing more to say about. */
