@@ -26,6 +26,7 @@ from noetl.engine.step_runs import MAX_CONTINUED
 from noetl.engine.tasks import CONTINUES
 from noetl.engine.waits import signal_commands, signals_text
 from noetl.model.identity import TaskId
+from noetl.model.outcome import Outcome
 from noetl.printable import printable
 from noetl.store.codec import decode
 from noetl.store.store import Row
@@ -120,8 +121,7 @@ class Lines(ProgressView):
             case e.IterationFailed(run=run, index=index, error=error):
                 yield f"{run}[{index}] failed: {brief(f'{error.kind}: {error.message}')}"
             case e.TaskDone(task=task, outcome=outcome) if event.do == "retry":
-                why = outcome.error
-                self.problems[task] = brief(f"{why.kind}: {why.message}") if why else "a rule asks for it"
+                self.problems[task] = why_again(outcome)
             case e.TaskDone(task=task, outcome=outcome) if outcome.error is not None and event.do in CONTINUES:
                 self.continued += 1
                 if self.continued <= MAX_CONTINUED:
@@ -162,6 +162,12 @@ MARKS = {
 }
 
 
+def why_again(outcome: Outcome) -> str:
+    """The reason of a retry."""
+    error = outcome.error
+    return brief(f"{error.kind}: {error.message}") if error is not None else "a rule asks for it"
+
+
 class StepRow(msgspec.Struct):
     run: str
     status: str = "scheduled"
@@ -171,7 +177,8 @@ class StepRow(msgspec.Struct):
     done: int = 0
     failed: int = 0
     running: dict[TaskId, tuple[int, float]] = {}  # attempt and start of each task
-    retried: tuple[str, int] | None = None  # the task that waits for its next attempt
+    retried: tuple[str, int] | None = None  # the task that waits for its next attempt, or runs it
+    why: str = ""  # it is tried again
     answer: str = ""
     note: str = ""
 
@@ -179,8 +186,11 @@ class StepRow(msgspec.Struct):
         match event:
             case e.TaskStarted(task=task, attempt=attempt):
                 self.running[task], self.retried = (attempt, event.began(at)), None
-            case e.TaskDone(task=task):
+                self.why = self.why if attempt > 1 else ""
+            case e.TaskDone(task=task, outcome=outcome):
                 self.running.pop(task, None)
+                if event.do == "retry":
+                    self.why = why_again(outcome)
             case e.TaskRetryScheduled(task=task, attempt=attempt):
                 self.retried = task.label, attempt
             case e.StepStarted() | e.StepResumed():
@@ -230,8 +240,11 @@ class StepRow(msgspec.Struct):
             task, (attempt, since) = min(self.running.items(), key=lambda item: item[1][1])
             place = task.label if task.index is None else f"[{task.index}]/{task.label}"
             more = f", attempt {attempt}" if attempt > 1 else ""
-            return f"{place}{more}, {format_duration(now - since)}"
-        return f"{self.retried[0]}, attempt {self.retried[1]}" if self.retried and self.ended is None else ""
+            why = f" ({self.why})" if attempt > 1 and self.why else ""
+            return f"{place}{more}, {format_duration(now - since)}{why}"
+        if self.retried is None or self.ended is not None:
+            return ""
+        return f"{self.retried[0]}, attempt {self.retried[1]}{f' ({self.why})' if self.why else ''}"
 
 
 class Tree(ProgressView):

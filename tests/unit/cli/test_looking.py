@@ -27,6 +27,7 @@ from noetl.engine.events import (
     StepRegranted,
     StepStarted,
     TaskDone,
+    TaskRetryScheduled,
     TaskStarted,
 )
 from noetl.model.identity import TaskId
@@ -327,6 +328,19 @@ def test_wide_cells_of_a_table_are_cut_and_ids_are_not(monkeypatch: pytest.Monke
     assert head.split() == ["run", "status", "result"]
     monkeypatch.setenv("COLUMNS", "20")
     assert len(table([{"run": "i" * 36, "result": "x" * 30_000}]).splitlines()[1]) == 38 + MIN_CELL
+
+
+def test_the_tree_says_why_a_task_is_tried_again() -> None:
+    step, task = StepRow("load#1"), TaskId("load#1", "get#1", None)
+    step.update(TaskStarted(task, 1, at=1_000_000), 1_000.0)
+    step.update(TaskDone(task, 1, Outcome("error", error=Error("http_status", "429")), "retry", "get"), 1_001.0)
+    step.update(TaskRetryScheduled(task, 2, 1_002.0), 1_001.0)
+    assert step.row(1_001.5)[-1].plain == "get, attempt 2 (http_status: 429)"
+    step.update(TaskStarted(task, 2, at=1_002_000), 1_002.0)
+    assert step.row(1_003.0)[-1].plain == "get, attempt 2, 1.0 s (http_status: 429)"
+    step.update(TaskDone(task, 2, Outcome(), "continue"), 1_003.0)
+    step.update(TaskStarted(TaskId("load#1", "put#1", None), 1, at=1_003_000), 1_003.0)
+    assert step.row(1_003.0)[-1].plain == "put, 0 ms"
 
 
 def test_the_tree_has_the_task_that_runs_longest_with_its_attempt_and_its_time() -> None:
