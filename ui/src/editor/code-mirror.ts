@@ -12,7 +12,7 @@ import { yaml } from "@codemirror/lang-yaml";
 import { bracketMatching, indentOnInput, syntaxHighlighting } from "@codemirror/language";
 import { lintGutter, lintKeymap, nextDiagnostic, setDiagnostics } from "@codemirror/lint";
 import { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
-import { Compartment, EditorState } from "@codemirror/state";
+import { Compartment, EditorState, Prec } from "@codemirror/state";
 import {
   drawSelection,
   EditorView,
@@ -82,6 +82,7 @@ export class CodeMirror {
           indentWithTab, // Esc, then Tab leaves the editor
           ...defaultKeymap,
         ]),
+        domKeys,
         this.#access.of(access(options.readOnly)),
         theme,
         EditorView.updateListener.of((update) => {
@@ -143,6 +144,27 @@ export class CodeMirror {
     if (focus) this.#view.focus();
   }
 }
+
+const LEAVE_MS = 2000;
+
+const domKeys = Prec.highest(
+  EditorView.domEventHandlers({
+    /** After Esc, Tab leaves the editor, also if Esc closed something. */
+    keydown: (event, view) => {
+      if (event.key === "Escape") view.setTabFocusMode(LEAVE_MS);
+      return false;
+    },
+    /** Text over several lines: left to itself, the browser joins them with inline styles, which the policy forbids. */
+    beforeinput: (event, view) => {
+      const { main } = view.state.selection;
+      const isOneLine = view.state.doc.lineAt(main.from).number === view.state.doc.lineAt(main.to).number;
+      if (isOneLine || event.inputType !== "insertText" || event.data === null || view.composing) return false;
+      view.dispatch(view.state.replaceSelection(event.data), { userEvent: "input.type", scrollIntoView: true });
+      event.preventDefault();
+      return true;
+    },
+  }),
+);
 
 function access(readOnly: boolean) {
   return [EditorState.readOnly.of(readOnly), EditorView.editable.of(!readOnly)];

@@ -83,5 +83,7 @@ function reasonOf(model: EditorModel): string | null {
   const { validity, isCurrent } = model.validation;
   if (!isCurrent.value) return "The playbook is being validated.";
   if (!validity.value?.valid) return "The playbook has errors.";
-  return model.isDraft.value ? null : `This text is version ${model.registered.value?.version}.`;
+  if (!model.isDraft.value) return `This text is version ${model.registered.value?.version}.`;
+  const same = model.registered.value?.versions.find(({ version }) => version === validity.value?.next_version);
+  return same ? `Version ${same.version} is the same playbook: only comments or its form differ.` : null;
 }

@@ -1,0 +1,257 @@
+"""Writing, starting, answering, forking and comparing in the page."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from tests.browser.examples import PLAYBOOKS, ExampleRuns
+from tests.browser.opening import PageOpener, check_accessibility
+from tests.browser.serving import PageServer
+
+APPROVAL = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: approval, path: PATH}
+workload:
+  # What is asked for.
+  subject: holiday
+workflow:
+  - step: ask
+    desc: Wait for somebody to decide
+    tool:
+      - verdict: {kind: wiat, signal: verdict, spec: {timeout: 3d}}
+    next:
+      arcs:
+        - {step: granted, when: "{{ steps.ask.result.granted == true }}"}
+        - {step: refused}
+  - {step: granted, tool: {kind: noop, result: "granted {{ workload.subject }}"}}
+  - {step: refused, tool: {kind: noop, result: refused}}
+"""
+STOCK = (PLAYBOOKS / "stock.yaml").read_text("utf-8")
+
+
+@pytest.fixture(autouse=True)
+def registered(runs: ExampleRuns) -> str:
+    """The playbooks of the example runs are registered."""
+    return runs["failed"]
+
+
+def editor_of(page: Page) -> Locator:
+    return page.locator(".cm-content")
+
+
+def write(page: Page, text: str) -> None:
+    """Replace the text of the editor."""
+    editor_of(page).click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text)
+
+
+def run_id(page: Page) -> str:
+    expect(page).to_have_url(re.compile(r"/runs/[0-9a-f-]{36}$"))
+    return page.url.rpartition("/")[2]
+
+
+def test_a_playbook_is_written_fixed_started_and_answered(open_page: PageOpener, server: PageServer) -> None:
+    page = open_page("/edit", role="author")
+    write(page, APPROVAL.replace("PATH", "written/approval"))
+    problems = page.get_by_role("region", name="Problems")
+    expect(problems).to_contain_text("Unknown tool kind 'wiat'")
+    expect(page.get_by_role("button", name="Register")).to_have_attribute("aria-disabled", "true")
+    check_accessibility(page)
+    problems.get_by_role("button", name="Fix").click()
+    expect(problems).to_contain_text("No problems")
+    expect(page.get_by_role("group", name="Graph of approval").get_by_role("button")).to_have_count(3)
+
+    page.get_by_role("button", name="Register as 1").click()
+    expect(page).to_have_url(re.compile("/edit/written/approval$"))
+    page.get_by_role("link", name="Start...").click()
+    page.get_by_label("subject").fill("birthday")
+    page.get_by_role("button", name="Start run").click()
+    execution = run_id(page)
+
+    page.get_by_role("button", name="Respond...").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Wait for somebody to decide")
+    dialog.get_by_role("button", name="Send").click()
+    expect(dialog).to_contain_text("Choose yes or no.")
+    dialog.get_by_label("yes").check()
+    check_accessibility(page)
+    dialog.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("Signal verdict accepted.").first).to_be_visible()
+    assert server.api.ended(execution)["result"] == "granted birthday"
+
+
+def test_a_draft_survives_a_reload_and_meets_a_newer_version(open_page: PageOpener, server: PageServer) -> None:
+    text = STOCK.replace("shop/stock", "written/stock")
+    server.api.register(text)
+    page = open_page("/edit/written/stock", role="author")
+    write(page, text.replace("nothing to order", "mine"))
+    page.keyboard.press("Control+s")
+    page.reload()
+    expect(editor_of(page)).to_contain_text("result: mine")
+    expect(page.get_by_text("draft saved")).to_be_visible()
+
+    server.api.register(text.replace("nothing to order", "theirs"))
+    page.get_by_role("button", name=re.compile("Register as")).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Version 2 was registered meanwhile")
+    expect(dialog).to_contain_text("result: theirs")
+    dialog.get_by_role("button", name="Register as 3").click()
+    expect(page.get_by_text("Registered written/stock as version 3.").first).to_be_visible()
+    assert server.api.ask("GET", "/playbooks/written/stock")["text"].endswith("result: mine}}\n")
+
+    page.goto(f"{server.url}/playbooks/written/stock?tab=versions&a=2&b=3")
+    expect(page.get_by_role("table", name="Differences between version 2 and version 3")).to_contain_text(
+        "result: theirs"
+    )
+
+
+def test_problems_graph_and_text_lead_to_each_other(open_page: PageOpener) -> None:
+    page = open_page("/edit/shop/orders", role="author")
+    step = page.get_by_role("group", name="Graph of orders").get_by_role("button", name="reserve")
+    step.click()
+    expect(step).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".cm-activeLine")).to_contain_text("step: reserve")
+    page.keyboard.press("End")
+    page.keyboard.insert_text("\n    spec: {join: al}")
+    expect(page.get_by_role("region", name="Problems").get_by_role("listitem").first).to_be_visible()
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("F8")
+    expect(page.locator(".cm-activeLine")).to_contain_text("join: al")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    expect(editor_of(page)).not_to_be_focused()
+
+
+def test_the_editor_completes_names_and_explains_them(open_page: PageOpener) -> None:
+    page = open_page("/edit", role="author")
+    editor_of(page).get_by_text("noop").dblclick()
+    page.keyboard.type("htt")
+    page.get_by_role("option", name=re.compile("^http")).click()
+    expect(editor_of(page)).to_contain_text("kind: http")
+    editor_of(page).get_by_text("workflow", exact=True).hover()
+    expect(page.locator(".cm-tooltip-hover")).to_contain_text("workflow")
+
+
+def test_a_viewer_reads_and_is_told_what_it_may_not_do(open_page: PageOpener) -> None:
+    page = open_page("/edit/shop/orders", role="viewer", width=390, theme="dark")
+    expect(page.get_by_text("Read-only. Requires the author role. You are a viewer.")).to_be_visible()
+    expect(editor_of(page)).to_have_attribute("contenteditable", "false")
+    expect(page.get_by_role("button", name="Start...")).to_have_attribute("title", re.compile("operator role"))
+
+
+def test_unknown_inputs_are_named_and_inputs_of_a_run_are_copied(open_page: PageOpener, server: PageServer) -> None:
+    source = server.api.start({"path": "shop/orders", "payload": {"limit": 7}})
+    page = open_page(f"/start/shop/orders?from={source}", role="operator")
+    expect(page.get_by_label("limit")).to_have_value("7")
+    expect(page.get_by_text("Orders below this amount need no approval.")).to_be_visible()
+    page.get_by_label("limit").fill("many")
+    page.get_by_role("button", name="Start run").click()
+    expect(page.get_by_text("Enter a number.")).to_be_visible()
+    page.get_by_label("limit").fill("8")
+    page.get_by_role("tab", name="JSON").click()
+    payload = page.get_by_label("Payload")
+    expect(payload).to_have_value('{\n  "limit": 8\n}')
+    payload.fill('{"limit": 8, "order": {"custmer": "bob"}}')
+    expect(page.get_by_text("The playbook does not declare order.custmer.")).to_be_visible()
+    page.get_by_role("tab", name="Form").click()
+    page.get_by_role("button", name="Start run").click()
+    assert server.api.show(run_id(page))["payload"] == {"limit": 8, "order": {"custmer": "bob"}}
+
+
+def test_a_missing_credential_is_reported_and_nothing_starts(open_page: PageOpener, server: PageServer) -> None:
+    playbook = APPROVAL.replace("PATH", "written/secret").replace("wiat", "wait")
+    server.api.register(playbook + "keychain: [{name: shop_api, kind: bearer}]\n")
+    page = open_page("/start/written/secret", role="operator", expect=["status of 4"])
+    page.get_by_role("button", name="Start run").click()
+    expect(page.get_by_role("alert")).to_contain_text("shop_api")
+    assert server.api.ask("GET", "/executions?path=written/secret")["items"] == []
+
+
+def test_a_fork_follows_a_replay_that_differs(open_page: PageOpener, runs: ExampleRuns, server: PageServer) -> None:
+    source = runs["failed"]
+    page = open_page(f"/runs/{source}/fork", role="author", expect=["status of 409"])
+    page.get_by_role("button", name="Edited").click()
+    write(page, STOCK.replace("length > 0", "length > 1"))
+    page.get_by_role("button", name="Replay against the log").click()
+    expect(page.get_by_text("First difference: event")).to_contain_text("next.evaluated")
+    expect(page.get_by_role("button", name="Fork this run")).to_have_attribute("aria-disabled", "true")
+    check_accessibility(page)
+    page.get_by_role("button", name="Fork before this event").click()
+    expect(page).to_have_url(re.compile(r"at=\d+"))
+    expect(page.get_by_role("status").filter(has_text="Kept:")).to_contain_text("Runs again")
+    page.get_by_role("button", name="Change a value").click()
+    page.get_by_label("Key of ctx").fill("note")
+    page.get_by_label("New value of note").fill("forked by hand")
+    page.get_by_role("button", name="Fork this run").click()
+    expect(page.get_by_role("link", name=re.compile("^Source "))).to_have_attribute("href", f"/runs/{source}")
+    forked = server.api.ended(run_id(page))
+    assert (forked["status"], forked["result"], forked["ctx"]) == (
+        "succeeded",
+        "nothing to order",
+        {"note": "forked by hand"},
+    )
+
+
+def test_the_dry_run_follows_the_event(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['failed']}/fork?at=16", role="operator")
+    preview = page.get_by_role("status").filter(has_text="Kept:")
+    expect(preview).to_contain_text("Kept: count. Runs again: order#1 (from task send).")
+    page.get_by_label("from event").fill("9")
+    expect(preview).to_contain_text("Kept: nothing. Runs again: count#1 (from task sum).")
+    expect(page.get_by_role("button", name="Edited")).to_have_attribute("title", re.compile("author role"))
+
+
+def test_a_double_click_on_retry_creates_one_run(open_page: PageOpener, server: PageServer, runs: ExampleRuns) -> None:
+    source = runs.ended("shop/stock")
+    page = open_page(f"/runs/{source}/fork?retry=1", role="operator")
+    expect(page.get_by_text("Failed task: send of step order.")).to_be_visible()
+    page.get_by_role("button", name="Retry this run").dblclick()
+    retried = run_id(page)
+    assert server.api.ended(retried)["forked_from"]["execution_id"] == source
+    assert server.api.show(source)["forks"] == 1
+
+
+@pytest.mark.parametrize(
+    ("tab", "text"),
+    [("events", "step.scheduled"), ("data", "ctx.note"), ("playbook", "Both runs used the same playbook.")],
+)
+def test_two_runs_are_compared(open_page: PageOpener, runs: ExampleRuns, tab: str, text: str) -> None:
+    page = open_page(f"/compare/{runs['failed']}/{runs['fork']}", role="viewer")
+    expect(page.get_by_text("First difference: event")).to_be_visible()
+    page.get_by_role("tab", name=tab.capitalize()).click()
+    expect(page.locator("main")).to_contain_text(text)
+    expect(page).to_have_url(re.compile(f"tab={tab}"))
+
+
+def test_a_comparison_shows_all_steps_and_can_be_swapped(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/compare/{runs['failed']}/{runs['fork']}", role="viewer")
+    expect(page.get_by_text("All steps are the same.")).to_be_visible()
+    page.get_by_label("only differences").uncheck()
+    expect(page.get_by_role("row", name=re.compile("^order"))).to_contain_text("failed")
+    page.get_by_role("button", name="Swap").click()
+    expect(page).to_have_url(re.compile(f"/compare/{runs['fork']}/{runs['failed']}"))
+
+
+def test_a_signal_that_nothing_waits_for_is_announced_as_such(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    execution = runs.until_waiting(runs.start("shop/release"))
+    page = open_page(f"/runs/{execution}", role="operator")
+    open_action(page, "Send signal...")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("verdcit")
+    expect(dialog).to_contain_text("No step waits for verdcit.")
+    dialog.get_by_role("button", name="verdict").click()
+    dialog.get_by_label("JSON").fill('{"ship": false}')
+    dialog.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("Signal verdict accepted.").first).to_be_visible()
+    assert server.api.ended(execution)["result"] == "not shipped"
+
+
+def open_action(page: Page, name: str) -> None:
+    page.get_by_role("button", name="More actions").click()
+    page.get_by_role("menuitem", name=name).click()
