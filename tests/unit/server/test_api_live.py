@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
 from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
+from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.patience import until as patiently
 
 from noetl.engine.events import Event
@@ -18,7 +20,7 @@ from noetl.errors import StoreError
 from noetl.server import frames
 from noetl.server.outline_views import MAX_SHOWN_LOOPS, outline_view
 from noetl.store.codec import decode
-from noetl.store.store import NO_LIMIT, Row
+from noetl.store.store import NO_LIMIT, Row, Store
 
 API = "/api/v1/executions"
 LOOP = """\
@@ -243,6 +245,83 @@ def test_a_feed_that_has_failed_is_replaced(
         second.close()
     first.close()
     patiently(lambda: execution not in feeds)
+
+
+class Gate:
+    """Stops the thread of frames before it makes the next one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached, self.opened, self.made = threading.Event(), threading.Event(), threading.Event()
+        make = frames.Feed._make
+
+        def gated(feed: frames.Feed, store: Store) -> Any:
+            self.reached.set()
+            assert self.opened.wait(PATIENCE_SECONDS)
+            try:
+                return make(feed, store)
+            finally:
+                self.made.set()
+
+        monkeypatch.setattr(frames.Feed, "_make", gated)
+
+
+def test_frames_are_added_in_the_loop_in_which_streams_read_them(
+    on_disk: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with on_disk.client("admin") as client, on_disk.client("viewer") as other:
+        register(client, WAITS)
+        execution = begun(client, {"path": "tests/waits"})
+        until(client, execution, "waiting")
+        stream = live(client, execution)
+        first = next(stream)
+        feed = on_disk.app.api.histories.feeds._feeds[execution]
+        gate = Gate(monkeypatch)
+        client.post(f"{API}/{execution}/pause", json={})
+        assert gate.reached.wait(PATIENCE_SECONDS)
+
+        async def read_while_the_thread_makes_one() -> int:
+            """The loop stays in here; a frame that the thread added would break the iteration."""
+            reading = iter(feed.frames)
+            next(reading)
+            gate.opened.set()
+            assert gate.made.wait(PATIENCE_SECONDS)
+            return 1 + len(list(reading))
+
+        assert on_disk.do(read_while_the_thread_makes_one()) == 1
+        second = next(stream)
+        (row,) = second["rows"]
+        assert (row[0], row[2]) == (first["seq"] + 1, "playbook.paused")
+        late = next(live(other, execution, after=first["seq"] - 1))
+        assert [row[0] for row in late["rows"]] == [first["seq"], first["seq"] + 1]
+
+
+def test_a_client_that_comes_while_a_frame_is_made_misses_nothing(
+    on_disk: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with on_disk.client("admin") as client, on_disk.client("viewer") as other:
+        register(client, WAITS)
+        execution = begun(client, {"path": "tests/waits"})
+        until(client, execution, "waiting")
+        streams = [live(client, execution)]
+        received = [[next(streams[0])]]
+        gate = Gate(monkeypatch)
+        client.post(f"{API}/{execution}/pause", json={})
+        assert gate.reached.wait(PATIENCE_SECONDS)
+        with ThreadPoolExecutor(1) as pool:
+            streams.append(live(other, execution, after=3))
+            arriving = pool.submit(next, streams[1])
+            feed = on_disk.app.api.histories.feeds._feeds[execution]
+            patiently(lambda: feed.clients == 2)
+            client.post(f"{API}/{execution}/resume", json={})
+            gate.opened.set()
+            received.append([arriving.result()])
+        client.post(f"{API}/{execution}/signals", json={"name": "go"})
+        for stream, got in zip(streams, received, strict=True):
+            got += [frame for frame in stream if frame]
+        for after, got in zip((0, 3), received, strict=True):
+            seqs = [row[0] for frame in got for row in frame["rows"]]
+            assert seqs == list(range(after + 1, got[-1]["seq"] + 1))
+            assert sum(frame["new_events"] for frame in got) == len(seqs)
 
 
 def test_a_stream_of_a_finished_run_has_one_frame_and_an_end(admin: httpx2.Client) -> None:
