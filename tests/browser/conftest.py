@@ -71,3 +71,14 @@ def open_page(browser: Browser, server: PageServer) -> Iterator[PageOpener]:
     finally:
         opener.close()
     opener.check()
+
+
+@pytest.fixture
+def open_recorded(browser: Browser, recorded_server: PageServer) -> Iterator[PageOpener]:
+    """Opens pages of the server with the recorded runs."""
+    opener = PageOpener(browser, recorded_server)
+    try:
+        yield opener
+    finally:
+        opener.close()
+    opener.check()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser, Page, Response, expect
+from playwright.sync_api import Page, Response, expect
 from tests.browser.opening import STREAM, PageOpener, Settling
 from tests.browser.recorded import RECORDED
-from tests.browser.serving import PageServer, built_page
+from tests.browser.serving import built_page
 
 from noetl.server.page_files import FOLDER, MANIFEST
 
@@ -59,16 +58,6 @@ def test_the_editor_stays_in_its_budget() -> None:
 def test_fonts_stay_in_their_budget() -> None:
     fonts = [asset for name, asset in built_page().assets.items() if name.endswith(".woff2")]
     assert 0 < sum(len(font.content) for font in fonts) <= 95 * KILOBYTE
-
-
-@pytest.fixture
-def open_recorded(browser: Browser, recorded_server: PageServer) -> Iterator[PageOpener]:
-    opener = PageOpener(browser, recorded_server)
-    try:
-        yield opener
-    finally:
-        opener.close()
-    opener.check()
 
 
 class Traffic:

@@ -77,8 +77,8 @@ function Tools({ row, state, isExpression }: { row: NodeRow; state: TreeState; i
       )}
       <Copy text={() => (typeof value === "string" ? value : jsonText(value))} what="the value" />
       {isExpression && (
-        <Copy text={expression} what={`the expression ${cut(expression, 80)}`}>
-          {"{{ }}"}
+        <Copy text={expression} what={cut(expression, 200)}>
+          as expression
         </Copy>
       )}
     </span>

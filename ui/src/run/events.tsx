@@ -65,6 +65,6 @@ function chooseLevel(level: Level): void {
 
 /** A click selects an event and moves the view to it; with Alt it only selects. */
 export function openEvent(model: RunModel, seq: number, event: MouseEvent | KeyboardEvent): void {
-  select({ event: seq });
-  if (!event.altKey) model.moveTo(seq, { settled: false });
+  if (!event.altKey) model.moveTo(seq);
+  select({ event: seq }, { replace: !event.altKey }); // both are one entry of the history
 }

@@ -65,7 +65,7 @@ export function rangeText([first, last]: LineRange): string {
 /** The text of all lines of a range that match the filter, also of those that are not shown; and how many they are. */
 export async function textOfLines(path: string, filter: LogFilter, range: LineRange): Promise<[string, number]> {
   const lines: string[] = [];
-  let after: number | null = range[0] - 1;
+  let after: number | null = Math.max(0, range[0] - 1);
   while (after !== null && after < range[1]) {
     const page: LogPage = await get<LogPage>(path, { query: { ...filter, after, limit: COPIED_LINES } });
     for (const line of page.items) if (line.number <= range[1]) lines.push(withoutCodes(line.line));

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { get } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
-import type { ExecutionSummary, Related as RelatedRuns } from "../api/types.gen.ts";
+import type { Execution, ExecutionSummary, Related as RelatedRuns } from "../api/types.gen.ts";
 import { Status } from "../look/status.tsx";
 import { Button } from "../parts/button.tsx";
 import { Elapsed, Moment } from "../parts/moment.tsx";
@@ -52,7 +52,7 @@ function RelatedTree({ model, runs }: { model: RunModel; runs: RelatedRuns }) {
         {forks.length > 0 && (
           <Group label="Forks" total={details?.forks ?? forks.length}>
             {forks.map((fork) => (
-              <Run key={fork.execution_id} run={fork} compareWith={model.id} />
+              <Fork key={fork.execution_id} run={fork} source={model.id} />
             ))}
           </Group>
         )}
@@ -70,7 +70,7 @@ function RelatedTree({ model, runs }: { model: RunModel; runs: RelatedRuns }) {
         <Run
           run={source}
           note={sourceNote(forkedFrom?.seq, forkedFrom?.reason)}
-          compareWith={model.id}
+          compare={[source.execution_id, model.id]}
           at={forkedFrom?.seq}
         >
           {own}
@@ -83,7 +83,7 @@ function RelatedTree({ model, runs }: { model: RunModel; runs: RelatedRuns }) {
 
 function sourceNote(seq: number | undefined, reason: string | undefined): string {
   const verb = reason === "retry" ? "retried" : "forked";
-  return seq ? `${verb} at event ${count(seq)}` : "source";
+  return seq ? `${verb} at event ${count(seq)}` : "";
 }
 
 function Group({ label, total, children }: { label: string; total: number; children: ComponentChildren }) {
@@ -101,11 +101,11 @@ interface RunProps {
   run: ExecutionSummary;
   note?: string;
   at?: number | undefined;
-  compareWith?: string;
+  compare?: [a: string, b: string];
   children?: ComponentChildren;
 }
 
-function Run({ run, note, at, compareWith, children }: RunProps) {
+function Run({ run, note, at, compare, children }: RunProps) {
   const id = run.execution_id;
   return (
     <li>
@@ -122,11 +122,18 @@ function Run({ run, note, at, compareWith, children }: RunProps) {
         <span class="related-when secondary">
           <Moment at={run.started} />, <Elapsed from={run.started} to={run.ended} />
         </span>
-        {compareWith && <a href={href("compare", { a: compareWith, b: id })}>Compare</a>}
+        {compare && <a href={href("compare", { a: compare[0], b: compare[1] })}>Compare</a>}
       </div>
       {children && <ul>{children}</ul>}
     </li>
   );
+}
+
+/** A fork says at which event it was made; only its details have that. */
+function Fork({ run, source }: { run: ExecutionSummary; source: string }) {
+  const details = useResource<Execution>(`/executions/${encodeURIComponent(run.execution_id)}`);
+  const point = details.data.value?.forked_from;
+  return <Run run={run} note={sourceNote(point?.seq, point?.reason)} compare={[source, run.execution_id]} />;
 }
 
 /** The first page is reloaded while the run goes on; further ones are added on request. */

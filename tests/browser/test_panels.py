@@ -1,0 +1,318 @@
+"""The tabs below the graph of a run: events, logs, data, items and related runs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from tests.browser.examples import ExampleRuns
+from tests.browser.opening import PageOpener, Settling
+from tests.browser.recorded import FAILED_ITEM, RECORDED
+from tests.browser.serving import PageServer
+
+LINES = 3_000
+TALK = f"""
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {{name: talk, path: shop/talk}}
+workload: {{site: "https://example.org/orders", bad: "javascript:alert(1)"}}
+workflow:
+  - step: talk
+    tool:
+      - shout: {{kind: python, code: 'print("x" * 200_000)'}}
+      - say:
+          kind: python
+          code: |
+            import sys
+            for n in range({LINES}):
+                print(f"line {{n}} of many")
+            print("\\x1b[31mred\\x1b[0m and \\x1b]0;title\\x07plain", file=sys.stderr)
+            result = [{{"id": n, "name": f"row {{n}}", "text": "word " * 40}} for n in range(1_000)]
+    next: {{arcs: [{{step: read}}]}}
+  - step: read
+    tool:
+      - first:
+          kind: noop
+          result: "{{{{ steps.talk.result[0].name }}}}"
+          spec:
+            policy:
+              rules: [{{else: {{then: {{do: continue, set_ctx: {{first: "{{{{ outcome.result }}}}"}}}}}}}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def talking_run(server: PageServer) -> str:
+    """It has written thousands of lines, and has a result that is stored apart."""
+    execution: str = server.api.start({"playbook": TALK})
+    server.api.ended(execution)
+    return execution
+
+
+def grid(page: Page, name: str) -> Locator:
+    return page.get_by_role("grid", name=name)
+
+
+def row(page: Page, grid_name: str, text: str | re.Pattern[str]) -> Locator:
+    return grid(page, grid_name).get_by_role("row").filter(has_text=text)
+
+
+def allow_clipboard(page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+
+
+def clipboard(page: Page) -> str:
+    return str(page.evaluate("navigator.clipboard.readText()"))
+
+
+# -- items ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_failed_item_of_100_000_is_found(open_recorded: PageOpener) -> None:
+    page = open_recorded(f"/runs/{RECORDED['items'].execution}?tab=items", "viewer")
+    expect(page.get_by_role("button", name="failed 1", exact=True)).to_be_visible()
+    page.keyboard.press("F")
+    failed = row(page, "Items", "no price")
+    expect(failed).to_contain_text(f"{FAILED_ITEM:,}")
+    expect(grid(page, "Items").get_by_role("row")).to_have_count(1)
+    failed.click()
+    expect(page).to_have_url(re.compile(f"run=many%231&item={FAILED_ITEM}"))
+
+
+def test_every_item_of_100_000_can_be_reached(open_recorded: PageOpener) -> None:
+    page = open_recorded(f"/runs/{RECORDED['items'].execution}?tab=items", "viewer")
+    page.get_by_label("Go to the item with this index").fill("70000")
+    page.keyboard.press("Enter")
+    expect(row(page, "Items", re.compile("^70,000ok"))).to_be_visible()
+    grid(page, "Items").press("End")
+    expect(row(page, "Items", re.compile("^99,999ok"))).to_be_visible()
+    assert page.evaluate("document.querySelectorAll('[role=row]').length") < 100
+
+
+def test_failures_are_grouped_and_filter_the_items(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['loop']}?tab=items", "viewer")
+    page.get_by_role("button", name=re.compile("MemoryError")).click()
+    expect(grid(page, "Items").get_by_role("row")).to_have_count(2)
+    expect(page.get_by_role("img", name=re.compile("Durations: median"))).to_be_visible()
+    retry = page.get_by_role("button", name="Retry failed items...")
+    expect(retry).to_have_attribute("title", "Requires the operator role. You are a viewer.")
+
+
+def test_failed_items_are_retried_after_a_dry_run(open_page: PageOpener, runs: ExampleRuns) -> None:
+    source = runs.ended("shop/images")
+    page = open_page(f"/runs/{source}?tab=items", "operator")
+    page.get_by_role("button", name="Retry failed items...").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Creates a new run in which 6 failed items run again.")
+    expect(dialog).to_contain_text("Runs again: resize#1 (6 items)")
+    dialog.get_by_role("button", name="Retry 6 items").click()
+    expect(page).not_to_have_url(re.compile(source))
+    expect(page.get_by_role("heading", level=1)).to_have_text("images")
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_click_on_an_event_moves_the_view_to_it(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}?tab=events", "viewer")
+    scheduled = row(page, "Events", "step.done").first
+    expect(scheduled).to_be_visible()
+    scheduled.click(modifiers=["Alt"])
+    expect(page).to_have_url(re.compile(r"event=\d+$"))
+    scheduled.click()
+    expect(page).to_have_url(re.compile(r"event=(\d+)&at=\1$"))
+    page.go_back()
+    expect(page).to_have_url(re.compile(r"tab=events$|event=\d+$"))
+
+
+def test_levels_groups_and_a_search_select_events(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}?tab=events", "viewer")
+    expect(row(page, "Events", "playbook.processed")).to_be_visible()
+    page.keyboard.press("1")
+    expect(page).to_have_url(re.compile("level=step"))
+    expect(row(page, "Events", "task.done")).to_have_count(0)
+    page.keyboard.press("3")
+    page.get_by_role("group", name="Types of events").get_by_role("button", name="Failures").click()
+    expect(page).to_have_url(re.compile("types=failures"))
+    expect(grid(page, "Events").get_by_role("row")).to_have_count(1)
+    expect(row(page, "Events", "task.retry.scheduled")).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("there is no such text")
+    page.get_by_role("button", name="Clear filters").click()
+    expect(row(page, "Events", "playbook.processed")).to_be_visible()
+
+
+def test_a_search_of_a_long_log_says_how_far_it_has_come(open_recorded: PageOpener) -> None:
+    page = open_recorded(f"/runs/{RECORDED['items'].execution}?tab=events&q=row+{FAILED_ITEM}", "viewer")
+    status = page.get_by_text(re.compile(r"Searched up to event [\d,]+\."))
+    expect(status).to_contain_text("100,000")
+    page.get_by_role("button", name="Continue").click()
+    expect(status).to_contain_text("200,000")
+    page.get_by_role("button", name="Continue").click()
+    expect(row(page, "Events", "no price").first).to_be_visible()
+
+
+def test_the_list_of_events_is_as_long_as_the_log(open_recorded: PageOpener) -> None:
+    recorded = RECORDED["million"]
+    page = open_recorded(f"/runs/{recorded.execution}?tab=events&at=500000", "viewer")
+    expect(row(page, "Events", re.compile("^500,000"))).to_contain_text(re.compile(r"\w+\.\w+"))
+    grid(page, "Events").press("Home")
+    expect(row(page, "Events", "playbook.execution.requested")).to_be_visible()
+
+
+def test_events_follow_a_run_and_wait_while_the_user_reads(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['running']}?tab=events", "viewer")
+    grid(page, "Events").get_by_role("row").last.wait_for()
+    last = grid(page, "Events").get_by_role("row").last
+    before = last.inner_text()
+    expect(last).not_to_have_text(before)
+    grid(page, "Events").evaluate("(list) => { list.scrollTop = 0 }")
+    new = page.get_by_role("button", name=re.compile(r"^[\d,]+ new$"))
+    expect(new).to_be_visible()
+    expect(row(page, "Events", "playbook.execution.requested")).to_be_visible()
+    new.click()
+    expect(row(page, "Events", "playbook.execution.requested")).to_have_count(0)
+
+
+# -- logs -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_is_searched_beyond_the_rendered_rows(open_page: PageOpener, talking_run: str) -> None:
+    page = open_page(f"/runs/{talking_run}?tab=logs", "viewer")
+    expect(row(page, "Output", "red and plain")).to_be_visible()
+    expect(row(page, "Output", "line 17 of many")).to_have_count(0)
+    page.keyboard.press("Control+f")
+    page.keyboard.type("LINE 17 of")
+    page.keyboard.press("Enter")
+    expect(row(page, "Output", "line 17 of many")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"line=\d+"))
+    page.reload()
+    expect(row(page, "Output", "line 17 of many")).to_have_attribute("aria-selected", "true")
+
+
+def test_lines_are_copied_that_are_not_rendered(open_page: PageOpener, talking_run: str) -> None:
+    page = open_page(f"/runs/{talking_run}?tab=logs", "viewer")
+    allow_clipboard(page)
+    row(page, "Output", "red and plain").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Control+c")
+    expect(page.locator(".toasts")).to_contain_text(re.compile("Copied 3,[0-9]+ lines."))
+    lines = clipboard(page).split("\n")
+    assert lines[-LINES - 1 :] == [*(f"line {n} of many" for n in range(LINES)), "red and plain"]
+    assert "".join(lines[: -LINES - 1]) == "x" * 200_000
+
+
+def test_lines_that_were_selected_and_scrolled_away_are_copied(open_page: PageOpener, talking_run: str) -> None:
+    page = open_page(f"/runs/{talking_run}?tab=logs&stream=stdout", "viewer")
+    allow_clipboard(page)
+    row(page, "Output", f"line {LINES - 1} of many").click()
+    grid(page, "Output").evaluate("(list) => { list.scrollTop -= 2000 }")
+    first = row(page, "Output", f"line {LINES - 101} of many")
+    expect(first).to_be_visible()
+    expect(row(page, "Output", f"line {LINES - 1} of many")).to_have_count(0)
+    first.click(modifiers=["Shift"])
+    page.get_by_role("button", name="Copy lines").click()
+    expect(page.locator(".toasts")).to_contain_text("Copied 101 lines.")
+    assert clipboard(page).split("\n") == [f"line {n} of many" for n in range(LINES - 101, LINES)]
+
+
+def test_lines_are_filtered_wrapped_and_downloaded(open_page: PageOpener, talking_run: str) -> None:
+    page = open_page(f"/runs/{talking_run}?tab=logs", "viewer")
+    page.get_by_label("Stream").select_option("stderr")
+    expect(grid(page, "Output").get_by_role("row")).to_have_count(1)
+    assert page.locator(".hue-red").evaluate("(span) => getComputedStyle(span).color") == "rgb(180, 35, 24)"
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download").click()
+    assert "red" in download.value.path().read_text()
+    page.get_by_label("Stream").select_option("")
+    page.get_by_label("Filter lines").fill("of many")
+    expect(row(page, "Output", f"line {LINES - 1} of many").locator("mark")).to_have_text("of many")
+    page.keyboard.press("Alt+z")
+    expect(page.get_by_role("button", name="Earlier lines")).to_be_attached()
+
+
+def test_a_long_line_is_cut_and_shown_on_request(open_page: PageOpener, talking_run: str) -> None:
+    page = open_page(f"/runs/{talking_run}?tab=logs&q=xxx", "viewer")
+    long = row(page, "Output", "xxxxx").first
+    assert len(long.inner_text()) < 3_000
+    long.get_by_role("button", name=re.compile("Show all [0-9,]+ characters")).click()
+    expect(page.get_by_role("dialog").locator("pre")).to_contain_text("x" * 10_000)
+
+
+# -- data -------------------------------------------------------------------------------------------------------------
+
+
+def item(page: Page, name: str | re.Pattern[str]) -> Locator:
+    return page.get_by_role("tree", name="Data of the run").get_by_role("treeitem").filter(has_text=name)
+
+
+def test_data_is_opened_searched_and_copied_as_an_expression(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}?tab=data", "viewer")
+    allow_clipboard(page)
+    item(page, re.compile("^order{")).click()
+    page.keyboard.press("ArrowDown")
+    expect(page).to_have_url(re.compile(r"path=workload.order.id"))
+    page.keyboard.press("/")
+    page.keyboard.type("B7")
+    found = item(page, re.compile('^sku"B7"'))
+    found.click()
+    found.get_by_role("button", name="as expression").click()
+    page.wait_for_function("navigator.clipboard.readText().then((text) => text === 'workload.order.lines[1].sku')")
+    page.reload()
+    expect(item(page, re.compile('^sku"B7"'))).to_have_attribute("aria-selected", "true")
+
+
+def test_data_is_that_of_the_event_of_the_view_and_compared_with_another(
+    open_page: PageOpener, runs: ExampleRuns
+) -> None:
+    page = open_page(f"/runs/{runs['finished']}?tab=data&at=3", "viewer")
+    expect(page.get_by_text("After event 3")).to_be_visible()
+    expect(item(page, "total")).to_have_count(0)
+    page.goto(page.url.replace("&at=3", ""))
+    page.get_by_label("Compare ctx").select_option("start")
+    changes = page.get_by_role("table", name="Changes of ctx since the start")
+    expect(changes.get_by_role("row").filter(has_text="ctx.total")).to_contain_text("added")
+
+
+def test_a_stored_value_is_loaded_in_pages_on_request(open_page: PageOpener, talking_run: str) -> None:
+    page = open_page(f"/runs/{talking_run}?tab=data&path=steps.talk.result", "viewer")
+    stored = item(page, re.compile("^resultstored list of 1,000 items"))
+    expect(stored).to_contain_text("sha256:")
+    stored.get_by_text("stored list").click()
+    expect(item(page, re.compile(r"^99\{id: 99"))).to_be_attached()
+    item(page, "Show 100 more of 1,000 entries").click()
+    expect(item(page, re.compile(r"^199\{id: 199"))).to_be_attached()
+    stored.get_by_text("stored list").click()
+    stored.get_by_role("button", name="Table").click()
+    table = page.get_by_role("region", name="Table of steps.talk.result")
+    expect(table.get_by_role("columnheader", name="name")).to_be_visible()
+
+
+def test_only_addresses_of_the_web_become_links(open_page: PageOpener, talking_run: str) -> None:
+    page = open_page(f"/runs/{talking_run}?tab=data", "viewer")
+    link = item(page, "site").get_by_role("link")
+    expect(link).to_have_attribute("rel", "noopener noreferrer")
+    expect(item(page, "bad").get_by_role("link")).to_have_count(0)
+
+
+# -- related ----------------------------------------------------------------------------------------------------------
+
+
+def test_related_runs_are_a_tree_with_links(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['parent']}?tab=related", "viewer")
+    expect(page.get_by_text("Children 2")).to_be_visible()
+    page.locator(".related").get_by_role("link", name="orders").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("orders")
+    page.goto(page.url + "?tab=related")
+    expect(page.locator(".related").get_by_role("link", name="nightly")).to_be_visible()
+    fork = runs["fork"]
+    page.goto(f"{page.url.partition('/runs/')[0]}/runs/{fork}?tab=related")
+    expect(page.get_by_text(re.compile(r"forked at event \d+"))).to_be_visible()
+    link = page.locator(".related").get_by_role("link", name="Compare")
+    expect(link).to_have_attribute("href", f"/compare/{runs['failed']}/{fork}")
+
+
+def test_the_log_of_a_parent_links_to_the_output_of_its_children(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['parent']}?tab=logs", "viewer")
+    Settling(page).wait()
+    expect(page.get_by_text("Output of child runs:").get_by_role("link")).to_have_count(2)
