@@ -242,6 +242,7 @@ def test_the_panes_follow_the_keys(open_page: PageOpener, runs: ExampleRuns) -> 
     page = open_page(f"/runs/{runs['finished']}?step=price&part=result", "viewer")
     graph, panel = page.get_by_role("region", name="Graph"), page.get_by_role("tablist", name="Parts of the run")
     expect(graph).to_be_visible()
+    expect(inspector(page).get_by_role("tab", name="Result")).to_have_attribute("aria-selected", "true")
     page.keyboard.press("w")
     expect(inspector(page).get_by_role("tab", name="Why")).to_be_focused()
     page.keyboard.press("v")
@@ -268,3 +269,42 @@ def test_on_a_phone_panes_are_tabs_and_a_step_opens_a_sheet(open_page: PageOpene
     page.get_by_role("tab", name="Summary").click()
     expect(inspector(page)).to_contain_text("Started by")
     expect(page.get_by_role("button", name="Respond...").last).to_be_in_viewport()
+
+
+CHAIN = 300
+
+
+@pytest.fixture(scope="module")
+def long_run(server: PageServer, runs: ExampleRuns) -> str:
+    """A chain of many steps."""
+    steps = [f"  - {{step: s{n}, next: {{arcs: [{{step: s{n + 1}}}]}}}}" for n in range(CHAIN - 1)]
+    text = "\n".join(
+        [
+            "apiVersion: noetl.io/v2",
+            "kind: Playbook",
+            "metadata: {name: chain, path: shop/chain}",
+            "workflow:",
+            *steps,
+            f"  - {{step: s{CHAIN - 1}, tool: {{kind: noop}}}}",
+        ]
+    )
+    execution = server.api.start({"playbook": text})
+    server.api.ended(execution)
+    return execution
+
+
+def test_only_the_near_part_of_a_large_graph_is_rendered(open_page: PageOpener, long_run: str) -> None:
+    page = open_page(f"/runs/{long_run}", "viewer")
+    boxes = page.locator(".box")
+    expect(box(page, "s0, succeeded")).to_be_visible()
+    assert boxes.count() < 40
+    page.keyboard.press("s")
+    page.get_by_role("combobox", name="Find a step").fill("s250")
+    page.keyboard.press("Enter")
+    expect(box(page, "s250, succeeded")).to_be_focused()
+    expect(box(page, "s250, succeeded")).to_be_in_viewport()
+    assert boxes.count() < 40
+    page.keyboard.press("f")
+    expect(boxes).to_have_count(CHAIN)
+    expect(page.locator(".minimap")).to_be_visible()
+    assert page.evaluate("document.querySelectorAll('*').length") <= 3_000

@@ -5,6 +5,7 @@ import type { Graph, GraphEdge } from "../api/types.gen.ts";
 import { count } from "../text/number.ts";
 import { oneLine } from "../text/printable.ts";
 import { arcKey } from "./graph-state.ts";
+import { type Detail, overlaps, type Rect } from "./graph-viewport.ts";
 import { memo } from "./memo.ts";
 
 const UPRIGHT = 24;
@@ -13,9 +14,13 @@ interface ArcsProps {
   graph: Graph;
   fired: ReadonlyMap<string, number>;
   selected: string;
+  region: Rect; // what is near the window
+  detail: Detail;
 }
 
-export const Arcs = memo(function Arcs({ graph, fired, selected }: ArcsProps) {
+export const Arcs = memo(function Arcs({ graph, fired, selected, region, detail }: ArcsProps) {
+  if (detail === "shapes") return <ArcShapes graph={graph} fired={fired} />;
+  const edges = graph.edges.filter((edge) => isNear(graph, edge, region));
   return (
     <>
       <svg class="graph-arcs" width={graph.width} height={graph.height} aria-hidden="true">
@@ -26,26 +31,52 @@ export const Arcs = memo(function Arcs({ graph, fired, selected }: ArcsProps) {
           <ArrowHead id="arc-head-selected" />
         </defs>
         {graph.nodes.map((node) => node.entry && <EntryMark key={node.name} x={node.x} y={node.y + 21} />)}
-        {graph.edges.map((edge, place) => (
-          <Arc key={place} edge={edge} arc={keyOf(graph, edge)} fired={fired} selected={selected} />
+        {edges.map((edge) => (
+          <Arc key={edge.path} edge={edge} arc={keyOf(graph, edge)} fired={fired} selected={selected} />
         ))}
       </svg>
-      {graph.edges.map((edge, place) => (
-        <ArcLabel
-          key={place}
-          edge={edge}
-          arc={keyOf(graph, edge)}
-          fired={fired}
-          selected={selected}
-          isUpright={isUpright(graph, edge)}
-        />
-      ))}
+      {detail === "full" &&
+        edges.map((edge) => (
+          <ArcLabel
+            key={edge.path}
+            edge={edge}
+            arc={keyOf(graph, edge)}
+            fired={fired}
+            selected={selected}
+            isUpright={isUpright(graph, edge)}
+          />
+        ))}
     </>
   );
 });
 
 function keyOf(graph: Graph, edge: GraphEdge): string {
   return arcKey(graph.nodes[edge.source]?.name ?? "", edge.arc);
+}
+
+/** Whether a line may be in the region: it stays between its boxes, but for loops and lines that lead back. */
+function isNear({ nodes }: Graph, { source, target, reversed }: GraphEdge, region: Rect): boolean {
+  const [from, to] = [nodes[source], nodes[target]];
+  if (!from || !to || reversed || source === target) return true;
+  const [x, y] = [Math.min(from.x, to.x), Math.min(from.y, to.y)];
+  const [right, bottom] = [Math.max(from.x + from.w, to.x + to.w), Math.max(from.y + from.h, to.y + to.h)];
+  return overlaps({ x, y, w: right - x, h: bottom - y }, region);
+}
+
+/** From afar: one shape for the arcs that have fired, and one for the others. */
+function ArcShapes({ graph, fired }: { graph: Graph; fired: ReadonlyMap<string, number> }) {
+  const paths = { fired: "", rest: "" };
+  for (const edge of graph.edges) paths[fired.has(keyOf(graph, edge)) ? "fired" : "rest"] += edge.path;
+  return (
+    <svg class="graph-arcs" width={graph.width} height={graph.height} aria-hidden="true">
+      <g class="arc">
+        <path class="arc-line" d={paths.rest} />
+      </g>
+      <g class="arc fired">
+        <path class="arc-line" d={paths.fired} />
+      </g>
+    </svg>
+  );
 }
 
 /** Whether the line leads straight down, so that there is room beside it. */

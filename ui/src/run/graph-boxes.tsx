@@ -5,17 +5,19 @@ import { StatusIcon, statusTone, statusWord } from "../look/status.tsx";
 import { ProgressBar } from "../parts/progress.tsx";
 import { count, counted } from "../text/number.ts";
 import { type BoxState, runRow, waitWords } from "./graph-state.ts";
+import type { Detail } from "./graph-viewport.ts";
 import type { StepTokens } from "./outline.ts";
 
 interface BoxProps {
   node: GraphNode;
   state: BoxState | undefined;
+  detail: Detail;
   isSelected: boolean;
   isTabStop: boolean;
   onSelect: () => void;
 }
 
-export function GraphBox({ node, state, isSelected, isTabStop, onSelect }: BoxProps) {
+export function GraphBox({ node, state, detail, isSelected, isTabStop, onSelect }: BoxProps) {
   const status = state?.status ?? "never";
   const classes = [
     "box",
@@ -39,43 +41,20 @@ export function GraphBox({ node, state, isSelected, isTabStop, onSelect }: BoxPr
         onClick={onSelect}
       >
         <span class="hidden-text">{boxLabel(node, state)}</span>
-        <span class="box-name" aria-hidden="true">
-          <span class="cut">{node.name}</span>
-          {node.role === "step" && <StatusIcon status={status} />}
-        </span>
-        {node.badges.length > 0 && (
-          <span class="box-badges" aria-hidden="true">
-            {node.badges.map((badge) => (
-              <small key={badge.text} class={`badge-${badge.kind}`} title={badge.title}>
-                {badge.text}
-              </small>
-            ))}
+        {detail !== "shapes" && (
+          <span class="box-name" aria-hidden="true">
+            <span class="cut">{node.name}</span>
+            {node.role === "step" && <StatusIcon status={status} />}
           </span>
         )}
-        {node.tasks.length > 0 && (
-          <span class="box-tasks" aria-hidden="true">
-            {node.tasks.map((task) => (
-              <span
-                key={`${task.label} ${task.line}`}
-                class="cut"
-                style={{ paddingInlineStart: `${task.depth * 10}px` }}
-              >
-                {task.label} <i>{task.kind}</i>
-                {task.note && ` ${task.note}`}
-              </span>
-            ))}
-          </span>
-        )}
-        <span class="box-run cut" aria-hidden="true">
-          {runRow(state)}
-        </span>
+        {detail === "full" && <BoxDetails node={node} state={state} />}
         {state?.loop && (
           <span class="box-progress" aria-hidden="true">
             <ProgressBar {...state.loop} running={state.loop.in_flight} />
           </span>
         )}
       </button>
-      {node.inclusive && (
+      {detail === "full" && node.inclusive && (
         <span
           class="box-all"
           aria-hidden="true"
@@ -85,7 +64,37 @@ export function GraphBox({ node, state, isSelected, isTabStop, onSelect }: BoxPr
           all
         </span>
       )}
-      {state && <TokenChips tokens={state.tokens} x={node.x} y={node.y} />}
+      {detail === "full" && state && <TokenChips tokens={state.tokens} x={node.x} y={node.y} />}
+    </>
+  );
+}
+
+/** Badges, tasks, and the row that a run adds. */
+function BoxDetails({ node, state }: { node: GraphNode; state: BoxState | undefined }) {
+  return (
+    <>
+      {node.badges.length > 0 && (
+        <span class="box-badges" aria-hidden="true">
+          {node.badges.map((badge) => (
+            <small key={badge.text} class={`badge-${badge.kind}`} title={badge.title}>
+              {badge.text}
+            </small>
+          ))}
+        </span>
+      )}
+      {node.tasks.length > 0 && (
+        <span class="box-tasks" aria-hidden="true">
+          {node.tasks.map((task) => (
+            <span key={`${task.label} ${task.line}`} class="cut" style={{ paddingInlineStart: `${task.depth * 10}px` }}>
+              {task.label} <i>{task.kind}</i>
+              {task.note && ` ${task.note}`}
+            </span>
+          ))}
+        </span>
+      )}
+      <span class="box-run cut" aria-hidden="true">
+        {runRow(state)}
+      </span>
     </>
   );
 }

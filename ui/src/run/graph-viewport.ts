@@ -9,7 +9,9 @@ export interface Rect {
   h: number;
 }
 
-const [LEAST, MOST, STEP] = [0.05, 2.5, 1.25];
+export type Detail = "full" | "names" | "shapes";
+
+const [LEAST, MOST, STEP] = [0.005, 2.5, 1.25];
 const MARGIN = 24;
 /** The rendered region grows and moves in steps of this many pixels, so that panning rarely changes it. */
 const CELL = 400;
@@ -19,7 +21,7 @@ export class Viewport {
   readonly view = signal({ x: 0, y: 0, zoom: 1 });
   readonly size = signal({ w: 0, h: 0 });
   /** Below 70 % boxes have names and status only, below 35 % they are shapes. */
-  readonly detail = computed(() => {
+  readonly detail = computed<Detail>(() => {
     const { zoom } = this.view.value;
     return zoom >= 0.7 ? "full" : zoom >= 0.35 ? "names" : "shapes";
   });

@@ -147,17 +147,19 @@ function World({ port, graph, state }: { port: Viewport; graph: Graph; state: Gr
     [port],
   );
   const { step, arc } = selection.value;
-  const region = port.region.value;
+  const [region, detail] = [port.region.value, port.detail.value];
+  const fired = useStable(state.fired);
   const shown = graph.nodes.filter((node) => node.name === step || overlaps(node, region));
   const tabStop = shown.some(({ name }) => name === step) ? step : shown[0]?.name;
   return (
     <div ref={world} class="graph-world" style={{ width: `${graph.width}px`, height: `${graph.height}px` }}>
-      <Arcs graph={graph} fired={state.fired} selected={arc} />
+      <Arcs graph={graph} fired={fired} selected={arc} region={region} detail={detail} />
       {shown.map((node) => (
         <GraphBox
           key={node.name}
           node={node}
           state={state.boxes.get(node.name)}
+          detail={detail}
           isSelected={node.name === step && !arc}
           isTabStop={node.name === tabStop}
           onSelect={() => select({ step: node.name })}
@@ -165,6 +167,14 @@ function World({ port, graph, state }: { port: Viewport; graph: Graph; state: Gr
       ))}
     </div>
   );
+}
+
+/** The same map as long as its entries are the same, so that arcs are drawn again only when one fires. */
+function useStable(map: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
+  const last = useRef(map);
+  const isSame = last.current.size === map.size && [...map].every(([key, value]) => last.current.get(key) === value);
+  if (!isSame) last.current = map;
+  return last.current;
 }
 
 /** Where a graph opens that is too large to be read as a whole: the selection, else what happens, else the entry. */

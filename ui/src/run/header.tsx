@@ -1,14 +1,15 @@
 /** The top of the run view: what runs, how it stands, what can be done with it (PAGE 5.2). */
 
-import { useEffect, useLayoutEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { now } from "../clock.ts";
 import { bindKeys } from "../keys.ts";
 import { isPhone } from "../look/phone.ts";
-import { Status } from "../look/status.tsx";
+import { Status, statusWord } from "../look/status.tsx";
 import { Button } from "../parts/button.tsx";
 import { Copy, copyAndTell } from "../parts/copy.tsx";
 import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { Elapsed, Moment } from "../parts/moment.tsx";
+import { announce } from "../parts/toast.tsx";
 import { href } from "../routes.ts";
 import { offerActions } from "../shell/palette-state.ts";
 import { activityText } from "../text/activity.ts";
@@ -34,8 +35,13 @@ export function RunHeader({ model }: { model: RunModel }) {
       }),
     [],
   );
-  if (!details) return null;
   const status = currentStatus(model);
+  const lastStatus = useRef(status);
+  useEffect(() => {
+    if (lastStatus.current !== status) announce(`The run is ${statusWord(status)}.`);
+    lastStatus.current = status;
+  }, [status]);
+  if (!details) return null;
   const activity = model.hasEnded.value ? details.activity : (model.frame.value?.activity ?? details.activity);
   return (
     <header class="run-header">

@@ -47,8 +47,13 @@ function showWhy(): void {
   focusSoon(".inspector [role=tab][aria-selected=true], .inspector .event-link");
 }
 
-function focusSoon(selector: string): void {
-  window.requestAnimationFrame(() => document.querySelector<HTMLElement>(selector)?.focus());
+/** Puts the focus on an element that the next frames draw. */
+function focusSoon(selector: string, frames = 20): void {
+  window.requestAnimationFrame(() => {
+    const element = document.querySelector<HTMLElement>(selector);
+    if (element) element.focus();
+    else if (frames) focusSoon(selector, frames - 1);
+  });
 }
 
 /** Esc leaves the past first, then the selection; on a phone the selection is a sheet, which goes first. */

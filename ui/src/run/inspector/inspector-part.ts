@@ -1,6 +1,6 @@
 import { setQuery } from "../../location.ts";
 
-/** Opens a part of the inspector: Why is the first and needs no parameter. */
+/** Opens a part of the inspector. It stays open for whatever is selected next. */
 export function openPart(part: string): void {
-  setQuery({ part: part === "why" ? null : part }, { replace: true });
+  setQuery({ part }, { replace: true });
 }

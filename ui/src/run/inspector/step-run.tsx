@@ -15,7 +15,7 @@ import { duration } from "../../text/time.ts";
 import { CodeLine, ErrorDetails, sourceOf } from "../error-details.tsx";
 import type { RunModel } from "../model.ts";
 import { parkedRuns, runStatusAt } from "../outline.ts";
-import { select, stepOf } from "../selection.ts";
+import { select, selection, stepOf } from "../selection.ts";
 import { ArcList } from "./arc-list.tsx";
 import { partPath, useLatest } from "./following.ts";
 import { Heading } from "./heading.tsx";
@@ -46,11 +46,14 @@ interface StepRunProps extends InspectorProps {
 export function StepRunInspector({ model, graph, run, item }: StepRunProps) {
   const stepRun = useLatest<StepRun>(model, partPath(model, "step-run", { run, item }));
   const wanted = parameter("part");
-  const part = PARTS.some(({ name }) => name === wanted) ? wanted : "why";
+  const first = selection.value.task ? "tasks" : "why";
+  const part = PARTS.some(({ name }) => name === wanted) ? wanted : first;
   const step = stepOf(run);
+  const node = graph?.nodes.find(({ name }) => name === step);
   return (
     <>
       <Heading title={item === null ? run : `${run}, item ${count(item)}`} status={statusOf(model, stepRun, run, item)}>
+        {node?.description && <span class="description">{node.description}</span>}
         <Facts model={model} stepRun={stepRun.data.value} run={run} item={item} />
       </Heading>
       <Tabs label={`Parts of ${run}`} tabs={PARTS} active={part} onChoose={openPart} />

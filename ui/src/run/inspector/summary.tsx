@@ -5,7 +5,8 @@ import { Status, StatusIcon } from "../../look/status.tsx";
 import { Button } from "../../parts/button.tsx";
 import { Countdown, Elapsed, Moment } from "../../parts/moment.tsx";
 import { Value } from "../../parts/value.tsx";
-import { count, counted } from "../../text/number.ts";
+import { href } from "../../routes.ts";
+import { count, counted, shortId } from "../../text/number.ts";
 import { printable } from "../../text/printable.ts";
 import { currentStatus, runDialog } from "../actions.ts";
 import { waitsAt } from "../graph-state.ts";
@@ -41,7 +42,7 @@ export function Summary({ model }: { model: RunModel }) {
           </p>
         ))}
         {details.continued_errors > 0 && <Continued details={details} />}
-        <Facts details={details} />
+        <Facts details={details} isPast={isPast} />
         {result != null && (
           <section>
             <h3>Result</h3>
@@ -146,14 +147,14 @@ function ContinuedError({ error }: { error: ExecutionError }) {
   );
 }
 
-function Facts({ details }: { details: Execution }) {
+function Facts({ details, isPast }: { details: Execution; isPast: boolean }) {
   const { trigger, actor } = details;
   return (
     <dl class="facts">
       <Fact name="Started">
         <Moment at={details.started} withMillis />
       </Fact>
-      {details.ended && (
+      {details.ended && !isPast && (
         <Fact name="Ended">
           <Moment at={details.ended} withMillis />
         </Fact>
@@ -162,11 +163,24 @@ function Facts({ details }: { details: Execution }) {
         <Elapsed from={details.started} to={details.ended} />
       </Fact>
       <Fact name="Events">{count(details.events)}</Fact>
-      <Fact name="Trigger">{trigger.kind === "api" ? "request" : `${trigger.kind} ${trigger.name}`}</Fact>
+      <Fact name="Trigger">
+        <TriggerWords trigger={trigger} />
+      </Fact>
       {actor && <Fact name="Started by">{actorWords(actor)}</Fact>}
       {details.cancelled_by && <Fact name="Cancelled by">{actorWords(details.cancelled_by)}</Fact>}
       {details.cancel_reason && <Fact name="Reason">{printable(details.cancel_reason)}</Fact>}
     </dl>
+  );
+}
+
+/** What started the run; a parent or a fork source is a link. */
+function TriggerWords({ trigger: { kind, name } }: { trigger: Execution["trigger"] }) {
+  if (kind === "api") return <>request</>;
+  if (kind === "schedule" || kind === "hook") return <>{`${kind} ${name}`}</>;
+  return (
+    <>
+      {kind === "child" ? "child of" : "fork of"} <a href={href("run", { id: name })}>{shortId(name)}</a>
+    </>
   );
 }
 

@@ -7,6 +7,7 @@ import { printable } from "../../text/printable.ts";
 import { duration, millis } from "../../text/time.ts";
 import { CodeLine, ErrorDetails, sourceOf } from "../error-details.tsx";
 import type { RunModel } from "../model.ts";
+import { selection } from "../selection.ts";
 import { EventLink } from "./sentence.tsx";
 
 /** The visits of each task and their attempts, as far as the event of the view. */
@@ -27,7 +28,7 @@ export function Tasks({ model, data }: { model: RunModel; data: StepRun }) {
   return (
     <ol class="tasks">
       {visits.map((visit) => (
-        <li key={visit.task}>
+        <li key={visit.task} class={visit.task === selection.value.task ? "selected" : undefined}>
           <VisitView model={model} visit={visit} />
         </li>
       ))}
