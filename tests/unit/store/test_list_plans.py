@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.lists import QUERIES, START, run_id
+from bench.lists import QUERIES, REQUESTS, START, run_id
 from tests.servers.postgres import Schema, postgres_fixture, store_schema_fixture  # noqa: F401
 
 from noetl.store.postgres import PostgresStore
@@ -48,6 +48,10 @@ def recorded(store: Store, read: Read) -> list[tuple[str, tuple[Any, ...]]]:
     finally:
         del store._db.rows
     return sent
+
+
+def test_every_list_that_is_measured_has_a_query_here() -> None:
+    assert REQUESTS.keys() <= QUERIES.keys()
 
 
 def test_sqlite_searches_an_index_for_every_list(tmp_path: Path) -> None:
