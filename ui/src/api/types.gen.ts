@@ -970,13 +970,6 @@ export interface PlaybookQuery {
   prefix?: string;
 }
 
-/** The text of a playbook, and the name of its file or its path. */
-export interface PlaybookSource {
-  playbook_id: string;
-  file: string;
-  text: string;
-}
-
 /** The text of a version, all versions, the latest first, and the latest execution. */
 export interface PlaybookText {
   path: string;
@@ -1466,6 +1459,13 @@ export interface StepSides {
 /** The server is shutting down. */
 export interface Stopping {
   status: "stopping";
+}
+
+/** The text of a playbook, and the name of its file or its path. */
+export interface StoredPlaybook {
+  playbook_id: string;
+  file: string;
+  text: string;
 }
 
 /** A schedule after a request, and warnings about the inputs of its runs. */

@@ -1,5 +1,5 @@
 import { useResource } from "../api/resource.ts";
-import type { PlaybookSource } from "../api/types.gen.ts";
+import type { StoredPlaybook } from "../api/types.gen.ts";
 import { Empty, Loaded } from "../parts/states.tsx";
 import { TextDiff } from "../parts/text-diff.tsx";
 import { href } from "../routes.ts";
@@ -8,8 +8,8 @@ import type { Runs } from "./page.tsx";
 /** The playbooks that both runs used, line by line. */
 export function PlaybookTab({ runs: { a, b } }: { runs: Runs }) {
   const isSame = a.playbook_id === b.playbook_id;
-  const old = useResource<PlaybookSource>(isSame ? null : `/texts/${a.playbook_id}`);
-  const young = useResource<PlaybookSource>(isSame ? null : `/texts/${b.playbook_id}`);
+  const old = useResource<StoredPlaybook>(isSame ? null : `/texts/${a.playbook_id}`);
+  const young = useResource<StoredPlaybook>(isSame ? null : `/texts/${b.playbook_id}`);
   if (isSame)
     return (
       <Empty text="Both runs used the same playbook.">

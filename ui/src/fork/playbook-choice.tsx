@@ -1,7 +1,7 @@
 import type { Signal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useResource } from "../api/resource.ts";
-import type { PlaybookSource } from "../api/types.gen.ts";
+import type { StoredPlaybook } from "../api/types.gen.ts";
 import { CodeEditor } from "../editor/code-editor.tsx";
 import type { CodeMirror } from "../editor/code-mirror.ts";
 import { problemWords, type Validation } from "../editor/validation.ts";
@@ -24,7 +24,7 @@ interface PlaybookChoiceProps {
 /** The playbook of the new run: the same, or an edited one that is validated and can be replayed against the log. */
 export function PlaybookChoice(props: PlaybookChoiceProps) {
   const { digest, edited, validation } = props;
-  const source = useResource<PlaybookSource>(edited.value === null ? null : `/texts/${digest}`);
+  const source = useResource<StoredPlaybook>(edited.value === null ? null : `/texts/${digest}`);
   return (
     <section class="fork-part fork-playbook">
       <header>

@@ -189,7 +189,7 @@ async def graph(call: ApiCall, query: GraphQuery) -> Response:
     return Response(drawn, headers={"ETag": tag, **IMMUTABLE}, media_type=JSON)
 
 
-class PlaybookSource(msgspec.Struct, frozen=True):
+class StoredPlaybook(msgspec.Struct, frozen=True):
     """The text of a playbook, and the name of its file or its path."""
 
     playbook_id: str
@@ -197,7 +197,7 @@ class PlaybookSource(msgspec.Struct, frozen=True):
     text: str
 
 
-@routes.add("GET", "/texts/{hash}", answers={200: PlaybookSource, 304: None})
+@routes.add("GET", "/texts/{hash}", answers={200: StoredPlaybook, 304: None})
 async def source_text(call: ApiCall) -> Response:
     """The text of a playbook by its `playbook_id`, also of one that is registered under no path."""
     digest = call.path_params["hash"]
@@ -208,5 +208,5 @@ async def source_text(call: ApiCall) -> Response:
     if stored is None:
         raise NotFound(f"playbook {digest!r} not found")
     file, source = stored
-    answer = PlaybookSource(digest, file, source.decode("utf-8", "replace"))
+    answer = StoredPlaybook(digest, file, source.decode("utf-8", "replace"))
     return json_response(answer, headers={"ETag": tag, **IMMUTABLE})
