@@ -173,12 +173,14 @@ def test_a_missing_credential_is_reported_and_nothing_starts(open_page: PageOpen
 
 def test_a_fork_follows_a_replay_that_differs(open_page: PageOpener, runs: ExampleRuns, server: PageServer) -> None:
     source = runs["failed"]
-    page = open_page(f"/runs/{source}/fork", role="author", expect=["status of 409"])
+    page = open_page(f"/runs/{source}/fork", role="author")
     page.get_by_role("button", name="Edited").click()
     write(page, STOCK.replace("length > 0", "length > 1"))
     page.get_by_role("button", name="Replay against the log").click()
     expect(page.get_by_text("First difference: event")).to_contain_text("next.evaluated")
-    expect(page.get_by_role("button", name="Fork this run")).to_have_attribute("aria-disabled", "true")
+    graph = page.get_by_role("group", name="Graph of stock")
+    expect(graph.get_by_text("order logged")).to_be_visible()
+    expect(graph.get_by_text("rest replayed")).to_be_visible()
     check_accessibility(page)
     page.get_by_role("button", name="Fork before this event").click()
     expect(page).to_have_url(re.compile(r"at=\d+"))
@@ -194,6 +196,14 @@ def test_a_fork_follows_a_replay_that_differs(open_page: PageOpener, runs: Examp
         "nothing to order",
         {"note": "forked by hand"},
     )
+
+
+def test_a_run_that_has_ended_is_forked_at_its_last_step_unless_another_event_is_chosen(
+    open_page: PageOpener, runs: ExampleRuns
+) -> None:
+    page = open_page(f"/runs/{runs['failed']}/fork", role="operator")
+    expect(page.get_by_label("from event")).to_have_value("14")
+    expect(page.get_by_role("button", name="Fork this run")).not_to_have_attribute("aria-disabled", "true")
 
 
 def test_the_dry_run_follows_the_event(open_page: PageOpener, runs: ExampleRuns) -> None:

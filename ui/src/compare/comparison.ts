@@ -34,7 +34,7 @@ export class Comparison {
         after = diff.scanned_to;
       }
     } catch (error) {
-      if (!abort.signal.aborted) this.problem.value = error instanceof Problem ? error : new Problem({});
+      if (!abort.signal.aborted) this.problem.value = Problem.of(error);
     } finally {
       if (this.#abort === abort) this.loading.value = false;
     }

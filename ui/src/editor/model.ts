@@ -50,7 +50,7 @@ export class EditorModel {
       this.loaded.value = true;
       this.validation.check(this.text.value, 0);
     } catch (error) {
-      this.problem.value = error instanceof Problem ? error : new Problem({ detail: String(error) });
+      this.problem.value = Problem.of(error);
     }
   }
 

@@ -1,5 +1,4 @@
 import { useSignal } from "@preact/signals";
-import { Problem } from "../api/client.ts";
 import type { PlaybookText } from "../api/types.gen.ts";
 import { go } from "../location.ts";
 import { Button } from "../parts/button.tsx";
@@ -30,7 +29,7 @@ export function RegisterButton({ model }: { model: EditorModel }) {
       newer.value = await model.newerVersion();
       if (!newer.value) await register();
     } catch (error) {
-      toastProblem("The playbook was not registered", error instanceof Problem ? error : String(error));
+      toastProblem("The playbook was not registered", error);
     } finally {
       busy.value = false;
     }

@@ -45,7 +45,7 @@ export class Validation {
       if (validity.graph) this.graph.value = validity.graph;
     } catch (error) {
       if (running.signal.aborted) return;
-      this.problem.value = error instanceof Problem ? error : new Problem({ detail: String(error) });
+      this.problem.value = Problem.of(error);
     }
   }
 }

@@ -22,6 +22,7 @@ import { type ForkCall, type Preview, previewWords, usePreview } from "./preview
 export function ForkForm({ run, outline }: { run: Execution; outline: Outline }) {
   const id = run.execution_id;
   const chosen = whole(parameter("at"));
+  const initial = initialEvent(outline);
   const isRetry = parameter("retry") === "1" && chosen === null;
   const changes = useSignal<CtxChange[]>([]);
   const edited = useSignal<string | null>(null);
@@ -32,9 +33,9 @@ export function ForkForm({ run, outline }: { run: Execution; outline: Outline })
 
   const { ctx, complete } = readChanges(changes.value);
   const isValid = edited.value === null || (validation.isCurrent.value && validation.validity.value?.valid === true);
-  const call = callOf(id, isRetry, Math.min(chosen ?? outline.seq, outline.seq), ctx, edited.value);
+  const call = callOf(id, isRetry, Math.min(chosen ?? initial, outline.seq), ctx, edited.value);
   const preview = usePreview(complete && isValid && !forbidden("operator") ? call : null);
-  const at = chosen ?? preview.data.value?.source_seq ?? outline.seq;
+  const at = chosen ?? (isRetry ? preview.data.value?.source_seq : null) ?? initial;
   const state = useResource<State>(withQuery(`/executions/${encodeURIComponent(id)}/state`, { at, parts: "ctx" }));
   const move = (seq: number) => setQuery({ at: seq }, { replace: true });
 
@@ -51,7 +52,7 @@ export function ForkForm({ run, outline }: { run: Execution; outline: Outline })
       });
       go(href("run", { id: fork.execution_id }));
     } catch (error) {
-      problem.value = error instanceof Problem ? error : new Problem({ detail: String(error) });
+      problem.value = Problem.of(error);
       busy.value = false;
     }
   };
@@ -112,8 +113,7 @@ function callOf(
   const changes = { ctx, ...(playbook ? { playbook } : {}) };
   const path = `/executions/${encodeURIComponent(id)}`;
   if (!isRetry) return { path: `${path}/fork`, body: { ...changes, at } };
-  const failedItems = parameter("failed_items") === "1";
-  return { path: `${path}/retry`, body: { ...changes, ...(failedItems ? { failed_items: true } : {}) } };
+  return { path: `${path}/retry`, body: changes };
 }
 
 function PreviewText({ preview, isRetry, run }: { preview: Preview; isRetry: boolean; run: Execution }) {
@@ -141,6 +141,12 @@ function PreviewText({ preview, isRetry, run }: { preview: Preview; isRetry: boo
       ))}
     </div>
   );
+}
+
+/** Where a fork begins if nobody chose: with the last step run of a run that has ended, since its end cannot be forked. */
+function initialEvent({ seq, ended, runs }: Pick<Outline, "seq" | "ended" | "runs">): number {
+  if (ended === null) return seq;
+  return Math.max(1, ...(runs?.started_seq ?? [seq - 1]).filter((started) => started < seq));
 }
 
 /** The playbook in force at an event: an earlier fork can have changed it. */

@@ -32,7 +32,7 @@ export function usePreview(call: ForkCall | null): Preview {
         data.value = await post<ForkPreview>(call.path, call.body, options);
         problem.value = null;
       } catch (error) {
-        if (!running.signal.aborted) problem.value = error instanceof Problem ? error : new Problem({});
+        if (!running.signal.aborted) problem.value = Problem.of(error);
       }
     };
     const timer = window.setTimeout(ask, data.peek() ? PAUSE_MS : 0);

@@ -52,6 +52,7 @@ function FirstDifference({
   const graph = useResource<Graph>(`/graphs/${digest}`).data.value;
   const { seq, event_type, logged, replayed, message } = difference;
   const steps = new Set([logged, replayed].map((side) => stepOf(String(side?.run ?? ""))));
+  const targets = { logged: targetsOf(graph, logged), replayed: targetsOf(graph, replayed) };
   return (
     <div class="replay-difference">
       <p class="fork-warning">
@@ -63,12 +64,34 @@ function FirstDifference({
         <Side title="Replayed" value={replayed} other={logged} />
       </div>
       {seq > 1 && seq <= at && <Button onClick={() => onFork(seq - 1)}>Fork before this event</Button>}
-      {graph && <GraphDrawing graph={graph} marked={steps} />}
+      {graph && (
+        <GraphDrawing
+          graph={graph}
+          marked={steps}
+          note={(name) =>
+            (["logged", "replayed"] as const)
+              .filter((side) => targets[side].has(name))
+              .map((side) => (
+                <small key={side} class={`replay-target ${side}`}>
+                  {side}
+                </small>
+              ))
+          }
+        />
+      )}
     </div>
   );
 }
 
 type Decision = Record<string, unknown> | null;
+
+/** The steps to which the arcs of a decision lead. */
+function targetsOf(graph: Graph | undefined, decision: Decision): Set<string> {
+  const step = stepOf(String(decision?.run ?? ""));
+  const arcs = Array.isArray(decision?.selected) ? decision.selected : [];
+  const edges = graph?.edges.filter(({ source, arc }) => graph.nodes[source]?.name === step && arcs.includes(arc));
+  return new Set(edges?.map(({ target }) => graph?.nodes[target]?.name ?? ""));
+}
 
 function Side({ title, value, other }: { title: string; value: Decision; other: Decision }) {
   return (

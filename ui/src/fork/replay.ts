@@ -36,7 +36,7 @@ export class ReplayRun {
         after = answer.scanned_to;
       }
     } catch (error) {
-      if (!abort.signal.aborted) this.problem.value = error instanceof Problem ? error : new Problem({});
+      if (!abort.signal.aborted) this.problem.value = Problem.of(error);
     } finally {
       if (this.#abort === abort) this.running.value = false;
     }

@@ -1,9 +1,10 @@
 /** One playbook: its text, graph, runs and versions (PAGE 5.5). */
 
+import { useEffect } from "preact/hooks";
 import { withQuery } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
 import type { Graph, PlaybookText } from "../api/types.gen.ts";
-import { parameter, setQuery } from "../location.ts";
+import { go, parameter, setQuery } from "../location.ts";
 import { Status } from "../look/status.tsx";
 import { LinkButton } from "../parts/button.tsx";
 import { Copy } from "../parts/copy.tsx";
@@ -15,6 +16,7 @@ import { Empty, Loaded } from "../parts/states.tsx";
 import { Tabs } from "../parts/tabs.tsx";
 import { href } from "../routes.ts";
 import type { ViewProps } from "../shell/app.tsx";
+import { offerActions } from "../shell/palette-state.ts";
 import { encodedPath } from "./paths.ts";
 import { PlaybookRuns } from "./runs.tsx";
 import { Versions } from "./versions.tsx";
@@ -42,6 +44,15 @@ export default function PlaybookPage({ params }: ViewProps) {
 function Content({ playbook }: { playbook: PlaybookText }) {
   const { path, version, versions, last_run: last } = playbook;
   const tab = parameter("tab") || "text";
+  const older = version === versions[0]?.version ? null : version;
+  useEffect(
+    () =>
+      offerActions("playbook", () => [
+        { label: `Start ${path}...`, run: () => go(href("start", { path }, { version: older })) },
+        { label: `Edit ${path}`, run: () => go(href("edit", { path }, { version: older })) },
+      ]),
+    [path, older],
+  );
   return (
     <>
       <header>
@@ -67,13 +78,8 @@ function Content({ playbook }: { playbook: PlaybookText }) {
         </div>
         <div class="playbook-actions">
           <Copy text={`noetl exec ${path}`} what="the command" />
-          <LinkButton href={href("edit", { path }, { version: version === versions[0]?.version ? null : version })}>
-            Edit
-          </LinkButton>
-          <LinkButton
-            kind="primary"
-            href={href("start", { path }, { version: version === versions[0]?.version ? null : version })}
-          >
+          <LinkButton href={href("edit", { path }, { version: older })}>Edit</LinkButton>
+          <LinkButton kind="primary" href={href("start", { path }, { version: older })}>
             Start...
           </LinkButton>
         </div>

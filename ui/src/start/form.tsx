@@ -63,7 +63,7 @@ export function StartForm({ playbook, source, copy }: StartFormProps) {
       for (const warning of started.warnings) toast(warning, { tone: "bad" });
       go(href("run", { id: started.execution_id }));
     } catch (error) {
-      problem.value = error instanceof Problem ? error : new Problem({ detail: String(error) });
+      problem.value = Problem.of(error);
     } finally {
       busy.value = false;
     }
