@@ -239,6 +239,13 @@ def test_a_long_line_is_cut_and_shown_on_request(open_page: PageOpener, talking_
     expect(page.get_by_role("dialog").locator("pre")).to_contain_text("x" * 10_000)
 
 
+def test_the_log_follows_a_run(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['running']}?tab=logs", "viewer")
+    last = grid(page, "Output").get_by_role("row").last
+    before = last.inner_text()
+    expect(last).not_to_have_text(before)
+
+
 # -- data -------------------------------------------------------------------------------------------------------------
 
 
@@ -258,8 +265,15 @@ def test_data_is_opened_searched_and_copied_as_an_expression(open_page: PageOpen
     found.click()
     found.get_by_role("button", name="as expression").click()
     page.wait_for_function("navigator.clipboard.readText().then((text) => text === 'workload.order.lines[1].sku')")
+    page.get_by_label("Find a key or value").fill("")
+    expect(item(page, re.compile("^steps"))).to_be_attached()
+    expect(found).to_have_attribute("aria-selected", "true")
     page.reload()
-    expect(item(page, re.compile('^sku"B7"'))).to_have_attribute("aria-selected", "true")
+    expect(found).to_have_attribute("aria-selected", "true")
+    lines = item(page, re.compile("^lines"))
+    lines.click()
+    lines.get_by_role("button", name="Raw").click()
+    expect(lines.locator("pre")).to_contain_text('"sku": "A1"')
 
 
 def test_data_is_that_of_the_event_of_the_view_and_compared_with_another(

@@ -1,9 +1,10 @@
+import { useMemo, useState } from "preact/hooks";
 import { bytes } from "../text/number.ts";
 import { cut, oneLine, printable } from "../text/printable.ts";
 import { Button } from "./button.tsx";
 import { Copy } from "./copy.tsx";
 import { download } from "./download.ts";
-import type { NodeRow } from "./json-rows.ts";
+import { jsonText, type NodeRow } from "./json-rows.ts";
 import { digestOf, type TreeState } from "./json-state.ts";
 import { isMap, preview, type Reference, referenceOf, sizeText } from "./json-value.ts";
 
@@ -16,11 +17,24 @@ export function JsonContent({ row, state }: { row: NodeRow; state: TreeState }) 
   const reference = kind === "reference" ? referenceOf(value) : null;
   if (reference) return <Referenced reference={reference} row={row} state={state} />;
   if (kind === "text") return <Text text={String(value)} row={row} state={state} />;
+  if (state.raws.value.has(row.id)) return <Raw value={value} />;
   if (kind !== "map" && kind !== "list") return <span class={`json-${kind}`}>{preview(value)}</span>;
   return (
     <span class="json-summary">
       {!isOpen && <span class="json-preview">{preview(value)}</span>}
       {size > 0 && <small>{sizeText(kind, size)}</small>}
+    </span>
+  );
+}
+
+/** A value as JSON text. */
+export function Raw({ value }: { value: unknown }) {
+  const [shown, setShown] = useState(LONG);
+  const text = useMemo(() => jsonText(value), [value]);
+  return (
+    <span class="json-long">
+      <pre>{printable(cut(text, shown))}</pre>
+      {text.length > shown && <Button onClick={() => setShown(shown + LONG)}>Show more</Button>}
     </span>
   );
 }

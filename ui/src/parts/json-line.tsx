@@ -75,6 +75,11 @@ function Tools({ row, state, isExpression }: { row: NodeRow; state: TreeState; i
           Table
         </Button>
       )}
+      {row.size > 0 && (
+        <Button kind="quiet" pressed={state.raws.value.has(row.id)} onClick={() => state.toggleRaw(row.id)}>
+          Raw
+        </Button>
+      )}
       <Copy text={() => (typeof value === "string" ? value : jsonText(value))} what="the value" />
       {isExpression && (
         <Copy text={expression} what={cut(expression, 200)}>

@@ -9,6 +9,8 @@ import { type Entry, isMap, referenceOf } from "./json-value.ts";
 export class TreeState {
   readonly open: Signal<ReadonlyMap<string, number>> = signal(new Map());
   readonly tables: Signal<ReadonlySet<string>> = signal(new Set());
+  /** Values that are shown as JSON text. */
+  readonly raws: Signal<ReadonlySet<string>> = signal(new Set());
   readonly contents: Signal<ReadonlyMap<string, Content>> = signal(new Map());
   readonly problems: Signal<ReadonlyMap<string, Problem>> = signal(new Map());
   readonly active = signal("");
@@ -32,6 +34,14 @@ export class TreeState {
     if (isOpen && node.kind === "reference" && !this.contents.peek().has(node.id)) void this.load(node.id, node.value);
   }
 
+  openAbove(rows: readonly TreeRow[], row: TreeRow): void {
+    const open = new Map(this.open.peek());
+    const byId = new Map(rows.map((other) => [other.id, other]));
+    for (let up = byId.get(row.parent); up; up = up.id === up.parent ? undefined : byId.get(up.parent))
+      open.set(up.id, open.get(up.id) ?? PAGE);
+    this.open.value = open;
+  }
+
   toggleTable(node: NodeRow): void {
     const tables = new Set(this.tables.peek());
     if (!tables.delete(node.id)) tables.add(node.id);
@@ -39,6 +49,12 @@ export class TreeState {
       this.tables.value = tables;
       this.toggle(node, true);
     });
+  }
+
+  toggleRaw(id: string): void {
+    const raws = new Set(this.raws.peek());
+    if (!raws.delete(id)) raws.add(id);
+    this.raws.value = raws;
   }
 
   /** Shows the next 100 entries; those of a reference are loaded. */

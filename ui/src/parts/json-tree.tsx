@@ -44,12 +44,13 @@ export function JsonTree(props: JsonTreeProps) {
   const activate = (place: number) => {
     const row = shown[place];
     if (!row) return;
+    if (found) state.openAbove(shown, row); // it stays in view when the search ends
     state.active.value = row.id;
     onActive?.(row.id);
   };
   useLayoutEffect(() => {
     if (known >= 0) document.getElementById(`${id}-${known}`)?.scrollIntoView({ block: "nearest" });
-  }, [shown[active]?.id, known >= 0]);
+  }, [shown[active]?.id, known >= 0, found === null]);
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.target !== box.current || event.ctrlKey || event.metaKey || event.altKey) return;
     const target = keyTarget(event.key, shown, active);

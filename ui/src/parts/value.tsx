@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { cut } from "../text/printable.ts";
 import { Button } from "./button.tsx";
 import { Copy } from "./copy.tsx";
+import { Raw } from "./json-content.tsx";
 import { jsonText, rootEntries } from "./json-rows.ts";
 import { TreeState } from "./json-state.ts";
 import { JsonTable } from "./json-table.tsx";
@@ -17,8 +17,6 @@ interface ValueProps {
   onActive?: (id: string) => void;
   children?: ComponentChildren; // more tools, at the beginning of the bar
 }
-
-const RAW = 200_000;
 
 /** Any value: as a tree with search, as a table if it is a list of maps, or as text. */
 export function Value({ value, label, prefix, state, onActive, children }: ValueProps) {
@@ -54,7 +52,11 @@ export function Value({ value, label, prefix, state, onActive, children }: Value
           <CopyJson value={value} what={label} />
         </div>
       )}
-      {shown === "raw" && <Raw value={value} />}
+      {shown === "raw" && (
+        <div class="value-raw">
+          <Raw value={value} />
+        </div>
+      )}
       {shown === "table" && <JsonTable items={value as unknown[]} label={label} />}
       {shown === "tree" && (
         <JsonTree
@@ -73,15 +75,4 @@ export function Value({ value, label, prefix, state, onActive, children }: Value
 /** Copies a value: a text as it is, anything else as JSON. */
 export function CopyJson({ value, what }: { value: unknown; what: string }) {
   return <Copy text={() => (typeof value === "string" ? value : jsonText(value))} what={what} />;
-}
-
-function Raw({ value }: { value: unknown }) {
-  const [shown, setShown] = useState(RAW);
-  const text = useMemo(() => jsonText(value), [value]);
-  return (
-    <div class="value-raw">
-      <pre>{cut(text, shown)}</pre>
-      {text.length > shown && <Button onClick={() => setShown(shown + RAW)}>Show more</Button>}
-    </div>
-  );
 }

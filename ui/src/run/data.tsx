@@ -28,7 +28,7 @@ export default function Data({ model }: PanelProps) {
   const isOld = state.seq !== model.at.value;
   return (
     <div class="panel-content">
-      <div class="panel-bar">
+      <div class="panel-bar data-bar">
         <span class={isOld ? "quiet" : "secondary"}>
           {isOld ? `Loading event ${count(model.at.value)}` : `After event ${count(state.seq)}`}
         </span>

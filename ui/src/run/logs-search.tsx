@@ -4,6 +4,7 @@ import { get } from "../api/client.ts";
 import type { LogPage } from "../api/types.gen.ts";
 import { setQuery } from "../location.ts";
 import { Button } from "../parts/button.tsx";
+import { END } from "../parts/paged.ts";
 import { toastProblem } from "../parts/toast.tsx";
 import type { LogFilter } from "./logs-lines.ts";
 
@@ -35,8 +36,8 @@ export function LogSearch({ path, filter, text, from, onText, onClose }: SearchP
     note.value = "Searching";
     try {
       const query = { ...filter, q: wanted, limit: 1 };
-      const started = direction === "after" ? from : from || undefined;
-      const number = await findLine(path, query, direction, started ?? 0, signal, (at) => {
+      const start = direction === "after" ? from : from || END;
+      const number = await findLine(path, query, direction, start, signal, (at) => {
         note.value = `Searched up to line ${at}`;
       });
       note.value = number === null ? `No ${direction === "after" ? "later" : "earlier"} line has this text` : "";

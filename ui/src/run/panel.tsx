@@ -3,6 +3,7 @@
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { parameter, setQuery } from "../location.ts";
+import { isPhone } from "../look/phone.ts";
 import { Loading } from "../parts/states.tsx";
 import { type Tab, Tabs } from "../parts/tabs.tsx";
 import type { RunModel } from "./model.ts";
@@ -40,6 +41,7 @@ const FINDS: Record<string, string> = {
 };
 const loaded = new Map<string, ComponentType<PanelProps>>();
 
+/** On a phone the view has its own row of tabs. */
 export function Panel({ model }: PanelProps) {
   const wanted = parameter("tab");
   const tab = TABS.some(({ name }) => name === wanted) ? wanted : "timeline";
@@ -54,10 +56,14 @@ export function Panel({ model }: PanelProps) {
   const Content = loaded.get(tab);
   return (
     <>
-      <div class="panel-tabs">
-        <Tabs label="Parts of the run" tabs={[...TABS]} active={tab} onChoose={(name) => setQuery({ tab: name })} />
-        {FINDS[tab] && <PanelFind key={tab} placeholder={FINDS[tab]} />}
-      </div>
+      {(FINDS[tab] || !isPhone.value) && (
+        <div class="panel-tabs">
+          {!isPhone.value && (
+            <Tabs label="Parts of the run" tabs={[...TABS]} active={tab} onChoose={(name) => setQuery({ tab: name })} />
+          )}
+          {FINDS[tab] && <PanelFind key={tab} placeholder={FINDS[tab]} />}
+        </div>
+      )}
       {Content ? <Content model={model} /> : <Loading />}
     </>
   );
