@@ -3,6 +3,8 @@ database starts them. A generated secret of a hook is printed once."""
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
 from typing import Any
 
 import click
@@ -15,6 +17,10 @@ from noetl.errors import UsageError
 OVERLAP, MISSED = click.Choice(["skip", "queue", "allow"]), click.Choice(["skip", "once", "all"])
 OVERLAP_HELP = "Firing while a run of the schedule is open: it is skipped, queued, or starts a second run."
 MISSED_HELP = "Firings that were due while no server ran: none, one run for all, or one run each (100 at most)."
+CRON_HELP = "Minute, hour, day, month and weekday; or @daily and the like."
+EVERY_HELP = "Interval, such as 90s, 15m or 1h30m."
+AT_HELP = "A single time, such as 2030-01-31T09:00."
+ZONE_HELP = "Time zone of --cron and --at."
 SECRET_HELP = "Secret of the sender, read from a file or (-) from standard input; default a generated one."
 
 
@@ -29,10 +35,10 @@ def schedule_command() -> None:
 @schedule_command.command("add")
 @click.argument("name")
 @click.argument("path", metavar="PATH[@VERSION]")
-@click.option("--cron", metavar="EXPRESSION", help="Minute, hour, day, month and weekday; or @daily and the like.")
-@click.option("--every", metavar="DURATION", help="Interval, such as 90s, 15m or 1h30m.")
-@click.option("--at", metavar="TIME", help="A single time, such as 2030-01-31T09:00.")
-@click.option("--timezone", default="UTC", show_default=True, help="Time zone of --cron and --at.")
+@click.option("--cron", metavar="EXPRESSION", help=CRON_HELP)
+@click.option("--every", metavar="DURATION", help=EVERY_HELP)
+@click.option("--at", metavar="TIME", help=AT_HELP)
+@click.option("--timezone", default="UTC", show_default=True, help=ZONE_HELP)
 @click.option("--overlap", type=OVERLAP, default="skip", show_default=True, help=OVERLAP_HELP)
 @click.option("--missed", type=MISSED, default="once", show_default=True, help=MISSED_HELP)
 @input_options
@@ -48,6 +54,21 @@ def add_schedule(
     schedule = client.schedules.put(name, request, replace)
     print_warnings(schedule["warnings"], print_message)
     emit(schedule, output, _print_schedule)
+
+
+@schedule_command.command("preview")
+@click.option("--cron", metavar="EXPRESSION", help=CRON_HELP)
+@click.option("--every", metavar="DURATION", help=EVERY_HELP)
+@click.option("--at", metavar="TIME", help=AT_HELP)
+@click.option("--timezone", default="UTC", show_default=True, help=ZONE_HELP)
+@click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of firings.")
+def preview_schedule(cron: str | None, every: str | None, at: str | None, timezone: str, count: int) -> None:
+    """Print the next firings of a schedule that does not exist yet, in its time zone."""
+    from noetl.triggers import schedules
+
+    request = schedules.ScheduleRequest(path="preview", cron=cron, every=every, at=at, timezone=timezone)
+    for due in schedules.upcoming(schedules.made("preview", request, time.time()), count):
+        click.echo(f"{datetime.fromtimestamp(due, schedules.zone_of(timezone)):%a %Y-%m-%d %H:%M:%S %Z}")
 
 
 @schedule_command.command("show")

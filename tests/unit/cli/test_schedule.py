@@ -65,6 +65,17 @@ def test_the_next_firings_are_shown(home: Path) -> None:
     assert (paused["next"], paused["upcoming"]) == (None, [])
 
 
+def test_the_firings_of_a_schedule_are_previewed_before_it_is_added(tmp_path: Path) -> None:
+    options = ("--cron", "30 9 1 1 *", "--timezone", "Europe/Berlin", "--count", "2")
+    preview = noetl("schedule", "preview", *options, cwd=tmp_path)
+    assert preview.code == 0
+    assert [line.partition("-")[2] for line in preview.out.splitlines()] == ["01-01 09:30:00 CET"] * 2
+    wrong = noetl("schedule", "preview", "--cron", "61 * * * *", cwd=tmp_path)
+    assert (wrong.code, "minute '61' must be 0 to 59" in wrong.err) == (2, True)
+    assert noetl("schedule", "preview", cwd=tmp_path).code == 2
+    assert not (tmp_path / ".noetl").exists()
+
+
 READS = GOOD.replace("tests/good", "tests/reads").replace("{kind: noop}", "{kind: noop, result: '{{ workload.a }}'}", 1)
 
 
