@@ -16,7 +16,7 @@ export function CompareCtx({ model, state }: { model: RunModel; state: State }) 
   const chosen = parameter("with");
   const { run } = selection.value;
   const outline = model.outline.value;
-  const known = comparisons(model.at.value, run, outline ? startOfRun(outline, run) : 0, chosen);
+  const known = comparisons(model.settled.value, run, outline ? startOfRun(outline, run) : 0, chosen);
   const other = known.find(({ name }) => name === chosen);
   const past = useResource<State>(other ? model.path(`state?at=${other.at}&parts=ctx`) : null);
   const options = [

@@ -25,7 +25,7 @@ export default function Data({ model }: PanelProps) {
     if (path) tree.active.value = path;
   }, [tree, parameter("path")]);
   if (!state) return <Loading />;
-  const isOld = state.seq !== model.at.value;
+  const isOld = model.isPast.value && state.seq !== model.at.value;
   return (
     <div class="panel-content">
       <div class="panel-bar data-bar">

@@ -17,7 +17,7 @@ export function AllEvents({ model }: { model: RunModel }) {
   const windows = useMemo(() => eventWindows(model), [model]);
   useEffect(() => () => windows.stop(), [windows]);
   const [latest, chosen] = [model.latest.value, selection.value.event];
-  const target = chosen ?? (model.isPast.value ? model.at.value : 0);
+  const target = chosen ?? (model.isPast.value ? model.settled.value : 0);
   const cursor = useSignal(target - 1);
   const atEnd = useSignal(!target);
   useEffect(() => {

@@ -24,7 +24,7 @@ interface FilteredProps {
 export function FilteredEvents({ model, level, types, q }: FilteredProps) {
   const list = useMemo(() => eventList(model, level, types, q), []);
   const [latest, chosen] = [model.latest.value, selection.value.event];
-  const target = chosen ?? (model.isPast.value ? model.at.value : null);
+  const target = chosen ?? (model.isPast.value ? model.settled.value : null);
   const cursor = useSignal(-1);
   const atEnd = useSignal(target === null && !q);
   useEffect(() => {

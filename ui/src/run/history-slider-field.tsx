@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useSignal } from "@preact/signals";
 import { count } from "../text/number.ts";
 
 /** The number of the event, to type another one. */
@@ -11,10 +11,10 @@ export function EventField({
   latest: number;
   onChoose: (seq: number) => void;
 }) {
-  const [draft, setDraft] = useState<string | null>(null);
+  const draft = useSignal<string | null>(null);
   const choose = () => {
-    const digits = draft?.replace(/\D/g, "");
-    setDraft(null);
+    const digits = draft.peek()?.replace(/\D/g, "");
+    draft.value = null;
     if (digits) onChoose(Number(digits));
   };
   return (
@@ -24,15 +24,15 @@ export function EventField({
       inputMode="numeric"
       autocomplete="off"
       style={{ width: `${count(latest).length + 3}ch` }}
-      value={draft ?? count(here)}
+      value={draft.value ?? count(here)}
       onFocus={(event) => event.currentTarget.select()}
-      onInput={(event) => setDraft(event.currentTarget.value)}
+      onInput={(event) => {
+        draft.value = event.currentTarget.value;
+      }}
       onBlur={choose}
       onKeyDown={(event) => {
-        if (event.key === "Enter") choose();
-        if (event.key !== "Escape") return;
-        setDraft(null);
-        event.currentTarget.blur();
+        if (event.key === "Escape") draft.value = null;
+        if (event.key === "Enter" || event.key === "Escape") event.currentTarget.blur();
       }}
     />
   );

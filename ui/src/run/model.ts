@@ -41,6 +41,7 @@ export class RunModel {
   readonly isPast = this.position.isPast;
   /** The event to make requests for: it changes when the slider has come to rest, and once a second in a live view. */
   readonly settled = this.position.settled;
+  readonly isMoving = this.position.isMoving;
   #states = new Map<number, Shown>();
   #stream: LiveStream | undefined;
   #frames: Frame[] = [];

@@ -18,6 +18,8 @@ export class Position {
   readonly isPast: ReadonlySignal<boolean>;
   /** The event that requests are made for: `at`, 150 ms after the last movement. */
   readonly settled: Signal<number> = signal(0);
+  /** Whether the slider has not come to rest: nothing is requested. */
+  readonly isMoving = computed(() => this.pointer.value !== null && this.pointer.value !== this.settled.value);
   readonly #latest: ReadonlySignal<number>;
   readonly #moving: Signal<number | null> = signal(null);
   #commits = false;

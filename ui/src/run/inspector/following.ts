@@ -16,7 +16,9 @@ export function partPath(model: RunModel, part: string, query: Query): string {
 export function useFollowing<T>(model: RunModel, part: string, query: Query): { data: T | undefined; of: Resource<T> } {
   const subject = partPath(model, part, query);
   const at = model.settled.value; // 0 until the outline is there
-  const of = useResource<T>(at ? partPath(model, part, { ...query, at }) : null);
+  const path = useRef<string | null>(null);
+  if (at && !model.isMoving.value) path.current = partPath(model, part, { ...query, at });
+  const of = useResource<T>(path.current);
   const last = useRef<{ subject: string; data: T } | null>(null);
   const data = of.data.value;
   if (data !== undefined) last.current = { subject, data };
