@@ -54,8 +54,9 @@ soak: .venv/dev.stamp bytecode
 soak-%: .venv/dev.stamp bytecode
 	$(BIN)/python -m tests.soak $*
 
-docs: .venv/dev.stamp
+docs: .venv/dev.stamp page
 	$(BIN)/python -m tools.docs
+	$(BIN)/python -m tools.docs.screenshots
 
 cost: .venv/dev.stamp
 	$(BIN)/python -m bench.cost
