@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import partial
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
@@ -26,6 +27,7 @@ from noetl.store.store import Store
 PAGE_BYTES = 1 << 20  # a page ends after an item that exceeds this size
 BLOCK_ITEMS, BLOCK_BYTES = 1_000, 1 << 18  # the index knows where such a number of items or bytes begins
 LINE_CHARACTERS = 1 << 16  # a longer line is sent in parts
+MAX_SPLIT_ITEMS = 500_000  # of a list that is split at once, which takes a hundred bytes for each item
 CHUNKS_PER_CALL = 16
 MAX_INDEXES = 20
 WHITESPACE = re.compile(r"[ \t\n\r]*")
@@ -151,6 +153,8 @@ def _pairs(store: Store, key: str) -> list[Pair]:
 
 
 def index_of(content: bytes) -> Blocks | Whole:
+    if content.startswith(b"[") and content.count(b",") < MAX_SPLIT_ITEMS and (blocks := _split(content)) is not None:
+        return blocks
     text = content.decode("latin-1")  # a character for each byte; the structure of JSON is ASCII
     start = _skip(text, 0)
     try:
@@ -165,6 +169,34 @@ def index_of(content: bytes) -> Blocks | Whole:
         return Whole("value", 1)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return Whole("binary", len(content))
+
+
+def _split(content: bytes) -> Blocks | None:
+    """The index of a list without whitespace between its items, as most are stored, many times faster than item by
+    item; None for another value."""
+    try:
+        items = msgspec.json.decode(content, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    total = len(items)
+    sizes = array("Q", accumulate(map(len, items), initial=0))
+    if not total or sizes[total] + total + 1 != len(content):
+        return None
+
+    def position(number: int) -> int:
+        """The first byte of an item, after the bracket and as many commas."""
+        return 1 + sizes[number] + number
+
+    numbers, offsets = array("Q", [0]), array("Q", [1])
+    while True:
+        last, size = numbers[-1], offsets[-1] + BLOCK_BYTES
+        following = min(last + BLOCK_ITEMS, bisect_left(range(total), size, last, key=position))
+        if following >= total:
+            break
+        numbers.append(following)
+        offsets.append(position(following))
+    offsets.append(len(content) - 1)
+    return Blocks("list", total, numbers, offsets)
 
 
 def _no_constant(name: str) -> NoReturn:

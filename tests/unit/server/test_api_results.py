@@ -19,6 +19,7 @@ from shared_store import address_of, server_at
 from tests.conformance.suites import change
 from tests.servers.postgres import postgres_fixture, store_schema_fixture  # noqa: F401
 
+from noetl.server import stored_values
 from noetl.server.routes import results
 from noetl.server.stored_values import BLOCK_BYTES, BLOCK_ITEMS, PAGE_BYTES, Blocks, index_of
 from noetl.store.sqlite import SqliteStore
@@ -312,7 +313,33 @@ workflow:
     assert [item[0] for item in items] == list(range(300))
 
 
-def test_the_index_of_a_list_is_small_and_its_items_are_not_kept() -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_a_list_that_is_split_at_once_has_the_index_of_one_that_is_read_item_by_item(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = random.Random(seed)
+    monkeypatch.setattr(stored_values, "BLOCK_ITEMS", chosen.choice([1, 7, 100]))
+    monkeypatch.setattr(stored_values, "BLOCK_BYTES", chosen.choice([1, 50, 1_000]))
+    values = [chosen.choice([n, -1.5, None, 'a,]é"', [], [1, [2]], {"a": {"b": ","}}, "x" * 99]) for n in range(500)]
+    content = msgspec.json.encode(values[: chosen.choice([1, 2, 499, 500])])
+    with monkeypatch.context() as patch:
+        patch.setattr(stored_values, "_value_at", None)  # not an item is read
+        split = index_of(content)
+    monkeypatch.setattr(stored_values, "MAX_SPLIT_ITEMS", 0)
+    assert split == index_of(content)
+
+
+@pytest.mark.parametrize(
+    "content", [b"[]", b"[1, 2]", b" [1]", b"[1 ]", b"[1,]", b"[NaN]", b"[1", b'["\xff"]', b"[01]"]
+)
+def test_another_list_is_read_item_by_item(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = index_of(content)
+    monkeypatch.setattr(stored_values, "MAX_SPLIT_ITEMS", 0)
+    assert index == index_of(content)
+
+
+def test_the_index_of_a_list_is_small_and_its_items_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_values, "MAX_SPLIT_ITEMS", 100_000)  # it has twice as many commas
     content = msgspec.json.encode([{"n": n, "text": "x" * 40} for n in range(100_000)])
     tracemalloc.start()
     try:
