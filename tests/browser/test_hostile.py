@@ -18,6 +18,11 @@ VIEWS = {
     "step": "/runs/{run}?step=each",
     "why": "/runs/{run}?step=start",
     "item": "/runs/{run}?run=each%231&item=0",
+    "fork": "/runs/{run}/fork",
+    "retry": "/runs/{run}/fork?retry=1",
+    "comparison": "/compare/{run}/{run}?all=1",
+    "compared events": "/compare/{run}/{run}?all=1&tab=events",
+    "compared data": "/compare/{run}/{run}?all=1&tab=data",
     **{tab: f"/runs/{{run}}?tab={tab}" for tab in ("timeline", "events", "logs", "data", "items", "related")},
 }
 THEMES: dict[Theme, int] = {"light": 1440, "dark": 390}

@@ -2,7 +2,9 @@ import { useMemo } from "preact/hooks";
 import { useResource } from "../api/resource.ts";
 import type { ExecutionDiff, State } from "../api/types.gen.ts";
 import { Empty, Loaded } from "../parts/states.tsx";
+import { jsonLine } from "../text/json-line.ts";
 import { counted } from "../text/number.ts";
+import { oneLine } from "../text/printable.ts";
 import type { Runs } from "./page.tsx";
 import { MAX_ROWS, type ValueRow, valueRows } from "./value-rows.ts";
 
@@ -56,11 +58,11 @@ function DataRow({ row: { path, a, b, differs } }: { row: ValueRow }) {
   return (
     <tr>
       <td>
-        <code>{path}</code>
+        <code>{oneLine(path)}</code>
       </td>
       {[a, b].map((value, side) => (
         <td key={side === 0 ? "a" : "b"} class={differs ? "differs" : ""}>
-          {value === undefined ? <span class="quiet">not set</span> : <code>{JSON.stringify(value)}</code>}
+          {value === undefined ? <span class="quiet">not set</span> : <code>{jsonLine(value)}</code>}
         </td>
       ))}
     </tr>

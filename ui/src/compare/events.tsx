@@ -8,6 +8,7 @@ import { Loaded } from "../parts/states.tsx";
 import { href } from "../routes.ts";
 import { type DiffRow, lineDiff } from "../text/line-diff.ts";
 import { count } from "../text/number.ts";
+import { oneLine } from "../text/printable.ts";
 import type { Runs } from "./page.tsx";
 
 const BEFORE = 10;
@@ -92,7 +93,7 @@ function Cell({ row, kind, id }: { row: Row | undefined; kind: DiffRow["kind"]; 
   return (
     <td class={kind === "same" ? "" : "differs"}>
       <a href={href("run", { id }, { at: seq, event: seq, tab: "events" })}>{count(seq)}</a> <code>{type}</code>{" "}
-      {entity} <span class="secondary">{summary}</span>
+      {oneLine(entity)} <span class="secondary">{oneLine(summary)}</span>
     </td>
   );
 }

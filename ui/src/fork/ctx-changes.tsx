@@ -1,6 +1,7 @@
 import type { Signal } from "@preact/signals";
 import { useId } from "preact/hooks";
 import { Button } from "../parts/button.tsx";
+import { jsonLine } from "../text/json-line.ts";
 import { parseTyped } from "../text/typed.ts";
 
 export interface CtxChange {
@@ -96,7 +97,7 @@ function Row({
         onInput={(event) => onChange({ ...change, key: event.currentTarget.value })}
       />
       <code class="cut secondary" title="Value at the event">
-        {old === undefined ? "not set" : JSON.stringify(old)}
+        {jsonLine(old)}
       </code>
       <span aria-hidden="true">→</span>
       <input

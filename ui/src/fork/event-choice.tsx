@@ -3,6 +3,7 @@ import { useResource } from "../api/resource.ts";
 import type { Row } from "../api/types.gen.ts";
 import { Moment } from "../parts/moment.tsx";
 import { count } from "../text/number.ts";
+import { oneLine } from "../text/printable.ts";
 
 /** The last event that the fork takes over: typed, or chosen with a slider. */
 export function EventChoice({
@@ -49,7 +50,8 @@ export function EventChoice({
       <span class="event-row cut">
         {seq === at && (
           <>
-            <code>{type}</code> {entity} <span class="secondary">{summary}</span> <Moment at={ms} withMillis />
+            <code>{type}</code> {oneLine(entity ?? "")} <span class="secondary">{oneLine(summary ?? "")}</span>{" "}
+            <Moment at={ms} withMillis />
           </>
         )}
       </span>

@@ -14,10 +14,13 @@ import { toast } from "../parts/toast.tsx";
 import { href } from "../routes.ts";
 import { whole } from "../run/selection.ts";
 import { count, shortId } from "../text/number.ts";
+import { cut, oneLine } from "../text/printable.ts";
 import { type CtxChange, CtxChanges, readChanges } from "./ctx-changes.tsx";
 import { EventChoice } from "./event-choice.tsx";
 import { PlaybookChoice } from "./playbook-choice.tsx";
 import { type ForkCall, type Preview, previewWords, usePreview } from "./preview.ts";
+
+const MESSAGE = 400; // characters of the error that a retry shows
 
 export function ForkForm({ run, outline }: { run: Execution; outline: Outline }) {
   const id = run.execution_id;
@@ -65,7 +68,7 @@ export function ForkForm({ run, outline }: { run: Execution; outline: Outline })
     <div class="fork">
       <header class="fork-head">
         <h1>
-          {isRetry ? "Retry" : "Fork"} of {run.name} <code>{shortId(id)}</code>
+          {isRetry ? "Retry" : "Fork"} of {oneLine(run.name)} <code>{shortId(id)}</code>
         </h1>
         <Status status={run.status} soft />
         <a href={href("run", { id })}>Open the run</a>
@@ -131,7 +134,8 @@ function PreviewText({ preview, isRetry, run }: { preview: Preview; isRetry: boo
       </p>
       {isRetry && run.error?.task && (
         <p class="secondary">
-          Failed task: <code>{run.error.task}</code> of step <code>{run.error.step}</code>. {run.error.message}
+          Failed task: <code>{run.error.task}</code> of step <code>{run.error.step}</code>.{" "}
+          {oneLine(cut(run.error.message ?? "", MESSAGE))}
         </p>
       )}
       {data.warnings.map((warning) => (

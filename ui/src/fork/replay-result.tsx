@@ -4,6 +4,7 @@ import { Button } from "../parts/button.tsx";
 import { GraphDrawing } from "../parts/graph-drawing.tsx";
 import { ProblemBox } from "../parts/states.tsx";
 import { stepOf } from "../run/selection.ts";
+import { jsonLine } from "../text/json-line.ts";
 import { count } from "../text/number.ts";
 import type { ReplayRun } from "./replay.ts";
 
@@ -102,7 +103,7 @@ function Side({ title, value, other }: { title: string; value: Decision; other: 
           {Object.entries(value).map(([name, part]) => (
             <div key={name} class={JSON.stringify(part) === JSON.stringify(other?.[name]) ? "" : "differs"}>
               <dt>{name}</dt>
-              <dd class="mono">{JSON.stringify(part)}</dd>
+              <dd class="mono">{jsonLine(part)}</dd>
             </div>
           ))}
         </dl>

@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Graph, GraphNode } from "../api/types.gen.ts";
+import { oneLine } from "../text/printable.ts";
 import "./graph-drawing.css";
 
 interface GraphDrawingProps {
@@ -90,7 +91,7 @@ function Arcs({ graph }: { graph: Graph }) {
         (edge) =>
           edge.label && (
             <text key={`${edge.source}/${edge.arc}/${edge.target}`} x={edge.label_x} y={edge.label_y + 4}>
-              {edge.label}
+              {oneLine(edge.label)}
               <title>{edge.guard}</title>
             </text>
           ),

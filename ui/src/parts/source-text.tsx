@@ -1,4 +1,5 @@
 import { useEffect, useRef } from "preact/hooks";
+import { printable } from "../text/printable.ts";
 import "./source-text.css";
 
 /** The text of a playbook with linkable line numbers; one line can be marked. */
@@ -20,7 +21,7 @@ export function SourceText({
           <a href={lineHref(index + 1)} aria-label={`Line ${index + 1}`}>
             {index + 1}
           </a>
-          <code>{content || " "}</code>
+          <code>{printable(content) || " "}</code>
         </li>
       ))}
     </ol>

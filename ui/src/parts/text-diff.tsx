@@ -1,6 +1,7 @@
 import { useMemo } from "preact/hooks";
 import { type DiffRow, folded, lineDiff } from "../text/line-diff.ts";
 import { counted } from "../text/number.ts";
+import { printable } from "../text/printable.ts";
 import "./text-diff.css";
 
 /** Two texts side by side, line by line; equal parts are folded. On narrow windows the lines stand below each other. */
@@ -41,7 +42,7 @@ function Line({ number, text, mark }: { number: number | null; text: string | nu
     <span role="cell" class={`text-diff-line ${mark === "-" ? "old" : mark === "+" ? "new" : number ? "" : "none"}`}>
       <span class="text-diff-number">{number ?? ""}</span>
       <span class="text-diff-mark">{mark}</span>
-      <code>{text}</code>
+      <code>{printable(text ?? "")}</code>
     </span>
   );
 }

@@ -10,6 +10,7 @@ import { Dialog } from "../parts/dialog.tsx";
 import { Countdown, Elapsed } from "../parts/moment.tsx";
 import { TypedField } from "../parts/typed-field.tsx";
 import { href } from "../routes.ts";
+import { jsonLine } from "../text/json-line.ts";
 import { parseMap, parseTyped, withValue } from "../text/typed.ts";
 import { JsonFields } from "./json-fields.tsx";
 import { sendSignal } from "./send.ts";
@@ -114,7 +115,7 @@ function WaitFacts({ executionId, wait }: { executionId: string; wait: Wait }) {
             {results.map(([name, view]) => (
               <div key={name}>
                 <dt>{name}</dt>
-                <dd class="mono cut">{JSON.stringify(view.result)}</dd>
+                <dd class="mono cut">{jsonLine(view.result)}</dd>
               </div>
             ))}
           </dl>
