@@ -152,6 +152,12 @@ def test_a_search_of_a_long_log_says_how_far_it_has_come(open_recorded: PageOpen
     expect(row(page, "Events", "no price").first).to_be_visible()
 
 
+def test_a_filter_begins_at_the_event_of_the_view(open_recorded: PageOpener) -> None:
+    page = open_recorded(f"/runs/{RECORDED['items'].execution}?tab=events&level=step&at=200000", "viewer")
+    expect(row(page, "Events", re.compile("^197,914"))).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_text("Searched up to event 220,000.")).to_be_visible()
+
+
 def test_the_list_of_events_is_as_long_as_the_log(open_recorded: PageOpener) -> None:
     recorded = RECORDED["million"]
     page = open_recorded(f"/runs/{recorded.execution}?tab=events&at=500000", "viewer")

@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { count, counted } from "../text/number.ts";
 import { Button } from "./button.tsx";
 import { List } from "./list.tsx";
-import type { PagedList } from "./paged.ts";
+import { END, type PagedList } from "./paged.ts";
 import { Loading, ProblemBox } from "./states.tsx";
 import "./paged-rows.css";
 
@@ -36,7 +36,6 @@ export function PagedRows<T>(props: PagedRowsProps<T>) {
   const problem = list.problem.value;
   if (problem && !items.length)
     return <ProblemBox problem={problem} onRetry={() => void list.read(later === null ? "earlier" : "later")} />;
-  if (!list.hasStarted.value && !items.length) return <Loading />;
   const isOver = earlier === null && later === null;
   const readNear = (first: number, last: number) => {
     if (first < NEAR && items.length && earlier !== null) void list.read("earlier");
@@ -64,7 +63,7 @@ export function PagedRows<T>(props: PagedRowsProps<T>) {
           {(row) => children(items[row] as T, row)}
         </List>
       ) : (
-        isOver && empty
+        <div class="paged-nothing">{isOver && list.hasStarted.value ? empty : busy && <Loading />}</div>
       )}
       <div class="paged-note" role="status">
         {items.length > 0 && (
@@ -84,7 +83,7 @@ export function PagedRows<T>(props: PagedRowsProps<T>) {
             <Button onClick={() => void list.read("earlier")}>Continue</Button>
           </span>
         )}
-        {busy && <span>Searching</span>}
+        {busy && <span>{searching(busy, word, busy === "later" ? later : earlier)}</span>}
         {problem && <span class="tone-failed">{problem.detail || problem.title}</span>}
         {note}
         {props.hasNew && !props.follow && (
@@ -101,4 +100,9 @@ export function PagedRows<T>(props: PagedRowsProps<T>) {
       </div>
     </>
   );
+}
+
+function searching(direction: "earlier" | "later", word: string, position: number | null): string {
+  if (position === null || position <= 0 || position > END) return "Searching";
+  return `Searching, ${direction === "later" ? "up" : "back"} to ${word} ${count(position)}`;
 }

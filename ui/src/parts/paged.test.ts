@@ -49,6 +49,10 @@ test("a list that starts in the middle reads in both directions without repeatin
   );
   assert.equal(new Set(items).size, items.length);
   assert.ok(items.includes(1_000) && items.includes(1_010));
+  assert.deepEqual(
+    [1_005, 999, 1, 2_000].map((seq) => list.isBeyond(seq)),
+    [false, false, true, true],
+  );
 });
 
 test("a search that finds little stops after a few requests and can be continued", async () => {

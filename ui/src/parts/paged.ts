@@ -58,9 +58,18 @@ export class PagedList<T> {
       this.laterFrom.value = position < end ? position : null;
     });
     this.tail = tail;
-    if (position < end) await this.read("later");
-    if (position > 0) await this.read("earlier");
-    this.hasStarted.value = true;
+    const { signal: aborted } = this.#running;
+    for (const direction of ["earlier", "later"] as const) {
+      if (aborted.aborted) return;
+      await this.read(direction);
+      this.hasStarted.value = true;
+    }
+  }
+
+  /** Whether a position is beyond what was read so far. */
+  isBeyond(position: number): boolean {
+    const [first, last] = [this.earlierFrom.peek(), this.laterFrom.peek()];
+    return (first !== null && position + 1 < first) || (last !== null && position > last);
   }
 
   stop(): void {

@@ -34,7 +34,7 @@ export function FilteredEvents({ model, level, types, q }: FilteredProps) {
   const items = list.items.value;
   useEffect(() => {
     if (target === null) return;
-    if (list.hasStarted.value && isOutside(list, target)) void list.start(target, latest);
+    if (list.hasStarted.value && !q && list.isBeyond(target)) void list.start(target, latest);
     cursor.value = items.findLastIndex(([seq]) => seq <= target);
   }, [target, items, list.hasStarted.value]);
   const follow = atEnd.value && !model.isPast.value;
@@ -72,12 +72,6 @@ export function FilteredEvents({ model, level, types, q }: FilteredProps) {
       {(event) => <EventCells seq={event[0]} event={event} />}
     </PagedRows>
   );
-}
-
-function isOutside(list: PagedList<EventRow>, seq: number): boolean {
-  const items = list.items.peek();
-  const [first, last] = [items[0]?.[0] ?? 0, items.at(-1)?.[0] ?? 0];
-  return (seq < first && list.earlierFrom.peek() !== null) || (seq > last && list.laterFrom.peek() !== null);
 }
 
 function eventList(model: RunModel, level: Level, types: string, q: string): PagedList<EventRow> {
