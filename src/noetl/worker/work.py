@@ -53,7 +53,7 @@ def work_of(state: Execution, event: StepStarted, items: list[Any] | None) -> Wo
     run, steps = state.runs[event.run], state.steps
     plan, executor = state.net.steps[run.step], state.net.playbook.executor
     first, end = event.items or (0, 0)
-    started = ((index, run.item_progress[index]) for index in run.item_progress if first <= index < end)
+    started = started_items(run.item_progress, first, end)
     return Work(
         execution=state.id,
         digest=state.digest,
@@ -80,6 +80,15 @@ def work_of(state: Execution, event: StepStarted, items: list[Any] | None) -> Wo
         handles=list(state.handles),
         entries=_entries_used(state),
     )
+
+
+def started_items(
+    item_progress: dict[int, dict[str, Progress]], first: int, end: int
+) -> list[tuple[int, dict[str, Progress]]]:
+    """The started items of a range. Thousands may wait outside of it, so the smaller side is gone through."""
+    if end - first < len(item_progress):
+        return [(index, item_progress[index]) for index in range(first, end) if index in item_progress]
+    return [(index, pipelines) for index, pipelines in item_progress.items() if first <= index < end]
 
 
 def _copied_all(pipelines: dict[str, Progress]) -> dict[str, Progress]:
