@@ -32,7 +32,7 @@ export function HistorySlider({ model }: { model: RunModel }) {
   };
   const nextRate = RATES[(RATES.indexOf(rate.value) + 1) % RATES.length]!;
   return (
-    <section class="history-slider" aria-label="History">
+    <section class={model.isPast.value ? "history-slider past" : "history-slider"} aria-label="History">
       <ReconnectBanner model={model} />
       <div class="history-row">
         <span class="history-before">

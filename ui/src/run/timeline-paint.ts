@@ -133,8 +133,9 @@ function paintBand(drawing: Drawing, band: Band, { axis }: Scene, last: number, 
   context.globalAlpha = 0.75;
   for (const [point, from] of band.times.entries()) {
     const share = band.heights[point]!;
+    if (from > last) break; // the end of the run is a point of every loop
     const x = pixelOf(axis, from);
-    const wide = Math.max(1, pixelOf(axis, Math.max(from, band.times[point + 1] ?? last)) - x);
+    const wide = Math.max(1, pixelOf(axis, Math.max(from, Math.min(band.times[point + 1] ?? last, last))) - x);
     const tall = share ? Math.max(4, share * most) : 2;
     context.fillRect(x, floor - tall, wide, tall);
   }
