@@ -9,6 +9,8 @@ VIEWS = {
     "a failed run": "/runs/{failed}",
     "a run in progress": "/runs/{running}",
     "a waiting run": "/runs/{waiting}",
+    "a step that has not run": "/runs/{finished}?step=approve",
+    "the tasks of a step run": "/runs/{finished}?step=reserve&part=tasks",
     "a run in the past": "/runs/{finished}?at=12&step=price",
     "events": "/runs/{finished}?tab=events",
     "logs": "/runs/{finished}?tab=logs",

@@ -11,6 +11,7 @@ import { printable } from "../text/printable.ts";
 import { currentStatus } from "./actions.ts";
 import { CodeLine, ErrorDetails, sourceOf } from "./error-details.tsx";
 import type { RunModel } from "./model.ts";
+import { PlaybookLink } from "./playbook-link.tsx";
 
 interface ErrorProps {
   model: RunModel;
@@ -39,9 +40,9 @@ export function RunError({ model, details, error }: ErrorProps) {
       <p class="run-error-place">
         {place.join(", ")}
         {error.line !== null && (
-          <a href={href("playbook", { path: details.path }, { version: details.version, line: error.line })}>
+          <PlaybookLink model={model} line={error.line}>
             {details.path}:{error.line}
-          </a>
+          </PlaybookLink>
         )}
       </p>
       <SourceLine details={details} error={error} />

@@ -19,6 +19,7 @@ import { currentStatus, perform, type RunAction, runActions, whyNot } from "./ac
 import { RunDialogs } from "./actions-dialogs.tsx";
 import { RunError } from "./header-error.tsx";
 import type { RunModel } from "./model.ts";
+import { PlaybookLink } from "./playbook-link.tsx";
 import "./header.css";
 
 /** These have buttons; the others are in the menu. */
@@ -53,10 +54,10 @@ export function RunHeader({ model }: { model: RunModel }) {
       </div>
       {!isPhone.value && <RunActions model={model} />}
       <div class="run-facts">
-        <a href={href("playbook", { path: details.path }, { version: details.version })}>
+        <PlaybookLink model={model}>
           {details.path}
           {details.version !== null && `@${details.version}`}
-        </a>
+        </PlaybookLink>
         <span>
           <Moment at={details.started} />, <Elapsed from={details.started} to={details.ended} />
         </span>

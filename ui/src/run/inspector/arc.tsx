@@ -1,11 +1,11 @@
 import type { Graph, GraphEdge } from "../../api/types.gen.ts";
 import { Copy } from "../../parts/copy.tsx";
-import { href } from "../../routes.ts";
 import { counted } from "../../text/number.ts";
 import { duration } from "../../text/time.ts";
 import { arcKey } from "../graph-state.ts";
 import type { RunModel } from "../model.ts";
 import { firedArcs } from "../outline.ts";
+import { PlaybookLink } from "../playbook-link.tsx";
 import { select } from "../selection.ts";
 import { ArcName } from "./arc-name.tsx";
 import { Heading } from "./heading.tsx";
@@ -47,15 +47,14 @@ export function ArcInspector({ model, graph, arc }: InspectorProps & { arc: stri
 }
 
 function ArcFacts({ model, edge }: { model: RunModel; edge: GraphEdge }) {
-  const details = model.details.value;
   return (
     <>
       {edge.failure && <span>for failures</span>}
       {edge.delay !== null && <span>delays its token by {duration(edge.delay * 1000)}</span>}
-      {edge.line > 0 && details && (
-        <a href={href("playbook", { path: details.path }, { version: details.version, line: edge.line })}>
+      {edge.line > 0 && (
+        <PlaybookLink model={model} line={edge.line}>
           line {edge.line}
-        </a>
+        </PlaybookLink>
       )}
     </>
   );

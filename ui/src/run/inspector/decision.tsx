@@ -2,11 +2,11 @@ import type { Decision, Reason } from "../../api/types.gen.ts";
 import { StatusIcon } from "../../look/status.tsx";
 import { Copy } from "../../parts/copy.tsx";
 import { Moment } from "../../parts/moment.tsx";
-import { href } from "../../routes.ts";
 import { count } from "../../text/number.ts";
 import { printable } from "../../text/printable.ts";
 import { CodeLine, ErrorDetails, sourceOf } from "../error-details.tsx";
 import type { RunModel } from "../model.ts";
+import { PlaybookLink } from "../playbook-link.tsx";
 import { EventLink, Sentence } from "./sentence.tsx";
 import { ShortValue } from "./short-value.tsx";
 
@@ -65,19 +65,17 @@ const VERDICTS: Record<Reason["verdict"], { icon: string; words: string }> = {
 
 function ReasonView({ model, reason, isMarked }: { model: RunModel; reason: Reason; isMarked: boolean }) {
   const { icon, words } = VERDICTS[reason.verdict];
-  const details = model.details.value;
   return (
     <li class={`reason verdict-${reason.verdict.replace(" ", "-")}${isMarked ? " marked" : ""}`}>
       <div class="reason-head">
         <StatusIcon status={icon} />
         <span>{words}</span> <strong class="cut">{reason.leads_to}</strong>{" "}
-        {reason.line !== null && details && (
-          <a
-            class="reason-line"
-            href={href("playbook", { path: details.path }, { version: details.version, line: reason.line })}
-          >
-            line {reason.line}
-          </a>
+        {reason.line !== null && (
+          <span class="reason-line">
+            <PlaybookLink model={model} line={reason.line}>
+              line {reason.line}
+            </PlaybookLink>
+          </span>
         )}
       </div>
       {reason.when !== null && (
