@@ -2,9 +2,10 @@
 
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
-import { idempotencyKey } from "../api/client.ts";
+import { withQuery } from "../api/client.ts";
+import { RepeatKey } from "../api/repeat-key.ts";
 import { useResource } from "../api/resource.ts";
-import type { Execution, Graph, SignalField, Wait } from "../api/types.gen.ts";
+import type { Execution, Graph, SignalField, StepRun, Wait } from "../api/types.gen.ts";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { Countdown, Elapsed } from "../parts/moment.tsx";
@@ -16,6 +17,9 @@ import { JsonFields } from "./json-fields.tsx";
 import { sendSignal } from "./send.ts";
 import "./dialog.css";
 
+const OVER = "The step no longer waits for this signal: it was answered, timed out, or the run has ended.";
+const every2s = () => 2000;
+
 export function RespondDialog({
   executionId,
   wait,
@@ -25,15 +29,16 @@ export function RespondDialog({
   wait: Wait;
   onClose: () => void;
 }) {
-  const key = useMemo(idempotencyKey, []);
+  const key = useMemo(() => new RepeatKey(), []);
   const texts = useSignal<Record<string, string>>({});
   const json = useSignal("");
   const errors = useSignal<Record<string, string>>({});
   const busy = useSignal(false);
+  const isOver = useIsOver(executionId, wait);
   const send = async () => {
     const payload = readPayload(wait.fields, texts.value, json.value);
     errors.value = payload.errors;
-    if (Object.keys(payload.errors).length || busy.value) return;
+    if (Object.keys(payload.errors).length || busy.value || isOver) return;
     busy.value = true;
     const done = await sendSignal(executionId, wait.name, payload.value, key);
     busy.value = false;
@@ -50,12 +55,17 @@ export function RespondDialog({
             Open the run
           </a>
           <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" role="operator" busy={busy.value}>
+          <Button kind="primary" type="submit" role="operator" reason={isOver ? OVER : null} busy={busy.value}>
             Send
           </Button>
         </>
       }
     >
+      {isOver && (
+        <p class="respond-warning" role="alert">
+          {OVER}
+        </p>
+      )}
       <WaitFacts executionId={executionId} wait={wait} />
       {wait.fields.map((field) => (
         <TypedField
@@ -71,6 +81,16 @@ export function RespondDialog({
       ))}
       <JsonFields open={!wait.fields.length} text={json} error={errors.value[""] ?? null} />
     </Dialog>
+  );
+}
+
+/** True when the step has stopped waiting: what is sent then would answer the next step that waits for the name. */
+function useIsOver(executionId: string, { run, item, name }: Wait): boolean {
+  const part = withQuery(`/executions/${encodeURIComponent(executionId)}/step-run`, { run, item });
+  const stepRun = useResource<StepRun>(part, every2s).data.value;
+  return (
+    stepRun !== undefined &&
+    !stepRun.waits.some((wait) => wait.for === "signal" && wait.name === name && wait.to === null)
   );
 }
 

@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
-import { idempotencyKey } from "../api/client.ts";
+import { RepeatKey } from "../api/repeat-key.ts";
 import { useResource } from "../api/resource.ts";
 import type { Execution } from "../api/types.gen.ts";
 import { Button } from "../parts/button.tsx";
@@ -14,7 +14,7 @@ import { sendSignal } from "./send.ts";
 import "./dialog.css";
 
 export function SendSignalDialog({ executionId, onClose }: { executionId: string; onClose: () => void }) {
-  const key = useMemo(idempotencyKey, []);
+  const key = useMemo(() => new RepeatKey(), []);
   const details = useResource<Execution>(`/executions/${encodeURIComponent(executionId)}`).data.value;
   const awaited = (details?.waits ?? []).filter((wait) => wait.for === "signal").map((wait) => wait.name);
   const name = useSignal("");

@@ -1,19 +1,18 @@
 /** Sends a signal and tells what became of it. */
 
 import { post } from "../api/client.ts";
+import type { RepeatKey } from "../api/repeat-key.ts";
 import type { SignalAnswer } from "../api/types.gen.ts";
 import { toast, toastProblem } from "../parts/toast.tsx";
 import { answerWords } from "./answer.ts";
 
-/** True if the server answered; `key` makes a repeated request the same signal. */
-export async function sendSignal(id: string, name: string, payload: unknown, key: string): Promise<boolean> {
+/** True if the server answered; `key` makes a repeated request the same signal, and a changed one another. */
+export async function sendSignal(id: string, name: string, payload: unknown, key: RepeatKey): Promise<boolean> {
   try {
-    const headers = { "Idempotency-Key": key };
-    const answer = await post<SignalAnswer>(
-      `/executions/${encodeURIComponent(id)}/signals`,
-      { name, payload },
-      { headers },
-    );
+    const signal = { name, payload };
+    const answer = await post<SignalAnswer>(`/executions/${encodeURIComponent(id)}/signals`, signal, {
+      headers: key.headers(signal),
+    });
     const { text, tone } = answerWords(answer);
     toast(text, { tone });
     return true;
