@@ -66,7 +66,8 @@ function match(segments: Segment[], parts: string[]): Record<string, string> | n
   return parts.length === segments.length ? params : null;
 }
 
-function decode(part: string): string {
+/** Text of a URL; what is not encoded well stays as it is. */
+export function decode(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {

@@ -117,5 +117,6 @@ export const post = <T>(path: string, body: unknown = {}, options?: RequestOptio
 
 /** A key that makes a repeated request the same request: a double click creates one run. */
 export function idempotencyKey(): string {
-  return crypto.randomUUID();
+  // Not randomUUID, which a page has only with HTTPS or on localhost.
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { lostSince } from "../clock.ts";
+import { lostHere, lostSince } from "../clock.ts";
 import { Button } from "../parts/button.tsx";
 import { Moment } from "../parts/moment.tsx";
 import type { RunModel } from "./model.ts";
@@ -9,7 +9,7 @@ const PATIENCE_MS = 30_000;
 /** After 30 s without a connection: since when, and when the page tries again. */
 export function ReconnectBanner({ model }: { model: RunModel }) {
   const [now, setNow] = useState(Date.now());
-  const [lost, retryAt] = [lostSince.value, model.retryAt.value];
+  const [lost, retryAt] = [lostHere.value, model.retryAt.value];
   useEffect(() => {
     if (lost === null) return;
     const timer = window.setInterval(() => setNow(Date.now()), 1000);
@@ -20,7 +20,7 @@ export function ReconnectBanner({ model }: { model: RunModel }) {
   return (
     <div class="reconnect-banner" role="status">
       <span>
-        No connection to the server since <Moment at={lost} />.{" "}
+        No connection to the server since <Moment at={lostSince.value ?? lost} />.{" "}
         <span aria-live="off">{seconds ? `Next attempt in ${seconds} s.` : "Connecting."}</span>
       </span>
       <Button onClick={model.retryNow}>Try now</Button>

@@ -2,9 +2,10 @@
 
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { Problem } from "../api/client.ts";
 import { path, route } from "../location.ts";
 import { me, signInWanted } from "../me.ts";
-import { Empty, Loading } from "../parts/states.tsx";
+import { Empty, Loading, ProblemBox } from "../parts/states.tsx";
 import { Toasts } from "../parts/toast.tsx";
 import type { Route, View } from "../routes.ts";
 import { SignInDialog } from "../sign-in/dialog.tsx";
@@ -36,6 +37,11 @@ const VIEWS: Partial<Record<View, Loader>> = {
   signIn: () => import("../sign-in/page.tsx"),
 };
 
+/** A server that was upgraded has other files: loading the page again finds them. */
+const NOT_LOADED = new Problem({
+  title: "The view could not be loaded.",
+  detail: "The server is not responding, or it serves a newer page than this one. Retry loads the page again.",
+});
 const loaded = new Map<View, ComponentType<ViewProps>>();
 
 export function App() {
@@ -60,19 +66,22 @@ function CurrentView({ here }: { here: Route | null }) {
   const view = here?.view;
   const loader = view && VIEWS[view];
   const [, redraw] = useState(0);
+  const [failed, setFailed] = useState<View | null>(null);
   const isOpen = me.value !== null || view === "signIn";
   useEffect(() => {
     if (!view || !loader || loaded.has(view)) return;
     let current = true;
-    loader().then((module) => {
-      loaded.set(view, module.default);
-      if (current) redraw((n) => n + 1);
-    });
+    loader()
+      .then((module) => loaded.set(view, module.default))
+      .catch(() => current && setFailed(view))
+      .finally(() => current && redraw((n) => n + 1));
     return () => {
       current = false;
     };
   }, [view, loader]);
   if (!here || !loader) return <Empty text={`There is no page at ${path.value}.`} />;
   const Page = loaded.get(here.view);
+  if (!Page && failed === here.view)
+    return <ProblemBox problem={NOT_LOADED} onRetry={() => window.location.reload()} />;
   return Page && isOpen ? <Page key={here.view + JSON.stringify(here.params)} params={here.params} /> : <Loading />;
 }

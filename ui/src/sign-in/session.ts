@@ -3,6 +3,7 @@
 import { get, Problem, post } from "../api/client.ts";
 import type { LoginRequest, NewSession, SessionPage } from "../api/types.gen.ts";
 import { me, type Role, useToken, welcome } from "../me.ts";
+import { decode } from "../routes.ts";
 
 const COOKIE_REFUSED = "Signing in requires HTTPS or localhost.";
 
@@ -43,5 +44,5 @@ export function takeToken(): string | null {
   const match = /^#token=(.+)$/.exec(window.location.hash);
   if (!match?.[1]) return null;
   window.history.replaceState(null, "", window.location.pathname + window.location.search);
-  return decodeURIComponent(match[1]);
+  return decode(match[1]);
 }
