@@ -6,6 +6,7 @@ import { parameter, setQuery } from "../location.ts";
 import { Button } from "../parts/button.tsx";
 import { Loaded } from "../parts/states.tsx";
 import { href } from "../routes.ts";
+import { whole } from "../run/selection.ts";
 import { type DiffRow, lineDiff } from "../text/line-diff.ts";
 import { count } from "../text/number.ts";
 import { oneLine } from "../text/printable.ts";
@@ -18,7 +19,7 @@ type RowPage = { items: Row[]; next: number | null };
 
 /** Events of both runs, those of the same subject beside each other. */
 export function EventsTab({ runs, first, only }: { runs: Runs; first: EventSides | null; only: boolean }) {
-  const from = Math.max(1, Number(parameter("event")) || Math.max(1, (first?.a_seq ?? first?.b_seq ?? 1) - BEFORE));
+  const from = Math.max(1, whole(parameter("event")) || Math.max(1, (first?.a_seq ?? first?.b_seq ?? 1) - BEFORE));
   const shift = first?.a_seq && first.b_seq ? first.b_seq - first.a_seq : 0;
   const a = useEvents(runs.a.execution_id, from);
   const b = useEvents(runs.b.execution_id, Math.max(1, from + shift));

@@ -58,7 +58,8 @@ export class EditorModel {
     try {
       return await get<PlaybookText>(`/playbooks/${encodedPath(this.path)}`, { query: { version } });
     } catch (error) {
-      if (error instanceof Problem && error.status === 404) return null; // a playbook that is yet to be written
+      // Without a version, it is a playbook that is yet to be written.
+      if (error instanceof Problem && error.status === 404 && version === null) return null;
       throw error;
     }
   }

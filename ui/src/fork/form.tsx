@@ -24,7 +24,7 @@ const MESSAGE = 400; // characters of the error that a retry shows
 
 export function ForkForm({ run, outline }: { run: Execution; outline: Outline }) {
   const id = run.execution_id;
-  const chosen = whole(parameter("at"));
+  const chosen = within(outline.seq, whole(parameter("at")));
   const initial = initialEvent(outline);
   const isRetry = parameter("retry") === "1" && chosen === null;
   const changes = useSignal<CtxChange[]>([]);
@@ -36,7 +36,7 @@ export function ForkForm({ run, outline }: { run: Execution; outline: Outline })
 
   const { ctx, complete } = readChanges(changes.value);
   const isValid = edited.value === null || (validation.isCurrent.value && validation.validity.value?.valid === true);
-  const call = callOf(id, isRetry, Math.min(chosen ?? initial, outline.seq), ctx, edited.value);
+  const call = callOf(id, isRetry, chosen ?? initial, ctx, edited.value);
   const preview = usePreview(complete && isValid && !forbidden("operator") ? call : null);
   const at = chosen ?? (isRetry ? preview.data.value?.source_seq : null) ?? initial;
   const state = useResource<State>(withQuery(`/executions/${encodeURIComponent(id)}/state`, { at, parts: "ctx" }));
@@ -145,6 +145,11 @@ function PreviewText({ preview, isRetry, run }: { preview: Preview; isRetry: boo
       ))}
     </div>
   );
+}
+
+/** An event of the URL, as the nearest one that the log has. */
+function within(latest: number, seq: number | null): number | null {
+  return seq === null ? null : Math.max(1, Math.min(latest, seq));
 }
 
 /** Where a fork begins if nobody chose: with the last step run of a run that has ended, since its end cannot be forked. */

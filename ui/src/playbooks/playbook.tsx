@@ -24,14 +24,17 @@ import "./playbook.css";
 
 export default function PlaybookPage({ params }: ViewProps) {
   const path = params.path ?? "";
-  const resource = useResource<PlaybookText>(
-    withQuery(`/playbooks/${encodedPath(path)}`, { version: parameter("version") }),
-  );
+  const version = parameter("version");
+  const resource = useResource<PlaybookText>(withQuery(`/playbooks/${encodedPath(path)}`, { version }));
   if (resource.problem.value?.status === 404 && !resource.data.value)
     return (
-      <Empty text={`No playbook is registered as ${path}.`}>
+      <Empty text={`No playbook is registered as ${path}${version && ` with version ${version}`}.`}>
         <a href={href("playbooks")}>All playbooks</a>
-        <a href={href("edit", { path })}>Write it</a>
+        {version ? (
+          <a href={href("playbook", { path })}>The latest version</a>
+        ) : (
+          <a href={href("edit", { path })}>Write it</a>
+        )}
       </Empty>
     );
   return (

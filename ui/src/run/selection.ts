@@ -34,6 +34,8 @@ export function stepOf(run: string): string {
   return end < 0 ? "" : run.slice(0, end);
 }
 
+/** A whole number of the URL; null for any other text, and for numbers that nothing is counted with. */
 export function whole(text: string): number | null {
-  return /^\d+$/.test(text) ? Number(text) : null;
+  const number = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+  return Number.isSafeInteger(number) ? number : null;
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { axisOf, GAP_PX, pixelOf, roundedEnd, ticksOf, timeAt } from "./timeline-axis.ts";
+import { axisOf, GAP_PX, pixelOf, rangeIn, roundedEnd, ticksOf, timeAt } from "./timeline-axis.ts";
 
 test("without gaps time and pixels are proportional", () => {
   const axis = axisOf(0, 1000, 500, [[0, 1000]], true);
@@ -50,4 +50,17 @@ test("the end of a run in progress grows in steps", () => {
   assert.equal(roundedEnd(900), 1000);
   assert.equal(roundedEnd(1001), 1250);
   assert.ok(roundedEnd(3_600_000) >= 3_600_000);
+});
+
+test("a range of the URL that does not lie in the run is all of the run", () => {
+  assert.deepEqual(rangeIn(1000, 100, 400), [100, 400]);
+  assert.deepEqual(rangeIn(1000, 100, null), [100, 1000]);
+  assert.deepEqual(rangeIn(1000, 100, 9e15), [100, 1000]);
+  for (const [from, to] of [
+    [9e15, 1],
+    [9e15, 9e15 + 1],
+    [400, 400],
+    [1000, 2000],
+  ] as const)
+    assert.deepEqual(rangeIn(1000, from, to), [0, 1000]);
 });

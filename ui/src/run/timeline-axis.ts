@@ -18,6 +18,12 @@ export interface Axis {
   pieces: Piece[];
 }
 
+/** The range that the URL asks for, as far as it lies in the run; all of the run if it does not. */
+export function rangeIn(end: number, from: number | null, to: number | null): [from: number, to: number] {
+  const [start, stop] = [from ?? 0, Math.min(to ?? end, end)];
+  return start < stop ? [start, stop] : [0, end];
+}
+
 export function axisOf(
   from: number,
   to: number,

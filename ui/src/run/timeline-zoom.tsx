@@ -10,11 +10,16 @@ const LEAST_MS = 5;
 
 type Range = [from: number, to: number];
 
-export function useZoom(axis: Axis, box: RefObject<HTMLElement | null>, onZoom: (range: Range | null) => void) {
+export function useZoom(
+  axis: Axis,
+  end: number,
+  box: RefObject<HTMLElement | null>,
+  onZoom: (range: Range | null) => void,
+) {
   const drag = useSignal<{ from: number; to: number } | null>(null);
   const wasDragged = useRef(false);
-  const latest = useRef({ axis, onZoom });
-  latest.current = { axis, onZoom };
+  const latest = useRef({ axis, end, onZoom });
+  latest.current = { axis, end, onZoom };
   const left = () => {
     const scroller = box.current?.querySelector(".list-scroll");
     const label = box.current?.querySelector<HTMLElement>(".timeline-label");
@@ -26,10 +31,11 @@ export function useZoom(axis: Axis, box: RefObject<HTMLElement | null>, onZoom: 
     const onWheel = (event: WheelEvent) => {
       if (!event.shiftKey) return;
       event.preventDefault();
-      const { axis, onZoom } = latest.current;
-      const by = ((event.deltaX || event.deltaY) / axis.width) * (axis.to - axis.from);
-      const from = Math.max(0, axis.from + by);
-      onZoom([Math.round(from), Math.round(from + axis.to - axis.from)]);
+      const { axis, end, onZoom } = latest.current;
+      const range = axis.to - axis.from;
+      const by = ((event.deltaX || event.deltaY) / axis.width) * range;
+      const from = Math.max(0, Math.min(end - range, axis.from + by));
+      onZoom([Math.round(from), Math.round(from + range)]);
     };
     element?.addEventListener("wheel", onWheel, { passive: false });
     return () => element?.removeEventListener("wheel", onWheel);

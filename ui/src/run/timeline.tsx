@@ -14,7 +14,7 @@ import { stepStates } from "./outline.ts";
 import { elapsedAt } from "./outline-time.ts";
 import type { PanelProps } from "./panel.tsx";
 import { select, selection, whole } from "./selection.ts";
-import { axisOf, roundedEnd } from "./timeline-axis.ts";
+import { axisOf, rangeIn, roundedEnd } from "./timeline-axis.ts";
 import { TimelineFooter } from "./timeline-footer.tsx";
 import { TimelineLabel } from "./timeline-label.tsx";
 import { TimelineLoader } from "./timeline-loading.ts";
@@ -62,7 +62,7 @@ function Chart({ model }: PanelProps) {
   const isIdle = model.hasEnded.value || (busy.at(-1)?.[1] ?? 0) < elapsed;
   const end = isIdle ? elapsed : roundedEnd(elapsed);
   if (!isIdle) busy.at(-1)![1] = end; // the time ahead is no gap
-  const [from, to] = [whole(parameter("from")) ?? 0, whole(parameter("to")) ?? end];
+  const [from, to] = rangeIn(end, whole(parameter("from")), whole(parameter("to")));
   const axis = useMemo(
     () => axisOf(from, Math.max(to, from + 1), width, busy, !expandsGaps.value),
     [from, to, width, busy, expandsGaps.value],
@@ -80,7 +80,7 @@ function Chart({ model }: PanelProps) {
     if (!next.delete(key)) next.add(key);
     expanded.value = next;
   };
-  const zoom = useZoom(axis, box, (range) => setQuery({ from: range?.[0] ?? null, to: range?.[1] ?? null }));
+  const zoom = useZoom(axis, end, box, (range) => setQuery({ from: range?.[0] ?? null, to: range?.[1] ?? null }));
   const place = rows.findIndex((row) => row.key === active.value);
   return (
     <div

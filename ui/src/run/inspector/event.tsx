@@ -16,7 +16,7 @@ import { actorWords } from "./summary.tsx";
 const DECISIONS = ["next.evaluated", "task.done", "case.evaluated", "step.scheduled", "token.held", "token.denied"];
 
 export function EventInspector({ model, seq }: { model: RunModel; seq: number }) {
-  const page = useResource<EventPage>(partPath(model, "events", { after: seq - 1, limit: 1 }));
+  const page = useResource<EventPage>(partPath(model, "events", { after: Math.max(0, seq - 1), limit: 1 }));
   return (
     <Loaded of={page} rows={4}>
       {({ items }) => {
