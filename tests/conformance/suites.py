@@ -302,8 +302,11 @@ class SummarySuite:
     def test_the_version_of_a_content_is_found(self, store: Store) -> None:
         store.register("p", "a" * 64)
         store.register("p", "b" * 64)
-        found = [store.version_of(*key) for key in (("p", "a" * 64), ("p", "b" * 64), ("p", "c" * 64), ("q", "a" * 64))]
-        assert found == [1, 2, None, None]
+        store.register('q"\\', "b" * 64)
+        known, unknown = [("p", "a" * 64), ("p", "b" * 64), ('q"\\', "b" * 64)], [("p", "c" * 64), ("q", "a" * 64)]
+        assert [store.version_of(*key) for key in known + unknown] == [1, 2, 1, None, None]
+        assert store.versions_of(known + unknown) == dict(zip(known, (1, 2, 1), strict=True))
+        assert store.versions_of([]) == {}
 
     def test_a_status_can_be_asked_for(self, store: Store) -> None:
         for one, status in ((A, "running"), (B, "failed"), (C, "running")):

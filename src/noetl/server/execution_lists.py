@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -32,11 +31,12 @@ def missing_pools_of(store: Store, now: float) -> list[str]:
 
 def listed_items(store: Store, summaries: Iterable[Summary], now: float) -> list[ExecutionItem]:
     missing = missing_pools_of(store, now)
-    version_of = cache(store.version_of)
+    listed_summaries = list(summaries)
+    versions = store.versions_of({(summary.path, summary.digest) for summary in listed_summaries})
     items = []
-    for summary in summaries:
+    for summary in listed_summaries:
         listed = _with_missing(store, summary, missing) if missing else stored(summary)
-        version = version_of(summary.path, summary.digest)
+        version = versions.get((summary.path, summary.digest))
         items.append(execution_item(summary, now, listed.activity, listed.details, version))
     return items
 

@@ -278,9 +278,6 @@ SELECT version, digest, label, registered FROM catalog WHERE path = ? ORDER BY t
 -- name: find_digest
 SELECT digest FROM catalog WHERE path = ? AND version = ?
 
--- name: find_version
-SELECT version FROM catalog WHERE path = ? AND digest = ?
-
 -- name: find_latest_digest
 SELECT digest FROM catalog WHERE path = ? ORDER BY turn DESC LIMIT 1
 

@@ -454,7 +454,13 @@ class Store(ABC):
 
     def version_of(self, path: str, digest: str) -> int | None:
         """The version that this content has under the path; None if it is not registered there."""
-        return self._db.get(int, "find_version", path, digest)
+        return self.versions_of([(path, digest)]).get((path, digest))
+
+    def versions_of(self, contents: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        """The versions of pairs of a path and a digest, without those that are not registered."""
+        wanted = msgspec.json.encode(list(contents)).decode()
+        rows = self._db.all(lambda path, digest, version: ((path, digest), int(version)), "find_versions", wanted)
+        return dict(rows)
 
     def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
         return self._db.all(CatalogVersion, "list_versions", path, _or_all(limit))

@@ -45,6 +45,10 @@ SELECT commit_changes(
     %s::bigint
 )
 
+-- name: find_versions
+SELECT path, digest, version FROM catalog
+WHERE (path, digest) IN (SELECT one ->> 0, one ->> 1 FROM json_array_elements(%s::json) AS one)
+
 -- name: read_events_backwards
 -- An array, not a join, so that it walks the primary key and stops at the limit.
 SELECT seq, type, at, data, hash FROM event

@@ -18,6 +18,10 @@ SELECT seq, type, at, data, hash FROM event
 WHERE execution = ? AND seq > ? AND seq < ? AND type IN (SELECT value FROM json_each(?))
 ORDER BY seq DESC LIMIT ?
 
+-- name: find_versions
+SELECT path, digest, version FROM catalog
+WHERE (path, digest) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))
+
 -- name: put_snapshot
 INSERT INTO snapshot (execution, seq, hash, data) VALUES (?, ?, ?, ?)
 ON CONFLICT (execution, seq) DO UPDATE SET hash = excluded.hash, data = excluded.data
