@@ -1,4 +1,5 @@
 import { render } from "preact";
+import { startProbing } from "./api/probe.ts";
 import { startClock } from "./clock.ts";
 import { go, path, startNavigation } from "./location.ts";
 import { signedIn } from "./me.ts";
@@ -22,6 +23,7 @@ async function identify(token: string | null): Promise<void> {
 
 startNavigation();
 startClock();
+startProbing();
 const token = takeToken(); // before the URL changes
 if (path.value === "/") go("/runs", { replace: true });
 const root = document.getElementById("app");
