@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener
-from tests.browser.serving import PageServer
+from tests.browser.serving import USERS, PageServer, password_of
 
 HUGE = "9" * 20
 WRONG = {
@@ -84,3 +84,37 @@ def test_a_page_without_https_has_keys_for_its_requests(open_page: PageOpener, r
     page.goto(f"{open_page.server.url}/runs/{runs['waiting']}")
     page.locator(".run-header").get_by_role("button", name="Respond...").click()
     expect(page.get_by_role("dialog").get_by_role("button", name="Send")).to_be_visible()
+
+
+def test_a_double_click_pauses_once(open_page: PageOpener, runs: ExampleRuns) -> None:
+    execution = runs.until_waiting(runs.start("shop/release"))
+    page = open_page(f"/runs/{execution}")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+    page.locator(".run-header").get_by_role("button", name="Pause").dblclick()
+    expect(page.locator(".run-header").get_by_role("button", name="Resume")).to_be_visible()
+    assert [url.rpartition("/")[2] for url in sent] == ["pause"]
+    runs.act(execution, "cancel")
+
+
+def test_signing_in_again_gives_the_focus_back(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page("/start/shop/orders", expect=["status of 401"])
+    expect(page.get_by_role("heading", name="Start shop/orders")).to_be_visible()
+    page.context.clear_cookies()
+    page.get_by_role("link", name="Schedules").first.click()
+    dialog = page.get_by_role("dialog", name="Sign in")
+    dialog.get_by_label("Name").fill(USERS["admin"])
+    dialog.get_by_label("Password").fill(password_of("admin"))
+    page.keyboard.press("Enter")
+    expect(dialog).to_have_count(0)
+    expect(page.get_by_role("link", name="Schedules").first).to_be_focused()
+
+
+def test_a_view_that_does_not_poll_notices_that_the_server_is_back(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page("/schedules", expect=["ERR_FAILED"])
+    expect(page.get_by_role("heading", name="Schedules")).to_be_visible()
+    page.route("**/api/**", lambda route: route.abort())
+    page.get_by_role("link", name="Playbooks").first.click()
+    expect(page.locator(".connection")).to_contain_text("Reconnecting")
+    page.unroute("**/api/**")
+    expect(page.get_by_role("img", name="Connected")).to_be_visible(timeout=30_000)

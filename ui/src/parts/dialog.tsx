@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
 import { Button } from "./button.tsx";
+import { rememberFocus } from "./focus.ts";
 import "./dialog.css";
 
 interface DialogProps {
@@ -17,11 +18,9 @@ export function Dialog({ title, children, footer, wide, onClose, onSubmit }: Dia
   const element = useRef<HTMLDialogElement>(null);
   const heading = useId();
   useEffect(() => {
-    const before = document.activeElement;
+    const giveBack = rememberFocus();
     element.current?.showModal();
-    return () => {
-      if (before instanceof HTMLElement) before.focus();
-    };
+    return giveBack;
   }, []);
   return (
     <dialog

@@ -104,13 +104,19 @@ export function perform(action: RunAction): void {
   else if (action.href) go(action.href);
 }
 
+let isActing = false; // the second click of a double click must not undo the first
+
 async function act(model: RunModel, verb: "pause" | "resume", done: string): Promise<void> {
+  if (isActing) return;
+  isActing = true;
   try {
     await post<ExecutionStatus>(model.path(verb));
     toast(`The run is ${done}.`);
     await model.reload();
   } catch (error) {
     toastProblem(`The run was not ${done}`, error);
+  } finally {
+    isActing = false;
   }
 }
 
