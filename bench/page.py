@@ -150,13 +150,14 @@ def _drag(slider: Locator) -> Movement:
 
 def _scroll(page: Page) -> Movement:
     def move() -> None:
-        row = page.get_by_role("row").nth(2)
-        text, box = row.inner_text(), row.bounding_box()
+        grid = page.get_by_role("grid").last
+        text, box = grid.inner_text(), grid.bounding_box()
         assert box is not None
-        page.mouse.move(box["x"] + 50, box["y"] + 5)
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + min(box["height"], 200) / 2)
         for _ in range(STEPS):
             page.mouse.wheel(0, -400)
-        assert row.inner_text() != text, "the list of events did not scroll"
+        page.wait_for_timeout(500)
+        assert grid.inner_text() != text, "the list of events did not scroll"
 
     return move
 

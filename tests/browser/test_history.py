@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 from tests.acceptance.modes.stage import until
 from tests.browser.examples import ExampleRuns
 from tests.browser.opening import STREAM, PageOpener, Settling, check_accessibility
@@ -44,16 +43,6 @@ def failed_run(server: PageServer) -> str:
     execution = server.api.start({"playbook": FAILS})
     server.api.ended(execution)
     return execution
-
-
-@pytest.fixture
-def open_recorded(browser: Browser, recorded_server: PageServer) -> Iterator[PageOpener]:
-    opener = PageOpener(browser, recorded_server)
-    try:
-        yield opener
-    finally:
-        opener.close()
-    opener.check()
 
 
 def slider(page: Page) -> Locator:
