@@ -97,7 +97,7 @@ def test_a_draft_survives_a_reload_and_meets_a_newer_version(open_page: PageOpen
     server.api.register(text.replace("nothing to order", "theirs"))
     page.get_by_role("button", name=re.compile("Register as")).click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Version 2 was registered meanwhile")
+    expect(dialog).to_contain_text("Version 2 was registered in the meantime")
     expect(dialog).to_contain_text("result: theirs")
     dialog.get_by_role("button", name="Register as 3").click()
     expect(page.get_by_text("Registered written/stock as version 3.").first).to_be_visible()

@@ -29,7 +29,7 @@ ACTIONS = {
         "Delete...": "author",
     },
     "/workers": {"Drain...": "operator", "Stop...": "operator"},
-    "/system": {"Check all logs": "operator", "Delete old runs...": "admin"},
+    "/system": {"Verify all logs": "operator", "Delete old runs...": "admin"},
 }
 """The least role of each action, by the path of a view that has it."""
 

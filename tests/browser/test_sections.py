@@ -109,8 +109,8 @@ def test_the_system_checks_its_logs_and_says_what_pruning_would_do(open_page: Pa
     _ = runs["finished"]
     page = open_page("/system")
     expect(page.get_by_role("table", name="Dependencies")).to_contain_text("ok")
-    page.get_by_role("button", name="Check all logs").click()
-    expect(page.get_by_text(re.compile(r"[\d,]+ runs? checked, 0 violations"))).to_be_visible(timeout=30_000)
+    page.get_by_role("button", name="Verify all logs").click()
+    expect(page.get_by_text(re.compile(r"[\d,]+ runs? verified, 0 violations"))).to_be_visible(timeout=30_000)
     page.get_by_role("button", name="Delete old runs...").click()
     expect(page.get_by_role("dialog")).to_contain_text("0 runs")
 

@@ -13,7 +13,7 @@ interface Key {
 
 export const KEYS: readonly Key[] = [
   { scope: "global", keys: "Ctrl K", action: "palette", text: "Open the command palette" },
-  { scope: "global", keys: "?", action: "help", text: "Show the keys" },
+  { scope: "global", keys: "?", action: "help", text: "Show the keyboard shortcuts" },
   { scope: "global", keys: "/", action: "filter", text: "Go to the filter" },
   { scope: "global", keys: "g r", action: "go-runs", text: "Open Runs" },
   { scope: "global", keys: "g p", action: "go-playbooks", text: "Open Playbooks" },
@@ -21,7 +21,12 @@ export const KEYS: readonly Key[] = [
   { scope: "global", keys: "g w", action: "go-workers", text: "Open Workers" },
   { scope: "global", keys: "c", action: "copy-link", text: "Copy the link to this view" },
   { scope: "global", keys: ".", action: "actions", text: "Open the actions" },
-  { scope: "global", keys: "Escape", action: "leave", text: "Leave the field, the sheet, the past, the selection" },
+  {
+    scope: "global",
+    keys: "Escape",
+    action: "leave",
+    text: "Leave the field, the sheet, the past event, the selection",
+  },
   { scope: "lists", keys: "j or ArrowDown", action: "next-row", text: "Next row" },
   { scope: "lists", keys: "k or ArrowUp", action: "previous-row", text: "Previous row" },
   { scope: "lists", keys: "Home", action: "first-row", text: "First row" },
@@ -42,7 +47,12 @@ export const KEYS: readonly Key[] = [
   { scope: "run", keys: "1", action: "level-step", text: "Events of steps" },
   { scope: "run", keys: "2", action: "level-task", text: "Events of tasks" },
   { scope: "run", keys: "3", action: "level-event", text: "All events" },
-  { scope: "run", keys: "Ctrl F", action: "search-log", text: "Search the log; again for the search of the browser" },
+  {
+    scope: "run",
+    keys: "Ctrl F",
+    action: "search-log",
+    text: "Search the log; press again for the search of the browser",
+  },
   { scope: "run", keys: "Alt Z", action: "wrap", text: "Wrap the lines of the log" },
   { scope: "run", keys: "v", action: "panes", text: "Graph and panel, graph only, panel only" },
   { scope: "run", keys: "G", action: "gaps", text: "Expand or collapse idle gaps of the timeline" },

@@ -13,7 +13,7 @@ export function Sessions() {
   const end = async (id: string) => {
     try {
       await request("DELETE", `/sessions/${encodeURIComponent(id)}`);
-      toast("The session is ended.");
+      toast("The session has ended.");
     } catch (error) {
       toastProblem("The session was not ended", error);
     }
@@ -29,7 +29,7 @@ export function Sessions() {
           columns={[
             { title: "User", cell: ({ user }) => <strong>{user}</strong> },
             { title: "Browser", cell: ({ agent }) => agent || "-" },
-            { title: "Address", cell: ({ address }) => address || "-" },
+            { title: "IP address", cell: ({ address }) => address || "-" },
             { title: "Started", cell: ({ created }) => <Moment at={created} /> },
             { title: "Last seen", cell: ({ last_seen }) => <Moment at={last_seen} /> },
             {
@@ -37,7 +37,7 @@ export function Sessions() {
               kind: "actions",
               cell: ({ id, current }) =>
                 current ? (
-                  <span class="quiet">this one</span>
+                  <span class="quiet">this session</span>
                 ) : (
                   <Button onClick={() => void end(id)}>End session</Button>
                 ),

@@ -115,7 +115,7 @@ function RevokeToken({ token, onClose }: { token: AccessToken; onClose: () => vo
       act={() => request("DELETE", `/tokens/${encodeURIComponent(token.id)}`)}
       onClose={onClose}
     >
-      <p>Everything that uses {token.name || token.id} is refused from then on.</p>
+      <p>The server rejects every request with {token.name || token.id} from now on. This cannot be undone.</p>
     </Confirm>
   );
 }
@@ -153,7 +153,7 @@ function CreateToken({ onClose, onToken }: { onClose: () => void; onToken: (toke
         <TextField
           label="Pool"
           value={pool.value}
-          help="Empty: any pool"
+          help="Optional; empty for any pool"
           onInput={(text) => {
             pool.value = text;
           }}

@@ -58,7 +58,7 @@ export function Users() {
                     </Button>
                     <Button
                       kind="danger"
-                      reason={user.name === me.value?.name ? "This is you." : null}
+                      reason={user.name === me.value?.name ? "You cannot delete your own user." : null}
                       onClick={() => {
                         asked.value = { action: "delete", user };
                       }}
@@ -123,7 +123,7 @@ function UserDialog({ user, onClose }: { user?: User; onClose: () => void }) {
         label={user ? "New password" : "Password"}
         password
         autocomplete="new-password"
-        help={user ? "Empty: the password stays" : "At least 12 characters"}
+        help={user ? "Optional; empty to keep the password" : "At least 12 characters"}
         value={password.value}
         onInput={(text) => {
           password.value = text;

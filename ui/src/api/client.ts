@@ -102,7 +102,7 @@ export async function problemOf(response: Response): Promise<Problem> {
   const fallback = {
     status: response.status,
     title: response.statusText,
-    detail: `The server answered ${response.status}.`,
+    detail: `The server responded with status ${response.status}.`,
   };
   try {
     return new Problem({ ...fallback, ...((await response.json()) as ProblemDetails) });

@@ -122,7 +122,7 @@ function FirstDifference({ comparison, latest }: { comparison: Comparison; lates
   return (
     <p class="compare-first good">
       {diff.equal
-        ? "No differences. Times and workers do not count."
+        ? "No differences. Times and workers are not compared."
         : "All events are the same; the states differ. See Data."}
     </p>
   );

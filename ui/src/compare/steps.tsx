@@ -84,7 +84,7 @@ function StepSide({ side, ms, link }: { side: StepSide; ms: number | undefined; 
     <a class="compare-step" href={link}>
       <Status status={statusOf(side)} />
       <span class="secondary">
-        {counted(Number(side.runs ?? 0), "run")}
+        {counted(Number(side.runs ?? 0), "step run")}
         {ms !== undefined && `, ${duration(ms)}`}
       </span>
     </a>

@@ -39,7 +39,7 @@ export function CredentialDialog({ credential, onClose }: { credential?: Credent
       onSubmit={() => void save()}
       footer={
         <>
-          <Button onClick={onClose}>Back</Button>
+          <Button onClick={onClose}>Cancel</Button>
           <Button kind="primary" type="submit" reason={why} busy={busy.value}>
             Store credential
           </Button>
@@ -87,7 +87,7 @@ export function CredentialDialog({ credential, onClose }: { credential?: Credent
         />
       ))}
       <TextField
-        label="Playbooks that may use it"
+        label="Playbooks that may use the credential"
         value={paths.value}
         help="Paths such as shop/*, separated by commas; empty for all"
         onInput={(text) => {
@@ -95,7 +95,7 @@ export function CredentialDialog({ credential, onClose }: { credential?: Credent
         }}
       />
       <TextField
-        label="Pools that may use it"
+        label="Pools that may use the credential"
         value={pools.value}
         help="Names, separated by commas; empty for all"
         onInput={(text) => {

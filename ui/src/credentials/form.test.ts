@@ -9,7 +9,7 @@ test("a kind has the fields of its forms, secrets are hidden", () => {
 });
 
 test("one complete form is enough", () => {
-  assert.equal(missing("api_key", { value: "x" }), "It needs value, header, or value, query.");
+  assert.equal(missing("api_key", { value: "x" }), "Required: value, header, or value, query.");
   assert.equal(missing("api_key", { value: "x", query: "key" }), null);
 });
 

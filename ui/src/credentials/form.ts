@@ -20,7 +20,7 @@ export function isSecret(field: string): boolean {
 export function missing(kind: Kind, data: Record<string, string>): string | null {
   const forms: readonly (readonly string[])[] = CREDENTIAL_KINDS[kind].forms;
   if (forms.some((form) => form.every((field) => data[field]))) return null;
-  return `It needs ${forms.map((form) => form.join(", ")).join(", or ")}.`;
+  return `Required: ${forms.map((form) => form.join(", ")).join(", or ")}.`;
 }
 
 export function requestOf(kind: Kind, data: Record<string, string>, paths: string, pools: string): CredentialRequest {

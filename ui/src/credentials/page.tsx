@@ -74,7 +74,7 @@ function Credentials() {
           act={() => request("DELETE", credentialPath(current.credential.name))}
           onClose={close}
         >
-          <p>Tasks that need {current.credential.name} fail from then on. The secret cannot be read again.</p>
+          <p>Tasks that need {current.credential.name} fail from now on. This cannot be undone.</p>
         </Confirm>
       )}
     </>

@@ -48,7 +48,8 @@ function Editor({ model }: { model: EditorModel }) {
 
   const save = () => {
     if (readOnly) return;
-    if (!model.save()) toast("The browser does not keep drafts here.", { tone: "bad" });
+    if (!model.save())
+      toast("The draft was not saved: the browser does not allow storage for this site.", { tone: "bad" });
     else announce(model.isDraft.value ? "Draft saved." : "There is nothing to save.");
   };
   const start = () => {

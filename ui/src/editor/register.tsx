@@ -42,7 +42,7 @@ export function RegisterButton({ model }: { model: EditorModel }) {
       </Button>
       {newer.value && (
         <Dialog
-          title={`Version ${newer.value.version} was registered meanwhile`}
+          title={`Version ${newer.value.version} was registered in the meantime`}
           wide
           onClose={() => {
             newer.value = null;
@@ -84,5 +84,5 @@ function reasonOf(model: EditorModel): string | null {
   if (!validity.value?.valid) return "The playbook has errors.";
   if (!model.isDraft.value) return `This text is version ${model.registered.value?.version}.`;
   const same = model.registered.value?.versions.find(({ version }) => version === validity.value?.next_version);
-  return same ? `Version ${same.version} is the same playbook: only comments or its form differ.` : null;
+  return same ? `Version ${same.version} is the same playbook: only comments or formatting differ.` : null;
 }

@@ -60,7 +60,7 @@ export function ForkForm({ run, outline }: { run: Execution; outline: Outline })
     }
   };
   const reason = !complete
-    ? "A change of ctx is not complete."
+    ? "A change of ctx has no key, or its value is not valid JSON."
     : !isValid
       ? "The edited playbook is not valid."
       : (preview.problem.value?.detail ?? null);

@@ -75,7 +75,7 @@ function Hooks() {
       )}
       {current?.action === "rotate" && (
         <Confirm
-          title="Rotate the secret"
+          title="Rotate secret"
           button="Rotate secret"
           danger
           done={`${current.hook.name} has a new secret.`}
@@ -84,7 +84,7 @@ function Hooks() {
           }}
           onClose={close}
         >
-          <p>Requests that are signed with the old secret are refused from then on.</p>
+          <p>The server rejects requests that are signed with the old secret from now on.</p>
         </Confirm>
       )}
       {current?.action === "delete" && (
@@ -125,11 +125,11 @@ function columns(ask: (asked: Asked) => void): Column<Hook>[] {
       ),
     },
     {
-      title: "Address",
+      title: "URL",
       cell: (hook) => (
         <span>
           <code>/api/v1/hooks/{hook.name}</code>{" "}
-          <Copy text={`${window.location.origin}/api/v1/hooks/${hook.name}`} what="the address" />
+          <Copy text={`${window.location.origin}/api/v1/hooks/${hook.name}`} what="the URL" />
         </span>
       ),
     },
@@ -140,7 +140,7 @@ function columns(ask: (asked: Asked) => void): Column<Hook>[] {
       cell: (hook) => (
         <>
           <Button role="author" onClick={() => ask({ action: "rotate", hook })}>
-            Rotate...
+            Rotate secret...
           </Button>
           <Button role="author" kind="danger" onClick={() => ask({ action: "delete", hook })}>
             Delete...
@@ -173,7 +173,7 @@ function CreateHook({ onClose, onSecret }: { onClose: () => void; onSecret: (sec
       onSubmit={() => void create()}
       footer={
         <>
-          <Button onClick={onClose}>Back</Button>
+          <Button onClick={onClose}>Cancel</Button>
           <Button kind="primary" type="submit" reason={why}>
             Create hook
           </Button>

@@ -39,7 +39,7 @@ export function Confirm({ title, children, button, danger = false, done, act, on
       onSubmit={() => void submit()}
       footer={
         <>
-          <Button onClick={onClose}>Back</Button>
+          <Button onClick={onClose}>Cancel</Button>
           <Button kind={danger ? "danger" : "primary"} type="submit" busy={busy.value}>
             {button}
           </Button>

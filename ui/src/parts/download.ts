@@ -14,6 +14,6 @@ export async function download(path: string, name: string, options: RequestOptio
     link.click();
     window.setTimeout(() => URL.revokeObjectURL(address), 60_000);
   } catch (error) {
-    toastProblem(`Downloading ${name} failed`, error);
+    toastProblem(`${name} was not downloaded`, error);
   }
 }

@@ -97,8 +97,8 @@ export function JsonTree(props: JsonTreeProps) {
 }
 
 function foundText(text: string, hits: number, isComplete: boolean): string {
-  if (!hits) return `Nothing here contains "${text}".`;
-  return `${counted(hits, "match", "matches")}${isComplete ? "" : "; the search stopped there"}`;
+  if (!hits) return `No key or value contains "${text}".`;
+  return `${counted(hits, "match", "matches")}${isComplete ? "" : "; there may be more"}`;
 }
 
 /** The value that an input has had for a while. */

@@ -26,7 +26,7 @@ export function SecretShown({
         </Button>
       }
     >
-      <p>It is shown only now. The server keeps no copy that can be read.</p>
+      <p>Copy it now: it is shown only once.</p>
       <Line text={secret} what="the secret" />
       {command && <Line text={command} what="the command" />}
     </Dialog>

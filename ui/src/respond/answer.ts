@@ -11,7 +11,7 @@ export function answerWords({ name, answer, pending, awaited }: SignalAnswer): {
     case "duplicate":
       return { text: `Signal ${name} was received before. Nothing changed.`, tone: "bad" };
     case "late":
-      return { text: `Signal ${name} came too late: the run has ended.`, tone: "bad" };
+      return { text: `Signal ${name} was not accepted: the run has ended.`, tone: "bad" };
     default:
       return { text: `Signal ${name} was dropped: no step waits for it.${awaitedWords(awaited)}`, tone: "bad" };
   }

@@ -12,7 +12,7 @@ const COLUMNS = [
   ["seq", "Event"],
   ["time", "Time"],
   ["type", "Type"],
-  ["entity", "Of"],
+  ["entity", "Subject"],
   ["summary", "Summary"],
   ["status", "Status"],
 ];

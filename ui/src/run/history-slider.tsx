@@ -132,6 +132,6 @@ async function goToDecision(
     if (decision === null) toast(`No ${direction > 0 ? "later" : "earlier"} decision about the selection.`);
     else go(decision);
   } catch (error) {
-    toastProblem("Find the decision", error);
+    toastProblem("The decision was not loaded", error);
   }
 }

@@ -69,7 +69,7 @@ function RetryDialog({ model, run, failed, onClose }: RetryProps & { onClose: ()
       onClose();
       go(href("run", { id: fork.execution_id }));
     } catch (error) {
-      toastProblem("Retrying the failed items failed", error);
+      toastProblem("The failed items were not retried", error);
       isBusy.value = false;
     }
   };

@@ -146,6 +146,6 @@ async function copyLines(path: string, filter: LogFilter, range: [number, number
       tone: done ? "good" : "bad",
     });
   } catch (error) {
-    toastProblem("Copying the lines failed", error);
+    toastProblem("The lines were not copied", error);
   }
 }

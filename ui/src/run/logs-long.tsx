@@ -19,7 +19,7 @@ export function LongLine({ path, line, onClose }: { path: string; line: LogLine;
     wholeLine(path, line.number).then(
       (whole) => setText(withoutCodes(whole)),
       (error) => {
-        toastProblem("Loading the line failed", error);
+        toastProblem("The line was not loaded", error);
         onClose();
       },
     );

@@ -40,7 +40,7 @@ export function LogSearch({ path, filter, text, from, onText, onClose }: SearchP
       const number = await findLine(path, query, direction, start, signal, (at) => {
         note.value = `Searched up to line ${at}`;
       });
-      note.value = number === null ? `No ${direction === "after" ? "later" : "earlier"} line has this text` : "";
+      note.value = number === null ? `No ${direction === "after" ? "later" : "earlier"} line matches` : "";
       if (number !== null) setQuery({ line: number }, { replace: true });
     } catch (error) {
       if (signal.aborted) return;

@@ -48,7 +48,7 @@ function Sheet({ model, graph }: BodyProps) {
         <Button
           kind="quiet"
           icon={isTall.value ? "down" : "up"}
-          label={isTall.value ? "Make the sheet smaller" : "Make the sheet larger"}
+          label={isTall.value ? "Collapse the inspector" : "Expand the inspector"}
           onClick={() => {
             isTall.value = !isTall.value;
           }}

@@ -147,7 +147,7 @@ function Children({ model, runs }: { model: RunModel; runs: RelatedRuns }) {
       more.value = [...more.peek(), ...page.children.items];
       next.value = page.children.next;
     } catch (error) {
-      toastProblem("Loading more children failed", error);
+      toastProblem("The children were not loaded", error);
     }
   };
   return (

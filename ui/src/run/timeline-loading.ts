@@ -33,7 +33,7 @@ export class TimelineLoader implements Loaded {
   loadDetails(run: string): void {
     const known = this.#details.peek().get(run);
     if (known?.ended) return;
-    void this.#once(`run ${run}`, "Load the tasks", async () => {
+    void this.#once(`run ${run}`, "The tasks were not loaded", async () => {
       const details = await get<StepRun>(this.#model.path("step-run"), { query: { run } });
       this.#details.value = new Map(this.#details.peek()).set(run, details);
     });
@@ -44,7 +44,7 @@ export class TimelineLoader implements Loaded {
     const outline = this.#model.outline.peek();
     const known = this.#runs.peek().get(step);
     if (!outline || (known && known.next === null)) return;
-    void this.#once(`step ${step}`, "Load the step runs", async () => {
+    void this.#once(`step ${step}`, "The step runs were not loaded", async () => {
       const query = { step, limit: PAGE, ...(known?.next == null ? {} : { after: known.next }) };
       const page = await get<StepRunPage>(this.#model.path("step-runs"), { query });
       const spans = [...(known?.spans ?? []), ...page.items.map((row) => spanOf(row, outline))];

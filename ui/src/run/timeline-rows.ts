@@ -99,8 +99,7 @@ function addTasks(rows: TimelineRow[], span: Span, depth: number, loaded: Loaded
     rows.push(noteRow(span.run, depth, "Loading"));
     return;
   }
-  if (!details.tasks.length)
-    rows.push(noteRow(span.run, depth, span.loop ? "The tab Items has its items" : "No task has ended"));
+  if (!details.tasks.length) rows.push(noteRow(span.run, depth, span.loop ? "See the Items tab" : "No task has ended"));
   for (const visit of details.tasks) {
     const name = visit.visit > 1 ? `${visit.label} (visit ${visit.visit})` : visit.label;
     const key = `${span.run} ${visit.task} ${visit.visit}`;

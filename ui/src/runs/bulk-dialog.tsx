@@ -8,13 +8,13 @@ import { type BulkAction, type BulkResult, bulk } from "./bulk.ts";
 const WORDS: Record<BulkAction, { title: string; effect: string; done: string; button: string }> = {
   cancel: {
     title: "Cancel runs",
-    effect: "Running tasks are stopped. What they have done stays done. A run that has ended does not change.",
+    effect: "Running tasks are stopped. Their effects are not undone. A run that has ended does not change.",
     done: "cancelled",
     button: "Cancel runs",
   },
   retry: {
     title: "Retry runs",
-    effect: "Creates a new run for each, from the task that failed on. The original runs do not change.",
+    effect: "Creates a new run for each, starting at the failed task. The original runs do not change.",
     done: "retried",
     button: "Retry runs",
   },
@@ -54,7 +54,7 @@ export function BulkDialog({ action, ids: selected, onClose, onDone }: BulkDialo
           </Button>
         ) : (
           <>
-            <Button onClick={onClose}>Keep them</Button>
+            <Button onClick={onClose}>Close</Button>
             <Button kind={action === "cancel" ? "danger" : "primary"} type="submit" busy={busy.value}>
               {words.button}
             </Button>

@@ -50,7 +50,7 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
       onSubmit={() => void save()}
       footer={
         <>
-          <Button onClick={onClose}>Back</Button>
+          <Button onClick={onClose}>Cancel</Button>
           <Button kind="primary" type="submit" busy={busy.value} reason={Object.values(faults)[0] ?? null}>
             Save schedule
           </Button>
@@ -127,7 +127,7 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
       {value.kind === "cron" && <CronPreview draft={value} />}
       <div class="form-row">
         <Choice
-          label="If the last run is not done"
+          label="If the previous run is active"
           value={value.overlap}
           options={["skip", "queue", "allow"]}
           onChange={(overlap) => set({ overlap })}
@@ -139,7 +139,7 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
           onChange={(missed) => set({ missed })}
         />
       </div>
-      <Field label="Inputs" help="JSON or nothing" error={faults.payload ?? null}>
+      <Field label="Inputs" help="Optional; a JSON object" error={faults.payload ?? null}>
         {(ids) => (
           <textarea
             {...ids}

@@ -38,10 +38,12 @@ export function faultsOf(draft: Draft, isZone: (name: string) => boolean): Fault
   if (!draft.path) faults.path = "Choose a playbook.";
   if (draft.kind === "cron" && draft.cron.trim().split(/\s+/).length !== 5)
     faults.cron = "A cron expression has five fields: minute, hour, day, month, weekday.";
-  if (draft.kind === "every" && !draft.every) faults.every = "The interval is missing.";
-  if (draft.kind === "at" && !draft.at) faults.at = "The time is missing.";
+  if (draft.kind === "every" && !draft.every) faults.every = "Enter an interval, such as 30m.";
+  if (draft.kind === "at" && !draft.at) faults.at = "Enter a time in RFC 3339.";
   if (!isZone(draft.timezone))
-    faults.timezone = `${draft.timezone || "Nothing"} is not a time zone such as Europe/Berlin.`;
+    faults.timezone = draft.timezone
+      ? `Unknown time zone ${draft.timezone}. Enter a name such as Europe/Berlin.`
+      : "Enter a time zone, such as Europe/Berlin.";
   if (draft.payload.trim() && !isMap(draft.payload)) faults.payload = "The inputs must be a JSON object.";
   return faults;
 }

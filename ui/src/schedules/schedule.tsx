@@ -56,7 +56,7 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
         {},
         { headers: { "Idempotency-Key": idempotencyKey() } },
       );
-      toast(queued ? "The run is queued behind the one that is not done." : "The run is started.", {
+      toast(queued ? "The run is queued until the previous run has ended." : "The run is started.", {
         link: { href: href("run", { id: execution_id }), text: "Open the run" },
       });
     } catch (error) {
@@ -74,7 +74,7 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
           </Button>
           <Button
             role="operator"
-            reason={schedule.status === "retired" ? "It is retired." : null}
+            reason={schedule.status === "retired" ? "The schedule is retired." : null}
             onClick={() => void act(isPaused ? "resume" : "pause")}
           >
             {isPaused ? "Resume" : "Pause"}
@@ -124,7 +124,7 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
             "-"
           )}
         </dd>
-        <dt>If the last run is not done</dt>
+        <dt>If the previous run is active</dt>
         <dd>{schedule.overlap}</dd>
         <dt>Missed firings</dt>
         <dd>{schedule.missed}</dd>

@@ -11,5 +11,5 @@ export function whenWords({ cron, every, at }: When): string {
     return parsed ? cronWords(parsed) : cron;
   }
   if (every !== null) return `every ${duration(every * 1000)}`;
-  return at ? `once at ${at}` : "never by itself";
+  return at ? `once at ${at}` : "-";
 }

@@ -47,7 +47,7 @@ function Help() {
     helpOpen.value = false;
   };
   return (
-    <Dialog title="Keys" wide onClose={close}>
+    <Dialog title="Keyboard shortcuts" wide onClose={close}>
       <div class="help-columns">
         {SCOPES.map(([scope, title]) => (
           <section key={scope}>

@@ -14,7 +14,7 @@ import "./palette.css";
 const SECTIONS: [View, string][] = [
   ["runs", "Runs"],
   ["playbooks", "Playbooks"],
-  ["newPlaybook", "Write a playbook"],
+  ["newPlaybook", "New playbook"],
   ["schedules", "Schedules"],
   ["workers", "Workers"],
   ["hooks", "Hooks"],
@@ -75,7 +75,7 @@ export function Palette() {
           active.value = 0;
         }}
       />
-      <ul id="palette-choices" class="palette" role="listbox" aria-label="Choices">
+      <ul id="palette-choices" class="palette" role="listbox" aria-label="Search results">
         {choices.map((choice, place) => (
           <li
             key={`${choice.label}-${place}`}

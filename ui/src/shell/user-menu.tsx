@@ -6,7 +6,7 @@ import { singleKeys, type Theme, theme, zone } from "../personal.ts";
 import { openHelp } from "./help-state.ts";
 
 const THEMES: [Theme, string][] = [
-  ["system", "Theme of the system"],
+  ["system", "System theme"],
   ["light", "Light theme"],
   ["dark", "Dark theme"],
 ];
@@ -21,7 +21,7 @@ export function UserMenu({ user }: { user: Me }) {
       },
     })),
     {
-      label: zone.value === "UTC" ? "Times of this browser" : "Times in UTC",
+      label: zone.value === "UTC" ? "Times in the time zone of the browser" : "Times in UTC",
       hint: `Now ${zone.value || Intl.DateTimeFormat().resolvedOptions().timeZone}`,
       onChoose: () => {
         zone.value = zone.value === "UTC" ? "" : "UTC";
@@ -33,7 +33,7 @@ export function UserMenu({ user }: { user: Me }) {
         singleKeys.value = !singleKeys.value;
       },
     },
-    { label: "Keys", hint: "?", onChoose: openHelp },
+    { label: "Keyboard shortcuts", hint: "?", onChoose: openHelp },
     { label: "Sign out", onChoose: signOut },
   ];
   return (
@@ -47,7 +47,7 @@ async function signOut(): Promise<void> {
   try {
     await request("DELETE", "/sessions", { anonymous: true });
   } catch (error) {
-    return toastProblem("Signing out failed", error);
+    return toastProblem("You were not signed out", error);
   }
   useToken(null);
   me.value = null;

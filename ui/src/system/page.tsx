@@ -33,7 +33,7 @@ export default function SystemPage() {
       <Verify />
       <Prune />
       <section class="system-links">
-        <h2>For programs</h2>
+        <h2>API and monitoring</h2>
         <p>
           <a href="/api/v1/openapi.json">API description</a> <a href="/metrics">Metrics</a>{" "}
           <a href="/readyz">Readiness</a>
@@ -114,7 +114,7 @@ function Verify() {
         cursor = page.next;
       }
     } catch (error) {
-      toastProblem("The check did not finish", error);
+      toastProblem("The verification did not finish", error);
     } finally {
       busy.value = false;
     }
@@ -124,11 +124,11 @@ function Verify() {
       <h2>Verify</h2>
       <p class="system-line">
         <Button role="operator" busy={busy.value} onClick={() => void start()}>
-          Check all logs
+          Verify all logs
         </Button>
         {checked.value !== null && (
           <span role="status">
-            {counted(checked.value, "run")} checked{busy.value ? " so far" : ""},{" "}
+            {counted(checked.value, "run")} verified{busy.value ? " so far" : ""},{" "}
             {counted(found.value.length, "violation")}
           </span>
         )}

@@ -74,7 +74,7 @@ const POOLS: Column<Pool>[] = [
   { title: "Busy", kind: "number", cell: (pool) => count(pool.busy ?? 0) },
   { title: "Queued", kind: "number", cell: (pool) => count(pool.queued ?? 0) },
   {
-    title: "Oldest",
+    title: "Oldest wait",
     kind: "number",
     cell: (pool) => (pool.oldest ? <Elapsed from={pool.oldest} /> : <span class="quiet">-</span>),
   },
@@ -110,7 +110,7 @@ function workerColumns(ask: (asked: Asked) => void): Column<Worker>[] {
         <>
           <Button
             role="operator"
-            reason={worker.status === "active" ? null : `It is ${worker.status}.`}
+            reason={worker.status === "active" ? null : `The worker is ${worker.status}.`}
             onClick={() => ask({ action: "drain", worker })}
           >
             Drain...
@@ -118,7 +118,7 @@ function workerColumns(ask: (asked: Asked) => void): Column<Worker>[] {
           <Button
             role="operator"
             kind="danger"
-            reason={worker.status === "gone" ? "It is gone." : null}
+            reason={worker.status === "gone" ? "The worker is gone." : null}
             onClick={() => ask({ action: "stop", worker })}
           >
             Stop...
