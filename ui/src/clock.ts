@@ -7,7 +7,7 @@ const ticks = signal(Date.now());
 const lost = signal<number | null>(null); // since when requests fail
 const failures = signal(0);
 
-export type Connection = "online" | "reconnecting" | "down";
+type Connection = "online" | "reconnecting" | "down";
 
 export const connection = computed<Connection>(() =>
   lost.value === null ? "online" : failures.value >= 3 ? "down" : "reconnecting",

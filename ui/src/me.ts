@@ -1,6 +1,6 @@
 /** Who is signed in. The session lives in a cookie; a token is kept in memory only, and only if the cookie is refused. */
 
-import { computed, signal } from "@preact/signals";
+import { signal } from "@preact/signals";
 
 export type Role = "viewer" | "operator" | "author" | "admin" | "worker";
 
@@ -63,5 +63,3 @@ export function forbidden(needed: Role): string | null {
   const role = me.value?.role;
   return `Requires the ${needed} role.${role ? ` You are ${ARTICLE[role]}.` : ""}`;
 }
-
-export const isSignedIn = computed(() => me.value !== null);

@@ -38,7 +38,7 @@ export interface RequestOptions {
   anonymous?: boolean; // a 401 is an answer, not a reason to sign in
 }
 
-export type Method = "GET" | "POST" | "PUT" | "DELETE";
+type Method = "GET" | "POST" | "PUT" | "DELETE";
 
 /** A path of the API with a query. */
 export function withQuery(path: string, query: RequestOptions["query"] = {}): string {

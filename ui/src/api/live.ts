@@ -7,7 +7,7 @@ import type { Frame } from "./types.gen.ts";
 const HIDDEN_MS = 30_000;
 const LONGEST_WAIT_MS = 30_000;
 
-export interface LiveHandlers {
+interface LiveHandlers {
   onFrame(frame: Frame): void;
   onEnd(): void;
   onRetry(waitMs: number | null): void; // the stream broke and is opened again after a while; null: it is open

@@ -26,7 +26,7 @@ import { complete, hover } from "./assist.ts";
 import { diagnosticsOf, rangeOf } from "./diagnostics.ts";
 import { highlighting, theme } from "./theme.ts";
 
-export interface CodeOptions {
+interface CodeOptions {
   label: string;
   text: string;
   readOnly: boolean;

@@ -9,7 +9,7 @@ import { Validation, YAML } from "./validation.ts";
 
 const SAVE_MS = 500;
 
-export const NEW_PLAYBOOK = `apiVersion: noetl.io/v2
+const NEW_PLAYBOOK = `apiVersion: noetl.io/v2
 kind: Playbook
 metadata:
   name: example

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import "./status.css";
 
-export type StatusName =
+type StatusName =
   | "pending"
   | "scheduled"
   | "running"

@@ -13,7 +13,6 @@ interface ButtonProps {
   busy?: boolean;
   pressed?: boolean;
   type?: "button" | "submit";
-  popovertarget?: string;
   onClick?: (event: MouseEvent) => void;
 }
 
@@ -28,7 +27,6 @@ export function Button({
   busy,
   pressed,
   type = "button",
-  popovertarget,
   onClick,
 }: ButtonProps) {
   const why = (role && forbidden(role)) || reason || null;
@@ -41,7 +39,6 @@ export function Button({
       aria-disabled={why || busy ? true : undefined}
       aria-pressed={pressed}
       title={why ?? label}
-      popovertarget={popovertarget}
       onClick={(event) => {
         if (why || busy) event.preventDefault();
         else onClick?.(event);

@@ -36,7 +36,6 @@ interface TextFieldProps {
   help?: string;
   error?: string | null;
   password?: boolean;
-  placeholder?: string;
   autocomplete?: string;
   autofocus?: boolean;
   mono?: boolean;

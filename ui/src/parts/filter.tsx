@@ -1,13 +1,13 @@
 import { parameter, setQuery } from "../location.ts";
 
 /** The text filter of a section: `q` of the URL, the key `/`. */
-export function FilterField({ label = "Filter" }: { label?: string }) {
+export function FilterField() {
   return (
     <input
       data-filter
       class="input"
       type="search"
-      aria-label={label}
+      aria-label="Filter"
       placeholder="filter"
       value={parameter("q")}
       onInput={(event) => setQuery({ q: event.currentTarget.value }, { replace: true })}

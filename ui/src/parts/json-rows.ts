@@ -44,7 +44,7 @@ export interface MoreRow {
   total: number; // entries, or characters of a text
   isText: boolean;
 }
-export interface TableRow {
+interface TableRow {
   row: "table";
   id: string;
   parent: string;
@@ -177,7 +177,7 @@ function level(all: Entry[], size: number, parent: string, depth: number, view: 
 }
 
 /** What a search found: the values themselves, and what is above them. */
-export interface Found {
+interface Found {
   hits: ReadonlySet<string>;
   above: ReadonlySet<string>;
   isComplete: boolean;

@@ -20,13 +20,11 @@ export function Menu({
   icon,
   children,
   items,
-  align = "end",
 }: {
   label: string;
   icon?: IconName;
   children?: ComponentChildren;
   items: MenuItem[];
-  align?: "start" | "end";
 }) {
   const id = useId();
   const list = useRef<HTMLDivElement>(null);
@@ -34,7 +32,7 @@ export function Menu({
   const place = () => {
     const [box, menu] = [button.current?.getBoundingClientRect(), list.current];
     if (!box || !menu) return;
-    const left = align === "end" ? box.right - menu.offsetWidth : box.left;
+    const left = box.right - menu.offsetWidth;
     menu.style.left = `${Math.max(8, Math.min(left, window.innerWidth - menu.offsetWidth - 8))}px`;
     const below = box.bottom + 4;
     const fits = below + menu.offsetHeight < window.innerHeight - 8;

@@ -10,12 +10,12 @@ export interface Page<T> {
   scanned_to: number | null;
 }
 
-export interface PlaceOfPage {
+interface PlaceOfPage {
   after?: number;
   before?: number;
 }
 
-export type LoadPage<T> = (place: PlaceOfPage, signal: AbortSignal) => Promise<Page<T>>;
+type LoadPage<T> = (place: PlaceOfPage, signal: AbortSignal) => Promise<Page<T>>;
 
 export const END = 2 ** 31 - 2; // after every position
 const MOST_ITEMS = 20_000; // beyond, the other end is dropped

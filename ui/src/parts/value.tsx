@@ -1,4 +1,3 @@
-import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { Button } from "./button.tsx";
 import { Copy } from "./copy.tsx";
@@ -13,14 +12,11 @@ interface ValueProps {
   value: unknown;
   label: string; // what it is: "Result of fetch#1"
   prefix: string; // the template expression of the value, "" if there is none
-  state?: TreeState; // keeps what is open while the value changes
-  onActive?: (id: string) => void;
-  children?: ComponentChildren; // more tools, at the beginning of the bar
 }
 
 /** Any value: as a tree with search, as a table if it is a list of maps, or as text. */
-export function Value({ value, label, prefix, state, onActive, children }: ValueProps) {
-  const own = useMemo(() => new TreeState(), [prefix]);
+export function Value({ value, label, prefix }: ValueProps) {
+  const state = useMemo(() => new TreeState(), [prefix]);
   const [form, setForm] = useState<"tree" | "table" | "raw">("tree");
   const [text, setText] = useState("");
   const kind = kindOf(value);
@@ -30,9 +26,8 @@ export function Value({ value, label, prefix, state, onActive, children }: Value
   const toggle = (wanted: "table" | "raw") => () => setForm(shown === wanted ? "tree" : wanted);
   return (
     <div class="value">
-      {(isComposite || children) && (
+      {isComposite && (
         <div class="value-bar">
-          {children}
           <input
             class="input value-search"
             type="search"
@@ -59,20 +54,13 @@ export function Value({ value, label, prefix, state, onActive, children }: Value
       )}
       {shown === "table" && <JsonTable items={value as unknown[]} label={label} />}
       {shown === "tree" && (
-        <JsonTree
-          roots={rootEntries(value)}
-          prefix={prefix}
-          label={label}
-          search={text.trim()}
-          state={state ?? own}
-          {...(onActive ? { onActive } : {})}
-        />
+        <JsonTree roots={rootEntries(value)} prefix={prefix} label={label} search={text.trim()} state={state} />
       )}
     </div>
   );
 }
 
 /** Copies a value: a text as it is, anything else as JSON. */
-export function CopyJson({ value, what }: { value: unknown; what: string }) {
+function CopyJson({ value, what }: { value: unknown; what: string }) {
   return <Copy text={() => (typeof value === "string" ? value : jsonText(value))} what={what} />;
 }

@@ -2,7 +2,7 @@
 
 export const TALLEST = 10_000_000;
 
-export interface ListWindow {
+interface ListWindow {
   first: number; // the first row to render
   last: number; // one past the last row to render
   offset: number; // where the first row is, in pixels from the top of the scrolled content

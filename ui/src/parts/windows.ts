@@ -8,7 +8,7 @@ const MOST_PAGES = 50;
 const SETTLED_MS = 60; // a list that is scrolled fast loads only where it comes to rest
 const GROWING_MS = 300; // rows that were added to a page that is here already
 
-export type LoadRows<T> = (first: number, limit: number, signal: AbortSignal) => Promise<T[]>;
+type LoadRows<T> = (first: number, limit: number, signal: AbortSignal) => Promise<T[]>;
 
 export class Windows<T> {
   readonly problem = signal<Problem | undefined>(undefined);

@@ -17,6 +17,6 @@ export function answerWords({ name, answer, pending, awaited }: SignalAnswer): {
   }
 }
 
-export function awaitedWords(awaited: string[]): string {
+function awaitedWords(awaited: string[]): string {
   return awaited.length ? ` The run waits for: ${awaited.join(", ")}.` : " The run waits for no signal.";
 }

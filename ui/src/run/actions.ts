@@ -21,7 +21,7 @@ export interface RunAction {
   run?: () => void;
 }
 
-export type RunDialog = { kind: "cancel" | "signal" | "compare" } | { kind: "respond"; wait: Wait };
+type RunDialog = { kind: "cancel" | "signal" | "compare" } | { kind: "respond"; wait: Wait };
 /** The dialog that is open over the run. */
 export const runDialog = signal<RunDialog | null>(null);
 
@@ -29,7 +29,7 @@ const LOCAL = "Runs in a local process.";
 const ENDED: readonly Status[] = ["succeeded", "failed", "cancelled"];
 
 /** The waits that a signal ends. */
-export function signalWaits(model: RunModel): Wait[] {
+function signalWaits(model: RunModel): Wait[] {
   return latestWaits(model).filter((wait) => wait.for === "signal");
 }
 

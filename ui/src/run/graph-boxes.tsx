@@ -100,7 +100,7 @@ function BoxDetails({ node, state }: { node: GraphNode; state: BoxState | undefi
 }
 
 /** "fetch, running, 7,412 of 12,000, 3 failed" */
-export function boxLabel(node: GraphNode, state: BoxState | undefined): string {
+function boxLabel(node: GraphNode, state: BoxState | undefined): string {
   const parts = [node.name, statusWord(state?.status ?? "never")];
   if (state?.loop) {
     parts.push(runRow(state));

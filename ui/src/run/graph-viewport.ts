@@ -93,7 +93,7 @@ export class Viewport {
   }
 }
 
-export function fitting(graph: { width: number; height: number }, { w, h }: { w: number; h: number }): number {
+function fitting(graph: { width: number; height: number }, { w, h }: { w: number; h: number }): number {
   return Math.max(LEAST, Math.min(1, (w - MARGIN) / graph.width, (h - MARGIN) / graph.height));
 }
 

@@ -25,7 +25,7 @@ export function shareOf(outline: Outline, scale: Scale, seq: number): number {
   return max === min ? 1 : Math.max(0, Math.min(1, (valueOfSeq(outline, scale, seq) - min) / (max - min)));
 }
 
-export interface Bar {
+interface Bar {
   share: number; // of its middle
   height: number; // 0 to 1, the logarithm of the events per time
   errors: number;
@@ -63,10 +63,10 @@ export function bars(outline: Outline, scale: Scale, most: number): Bar[] {
 }
 
 /** Of markers that would cover each other, the first kind of this list is shown. */
-export const MARKER_KINDS = ["failure", "cancel", "fork", "lost", "pause", "signal", "retry", "resume"] as const;
+const MARKER_KINDS = ["failure", "cancel", "fork", "lost", "pause", "signal", "retry", "resume"] as const;
 export type MarkerKind = (typeof MARKER_KINDS)[number];
 
-export interface Glyph extends Marker {
+interface Glyph extends Marker {
   share: number;
   count: number; // of the markers that it stands for
 }

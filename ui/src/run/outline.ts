@@ -8,7 +8,7 @@ import { binOf } from "./outline-time.ts";
 export const RUN_STATUS = STEP_RUN_STATUSES;
 export type RunStatus = (typeof RUN_STATUS)[number];
 
-export interface LoopState {
+interface LoopState {
   total: number;
   ok: number;
   failed: number;
@@ -121,7 +121,7 @@ export function parkedRuns(parked: Outline["parked"], seq: number): Set<number> 
 }
 
 /** The progress of a loop after an event, from the last point that is not later. */
-export function loopAt({ total, progress }: LoopOutline, seq: number): LoopState {
+function loopAt({ total, progress }: LoopOutline, seq: number): LoopState {
   let [low, high] = [0, progress.seq.length];
   while (low < high) {
     const middle = (low + high) >> 1;

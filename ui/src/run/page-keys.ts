@@ -9,7 +9,7 @@ import type { RunModel } from "./model.ts";
 import { TABS } from "./panel.tsx";
 import { NOTHING, select, selection } from "./selection.ts";
 
-export type Panes = "both" | "graph" | "panel";
+type Panes = "both" | "graph" | "panel";
 export const panes = kept<Panes>("panes", (text) => (text === "graph" || text === "panel" ? text : "both"));
 const NEXT_PANES: Record<Panes, Panes> = { both: "graph", graph: "panel", panel: "both" };
 

@@ -3,7 +3,7 @@
 export const GAP_PX = 48;
 const GAP_SHARE = 0.1; // of the visible range: shorter gaps stay
 
-export interface Piece {
+interface Piece {
   from: number;
   to: number;
   left: number;

@@ -18,7 +18,7 @@ export interface Span {
   isCritical: boolean;
 }
 
-export type SegmentKind = "work" | "worker" | "retry" | "external";
+type SegmentKind = "work" | "worker" | "retry" | "external";
 
 export interface Segment {
   from: number;

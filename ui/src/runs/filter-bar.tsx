@@ -3,10 +3,10 @@ import { withQuery } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
 import type { ExecutionCounts, PlaybookPage } from "../api/types.gen.ts";
 import { query, setQuery } from "../location.ts";
+import { isPhone } from "../look/phone.ts";
 import { StatusIcon } from "../look/status.tsx";
 import { Button } from "../parts/button.tsx";
 import { Select } from "../parts/field.tsx";
-import { isPhone } from "../parts/phone.ts";
 import { count } from "../text/number.ts";
 import { countsQuery, type Filters, PERIODS, STATUSES, toggled, WAITS } from "./filters.ts";
 

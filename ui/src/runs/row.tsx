@@ -8,7 +8,7 @@ import { href } from "../routes.ts";
 import { activityText } from "../text/activity.ts";
 import { shortId } from "../text/number.ts";
 
-export function runTitle(run: ExecutionSummary): string {
+function runTitle(run: ExecutionSummary): string {
   return run.version === null ? run.path || run.name : `${run.path}@${run.version}`;
 }
 

@@ -30,7 +30,7 @@ export function draftOf(schedule?: Schedule): Draft {
   };
 }
 
-export type Faults = Partial<Record<keyof Draft, string>>;
+type Faults = Partial<Record<keyof Draft, string>>;
 
 export function faultsOf(draft: Draft, isZone: (name: string) => boolean): Faults {
   const faults: Faults = {};

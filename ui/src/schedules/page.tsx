@@ -102,7 +102,7 @@ const ICON: Record<Fired["outcome"], string> = {
 };
 
 /** The last ten firings, oldest first; each that started a run is a link to it. */
-export function Outcomes({ fired }: { fired: Fired[] }) {
+function Outcomes({ fired }: { fired: Fired[] }) {
   if (!fired.length) return <span class="quiet">-</span>;
   const shown = [...fired].sort((a, b) => a.at.localeCompare(b.at)).slice(-10);
   return (

@@ -5,14 +5,13 @@ import { TextField } from "../parts/field.tsx";
 import { signIn } from "./session.ts";
 import "./sign-in.css";
 
-export function SignInForm({ onDone }: { onDone?: () => void }) {
+export function SignInForm() {
   const [name, password, busy, error] = [useSignal(""), useSignal(""), useSignal(false), useSignal("")];
   const submit = async () => {
     busy.value = true;
     error.value = "";
     try {
       await signIn(name.value, password.value);
-      onDone?.();
     } catch (problem) {
       error.value = problem instanceof Problem ? problem.detail || problem.title : String(problem);
     } finally {

@@ -3,7 +3,7 @@
 import { printable } from "./printable.ts";
 
 const HUES = ["grey", "red", "green", "yellow", "blue", "magenta", "cyan", "white"] as const;
-export type Hue = (typeof HUES)[number];
+type Hue = (typeof HUES)[number];
 
 export interface Span {
   text: string;

@@ -2,7 +2,7 @@
 
 import { UNKNOWN } from "./number.ts";
 
-export type Zone = string; // an IANA name; "" is the zone of the browser
+type Zone = string; // an IANA name; "" is the zone of the browser
 
 const formats = new Map<string, Intl.DateTimeFormat>();
 

@@ -2,7 +2,7 @@
 
 export type FieldType = "any" | "array" | "boolean" | "integer" | "number" | "object" | "string";
 
-export type Parsed = { value: unknown } | { error: string };
+type Parsed = { value: unknown } | { error: string };
 
 /** The value of a text in a field; a text without a value is for the caller to leave out. */
 export function parseTyped(type: FieldType, text: string): Parsed {
@@ -31,7 +31,7 @@ function anyValue(trimmed: string, text: string): Parsed {
   return "value" in parsed || /^[[{"]/.test(trimmed) ? parsed : { value: text };
 }
 
-export function parseJson(text: string): Parsed {
+function parseJson(text: string): Parsed {
   try {
     return { value: JSON.parse(text) };
   } catch (error) {
