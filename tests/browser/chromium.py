@@ -18,7 +18,7 @@ from pathlib import Path
 
 import brotli
 from playwright.sync_api import Browser, sync_playwright
-from tests.browser.packages import alone, installed
+from tests.browser.packages import installed, locked
 
 ARCHIVES = ("al2023", "swiftshader", "fonts")
 QUIET = (
@@ -33,7 +33,7 @@ FONTS = """\
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig><dir>{folder}/fonts</dir><cachedir>{folder}/font-cache</cachedir></fontconfig>
 """
-"""Only the fonts of the package: a picture is the same on every machine."""
+"""Only the fonts of the package: a screenshot is the same on every machine."""
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def unpacked() -> Path:
     package = installed() / "@sparticuz" / "chromium"
     folder = _cache() / f"chromium-{_version(package)}"
     if not folder.exists():
-        with alone(folder.with_suffix(".lock")):
+        with locked(folder.with_suffix(".lock")):
             if not folder.exists():
                 _unpack(package / "bin", folder)
     return folder

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser
 from tests.browser.chromium import launched
 from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener
-from tests.browser.packages import alone
+from tests.browser.packages import locked
 from tests.browser.recorded import RECORDED, record
 from tests.browser.serving import PageServer, database_in, page_server
 from tests.verifying import check_databases
@@ -46,7 +46,7 @@ def recorded_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.getbasetemp()
     shared = base if "PYTEST_XDIST_WORKER" not in os.environ else base.parent
     database = shared / "recorded.db"
-    with alone(shared / "recorded.lock"):
+    with locked(shared / "recorded.lock"):
         if not database.exists():
             record(partial := shared / "recorded.part", *RECORDED)
             partial.rename(database)

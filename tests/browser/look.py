@@ -1,4 +1,4 @@
-"""Take a picture of the page: `python -m tests.browser.look PATH OUT.png`.
+"""Take a screenshot of the page: `python -m tests.browser.look PATH OUT.png`.
 
 PATH may name an example run: `/runs/{failed}?tab=logs`. Examples: finished, failed, loop, parent, fork, cancelled,
 waiting (for the signal `verdict`), queued (no worker), paused, running. Made when they are first named: hostile (every
@@ -54,7 +54,7 @@ def main() -> int:
                 page.keyboard.type(value)
             settling.wait()
         page.screenshot(path=options.out, full_page=options.full, animations="disabled")
-        problems = opener.complaints + (accessibility_problems(page) if options.axe else [])
+        problems = opener.errors + (accessibility_problems(page) if options.axe else [])
     for problem in problems:
         print(problem, file=sys.stderr)
     print(f"{server.url}{path} -> {options.out}")

@@ -1,4 +1,4 @@
-"""The server behind `python -m tests.browser.look`: one per checkout, in the background, until nobody uses it.
+"""The server of `python -m tests.browser.look`: one per checkout, in the background, until it is idle.
 
 Its folder has the database, `address.json` for those who use it, and `used`, which they touch. The server ends a
 quarter of an hour after the last use, or when `address.json` is removed.
@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.acceptance.modes.stage import FreshProcess, until
-from tests.browser.packages import alone
+from tests.browser.packages import locked
 from tests.browser.serving import PageServer, page_server
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ IDLE_SECONDS = 900.0
 def running_server() -> PageServer:
     """The server of this checkout. It is started, or started again if the code or the page is newer."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with alone(FOLDER / "start.lock"):
+    with locked(FOLDER / "start.lock"):
         USED.touch()
         if not _is_up() or _changed_at() > ADDRESS.stat().st_mtime:
             stop()
@@ -45,13 +45,13 @@ def running_server() -> PageServer:
 def stop() -> None:
     """Stop the server, if it runs, and wait for its end."""
     ADDRESS.unlink(missing_ok=True)
-    with suppress(FileNotFoundError), alone(RUNNING):
+    with suppress(FileNotFoundError), locked(RUNNING):
         pass
 
 
 def serve() -> None:
-    """Be the server."""
-    with alone(RUNNING), page_server(FOLDER, FreshProcess) as server, _announced(server):
+    """Run the server until it is stopped or idle."""
+    with locked(RUNNING), page_server(FOLDER, FreshProcess) as server, _announced(server):
         process = server.process.process
         assert process is not None
         while ADDRESS.exists() and process.poll() is None and time.time() - USED.stat().st_mtime < IDLE_SECONDS:

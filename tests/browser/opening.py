@@ -22,7 +22,7 @@ class PageOpener:
 
     def __init__(self, browser: Browser, server: PageServer) -> None:
         self.browser, self.server = browser, server
-        self.complaints: list[str] = []
+        self.errors: list[str] = []
         self.expected: list[str] = []
         self._contexts: list[BrowserContext] = []
 
@@ -60,34 +60,34 @@ class PageOpener:
         if role is not None:
             context.add_cookies([self.server.session_cookie(role)])
         context.on("console", self._on_console)
-        context.on("weberror", lambda error: self._complain(f"uncaught error: {error.error}"))
+        context.on("weberror", lambda error: self._add_error(f"uncaught error: {error.error}"))
         context.on("request", self._on_request)
         context.on("dialog", self._on_dialog)
         return context
 
     def check(self) -> None:
         """Fail on console errors, uncaught errors, policy violations, dialogs and requests to other hosts."""
-        unexpected = [text for text in self.complaints if not any(part in text for part in self.expected)]
-        assert not unexpected, "the page misbehaved:\n" + "\n".join(unexpected)
+        unexpected = [text for text in self.errors if not any(part in text for part in self.expected)]
+        assert not unexpected, "errors in the page:\n" + "\n".join(unexpected)
 
     def close(self) -> None:
         for context in self._contexts:
             context.close()
 
-    def _complain(self, text: str) -> None:
-        self.complaints.append(text)
+    def _add_error(self, text: str) -> None:
+        self.errors.append(text)
 
     def _on_console(self, message: ConsoleMessage) -> None:
         if message.type == "error" or "Content Security Policy" in message.text:
-            self._complain(f"console: {message.text} ({message.location.get('url', '')})")
+            self._add_error(f"console: {message.text} ({message.location.get('url', '')})")
 
     def _on_request(self, request: Request) -> None:
         address = urlsplit(request.url)
         if address.scheme not in ("data", "blob") and f"{address.scheme}://{address.netloc}" != self.server.url:
-            self._complain(f"request to another host: {request.url}")
+            self._add_error(f"request to another host: {request.url}")
 
     def _on_dialog(self, dialog: Dialog) -> None:
-        self._complain(f"dialog: {dialog.message}")
+        self._add_error(f"dialog: {dialog.message}")
         with suppress(Error):  # the page may be closing
             dialog.dismiss()
 

@@ -20,7 +20,7 @@ STAMP = MODULES / ".installed"
 def installed() -> Path:
     """The folder of the packages of the lock file; they are installed first if they are missing or older."""
     if not _is_current():
-        with alone(LOCK_FILE):
+        with locked(LOCK_FILE):
             if not _is_current():
                 node = find_node()
                 assert node is not None, "Node is missing: run `make page`"
@@ -30,7 +30,7 @@ def installed() -> Path:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold a lock on a file, which is created if it is missing; other processes wait."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
     try:

@@ -1,4 +1,4 @@
-"""The checks of the browser tests themselves: a page that misbehaves is noticed."""
+"""The checks of the browser tests themselves: errors of a page fail a test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.browser.serving import USERS
 
 
 @pytest.mark.parametrize(
-    ("script", "complaint"),
+    ("script", "message"),
     [
         ("console.error('broken')", "console: broken"),
         ("setTimeout(() => { throw new Error('uncaught') })", "uncaught error: uncaught"),
@@ -20,14 +20,14 @@ from tests.browser.serving import USERS
         ("setTimeout(() => alert('hello'))", "dialog: hello"),
     ],
 )
-def test_what_a_page_must_never_do_is_noticed(open_page: PageOpener, script: str, complaint: str) -> None:
+def test_what_a_page_must_never_do_is_noticed(open_page: PageOpener, script: str, message: str) -> None:
     page = open_page("/")
     page.evaluate(script)
     page.wait_for_timeout(100)
-    with pytest.raises(AssertionError, match="misbehaved") as error:
+    with pytest.raises(AssertionError, match="errors in the page") as error:
         open_page.check()
     open_page.expected.append("")
-    assert complaint in str(error.value)
+    assert message in str(error.value)
 
 
 def test_an_accessibility_problem_is_noticed(open_page: PageOpener) -> None:

@@ -1,7 +1,7 @@
-"""Writes pictures of the page to `docs/img`, for README and the tutorial; `make docs` does it if the page has changed.
+"""Writes screenshots of the page to `docs/img`, for README and the tutorial; `make docs` does it when the page changes.
 
 Each view is drawn light at 1440 pixels and dark at 390, on the example runs of the browser tests. Times and durations
-differ from one run to the next, so nothing compares the pictures; `docs/img/source.txt` says which page they show.
+differ from one run to the next, so no test compares the screenshots; `docs/img/source.txt` says which page they show.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ VIEWS = {
     "workers": "/workers",
 }
 CLICKS = {"respond": "Respond..."}
-"""A button that is pressed before the picture is taken."""
+"""A button that is pressed before the screenshot is taken."""
 
 
 def main() -> None:
@@ -62,8 +62,8 @@ def main() -> None:
         opener = PageOpener(browser, server)
         for theme, (ending, width) in THEMES.items():
             for name, path in VIEWS.items():
-                picture = _picture(opener, path.format_map(ids), theme, width, CLICKS.get(name))
-                (IMAGES / f"{name}{ending}.png").write_bytes(picture)
+                content = _screenshot(opener, path.format_map(ids), theme, width, CLICKS.get(name))
+                (IMAGES / f"{name}{ending}.png").write_bytes(content)
         opener.check()
     SOURCE.write_text(built_from, "utf-8")
 
@@ -76,7 +76,7 @@ def _repaired(runs: ExampleRuns) -> str:
     return execution
 
 
-def _picture(opener: PageOpener, path: str, theme: Theme, width: int, button: str | None) -> bytes:
+def _screenshot(opener: PageOpener, path: str, theme: Theme, width: int, button: str | None) -> bytes:
     context = opener.context("admin", theme, width)
     page = context.new_page()
     settling = Settling(page)
@@ -85,15 +85,15 @@ def _picture(opener: PageOpener, path: str, theme: Theme, width: int, button: st
     if button is not None:
         page.get_by_role("button", name=button).first.click()
         settling.wait()
-    picture = page.screenshot(animations="disabled", caret="hide")
+    content = page.screenshot(animations="disabled", caret="hide")
     context.close()
-    return _quantised(picture)
+    return _quantised(content)
 
 
-def _quantised(picture: bytes) -> bytes:
+def _quantised(content: bytes) -> bytes:
     """The same with few colours: a third of the size, and the page has few."""
     output = BytesIO()
-    with Image.open(BytesIO(picture)) as image:
+    with Image.open(BytesIO(content)) as image:
         image.convert("RGB").quantize(COLOURS).save(output, "PNG", optimize=True)
     return output.getvalue()
 
