@@ -13,22 +13,22 @@ import { Loaded } from "../parts/states.tsx";
 import { Table } from "../parts/table.tsx";
 import { RoleField } from "./role-field.tsx";
 
-type Asked = { action: "create" } | { action: "change" | "delete"; user: User };
+type OpenDialog = { action: "create" } | { action: "change" | "delete"; user: User };
 
 export function Users() {
   const users = useResource<UserPage>("/users");
-  const asked = useSignal<Asked | null>(null);
+  const dialog = useSignal<OpenDialog | null>(null);
   const close = () => {
-    asked.value = null;
+    dialog.value = null;
     void users.load();
   };
-  const current = asked.value;
+  const current = dialog.value;
   return (
     <>
       <div>
         <Button
           onClick={() => {
-            asked.value = { action: "create" };
+            dialog.value = { action: "create" };
           }}
         >
           Create a user...
@@ -51,7 +51,7 @@ export function Users() {
                   <>
                     <Button
                       onClick={() => {
-                        asked.value = { action: "change", user };
+                        dialog.value = { action: "change", user };
                       }}
                     >
                       Change...
@@ -60,7 +60,7 @@ export function Users() {
                       kind="danger"
                       reason={user.name === me.value?.name ? "You cannot delete your own user." : null}
                       onClick={() => {
-                        asked.value = { action: "delete", user };
+                        dialog.value = { action: "delete", user };
                       }}
                     >
                       Delete...

@@ -45,7 +45,7 @@ export function withQuery(path: string, query: RequestOptions["query"] = {}): st
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value == null || value === "") continue;
-    for (const one of Array.isArray(value) ? value : [value]) search.append(name, String(one));
+    for (const item of Array.isArray(value) ? value : [value]) search.append(name, String(item));
   }
   const text = search.toString();
   return path + (text ? `?${text}` : "");

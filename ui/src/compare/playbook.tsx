@@ -8,8 +8,8 @@ import type { Runs } from "./page.tsx";
 /** The playbooks that both runs used, line by line. */
 export function PlaybookTab({ runs: { a, b } }: { runs: Runs }) {
   const isSame = a.playbook_id === b.playbook_id;
-  const old = useResource<StoredPlaybook>(isSame ? null : `/texts/${a.playbook_id}`);
-  const young = useResource<StoredPlaybook>(isSame ? null : `/texts/${b.playbook_id}`);
+  const first = useResource<StoredPlaybook>(isSame ? null : `/texts/${a.playbook_id}`);
+  const second = useResource<StoredPlaybook>(isSame ? null : `/texts/${b.playbook_id}`);
   if (isSame)
     return (
       <Empty text="Both runs used the same playbook.">
@@ -19,9 +19,9 @@ export function PlaybookTab({ runs: { a, b } }: { runs: Runs }) {
   const label = (letter: string, version: number | null) =>
     `${letter}: ${version === null ? "not registered" : `version ${version}`}`;
   return (
-    <Loaded of={old}>
+    <Loaded of={first}>
       {(left) => (
-        <Loaded of={young}>
+        <Loaded of={second}>
           {(right) => <TextDiff a={left.text} b={right.text} labels={[label("A", a.version), label("B", b.version)]} />}
         </Loaded>
       )}

@@ -11,7 +11,7 @@ import { credentialPath, fieldsOf, isSecret, KINDS, type Kind, missing, requestO
 /** Stores a credential, or replaces one: its secrets are written anew, because they cannot be read. */
 export function CredentialDialog({ credential, onClose }: { credential?: Credential; onClose: () => void }) {
   const name = useSignal(credential?.name ?? "");
-  const kind = useSignal<Kind>(KINDS.find((known) => known === credential?.kind) ?? "bearer");
+  const kind = useSignal<Kind>(KINDS.find((name) => name === credential?.kind) ?? "bearer");
   const data = useSignal<Record<string, string>>({});
   const paths = useSignal(credential?.paths.join(", ") ?? "");
   const pools = useSignal(credential?.pools.join(", ") ?? "");
@@ -66,9 +66,9 @@ export function CredentialDialog({ credential, onClose }: { credential?: Credent
               kind.value = event.currentTarget.value as Kind;
             }}
           >
-            {KINDS.map((one) => (
-              <option key={one} value={one}>
-                {one}
+            {KINDS.map((name) => (
+              <option key={name} value={name}>
+                {name}
               </option>
             ))}
           </select>

@@ -14,7 +14,7 @@ import { SettingsTabs } from "../shell/settings-tabs.tsx";
 import { CredentialDialog } from "./dialog.tsx";
 import { credentialPath } from "./form.ts";
 
-type Asked = { action: "create" } | { action: "replace" | "delete"; credential: Credential };
+type OpenDialog = { action: "create" } | { action: "replace" | "delete"; credential: Credential };
 
 export default function CredentialsPage() {
   return (
@@ -29,21 +29,21 @@ export default function CredentialsPage() {
 
 function Credentials() {
   const credentials = useResource<CredentialPage>("/credentials");
-  const asked = useSignal<Asked | null>(null);
-  const ask = (next: Asked) => {
-    asked.value = next;
+  const dialog = useSignal<OpenDialog | null>(null);
+  const open = (next: OpenDialog) => {
+    dialog.value = next;
   };
   const close = () => {
-    asked.value = null;
+    dialog.value = null;
     void credentials.load();
   };
-  const current = asked.value;
+  const current = dialog.value;
   return (
     <>
       <header>
         <h1>Credentials</h1>
         <FilterField />
-        <Button kind="primary" role="admin" onClick={() => ask({ action: "create" })}>
+        <Button kind="primary" role="admin" onClick={() => open({ action: "create" })}>
           Store a credential...
         </Button>
       </header>
@@ -52,7 +52,7 @@ function Credentials() {
           items.length ? (
             <Table
               label="Credentials"
-              columns={columns(ask)}
+              columns={columns(open)}
               rows={filtered(items, ({ name, kind }) => `${name} ${kind}`)}
               rowKey={({ name }) => name}
             />
@@ -81,7 +81,7 @@ function Credentials() {
   );
 }
 
-function columns(ask: (asked: Asked) => void): Column<Credential>[] {
+function columns(open: (dialog: OpenDialog) => void): Column<Credential>[] {
   const words = (names: string[], all: string) => (names.length ? names.join(", ") : all);
   return [
     { title: "Name", cell: ({ name }) => <strong>{name}</strong> },
@@ -94,10 +94,10 @@ function columns(ask: (asked: Asked) => void): Column<Credential>[] {
       kind: "actions",
       cell: (credential) => (
         <>
-          <Button role="admin" onClick={() => ask({ action: "replace", credential })}>
+          <Button role="admin" onClick={() => open({ action: "replace", credential })}>
             Replace...
           </Button>
-          <Button role="admin" kind="danger" onClick={() => ask({ action: "delete", credential })}>
+          <Button role="admin" kind="danger" onClick={() => open({ action: "delete", credential })}>
             Delete...
           </Button>
         </>

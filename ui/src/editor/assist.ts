@@ -56,8 +56,8 @@ export const hover = hoverTooltip(async (view, at) => {
   const answer = (await assistAt(view.state, at))?.hover;
   if (!answer) return null;
   const offset = ({ line, column }: { line: number; column: number }) => {
-    const found = view.state.doc.line(Math.min(line, view.state.doc.lines));
-    return found.from + indexOfColumn(found.text, column);
+    const { from, text } = view.state.doc.line(Math.min(line, view.state.doc.lines));
+    return from + indexOfColumn(text, column);
   };
   return { pos: offset(answer.from), end: offset(answer.to), create: () => ({ dom: text(answer.text) }) };
 });

@@ -19,8 +19,8 @@ export function rangeOf(doc: Text, { line, column, end_line, end_column }: Findi
 }
 
 function offset(doc: Text, line: number, column: number): number {
-  const found = doc.line(Math.max(1, Math.min(line, doc.lines)));
-  return found.from + indexOfColumn(found.text, column);
+  const { from, text } = doc.line(Math.max(1, Math.min(line, doc.lines)));
+  return from + indexOfColumn(text, column);
 }
 
 function diagnosticOf(doc: Text, finding: Finding): Diagnostic {

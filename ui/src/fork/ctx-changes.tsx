@@ -26,7 +26,7 @@ export function readChanges(changes: CtxChange[]): { ctx: Record<string, unknown
 export function CtxChanges({ changes, ctx }: { changes: Signal<CtxChange[]>; ctx: Record<string, unknown> }) {
   const list = useId();
   const put = (change: CtxChange) => {
-    changes.value = changes.value.map((one) => (one.id === change.id ? change : one));
+    changes.value = changes.value.map((row) => (row.id === change.id ? change : row));
   };
   return (
     <section class="fork-part">

@@ -17,7 +17,7 @@ import { type Column, Table } from "../parts/table.tsx";
 import { href } from "../routes.ts";
 import { SettingsTabs } from "../shell/settings-tabs.tsx";
 
-type Asked = { action: "create" } | { action: "rotate" | "delete"; hook: Hook };
+type OpenDialog = { action: "create" } | { action: "rotate" | "delete"; hook: Hook };
 
 export default function HooksPage() {
   return (
@@ -32,22 +32,22 @@ export default function HooksPage() {
 
 function Hooks() {
   const hooks = useResource<HookPage>("/hooks");
-  const asked = useSignal<Asked | null>(null);
+  const dialog = useSignal<OpenDialog | null>(null);
   const shown = useSignal<HookSecret | null>(null);
   const close = () => {
-    asked.value = null;
+    dialog.value = null;
     void hooks.load();
   };
-  const ask = (next: Asked) => {
-    asked.value = next;
+  const open = (next: OpenDialog) => {
+    dialog.value = next;
   };
-  const current = asked.value;
+  const current = dialog.value;
   return (
     <>
       <header>
         <h1>Hooks</h1>
         <FilterField />
-        <Button kind="primary" role="author" onClick={() => ask({ action: "create" })}>
+        <Button kind="primary" role="author" onClick={() => open({ action: "create" })}>
           Create a hook...
         </Button>
       </header>
@@ -56,7 +56,7 @@ function Hooks() {
           items.length ? (
             <Table
               label="Hooks"
-              columns={columns(ask)}
+              columns={columns(open)}
               rows={filtered(items, (hook) => `${hook.name} ${hook.path}`)}
               rowKey={(hook) => hook.name}
             />
@@ -112,7 +112,7 @@ function Hooks() {
   );
 }
 
-function columns(ask: (asked: Asked) => void): Column<Hook>[] {
+function columns(open: (dialog: OpenDialog) => void): Column<Hook>[] {
   return [
     { title: "Name", cell: (hook) => <strong>{hook.name}</strong> },
     {
@@ -139,10 +139,10 @@ function columns(ask: (asked: Asked) => void): Column<Hook>[] {
       kind: "actions",
       cell: (hook) => (
         <>
-          <Button role="author" onClick={() => ask({ action: "rotate", hook })}>
+          <Button role="author" onClick={() => open({ action: "rotate", hook })}>
             Rotate secret...
           </Button>
-          <Button role="author" kind="danger" onClick={() => ask({ action: "delete", hook })}>
+          <Button role="author" kind="danger" onClick={() => open({ action: "delete", hook })}>
             Delete...
           </Button>
         </>

@@ -64,9 +64,9 @@ function Content({ playbook }: { playbook: PlaybookText }) {
           <Select
             label="Version"
             value={String(version)}
-            options={versions.map((one) => ({
-              value: String(one.version),
-              label: `version ${one.version}${one.label ? ` (${one.label})` : ""}`,
+            options={versions.map((row) => ({
+              value: String(row.version),
+              label: `version ${row.version}${row.label ? ` (${row.label})` : ""}`,
             }))}
             onChange={(value) => setQuery({ version: value, line: null })}
           />

@@ -28,17 +28,17 @@ export function Versions({ playbook }: { playbook: PlaybookText }) {
           </tr>
         </thead>
         <tbody>
-          {versions.map((one) => (
-            <tr key={one.version}>
+          {versions.map((row) => (
+            <tr key={row.version}>
               <td>
-                <a href={href("playbook", { path }, { version: one.version })}>{one.version}</a>
+                <a href={href("playbook", { path }, { version: row.version })}>{row.version}</a>
               </td>
-              <td>{one.label || <span class="quiet">-</span>}</td>
+              <td>{row.label || <span class="quiet">-</span>}</td>
               <td>
-                <Moment at={one.registered} />
+                <Moment at={row.registered} />
               </td>
               <td class="wide-only">
-                <code>{one.playbook_id.slice(0, 12)}</code>
+                <code>{row.playbook_id.slice(0, 12)}</code>
               </td>
             </tr>
           ))}
@@ -61,12 +61,12 @@ export function Versions({ playbook }: { playbook: PlaybookText }) {
 }
 
 function VersionDiff({ path, a, b }: { path: string; a: number; b: number }) {
-  const old = useResource<PlaybookText>(`/playbooks/${encodedPath(path)}?version=${a}`);
-  const young = useResource<PlaybookText>(`/playbooks/${encodedPath(path)}?version=${b}`);
+  const first = useResource<PlaybookText>(`/playbooks/${encodedPath(path)}?version=${a}`);
+  const second = useResource<PlaybookText>(`/playbooks/${encodedPath(path)}?version=${b}`);
   return (
-    <Loaded of={old}>
+    <Loaded of={first}>
       {(left) => (
-        <Loaded of={young}>
+        <Loaded of={second}>
           {(right) => <TextDiff a={left.text} b={right.text} labels={[`version ${a}`, `version ${b}`]} />}
         </Loaded>
       )}

@@ -60,15 +60,15 @@ export function SendSignalDialog({ executionId, onClose }: { executionId: string
           {!isExpected(name.value, awaited) &&
             `No step waits for ${name.value.trim()}. The signal is stored until a step waits for it. `}
           {awaited.length ? "The run waits for: " : "The run waits for no signal."}
-          {awaited.map((one) => (
+          {awaited.map((signal) => (
             <Button
-              key={one}
+              key={signal}
               kind="quiet"
               onClick={() => {
-                name.value = one;
+                name.value = signal;
               }}
             >
-              {one}
+              {signal}
             </Button>
           ))}
         </p>

@@ -106,7 +106,7 @@ export function runStatusAt(
 export function scheduledSeq({ steps, runs }: Pick<Outline, "steps" | "runs">, run: string): number {
   const mark = run.lastIndexOf("#");
   const [step, n] = [steps.indexOf(run.slice(0, mark)), Number(run.slice(mark + 1))];
-  const place = runs?.step.findIndex((one, at) => one === step && runs.n[at] === n) ?? -1;
+  const place = runs?.step.findIndex((number, at) => number === step && runs.n[at] === n) ?? -1;
   return runs?.scheduled_seq[place] ?? 0;
 }
 

@@ -101,7 +101,7 @@ export function ticksOf(axis: Axis, spacing: number): { time: number; pixel: num
   if (!first) return ticks;
   const perPixel = (first.to - first.from) / (first.right - first.left);
   const day = STEPS.at(-1)!;
-  const step = STEPS.find((one) => one >= perPixel * spacing) ?? Math.ceil((perPixel * spacing) / day) * day;
+  const step = STEPS.find((width) => width >= perPixel * spacing) ?? Math.ceil((perPixel * spacing) / day) * day;
   for (const piece of open)
     for (let time = Math.ceil(piece.from / step) * step; time <= piece.to; time += step) {
       const pixel = pixelOf(axis, time);

@@ -13,7 +13,7 @@ const every = () => 10_000;
 /** Runs that wait for an answer of a person: the first one, and how many more. */
 export function Attention() {
   const waiting = useResource<ExecutionPage>("/executions?waits=signal&limit=20", every);
-  const asked = useSignal<{ run: ExecutionSummary; wait: Wait } | null>(null);
+  const dialog = useSignal<{ run: ExecutionSummary; wait: Wait } | null>(null);
   const found = (waiting.data.value?.items ?? []).flatMap((run) =>
     run.waits.filter((wait) => wait.for === "signal").map((wait) => ({ run, wait })),
   );
@@ -31,18 +31,18 @@ export function Attention() {
       <Button
         role="operator"
         onClick={() => {
-          asked.value = first;
+          dialog.value = first;
         }}
       >
         Respond...
       </Button>
       {rest.length > 0 && <a href={href("runs", {}, { waits: "signal" })}>{rest.length} more</a>}
-      {asked.value && (
+      {dialog.value && (
         <RespondDialog
-          executionId={asked.value.run.execution_id}
-          wait={asked.value.wait}
+          executionId={dialog.value.run.execution_id}
+          wait={dialog.value.wait}
           onClose={() => {
-            asked.value = null;
+            dialog.value = null;
             void waiting.load();
           }}
         />

@@ -67,7 +67,7 @@ function RunsList({ model, filters, selected }: { model: RunsModel; filters: Fil
   const open = (run: ExecutionSummary | undefined) => run && go(href("run", { id: run.execution_id }));
   const select = (id: string, isRange: boolean) => {
     const next = new Set(selected.peek());
-    if (isRange && anchor.peek()) for (const one of range(current(), anchor.peek(), id)) next.add(one);
+    if (isRange && anchor.peek()) for (const row of range(current(), anchor.peek(), id)) next.add(row);
     else if (!next.delete(id)) next.add(id);
     anchor.value = id;
     selected.value = next;

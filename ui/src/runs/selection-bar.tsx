@@ -25,7 +25,7 @@ export function SelectionBar({
   at: number;
   reload: () => void;
 }) {
-  const asked = useSignal<BulkAction | null>(null);
+  const dialog = useSignal<BulkAction | null>(null);
   const ids = [...selected.value];
   const [a, b] = ids;
   return (
@@ -41,7 +41,7 @@ export function SelectionBar({
       <Button
         role="operator"
         onClick={() => {
-          asked.value = "retry";
+          dialog.value = "retry";
         }}
       >
         Retry...
@@ -50,7 +50,7 @@ export function SelectionBar({
         role="operator"
         kind="danger"
         onClick={() => {
-          asked.value = "cancel";
+          dialog.value = "cancel";
         }}
       >
         Cancel...
@@ -63,12 +63,12 @@ export function SelectionBar({
       >
         Clear
       </Button>
-      {asked.value && (
+      {dialog.value && (
         <BulkDialog
-          action={asked.value}
+          action={dialog.value}
           ids={ids}
           onClose={() => {
-            asked.value = null;
+            dialog.value = null;
           }}
           onDone={(failed) => {
             selected.value = new Set(failed);

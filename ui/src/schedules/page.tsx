@@ -104,18 +104,23 @@ const ICON: Record<Fired["outcome"], string> = {
 /** The last ten firings, oldest first; each that started a run is a link to it. */
 function Outcomes({ fired }: { fired: Fired[] }) {
   if (!fired.length) return <span class="quiet">-</span>;
-  const shown = [...fired].sort((a, b) => a.at.localeCompare(b.at)).slice(-10);
+  const latest = [...fired].sort((a, b) => a.at.localeCompare(b.at)).slice(-10);
   return (
     <span class="outcomes">
-      {shown.map((one) => {
-        const text = `${one.outcome} at ${one.at}${one.reason ? `: ${one.reason}` : ""}`;
-        const icon = <StatusIcon status={ICON[one.outcome]} />;
-        return one.execution_id ? (
-          <a key={one.due + one.at} href={href("run", { id: one.execution_id })} title={text} aria-label={text}>
+      {latest.map((firing) => {
+        const text = `${firing.outcome} at ${firing.at}${firing.reason ? `: ${firing.reason}` : ""}`;
+        const icon = <StatusIcon status={ICON[firing.outcome]} />;
+        return firing.execution_id ? (
+          <a
+            key={firing.due + firing.at}
+            href={href("run", { id: firing.execution_id })}
+            title={text}
+            aria-label={text}
+          >
             {icon}
           </a>
         ) : (
-          <span key={one.due + one.at} role="img" title={text} aria-label={text}>
+          <span key={firing.due + firing.at} role="img" title={text} aria-label={text}>
             {icon}
           </span>
         );

@@ -34,9 +34,9 @@ export default function ScheduleView({ params }: ViewProps) {
 }
 
 function Details({ schedule, path, reload }: { schedule: Schedule; path: string; reload: () => Promise<void> }) {
-  const asked = useSignal<"edit" | "delete" | null>(null);
+  const dialog = useSignal<"edit" | "delete" | null>(null);
   const close = () => {
-    asked.value = null;
+    dialog.value = null;
     void reload();
   };
   const isPaused = schedule.status === "paused";
@@ -82,7 +82,7 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
           <Button
             role="author"
             onClick={() => {
-              asked.value = "edit";
+              dialog.value = "edit";
             }}
           >
             Edit...
@@ -91,7 +91,7 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
             role="author"
             kind="danger"
             onClick={() => {
-              asked.value = "delete";
+              dialog.value = "delete";
             }}
           >
             Delete...
@@ -139,8 +139,8 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
       </dl>
       <h2>Last firings</h2>
       <Table label="Last firings" columns={FIRINGS} rows={schedule.recent} rowKey={(fired) => fired.due + fired.at} />
-      {asked.value === "edit" && <ScheduleDialog schedule={schedule} onClose={close} />}
-      {asked.value === "delete" && (
+      {dialog.value === "edit" && <ScheduleDialog schedule={schedule} onClose={close} />}
+      {dialog.value === "delete" && (
         <Confirm
           title="Delete schedule"
           button="Delete schedule"
@@ -151,7 +151,7 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
             go(href("schedules"));
           }}
           onClose={() => {
-            asked.value = null;
+            dialog.value = null;
           }}
         >
           <p>{schedule.name} does not fire any more. Its runs stay.</p>

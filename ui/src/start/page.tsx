@@ -39,7 +39,7 @@ export default function StartPage({ params }: ViewProps) {
               <Select
                 label="Version"
                 value={String(data.version)}
-                options={data.versions.map((one) => ({ value: String(one.version), label: `version ${one.version}` }))}
+                options={data.versions.map(({ version }) => ({ value: String(version), label: `version ${version}` }))}
                 onChange={(value) => setQuery({ version: value })}
               />
             </header>

@@ -46,14 +46,13 @@ export default function SystemPage() {
 function Dependencies() {
   const state = useSignal<Readiness | null>(null);
   readiness.useEvery(state);
-  const found = state.value;
-  if (!found) return null;
+  if (!state.value) return null;
   return (
     <section>
       <h2>Dependencies</h2>
       <Table
         label="Dependencies"
-        rows={found.dependencies}
+        rows={state.value.dependencies}
         rowKey={({ name }) => name}
         columns={[
           { title: "Name", cell: ({ name, required }) => <strong>{required ? name : `${name} (optional)`}</strong> },
@@ -100,17 +99,17 @@ function ServerFacts() {
 
 /** Checks every log against the invariants, page by page, and shows how far it is. */
 function Verify() {
-  const [busy, checked, found] = [useSignal(false), useSignal<number | null>(null), useSignal<Violation[]>([])];
+  const [busy, checked, violations] = [useSignal(false), useSignal<number | null>(null), useSignal<Violation[]>([])];
   const start = async () => {
     busy.value = true;
     checked.value = 0;
-    found.value = [];
+    violations.value = [];
     try {
       let cursor: string | null = "";
       while (cursor !== null) {
         const page: VerifiedPage = await get<VerifiedPage>("/verify", { query: { cursor, limit: 100 } });
         checked.value = (checked.value ?? 0) + page.executions;
-        found.value = [...found.value, ...page.violations];
+        violations.value = [...violations.value, ...page.violations];
         cursor = page.next;
       }
     } catch (error) {
@@ -129,14 +128,14 @@ function Verify() {
         {checked.value !== null && (
           <span role="status">
             {counted(checked.value, "run")} verified{busy.value ? " so far" : ""},{" "}
-            {counted(found.value.length, "violation")}
+            {counted(violations.value.length, "violation")}
           </span>
         )}
       </p>
-      {found.value.length > 0 && (
+      {violations.value.length > 0 && (
         <Table
           label="Violations"
-          rows={found.value}
+          rows={violations.value}
           rowKey={({ execution_id, seq, invariant }) => `${execution_id}-${seq}-${invariant}`}
           columns={[
             {

@@ -15,11 +15,11 @@ import { count } from "../text/number.ts";
 
 const every = () => 2_000;
 
-type Asked = { action: "drain" | "stop"; worker: Worker };
+type OpenDialog = { action: "drain" | "stop"; worker: Worker };
 
 export default function WorkersPage() {
   const workers = useResource<Workers>("/workers", every);
-  const asked = useSignal<Asked | null>(null);
+  const dialog = useSignal<OpenDialog | null>(null);
   return (
     <div class="page">
       <header>
@@ -45,7 +45,7 @@ export default function WorkersPage() {
               <Table
                 label="Workers"
                 columns={workerColumns((next) => {
-                  asked.value = next;
+                  dialog.value = next;
                 })}
                 rows={filtered(items, (worker) => `${worker.worker} ${worker.pool} ${worker.host} ${worker.status}`)}
                 rowKey={(worker) => worker.worker}
@@ -54,11 +54,11 @@ export default function WorkersPage() {
           </>
         )}
       </Loaded>
-      {asked.value && (
+      {dialog.value && (
         <ConfirmAction
-          asked={asked.value}
+          dialog={dialog.value}
           onClose={() => {
-            asked.value = null;
+            dialog.value = null;
             void workers.load();
           }}
         />
@@ -93,7 +93,7 @@ const POOLS: Column<Pool>[] = [
   },
 ];
 
-function workerColumns(ask: (asked: Asked) => void): Column<Worker>[] {
+function workerColumns(open: (dialog: OpenDialog) => void): Column<Worker>[] {
   return [
     { title: "Worker", cell: (worker) => <code>{worker.worker}</code> },
     { title: "Pool", cell: (worker) => worker.pool },
@@ -111,7 +111,7 @@ function workerColumns(ask: (asked: Asked) => void): Column<Worker>[] {
           <Button
             role="operator"
             reason={worker.status === "active" ? null : `The worker is ${worker.status}.`}
-            onClick={() => ask({ action: "drain", worker })}
+            onClick={() => open({ action: "drain", worker })}
           >
             Drain...
           </Button>
@@ -119,7 +119,7 @@ function workerColumns(ask: (asked: Asked) => void): Column<Worker>[] {
             role="operator"
             kind="danger"
             reason={worker.status === "gone" ? "The worker is gone." : null}
-            onClick={() => ask({ action: "stop", worker })}
+            onClick={() => open({ action: "stop", worker })}
           >
             Stop...
           </Button>
@@ -129,7 +129,7 @@ function workerColumns(ask: (asked: Asked) => void): Column<Worker>[] {
   ];
 }
 
-function ConfirmAction({ asked: { action, worker }, onClose }: { asked: Asked; onClose: () => void }) {
+function ConfirmAction({ dialog: { action, worker }, onClose }: { dialog: OpenDialog; onClose: () => void }) {
   const isDrain = action === "drain";
   return (
     <Confirm
