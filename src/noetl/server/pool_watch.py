@@ -14,7 +14,7 @@ WATCH_SECONDS = 5.0
 class PoolWatch:
     def __init__(self, store: Store, in_store: InStore, clock: Clock, log: Log) -> None:
         self.store, self.in_store, self.clock, self.log = store, in_store, clock, log
-        self.missing: set[str] = set()  # of the last look
+        self.missing: set[str] = set()  # in the last scan
         self.logged: set[str] = set()
 
     async def run(self) -> None:
@@ -22,7 +22,7 @@ class PoolWatch:
         await self.look()
 
     async def look(self) -> None:
-        """Log each pool that has had no worker in two looks, once until it has one again."""
+        """Log each pool that has had no worker in two scans, once until it has one again."""
         missing = set(await self.in_store(missing_pools_of, self.store, self.clock.now()))
         for pool in sorted((missing & self.missing) - self.logged):
             message = f"work waits for a worker, and none is active: start one with `noetl worker --pool {pool}`"

@@ -73,7 +73,7 @@ def load_of(inputs: SqlInputs, args: dict[str, Any]) -> Load | None:
 
 
 def check_exact(load: Load, whole: Sequence[str], dates: Sequence[str]) -> None:
-    """Failure for values that databases change without a word: fractions in columns of whole numbers, times in columns
+    """Failure for values that databases change silently: fractions in columns of whole numbers, times in columns
     of dates. Both have the type of each column, empty for all others."""
     _check_columns(load, whole, _has_fraction, "it would be rounded; round it before")
     _check_columns(load, dates, _has_time, "its time would be lost; cut it off before")
