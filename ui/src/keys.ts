@@ -137,7 +137,7 @@ function isAllowed(event: KeyboardEvent, name: string): boolean {
   return !isModal && (name.length > 1 || singleKeys.peek());
 }
 
-/** What Space and Enter press themselves. */
+/** Elements that Space and Enter activate by themselves. */
 const PRESSED = "button, a[href], summary, input[type=checkbox], input[type=radio], [role=option], [role^=menuitem]";
 
 function isTextField(element: HTMLElement): boolean {

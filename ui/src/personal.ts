@@ -2,7 +2,7 @@
 
 import { effect, type Signal, signal } from "@preact/signals";
 
-/** A signal that localStorage keeps. What is stored is read as text; `parse` decides what is sound. */
+/** A signal that localStorage keeps. What is stored is read as text; `parse` validates it. */
 export function kept<T>(name: string, parse: (text: string | null) => T): Signal<T> {
   const key = `noetl.${name}`;
   const value = signal(parse(read(key)));

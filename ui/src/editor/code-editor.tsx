@@ -6,7 +6,7 @@ import "./code-editor.css";
 
 interface CodeEditorProps {
   label: string;
-  text: string; // the text at first; a new key begins anew
+  text: string; // the initial text; another `key` starts a new editor
   readOnly?: boolean;
   problems: Finding[] | null; // of the text as it is now; null: unknown, the marks stay
   line?: number | null; // where to begin

@@ -103,7 +103,7 @@ export class CodeMirror {
     this.#view.dispatch({ effects: this.#access.reconfigure(access(readOnly)) });
   }
 
-  /** Of the current text: problems of an older one would stand at wrong places. */
+  /** Of the current text: problems of an older text would be marked at the wrong places. */
   setProblems(findings: Finding[]): void {
     const { state } = this.#view;
     this.#view.dispatch(setDiagnostics(state, diagnosticsOf(state.doc, findings)));
@@ -154,7 +154,7 @@ const domKeys = Prec.highest(
       if (event.key === "Escape") view.setTabFocusMode(LEAVE_MS);
       return false;
     },
-    /** Text over several lines: left to itself, the browser joins them with inline styles, which the policy forbids. */
+    /** Replaces text of several lines: the browser itself would add inline styles, which the policy forbids. */
     beforeinput: (event, view) => {
       const { main } = view.state.selection;
       const isOneLine = view.state.doc.lineAt(main.from).number === view.state.doc.lineAt(main.to).number;

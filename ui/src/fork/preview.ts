@@ -18,7 +18,7 @@ export interface Preview {
   problem: Signal<Problem | null>;
 }
 
-/** null asks for nothing: a change is not complete. */
+/** Sends no request for null: a change is not complete. */
 export function usePreview(call: ForkCall | null): Preview {
   const data = useSignal<ForkPreview | null>(null);
   const problem = useSignal<Problem | null>(null);

@@ -8,7 +8,7 @@ export function FilterField() {
       class="input"
       type="search"
       aria-label="Filter"
-      placeholder="filter"
+      placeholder="Filter"
       value={parameter("q")}
       onInput={(event) => setQuery({ q: event.currentTarget.value }, { replace: true })}
       onKeyDown={(event) => {

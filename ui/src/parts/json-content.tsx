@@ -8,8 +8,8 @@ import { jsonText, type NodeRow } from "./json-rows.ts";
 import { digestOf, type TreeState } from "./json-state.ts";
 import { isMap, preview, type Reference, referenceOf, sizeText } from "./json-value.ts";
 
-const SHORT = 200; // characters of a text that a row shows
-const LONG = 100_000; // characters that "show all" adds at once: more would make the browser slow
+const ROW_CHARACTERS = 200; // characters of a text that a row shows
+const MORE_CHARACTERS = 100_000; // characters that "show all" adds at once: more would make the browser slow
 
 /** The value of a row, as one line if it can be. */
 export function JsonContent({ row, state }: { row: NodeRow; state: TreeState }) {
@@ -29,24 +29,26 @@ export function JsonContent({ row, state }: { row: NodeRow; state: TreeState }) 
 
 /** A value as JSON text. */
 export function Raw({ value }: { value: unknown }) {
-  const [shown, setShown] = useState(LONG);
+  const [shown, setShown] = useState(MORE_CHARACTERS);
   const text = useMemo(() => jsonText(value), [value]);
   return (
     <span class="json-long">
       <pre>{printable(cut(text, shown))}</pre>
-      {text.length > shown && <Button onClick={() => setShown(shown + LONG)}>Show more</Button>}
+      {text.length > shown && <Button onClick={() => setShown(shown + MORE_CHARACTERS)}>Show more</Button>}
     </span>
   );
 }
 
 function Text({ text, row, state }: { text: string; row: NodeRow; state: TreeState }) {
   const shown = state.shownText.value.get(row.id) ?? 0;
-  const isLong = text.length > SHORT || text.includes("\n");
+  const isLong = text.length > ROW_CHARACTERS || text.includes("\n");
   if (shown)
     return (
       <span class="json-long">
         <pre class="json-text">{printable(cut(text, shown))}</pre>
-        {text.length > shown && <Button onClick={() => state.showText(row.id, shown + LONG)}>Show more</Button>}
+        {text.length > shown && (
+          <Button onClick={() => state.showText(row.id, shown + MORE_CHARACTERS)}>Show more</Button>
+        )}
         <Button kind="quiet" onClick={() => state.showText(row.id, 0)}>
           Show less
         </Button>
@@ -56,7 +58,7 @@ function Text({ text, row, state }: { text: string; row: NodeRow; state: TreeSta
     <span class="json-summary">
       <Quoted text={text} />
       {isLong && (
-        <Button kind="quiet" onClick={() => state.showText(row.id, LONG)}>
+        <Button kind="quiet" onClick={() => state.showText(row.id, MORE_CHARACTERS)}>
           Show all
         </Button>
       )}
@@ -66,8 +68,8 @@ function Text({ text, row, state }: { text: string; row: NodeRow; state: TreeSta
 
 /** A text in quotes; an address is a link with its text unchanged. */
 function Quoted({ text }: { text: string }) {
-  const short = oneLine(cut(text, SHORT)) + (text.length > SHORT ? "..." : "");
-  const isLink = /^https?:\/\//.test(text) && text.length <= SHORT && short === text;
+  const short = oneLine(cut(text, ROW_CHARACTERS)) + (text.length > ROW_CHARACTERS ? "..." : "");
+  const isLink = /^https?:\/\//.test(text) && text.length <= ROW_CHARACTERS && short === text;
   return (
     <span class="json-text">
       "

@@ -20,7 +20,7 @@ interface JsonLineProps {
 }
 
 const STEP = 16;
-const DEEPEST = 24; // deeper values are not indented further
+const MAX_INDENT = 24; // deeper values are not indented further
 
 /** One row of a tree: a value, a table in place of its entries, or what shows more of them. */
 export function JsonLine({ id, row, isActive, isFound, isExpression, state, onClick, onMore }: JsonLineProps) {
@@ -30,7 +30,7 @@ export function JsonLine({ id, row, isActive, isFound, isExpression, state, onCl
       id={id}
       role="treeitem"
       class={`json-line${isActive ? " active" : ""}${isFound ? " found" : ""}`}
-      style={{ paddingInlineStart: `${4 + STEP * Math.min(row.depth, DEEPEST)}px` }}
+      style={{ paddingInlineStart: `${4 + STEP * Math.min(row.depth, MAX_INDENT)}px` }}
       aria-level={row.depth + 1}
       aria-selected={isActive}
       {...(isNode && row.canOpen ? { "aria-expanded": row.isOpen } : {})}

@@ -183,8 +183,8 @@ interface Found {
   isComplete: boolean;
 }
 
-const MOST_HITS = 500;
-const MOST_VALUES = 200_000;
+const MAX_HITS = 500;
+const MAX_VALUES = 200_000;
 
 interface Visited {
   id: string;
@@ -203,7 +203,7 @@ export function searchTree(
   const wanted = text.toLowerCase();
   const stack: { entries: Entry[]; next: number; node: Visited | null }[] = [{ entries: roots, next: 0, node: null }];
   let seen = 0;
-  for (let top = stack.at(-1); top && hits.size < MOST_HITS && seen < MOST_VALUES; top = stack.at(-1)) {
+  for (let top = stack.at(-1); top && hits.size < MAX_HITS && seen < MAX_VALUES; top = stack.at(-1)) {
     const entry = top.entries[top.next];
     if (!entry) {
       stack.pop();

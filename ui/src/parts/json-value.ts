@@ -91,11 +91,11 @@ export function isTable(items: readonly unknown[]): boolean {
   return items.length > 0 && items.slice(0, 50).every((item) => isMap(item) && !referenceOf(item));
 }
 
-const COLUMNS = 20;
+const MAX_COLUMNS = 20;
 
 /** The columns of such a table: the keys of its first rows, in their order. */
 export function columnsOf(items: readonly unknown[]): string[] {
   const names = new Set<string>();
   for (const item of items.slice(0, 50)) if (isMap(item)) for (const name of Object.keys(item)) names.add(name);
-  return [...names].slice(0, COLUMNS);
+  return [...names].slice(0, MAX_COLUMNS);
 }

@@ -18,9 +18,9 @@ interface PlaceOfPage {
 type LoadPage<T> = (place: PlaceOfPage, signal: AbortSignal) => Promise<Page<T>>;
 
 export const END = 2 ** 31 - 2; // after every position
-const MOST_ITEMS = 20_000; // beyond, the other end is dropped
+const MAX_ITEMS = 20_000; // beyond, the other end is dropped
 const ENOUGH_ITEMS = 50;
-const MOST_REQUESTS = 5; // that find too little, before the user is asked to continue
+const MAX_REQUESTS = 5; // that find too little, before the user is asked to continue
 
 type Direction = "earlier" | "later";
 
@@ -83,7 +83,7 @@ export class PagedList<T> {
     this.busy.value = direction;
     try {
       let found = 0;
-      for (let request = 0; request < MOST_REQUESTS && found < ENOUGH_ITEMS; request += 1) {
+      for (let request = 0; request < MAX_REQUESTS && found < ENOUGH_ITEMS; request += 1) {
         const from = direction === "earlier" ? this.earlierFrom.peek() : this.laterFrom.peek();
         if (from === null) break;
         const page = await this.#load(direction === "earlier" ? { before: from } : { after: from }, aborted);
@@ -125,15 +125,15 @@ export class PagedList<T> {
   /** Memory does not grow with the length of the log. */
   #drop(direction: Direction): void {
     const items = this.items.peek();
-    const surplus = items.length - MOST_ITEMS;
+    const surplus = items.length - MAX_ITEMS;
     if (surplus <= 0) return;
     if (direction === "later") {
       this.items.value = items.slice(surplus);
       this.added.value -= surplus;
       this.earlierFrom.value = this.#position(items[surplus] as T);
     } else {
-      this.items.value = items.slice(0, MOST_ITEMS);
-      this.laterFrom.value = this.#position(items[MOST_ITEMS - 1] as T);
+      this.items.value = items.slice(0, MAX_ITEMS);
+      this.laterFrom.value = this.#position(items[MAX_ITEMS - 1] as T);
     }
   }
 }

@@ -1,6 +1,6 @@
 /** Which rows of a long list are in view. Pure; browsers stop at 17 to 33 million pixels, so long lists are scaled. */
 
-export const TALLEST = 10_000_000;
+export const MAX_HEIGHT_PX = 10_000_000;
 
 interface ListWindow {
   first: number; // the first row to render
@@ -17,10 +17,10 @@ export function listWindow(
   extra = 6,
 ): ListWindow {
   const real = total * rowHeight;
-  const height = Math.min(real, TALLEST);
+  const height = Math.min(real, MAX_HEIGHT_PX);
   const room = Math.max(1, height - viewport);
   // Of the real list, as many pixels are above as the share of the scaled list that is scrolled away.
-  const above = real <= TALLEST ? scrollTop : Math.min(1, Math.max(0, scrollTop / room)) * (real - viewport);
+  const above = real <= MAX_HEIGHT_PX ? scrollTop : Math.min(1, Math.max(0, scrollTop / room)) * (real - viewport);
   const first = Math.max(0, Math.min(total, Math.floor(above / rowHeight) - extra));
   const last = Math.min(total, Math.ceil((above + viewport) / rowHeight) + extra);
   return { first, last, offset: scrollTop + first * rowHeight - above, height };
@@ -35,7 +35,7 @@ export function scrollToRow(
   viewport: number,
 ): number {
   const real = total * rowHeight;
-  const scale = real <= TALLEST ? 1 : (TALLEST - viewport) / (real - viewport);
+  const scale = real <= MAX_HEIGHT_PX ? 1 : (MAX_HEIGHT_PX - viewport) / (real - viewport);
   const above = scrollTop / scale;
   if (row * rowHeight < above) return row * rowHeight * scale;
   if ((row + 1) * rowHeight > above + viewport) return ((row + 1) * rowHeight - viewport) * scale;

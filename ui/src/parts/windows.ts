@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { Problem } from "../api/client.ts";
 
 export const PAGE_ROWS = 100;
-const MOST_PAGES = 50;
+const MAX_PAGES = 50;
 const SETTLED_MS = 60; // a list that is scrolled fast loads only where it comes to rest
 const GROWING_MS = 300; // rows that were added to a page that is here already
 
@@ -25,7 +25,7 @@ export class Windows<T> {
 
   /** A row, undefined while it is loaded. */
   row(place: number): T | undefined {
-    this.#version.value; // read, so that whoever shows the row is drawn again when rows arrive
+    this.#version.value; // read, so that a component that shows the row is rendered again when rows arrive
     return this.#pages.get(Math.floor(place / PAGE_ROWS))?.rows[place % PAGE_ROWS];
   }
 
@@ -100,7 +100,7 @@ export class Windows<T> {
     this.#pages.delete(page);
     this.#pages.set(page, { rows, isStale: false });
     const oldest = this.#pages.keys().next();
-    if (this.#pages.size > MOST_PAGES && !oldest.done) this.#pages.delete(oldest.value);
+    if (this.#pages.size > MAX_PAGES && !oldest.done) this.#pages.delete(oldest.value);
     this.#version.value += 1;
   }
 }

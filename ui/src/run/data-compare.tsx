@@ -5,7 +5,7 @@ import { Select } from "../parts/field.tsx";
 import { expression } from "../parts/json-rows.ts";
 import { preview } from "../parts/json-value.ts";
 import { Loaded } from "../parts/states.tsx";
-import { type Change, MOST_CHANGES, valueDiff } from "../text/diff.ts";
+import { type Change, MAX_CHANGES, valueDiff } from "../text/diff.ts";
 import { count } from "../text/number.ts";
 import { comparisons, startOfRun } from "./data-roots.ts";
 import type { RunModel } from "./model.ts";
@@ -78,7 +78,7 @@ function Changes({ changes, label }: { changes: Change[]; label: string }) {
           );
         })}
       </tbody>
-      {changes.length === MOST_CHANGES && <caption>The first {count(MOST_CHANGES)} changes are shown.</caption>}
+      {changes.length === MAX_CHANGES && <caption>The first {count(MAX_CHANGES)} changes are shown.</caption>}
     </table>
   );
 }

@@ -106,7 +106,7 @@ function boxLabel(node: GraphNode, state: BoxState | undefined): string {
     parts.push(runRow(state));
     if (state.loop.failed) parts.push(`${count(state.loop.failed)} failed`);
   } else if (state?.wait) parts.push(`waits for ${waitWords(state.wait)}`);
-  if (state && state.runs > 1) parts.push(counted(state.runs, "run"));
+  if (state && state.runs > 1) parts.push(counted(state.runs, "step run"));
   for (const [place, text] of tokenTexts(state?.tokens)) if (place !== "ready" || !state?.runs) parts.push(text);
   return parts.join(", ");
 }

@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { GraphNode } from "../api/types.gen.ts";
 
-const MOST = 8;
+const MAX_MATCHES = 8;
 
 /** A field that finds a step by a part of its name. */
 export function FindStep({
@@ -15,7 +15,7 @@ export function FindStep({
 }) {
   const [text, place] = [useSignal(""), useSignal(0)];
   const wanted = text.value.toLowerCase();
-  const matches = nodes.filter(({ name }) => name.toLowerCase().includes(wanted)).slice(0, MOST);
+  const matches = nodes.filter(({ name }) => name.toLowerCase().includes(wanted)).slice(0, MAX_MATCHES);
   const choose = (node: GraphNode | undefined) => {
     if (!node) return;
     onClose();

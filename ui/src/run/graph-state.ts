@@ -125,6 +125,9 @@ export function runRow(box: BoxState | undefined): string {
     return `${box.isEstimate ? "~" : ""}${count(done)} of ${count(box.loop.total)}`;
   }
   if (box.wait) return waitWords(box.wait);
-  const parts = [box.runs > 1 ? counted(box.runs, "run") : "", box.durationMs === null ? "" : duration(box.durationMs)];
+  const parts = [
+    box.runs > 1 ? counted(box.runs, "step run") : "",
+    box.durationMs === null ? "" : duration(box.durationMs),
+  ];
   return parts.filter(Boolean).join(", ");
 }

@@ -5,7 +5,7 @@ import { counted, shortId } from "../text/number.ts";
 import type { RunModel } from "./model.ts";
 import { selection } from "./selection.ts";
 
-const SHOWN = 5;
+const MAX_LINKS = 5;
 
 /** Links to the output of child runs: of the selected step run, or of the whole run. */
 export function ChildOutput({ model }: { model: RunModel }) {
@@ -13,14 +13,14 @@ export function ChildOutput({ model }: { model: RunModel }) {
   const total = model.details.value?.children ?? 0;
   const query = new URLSearchParams({ run, ...(item === null ? {} : { item: String(item) }) });
   const ofRun = useResource<StepRun>(total && run ? model.path(`step-run?${query}`) : null);
-  const all = useResource<Related>(total && !run ? model.path(`related?limit=${SHOWN}`) : null);
+  const all = useResource<Related>(total && !run ? model.path(`related?limit=${MAX_LINKS}`) : null);
   const ids = run ? (ofRun.data.value?.children ?? []) : (all.data.value?.children.items.map(idOf) ?? []);
   if (!ids.length) return null;
-  const more = (run ? ids.length : total) - SHOWN;
+  const more = (run ? ids.length : total) - MAX_LINKS;
   return (
     <span>
       Output of child runs:{" "}
-      {ids.slice(0, SHOWN).map((id) => (
+      {ids.slice(0, MAX_LINKS).map((id) => (
         <a key={id} class="log-child mono" href={href("run", { id }, { tab: "logs" })}>
           {shortId(id)}
         </a>

@@ -23,12 +23,12 @@ export interface LogFilter {
   q: string;
 }
 
-const LONGEST = 4_000; // characters of a line that the page keeps: a line can have megabytes
+const LINE_CHARACTERS = 4_000; // characters of a line that the page keeps: a line can have megabytes
 const PAGE_LINES = 200;
 const COPIED_LINES = 1_000; // per request
 
 export function logLine({ line, ...rest }: StoredLine): LogLine {
-  return { ...rest, text: cut(line, LONGEST), length: line.length };
+  return { ...rest, text: cut(line, LINE_CHARACTERS), length: line.length };
 }
 
 export function logList(path: string, filter: LogFilter): PagedList<LogLine> {

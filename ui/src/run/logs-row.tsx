@@ -8,7 +8,7 @@ import { cut, oneLine } from "../text/printable.ts";
 import type { LogLine } from "./logs-lines.ts";
 
 export const LINE_HEIGHT = 20;
-const SHOWN = 2_000; // characters of a line in the list
+const ROW_CHARACTERS = 2_000; // characters of a line in the list
 
 interface LineProps {
   line: LogLine;
@@ -18,8 +18,8 @@ interface LineProps {
 
 /** The cells of a line: when, by which task, and the text in its colours. */
 export function LineCells({ line, found, onLong }: LineProps) {
-  const spans = useMemo(() => ansiSpans(cut(line.text, SHOWN)), [line]);
-  const isCut = line.length > SHOWN;
+  const spans = useMemo(() => ansiSpans(cut(line.text, ROW_CHARACTERS)), [line]);
+  const isCut = line.length > ROW_CHARACTERS;
   return (
     <>
       <span class="log-time" role="gridcell" title={`line ${line.number}`}>

@@ -47,7 +47,7 @@ function showWhy(): void {
   focusSoon(".inspector [role=tab][aria-selected=true], .inspector .event-link");
 }
 
-/** Puts the focus on an element that the next frames draw. */
+/** Focuses an element when it is rendered. */
 function focusSoon(selector: string, frames = 20): void {
   window.requestAnimationFrame(() => {
     const element = document.querySelector<HTMLElement>(selector);

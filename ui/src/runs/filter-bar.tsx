@@ -74,7 +74,7 @@ function MoreFilters({ filters, paths }: { filters: Filters; paths: string[] }) 
         class="input"
         type="search"
         aria-label="Filter by text"
-        placeholder="filter"
+        placeholder="Filter"
         value={filters.q}
         onInput={(event) => setQuery({ q: event.currentTarget.value }, { replace: true })}
         onKeyDown={(event) => {

@@ -1,11 +1,11 @@
 /** The list that the user came from, so that the run view can go to its next and previous run. */
 
 const KEY = "noetl.list";
-const MOST = 1000;
+const MAX_RUNS = 1000;
 
 export function rememberList(ids: string[]): void {
   try {
-    window.sessionStorage.setItem(KEY, ids.slice(0, MOST).join(" "));
+    window.sessionStorage.setItem(KEY, ids.slice(0, MAX_RUNS).join(" "));
   } catch {
     // Without storage the run view has no neighbours.
   }

@@ -8,7 +8,7 @@ import { changedInPlace, isActive, missing, newRuns } from "./rows.ts";
 const ACTIVE_MS = 2_000;
 const IDLE_MS = 10_000;
 const PAGE = 100;
-const LOOKED_UP = 10; // rows at a time that left the filter
+const LOOKUP_ROWS = 10; // rows at a time that left the filter
 
 type Query = Record<string, string | string[] | number>;
 
@@ -117,10 +117,10 @@ export class RunsModel {
     if (!this.#stopped && newer.length) this.rows.value = changedInPlace(this.rows.peek() ?? [], newer);
   }
 
-  /** Rows that are in view but not on the first page, or no longer match the filter: how are they now? */
+  /** Rows that are in view but not on the first page, or no longer match the filter are loaded again. */
   async #lookUp(runs: ExecutionSummary[]): Promise<ExecutionSummary[]> {
     const pages = runs
-      .slice(0, LOOKED_UP)
+      .slice(0, LOOKUP_ROWS)
       .map((run) => get<ExecutionPage>("/executions", { query: { prefix: run.execution_id, limit: 1 } }));
     return (await Promise.all(pages)).flatMap((page) => page.items);
   }

@@ -11,7 +11,7 @@ import type { BulkAction } from "./bulk.ts";
 import { BulkDialog } from "./bulk-dialog.tsx";
 import { countsQuery, type Filters, listQuery } from "./filters.ts";
 
-const MOST = 1000;
+const MAX_RUNS = 1000;
 
 /** What can be done with the selected runs. */
 export function SelectionBar({
@@ -110,7 +110,7 @@ function MatchingButton({
   };
   return (
     <Button kind="quiet" busy={busy.value} onClick={() => void selectAll()}>
-      {isCounted ? `Select all ${count(Math.min(total, MOST))} matching runs` : "Select all matching runs"}
+      {isCounted ? `Select all ${count(Math.min(total, MAX_RUNS))} matching runs` : "Select all matching runs"}
     </Button>
   );
 }
@@ -118,12 +118,12 @@ function MatchingButton({
 async function matchingIds(filters: Filters, at: number): Promise<string[]> {
   const ids: string[] = [];
   let cursor: string | null = "";
-  while (cursor !== null && ids.length < MOST) {
+  while (cursor !== null && ids.length < MAX_RUNS) {
     const page: ExecutionPage = await get<ExecutionPage>("/executions", {
       query: { ...listQuery(filters, at), cursor },
     });
     ids.push(...page.items.map((run) => run.execution_id));
     cursor = page.next;
   }
-  return ids.slice(0, MOST);
+  return ids.slice(0, MAX_RUNS);
 }

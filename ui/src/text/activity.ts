@@ -1,6 +1,6 @@
 import { millis, runningDuration } from "./time.ts";
 
-/** The activity of a run in words; a wait says for how long instead of since when, which needs no reckoning. */
+/** The activity of a run in words; a wait shows how long it has lasted instead of when it began. */
 export function activityText(activity: string, now: number): string {
   return activity.replace(/ since (\d{4}-\d\d-\d\dT[\d:.]+Z)/g, (since, time: string) => {
     const from = millis(time);

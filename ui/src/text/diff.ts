@@ -7,7 +7,7 @@ export interface Change {
   after: unknown;
 }
 
-export const MOST_CHANGES = 1_000;
+export const MAX_CHANGES = 1_000;
 
 interface Pair {
   path: (string | number)[];
@@ -21,7 +21,7 @@ const ABSENT = Symbol("absent");
 export function valueDiff(before: unknown, after: unknown): Change[] {
   const changes: Change[] = [];
   const stack: Pair[] = [{ path: [], before, after }];
-  for (let pair = stack.pop(); pair && changes.length < MOST_CHANGES; pair = stack.pop()) {
+  for (let pair = stack.pop(); pair && changes.length < MAX_CHANGES; pair = stack.pop()) {
     const inside = pairsInside(pair);
     if (inside) for (let place = inside.length - 1; place >= 0; place -= 1) stack.push(inside[place] as Pair);
     else if (!Object.is(pair.before, pair.after)) changes.push(changeOf(pair));

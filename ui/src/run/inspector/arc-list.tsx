@@ -6,7 +6,7 @@ import { firedArcs } from "../outline.ts";
 import { select } from "../selection.ts";
 import { ArcName } from "./arc-name.tsx";
 
-/** The arcs into and out of a step: the graph shows them to the eye, this list to everybody. */
+/** The arcs into and out of a step: those of the graph, reachable by keyboard and screen reader. */
 export function ArcList({ model, graph, step }: { model: RunModel; graph: Graph | undefined; step: string }) {
   const place = graph?.nodes.findIndex(({ name }) => name === step) ?? -1;
   if (!graph || place < 0) return null;

@@ -1,6 +1,6 @@
 import { Icon } from "../../look/icons.tsx";
 
-/** "start to approve", with an arrow for the eye. */
+/** An arrow on the screen, "start to approve" for screen readers. */
 export function ArcName({ from, to }: { from: string; to: string }) {
   return (
     <span class="arc-name">

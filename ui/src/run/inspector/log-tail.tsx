@@ -7,11 +7,11 @@ import type { RunModel } from "../model.ts";
 import { partPath, useLatest } from "./following.ts";
 
 const LINES = 50;
-const LAST = 2 ** 31 - 1; // the largest number of a line
+const MAX_LINE = 2 ** 31 - 1; // the largest number of a line
 
 /** The last lines of a step run; the tab below has all of them. */
 export function LogTail({ model, run, item }: { model: RunModel; run: string; item: number | null }) {
-  const logs = useLatest<LogPage>(model, partPath(model, "logs", { run, item, before: LAST, limit: LINES }));
+  const logs = useLatest<LogPage>(model, partPath(model, "logs", { run, item, before: MAX_LINE, limit: LINES }));
   const open = () => setQuery({ tab: "logs", run, item });
   return (
     <Loaded of={logs} rows={4}>

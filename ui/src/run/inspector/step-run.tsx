@@ -120,7 +120,7 @@ function Facts({
       )}
       {runs > 1 && (
         <button type="button" class="link" onClick={() => select({ step })}>
-          all {counted(runs, "run")} of {step}
+          all {counted(runs, "step run")} of {step}
         </button>
       )}
       {stepRun && (

@@ -36,14 +36,14 @@ export function StepInspector({ model, graph }: InspectorProps) {
           label={`Parts of ${step}`}
           active={shown}
           tabs={[
-            { name: "runs", label: "Runs", count: state.runs },
+            { name: "runs", label: "Step runs", count: state.runs },
             { name: "why", label: "Why" },
           ]}
           onChoose={(name) => setQuery({ part: name }, { replace: true })}
         />
       )}
       {shown === "runs" ? (
-        <StepRunList model={model} step={step} label={counted(state?.runs ?? 0, "run")} />
+        <StepRunList model={model} step={step} label={counted(state?.runs ?? 0, "step run")} />
       ) : (
         <>
           <Why model={model} subject={{ step }} marked={step} />
