@@ -48,7 +48,7 @@ def test_the_tutorial_leads_from_a_start_to_a_comparison(open_page: PageOpener, 
     reader.use("tab", "Why")
     page.goto(f"{server.url}/runs/{first}?at={waiting_at}")
     expect(page.locator(".run")).to_contain_text("Back to latest")
-    reader.use("link", "Fork from here...")
+    reader.use("button", "Fork from here...")
     reader.use("button", "Fork this run")
     page.wait_for_url(lambda url: "/fork" not in url and first not in url)
     expect(page.locator(".run-header")).to_contain_text("waiting")
