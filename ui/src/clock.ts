@@ -18,7 +18,7 @@ export const now = computed(() => (lost.value ?? ticks.value) + offset);
 export const lostHere: ReadonlySignal<number | null> = lost;
 export const lostSince = computed(() => (lost.value === null ? null : lost.value + offset));
 
-export function heard(date: string | null): void {
+export function recordResponse(date: string | null): void {
   const server = date ? Date.parse(date) : Number.NaN;
   // The header has whole seconds: half a second is its mean error, and small changes would make clocks jump.
   if (!Number.isNaN(server) && Math.abs(server + 500 - Date.now() - offset) > 2000) offset = server + 500 - Date.now();
@@ -26,7 +26,7 @@ export function heard(date: string | null): void {
   if (failures.peek() !== 0) failures.value = 0;
 }
 
-export function failedToReach(): void {
+export function recordFailure(): void {
   if (lost.peek() === null) lost.value = Date.now();
   failures.value += 1;
 }

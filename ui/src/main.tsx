@@ -2,7 +2,7 @@ import { render } from "preact";
 import { startProbing } from "./api/probe.ts";
 import { startClock } from "./clock.ts";
 import { go, path, startNavigation } from "./location.ts";
-import { signedIn } from "./me.ts";
+import { waitForSignIn } from "./me.ts";
 import { toastProblem } from "./parts/toast.tsx";
 import { App } from "./shell/app.tsx";
 import { resumeSession, signInWithToken, takeToken } from "./sign-in/session.ts";
@@ -14,7 +14,7 @@ const RETRY_MS = 2000;
 async function identify(token: string | null): Promise<void> {
   try {
     if (token) await signInWithToken(token);
-    else if (!(await resumeSession()) && path.value !== "/sign-in") void signedIn();
+    else if (!(await resumeSession()) && path.value !== "/sign-in") void waitForSignIn();
   } catch (error) {
     if (token) toastProblem("The link did not sign you in", error);
     window.setTimeout(() => identify(null), RETRY_MS);

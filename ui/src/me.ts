@@ -26,7 +26,7 @@ export const signInWanted = signal(false);
 let bearer: string | null = null;
 let waiters: (() => void)[] = [];
 
-export function useToken(token: string | null): void {
+export function setToken(token: string | null): void {
   bearer = token;
 }
 
@@ -39,12 +39,12 @@ export function identityHeaders(write: boolean): Record<string, string> {
 }
 
 /** Opens the sign-in dialog; resolves when the user has signed in. */
-export function signedIn(): Promise<void> {
+export function waitForSignIn(): Promise<void> {
   signInWanted.value = true;
   return new Promise((resolve) => waiters.push(resolve));
 }
 
-export function welcome(who: Me): void {
+export function setUser(who: Me): void {
   me.value = who;
   signInWanted.value = false;
   const resume = waiters;

@@ -1,7 +1,7 @@
 /** Requests to the API: problem details, CSRF, sign-in on 401. */
 
-import { failedToReach, heard } from "../clock.ts";
-import { identityHeaders, signedIn } from "../me.ts";
+import { recordFailure, recordResponse } from "../clock.ts";
+import { identityHeaders, waitForSignIn } from "../me.ts";
 import type { Finding, ProblemDetails } from "./types.gen.ts";
 
 export const API = "/api/v1";
@@ -60,7 +60,7 @@ export async function send(method: Method, path: string, options: RequestOptions
   for (;;) {
     const response = await reach(method, url(path, options.query), options);
     if (response.status !== 401 || options.anonymous) return response;
-    await signedIn();
+    await waitForSignIn();
   }
 }
 
@@ -79,11 +79,11 @@ async function reach(method: Method, address: string, { body, headers, signal }:
       ...(body === undefined ? {} : { body: isText ? body : JSON.stringify(body) }),
       ...(signal ? { signal } : {}),
     });
-    heard(response.headers.get("Date"));
+    recordResponse(response.headers.get("Date"));
     return response;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    failedToReach();
+    recordFailure();
     throw new Problem({ title: "The server is not responding.", detail: "The server is not responding." });
   }
 }

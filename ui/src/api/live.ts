@@ -1,6 +1,6 @@
 /** Frames of a run in progress: read with fetch, resumed by seq, closed while the tab is hidden (PAGE 6). */
 
-import { signedIn } from "../me.ts";
+import { waitForSignIn } from "../me.ts";
 import { Problem, problemOf, send } from "./client.ts";
 import type { Frame } from "./types.gen.ts";
 
@@ -62,7 +62,7 @@ export class LiveStream {
       } catch (error) {
         if (error instanceof Problem && error.status >= 400 && error.status < 500) {
           if (error.status !== 401) return this.stop();
-          await signedIn();
+          await waitForSignIn();
         }
       } finally {
         this.#reading = undefined;

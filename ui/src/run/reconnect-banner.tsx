@@ -4,7 +4,7 @@ import { Button } from "../parts/button.tsx";
 import { Moment } from "../parts/moment.tsx";
 import type { RunModel } from "./model.ts";
 
-const PATIENCE_MS = 30_000;
+const BANNER_AFTER_MS = 30_000;
 
 /** After 30 s without a connection: since when, and when the page tries again. */
 export function ReconnectBanner({ model }: { model: RunModel }) {
@@ -15,7 +15,7 @@ export function ReconnectBanner({ model }: { model: RunModel }) {
     const timer = window.setInterval(() => setNow(Date.now()), 1000);
     return () => window.clearInterval(timer);
   }, [lost === null]);
-  if (lost === null || retryAt === null || now - lost < PATIENCE_MS) return null;
+  if (lost === null || retryAt === null || now - lost < BANNER_AFTER_MS) return null;
   const seconds = Math.max(0, Math.ceil((retryAt - now) / 1000));
   return (
     <div class="reconnect-banner" role="status">

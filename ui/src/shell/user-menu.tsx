@@ -1,5 +1,5 @@
 import { request } from "../api/client.ts";
-import { type Me, me, useToken } from "../me.ts";
+import { type Me, me, setToken } from "../me.ts";
 import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { toastProblem } from "../parts/toast.tsx";
 import { singleKeys, type Theme, theme, zone } from "../personal.ts";
@@ -49,7 +49,7 @@ async function signOut(): Promise<void> {
   } catch (error) {
     return toastProblem("You were not signed out", error);
   }
-  useToken(null);
+  setToken(null);
   me.value = null;
   window.location.assign("/sign-in");
 }

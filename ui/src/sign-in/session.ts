@@ -2,7 +2,7 @@
 
 import { get, Problem, post } from "../api/client.ts";
 import type { LoginRequest, NewSession, SessionPage } from "../api/types.gen.ts";
-import { me, type Role, useToken, welcome } from "../me.ts";
+import { me, type Role, setToken, setUser } from "../me.ts";
 import { decode } from "../routes.ts";
 
 const COOKIE_REFUSED = "Signing in requires HTTPS or localhost.";
@@ -11,7 +11,7 @@ const COOKIE_REFUSED = "Signing in requires HTTPS or localhost.";
 export async function resumeSession(): Promise<boolean> {
   try {
     const session = await get<SessionPage>("/sessions", { anonymous: true });
-    welcome({ name: session.name, role: session.role as Role, csrf: session.csrf_token });
+    setUser({ name: session.name, role: session.role as Role, csrf: session.csrf_token });
     return true;
   } catch (error) {
     if (error instanceof Problem && error.status !== 0) return false;
@@ -31,8 +31,8 @@ export async function signIn(user: string, password: string): Promise<void> {
 export async function signInWithToken(token: string): Promise<void> {
   await startSession({ token });
   if (await resumeSession()) return;
-  useToken(token);
-  if (!(await resumeSession())) useToken(null);
+  setToken(token);
+  if (!(await resumeSession())) setToken(null);
 }
 
 async function startSession(login: LoginRequest): Promise<NewSession> {
