@@ -1,0 +1,142 @@
+"""Every key of the table in ui/src/keys.ts has its effect. Those of the slider are in test_history.py."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+from tests.browser.examples import ExampleRuns
+from tests.browser.opening import PageOpener
+
+TABLE = (Path(__file__).parents[2] / "ui" / "src" / "keys.ts").read_text("utf-8")
+ROW = re.compile(r'scope: "(\w+)", keys: "(.+?)", action: "([\w-]+)"')
+
+
+def actions(scope: str) -> set[str]:
+    return {action for other, _, action in ROW.findall(TABLE) if other == scope}
+
+
+def try_all(page: Page, scope: str, effects: dict[str, tuple[str, Callable[[], object]]]) -> None:
+    """Press the keys of a scope one after the other, and check the effect of each."""
+    assert set(effects) == actions(scope)
+    for keys, effect in effects.values():
+        for key in keys.split():
+            page.keyboard.press(key)
+        effect()
+
+
+def test_every_key_that_works_everywhere(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}")
+    expect(page.locator(".run-header")).to_be_visible()
+    dialog, field = page.get_by_role("dialog"), page.locator("[data-filter]").first
+
+    def closed(name: str) -> Callable[[], None]:
+        def effect() -> None:
+            expect(page.get_by_role("dialog", name=name)).to_be_visible()
+            page.keyboard.press("Escape")
+            expect(dialog).to_have_count(0)
+
+        return effect
+
+    def menu() -> None:
+        expect(page.get_by_role("menuitem", name="Compare...")).to_be_visible()
+        page.keyboard.press("Escape")
+        page.goto(page.url.partition("/runs/")[0] + "/runs")
+        expect(page.get_by_role("grid", name="Runs")).to_be_visible()
+
+    def shown(view: str) -> Callable[[], None]:
+        return lambda: page.wait_for_url(f"**/{view}")
+
+    try_all(
+        page,
+        "global",
+        {
+            "palette": ("Control+k", closed("Search")),
+            "help": ("?", closed("Keys")),
+            "copy-link": ("c", lambda: expect(page.get_by_text("Copied the link to this view.").first).to_be_visible()),
+            "actions": (".", menu),
+            "filter": ("/", lambda: expect(field).to_be_focused()),
+            "leave": ("Escape", lambda: expect(field).not_to_be_focused()),
+            "go-playbooks": ("g p", shown("playbooks")),
+            "go-schedules": ("g s", shown("schedules")),
+            "go-workers": ("g w", shown("workers")),
+            "go-runs": ("g r", shown("runs")),
+        },
+    )
+
+
+def test_every_key_of_a_list(open_page: PageOpener, runs: ExampleRuns) -> None:
+    for name in ("finished", "failed", "loop"):
+        _ = runs[name]
+    page = open_page("/runs?status=succeeded,failed")
+    grid = page.get_by_role("grid", name="Runs")
+    total = int(grid.get_attribute("aria-rowcount") or 0) - 1
+    grid.focus()
+
+    def active(place: int) -> Callable[[], None]:
+        row = page.locator(f".list-row[aria-rowindex='{place + 2}']")
+        return lambda: expect(row).to_have_attribute("aria-selected", "true")
+
+    def failures() -> None:
+        page.wait_for_url("**status=failed*")
+        expect(page.locator(".list-row", has_text="succeeded")).to_have_count(0)
+        expect(page.locator(".list-row").first).to_be_visible()
+
+    try_all(
+        page,
+        "lists",
+        {
+            "next-row": ("j ArrowDown", active(1)),
+            "previous-row": ("k", active(0)),
+            "last-row": ("End", active(total - 1)),
+            "first-row": ("Home", active(0)),
+            "next-page": ("PageDown", active(total - 1)),  # all rows are in view
+            "previous-page": ("PageUp", active(0)),
+            "select": ("x", lambda: expect(page.get_by_text("1 selected")).to_be_visible()),
+            "preview": ("o", lambda: expect(page.get_by_role("complementary", name="Preview")).to_be_visible()),
+            "failures-first": ("F", failures),
+            "open": ("j Enter", lambda: page.wait_for_url("**/runs/*")),
+        },
+    )
+
+
+def test_every_key_of_a_run(open_page: PageOpener, runs: ExampleRuns) -> None:
+    loop, _ = runs["loop"], runs["finished"]
+    page = open_page("/runs")
+    expect(page.get_by_role("grid", name="Runs")).to_be_visible()
+    page.goto(f"{page.url}/{loop}")
+    expect(page.locator(".run-header")).to_be_visible()
+    body = page.locator(".run")
+
+    def tab(name: str) -> Callable[[], None]:
+        return lambda: expect(page.get_by_role("tab", name=name, exact=True).first).to_have_attribute(
+            "aria-selected", "true"
+        )
+
+    def level(name: str) -> Callable[[], None]:
+        return lambda: page.wait_for_url(f"**level={name}*")
+
+    try_all(
+        page,
+        "run",
+        {
+            "events": ("e", lambda: expect(page.get_by_role("button", name="All events")).to_be_visible()),
+            "level-step": ("1", level("step")),
+            "level-task": ("2", level("task")),
+            "level-event": ("3", lambda: expect(page.get_by_role("button", name="All events")).to_be_visible()),
+            "data": ("d", tab("Data")),
+            "items": ("i", tab("Items")),
+            "logs": ("l", tab("Logs")),
+            "search-log": ("Control+f", lambda: expect(page.get_by_role("searchbox").first).to_be_visible()),
+            "wrap": ("Escape Alt+z", lambda: expect(page.get_by_role("button", name="Wrap")).to_be_visible()),
+            "timeline": ("t", tab("Timeline")),
+            "gaps": ("G", lambda: expect(body).to_be_visible()),
+            "why": ("w", lambda: expect(page.locator(".run-inspector")).to_be_visible()),
+            "graph": ("n", lambda: expect(page.locator(".graph .box").first).to_be_visible()),
+            "panes": ("v", lambda: expect(page.get_by_role("tab", name="Events", exact=True)).to_have_count(0)),
+            "next-run": ("v v J", lambda: expect(page).not_to_have_url(re.compile(loop))),
+            "previous-run": ("K", lambda: expect(page).to_have_url(re.compile(loop))),
+        },
+    )
