@@ -54,7 +54,7 @@ def test_every_key_that_works_everywhere(open_page: PageOpener, runs: ExampleRun
         "global",
         {
             "palette": ("Control+k", closed("Search")),
-            "help": ("?", closed("Keys")),
+            "help": ("?", closed("Keyboard shortcuts")),
             "copy-link": ("c", lambda: expect(page.get_by_text("Copied the link to this view.").first).to_be_visible()),
             "actions": (".", menu),
             "filter": ("/", lambda: expect(field).to_be_focused()),
