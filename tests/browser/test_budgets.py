@@ -1,4 +1,4 @@
-"""Sizes and counts of section 12 of the page's specification. Times are measured by `make bench-page`."""
+"""Budgets of the page: sizes and counts. Times are measured by `make bench-page`."""
 
 from __future__ import annotations
 

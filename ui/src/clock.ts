@@ -1,4 +1,4 @@
-/** Server time and the connection: running clocks stop while the server is out of reach (PAGE 6). */
+/** Server time and the connection: running clocks stop while the server is out of reach. */
 
 import { computed, type ReadonlySignal, signal } from "@preact/signals";
 

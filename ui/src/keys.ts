@@ -1,4 +1,4 @@
-/** Every key of the page in one table (PAGE 7): it binds the keys, fills the help dialog and drives the tests. */
+/** Every key of the page in one table: it binds the keys, fills the help dialog and drives the tests. */
 
 import { singleKeys } from "./personal.ts";
 

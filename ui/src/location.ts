@@ -1,4 +1,4 @@
-/** Where the user is: the URL holds everything that is worth linking (PAGE 3). */
+/** Where the user is: the URL holds everything that is worth linking. */
 
 import { computed, signal } from "@preact/signals";
 import { parsePath, type Query } from "./routes.ts";

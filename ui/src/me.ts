@@ -57,7 +57,7 @@ export function hasRole(needed: Role): boolean {
   return role !== undefined && RANK[role] >= RANK[needed];
 }
 
-/** Why an action is disabled, null if the role allows it (PAGE 4, forbidden). */
+/** Why an action is disabled, null if the role allows it. */
 export function forbidden(needed: Role): string | null {
   if (hasRole(needed)) return null;
   const role = me.value?.role;

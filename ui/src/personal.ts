@@ -1,4 +1,4 @@
-/** What belongs to this browser and not to the URL: theme, time zone, shortcuts, panel sizes (PAGE 3). */
+/** What belongs to this browser and not to the URL: theme, time zone, shortcuts, panel sizes. */
 
 import { effect, type Signal, signal } from "@preact/signals";
 

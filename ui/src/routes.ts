@@ -1,4 +1,4 @@
-/** The URLs of the page (PAGE 3): one table that is parsed and built from. Pure. */
+/** The URLs of the page: one table that is parsed and built from. Pure. */
 
 const PATTERNS = {
   home: "/",

@@ -1,4 +1,4 @@
-/** Users, tokens and sessions (PAGE 5.6). */
+/** Users, tokens and sessions. */
 
 import { parameter, setQuery } from "../location.ts";
 import { FilterField } from "../parts/filter.tsx";

@@ -1,4 +1,4 @@
-/** Frames of a run in progress: read with fetch, resumed by seq, closed while the tab is hidden (PAGE 6). */
+/** Frames of a run in progress: read with fetch, resumed by seq, closed while the tab is hidden. */
 
 import { waitForSignIn } from "../me.ts";
 import { Problem, problemOf, send } from "./client.ts";

@@ -1,4 +1,4 @@
-/** Compares two runs: steps, events, data and playbook (PAGE 5.4). */
+/** Compares two runs: steps, events, data and playbook. */
 
 import { useResource } from "../api/resource.ts";
 import type { EventSides, Execution, ExecutionDiff } from "../api/types.gen.ts";

@@ -1,4 +1,4 @@
-/** Credentials: what each is for; their secrets can be written and never read (PAGE 5.6). */
+/** Credentials: what each is for; their secrets can be written and never read. */
 
 import { useSignal } from "@preact/signals";
 import { request } from "../api/client.ts";

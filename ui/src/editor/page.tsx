@@ -1,4 +1,4 @@
-/** Writes a playbook: text, problems and graph side by side (PAGE 5.5). */
+/** Writes a playbook: text, problems and graph side by side. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";

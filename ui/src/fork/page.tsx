@@ -1,4 +1,4 @@
-/** Forks or retries a run: a new run that continues from one event, with changes (PAGE 5.3). */
+/** Forks or retries a run: a new run that continues from one event, with changes. */
 
 import { useResource } from "../api/resource.ts";
 import type { Execution, Outline } from "../api/types.gen.ts";

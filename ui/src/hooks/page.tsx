@@ -1,4 +1,4 @@
-/** Webhooks: create, rotate, delete; a secret is shown once (PAGE 5.6). */
+/** Webhooks: create, rotate, delete; a secret is shown once. */
 
 import { useSignal } from "@preact/signals";
 import { Problem, post, request } from "../api/client.ts";

@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 
-/** Below 900 px panes become tabs and sheets (PAGE 5.2). */
+/** Below 900 px panes become tabs and sheets. */
 const narrow = window.matchMedia("(max-width: 899px)");
 
 export const isPhone = signal(narrow.matches);

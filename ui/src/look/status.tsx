@@ -1,4 +1,4 @@
-/** The icon, word and colour of each status (PAGE 9): shape and word first, colour third. */
+/** The icon, word and colour of each status: shape and word first, colour third. */
 
 import type { ComponentChildren } from "preact";
 import "./status.css";

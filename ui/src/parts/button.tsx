@@ -16,7 +16,7 @@ interface ButtonProps {
   onClick?: (event: MouseEvent) => void;
 }
 
-/** A button. One that the user may not press stays visible and says why (PAGE 4). */
+/** A button. One that the user may not press stays visible and says why. */
 export function Button({
   children,
   icon,

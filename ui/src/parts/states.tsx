@@ -1,4 +1,4 @@
-/** What a view shows instead of its content: loading, empty, a problem (PAGE 4). */
+/** What a view shows instead of its content: loading, empty, a problem. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";

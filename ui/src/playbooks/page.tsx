@@ -1,4 +1,4 @@
-/** All playbooks as a tree of their paths, with the last run of each (PAGE 5.5). */
+/** All playbooks as a tree of their paths, with the last run of each. */
 
 import { useSignal } from "@preact/signals";
 import { withQuery } from "../api/client.ts";

@@ -1,4 +1,4 @@
-/** One playbook: its text, graph, runs and versions (PAGE 5.5). */
+/** One playbook: its text, graph, runs and versions. */
 
 import { useEffect } from "preact/hooks";
 import { withQuery } from "../api/client.ts";

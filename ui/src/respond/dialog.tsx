@@ -1,4 +1,4 @@
-/** Responds to a step that waits for a signal (PAGE 5.5). */
+/** Responds to a step that waits for a signal. */
 
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";

@@ -1,4 +1,4 @@
-/** What the run knew at the event of the view: inputs, ctx, results, signals, timers (PAGE 5.2). */
+/** What the run knew at the event of the view: inputs, ctx, results, signals, timers. */
 
 import { useEffect, useMemo } from "preact/hooks";
 import { useResource } from "../api/resource.ts";

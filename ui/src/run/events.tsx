@@ -1,4 +1,4 @@
-/** The event log of a run: all of it, or what a level, groups of types and a text select (PAGE 5.2). */
+/** The event log of a run: all of it, or what a level, groups of types and a text select. */
 
 import { useEffect } from "preact/hooks";
 import { bindKeys } from "../keys.ts";

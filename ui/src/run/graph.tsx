@@ -1,4 +1,4 @@
-/** The graph of the playbook in force at the event of the view, with the state of the run in it (PAGE 5.2). */
+/** The graph of the playbook in force at the event of the view, with the state of the run in it. */
 
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";

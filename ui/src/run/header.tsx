@@ -1,4 +1,4 @@
-/** The top of the run view: its playbook, status and actions (PAGE 5.2). */
+/** The top of the run view: its playbook, status and actions. */
 
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { now } from "../clock.ts";

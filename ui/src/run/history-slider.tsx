@@ -1,4 +1,4 @@
-/** The history slider (PAGE 5.2): every part of the view shows the run at the event that it points to. */
+/** The history slider: every part of the view shows the run at the event that it points to. */
 
 import { useEffect, useMemo } from "preact/hooks";
 import { bindKeys } from "../keys.ts";

@@ -1,4 +1,4 @@
-/** The items of a loop: counts, failures in groups, durations, and every item (PAGE 5.2). */
+/** The items of a loop: counts, failures in groups, durations, and every item. */
 
 import { useEffect, useMemo } from "preact/hooks";
 import { useResource } from "../api/resource.ts";

@@ -1,4 +1,4 @@
-/** The output of the tasks of a run (PAGE 5.2). */
+/** The output of the tasks of a run. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";

@@ -1,4 +1,4 @@
-/** One run at one event: header, history slider, graph, panel, inspector (PAGE 5.2). */
+/** One run at one event: header, history slider, graph, panel, inspector. */
 
 import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
 import type { Resource } from "../api/resource.ts";

@@ -1,4 +1,4 @@
-/** Runs that belong to this one: parent, children, fork source and forks (PAGE 5.2). */
+/** Runs that belong to this one: parent, children, fork source and forks. */
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";

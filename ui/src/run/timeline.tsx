@@ -1,4 +1,4 @@
-/** The timeline (PAGE 5.2): when each step run worked and waited. A tab of the panel. */
+/** The timeline: when each step run worked and waited. A tab of the panel. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";

@@ -1,4 +1,4 @@
-/** The list of runs (PAGE 5.1). */
+/** The list of runs. */
 
 import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";

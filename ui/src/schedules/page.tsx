@@ -1,4 +1,4 @@
-/** The schedules (PAGE 5.6): when each fires next and how its last firings went. */
+/** The schedules: when each fires next and how its last firings went. */
 
 import { useSignal } from "@preact/signals";
 import { useResource } from "../api/resource.ts";

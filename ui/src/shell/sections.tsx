@@ -1,4 +1,4 @@
-/** The sections of the page: a bar at the top, on phones at the bottom (PAGE 4). */
+/** The sections of the page: a bar at the top, on phones at the bottom. */
 
 import { connection, lostSince } from "../clock.ts";
 import { path } from "../location.ts";

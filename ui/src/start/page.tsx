@@ -1,4 +1,4 @@
-/** Starts a run: a form of the playbook's inputs, or JSON (PAGE 5.5). */
+/** Starts a run: a form of the playbook's inputs, or JSON. */
 
 import { withQuery } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";

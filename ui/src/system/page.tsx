@@ -1,4 +1,4 @@
-/** The state of the server: what it depends on, versions, verify, prune (PAGE 5.6). */
+/** The state of the server: what it depends on, versions, verify, prune. */
 
 import { useSignal } from "@preact/signals";
 import { get, post } from "../api/client.ts";

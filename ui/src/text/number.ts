@@ -1,4 +1,4 @@
-/** Numbers as people read them (PAGE 10). Unknown values are "-", never 0. */
+/** Numbers as people read them. Unknown values are "-", never 0. */
 
 const WHOLE = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
 

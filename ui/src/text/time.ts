@@ -1,4 +1,4 @@
-/** Times and durations as text (PAGE 10): 24 h, one zone for the whole page. */
+/** Times and durations as text: 24 h, one zone for the whole page. */
 
 import { UNKNOWN } from "./number.ts";
 

@@ -1,4 +1,4 @@
-/** What is selected, in detail; with no selection, the run (PAGE 5.2). */
+/** What is selected, in detail; with no selection, the run. */
 
 import type { Graph } from "../../api/types.gen.ts";
 import { go } from "../../location.ts";
