@@ -14,6 +14,7 @@ from tools.docs import (
     language,
     metrics,
     outcomes,
+    page_figures,
     problems,
     settings,
     templates,
@@ -22,7 +23,10 @@ from tools.docs import (
 )
 from tools.docs.markdown import page
 
-MODULES = (language, templates, tools, problems, cli, settings, metrics, events, outcomes, invariants, constructs)
+MODULES = (
+    *(language, templates, tools, problems, cli, settings, metrics, events, outcomes, invariants, constructs),
+    page_figures,
+)
 HOME = Path(__file__).parents[2]
 DOCS = HOME / "docs"
 GENERATED_FOLDERS = ("reference",)
@@ -84,6 +88,7 @@ def _index() -> str:
                 "- [Events](events.md): the event types of the log",
                 "- [Invariants](invariants.md): what `noetl verify` checks",
                 "- [Metrics](metrics.md): what a server exports to Prometheus",
+                "- [Figures of the web page](page-figures.md): how fast its views open and move",
             ]
         ),
         "These pages are generated from the code by `make docs`. `noetl schema` prints the language as JSON Schema "
