@@ -1,6 +1,6 @@
 /** Server time and the connection: running clocks stop while the server is out of reach. */
 
-import { computed, type ReadonlySignal, signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 
 let offset = 0; // of the server's clock to ours, from the Date header
 const ticks = signal(Date.now());
@@ -14,8 +14,6 @@ export const connection = computed<Connection>(() =>
 );
 /** Server time; it stands still while there is no connection. */
 export const now = computed(() => (lost.value ?? ticks.value) + offset);
-/** The same moment by the clock of this browser, to measure how long ago it was. */
-export const lostHere: ReadonlySignal<number | null> = lost;
 export const lostSince = computed(() => (lost.value === null ? null : lost.value + offset));
 
 export function recordResponse(date: string | null): void {

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { Button } from "./button.tsx";
 import { rememberFocus } from "./focus.ts";
 import "./dialog.css";
@@ -17,7 +17,7 @@ interface DialogProps {
 export function Dialog({ title, children, footer, wide, onClose, onSubmit }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const heading = useId();
-  useEffect(() => {
+  useLayoutEffect(() => {
     const giveBack = rememberFocus();
     element.current?.showModal();
     return giveBack;

@@ -33,6 +33,8 @@ export class RunModel {
   readonly frame: Signal<Frame | undefined> = signal(undefined);
   /** When the stream of frames is opened again, in milliseconds since 1970; null while it is open. */
   readonly retryAt: Signal<number | null> = signal(null);
+  /** Since when there is no stream, by the clock of this browser; other requests may still succeed. */
+  readonly brokenSince: Signal<number | null> = signal(null);
   readonly latest = computed(() => this.outline.value?.seq ?? 0);
   readonly hasEnded = computed(() => ENDED.has(this.outline.value?.status ?? ""));
   readonly position = new Position(this.latest);
@@ -128,6 +130,7 @@ export class RunModel {
       onEnd: () => void this.reload(),
       onRetry: (wait) => {
         this.retryAt.value = wait === null ? null : Date.now() + wait;
+        this.brokenSince.value = wait === null ? null : (this.brokenSince.peek() ?? Date.now());
       },
     });
   }

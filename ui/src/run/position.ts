@@ -54,13 +54,14 @@ export class Position {
     if (!this.#redrawTimer) this.#redraw();
   }
 
-  /** Puts an event into the URL. The latest one is no parameter, so that the view goes on following. */
+  /** Puts an event into the URL. The latest one is no parameter, so that the view goes on following; null is the way
+   *  back to it, which is a step of its own in the history. */
   commit(seq: number | null): void {
     const now = performance.now();
     const at = seq === null ? null : this.#clamped(seq);
-    const replace = now - this.#committedAt < SERIES_MS;
+    const replace = seq !== null && now - this.#committedAt < SERIES_MS;
     this.#clearTimers();
-    this.#committedAt = now;
+    this.#committedAt = seq === null ? Number.NEGATIVE_INFINITY : now;
     batch(() => {
       setQuery({ at: at === this.#latest.peek() ? null : at }, { replace });
       this.#moving.value = null;

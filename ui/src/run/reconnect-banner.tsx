@@ -1,15 +1,15 @@
 import { useEffect, useState } from "preact/hooks";
-import { lostHere, lostSince } from "../clock.ts";
+import { lostSince } from "../clock.ts";
 import { Button } from "../parts/button.tsx";
 import { Moment } from "../parts/moment.tsx";
 import type { RunModel } from "./model.ts";
 
 const BANNER_AFTER_MS = 30_000;
 
-/** After 30 s without a connection: since when, and when the page tries again. */
+/** After 30 s without frames: since when, and when the page tries again. */
 export function ReconnectBanner({ model }: { model: RunModel }) {
   const [now, setNow] = useState(Date.now());
-  const [lost, retryAt] = [lostHere.value, model.retryAt.value];
+  const [lost, retryAt] = [model.brokenSince.value, model.retryAt.value];
   useEffect(() => {
     if (lost === null) return;
     const timer = window.setInterval(() => setNow(Date.now()), 1000);

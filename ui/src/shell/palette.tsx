@@ -1,7 +1,7 @@
 /** The command palette (Ctrl K): actions of the view, runs by id or playbook, playbooks, sections. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { get } from "../api/client.ts";
 import type { ExecutionPage, PlaybookPage } from "../api/types.gen.ts";
 import { go } from "../location.ts";
@@ -31,7 +31,7 @@ export function Palette() {
     paletteOpen.value = false;
   };
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
   useEffect(() => {
     const wanted = text.value.trim();
     const search = new AbortController();
