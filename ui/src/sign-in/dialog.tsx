@@ -1,11 +1,11 @@
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { rememberFocus } from "../parts/focus.ts";
 import { SignInForm } from "./form.tsx";
 
 /** Opens over the current view after a 401: nothing that the user typed is lost, and the request is repeated. */
 export function SignInDialog() {
   const element = useRef<HTMLDialogElement>(null);
-  useLayoutEffect(() => {
+  useEffect(() => {
     const giveBack = rememberFocus();
     element.current?.showModal();
     return giveBack;
