@@ -20,7 +20,7 @@ import httpx2
 import pytest
 from playwright.sync_api import expect
 from tests.browser.chromium import launched
-from tests.browser.packages import alone
+from tests.browser.packages import locked
 from tests.servers.patience import PATIENCE_SECONDS, until
 from tools import page
 
@@ -168,7 +168,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.getbasetemp()
     shared = base if "PYTEST_XDIST_WORKER" not in os.environ else base.parent
     folder, partial = shared / "distributions", shared / "distributions.part"
-    with alone(shared / "distributions.lock"):
+    with locked(shared / "distributions.lock"):
         if not folder.exists():
             source = with_packages(copy_checkout(partial / "clone"))
             for kind in ("sdist", "wheel"):
