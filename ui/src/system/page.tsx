@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { get, post } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
-import type { Pruned, Readiness, Server, VerifiedPage, Violation } from "../api/types.gen.ts";
+import type { Pruned, Server, VerifiedPage, Violation } from "../api/types.gen.ts";
 import { Status } from "../look/status.tsx";
 import { forbidden, hasRole } from "../me.ts";
 import { Button } from "../parts/button.tsx";
@@ -16,7 +16,7 @@ import { toastProblem } from "../parts/toast.tsx";
 import { href } from "../routes.ts";
 import { SettingsTabs } from "../shell/settings-tabs.tsx";
 import { count, counted, shortId } from "../text/number.ts";
-import { readiness } from "./readiness.ts";
+import { useReadiness } from "./readiness.ts";
 import "./system.css";
 
 const every = () => 5_000;
@@ -44,8 +44,7 @@ export default function SystemPage() {
 }
 
 function Dependencies() {
-  const state = useSignal<Readiness | null>(null);
-  readiness.useEvery(state);
+  const state = useReadiness();
   if (!state.value) return null;
   return (
     <section>
