@@ -1,6 +1,6 @@
 /** Every key of the page in one table: it binds the keys, fills the help dialog and drives the tests. */
 
-import { singleKeys } from "./personal.ts";
+import { singleKeys } from "./preferences.ts";
 
 export type Scope = "global" | "lists" | "run" | "slider" | "graph" | "editor";
 

@@ -12,7 +12,7 @@ import { Splitter } from "../parts/split.tsx";
 import { Loading, ProblemBox } from "../parts/states.tsx";
 import { Tabs } from "../parts/tabs.tsx";
 import { announce, toast } from "../parts/toast.tsx";
-import { keptSize } from "../personal.ts";
+import { sizePreference } from "../preferences.ts";
 import { href } from "../routes.ts";
 import type { ViewProps } from "../shell/app.tsx";
 import { CodeEditor } from "./code-editor.tsx";
@@ -22,8 +22,8 @@ import { EditorModel } from "./model.ts";
 import { GraphSide } from "./side.tsx";
 import "./page.css";
 
-const graphWidth = keptSize("editor-graph-width", 520, 280, 900);
-const problemsHeight = keptSize("editor-problems-height", 132, 60, 400);
+const graphWidth = sizePreference("editor-graph-width", 520, 280, 900);
+const problemsHeight = sizePreference("editor-problems-height", 132, 60, 400);
 
 export default function EditorPage({ params }: ViewProps) {
   const path = params.path ?? "";

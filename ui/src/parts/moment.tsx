@@ -1,5 +1,5 @@
 import { now } from "../clock.ts";
-import { zone } from "../personal.ts";
+import { zone } from "../preferences.ts";
 import { duration, millis, moment, momentTitle, runningDuration } from "../text/time.ts";
 
 /** A time in the zone of the page; the tooltip adds UTC and age. */

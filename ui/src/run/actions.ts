@@ -9,7 +9,7 @@ import { go } from "../location.ts";
 import { forbidden, type Role } from "../me.ts";
 import { toast, toastProblem } from "../parts/toast.tsx";
 import { href } from "../routes.ts";
-import { latestWaits } from "./graph-state.ts";
+import { latestWaits } from "./graph/state.ts";
 import type { RunModel } from "./model.ts";
 
 export interface RunAction {

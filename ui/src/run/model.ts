@@ -4,7 +4,7 @@ import { batch, computed, effect, type Signal, signal } from "@preact/signals";
 import { get, Problem } from "../api/client.ts";
 import { LiveStream } from "../api/live.ts";
 import type { EventPage, Execution, Frame, Outline, Row, State } from "../api/types.gen.ts";
-import { mergeOutline } from "./outline-merge.ts";
+import { mergeOutline } from "./outline/merge.ts";
 import { Position } from "./position.ts";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled"]);

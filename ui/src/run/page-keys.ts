@@ -1,16 +1,16 @@
 /** The keys of the run view, and the panes that they change. */
 
 import { go, setQuery } from "../location.ts";
-import { kept } from "../personal.ts";
+import { preference } from "../preferences.ts";
 import { href } from "../routes.ts";
 import { neighbour } from "../runs/last-list.ts";
 import { openPart } from "./inspector/inspector-part.ts";
 import type { RunModel } from "./model.ts";
-import { TABS } from "./panel.tsx";
+import { TABS } from "./panel/panel.tsx";
 import { NOTHING, select, selection } from "./selection.ts";
 
 type Panes = "both" | "graph" | "panel";
-export const panes = kept<Panes>("panes", (text) => (text === "graph" || text === "panel" ? text : "both"));
+export const panes = preference<Panes>("panes", (text) => (text === "graph" || text === "panel" ? text : "both"));
 const NEXT_PANES: Record<Panes, Panes> = { both: "graph", graph: "panel", panel: "both" };
 
 export function runKeys(id: string) {

@@ -4,11 +4,11 @@ import { useSignal } from "@preact/signals";
 import { parameter, setQuery } from "../location.ts";
 import { Button } from "../parts/button.tsx";
 import { Tabs } from "../parts/tabs.tsx";
-import { GraphPane } from "./graph.tsx";
-import { RunActions } from "./header.tsx";
+import { GraphPane } from "./graph/graph.tsx";
+import { RunActions } from "./header/header.tsx";
 import { Inspector } from "./inspector/inspector.tsx";
 import type { BodyProps } from "./page.tsx";
-import { Panel, TABS } from "./panel.tsx";
+import { Panel, TABS } from "./panel/panel.tsx";
 import { NOTHING, selection } from "./selection.ts";
 
 const PHONE_TABS = [{ name: "graph", label: "Graph" }, { name: "summary", label: "Summary" }, ...TABS];

@@ -7,21 +7,21 @@ import { bindKeys } from "../keys.ts";
 import { isPhone } from "../look/phone.ts";
 import { Splitter } from "../parts/split.tsx";
 import { Loading, ProblemBox } from "../parts/states.tsx";
-import { keptSize } from "../personal.ts";
+import { sizePreference } from "../preferences.ts";
 import type { ViewProps } from "../shell/app.tsx";
-import { GraphPane, useGraph } from "./graph.tsx";
-import { RunHeader } from "./header.tsx";
-import { HistorySlider } from "./history-slider.tsx";
+import { GraphPane, useGraph } from "./graph/graph.tsx";
+import { RunHeader } from "./header/header.tsx";
+import { HistorySlider } from "./history-slider/history-slider.tsx";
 import { Inspector } from "./inspector/inspector.tsx";
 import { RunModel } from "./model.ts";
 import { NotFound } from "./not-found.tsx";
 import { leave, panes, runKeys } from "./page-keys.ts";
 import { PhoneBody } from "./page-phone.tsx";
-import { Panel } from "./panel.tsx";
+import { Panel } from "./panel/panel.tsx";
 import "./page.css";
 
-const inspectorWidth = keptSize("inspector-width", 420, 280, 720);
-const panelHeight = keptSize("panel-height", 260, 120, 640);
+const inspectorWidth = sizePreference("inspector-width", 420, 280, 720);
+const panelHeight = sizePreference("panel-height", 260, 120, 640);
 
 export default function RunPage({ params }: ViewProps) {
   const id = params.id ?? "";

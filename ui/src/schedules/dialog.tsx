@@ -9,7 +9,7 @@ import { Dialog } from "../parts/dialog.tsx";
 import { Field, TextField } from "../parts/field.tsx";
 import { ProblemBox } from "../parts/states.tsx";
 import { toast } from "../parts/toast.tsx";
-import { isZone, zone } from "../personal.ts";
+import { isZone, zone } from "../preferences.ts";
 import { href } from "../routes.ts";
 import { cronWords, nextFirings, parseCron } from "../text/cron.ts";
 import { moment } from "../text/time.ts";

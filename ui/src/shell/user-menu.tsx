@@ -2,7 +2,7 @@ import { request } from "../api/client.ts";
 import { type Me, me, setToken } from "../me.ts";
 import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { toastProblem } from "../parts/toast.tsx";
-import { singleKeys, type Theme, theme, zone } from "../personal.ts";
+import { singleKeys, type Theme, theme, zone } from "../preferences.ts";
 import { openHelp } from "./help-state.ts";
 
 const THEMES: [Theme, string][] = [

@@ -1,8 +1,8 @@
 import type { Graph, GraphEdge } from "../../api/types.gen.ts";
 import { count } from "../../text/number.ts";
-import { arcKey } from "../graph-state.ts";
+import { arcKey } from "../graph/state.ts";
 import type { RunModel } from "../model.ts";
-import { firedArcs } from "../outline.ts";
+import { firedArcs } from "../outline/outline.ts";
 import { select } from "../selection.ts";
 import { ArcName } from "./arc-name.tsx";
 

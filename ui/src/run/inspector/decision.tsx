@@ -4,7 +4,7 @@ import { Copy } from "../../parts/copy.tsx";
 import { Moment } from "../../parts/moment.tsx";
 import { count } from "../../text/number.ts";
 import { printable } from "../../text/printable.ts";
-import { CodeLine, ErrorDetails, sourceOf } from "../error-details.tsx";
+import { CodeLine, ErrorDetails, sourceOf } from "../header/error-details.tsx";
 import type { RunModel } from "../model.ts";
 import { PlaybookLink } from "../playbook-link.tsx";
 import { EventLink, Sentence } from "./sentence.tsx";

@@ -10,7 +10,7 @@ import { toastProblem } from "../../parts/toast.tsx";
 import { counted } from "../../text/number.ts";
 import { duration } from "../../text/time.ts";
 import type { RunModel } from "../model.ts";
-import { parkedRuns, RUN_STATUS, runStatusAt } from "../outline.ts";
+import { parkedRuns, RUN_STATUS, runStatusAt } from "../outline/outline.ts";
 import { select } from "../selection.ts";
 import { partPath } from "./following.ts";
 

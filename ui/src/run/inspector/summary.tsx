@@ -9,7 +9,7 @@ import { href } from "../../routes.ts";
 import { count, counted, shortId } from "../../text/number.ts";
 import { printable } from "../../text/printable.ts";
 import { currentStatus, runDialog } from "../actions.ts";
-import { waitsAt } from "../graph-state.ts";
+import { waitsAt } from "../graph/state.ts";
 import type { RunModel } from "../model.ts";
 import { select, stepOf } from "../selection.ts";
 

@@ -5,7 +5,7 @@ import { Empty } from "../../parts/states.tsx";
 import { count } from "../../text/number.ts";
 import { printable } from "../../text/printable.ts";
 import { duration, millis } from "../../text/time.ts";
-import { CodeLine, ErrorDetails, sourceOf } from "../error-details.tsx";
+import { CodeLine, ErrorDetails, sourceOf } from "../header/error-details.tsx";
 import type { RunModel } from "../model.ts";
 import { selection } from "../selection.ts";
 import { EventLink } from "./sentence.tsx";

@@ -10,7 +10,7 @@ import { Loading, ProblemBox } from "../../parts/states.tsx";
 import { toastProblem } from "../../parts/toast.tsx";
 import { count } from "../../text/number.ts";
 import type { RunModel } from "../model.ts";
-import { scheduledSeq } from "../outline.ts";
+import { scheduledSeq } from "../outline/outline.ts";
 import { DecisionView } from "./decision.tsx";
 import { partPath, useFollowing } from "./following.ts";
 import { Sentence } from "./sentence.tsx";

@@ -1,0 +1,52 @@
+/** The line below the history slider: which event is shown, and the way back to the latest one. */
+
+import { count } from "../../text/number.ts";
+import { duration } from "../../text/time.ts";
+import type { RunModel } from "../model.ts";
+import { elapsedAt } from "../outline/time.ts";
+
+export function SliderNote({ model }: { model: RunModel }) {
+  const problem = model.stateProblem.value;
+  const here = model.position.pointer.value ?? model.at.value;
+  if (problem)
+    return (
+      <span class="history-note" role="alert">
+        The state of event {count(model.settled.value)} was not loaded: {problem.detail || problem.title}{" "}
+        <button type="button" class="text-button" onClick={model.loadStateAgain}>
+          Retry
+        </button>
+      </span>
+    );
+  if (!model.isPast.value)
+    return (
+      <span class="history-note cut">
+        {model.hasEnded.value ? "Last event" : "Latest event"} <RowText model={model} here={here} />
+      </span>
+    );
+  return (
+    <span class="history-note">
+      <span class="history-past">
+        Viewing event {count(here)}.{" "}
+        <button type="button" class="text-button" onClick={() => model.backToLatest()}>
+          Back to latest (Esc)
+        </button>
+      </span>
+      <RowText model={model} here={here} />
+    </span>
+  );
+}
+
+function RowText({ model, here }: { model: RunModel; here: number }) {
+  const row = model.row.value;
+  return (
+    <span class="cut secondary">
+      +{duration(elapsedAt(model.outline.value!, here))}
+      {row?.[0] === here && (
+        <>
+          {" "}
+          <code>{row[2]}</code> {row[3]} {row[5]}
+        </>
+      )}
+    </span>
+  );
+}

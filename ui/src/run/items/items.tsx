@@ -1,0 +1,130 @@
+/** The items of a loop: counts, failures in groups, durations, and every item. */
+
+import { useEffect, useMemo } from "preact/hooks";
+import { useResource } from "../../api/resource.ts";
+import type { ItemStatus, ItemsSummary } from "../../api/types.gen.ts";
+import { bindKeys } from "../../keys.ts";
+import { parameter, setQuery } from "../../location.ts";
+import { statusWord } from "../../look/status.tsx";
+import { Button } from "../../parts/button.tsx";
+import { Select } from "../../parts/field.tsx";
+import { Empty, Loaded } from "../../parts/states.tsx";
+import { count } from "../../text/number.ts";
+import type { RunModel } from "../model.ts";
+import type { PanelProps } from "../panel/panel.tsx";
+import { select, selection } from "../selection.ts";
+import { ItemList } from "./list.tsx";
+import { RetryItems } from "./retry.tsx";
+import { ItemsFigures } from "./summary.tsx";
+import "./items.css";
+
+const REFRESH_MS = 2_000;
+
+export default function Items({ model }: PanelProps) {
+  const loops = model.outline.value?.loops ?? [];
+  const chosen = loops.find(({ run }) => run === selection.value.run);
+  const ofStep = loops.findLast(({ run }) => run.slice(0, run.lastIndexOf("#")) === selection.value.step);
+  const loop = chosen ?? ofStep ?? loops.at(-1);
+  if (!loop) return <Empty text="This run has no loop so far." />;
+  return <LoopItems key={loop.run} model={model} run={loop.run} runs={loops.map(({ run }) => run)} />;
+}
+
+function LoopItems({ model, run, runs }: { model: RunModel; run: string; runs: string[] }) {
+  const query = new URLSearchParams({ run });
+  const summary = useResource<ItemsSummary>(model.path(`items/summary?${query}`), () =>
+    model.hasEnded.peek() ? null : REFRESH_MS,
+  );
+  const status = statusOf(parameter("status"));
+  useEffect(() => {
+    if (model.hasEnded.value) void summary.load();
+  }, [model.hasEnded.value]);
+  useEffect(() => bindKeys("lists", { "failures-first": toggleFailures }), []);
+  const loops = useMemo(() => runs.toReversed().map((name) => ({ value: name, label: name })), [runs.join()]);
+  return (
+    <div class="panel-content">
+      <Loaded of={summary}>
+        {(figures) => (
+          <>
+            <div class="panel-bar">
+              {runs.length > 1 && (
+                <Select label="Loop" value={run} options={loops} onChange={(name) => select({ run: name })} />
+              )}
+              <StatusChips figures={figures} status={status} />
+              <GoTo run={run} total={figures.total} />
+              {figures.failed > 0 && <RetryItems model={model} run={run} failed={figures.failed} />}
+            </div>
+            <div class="items-body">
+              <ItemsFigures figures={figures} run={run} />
+              <ItemList
+                key={`${status} ${parameter("q")}`}
+                model={model}
+                run={run}
+                figures={figures}
+                status={status}
+                q={parameter("q")}
+              />
+            </div>
+          </>
+        )}
+      </Loaded>
+    </div>
+  );
+}
+
+const STATUSES: readonly ItemStatus[] = ["failed", "running", "waiting", "ok", "pending"];
+
+function statusOf(text: string): ItemStatus | "" {
+  return STATUSES.find((status) => status === text) ?? "";
+}
+
+/** F shows the failed items, and all again. */
+function toggleFailures(): void {
+  setQuery({ status: parameter("status") === "failed" ? null : "failed" });
+}
+
+function StatusChips({ figures, status }: { figures: ItemsSummary; status: string }) {
+  const counts: Record<ItemStatus, number> = {
+    failed: figures.failed,
+    running: figures.running,
+    waiting: figures.waiting,
+    ok: figures.ok,
+    pending: figures.remaining,
+  };
+  return (
+    <fieldset aria-label="Status of items">
+      <Button kind="quiet" pressed={!status} onClick={() => setQuery({ status: null })}>
+        {`all ${count(figures.total)}`}
+      </Button>
+      {STATUSES.filter((name) => counts[name] > 0 || name === status || name === "failed").map((name) => (
+        <Button
+          key={name}
+          kind="quiet"
+          pressed={name === status}
+          label={name === "failed" ? "failed (F)" : name}
+          onClick={() => setQuery({ status: name === status ? null : name })}
+        >
+          {`${statusWord(name)} ${count(counts[name])}`}
+        </Button>
+      ))}
+    </fieldset>
+  );
+}
+
+function GoTo({ run, total }: { run: string; total: number }) {
+  return (
+    <input
+      class="input items-index"
+      type="number"
+      min={0}
+      max={total - 1}
+      aria-label="Go to the item with this index"
+      placeholder="Go to index"
+      onChange={(event) => {
+        const index = Number(event.currentTarget.value);
+        if (event.currentTarget.value === "" || index >= total || index < 0) return;
+        setQuery({ status: null, q: null }, { replace: true });
+        select({ run, item: index });
+      }}
+    />
+  );
+}

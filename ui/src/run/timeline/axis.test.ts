@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { axisOf, GAP_PX, pixelOf, rangeIn, roundedEnd, ticksOf, timeAt } from "./axis.ts";
+
+test("without gaps time and pixels are proportional", () => {
+  const axis = axisOf(0, 1000, 500, [[0, 1000]], true);
+  assert.equal(pixelOf(axis, 250), 125);
+  assert.equal(timeAt(axis, 125), 250);
+  assert.equal(pixelOf(axis, -100), -50);
+  assert.equal(axis.pieces.length, 1);
+});
+
+test("a long idle time takes 48 px, and all times keep their order", () => {
+  const busy: [number, number][] = [
+    [0, 100],
+    [90_000, 90_200],
+    [90_400, 100_000],
+  ];
+  const axis = axisOf(0, 100_000, 800, busy, true);
+  const gaps = axis.pieces.filter((piece) => piece.isGap);
+  assert.equal(gaps.length, 1);
+  assert.equal(Math.round(gaps[0]!.right - gaps[0]!.left), GAP_PX);
+  assert.equal(Math.round(pixelOf(axis, 100_000)), 800);
+  let before = -1;
+  for (let time = 0; time <= 100_000; time += 50) {
+    const pixel = pixelOf(axis, time);
+    assert.ok(pixel >= before, `time ${time}`);
+    assert.ok(Math.abs(timeAt(axis, pixel) - time) < 1e-6, `time ${time}`);
+    before = pixel;
+  }
+});
+
+test("gaps can be expanded, and never take more than half of the width", () => {
+  const busy: [number, number][] = [0, 1, 2, 3, 4].map((n) => [n * 1000, n * 1000 + 1]);
+  assert.equal(axisOf(0, 5000, 800, busy, false).pieces.length, 1);
+  const narrow = axisOf(0, 5000, 200, busy, true);
+  assert.equal(narrow.pieces.filter((piece) => piece.isGap).length, 2);
+});
+
+test("ticks are round times that do not overlap", () => {
+  const axis = axisOf(0, 60_000, 800, [[0, 60_000]], true);
+  const ticks = ticksOf(axis, 80);
+  assert.deepEqual(
+    ticks.map(({ time }) => time),
+    [0, 10_000, 20_000, 30_000, 40_000, 50_000, 60_000],
+  );
+});
+
+test("the end of a run in progress grows in steps", () => {
+  assert.equal(roundedEnd(900), 1000);
+  assert.equal(roundedEnd(1001), 1250);
+  assert.ok(roundedEnd(3_600_000) >= 3_600_000);
+});
+
+test("a range of the URL that does not lie in the run is all of the run", () => {
+  assert.deepEqual(rangeIn(1000, 100, 400), [100, 400]);
+  assert.deepEqual(rangeIn(1000, 100, null), [100, 1000]);
+  assert.deepEqual(rangeIn(1000, 100, 9e15), [100, 1000]);
+  for (const [from, to] of [
+    [9e15, 1],
+    [9e15, 9e15 + 1],
+    [400, 400],
+    [1000, 2000],
+  ] as const)
+    assert.deepEqual(rangeIn(1000, from, to), [0, 1000]);
+});

@@ -1,0 +1,54 @@
+import type { Signal } from "@preact/signals";
+import { duration } from "../../text/time.ts";
+import type { Totals } from "./spans.ts";
+
+/** What all bars add up to. */
+export function TimelineFooter({
+  totals,
+  isZoomed,
+  hasGaps,
+  expandsGaps,
+  onReset,
+}: {
+  totals: Totals | null; // null: the run has too many step runs to add them up
+  isZoomed: boolean;
+  hasGaps: boolean;
+  expandsGaps: Signal<boolean>;
+  onReset: () => void;
+}) {
+  return (
+    <footer class="timeline-footer">
+      <span class="cut">
+        {totals ? totalsText(totals) : "Each step shows its active step runs. Expand one to list them."}
+      </span>
+      <span class="timeline-options">
+        {hasGaps && (
+          <button
+            type="button"
+            class="text-button"
+            title="Expand or collapse idle gaps (G)"
+            onClick={() => {
+              expandsGaps.value = !expandsGaps.peek();
+            }}
+          >
+            {expandsGaps.value ? "Collapse gaps" : "Expand gaps"}
+          </button>
+        )}
+        {isZoomed && (
+          <button type="button" class="text-button" title="Or double-click" onClick={onReset}>
+            Reset zoom
+          </button>
+        )}
+      </span>
+    </footer>
+  );
+}
+
+function totalsText({ worked, waited: { worker, retry, external }, critical }: Totals): string {
+  const parts = [
+    `worked ${duration(worked)}`,
+    `waited ${duration(worker + retry + external)} (worker ${duration(worker)}, retry ${duration(retry)}, external ${duration(external)})`,
+  ];
+  if (critical !== null) parts.push(`critical path ${duration(critical)}`);
+  return parts.join(", ");
+}

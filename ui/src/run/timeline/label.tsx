@@ -1,0 +1,65 @@
+import { Icon } from "../../look/icons.tsx";
+import { StatusIcon } from "../../look/status.tsx";
+import { count, counted } from "../../text/number.ts";
+import { duration } from "../../text/time.ts";
+import { statusOf, type TimelineRow } from "./rows.ts";
+import type { Span } from "./spans.ts";
+
+/** The label of a row. The bar beside it is a picture: what it shows is said here. */
+export function TimelineLabel({ row, end, onToggle }: { row: TimelineRow; end: number; onToggle: () => void }) {
+  const status = statusOf(row);
+  return (
+    <div role="gridcell" class="timeline-label" style={{ paddingInlineStart: `${4 + row.depth * 16}px` }}>
+      {row.isExpandable ? (
+        <button
+          type="button"
+          class="timeline-toggle"
+          tabIndex={-1}
+          aria-label={`${row.isExpanded ? "Collapse" : "Expand"} ${row.name}`}
+          aria-expanded={row.isExpanded}
+          onClick={onToggle}
+        >
+          <Icon name={row.isExpanded ? "down" : "right"} />
+        </button>
+      ) : (
+        <span class="timeline-toggle" />
+      )}
+      {status && <StatusIcon status={status} />}
+      <span class={`cut timeline-name${row.kind === "note" ? " quiet" : ""}`} title={row.name}>
+        {row.name}
+      </span>
+      {row.kind === "step" && row.runs > 1 && <span class="quiet">x{count(row.runs)}</span>}
+      <span class="timeline-took">{tookOf(row, end)}</span>
+      <span class="hidden-text">{factsOf(row)}</span>
+    </div>
+  );
+}
+
+function tookOf(row: TimelineRow, end: number): string {
+  const spans = row.kind === "step" ? row.spans : row.kind === "run" ? [row.span] : [];
+  if (row.kind === "task") return duration(row.attempts.reduce((sum, attempt) => sum + (attempt.duration_ms ?? 0), 0));
+  if (!spans.length) return "";
+  return duration(spans.reduce((sum, span) => sum + (span.ended >= 0 ? span.ended : end) - span.scheduled, 0));
+}
+
+function factsOf(row: TimelineRow): string {
+  if (row.kind === "task") return `${row.visit.kind}, ${counted(row.attempts.length, "attempt")}`;
+  if (row.kind === "step" && row.spans.length !== 1) return counted(row.runs, "step run");
+  const span = row.kind === "step" ? row.spans[0] : row.kind === "run" ? row.span : null;
+  return span ? spanFacts(span) : "";
+}
+
+function spanFacts(span: Span): string {
+  const { worker, retry, external } = span.waited;
+  const facts: string[] = [span.status];
+  if (worker) facts.push(`waited ${duration(worker)} for a worker`);
+  if (retry) facts.push(`waited ${duration(retry)} for retries`);
+  if (external) facts.push(`waited ${duration(external)} for signals, timers or children`);
+  if (span.retries) facts.push(counted(span.retries, "retry", "retries"));
+  if (span.loop) {
+    const { ok, failed } = span.loop.progress;
+    facts.push(`${count(ok.at(-1) ?? 0)} of ${count(span.loop.total)} items, ${count(failed.at(-1) ?? 0)} failed`);
+  }
+  if (span.isCritical) facts.push("on the critical path");
+  return facts.join(", ");
+}

@@ -1,0 +1,193 @@
+/** When step runs worked and waited, in milliseconds since the start of the run. Pure. */
+
+import type { LoopOutline, Outline, StepRun, StepRunRow, WaitedColumns } from "../../api/types.gen.ts";
+import { RUN_STATUS, type RunStatus } from "../outline/outline.ts";
+import { elapsedAt } from "../outline/time.ts";
+
+export interface Span {
+  run: string;
+  step: string;
+  scheduled: number;
+  started: number; // -1: not yet
+  ended: number; // -1: not yet
+  status: RunStatus;
+  retries: number;
+  waited: { worker: number; retry: number; external: number };
+  parked: [from: number, to: number][]; // to is -1 while it waits
+  loop: LoopOutline | null;
+  isCritical: boolean;
+}
+
+type SegmentKind = "work" | "worker" | "retry" | "external";
+
+export interface Segment {
+  from: number;
+  to: number;
+  kind: SegmentKind;
+}
+
+/** The step runs of an outline in the order of their scheduling; empty above 5,000 of them. */
+export function spansOf(outline: Outline): Span[] {
+  const { runs, parked, steps } = outline;
+  if (!runs) return [];
+  const loops = new Map(outline.loops.map((loop) => [loop.run, loop]));
+  const critical = new Set(outline.critical_path);
+  const spans = runs.step.map((place, row): Span => {
+    const run = `${steps[place]}#${runs.n[row]}`;
+    return {
+      run,
+      step: steps[place]!,
+      scheduled: runs.scheduled_ms[row]!,
+      started: runs.started_ms[row]!,
+      ended: runs.ended_ms[row]!,
+      status: RUN_STATUS[runs.status[row]!]!,
+      retries: runs.retries[row]!,
+      waited: waitedOf(runs.waited_ms, row),
+      parked: [],
+      loop: loops.get(run) ?? null,
+      isCritical: critical.has(row),
+    };
+  });
+  for (const [row, run] of (parked?.run ?? []).entries()) {
+    const to = parked!.to_seq[row]!;
+    spans[run]?.parked.push([elapsedAt(outline, parked!.from_seq[row]!), to ? elapsedAt(outline, to) : -1]);
+  }
+  return spans;
+}
+
+function waitedOf({ worker, retry, external }: WaitedColumns, row: number): Span["waited"] {
+  return { worker: worker[row] ?? 0, retry: retry[row] ?? 0, external: external[row] ?? 0 };
+}
+
+/** A step run of a page of them, for runs with too many for an outline. */
+export function spanOf(row: StepRunRow, outline: Outline): Span {
+  return {
+    run: row.run,
+    step: outline.steps[row.step] ?? "",
+    scheduled: row.scheduled_ms,
+    started: row.started_ms,
+    ended: row.ended_ms,
+    status: RUN_STATUS[row.status]!,
+    retries: row.retries,
+    waited: row.waited_ms,
+    parked: [],
+    loop: outline.loops.find((loop) => loop.run === row.run) ?? null,
+    isCritical: false,
+  };
+}
+
+/** A step run as work and waits, up to `end` if it has not ended. */
+export function segmentsOf(span: Span, end: number): Segment[] {
+  const last = span.ended >= 0 ? span.ended : end;
+  const segments: Segment[] = [];
+  const add = (from: number, to: number, kind: SegmentKind) => {
+    if (to > from) segments.push({ from, to, kind });
+  };
+  if (span.started < 0) {
+    add(span.scheduled, last, "worker");
+    return segments;
+  }
+  add(span.scheduled, span.started, "worker");
+  const kind = span.waited.retry > span.waited.external ? "retry" : "external";
+  let from = span.started;
+  for (const [start, stop] of span.parked) {
+    const to = Math.min(last, stop < 0 ? last : stop);
+    add(from, Math.max(from, start), "work");
+    add(Math.max(from, start), to, kind);
+    from = Math.max(from, to);
+  }
+  if (span.started >= last)
+    segments.push({ from: last, to: last, kind: "work" }); // too short to be measured
+  else add(from, last, "work");
+  return segments;
+}
+
+/** A step run whose details are loaded knows what each of its waits was for. */
+export function withDetails(span: Span, details: StepRun, started: number): Span {
+  const at = (text: string) => Date.parse(text) - started;
+  const parked = details.waits
+    .filter((wait) => wait.item === null && wait.for !== "worker")
+    .map((wait): [number, number] => [at(wait.since), wait.to ? at(wait.to) : -1]);
+  return parked.length ? { ...span, parked } : span;
+}
+
+/** Items in flight over time; a tick for each time that items failed. */
+export interface Band {
+  times: number[];
+  heights: number[]; // 0 to 1
+  failures: number[];
+}
+
+export function bandOf(loop: LoopOutline, outline: Outline): Band {
+  const { seq, in_flight, failed } = loop.progress;
+  const most = Math.max(1, ...in_flight);
+  const times = seq.map((event) => elapsedAt(outline, event));
+  return {
+    times,
+    heights: in_flight.map((items) => items / most),
+    failures: times.filter((_, point) => failed[point]! > (failed[point - 1] ?? 0)),
+  };
+}
+
+/** The active step runs of a step over time, for runs with too many for an outline. */
+export function stepBand(outline: Outline, step: string): Band | null {
+  const counts = outline.by_step?.find((other) => other.step === step);
+  if (!counts) return null;
+  const most = Math.max(1, ...counts.active);
+  const times = outline.histogram.end_ms.slice(0, counts.active.length);
+  const ended = counts.active.map((active, bin) => {
+    const before = (counts.succeeded[bin - 1] ?? 0) + (counts.failed[bin - 1] ?? 0);
+    return active > 0 || counts.succeeded[bin]! + counts.failed[bin]! > before ? Math.max(active, 0.15 * most) : 0;
+  });
+  return {
+    times: times.map((_, bin) => times[bin - 1] ?? 0),
+    heights: ended.map((active) => active / most),
+    failures: times.filter((_, bin) => counts.failed[bin]! > (counts.failed[bin - 1] ?? 0)),
+  };
+}
+
+/** The times in which something worked, in order and without overlaps. */
+export function busyTimes(outline: Outline, spans: readonly Span[], end: number): [number, number][] {
+  const times: [number, number][] = [];
+  for (const span of spans)
+    for (const { from, to, kind } of segmentsOf(span, end)) if (kind === "work") times.push([from, to]);
+  for (const { step } of outline.by_step ?? []) {
+    const { times: starts, heights } = stepBand(outline, step)!;
+    for (const [bin, height] of heights.entries()) if (height) times.push([starts[bin]!, starts[bin + 1] ?? end]);
+  }
+  times.sort((one, other) => one[0] - other[0]);
+  const merged: [number, number][] = [];
+  for (const [from, to] of times) {
+    const last = merged.at(-1);
+    if (last && from <= last[1]) last[1] = Math.max(last[1], to);
+    else merged.push([from, to]);
+  }
+  return merged;
+}
+
+export interface Totals {
+  worked: number;
+  waited: Span["waited"];
+  critical: number | null;
+}
+
+export function totalsOf(spans: readonly Span[], end: number): Totals {
+  const waited = { worker: 0, retry: 0, external: 0 };
+  let [worked, critical] = [0, 0];
+  for (const span of spans) {
+    const took = Math.max(0, (span.ended >= 0 ? span.ended : end) - span.scheduled);
+    const own = waitedUntil(span, end);
+    for (const kind of ["worker", "retry", "external"] as const) waited[kind] += own[kind];
+    worked += Math.max(0, took - own.worker - own.retry - own.external);
+    if (span.isCritical) critical += took;
+  }
+  return { worked, waited, critical: spans.some((span) => span.isCritical) ? critical : null };
+}
+
+/** How long a step run has waited, with the wait that lasts. */
+function waitedUntil({ waited, status, scheduled, started, parked }: Span, end: number): Span["waited"] {
+  const since = parked.at(-1)?.[1] === -1 ? parked.at(-1)![0] : null;
+  if (status === "waiting" && since !== null) return { ...waited, external: waited.external + end - since };
+  if (status === "scheduled" && started < 0) return { ...waited, worker: waited.worker + end - scheduled };
+  return waited;
+}
