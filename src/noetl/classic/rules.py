@@ -279,7 +279,7 @@ def _case_evaluated(state: Execution, event: CaseEvaluated) -> None:
     if event.order:
         after.batches.append(BranchBatch(list(event.order), event.event))
     if event.message is not None:
-        consume_signal(state, event.message)
+        consume_signal(state, tuple(state.signals), event.message)
     if run.id in state.observers:
         run.ctx = dict(state.ctx)  # other runs may have changed it since the run was scheduled
     refresh_ready(state, run)

@@ -146,7 +146,7 @@ def _paused(state: Execution, event: e.StepPaused, at: float) -> None:
 def _park(state: Execution, run: Run, event: e.StepPaused, at: float) -> None:
     index = WHOLE_RUN if event.index is None else event.index
     assert event.until is not None
-    run.parked[index] = Parked(event.until, event.key, event.due, event.request, event.chain, event.keys, at)
+    run.park(index, Parked(event.until, event.key, event.due, event.request, event.chain, event.keys, at))
     state.deliverable = True
     if event.due is not None:
         state.timers[WaitLimit(run.id, index).name] = event.due

@@ -5,7 +5,9 @@ Finished runs leave; of a step only its last result remains. So memory grows wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from itertools import islice
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -117,6 +119,76 @@ class Parked(msgspec.Struct):
         """The names of the signals that it waits for."""
         return () if self.until != "signal" else self.keys or (self.key,)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the signals, or the id of the child, that it waits for."""
+        return (self.key,) if self.until == "child" else self.signals
+
+
+class ParkedItems(dict[int, Parked]):
+    """The parked items of a run by index, also found by what they wait for: there may be thousands of them. Change it
+    by these methods only."""
+
+    __slots__ = ("_by_kind", "_by_name", "_count")
+
+    def __init__(self, items: Mapping[int, Parked]) -> None:
+        super().__init__()
+        self._count = 0
+        self._by_kind: dict[str, dict[int, int]] = {}  # Items and their places in the order in which they were parked
+        self._by_name: dict[str, dict[str, dict[int, None]]] = {"signal": {}, "child": {}}
+        for index, parked in items.items():
+            self[index] = parked
+
+    def __setitem__(self, index: int, parked: Parked) -> None:
+        self.pop(index)
+        super().__setitem__(index, parked)
+        self._count += 1
+        self._by_kind.setdefault(parked.until, {})[index] = self._count
+        for name in parked.names:
+            self._by_name[parked.until].setdefault(name, {})[index] = None
+
+    def pop(self, index: int, default: Any = None) -> Any:
+        parked = super().pop(index, None)
+        if parked is None:
+            return default
+        _remove(self._by_kind, parked.until, index)
+        for name in parked.names:
+            _remove(self._by_name[parked.until], name, index)
+        return parked
+
+    def clear(self) -> None:
+        super().clear()
+        self._by_kind.clear()
+        for names in self._by_name.values():
+            names.clear()
+
+    @property
+    def kinds(self) -> AbstractSet[str]:
+        """What they wait for, as `until` names it."""
+        return self._by_kind.keys()
+
+    @property
+    def signals(self) -> AbstractSet[str]:
+        """The names of the signals that they wait for."""
+        return self._by_name["signal"].keys()
+
+    def first(self, kinds: Collection[str], limit: int) -> list[int]:
+        """The items that have waited longest for something of these kinds."""
+        places = [
+            (place, index) for kind in kinds for index, place in islice(self._by_kind.get(kind, {}).items(), limit)
+        ]
+        return [index for _, index in sorted(places)[:limit]]
+
+    def waiting_for(self, kind: str, name: str) -> int | None:
+        """The item that has waited longest for a signal or a child."""
+        return next(iter(self._by_name[kind].get(name, ())), None)
+
+
+def _remove(table: dict[Key, dict[int, Any]], key: Key, index: int) -> None:
+    del table[key][index]
+    if not table[key]:
+        del table[key]
+
 
 class LoopState(msgspec.Struct):
     """The progress of a loop. Unleased items are those from `next` on, and those in `returned`."""
@@ -166,7 +238,7 @@ class Run(msgspec.Struct):
     """Pipelines of the run itself, by prefix: empty for its own, `each#1[0]/` inside of an iterator task."""
     item_progress: dict[int, dict[str, Progress]] = {}
     """Pipelines of the loop items that are in flight, by index and prefix."""
-    parked: dict[int, Parked] = {}  # By the index of the item, or WHOLE_RUN
+    parked: dict[int, Parked] = {}  # By the index of the item, or WHOLE_RUN; see `park`
     after_call: AfterCallProgress | None = msgspec.field(default=None, name="tail")  # See `noetl.engine.after_call`
     losses: dict[int, int] = {}
     """Leases lost in a row without an accepted report between them, by the index of the item, or WHOLE_RUN."""
@@ -186,6 +258,15 @@ class Run(msgspec.Struct):
         if prefix not in pipelines:
             pipelines[prefix] = Progress()
         return pipelines[prefix]
+
+    def park(self, index: int, parked: Parked) -> None:
+        self.parked = self.parked_items
+        self.parked[index] = parked
+
+    @property
+    def parked_items(self) -> ParkedItems:
+        """The parked items, to be found by what they wait for. Most runs have none, and no such object."""
+        return self.parked if isinstance(self.parked, ParkedItems) else ParkedItems(self.parked)
 
     def all_progress(self) -> Iterator[tuple[str, Progress]]:
         """Every pipeline under way, with its prefix."""
@@ -284,6 +365,8 @@ class Execution(msgspec.Struct):
     """Keys of the secret handles that its tasks received, the newest last: every worker of it redacts their values."""
 
     def __post_init__(self) -> None:
+        for run in self.runs.values():
+            run.parked = run.parked_items
         self.ready, self.leases, self.timers = Tracked(self.ready), Tracked(self.leases), Tracked(self.timers)
 
     def drain(self) -> tuple[dict[str, str | None], dict[int, Lease | None], dict[str, float | None]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
@@ -28,7 +29,7 @@ MAX_SIGNAL_ID = 200  # A signal with a longer id is known by its hash
 
 def receive_signal(decision: Decision, signal: Signal) -> None:
     """Keep a signal until a run waits for it; a duplicate changes nothing."""
-    if not signal.keep and signal.type not in awaited_signals(decision.state):
+    if not signal.keep and waiting_for(decision.state, "signal", signal.type) is None:
         return
     number = _number(signal)
     if number not in decision.state.signal_ids:
@@ -40,15 +41,13 @@ def deliver_signal(decision: Decision) -> bool:
     state = decision.state
     if not state.deliverable:
         return False
-    if not any(state.signals.values()):  # the usual case: parked items are not looked at
+    awaited = awaited_signals(state, state.signals.keys())
+    names = [name for name, sent in state.signals.items() if sent and name in awaited] if awaited else []
+    place = waiting_for(state, "signal", names[0]) if names else None
+    if place is None:
         state.deliverable = False
         return False
-    waiting = awaited_signals(state)  # one pass: there may be thousands of signals and of parked items
-    names = [name for name, signals in state.signals.items() if signals and name in waiting]
-    if not names:
-        state.deliverable = False
-        return False
-    run, index = waiting[names[0]]
+    run, index = place
     keys = run.parked[index].keys
     name = _first_sent(state, [name for name in names if name in keys]) if keys else names[0]
     number, payload = state.signals[name][0]
@@ -59,14 +58,22 @@ def deliver_signal(decision: Decision) -> bool:
     return True
 
 
-def awaited_signals(state: Execution) -> dict[str, tuple[Run, int]]:
-    """The names of the signals that runs wait for, each with the run or item that gets it."""
-    waiting: dict[str, tuple[Run, int]] = {}
+def waiting_for(state: Execution, kind: Literal["signal", "child"], name: str) -> tuple[Run, int] | None:
+    """The run or item that gets a signal of that name, or the end of a child; None if nothing waits for it."""
     for run in state.runs.values():
-        for index, parked in run.parked.items():
-            for name in parked.signals:
-                waiting.setdefault(name, (run, index))
-    return waiting
+        if run.parked and (index := run.parked_items.waiting_for(kind, name)) is not None:
+            return run, index
+    return None
+
+
+def awaited_signals(state: Execution, names: AbstractSet[str] | None = None) -> set[str]:
+    """The names of the signals that runs wait for, or those of them that are among `names`."""
+    awaited: set[str] = set()
+    for run in state.runs.values():
+        if run.parked:
+            signals = run.parked_items.signals
+            awaited |= signals if names is None else signals & names
+    return awaited
 
 
 SignalOutcome = Literal["accepted", "duplicate", "late", "dropped"]
@@ -89,10 +96,10 @@ def signal_result(state: Execution, events: Sequence[e.Event], signal: Signal) -
         answer = "duplicate"
     elif state.over:
         answer = "late"
-    awaited = sorted(awaited_signals(state))
+    awaited = awaited_signals(state)
     kept = any(other == number for other, _ in state.signals.get(signal.type, ()))
     pending = answer == "accepted" and kept and signal.type not in awaited  # a paused execution may still wait for it
-    return SignalResult(cast(SignalOutcome, answer), pending, awaited)
+    return SignalResult(cast(SignalOutcome, answer), pending, sorted(awaited))
 
 
 def _number(signal: Signal) -> str:
@@ -125,11 +132,8 @@ def _first_sent(state: Execution, names: list[str]) -> str:
 
 
 def end_child(decision: Decision, child: str, outcome: Outcome) -> None:
-    for run in decision.state.runs.values():
-        for index, parked in run.parked.items():
-            if parked.until == "child" and parked.key == child:
-                _resume(decision, run, index, outcome)
-                return
+    if (place := waiting_for(decision.state, "child", child)) is not None:
+        _resume(decision, *place, outcome)
 
 
 def wake(decision: Decision, name: str, index: int, late: Outcome) -> None:
@@ -154,17 +158,21 @@ def _resumed(state: Execution, event: e.StepResumed, at: float) -> None:
     state.timers.pop(WaitLimit(run.id, index).name, None)
     run.progress_of(event.index, parked.chain if parked else "").delivered = event.outcome
     if event.message is not None:
-        consume_signal(state, event.message)
+        consume_signal(state, parked.signals if parked else tuple(state.signals), event.message)
     if run.loop is not None and event.index is not None:
         return_items(run, run.loop, (event.index, event.index + 1))
     refresh_ready(state, run)
 
 
-def consume_signal(state: Execution, message: str) -> None:
-    for signals in state.signals.values():
+def consume_signal(state: Execution, names: Iterable[str], message: str) -> None:
+    """Remove a kept signal, which has one of these names."""
+    for name in names:
+        signals = state.signals.get(name, [])
         for place, (number, _) in enumerate(signals):
             if number == message:
                 del signals[place]
+                if not signals:
+                    del state.signals[name]
                 return
 
 

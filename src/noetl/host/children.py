@@ -12,6 +12,7 @@ from typing import Any
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, ChildEnded, Pause, Resume
 from noetl.engine.state import Execution, Parked
+from noetl.engine.waits import waiting_for
 from noetl.errors import NoetlError, PlaybookInvalid, UsageError
 from noetl.latest import Latest
 from noetl.model.outcome import Outcome, failed
@@ -77,8 +78,9 @@ class ChildExecutions:
         if state.parent is not None:  # an ended child reads the stored parent: the state in memory may be older
             read = self.committer.stored_state if state.over else executions.state
             parent = await read(state.parent[0])
-            for parked in [parked for parked in waits_for_children(parent) if parked.key == execution]:
-                await self._sync_child(parent, parked)
+            if (place := waiting_for(parent, "child", execution)) is not None:
+                run, index = place
+                await self._sync_child(parent, run.parked[index])
             if not state.over:
                 await self._follow(parent, state)
         for parked in list(waits_for_children(state)):
@@ -92,12 +94,17 @@ class ChildExecutions:
         committer = self.committer
         if await committer.has_ended(parent):
             await committer.handle(child.id, Cancel("the playbook that started it has ended"))
-        elif not _awaits(parent, child.id) and not _awaits(await committer.stored_state(parent.id), child.id):
+        elif not await self._is_awaited(parent, child.id):
             await committer.handle(child.id, Cancel("its parent no longer waits for it"))  # a timeout, a failed loop
         elif parent.status == "paused" and child.status == "running":
             await committer.handle(child.id, Pause())
         elif parent.status == "running" and child.status == "paused":
             await committer.handle(child.id, Resume())
+
+    async def _is_awaited(self, parent: Execution, child: str) -> bool:
+        if waiting_for(parent, "child", child) is not None:
+            return True
+        return waiting_for(await self.committer.stored_state(parent.id), "child", child) is not None
 
     async def _sync_child(self, parent: Execution, parked: Parked) -> None:
         """Start a child, or deliver its outcome to the run that waits for it."""
@@ -144,7 +151,3 @@ def waits_for_children(state: Execution) -> Iterator[Parked]:
         for parked in run.parked.values():
             if parked.until == "child":
                 yield parked
-
-
-def _awaits(state: Execution, child: str) -> bool:
-    return any(parked.key == child for parked in waits_for_children(state))

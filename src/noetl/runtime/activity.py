@@ -257,13 +257,12 @@ def counted_waits(state: Execution) -> CountedWaits:
     signals: list[Pending] = []
     others: list[Pending] = []
     for run in state.runs.values():
-        number += len(run.parked)
-        parked_kinds = {parked.until for parked in run.parked.values()}
-        kinds |= parked_kinds
-        for chosen, wanted in ((signals, parked_kinds & {"signal"}), (others, parked_kinds - {"signal"})):
-            if wanted and len(chosen) < MAX_LISTED:
-                matching = (item for item, parked in run.parked.items() if parked.until in wanted)
-                chosen += [_parked_wait(run, item) for item in islice(matching, MAX_LISTED - len(chosen))]
+        if run.parked:
+            parked = run.parked_items
+            number += len(parked)
+            kinds |= parked.kinds
+            for chosen, wanted in ((signals, {"signal"}), (others, parked.kinds - {"signal"})):
+                chosen += [_parked_wait(run, index) for index in parked.first(wanted, MAX_LISTED)]
         if (event := _event_wait(state, run)) is not None:
             number += 1
             kinds.add(event.kind)
@@ -289,10 +288,9 @@ def _run_waits(state: Execution) -> Iterator[Pending]:
 
 def _parked_wait(run: Run, index: int) -> Pending:
     parked, item = run.parked[index], None if index == WHOLE_RUN else index
-    names = parked.signals or ((parked.key,) if parked.until == "child" else ())
     who = run.id if item is None else f"{run.id}[{item}]"
     text = f"{who} waits for {awaited_text(parked)}"
-    return Pending(parked.until, run.step, run.id, item, names, parked.due, parked.since, text)  # type: ignore[arg-type]
+    return Pending(parked.until, run.step, run.id, item, parked.names, parked.due, parked.since, text)  # type: ignore[arg-type]
 
 
 def _event_wait(state: Execution, run: Run) -> Pending | None:

@@ -1816,35 +1816,6 @@ def test_data_is_never_cut_whatever_it_is_called(name: str) -> None:
     assert end.state.result == [100_000] * 3
 
 
-def test_the_cost_of_a_signal_does_not_grow_with_signals_times_waiting_items() -> None:
-    async def during(stage: Stage) -> None:
-        driving = asyncio.create_task(stage.drive())
-        await stage.until(lambda: len(stage.live().runs["start#1"].parked) == 400)
-        state, names = stage.live(), [f"other{number}" for number in range(1_000)]
-        for name in names:
-            await stage.handle(Signal(name, name))
-        reads = 0
-
-        class Counted(dict[int, Any]):
-            def items(self) -> Any:
-                nonlocal reads
-                reads += 1
-                return super().items()
-
-        run = state.runs["start#1"]
-        run.parked = Counted(run.parked)
-        await stage.handle(Signal("s7", "s7", "here"))
-        assert 7 not in run.parked
-        assert reads < 10
-        run.parked = dict(run.parked)
-        await stage.handle(Cancel("enough"))
-        await driving
-
-    loop = '{in: "{{ range(400) }}", iterator: i, spec: {mode: parallel, max_in_flight: 400}}'
-    end = play(f'- {{step: start, loop: {loop}, tool: {{kind: wait, signal: "s{{{{ iter.i }}}}"}}}}', during=during)
-    assert end.state.status == "cancelled"
-
-
 def test_the_output_of_a_task_is_stored_before_its_outcome() -> None:
     sizes: list[int] = []
     early: list[int] = []

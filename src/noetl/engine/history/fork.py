@@ -113,7 +113,7 @@ def _return_run(state: Execution, run: Run, moved: float, at: float) -> None:
         if parked.until != "child":
             parked.due, parked.since = _later(parked.due, moved), at
             continue
-        del run.parked[key]  # the child belongs to the source: its task runs once more, and starts another one
+        run.parked.pop(key)  # the child belongs to the source: its task runs once more, and starts another one
         state.timers.pop(WaitLimit(run.id, key).name, None)
         in_item = run.loop is not None and not parked.chain
         waiting = run.pipelines(key).get("") if in_item else run.progress.get(parked.chain)
