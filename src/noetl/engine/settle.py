@@ -26,14 +26,24 @@ MAX_FIRINGS = 1_000
 
 
 def settle(decision: Decision) -> None:
-    """Fire until quiet. After many firings a timer that is due now continues. Nothing fires during a pause (S32)."""
+    """Fire until quiet. After many firings a timer that is due now continues."""
     observe(decision)
-    if decision.state.status == "paused":
-        return
     for _ in range(MAX_FIRINGS):
-        if decision.state.over or not _fire(decision):
+        if not fire(decision):
             return
-        observe(decision)
+    fire_later(decision)
+
+
+def fire(decision: Decision) -> bool:
+    """Fire one transition; False if none is enabled. Nothing fires during a pause (S32)."""
+    state = decision.state
+    if state.over or state.status == "paused" or not _fire(decision):
+        return False
+    observe(decision)
+    return True
+
+
+def fire_later(decision: Decision) -> None:
     decision.emit(e.TimerArmed(MoreFirings().name, decision.now))
 
 
@@ -50,7 +60,6 @@ def observe(decision: Decision) -> None:
 
 
 def _fire(decision: Decision) -> bool:
-    """Fire one transition; False if none is enabled."""
     state = decision.state
     if state.status == "cancelling":
         return finish(decision, "cancelled")

@@ -171,6 +171,24 @@ def test_an_edited_workload_and_a_longer_playbook_are_differences() -> None:
     assert found.event_type == "next.evaluated"
 
 
+@pytest.mark.parametrize("workflow", [CHAIN, ROUTES, RICH], ids=["chain", "routes", "rich"])
+def test_a_fork_at_any_event_is_decided_in_the_same_way_again(workflow: str) -> None:
+    head = FINAL if workflow is RICH else ""
+    stage = play(workflow, head=head, children={"child": CHILD}, tools={"count": Counter()})
+    last = max(seq for seq, event in enumerate(stage.events, 1) if event.name == "step.done")
+    for at in range(1, last + 1):
+        name = f"00000000-0000-7000-8000-0000000f{at:04d}"
+        forked(stage, at, name=name)
+        assert replayed(stage, execution=name).difference is None, at
+
+
+def test_more_firings_than_one_decision_may_have_are_replayed() -> None:
+    steps = [f"- {{step: s{n}, next: {{arcs: [{{step: s{n + 1}}}]}}}}" for n in range(600)]
+    stage = play("\n".join([*steps, "- {step: s600, tool: {kind: noop}}"]))
+    assert [event.timer for event in stage.of("timer.fired")] == ["more"]
+    assert replayed(stage).difference is None
+
+
 def test_forks_are_replayed() -> None:
     stage = play(CHAIN, tools={"count": Counter()})
     forked(stage, 12, ctx={"word": "x"})

@@ -1,7 +1,7 @@
 """Forks: an execution that begins with the events of another one, and then continues on its own.
 
-A log can be cut only where `is_incomplete` is false: events of one decision are not split. `Retrace` finds where a
-failed execution is resumed: a retry is a fork just before that.
+A log can be cut only where `is_incomplete` is false: the events of one transition are not split. `Retrace` finds where
+a failed execution is resumed: a retry is a fork just before that.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def hindrances(state: Execution, net: Net) -> Iterator[str]:
 
 
 def is_incomplete(state: Execution, event: e.Event) -> bool:
-    """Whether the event, the last one of the state, is not the last one of its decision."""
+    """Whether the event, the last one of the state, is not the last one of its transition."""
     if state.next_token == 1 or state.partial_values or state.inlined_values or state.status == "cancelling":
         return True
     if any(ended.tokens > 0 for ended in state.ended.values()):

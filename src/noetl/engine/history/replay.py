@@ -1,8 +1,9 @@
 """Replays a log under another playbook: where would the engine have decided otherwise?
 
 Inputs (the request, reports of workers, signals, timers, grants) are taken from the log. What the engine decides is
-decided again and compared, event by event, up to the first difference: after it the log no longer applies. Tools are
-not called, so the outcome of a task with other inputs is not known.
+decided again and compared, event by event, up to the first difference: after it the log no longer applies. Transitions
+fire one at a time, because the log of a fork may leave its source between two of them. Tools are not called, so the
+outcome of a task with other inputs is not known.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from typing import Any
 import msgspec
 
 from noetl.engine import events as e
-from noetl.engine.commands import Start, TimerDue
-from noetl.engine.decide import ACCEPT, decide
+from noetl.engine.commands import Start
+from noetl.engine.decide import ACCEPT
 from noetl.engine.decision import Decision
 from noetl.engine.envelope import payload_of
 from noetl.engine.history.reasons import rules_of
 from noetl.engine.history.task_scope import task_at
-from noetl.engine.settle import settle
+from noetl.engine.settle import MAX_FIRINGS, fire, fire_later, observe
+from noetl.engine.start import start
 from noetl.engine.state import Execution
+from noetl.engine.timers import timer_due
 from noetl.expression import Contents
 
 DECIDED = (
@@ -46,6 +49,7 @@ class Replay:
     def __init__(self, state: Execution, ctx: dict[str, Any]) -> None:
         self.state, self.ctx = state, ctx
         self.due: deque[e.Event] = deque()  # events that were decided, and are not in the log yet
+        self.firings = 0  # since the last input
 
     def take(
         self, event: e.Event, seq: int, at: float, contents: Contents, *, reopened: bool = False
@@ -54,7 +58,7 @@ class Replay:
         is `reopened` next, the loop does not end."""
         try:
             if not self.due and isinstance(event, DECIDED):
-                self._settle(at, contents)
+                self._fire(at, contents)
                 if not self.due:
                     return _difference(seq, event, None, "it decides nothing here")
             if not self.due:
@@ -69,27 +73,32 @@ class Replay:
     def end(self, seq: int, at: float, contents: Contents) -> Difference | None:
         """Call it after the last event: there must be nothing more to decide."""
         if not self.due and not self.state.over:
-            self._settle(at, contents)
+            self._fire(at, contents)
         if not self.due:
             return None
         return _difference(seq + 1, None, self.due[0], "the log ends here, and it continues")
 
-    def _settle(self, at: float, contents: Contents) -> None:
+    def _fire(self, at: float, contents: Contents) -> None:
+        """Fire the next transition, if there is one."""
         decision = Decision(self.state, at, contents)
         try:
-            settle(decision)
+            if self.firings == MAX_FIRINGS:
+                fire_later(decision)
+            elif fire(decision):
+                self.firings += 1
         finally:
             self.due += decision.events
 
     def _input(self, event: e.Event, at: float, contents: Contents, reopened: bool) -> None:
         """Apply an event that was not decided, and what follows from it at once."""
-        decision = Decision(self.state, at, contents)
+        decision, self.firings = Decision(self.state, at, contents), 0
         try:
             match event:
                 case e.ExecutionRequested(payload=payload, parent=parent, actor=actor):
-                    decide(decision, Start(payload, self.ctx, parent, actor=actor))
+                    start(decision, Start(payload, self.ctx, parent, actor=actor))
                 case e.TimerFired(timer=timer):
-                    decide(decision, TimerDue(timer))
+                    timer_due(decision, timer)
+                    observe(decision)
                 case e.IterationDone() | e.IterationFailed() if not reopened:  # a loop may be over with it
                     ACCEPT[type(event)](decision, 0, event)
                 case _:
