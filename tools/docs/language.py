@@ -115,6 +115,7 @@ SPECIAL: dict[Shape, str] = {
     scalar_shapes.BOOLEAN: "`true` or `false`",
     scalar_shapes.NUMBER: "number of at least 0",
     scalar_shapes.DURATION: "duration",
+    scalar_shapes.TIME_LIMIT: "duration",
     scalar_shapes.DELAY: "duration",
     scalar_shapes.GUARD: "condition",
     doc.COLLECTION: "list, or a template that gives one",

@@ -17,7 +17,19 @@ from noetl.dsl.part_shapes import (
     workbook_shape,
 )
 from noetl.dsl.problem import Check
-from noetl.dsl.scalar_shapes import BOOLEAN, DATA, DELAY, DESCRIPTION, DURATION, GUARD, LABEL, NAME, NUMBER, TEXT
+from noetl.dsl.scalar_shapes import (
+    BOOLEAN,
+    DATA,
+    DELAY,
+    DESCRIPTION,
+    DURATION,
+    GUARD,
+    LABEL,
+    NAME,
+    NUMBER,
+    TEXT,
+    TIME_LIMIT,
+)
 from noetl.dsl.shape import Choice, Field, Fields, Form, Integer, ListOf, MapOf, OneOf, Retired
 from noetl.dsl.tree import is_template
 
@@ -167,7 +179,7 @@ EXECUTOR_SPEC = Fields(
     Field("final_step", LABEL, "step that runs once when all others have ended"),
     Field("output", DATA, "template of the execution's result"),
     Field("pool", TEXT, "pool of workers that runs the steps"),
-    Field("timeout", DURATION, "time limit of the whole execution"),
+    Field("timeout", TIME_LIMIT, "time limit of the whole execution"),
     Field("on_failure", Choice("stop", "finish"), "whether other branches end first when one fails"),
     Field("join", Choice("any", "all"), "default of the steps' `spec.join`"),
     Field("durability", Choice("task", "step"), "what is made durable before going on"),
@@ -306,7 +318,7 @@ STEP_POLICY = Fields("step.spec.policy", ADMIT_FIELD, retired=NO_RULES)
 _NEXT_MODE = Retired(NEXT_MODE, "`spec.next_mode` was removed", "write `next: {spec: {mode: ...}, arcs: [...]}`")
 STEP_SPEC = Fields(
     "step.spec",
-    Field("timeout", DURATION, "wall time a run of the step may take"),
+    Field("timeout", TIME_LIMIT, "wall time a run of the step may take"),
     Field("pool", TEXT, "pool of workers that runs the step"),
     Field("join", Choice("any", "all"), "whether each token fires the step or all meet first (any)"),
     Field("timers", MapOf(DURATION, NAME), "timers armed on entry, by name"),

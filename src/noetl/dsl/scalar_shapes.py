@@ -30,7 +30,7 @@ def _boolean_hint(value: Any) -> str | None:
     return None
 
 
-def _duration(*templates: Schema) -> Shape:
+def _duration(*templates: Schema, instead: str = "write a duration such as 30s, 5m or 2h") -> Shape:
     text: Schema = {"type": "string", "pattern": r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d))+\s*$"}
     return Shape(
         "a duration",
@@ -38,6 +38,7 @@ def _duration(*templates: Schema) -> Shape:
         {"anyOf": [{"type": "number", "minimum": 0}, text, *templates]},
         lambda value: "write seconds as a number, or a text such as 30s, 5m, 2h or 1h30m",
         templates=bool(templates),
+        instead=instead,
     )
 
 
@@ -54,6 +55,7 @@ NUMBER = Shape(
 )
 BOOLEAN = Shape("true or false", bool, {"type": "boolean"}, _boolean_hint)
 DURATION, DELAY = _duration(), _duration(_TEMPLATE)
+TIME_LIMIT = _duration(instead="write a duration such as 5m; only `spec.timeout` of a task may be a template")
 GUARD = Shape(  # a boolean or one expression in braces, which the template checks look at
     'a condition such as "{{ ctx.ready }}", or true or false',
     lambda value: isinstance(value, bool | str),

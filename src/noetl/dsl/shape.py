@@ -57,7 +57,8 @@ class Walk(NamedTuple):
 class Shape:
     """Checks one node, and describes it as text and as JSON Schema. `templates`: it may be a template.
 
-    `wrong`: the check and the hint for a value that does not fit, instead of those for a wrong type.
+    `wrong`: the check and the hint for a value that does not fit, instead of those for a wrong type. `instead`: the
+    hint for a template where none is allowed.
     """
 
     definition: str | None = None  # name under `$defs`, for shapes that are used in many places
@@ -70,7 +71,9 @@ class Shape:
         hint: Callable[[Any], str | None] | None = None,
         templates: bool = False,
         wrong: tuple[Check, str | None] | None = None,
+        instead: str | None = None,
     ) -> None:
+        self.instead = instead or f"write {words}"
         self.words, self.templates, self.wrong, self._schema, self._hint = words, templates, wrong, schema or {}, hint
         self._fits: Callable[[Any], bool] = fits.__instancecheck__ if isinstance(fits, type) else fits
 
@@ -80,7 +83,7 @@ class Shape:
             return self.refuse(value, span, walk, *self.wrong)
         if is_template(value):
             if not self.templates:
-                walk.add(TEMPLATE_HERE, span, "a template is not allowed here", f"write {self.words}")
+                walk.add(TEMPLATE_HERE, span, "a template is not allowed here", self.instead)
             return self.templates
         if self._fits(value):
             return True

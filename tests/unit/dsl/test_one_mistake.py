@@ -220,3 +220,19 @@ class TestAConnectionStringAsAuth:
         tool = '- load: {kind: postgres, auth: "{{ workload.database }}", query: SELECT 1}\n'
         body = f"workload: {{database: '{self.DSN}'}}\nworkflow:\n  - step: fetch\n    tool:\n      {tool}"
         assert problems(body) == []
+
+
+@pytest.mark.parametrize("dialect", ["next: {arcs: [{step: b}]}", "next: b"])
+def test_a_template_as_time_limit_of_a_step_or_an_execution_names_the_place_that_may_have_one(dialect: str) -> None:
+    found = problems(
+        f"""\
+        executor: {{spec: {{timeout: "{{{{ workload.t }}}}"}}}}
+        workload: {{t: 5m}}
+        workflow:
+          - {{step: a, spec: {{timeout: "{{{{ workload.t }}}}"}}, tool: {{kind: noop}}, {dialect}}}
+          - {{step: b, tool: {{kind: noop, spec: {{timeout: "{{{{ workload.t }}}}"}}}}}}
+        """
+    )
+    places = [(problem.code, problem.line, problem.column, problem.hint) for problem in found]
+    hint = "write a duration such as 5m; only `spec.timeout` of a task may be a template"
+    assert places == [("NTL508", 4, 28, hint), ("NTL508", 7, 31, hint)]

@@ -15,16 +15,19 @@ from noetl.engine.state import Execution
 from noetl.tools.registry import KINDS
 
 
-def step(mode: str, items: int) -> str:
-    loop = f"{{in: '{{{{ range({items}) | list }}}}', iterator: n, spec: {{mode: {mode}, policy: {{exec: local}}}}}}"
+def step(mode: str, items: int, policy: str = ", policy: {exec: local}") -> str:
+    loop = f"{{in: '{{{{ range({items}) | list }}}}', iterator: n, spec: {{mode: {mode}{policy}}}}}"
     return f"- {{step: each, loop: {loop}, tool: {{kind: noop, result: '{{{{ iter.n * 2 }}}}'}}}}"
 
 
 class Told:
     """An execution of a loop over ten items, four of them at a time, and what workers are given of it."""
 
-    def __init__(self, mode: str = "parallel, max_in_flight: 4") -> None:
-        playbook = load("local.yaml", f"{HEAD}workflow:\n  {step(mode, 10)}", KINDS).require()
+    def __init__(
+        self, mode: str = "parallel, max_in_flight: 4", head: str = "", policy: str = ", policy: {exec: local}"
+    ) -> None:
+        text = f"{HEAD}{head}workflow:\n  {step(mode, 10, policy)}"
+        playbook = load("local.yaml", text, KINDS).require()
         self.state = Execution(EXECUTION, Net(playbook), playbook.digest)
         self.given: list[StepStarted] = []
         self.tell(Start())
@@ -52,6 +55,17 @@ def test_a_worker_with_few_slots_keeps_them_all_too(slots: int, lanes: list[tupl
     told = Told()
     assert told.claim("a", slots) == lanes
     assert told.claim("b", 16) == []
+
+
+@pytest.mark.parametrize("key", ["profile", "kind"])
+def test_a_profile_of_local_keeps_the_items_of_a_loop_with_one_worker(key: str) -> None:
+    local = Told(head=f"executor: {{{key}: local}}\n", policy="")
+    assert local.claim("a", 2) == [(0, 5), (5, 10)]
+    assert local.claim("b", 2) == []
+    distributed = Told(head=f"executor: {{{key}: distributed}}\n", policy="")
+    assert [len(distributed.claim(worker, 2)) for worker in ("a", "b")] == [2, 2]
+    overruled = Told(head=f"executor: {{{key}: local}}\n", policy=", policy: {exec: distributed}")
+    assert [len(overruled.claim(worker, 2)) for worker in ("a", "b")] == [2, 2]
 
 
 def test_in_order_it_is_one_lane() -> None:

@@ -150,14 +150,6 @@ def test_all_forms_of_a_pipeline_run_the_same_tasks() -> None:
     assert stage.state.result == 2
 
 
-def test_a_profile_of_local_keeps_the_items_of_a_loop_with_one_worker() -> None:
-    steps = "- {step: start, loop: {in: [1, 2, 3], iterator: n, spec: {mode: parallel}}, tool: [{t: {kind: noop}}]}"
-    for profile, local in (("local", True), ("distributed", False)):
-        stage = play(steps, head=f"executor: {{profile: {profile}}}\n")
-        assert stage.state.net.steps["start"].local is local
-        assert (stage.state.status, stage.of("loop.done")[0].ok) == ("succeeded", 3)
-
-
 def test_a_result_above_the_limit_of_a_playbook_is_stored_by_reference() -> None:
     steps = "- {step: start, tool: [{t: {kind: noop, result: \"{{ 'x' * 3000 }}\"}}]}"
     head = "executor: {spec: {policy: {limits: {max_payload_bytes: 2000}}}}\n"
