@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -69,6 +69,12 @@ def answers(execution: str, event: e.StepPaused) -> str:
     return "answer with " + " or ".join(f"`{command}{target_options_text()}`" for command in commands)
 
 
+class Failure(NamedTuple):
+    line: str
+    error: str
+    is_item: bool
+
+
 class Lines(ProgressView):
     """One line on standard error for each event that matters to people."""
 
@@ -79,6 +85,7 @@ class Lines(ProgressView):
         self.problems: dict[TaskId, str] = {}
         self.continued = 0
         self.execution = self.last = ""
+        self.held: list[Failure] = []  # not printed yet: the run may end with them
 
     def begin(self, name: str, execution: str, last_old: int) -> None:
         self.last_old, self.execution = last_old, execution
@@ -87,19 +94,42 @@ class Lines(ProgressView):
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
         lines: list[str] = []
         for row in rows:  # most are not even decoded
+            if row.type not in UNDECIDED:
+                lines += self._release(_final_error(row) if row.type == e.PlaybookProcessed.name else "")
             if row.type in PRINTED and (
                 row.type != e.TaskDone.name or b'"error"' in row.data or b'"retry"' in row.data
             ):
                 for line in self._lines(decode(row.type, row.data), row.at):
-                    if row.seq > self.last_old:
+                    if row.seq <= self.last_old:
+                        continue
+                    if isinstance(line, Failure):
+                        self.held.append(line)
+                    else:
                         lines.append(line)
+        self._print(lines if rows else self._release())
+
+    def close(self) -> None:
+        self._print(self._release())
+
+    def _release(self, final: str = "") -> list[str]:
+        """The failures, each error once: a failed item fails its step, and the result of the run prints the error with
+        which it ended."""
+        lines, printed = [], ""
+        for line, error, is_item in self.held:
+            is_printed = error == final or (error == printed and not is_item)
+            lines.append(line if is_printed else f"{line}: {brief(error)}")
+            printed = error
+        self.held.clear()
+        return lines
+
+    def _print(self, lines: list[str]) -> None:
         for line, same in groupby(lines):  # each lane of a loop is lost, and starts again
             if line != self.last:
                 number = len(list(same))
                 print_message(printable(f"{line}, {number:,} times" if number > 1 else line))
             self.last = line
 
-    def _lines(self, event: e.Event, at: float) -> Iterator[str]:
+    def _lines(self, event: e.Event, at: float) -> Iterator[str | Failure]:
         match event:
             case e.ExecutionForked():  # times before it are those of the source
                 self.started = dict.fromkeys(self.started, at)
@@ -117,9 +147,9 @@ class Lines(ProgressView):
             case e.StepDone(run=run) if run not in self.looped:
                 yield f"{run} done in {self._took(run, at)}"
             case e.StepFailed(run=run, error=error):
-                yield f"{run} failed in {self._took(run, at)}: {brief(f'{error.kind}: {error.message}')}"
+                yield Failure(f"{run} failed in {self._took(run, at)}", f"{error.kind}: {error.message}", False)
             case e.IterationFailed(run=run, index=index, error=error):
-                yield f"{run}[{index}] failed: {brief(f'{error.kind}: {error.message}')}"
+                yield Failure(f"{run}[{index}] failed", f"{error.kind}: {error.message}", True)
             case e.TaskDone(task=task, outcome=outcome) if event.do == "retry":
                 self.problems[task] = why_again(outcome)
             case e.TaskDone(task=task, outcome=outcome) if outcome.error is not None and event.do in CONTINUES:
@@ -145,10 +175,17 @@ class Lines(ProgressView):
         return format_duration(at - self.started.pop(run, at))
 
 
+def _final_error(row: Row) -> str:
+    error = decode(row.type, row.data).error  # type: ignore[attr-defined]
+    return f"{error['kind']}: {error['message']}" if error else ""
+
+
 STEP_EVENTS = (e.StepStarted, e.StepRegranted, e.StepDone, e.StepFailed, e.StepPaused, e.StepResumed, e.LoopDone)
 OTHER_EVENTS = (e.IterationFailed, e.TaskDone, e.TaskRetryScheduled, e.MessageReceived)
 RUN_EVENTS = (e.ExecutionForked, e.PlaybookCancelled, e.PlaybookPaused, e.PlaybookResumed)
 PRINTED = frozenset(kind.name for kind in STEP_EVENTS + OTHER_EVENTS + RUN_EVENTS)
+UNDECIDED = frozenset(kind.name for kind in (e.IterationFailed, e.StepFailed, e.NextEvaluated, e.WorkflowFinished))
+"""Events of a failure, after which the run ends or continues."""
 
 
 MARKS = {

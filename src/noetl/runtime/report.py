@@ -33,7 +33,7 @@ def report(state: Execution, file: str, places: dict[str, Mark], duration: float
         "result": state.result,
         "ctx": state.ctx,
         "steps": steps(state),
-        "error": located(state.error or state.failure, file, places),
+        "error": located(error_of(state), file, places),
         "continued_errors": state.continued_errors,
         "continued": [located(error, file, places) for error in state.continued],
         "warnings": list(state.warnings),
@@ -100,6 +100,16 @@ def waits(pending: Iterable[Pending], execution: str) -> list[dict[str, Any]]:
         more = {"child": child, "commands": signal_commands(execution, names), "until": until}
         listed.append({**about, **more, "message": wait.message})
     return listed
+
+
+def error_of(state: Execution) -> dict[str, Any] | None:
+    """Why an execution failed, or is about to; with the item, if an item of a loop failed its step."""
+    error = state.error or state.failure
+    last = state.steps.get(error.get("step", "")) if error is not None else None
+    if error is None or last is None or not last.failures:
+        return error
+    items = (failure["index"] for failure in last.failures if failure["error"] == last.error)
+    return {"item": next(items, None), **error}
 
 
 def located(error: dict[str, Any] | None, file: str, places: Mapping[str, Mark]) -> dict[str, Any] | None:

@@ -23,12 +23,14 @@ from noetl.engine.events import (
     IterationFailed,
     LoopDone,
     LoopStarted,
+    StepFailed,
     StepPaused,
     StepRegranted,
     StepStarted,
     TaskDone,
     TaskRetryScheduled,
     TaskStarted,
+    TokenEnqueued,
 )
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
@@ -351,3 +353,33 @@ def test_the_tree_has_the_task_that_runs_longest_with_its_attempt_and_its_time()
     assert step.row(1_004.0)[-1].plain == "[3]/fetch, attempt 2, 4.0 s"
     step.update(TaskDone(first, 2, Outcome(), "continue"), 1_004.0)
     assert step.row(1_004.0)[-1].plain == "[4]/fetch, 2.0 s"
+
+
+@pytest.mark.parametrize(
+    ("on_error", "item", "reasons"),
+    [("fail", 2, [": step many, item 2,"]), ("collect", None, ["[2] failed: ", "items_"])],
+)
+def test_an_error_that_the_result_of_a_run_prints_is_in_no_other_line(
+    place: Place, on_error: str, item: int | None, reasons: list[str]
+) -> None:
+    run = place.run(FAILS.replace("n % 3", "n - 2").replace("on_error: continue", f"on_error: {on_error}"))
+    assert run["error"]["item"] == item
+    lines = place("runs", "watch", run["execution_id"]).err.splitlines()
+    found = [line for line in lines if "division by zero" in line and not line.startswith("  ")]
+    assert [reason in line for reason, line in zip(reasons, found, strict=True)] == [True] * len(reasons), found
+    assert [line.rpartition(" in ")[0] for line in lines if line.startswith("many#1 failed")] == ["many#1 failed"]
+
+
+def test_failed_items_tell_their_reasons_and_their_step_does_not_repeat_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = Error("python", "division by zero")
+    events = [StepStarted("many#1", 1), *(IterationFailed("many#1", index, error) for index in (0, 1))]
+    lines = Lines()
+    for seq, event in enumerate([*events, StepFailed("many#1", error), TokenEnqueued(2, "next")], 1):
+        lines.show(rows_of([event], seq, 1.0, ZERO), list)  # one by one, as a server sends them
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "many#1[0] failed: python: division by zero",
+        "many#1[1] failed: python: division by zero",
+        "many#1 failed in 0 ms",
+    ]
