@@ -19,6 +19,7 @@ import pytest
 PARTS = {
     "crash": "a run that is killed at any point is resumed to the same end",
     "crash-twice": "a resumed run that is killed at any point is resumed again",
+    "mutants": "a rule of the engine that is broken on purpose fails its test",
     "loops": "every item of twenty thousand random loops counts once, whatever crashes and is lost",
     "playbooks": "random and damaged playbooks compile or have problems, and nothing else",
     "modes": "every case in every way to serve: one process, dev, SQLite, Postgres, NATS, two servers",

@@ -13,6 +13,7 @@ from tools.docs import (
     invariants,
     language,
     metrics,
+    mutants,
     outcomes,
     page_figures,
     problems,
@@ -25,7 +26,7 @@ from tools.docs.markdown import page
 
 MODULES = (
     *(language, templates, tools, problems, cli, settings, metrics, events, outcomes, invariants, constructs),
-    page_figures,
+    *(mutants, page_figures),
 )
 HOME = Path(__file__).parents[2]
 DOCS = HOME / "docs"

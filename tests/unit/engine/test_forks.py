@@ -11,6 +11,7 @@ import pytest
 from forking import FAILURE, FORK, again, events_of, forked
 from stage import EXECUTION, Stage, play, text_of
 
+from noetl.engine import loops
 from noetl.engine.commands import Cancel, Pause, Signal
 from noetl.engine.history.fork import AgainView
 from noetl.errors import Conflict, NotFound, UsageError
@@ -573,12 +574,14 @@ def test_items_that_fail_again_can_be_retried_again() -> None:
     assert (state.status, state.result, shaky.seen.count(1)) == ("succeeded", 30, 2)
 
 
-def test_results_in_chunks_are_kept_when_failed_items_run_again() -> None:
-    shaky = Shaky(0, 1_500, 2_999)
-    stage = play(items("continue", count=3_000), tools={"shaky": shaky})
+def test_results_in_chunks_are_kept_when_failed_items_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "RESULTS_PER_CHUNK", 70)
+    shaky = Shaky(0, 150, 299)
+    stage = play(items("continue", count=300), tools={"shaky": shaky})
+    assert sum(event.chunk is not None for event in stage.of("loop.iteration.done")) == 4
     _, state = forked(stage, retry=FAILED_ITEMS)
-    assert (state.status, state.result) == ("succeeded", sum(range(3_000)) * 2)
-    assert len(shaky.seen) == 3_003
+    assert (state.status, state.result) == ("succeeded", sum(range(300)) * 2)
+    assert len(shaky.seen) == 303
 
 
 def test_a_loop_that_collected_its_failures_is_reopened_by_any_retry() -> None:

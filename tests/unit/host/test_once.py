@@ -129,6 +129,21 @@ def test_the_sweeper_queues_ready_work_and_unloads_idle_executions(monkeypatch: 
     play(sweep, store)
 
 
+def test_a_claim_finds_ready_work_that_no_hint_has_named() -> None:
+    store = MemoryStore()
+
+    async def crash(house: House) -> None:
+        await house.host.runtime.start(house.add(CHAIN), {}, {})
+
+    async def claim(house: House) -> None:
+        house.add(CHAIN)
+        await work_off(house)
+        assert [summary.status for summary in store.summaries()] == ["succeeded"]
+
+    play(crash, store)
+    play(claim, store)
+
+
 def test_a_waiter_notices_an_end_at_another_server() -> None:
     store = MemoryStore()
 

@@ -1,4 +1,4 @@
-"""What a reader sees is stored: a crash takes none of it back."""
+"""What a reader sees is stored: a crash takes none of it back, and no answer comes from a stale state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.servers.patience import PATIENCE_SECONDS, until_async
 
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
-from noetl.engine.commands import Pause, Resume, Signal
+from noetl.engine.commands import Claim, Pause, Report, Resume, Signal
+from noetl.engine.events import StepDone
 from noetl.model.identity import uuid7
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
@@ -43,6 +44,26 @@ class GatedStore(SqliteStore):
             if change.rows:
                 self.committed = change.rows[-1].seq
         return accepted
+
+
+def test_a_report_under_a_lease_that_another_server_granted_is_accepted(tmp_path: Path) -> None:
+    """Its state in memory does not have the lease, so it would answer that there is nothing to store."""
+
+    async def story() -> None:
+        stores = [SqliteStore(tmp_path / "two.db"), SqliteStore(tmp_path / "two.db")]
+        first, second = (Runtime(LoadedPlaybooks(store), SystemClock(), shared=True) for store in stores)
+        execution, playbook = uuid7(1.0, b"12345678"), load("reads.yaml", TEXT, KINDS).require()
+        for runtime in (first, second):
+            runtime.playbooks.add(playbook)
+        await first.start(playbook.digest, {}, {}, execution)
+        (work,) = (await second.committer.handle(execution, Claim("worker", 1))).works
+        report = Report(work.fence, (StepDone(work.run, "done"),))
+        answer = await first.committer.handle(execution, report)
+        assert answer.state.status == "succeeded"
+        for runtime in (first, second):
+            runtime.close()
+
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_SECONDS))
 
 
 def test_a_reader_between_two_commits_sees_the_first(tmp_path: Path) -> None:

@@ -109,6 +109,21 @@ def test_a_long_run_keeps_snapshots_of_its_whole_past(store: SqliteStore) -> Non
     assert Audit(store).of(store.summaries()[0]) == []
 
 
+def test_a_state_that_is_loaded_from_a_snapshot_has_every_event(store: SqliteStore) -> None:
+    async def loaded() -> bytes:
+        runtime = Runtime(LoadedPlaybooks(store), SystemClock())
+        try:
+            return freeze((await runtime.executions.load(EXECUTION)).state)
+        finally:
+            runtime.past.close()
+            runtime.thread.shutdown()
+
+    assert store.snapshot_seqs(EXECUTION)[-1] < store.seq(EXECUTION)
+    with_snapshots = asyncio.run(loaded())
+    store._db.transaction(lambda: store._db.connection.execute("DELETE FROM snapshot"))
+    assert asyncio.run(loaded()) == with_snapshots
+
+
 @pytest.mark.damaged_log("a snapshot is replaced")
 def test_a_damaged_snapshot_of_the_past_is_found(store: SqliteStore) -> None:
     first, second, *_ = store.snapshot_seqs(EXECUTION)

@@ -17,9 +17,14 @@ from noetl.engine.events import (
     StepRegranted,
     StepScheduled,
     StepStarted,
+    TaskDone,
+    TaskStarted,
     TokenEnqueued,
     WorkflowFinished,
 )
+from noetl.engine.leases import LEASE_SECONDS
+from noetl.model.identity import TaskId
+from noetl.model.outcome import Outcome
 
 RUN = "start#1"
 WORKFLOW = """\
@@ -53,6 +58,24 @@ def test_a_report_that_is_sent_again_changes_nothing() -> None:
     scenario = Scenario(WORKFLOW).given(*LEASED)
     scenario.when(Report(1, (StepDone(RUN, 1),))).then(*DONE)
     scenario.when(Report(1, (StepDone(RUN, 1),))).then_nothing()
+
+
+def test_facts_that_are_sent_again_are_not_stored_again() -> None:
+    """The lease is still alive: only the number of its facts tells the repetition."""
+    task = TaskId(RUN, "task#1", None)
+    facts = (TaskStarted(task, 1), TaskDone(task, 1, Outcome(result=1), "continue", to=None))
+    scenario = Scenario(WORKFLOW).given(*LEASED)
+    scenario.when(Report(1, facts)).then(*facts)
+    scenario.when(Report(1, facts)).then_nothing()
+    scenario.when(Report(1, (*facts, StepDone(RUN, 1)))).then(*DONE)
+
+
+def test_each_loss_in_a_row_doubles_the_lease() -> None:
+    scenario = Scenario(WORKFLOW).given(*LEASED)
+    for losses in (1, 2, 3):
+        scenario.when(Lost(losses)).when(Claim("another")).then(
+            StepRegranted(RUN, losses + 1, "another", ttl=LEASE_SECONDS * 2**losses, reason="lost")
+        )
 
 
 def test_a_report_of_a_lost_lease_does_not_count() -> None:

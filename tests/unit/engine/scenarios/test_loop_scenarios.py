@@ -53,6 +53,13 @@ def test_no_more_items_are_handed_out_than_may_run_at_once() -> None:
     scenario.when(Claim("another", 5)).then_nothing()
 
 
+def test_a_lane_that_has_ended_leaves_its_place_to_the_next_item() -> None:
+    scenario = Scenario(LOOP).given(*STARTED)
+    scenario.when(Claim("worker", 5))
+    scenario.when(Report(1, (IterationStarted(RUN, 0), IterationDone(RUN, 0, "a"))))
+    scenario.when(Claim("worker", 5)).then(StepStarted(RUN, 3, "worker", (2, 3)))
+
+
 def test_a_sequential_loop_is_one_lane() -> None:
     scenario = Scenario(SEQUENTIAL).given(*STARTED).when(Claim("worker", 5))
     assert [type(event) for event in scenario.events] == [StepStarted]

@@ -39,6 +39,10 @@ def test_a_start_puts_a_token_on_the_entry_step() -> None:
     Scenario(EXCLUSIVE).when(Start()).then(*begun())
 
 
+def test_an_execution_starts_once() -> None:
+    Scenario(EXCLUSIVE).given(*begun()).when(Start({"n": 1})).then_nothing()
+
+
 def test_an_exclusive_router_takes_the_first_arc_that_holds() -> None:
     Scenario(EXCLUSIVE).given(*STARTED).when(Report(1, (StepDone("start#1", 11),))).then(
         StepDone("start#1", 11),
