@@ -55,6 +55,10 @@ def _store_figures(name: str, folder: Path, db: str, events: int) -> Iterator[Fi
         for execution, count in counts.items():
             first = _milliseconds(mode.client, f"/executions/{execution}/outline")
             yield Figure(f"{name}, {count:,} events: outline, asked for the first time", f"{first:,.1f} ms")
+            (path, *_) = paths(f"{ITEMS} items", execution, count)
+            first, bar = _milliseconds(mode.client, path), BARS[f"{ITEMS} items"]
+            named = f"{name}, {count:,} events: {ITEMS} items, asked for the first time"
+            yield Figure(named, f"{first:,.1f} ms", f"under {bar} ms", first < bar)
             for request, bar in BARS.items():
                 took = median(_milliseconds(mode.client, path) for path in paths(request, execution, count))
                 value = f"{took:,.1f} ms"

@@ -299,6 +299,13 @@ class SummarySuite:
         store.commit([change(C, 0, summary=structs.replace(summary(C), source=A))])
         assert [store.count_related(one) for one in (A, B)] == [(1, 1), (0, 0)]
 
+    def test_ready_runs_of_several_executions_are_found(self, store: Store) -> None:
+        for one, runs in ((A, {"a#1": "gpu", "b#1": "p"}), (B, {}), (C, {"c#1": "p"})):
+            store.commit([change(one, 0, summary=summary(one), ready={**runs})])
+        assert store.ready_of([A, B, "nothing"]) == {A: {"a#1": "gpu", "b#1": "p"}}
+        assert store.ready_of([A, C]) == {A: {"a#1": "gpu", "b#1": "p"}, C: {"c#1": "p"}}
+        assert store.ready_of([]) == {}
+
     def test_the_version_of_a_content_is_found(self, store: Store) -> None:
         store.register("p", "a" * 64)
         store.register("p", "b" * 64)

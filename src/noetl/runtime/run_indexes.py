@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import Lock
+from typing import NamedTuple
 
 from noetl.engine.history.outline import BLOCK_EVENTS, Block
 from noetl.engine.history.run_index import RunIndex
@@ -14,27 +15,36 @@ MAX_INDEXES = 16
 MAX_INDEX_BYTES = 4 << 20  # a larger index is made again for each request
 
 
+class KeptIndex(NamedTuple):
+    index: RunIndex  # up to the last event when it was made
+    complete: RunIndex  # of the complete blocks alone
+    last: Block  # the last complete block
+
+
 class RunIndexes:
     """Threads may share it."""
 
     def __init__(self) -> None:
-        self._indexes: Latest[tuple[str, str], tuple[RunIndex, Block]] = Latest(MAX_INDEXES)
+        self._indexes: Latest[tuple[str, str], KeptIndex] = Latest(MAX_INDEXES)
         self._lock = Lock()
 
     def of(self, store: Store, execution: str, run: str) -> RunIndex:
         """The index of a step run up to the last event; its `scheduled` is 0 if there is no such step run."""
         with self._lock:
-            cached = self._indexes.get((execution, run))
-        complete, last = (cached[0], cached[1]) if cached else (RunIndex(run), None)
+            kept = self._indexes.get((execution, run))
+        if kept is not None and kept.index.seq == store.seq(execution):
+            return kept.index
+        complete, last = (kept.complete, kept.last) if kept else (RunIndex(run), None)
         index = complete
         for block in blocks(store, execution, last.number + 1 if last else 0, last):
-            if (cached is not None and index is cached[0]) or block.events < BLOCK_EVENTS:
+            if (kept is not None and index is kept.complete) or block.events < BLOCK_EVENTS:
                 index = complete.copy()
             index.add(block)
             if block.events == BLOCK_EVENTS:
                 complete, last = index, block
         if last is not None and complete.size <= MAX_INDEX_BYTES:
             complete.settle()
+            index.settle()
             with self._lock:
-                self._indexes[execution, run] = complete, last
+                self._indexes[execution, run] = KeptIndex(index, complete, last)
         return index

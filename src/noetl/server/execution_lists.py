@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -33,9 +33,11 @@ def listed_items(store: Store, summaries: Iterable[Summary], now: float) -> list
     missing = missing_pools_of(store, now)
     listed_summaries = list(summaries)
     versions = store.versions_of({(summary.path, summary.digest) for summary in listed_summaries})
+    active = [summary.execution_id for summary in listed_summaries if missing and _may_be_ready(summary)]
+    ready = store.ready_of(active) if active else {}
     items = []
     for summary in listed_summaries:
-        listed = _with_missing(store, summary, missing) if missing else stored(summary)
+        listed = _with_missing(summary, ready.get(summary.execution_id, {}), missing)
         version = versions.get((summary.path, summary.digest))
         items.append(execution_item(summary, now, listed.activity, listed.details, version))
     return items
@@ -45,12 +47,14 @@ def stored(summary: Summary) -> Listed:
     return Listed(summary.activity, _decode(summary.details))
 
 
-def _with_missing(store: Store, summary: Summary, missing: Sequence[str]) -> Listed:
+def _may_be_ready(summary: Summary) -> bool:
+    return not summary.local and summary.status not in ENDED
+
+
+def _with_missing(summary: Summary, ready: Mapping[str, str], missing: Sequence[str]) -> Listed:
     """The workers that are connected change without an event, so no column has them."""
     listed = stored(summary)
-    if summary.local or summary.status in ENDED:
-        return listed
-    details, ready = listed.details, store.derived(summary.execution_id).ready
+    details = listed.details
     pending = list(ready_waits(ready, details.at or summary.started, missing))
     if not pending:
         return listed

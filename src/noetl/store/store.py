@@ -336,6 +336,13 @@ class Store(ABC):
         key = key_of(execution)
         return self._db.row("count_children", key)[0], self._db.row("count_forks", key)[0]
 
+    def ready_of(self, executions: Collection[str]) -> dict[str, dict[str, str]]:
+        """The ready runs of executions with their pools, without executions that have none."""
+        keys, ready = msgspec.json.encode([key_of(execution).hex() for execution in executions]).decode(), {}
+        for key, run, pool in self._db.rows("list_ready_of", keys):
+            ready.setdefault(id_of(key), {})[run] = pool
+        return ready
+
     def ready_pools(self) -> list[str]:
         """The pools with ready work."""
         return self._db.all(str, "list_ready_pools")

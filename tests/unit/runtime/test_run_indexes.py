@@ -43,6 +43,36 @@ def facts(index: RunIndex) -> tuple[Any, ...]:
     return index.counts(), index.spans(777), list(index.blocks), index.seq, index.scheduled, index.loop_block
 
 
+class CountedReads(MemoryStore):
+    """Counts the events and blocks that are read."""
+
+    events_read = blocks_read = 0
+
+    def read(self, *arguments: Any) -> list[Row]:
+        rows = super().read(*arguments)
+        self.events_read += len(rows)
+        return rows
+
+    def outline(self, *arguments: Any) -> list[tuple[int, bytes]]:
+        stored = super().outline(*arguments)
+        self.blocks_read += len(stored)
+        return stored
+
+
+def test_an_index_reads_only_what_has_come_since() -> None:
+    store: Any = CountedReads()
+    indexes = RunIndexes()
+    append(store, 0, 3_400)
+    list(blocks(store, EXECUTION))  # stores the complete blocks
+    reads = []
+    for end in (3_400, 3_400, 3_450, 3_450):
+        append(store, 3_400, end)
+        store.events_read = store.blocks_read = 0
+        indexes.of(store, EXECUTION, RUN)
+        reads.append((store.blocks_read, store.events_read))
+    assert reads == [(3, 400), (0, 0), (0, 450), (0, 0)]
+
+
 @pytest.mark.parametrize("most_bytes", [0, 4 << 20])
 def test_an_index_continues_with_new_events(monkeypatch: pytest.MonkeyPatch, most_bytes: int) -> None:
     monkeypatch.setattr(run_indexes, "MAX_INDEX_BYTES", most_bytes)

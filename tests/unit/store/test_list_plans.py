@@ -12,6 +12,7 @@ import pytest
 from bench.lists import QUERIES, REQUESTS, START, run_id
 from tests.servers.postgres import Schema, postgres_fixture, store_schema_fixture  # noqa: F401
 
+from noetl.server.execution_lists import listed_items
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
 from noetl.store.store import Change, Store, Summary
@@ -48,6 +49,30 @@ def recorded(store: Store, read: Read) -> list[tuple[str, tuple[Any, ...]]]:
     finally:
         del store._db.rows
     return sent
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_page_of_any_length_takes_the_same_queries(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    store: Store = (
+        SqliteStore(tmp_path / "pages.db")
+        if kind == "sqlite"
+        else PostgresStore(request.getfixturevalue("store_schema").store_address)
+    )
+    rows = []
+    for number in range(50):
+        execution, path, digest = run_id(number), f"shop/orders{number}", f"{number:064}"
+        store.register(path, digest)
+        about = path, path, "running", START + number, None, digest, None, False, 0, None, "", "", b"{}"
+        rows.append(Summary(execution, *about))
+        store.commit([Change(execution, 0, [], rows[-1], ready={"a#1": "gpu"})])
+
+    def queries(count: int) -> list[str]:
+        return [name for name, _ in recorded(store, lambda store: listed_items(store, rows[:count], START))]
+
+    items = listed_items(store, rows, START)
+    assert {(item.version, item.activity) for item in items} == {(1, "no worker is connected in pool 'gpu'")}
+    assert queries(1) == queries(50)
+    store.close()
 
 
 def test_every_list_that_is_measured_has_a_query_here() -> None:

@@ -51,14 +51,13 @@ class Ranges:
 
 
 def merged(flat: Sequence[int]) -> list[int]:
-    """The fewest ranges with the same numbers, in order."""
-    result: list[int] = []
-    for start, end in sorted(zip(flat[::2], flat[1::2], strict=True)):
-        if result and start <= result[-1]:
-            result[-1] = max(result[-1], end)
-        else:
-            result += (start, end)
-    return result
+    """The fewest ranges with the same numbers, in order. A gap is where as many ranges have ended as have started."""
+    starts, ends = sorted(flat[::2]), sorted(flat[1::2])
+    result = starts[:1]
+    for end, start in zip(ends, starts[1:], strict=False):
+        if start > end:
+            result += (end, start)
+    return result + ends[-1:]
 
 
 def without(flat: Sequence[int], other: Sequence[int]) -> list[int]:
@@ -97,12 +96,21 @@ class IndexedPart(NamedTuple):
     number: int
     first: int
     last: int
-    items: array[int]  # ranges
+    ranges: tuple[array[int], ...]  # of those that succeeded, failed, and have other events
 
     @classmethod
     def of(cls, number: int, part: LoopPart) -> IndexedPart:
-        flat = merged((*part.done, *part.failed, *part.touched)) or [0, 0]
-        return cls(number, flat[0], flat[-1] - 1, array("Q", flat))
+        ranges = tuple(array("Q", flat) for flat in (part.done, part.failed, part.touched) if flat)
+        first = min([flat[0] for flat in ranges], default=0)
+        return cls(number, first, max([flat[-1] for flat in ranges], default=0) - 1, ranges)
+
+    @property
+    def size(self) -> int:
+        """Bytes, roughly."""
+        return sum(8 * len(flat) + 64 for flat in self.ranges)
+
+    def __contains__(self, item: object) -> bool:
+        return isinstance(item, int) and any(has(flat, item) for flat in self.ranges)
 
 
 class RunIndex:
@@ -137,7 +145,7 @@ class RunIndex:
     @property
     def size(self) -> int:
         """Bytes, roughly."""
-        return 8 * (len(self.blocks) + sum(len(part.items) + 8 for part in self.parts))
+        return 8 * len(self.blocks) + sum(part.size for part in self.parts)
 
     def add(self, block: Block) -> None:
         self.seq = block.first + block.events - 1
@@ -213,7 +221,7 @@ class RunIndex:
         blocks: dict[int, list[int]] = {}
         for part in self.parts:
             for at in range(bisect_left(items, part.first), bisect_right(items, part.last)):
-                if has(part.items, items[at]):
+                if items[at] in part:
                     blocks.setdefault(items[at], []).append(part.number)
         return blocks
 

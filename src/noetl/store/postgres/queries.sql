@@ -49,6 +49,10 @@ SELECT commit_changes(
 SELECT path, digest, version FROM catalog
 WHERE (path, digest) IN (SELECT one ->> 0, one ->> 1 FROM json_array_elements(%s::json) AS one)
 
+-- name: list_ready_of
+SELECT execution, run, pool FROM ready
+WHERE execution = ANY (ARRAY(SELECT json_array_elements_text(%s::json)::uuid))
+
 -- name: read_events_backwards
 -- An array, not a join, so that it walks the primary key and stops at the limit.
 SELECT seq, type, at, data, hash FROM event
