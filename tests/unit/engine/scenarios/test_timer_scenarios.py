@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from scenario import Scenario, begun, ran
 
 from noetl.engine.commands import ChildEnded, Claim, Pause, Report, Signal, TimerDue
@@ -19,6 +20,7 @@ from noetl.engine.events import (
     TokenEnqueued,
 )
 from noetl.model.outcome import Outcome
+from noetl.store.codec import freeze, thaw
 
 DELAYED = """\
 - step: start
@@ -96,6 +98,14 @@ def test_a_signal_ends_a_wait_and_its_timer() -> None:
     )
     assert scenario.state.timers == {}
     scenario.when(TimerDue(timer), at=10.0).then_nothing()
+
+
+def test_a_snapshot_with_the_name_of_a_consumed_signal_is_read() -> None:
+    """Version 0.1.0 kept the name after the last signal of that name was consumed."""
+    scenario = Scenario(WAITS).given(*WAITING).when(Signal("go", "mail-1"), at=3.0)
+    frozen = msgspec.json.decode(freeze(scenario.state))
+    stored = msgspec.json.encode({**frozen, "signals": {"go": []}})
+    assert thaw(stored, scenario.net) == thaw(freeze(scenario.state), scenario.net)
 
 
 def test_a_wait_that_nobody_ends_is_timed_out() -> None:
