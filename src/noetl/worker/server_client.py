@@ -17,7 +17,7 @@ from noetl.worker import wire
 CALL = httpx2.Timeout(15.0, connect=5.0)  # without data; then the request is sent again on a new connection
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.05, 2.0  # pause before a request is repeated; doubled each time
 MAX_SERVER_ERRORS = 8  # internal server errors after which a request is not repeated
-TRANSIENT = frozenset([408, 425, 429, 502, 503, 504])  # status codes after which a request is repeated
+TRANSIENT = frozenset([408, 425, 429, 502, 503, 504, 507])  # status codes after which a request is repeated
 MAX_REQUESTS = 2  # requests in flight at the same time
 MAX_REPORTS, MAX_REPORT_BYTES = 200, 2 << 20  # reports in one request, and their total size
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import random
+import resource
 import threading
 from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
-from tests.servers.patience import PATIENCE_SECONDS
+from tests.servers.faulty_proxy import FaultyProxy, faulty_proxy
+from tests.servers.patience import PATIENCE_SECONDS, until
 from tests.servers.postgres import PASSWORD, Schema, postgres_fixture, schema_fixture  # noqa: F401
 
 from noetl.errors import DiskFull, NewerDatabase, NotFound, StoreError
 from noetl.store.codec import ZERO
 from noetl.store.database import Mode
 from noetl.store.open import open_store
-from noetl.store.postgres import PostgresStore
+from noetl.store.postgres import PostgresStore, connection
 from noetl.store.postgres import store as module
 from noetl.store.postgres.database import MIGRATIONS as OURS
 from noetl.store.sqlite.database import MIGRATIONS as THEIRS
@@ -187,6 +190,48 @@ def test_what_is_read_is_read_again_when_the_session_was_ended(store: PostgresSt
         ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'noetl'"
         assert schema.rows(ended)
         assert store.seq(A) == 1
+
+
+@pytest.fixture
+def link(schema: Schema) -> Iterator[FaultyProxy]:
+    """A proxy before the database."""
+    with faulty_proxy(f"http://127.0.0.1:{schema.server.port}", random.Random(1)) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def distant(schema: Schema, link: FaultyProxy) -> Iterator[PostgresStore]:
+    """A store that reaches its database through the proxy."""
+    one = PostgresStore(address(schema, port=link.port))
+    yield one
+    one.close()
+
+
+def test_a_connection_that_has_gone_silent_is_given_up(
+    distant: PostgresStore, link: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands between acknowledges every packet, and nothing comes back."""
+    distant.commit([change(A, 0)])
+    monkeypatch.setattr(connection, "RESPONSE_SECONDS", 0.5)
+    link.silence()
+    assert distant.seq(A) == 1
+    link.silence()
+    with pytest.raises(StoreError, match=r"connection was lost \(no response within 0.5 s\)"):
+        distant.commit([change(A, 1)])
+    assert distant.commit([change(A, distant.seq(A))]) == [True]
+
+
+def test_too_many_open_files_are_an_error_of_the_store(distant: PostgresStore, link: FaultyProxy) -> None:
+    link.cut()
+    until(lambda: not link.sockets)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        with pytest.raises(StoreError, match="cannot reach"):
+            distant.seq(A)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert distant.seq(A) == 0
 
 
 # -- many -----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from noetl.results.read import Damaged
 from noetl.tools.registry import KINDS
 from noetl.worker.http_link import SEPARATE_BYTES, HttpLink
 from noetl.worker.output import OutputBuffer
-from noetl.worker.server_client import RequestRejected
+from noetl.worker.server_client import MAX_SERVER_ERRORS, RequestRejected
 
 EXECUTION = "0198a000-0000-7000-8000-000000000001"
 TEXT = b"""\
@@ -97,6 +97,15 @@ def test_a_report_is_sent_again_until_a_server_answers(server: Scripted) -> None
     server.answer = lambda asked: next(answers)
     assert with_link(server, lambda link: link.report(EXECUTION, report())) == (False, [])
     assert len({asked.content for asked in server.asked}) == 1
+
+
+def test_a_report_is_kept_until_the_disk_of_the_server_has_room(
+    server: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noetl.worker.server_client.LAST_PAUSE_SECONDS", 0.01)
+    full = iter([(507, {"title": "Insufficient Storage"})] * (MAX_SERVER_ERRORS + 1))
+    server.answer = lambda asked: next(full, None) or plain(asked)
+    assert with_link(server, lambda link: link.report(EXECUTION, report())) == (True, [])
 
 
 def test_a_worker_survives_a_server_that_is_away_for_a_while(server: Scripted) -> None:

@@ -28,6 +28,7 @@ from noetl.errors import DiskFull, NotFound, StoreError, UsageError
 from noetl.settings import Synchronous
 from noetl.store.database import Database, ExecutionKey, Mode, Query, load_queries, migrations_in, pending
 from noetl.store.postgres.batch import KeyDumper, Packed, PackedDumper, storable
+from noetl.store.postgres.connection import WatchedConnection
 
 HERE = Path(__file__).parent
 MIGRATIONS = HERE / "migrations"
@@ -44,7 +45,6 @@ MESSAGES: dict[type[psycopg.Error], str] = {
 }
 BROKEN = "{database}: the connection was lost ({reason}); the last change may be written or not"
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Result = TypeVar("Result")
 
 DEFAULTS: dict[str, str | int] = {
@@ -56,7 +56,7 @@ DEFAULTS: dict[str, str | int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""A server that does not respond is detected within half a minute."""
+"""A machine that does not respond is detected within half a minute; WatchedConnection detects a silent server."""
 
 
 class Address(NamedTuple):
@@ -96,7 +96,7 @@ class PostgresDatabase(Database):
     def __init__(self, address: Address, synchronous: Synchronous, mode: Mode) -> None:
         self.address, self._synchronous, self._mode = address, synchronous, mode
         self._lock = RLock()
-        self._connection: Connection | None = None
+        self._connection: WatchedConnection | None = None
         self._closed = self._notified = self._in_snapshot = False
         try:
             self._set_up()
@@ -111,13 +111,13 @@ class PostgresDatabase(Database):
         if len(queries) == 1:
             return [self.run(lambda connection: _rows(connection, *queries[0]))]
 
-        def write(connection: Connection) -> list[list[Any]]:
+        def write(connection: WatchedConnection) -> list[list[Any]]:
             with connection.transaction():
                 return [_rows(connection, name, parameters) for name, parameters in queries]
 
         return self.run(write)
 
-    def run(self, action: Callable[[Connection], Result], *, reading: bool = False) -> Result:
+    def run(self, action: Callable[[WatchedConnection], Result], *, reading: bool = False) -> Result:
         """The result of the action. It is repeated where that is harmless: after a deadlock, of which the server has
         rolled back one side, and for reads on a new connection."""
         with self._lock:
@@ -159,7 +159,7 @@ class PostgresDatabase(Database):
             if self._connection is not None:
                 self._connection.close()
 
-    def _live(self) -> Connection:
+    def _live(self) -> WatchedConnection:
         if self._closed:
             raise StoreError(f"{self.address.redacted}: the store is closed")
         if self._connection is not None and not self._in_snapshot:
@@ -180,10 +180,10 @@ class PostgresDatabase(Database):
             self._connection = self._connect()
         return self._connection
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> WatchedConnection:
         try:
-            connection = psycopg.connect(self.address.conninfo, autocommit=True)
-        except psycopg.Error as error:
+            connection = WatchedConnection.connect(self.address.conninfo, autocommit=True)
+        except (psycopg.Error, OSError) as error:  # OSError: the process has too many open files
             reason = self.address.without_password(str(error).partition("\n")[0])
             raise StoreError(f"cannot reach {self.address.redacted}: {reason}") from None
         try:
@@ -195,7 +195,7 @@ class PostgresDatabase(Database):
             raise
         return connection
 
-    def _prepare(self, connection: Connection) -> None:
+    def _prepare(self, connection: WatchedConnection) -> None:
         version = connection.info.server_version // 10_000
         if version < OLDEST_SERVER:
             raise StoreError(f"{self.address.redacted} is PostgreSQL {version}; noetl needs {OLDEST_SERVER} or newer")
@@ -218,7 +218,8 @@ class PostgresDatabase(Database):
     def _set_up(self) -> None:
         migrations, schema = migrations_in(MIGRATIONS), self.address.schema
 
-        def migrate(connection: Connection) -> None:
+        def migrate(connection: WatchedConnection) -> None:
+            connection.watched = False  # it takes as long as the tables are large
             with connection.transaction():
                 connection.execute(QUERIES["lock_migration"], (schema,))
                 todo = self._pending(connection, migrations)
@@ -229,6 +230,7 @@ class PostgresDatabase(Database):
                 for version, sql in todo.items():
                     connection.execute(sql.encode())
                     connection.execute(QUERIES["put_version"], (str(version),))
+            connection.watched = True
 
         if self.run(lambda connection: self._pending(connection, migrations), reading=True):
             if self._mode == "read":  # an old schema, or one that another process is creating
@@ -236,7 +238,7 @@ class PostgresDatabase(Database):
             else:
                 self.run(migrate)
 
-    def _pending(self, connection: Connection, migrations: dict[int, str]) -> dict[int, str]:
+    def _pending(self, connection: WatchedConnection, migrations: dict[int, str]) -> dict[int, str]:
         """The migrations to apply; NotFound if there is no schema and the mode does not allow to create it."""
         schema, database = self.address.schema, self.address.redacted
         rows = connection.execute(QUERIES["find_schema"], (schema,)).fetchall()
@@ -258,10 +260,10 @@ class PostgresDatabase(Database):
         return kind(message.format(database=self.address.redacted, reason=reason))
 
 
-def _rows(connection: Connection, name: str, parameters: Sequence[Any]) -> list[Any]:
+def _rows(connection: WatchedConnection, name: str, parameters: Sequence[Any]) -> list[Any]:
     cursor = connection.execute(QUERIES[name].encode(), parameters, prepare=True, binary=True)
     return cursor.fetchall() if cursor.description else []
 
 
-def _is_broken(connection: Connection) -> bool:
+def _is_broken(connection: WatchedConnection) -> bool:
     return connection.closed or connection.broken

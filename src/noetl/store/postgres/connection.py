@@ -1,0 +1,40 @@
+"""A connection that gives up on a server that has gone silent.
+
+The kernel detects a machine that is gone (`tcp_user_timeout`). It does not detect a connection pooler or a proxy that
+acknowledges every packet and never answers: a server of noetl would wait for it for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from time import monotonic
+from typing import Any, TypeVar
+
+import psycopg
+
+RESPONSE_SECONDS = 60.0  # maximum time until a statement is answered; a lock is awaited for 30 s at most
+
+Answer = TypeVar("Answer")
+
+
+class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """Closes itself, with an OperationalError, if a statement is not answered in time while `watched`."""
+
+    watched = True
+
+    def wait(self, gen: Generator[Any, Any, Answer], *args: Any, **options: Any) -> Answer:
+        return super().wait(self._limited(gen) if self.watched else gen, *args, **options)
+
+    def _limited(self, gen: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
+        give_up = monotonic() + RESPONSE_SECONDS
+        try:
+            awaited = next(gen)
+            while True:
+                ready = yield awaited
+                if not ready and monotonic() > give_up:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError(f"no response within {RESPONSE_SECONDS:g} s")
+                awaited = gen.send(ready)
+        except StopIteration as end:
+            answer: Answer = end.value
+            return answer
