@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -122,6 +123,10 @@ class RestartedNats:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+    def wipe(self) -> None:
+        """Delete all streams and buckets of the stopped server."""
+        shutil.rmtree(self.folder / "data", ignore_errors=True)
 
 
 @contextmanager

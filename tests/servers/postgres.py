@@ -53,8 +53,9 @@ SETTINGS = {
 class PostgresServer:
     """The server and its files."""
 
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="noetl-postgres-"))
+    def __init__(self, parent: Path | None = None, **settings: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="noetl-postgres-", dir=parent))
+        self.settings = SETTINGS | settings
         self.data = self.folder / "data"
         self.user = "nobody" if os.geteuid() == 0 else None  # it refuses to run as root
         self.process: subprocess.Popen[bytes] | None = None
@@ -84,7 +85,7 @@ class PostgresServer:
     def start(self) -> None:
         """Start, on the same port as before if there was one."""
         self.port = self.port or reserved_port()
-        settings = [f"--{name}={value}" for name, value in (SETTINGS | {"port": str(self.port)}).items()]
+        settings = [f"--{name}={value}" for name, value in (self.settings | {"port": str(self.port)}).items()]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [_program("postgres"), "-D", str(self.data), *settings],
@@ -103,17 +104,35 @@ class PostgresServer:
                     raise
                 time.sleep(0.05)
 
-    def stop(self) -> None:
-        """Stop at once, as a server does that is restarted: sessions are ended, not waited for."""
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop at once, as a server does that is restarted: sessions are ended, not waited for. With SIGQUIT nothing
+        is written any more, and the next start recovers from the log of the database."""
         if self.process is None:
             return
-        self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(how)
         try:
             self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
         self.process = None
+
+    def has_ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self.process is not None and self.process.poll() is not None
+
+    def revive(self) -> None:
+        """Wait until it serves again; start it if it has ended by itself."""
+        assert self.process is not None
+        deadline = time.monotonic() + START_SECONDS
+        while self.process.poll() is None:
+            try:
+                self.connect().close()
+                return
+            except psycopg.OperationalError:
+                assert time.monotonic() < deadline, "Postgres does not accept connections"
+                time.sleep(0.05)
+        self.start()
 
     def kill(self) -> None:
         """kill -9 of every process of it: nothing is written any more, and nobody says good-bye."""

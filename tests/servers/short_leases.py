@@ -10,10 +10,12 @@ import httpx2
 from noetl.cli.start import main
 from noetl.engine import leases as lease_rules
 from noetl.host import heartbeats
+from noetl.store.postgres import connection
 from noetl.worker import heartbeat, http_link, server_client, terms
 
 LEASE_SECONDS, GRANT_SECONDS, MARGIN_SECONDS = 6.0, 4.0, 1.0
 BEAT_SECONDS, POLL_SECONDS, STALL_SECONDS = 1.0, 2.0, 1.5
+DATABASE_SECONDS = 4.0
 
 
 def shorten() -> None:
@@ -21,6 +23,7 @@ def shorten() -> None:
     terms.LEASE_SECONDS = LEASE_SECONDS  # type: ignore[attr-defined]
     terms.GRANT_SECONDS = heartbeats.GRANT_SECONDS = GRANT_SECONDS  # type: ignore[attr-defined]
     terms.MARGIN_SECONDS = MARGIN_SECONDS
+    connection.RESPONSE_SECONDS = DATABASE_SECONDS
     heartbeats.STALL_SECONDS = STALL_SECONDS
     heartbeat.Heartbeat.__init__.__kwdefaults__["seconds"] = BEAT_SECONDS
     heartbeat.TIMEOUT = httpx2.Timeout(1.0)

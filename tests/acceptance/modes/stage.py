@@ -21,6 +21,8 @@ from tests.servers.postgres import PostgresServer
 
 SECONDS = PATIENCE_SECONDS
 OVER = ("succeeded", "failed", "cancelled")
+UP = ("noetl server at", "takes work of pool")
+"""What a server and a worker say when they have begun."""
 PROGRAM = ("-m", "noetl.cli")
 """What Python runs for `noetl`."""
 
@@ -45,6 +47,8 @@ class Process:
 
     program: tuple[str, ...] = ()
     """What an interpreter of its own runs; without one it is a fork of a process that has imported noetl."""
+    code = ""
+    """Python that the fork runs instead of `noetl`."""
 
     def __init__(self, folder: Path, name: str, *args: str, **env: str) -> None:
         self.folder, self.name, self.args, self.env = folder, name, args, env
@@ -63,7 +67,7 @@ class Process:
                 command = [sys.executable, *self.program, *self.args]
                 self.process = subprocess.Popen(command, cwd=self.folder, env=env, **streams)
             else:
-                self.process = forked.Process(self.args, cwd=self.folder, env=env, **streams)
+                self.process = forked.Process(self.args, cwd=self.folder, env=env, code=self.code, **streams)
         return self
 
     def kill(self) -> None:
@@ -84,6 +88,10 @@ class Process:
 
     def said(self) -> str:
         return self.output.read_text("utf-8", "replace")
+
+    def is_up(self) -> bool:
+        """Whether the process that runs now serves or claims."""
+        return any(word in self.said()[self.began :] for word in UP)
 
     def until_said(self, word: str) -> str:
         """The first line that has the word."""
@@ -114,9 +122,10 @@ def until(look: Callable[[], Any], seconds: float = SECONDS) -> Any:
 class Client:
     """Asks servers, each in turn. One that is away is asked again."""
 
-    def __init__(self, urls: list[str], token: str) -> None:
+    def __init__(self, urls: list[str], token: str, response_seconds: float = 90.0) -> None:
         self.urls, self.token, self.turn = urls, token, 0
-        self.http = httpx2.Client(headers={"Authorization": f"Bearer {token}"}, timeout=httpx2.Timeout(90.0))
+        limits = httpx2.Timeout(response_seconds)
+        self.http = httpx2.Client(headers={"Authorization": f"Bearer {token}"}, timeout=limits)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """The answer, as soon as there is one."""
@@ -128,7 +137,7 @@ class Client:
                 content = None if body is None else json.dumps(body).encode()
                 kind = {"Content-Type": "application/json"} if body is not None else {}
                 answer = self.http.request(method, url, content=content, headers={**kind, **headers})
-                if answer.status_code not in (502, 503):
+                if answer.status_code not in (502, 503, 507):
                     assert answer.is_success, answer.text
                     return answer.json() if answer.content else None
             except httpx2.TransportError:
@@ -200,13 +209,14 @@ class Mode:
         done = noetl(self.folder, *args, stdin=json.dumps(data))
         assert done.returncode == 0, done.stderr
 
-    def verify(self) -> None:
-        """Every invariant of every execution holds."""
+    def verify(self) -> int:
+        """Every invariant of every execution holds; returns their number."""
         done = noetl(self.folder, "verify", "--db", self.db, "-o", "json")
         assert done.stdout, done.stderr
         found = json.loads(done.stdout)
         assert (done.returncode, found["violations"]) == (0, []), done.stdout + done.stderr
         assert found["executions"]
+        return int(found["executions"])
 
 
 class Served(Mode):

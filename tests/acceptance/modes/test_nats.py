@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
-import shutil
-import time
 import uuid
 from collections.abc import Iterator
 from hashlib import sha256
@@ -18,15 +15,13 @@ import pytest
 from tests.acceptance.modes import stage
 from tests.acceptance.modes.playbooks import playbook
 from tests.acceptance.modes.stage import noetl, until
-from tests.acceptance.modes.test_kills import ITEMS, check, request
+from tests.acceptance.modes.test_returned_work import ITEMS, check, request
 from tests.servers.nats import TOKEN, RestartedNats, nats_server, restarted_nats
 from tests.servers.ports import reserved_port
 from tests.servers.postgres import PostgresServer
 from tests.servers.s3 import KEYS, REGION, s3_server
 
-SOAK = pytest.mark.slow(part="kills")
-BUSY_SECONDS = 3.0
-"""About how long a loop takes when nothing happens."""
+SOAK = pytest.mark.slow(part="modes")
 
 
 @pytest.fixture
@@ -53,20 +48,15 @@ def is_ok(mode: stage.Served) -> bool:
     return all(health(mode, number)["checks"]["nats"] == "ok" for number in range(len(mode.servers)))
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(20, marks=SOAK)])
-def test_runs_go_on_while_nats_goes_and_comes(tmp_path: Path, db: str, broker: RestartedNats, times: int) -> None:
-    dice = random.Random(times)
+def test_runs_go_on_while_nats_goes_and_comes(tmp_path: Path, db: str, broker: RestartedNats) -> None:
     with stage.served(tmp_path, db, 2, 3, "--nats", broker.url) as mode:
         until(lambda: is_ok(mode))
-        for _ in range(times):
-            execution = mode.client.start(request(ITEMS))
-            time.sleep(dice.uniform(0, BUSY_SECONDS))
-            broker.stop()
-            other = mode.client.start(request(ITEMS))
-            time.sleep(dice.uniform(0, BUSY_SECONDS))
-            broker.start()
-            check(mode, execution)
-            check(mode, other)
+        execution = mode.client.start(request(ITEMS))
+        broker.stop()
+        other = mode.client.start(request(ITEMS))
+        broker.start()
+        check(mode, execution)
+        check(mode, other)
         until(lambda: is_ok(mode))
     mode.verify()
 
@@ -188,27 +178,6 @@ def test_large_results_are_in_nats_and_in_the_database(tmp_path: Path, broker: R
         assert shelved(mode, "other")["store"] == "nats_object"
         broker.start()
         until(lambda: is_ok(mode))
-        assert worker.stop() == 0
-    mode.verify()
-
-
-@SOAK
-def test_large_results_survive_the_loss_of_nats(tmp_path: Path, db: str, broker: RestartedNats) -> None:
-    request = {"playbook": LARGE.replace("BUCKET", "shelf"), "payload": {}}
-    with stage.served(tmp_path, db, 1, 0, "--nats", broker.url) as mode:
-        until(lambda: is_ok(mode))
-        environment = {"NOETL_NATS": broker.url}
-        worker = stage.worker(tmp_path, db, "worker", mode.client.urls[0], **environment).start()
-        executions = []
-        for _ in range(3):
-            executions.append(mode.client.start(request))
-            broker.stop()
-            shutil.rmtree(broker.folder / "data")
-            executions.append(mode.client.start(request))
-            broker.start()
-        for execution in executions:
-            found = mode.client.ended(execution)
-            assert (found["status"], found["result"]) == ("succeeded", TOTAL), found["error"]
         assert worker.stop() == 0
     mode.verify()
 

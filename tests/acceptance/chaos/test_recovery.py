@@ -18,7 +18,7 @@ from statistics import quantiles
 from typing import Any
 
 import pytest
-from tests.acceptance.liveness.site import Site, site
+from tests.acceptance.chaos.site import Site, site
 from tests.acceptance.modes import stage
 from tests.acceptance.modes.playbooks import playbook
 from tests.servers.nats import restarted_nats

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -14,12 +15,24 @@ from typing import Any, NamedTuple
 
 
 class Effect(NamedTuple):
-    """A call of a tool: for which execution, task and attempt, and when it began."""
+    """A call of a tool: for which execution, task and attempt, when it began, its idempotency key, and the run that
+    the test has started, which is another one if the call was made by a child."""
 
     execution: str
     place: str
     attempt: int
     at: float
+    key: str = ""
+    root: str = ""
+
+
+class LedgerServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing about workers that were killed in the middle of a request."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Ledger:
@@ -28,10 +41,10 @@ class Ledger:
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
+        self.by_root: dict[str, list[Effect]] = {}
         self.on_effect: Callable[[Effect, int], None] = lambda effect, port: None
         self.on_answer: Callable[[Effect, int], None] = lambda effect, port: None
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self.http.daemon_threads = True
+        self.http = LedgerServer(("127.0.0.1", 0), _handler(self))
         self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self.thread.start()
 
@@ -41,6 +54,10 @@ class Ledger:
 
     def of(self, execution: str) -> list[Effect]:
         return [effect for effect in list(self.effects) if effect.execution == execution]
+
+    def of_family(self, root: str) -> list[Effect]:
+        """Of a run and its children, in their order."""
+        return list(self.by_root.get(root, ()))
 
     def close(self) -> None:
         self.http.shutdown()
@@ -63,9 +80,16 @@ def _handler(ledger: Ledger) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             at = time.time()
-            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-            effect = Effect(str(body["execution"]), str(body["place"]), int(body["attempt"]), at)
+            size = int(self.headers.get("Content-Length") or 0)
+            content = self.rfile.read(size)
+            if len(content) < size:  # the worker was killed while it sent its request
+                return
+            body = json.loads(content)
+            execution, key = str(body["execution"]), self.headers.get("Idempotency-Key", "")
+            root = str(body.get("root") or execution)
+            effect = Effect(execution, str(body["place"]), int(body["attempt"]), at, key, root)
             ledger.effects.append(effect)
+            ledger.by_root.setdefault(effect.root, []).append(effect)
             ledger.on_effect(effect, self.client_address[1])
             time.sleep(float(body.get("seconds", 0)))
             status = 503 if effect.attempt <= int(body.get("failures", 0)) else 200

@@ -1,0 +1,153 @@
+"""The chaos: a stream of runs on a site, and faults at random moments. In the end everything is healed, every run has
+ended, and the ledger agrees with the logs."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+from tests.acceptance.chaos.audit import Audit, percentiles
+from tests.acceptance.chaos.disk import SmallDisk
+from tests.acceptance.chaos.faults import LOSSES, Faults
+from tests.acceptance.chaos.ledger import Ledger, ledger
+from tests.acceptance.chaos.site import Site, site
+from tests.acceptance.chaos.stream import Stream
+from tests.acceptance.modes import stage
+from tests.servers.nats import RestartedNats, restarted_nats
+from tests.servers.postgres import PostgresServer
+from tests.servers.short_leases import LEASE_SECONDS
+
+WORKERS, SLOTS = 3, 4
+EFFECTS_BETWEEN = (1, 8)
+"""Lines of the ledger between two faults."""
+MAX_LOSSES = 3
+"""Faults that take leases, since the last progress of an open run."""
+MAX_POSTPONED = 10
+"""Faults that come after all others; the rest of the postponed ones is left out."""
+STUCK_SECONDS = 300.0
+
+
+class Tally(msgspec.Struct):
+    """What a chaos has seen; `recoveries` has the seconds after each fault until every open run went on."""
+
+    faults: dict[str, int] = {}
+    recoveries: dict[str, list[float]] = {}
+    runs: int = 0
+    executions: int = 0
+    calls: int = 0
+    seconds: float = 0.0
+    seeds: list[int] = []
+
+    def __add__(self, other: Tally) -> Tally:
+        kinds = sorted({*self.recoveries, *other.recoveries})
+        return Tally(
+            dict(Counter(self.faults) + Counter(other.faults)),
+            {kind: self.recoveries.get(kind, []) + other.recoveries.get(kind, []) for kind in kinds},
+            self.runs + other.runs,
+            self.executions + other.executions,
+            self.calls + other.calls,
+            self.seconds + other.seconds,
+            self.seeds + other.seeds,
+        )
+
+    def lines(self) -> list[str]:
+        everything = [seconds for some in self.recoveries.values() for seconds in some]
+        return [
+            f"chaos: {self.runs} runs ({self.executions} with children), {self.calls} calls, "
+            f"{sum(self.faults.values())} faults in {self.seconds / 60:.1f} min; 0 lost, 0 repeated, 0 stuck",
+            f"chaos: from a fault until every open run went on: {percentiles(everything)}",
+            *(
+                f"chaos: {kind}: {self.faults.get(kind, 0)} times, {percentiles(seconds)}"
+                for kind, seconds in self.recoveries.items()
+            ),
+        ]
+
+
+class Chaos:
+    def __init__(self, site: Site, book: Ledger, faults: Faults, dice: random.Random) -> None:
+        self.site, self.book, self.faults, self.dice = site, book, faults, dice
+        self.stream = Stream(site.client, book)
+        self.losses: list[float] = []
+
+    def run(self, kinds: Iterable[str]) -> None:
+        """Strike with one kind after the other, each after some progress; in the end nothing is left of them. Kinds
+        that take leases come later if a run has lost its workers too often."""
+        postponed: list[str] = []
+        for kind in kinds:
+            self._progress(self.dice.randint(*EFFECTS_BETWEEN))
+            if postponed and self._may_lose_leases():
+                self._strike(postponed.pop(0))
+            elif kind in LOSSES and not self._may_lose_leases():
+                postponed.append(kind)
+                continue
+            self._strike(kind)
+        for kind in postponed[:MAX_POSTPONED]:
+            self._wait(self._may_lose_leases)
+            self._strike(kind)
+        self.faults.heal_all()
+
+    def _strike(self, kind: str) -> None:
+        if kind in LOSSES:
+            self.losses.append(time.time())
+        self.faults.strike(kind)
+
+    def audit(self, seed: int, began: float) -> Tally:
+        """Wait for the end of all runs, and check them."""
+        self.stream.finish(STUCK_SECONDS)
+        time.sleep(LEASE_SECONDS)  # whoever still believes in an old lease may act on it
+        audit = Audit(self.site.client, self.book)
+        for run, end in self.stream.ended:
+            audit.run(run, end)
+        assert not audit.problems, "\n".join(audit.problems)
+        assert self.site.mode.verify() == audit.executions, "a run was started that nobody knows of"
+        recoveries: dict[str, list[float]] = {}
+        for kind, at in self.faults.times:
+            if (seconds := audit.standstill(at)) is not None:
+                recoveries.setdefault(kind, []).append(round(seconds, 3))
+        counts = dict(self.faults.struck)
+        runs = len(self.stream.ended)
+        return Tally(counts, recoveries, runs, audit.executions, audit.effects, time.monotonic() - began, [seed])
+
+    def _progress(self, lines: int) -> None:
+        before = len(self.book.effects)
+        self._wait(lambda: len(self.book.effects) >= before + lines)
+
+    def _may_lose_leases(self) -> bool:
+        """Whether every open run has made progress since the last few faults that took leases."""
+        since = self.losses[-MAX_LOSSES] if len(self.losses) >= MAX_LOSSES else 0.0
+        for run in list(self.stream.open.values()):
+            effects = self.book.of_family(run.execution)
+            if max(run.at, effects[-1].at if effects else 0.0) < since:
+                return False
+        return True
+
+    def _wait(self, is_true: object) -> None:
+        assert callable(is_true)
+        give_up = time.monotonic() + STUCK_SECONDS
+        while not is_true():
+            self.stream.check()
+            self.faults.heal_due()
+            assert time.monotonic() < give_up, f"nothing moves; faults: {sorted(self.faults.active)}"
+            time.sleep(0.01)
+
+
+@contextmanager
+def chaos(folder: Path, seed: int, postgres: PostgresServer | None, disk: SmallDisk | None) -> Iterator[Chaos]:
+    """Two servers on Postgres, or one on SQLite; three workers, NATS, and proxies between all of them."""
+    dice = random.Random(seed)
+    home = disk.folder if disk is not None else folder
+    db = str(home / "noetl.db") if postgres is None else stage.database(postgres, "chaos")
+    (folder / "nats").mkdir()
+    with ExitStack() as stack:
+        nats: RestartedNats = stack.enter_context(restarted_nats(folder / "nats"))
+        book = stack.enter_context(ledger())
+        servers = 1 if postgres is None else 2
+        made = stack.enter_context(
+            site(folder, db, dice, servers=servers, workers=WORKERS, slots=SLOTS, proxied=True, nats=nats)
+        )
+        yield Chaos(made, book, Faults(made, book, dice, postgres, nats, disk), dice)

@@ -1,0 +1,81 @@
+"""A steady stream of runs: as many as there should be are open at any time, and whoever waits gets the signal."""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import cycle
+from typing import Any, NamedTuple
+
+from tests.acceptance.chaos.ledger import Ledger
+from tests.acceptance.chaos.playbooks import CHILD, SCRIPTS, Script
+from tests.acceptance.modes import stage
+
+OPEN_RUNS = 8
+POLL_SECONDS = 0.3
+CALL_SECONDS = 0.05
+SIGNAL = {"name": "verdict", "id": "mail-1", "payload": {"by": "ada"}}
+
+
+class StartedRun(NamedTuple):
+    execution: str
+    name: str
+    at: float
+
+    @property
+    def script(self) -> Script:
+        return SCRIPTS[self.name]
+
+
+class Stream:
+    """Starts runs in a thread of its own until `finish`."""
+
+    def __init__(self, client: stage.Client, book: Ledger) -> None:
+        self.client, self.book = client, book
+        self.open: dict[str, StartedRun] = {}
+        self.ended: list[tuple[StartedRun, dict[str, Any]]] = []
+        self.error: BaseException | None = None
+        self.finishing = threading.Event()
+        self.scripts = cycle(SCRIPTS)
+        client.register(CHILD)
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def check(self) -> None:
+        """Raise what the thread has raised."""
+        if self.error is not None:
+            raise self.error
+
+    def finish(self, seconds: float) -> None:
+        """Start no more runs, and wait until all have ended."""
+        self.finishing.set()
+        self.thread.join(seconds)
+        self.check()
+        stuck = [f"{run.name} {run.execution}" for run in self.open.values()]
+        assert not stuck, f"runs that did not end within {seconds:.0f} s: {stuck}"
+
+    def _run(self) -> None:
+        try:
+            while self.open or not self.finishing.is_set():
+                while len(self.open) < OPEN_RUNS and not self.finishing.is_set():
+                    self._start(next(self.scripts))
+                for run in list(self.open.values()):
+                    self._look_at(run)
+                time.sleep(POLL_SECONDS)
+        except BaseException as error:
+            self.error = error
+
+    def _start(self, name: str) -> None:
+        at = time.time()
+        payload = {"ledger": self.book.url, "seconds": CALL_SECONDS}
+        execution = self.client.start({"playbook": SCRIPTS[name].text, "payload": payload})
+        self.open[execution] = StartedRun(execution, name, at)
+
+    def _look_at(self, run: StartedRun) -> None:
+        view = self.client.show(run.execution)
+        if view["status"] in stage.OVER:
+            del self.open[run.execution]
+            self.ended.append((run, view))
+        elif view["status"] == "waiting" and run.name == "signal":
+            for _ in range(2):  # it counts once
+                self.client.ask("POST", f"/executions/{run.execution}/signals", SIGNAL)
