@@ -117,6 +117,8 @@ _ON_ERROR = (
 _ENV = "declare inputs in `workload` and secrets in `keychain`, and pass them with `args`; shell tasks have `env`"
 _AUTH = "declare it in the root `keychain`, and name the entry with `auth` of the task"
 _NAME_TOOL = "name the tool with `tool: {kind: ...}`; `noetl tools` lists the kinds"
+_SKIP = 'skip it with a rule: `{when: "{{ ... }}", then: {do: skip}}` in `spec.policy.rules`'
+_ON_ARC = 'put it on the arc that leads here: `next: {arcs: [{step: NAME, when: "{{ ... }}"}]}`'
 _STEP = {
     **_words(("id name task_id key job label", _step_name), stands_for=("step",)),
     **_words(
@@ -124,7 +126,7 @@ _STEP = {
         ("tasks steps", "write the tasks as the list `tool: [{LABEL: {kind: ...}}]`"),
         ("depends_on dependsOn needs upstream dependencies after requires", _before),
         ("then on_success onSuccess goto downstream transitions", _following),
-        ("if condition runIf", 'put it on the arc that leads here: `next: {arcs: [{step: NAME, when: "{{ ... }}"}]}`'),
+        ("if condition runIf", _ON_ARC),
         ("retry retries max_retries maxRetries", retry_advice),
         ("on_error onError on_failure onFailure errors allow_failure continue_on_error allowFailure", _ON_ERROR),
         ("args inputs input with params parameters variables payload arguments", _ARGS),
@@ -165,7 +167,34 @@ _ROOT = {
         ("spec", "write `executor: {spec: {...}}`"),
     ),
 }  # fmt: skip
+_SPEC = _words(
+    ("retries max_retries maxRetries max_attempts", lambda n, k: f"write `retry: {written(n[k], '3')}`"),
+    ("timeout_seconds timeoutSeconds execution_timeout", lambda n, k: f"write `timeout: {written(n[k], '30s')}`"),
+    ("env environment", _ENV),
+)
+_IN_LOOP = (
+    "write it in the loop of the step: `loop: {in: ..., iterator: item, spec: {mode: parallel, max_in_flight: 10}}`"
+)
+_PARALLEL = "concurrency parallel parallelism max_parallel max_concurrency"
 OF_PART: Mapping[str, Words] = {
+    "executor.spec": _SPEC | _words((_PARALLEL, _IN_LOOP)),
+    "step.spec": _SPEC
+    | _words(
+        (_PARALLEL, _IN_LOOP),
+        ("when if condition", _ON_ARC),
+        ("on_error onError on_failure allow_failure continue_on_error", _ON_ERROR),
+    ),
+    "loop.spec": _words((_PARALLEL, "write `mode: parallel` and `max_in_flight: 10`"))
+    | _words(("timeout timeout_seconds", "write it in the task: `spec: {timeout: 30s}`, for one item")),
+    "task.spec": _SPEC
+    | _words(
+        ("when if condition", _SKIP),
+        ("on_error onError on_failure allow_failure continue_on_error", _ON_ERROR),
+    ),
+    "a rule": _words(
+        ("if condition", "write `when`"),
+        ("attempts delay backoff set_ctx set_iter to", "put it into `then`"),
+    ),
     "a step": _STEP,
     "a playbook": _ROOT,
     "an arc": _words(
@@ -184,7 +213,8 @@ OF_PART: Mapping[str, Words] = {
         ("retry_when stop_when when", "write a rule with `do: retry` in `spec.policy.rules` of the task"),
     ),
     "then": _words(
-        ("max_attempts maxAttempts", "write `attempts`"),
+        ("max_attempts maxAttempts retries max_retries", "write `attempts`"),
+        ("retry", "write `do: retry` and `attempts: 3`"),
         ("delay_seconds initial_delay", "write `delay`"),
         ("set set_vars vars", "write `set_ctx: {NAME: ...}`, or `set_iter` for values of one item"),
         ("step next goto", "route on an arc of the step: `next: {arcs: [{step: NAME, when: ...}]}`"),
@@ -202,7 +232,7 @@ _OF_TASK = _words(
     ("id task_id label", _label),
     ("type uses operator plugin tool", "name the tool with `kind`"),
     ("depends_on dependsOn needs after", "tasks run in the order of the list `tool`"),
-    ("when if condition runIf", 'skip it with a rule: `{when: "{{ ... }}", then: {do: skip}}` in `spec.policy.rules`'),
+    ("when if condition runIf", _SKIP),
     ("retry retries max_retries maxRetries", retry_advice),
     ("next then on_success", "`next` is a key of the step, beside `tool`"),
     ("loop foreach for_each with_items", "`loop` is a key of the step; inside a pipeline use `kind: iterator`"),

@@ -51,6 +51,44 @@ def test_a_word_on_a_step(line: str, advice: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("place", "advice"),
+    [
+        ("executor: {spec: {retries: 2}}", "write `retry: 2`"),
+        ("executor: {spec: {concurrency: 4}}", "`loop: {in: ..., iterator: item, spec: {mode: parallel"),
+        ("step: {spec: {max_retries: 2}}", "write `retry: 2`"),
+        ("step: {spec: {timeout_seconds: 90}}", "write `timeout: 90`"),
+        ("step: {spec: {when: '{{ true }}'}}", "put it on the arc that leads here"),
+        ("step: {spec: {on_failure: continue}}", "outcome.status == 'error'"),
+        (
+            "step: {loop: {in: [1], iterator: x, spec: {concurrency: 4}}}",
+            "write `mode: parallel` and `max_in_flight: 10`",
+        ),
+        ("step: {loop: {in: [1], iterator: x, spec: {timeout: 5s}}}", "for one item"),
+        ("task: {retries: 3}", "write `retry: 3`"),
+        ("task: {on_error: continue}", "outcome.status == 'error'"),
+        ("task: {if: '{{ true }}'}", "{do: skip}"),
+        ("task: {env: {A: b}}", "`keychain`"),
+        ("rule: {if: '{{ true }}'}", "write `when`"),
+        ("rule: {attempts: 3}", "put it into `then`"),
+        ("then: {retries: 3}", "write `attempts`"),
+        ("then: {retry: {delay: 1}}", "write `do: retry` and `attempts: 3`"),
+    ],
+)
+def test_a_word_in_a_spec_or_a_rule(place: str, advice: str) -> None:
+    part, _, value = place.partition(": ")
+    keys = value[1:-1]
+    then = f"{{do: retry{', ' + keys if part == 'then' else ''}}}"
+    rule = f"{{when: '{{{{ true }}}}', then: {then}{', ' + keys if part == 'rule' else ''}}}"
+    policy = f"policy: {{rules: [{rule}, {{else: {{then: {{do: fail}}}}}}]}}"
+    task = f"{{kind: noop, spec: {{{keys if part == 'task' else policy}}}}}"
+    head = f"executor: {value}\n" if part == "executor" else ""
+    step = f"{{step: load, {keys + ', ' if part == 'step' else ''}tool: [{{call: {task}}}]}}"
+    (problem,) = problems(f"{head}workflow:\n  - {step}\n")
+    assert problem.code == "NTL101"
+    assert advice in hint(problem)
+
+
+@pytest.mark.parametrize(
     ("task", "advice"),
     [
         ("{kind: noop, retry: 3}", "write `spec: {retry: 3}`"),
