@@ -127,7 +127,7 @@ def _time_limit(template: str) -> Callable[[Mapping[str, Any]], float]:
 
 
 def _retry_plan(options: Mapping[str, Any] | None) -> RulePlan | None:
-    if not options:
+    if not options or options.get("attempts") == 1:
         return None
     defaults = {"attempts": DEFAULT_ATTEMPTS, "backoff": "exponential", "max_delay": MAX_DELAY}
     return RulePlan(Rule(None, Then("retry", **{**defaults, **options})), -1)

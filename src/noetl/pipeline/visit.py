@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec.structs import replace
+
 from noetl.engine.events import (
     Layer,
     PollFinished,
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from noetl.pipeline.run import Pipeline
 
 NO_PATCHES: tuple[Patch, Patch] = ((), ())
+NOT_REPEATED = (
+    "`spec.retry` repeats retryable errors only, and this is not one; a rule with `do: retry` repeats any error"
+)
 
 
 class DeadlinePassed(Exception):
@@ -93,6 +98,7 @@ class Visit:
                 except TemplateError as error:
                     return await self.fail(None, self._rule_error(error))
                 if rule is None or rule.then.do != "retry":
+                    self._explain_final()
                     return await self._follow(rule)
                 if self.round >= (rule.then.attempts or DEFAULT_ATTEMPTS):
                     return await self.fail(rule, _after_last(self.attempt, self.outcome))
@@ -193,6 +199,14 @@ class Visit:
         """Whether `spec.retry` repeats the call (R3)."""
         error, attempts = self.outcome.error, retry.then.attempts or DEFAULT_ATTEMPTS
         return error is not None and error.retryable and self.attempt - self.round_start + 1 < attempts
+
+    def _explain_final(self) -> None:
+        """Tell why `spec.retry` did not repeat a call whose error fails the task."""
+        error = self.outcome.error
+        if self.plan.retry is None or self.plan.rules is not None or error is None or error.retryable:
+            return
+        explained = replace(error, details={"hint": NOT_REPEATED, **error.details})
+        self.outcome = replace(self.outcome, error=explained)
 
     async def _retry(self, rule: RulePlan, count: int, layer: Layer) -> str | End | None:
         """Wait before the next attempt; None if it can start. A long wait frees the worker."""

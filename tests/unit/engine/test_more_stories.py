@@ -1949,6 +1949,13 @@ def test_r3_an_error_that_is_not_retryable_is_final() -> None:
     tool = Sequence(broken(), "ok")
     stage = play("- {step: a, tool: {kind: python, code: f, spec: {retry: 3}}}", tools={"f": tool})
     assert (stage.state.status, tool.calls) == ("failed", 1)
+    assert stage.state.error["details"]["hint"].startswith("`spec.retry` repeats retryable errors only")
+
+
+@pytest.mark.parametrize("spec", ["", ", spec: {retry: 0}", f", {rules(when('false', 'do: retry'))}"])
+def test_r3_nothing_is_said_of_retries_where_none_are_expected(spec: str) -> None:
+    stage = play(f"- {{step: a, tool: {{kind: python, code: f{spec}}}}}", tools={"f": Sequence(broken())})
+    assert "hint" not in stage.of("task.done")[0].outcome.error.details
 
 
 def test_r3_after_the_last_try_the_failure_stands_and_the_policy_sees_it_once() -> None:

@@ -472,7 +472,14 @@ class TestError:
             assert (await call("result = 1")).result == 1
             return found
 
-        assert message(play(story)).startswith("the process was killed by SIGKILL (signal 9)")
+        found = play(story)
+        assert message(found).startswith("the process was killed by SIGKILL (signal 9)")
+        assert found.error is not None
+        assert found.error.retryable
+
+    def test_code_that_ends_its_process_would_do_it_again(self) -> None:
+        found = outcome("import os\nos._exit(3)")
+        assert (message(found), found.error and found.error.retryable) == ("the process ended with exit code 3", False)
 
     def test_an_idle_child_killed_from_outside(self) -> None:
         async def story() -> None:
@@ -494,7 +501,10 @@ class TestError:
             assert (await call("result = 1")).result == 1
             return found
 
-        assert "ended with the zygote, which was killed by SIGKILL" in message(play(story))
+        found = play(story)
+        assert "ended with the zygote, which was killed by SIGKILL" in message(found)
+        assert found.error is not None
+        assert found.error.retryable
 
     def test_a_forked_copy_of_the_code_answers_nothing(self) -> None:
         async def story() -> list[Any]:

@@ -164,6 +164,14 @@ class TestCommands:
         found_kind, message = failure(given, **more)
         assert (found_kind, says in message) == (kind, True), message
 
+    @pytest.mark.parametrize(
+        ("command", "retryable"), [("kill -9 $$", True), ("kill -TERM $$", False), ("exit 9", False)]
+    )
+    def test_a_program_that_was_killed_may_be_repeated(self, command: str, retryable: bool) -> None:
+        error = outcome(command).error
+        assert error is not None
+        assert error.retryable is retryable
+
     def test_templates_need_a_shell_that_understands_references(self) -> None:
         kind, message = failure("echo {{ x }}", {"x": 1}, shell="/usr/bin/fish")
         assert (kind, "'fish'" in message) == ("input", True)

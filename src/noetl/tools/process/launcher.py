@@ -98,7 +98,7 @@ class Launcher:
         self._end_zygote()
         children, self.children = self.children, {}
         for child in children.values():
-            child.ended("was closed", killed=False)
+            child.ended("was closed", lost=False)
 
     def _end_zygote(self) -> int:
         if self.zygote is None:
@@ -127,20 +127,20 @@ class Launcher:
             case b"X":
                 code = int.from_bytes(message[9:17], "little", signed=True)
                 broken = message[17:].decode()
-                self._ended(number, broken or ending(code), killed=code == -signal.SIGKILL and not broken)
+                self._ended(number, broken or ending(code), lost=code == -signal.SIGKILL and not broken)
             case b"E":
-                self._ended(number, f"no process could be started: {message[9:].decode(errors='replace')}")
+                self._ended(number, f"could not be started: {message[9:].decode(errors='replace')}", lost=True)
             case _:
                 reason = f"ended with the zygote, which {ending(self._end_zygote())}"
                 for number, child in list(self.children.items()):
                     if child.pid is not None:
                         with suppress(ProcessLookupError, PermissionError):
                             os.killpg(child.pid, signal.SIGKILL)
-                    self._ended(number, reason)
+                    self._ended(number, reason, lost=True)
 
-    def _ended(self, number: int, reason: str, *, killed: bool = False) -> None:
+    def _ended(self, number: int, reason: str, *, lost: bool) -> None:
         if child := self.children.pop(number, None):
-            child.ended(reason, killed=killed)
+            child.ended(reason, lost=lost)
 
 
 def ending(code: int) -> str:
@@ -178,8 +178,8 @@ class ForkedChild:
     def started(self, pid: int) -> None:
         self.pid = pid
 
-    def ended(self, reason: str, *, killed: bool) -> None:
-        """The child has ended with all its descendants."""
+    def ended(self, reason: str, *, lost: bool) -> None:
+        """The child has ended with all its descendants; `lost`: for a reason that is not its own."""
         raise NotImplementedError
 
     def output(self, name: str, data: bytes) -> None:

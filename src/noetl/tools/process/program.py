@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
 from shutil import rmtree
@@ -64,7 +65,8 @@ def outcome_of(kind: str, name: str, ending: Ending, output: dict[str, Captured]
     last = output["stderr"].tail.strip().rpartition("\n")[2][:300]
     message = f"{name} {ending}" + (f": {last}" if last and ending.broken is None else "")
     details: dict[str, Any] = {"exit_code": code} | {name: captured.tail for name, captured in output.items()}
-    return failed("exit_code", message, extra={kind: {"exit_code": code}}, **details)
+    is_lost = ending.code == -signal.SIGKILL and ending.broken is None
+    return failed("exit_code", message, retryable=is_lost, extra={kind: {"exit_code": code}}, **details)
 
 
 class ProgramEnvironment(NamedTuple):
@@ -212,7 +214,7 @@ class Program(ForkedChild):
         if data:
             self.on_output(name, data)
 
-    def ended(self, reason: str, *, killed: bool) -> None:
+    def ended(self, reason: str, *, lost: bool) -> None:
         if not self.end_reason.done() and not self.loop.is_closed():
             self.end_reason.set_result(reason)
 

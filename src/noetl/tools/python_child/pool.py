@@ -45,9 +45,9 @@ class ChildCall(Struct, eq=False):
     response: asyncio.Future[tuple[bool, bytearray]]
     child: PythonChild | None = None
 
-    def fail(self, message: str) -> None:
+    def fail(self, message: str, *, retryable: bool = False) -> None:
         if not self.response.done():
-            self.response.set_exception(Failure("python", message))
+            self.response.set_exception(Failure("python", message, retryable=retryable))
 
 
 class Lane(Struct, eq=False):
@@ -136,7 +136,7 @@ class ChildPool:
                 child.close()
             if isinstance(error, BrokenPipeError | ConnectionResetError):
                 return False  # the zygote has ended: as soon as the launcher knows, there will be another
-            lane.waiting.popleft().fail(f"no process could be started: {error}")
+            lane.waiting.popleft().fail(f"no process could be started: {error}", retryable=True)
             return True
         self.alive += 1
         lane.children.add(child)
@@ -321,7 +321,7 @@ class PythonChild(ForkedChild):
         super().started(pid)
         self.busy_since = self.loop.time()
 
-    def ended(self, reason: str, *, killed: bool) -> None:
+    def ended(self, reason: str, *, lost: bool) -> None:
         if self.loop.is_closed():
             self.close()
             return
@@ -331,8 +331,10 @@ class PythonChild(ForkedChild):
             self.close()
             self.gone.set_result(None)
             call, self.call = self.call, None
-            if call is not None:
-                call.fail(f"the process {self.protocol_error if killed and self.protocol_error else reason}")
+            if call is not None and lost and self.protocol_error:
+                call.fail(f"the process {self.protocol_error}")
+            elif call is not None:
+                call.fail(f"the process {reason}", retryable=lost)
             self.pool.detach(self)
             self.pool.add_children_everywhere()
 
