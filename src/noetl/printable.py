@@ -30,6 +30,17 @@ def printable_json(text: str) -> str:
     return IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+PASSWORDS = re.compile(
+    r"(://[^\s:@/'\"]*:|\bpassword\s*=\s*)('[^']*'|(?!\d{1,5}/)[^\s'\"{}?]+(?=@)|(?<==)[^\s'\"&{}]+)"
+)
+"""In connection strings: `postgresql://ada:PASSWORD@host`, `host=... password=PASSWORD`."""
+
+
+def without_passwords(source: str) -> str:
+    """A line of a playbook whose connection strings have asterisks for their passwords; columns stay."""
+    return PASSWORDS.sub(lambda match: match[1] + "*" * len(match[2]), source)
+
+
 def is_printable(text: str) -> bool:
     """Whether a text of several lines needs no escapes."""
     return UNSAFE_BUT_LINES.search(text) is None

@@ -12,7 +12,7 @@ import msgspec
 from noetl.client.client import no_worker
 from noetl.dsl.problem import Problem
 from noetl.model.status import ENDED
-from noetl.printable import is_printable, printable, printable_json
+from noetl.printable import is_printable, printable, printable_json, without_passwords
 
 Data = TypeVar("Data")
 FORMATS = ("json", "jsonl", "yaml", "table")
@@ -142,7 +142,7 @@ def print_rejected(file: str, problems: Iterable[Problem], consequence: str = ""
 def excerpt(line: int, column: int, source: str, colour: str) -> list[str]:
     """The offending line and a caret; a long line is cut around the fault."""
     gutter = str(line)
-    source = "".join(char if char.isprintable() else " " for char in source)
+    source = "".join(char if char.isprintable() else " " for char in without_passwords(source))
     start = max(0, column - 1 - MAX_COLUMNS // 2) if len(source) > MAX_COLUMNS else 0
     visible = source[start : start + MAX_COLUMNS]
     caret = " " * (column - 1 - start) + click.style("^", fg=colour, bold=True)
