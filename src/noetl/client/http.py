@@ -256,7 +256,18 @@ class HttpRuns:
         return [item | {"orphaned": False} for item in self.http.items("/executions", limit, **query)]
 
     def get(self, run: str) -> Json:
-        return self.http.get(f"/executions/{self.find(run)}") | {"error_line": "", "orphaned": False}
+        record = self.http.get(f"/executions/{self.find(run)}")
+        return record | {"error_line": self._error_line(record), "orphaned": False}
+
+    def _error_line(self, record: Json) -> str:
+        """The line of the playbook with the error; empty if there is none, or the error has a line of its own."""
+        error = record["error"]
+        if error is None or not error["line"] or "source" in error["details"]:
+            return ""
+        with suppress(NotFound):  # the run was pruned meanwhile
+            text: str = self.http.get(f"/texts/{record['playbook_id']}")["text"]
+            return text.splitlines()[error["line"] - 1]
+        return ""
 
     def events(self, run: str, after: int = 0, filter: EventFilter = ALL_EVENTS) -> Iterator[Items]:
         path, following = f"/executions/{self.find(run)}/events", after

@@ -69,6 +69,14 @@ def test_a_database_and_a_server_show_the_same(place: Place) -> None:
     assert CARET.replace("\n", "\n    ").strip() in place("explain", "last", "start").out
 
 
+def test_a_database_and_a_server_show_the_line_of_an_error_outside_of_programs(place: Place) -> None:
+    place.run(f'{HEAD}workflow:\n  - step: start\n    tool: {{kind: noop, result: "{{{{ workload.nothing }}}}"}}\n')
+    caret = '    tool: {kind: noop, result: "{{ workload.nothing }}"}\n  |                                ^\n'
+    assert caret in place("runs", "show", "last").out
+    assert caret in place("explain", "last").out
+    assert caret in place("runs", "watch", "last").err
+
+
 def test_json_of_a_python_failure_has_the_line_and_the_traceback(tmp_path: Path) -> None:
     error = data(noetl("run", file(tmp_path, DIVIDE, "p.yaml"), "-o", "json", cwd=tmp_path))["error"]
     assert (error["file"], error["line"], error["column"]) == ("p.yaml", LINE, 24)
