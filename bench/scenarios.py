@@ -36,6 +36,7 @@ from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS
 from noetl.worker.http_link import HttpLink
 from noetl.worker.output import OutputBuffer
+from noetl.worker.server_client import http_client
 from noetl.worker.wire import HeartbeatRequest, encode
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import WorkerLoop
@@ -122,7 +123,7 @@ async def served(folder: Path) -> AsyncIterator[Prepare]:
 async def connected(store: SqliteStore, transport: httpx2.AsyncBaseTransport) -> HttpLink:
     """The link of a worker that the server has heard of."""
     secret, clock = token(store, "worker"), SystemClock()
-    link = HttpLink(URL, secret, NAME, "default", OutputBuffer(clock))
+    link = HttpLink(http_client(URL, secret), NAME, "default", OutputBuffer(clock))
     await link.server.http.aclose()
     http = link.server.http
     link.server.http = httpx2.AsyncClient(base_url=http.base_url, headers=http.headers, transport=transport)

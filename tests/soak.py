@@ -21,6 +21,7 @@ PARTS = {
     "crash-twice": "a resumed run that is killed at any point is resumed again",
     "mutants": "a rule of the engine that is broken on purpose fails its test",
     "loops": "every item of twenty thousand random loops counts once, whatever crashes and is lost",
+    "sim": "a million seeds of the simulated system have no problems, in slices that continue each other",
     "playbooks": "random and damaged playbooks compile or have problems, and nothing else",
     "modes": "every case in every way to serve: one process, dev, SQLite, Postgres, NATS, two servers",
     "chaos": "nothing is lost, repeated or stuck, whatever is killed, stopped, cut and filled; in slices that add up",

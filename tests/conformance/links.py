@@ -46,6 +46,7 @@ from noetl.worker import wire
 from noetl.worker.http_link import HttpLink
 from noetl.worker.link import Link
 from noetl.worker.output import OutputBuffer
+from noetl.worker.server_client import http_client
 from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import WorkerLoop
@@ -141,7 +142,7 @@ class HttpStand(LocalStand):
         self.links: list[HttpLink] = []
 
     def link(self, worker: str = "w1", pool: str = "default") -> HttpLink:
-        made = HttpLink(self.url, self.token, worker, pool, self.output)
+        made = HttpLink(http_client(self.url, self.token), worker, pool, self.output)
         made.terms.registered.set()
         self.links.append(made)
         return made

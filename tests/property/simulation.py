@@ -8,7 +8,6 @@ while its worker still runs, a report is sent twice, and the execution is paused
 from __future__ import annotations
 
 import asyncio
-import selectors
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -17,6 +16,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
+from tests.sim.playbooks import SimulatedTools, Tool
+from tests.sim.virtual import VirtualClock, VirtualLoop
 from tests.verifying import verify
 
 from noetl.dsl.compile import load
@@ -27,63 +28,23 @@ from noetl.engine.leases import MAX_LOSSES
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.host.embedded import Embedded
-from noetl.model.outcome import Outcome
 from noetl.model.playbook import Playbook
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store import codec
-from noetl.tools.base import Context
-from noetl.tools.registry import KINDS, Registry
+from noetl.tools.registry import KINDS
 from noetl.worker.link import Link
 from noetl.worker.work import Work
 
 EXECUTION = "00000000-0000-7000-8000-000000000001"
-START_TIME = 1_700_000_000.0
 SLOTS = 8
 IDLE_SECONDS = 5.0
 LONGEST_SECONDS = 100_000.0
 """Virtual time after which an execution counts as stuck."""
 
-Tool = Callable[[Context], Any]
-
 
 @lru_cache(64)
 def compiled(text: str) -> Playbook:
     return load("simulated.yaml", text, KINDS).require()
-
-
-class JumpingSelector(selectors.DefaultSelector):
-    """Nothing comes from outside, so nothing is waited for: the time of the next timer is now."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.time = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        if timeout is None:
-            raise AssertionError("deadlock: no task is ready and no timer is set")
-        self.time += max(0.0, timeout)
-        return []
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is that of its selector."""
-
-    def __init__(self) -> None:
-        self.jumping = JumpingSelector()
-        super().__init__(self.jumping)
-
-    def time(self) -> float:
-        return self.jumping.time
-
-
-class VirtualClock:
-    """The loop's time as a Clock."""
-
-    def now(self) -> float:
-        return START_TIME + asyncio.get_running_loop().time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 class SameThread:
@@ -99,21 +60,6 @@ class SameThread:
 
     def shutdown(self) -> None:
         pass
-
-
-class SimulatedTools(Registry):
-    """A `python` task whose code is a name calls the simulation's tool of that name."""
-
-    def __init__(self, tools: dict[str, Tool]) -> None:
-        super().__init__()
-        self.tools = tools
-
-    def runner(self, name: str) -> Any:
-        return self._call if name == "python" else super().runner(name)
-
-    async def _call(self, inputs: Any, context: Context) -> Outcome:
-        result = await self.tools[inputs.code.strip()](context)
-        return result if isinstance(result, Outcome) else Outcome(result=result)
 
 
 class Faults(NamedTuple):

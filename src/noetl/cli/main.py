@@ -45,6 +45,8 @@ VERBS = {
 }
 """Verbs with one line each, so that `noetl --help` imports none of them."""
 
+HIDDEN = frozenset(["sim"])  # verbs for contributors, which `noetl --help` does not list
+
 MODULES = {
     **dict.fromkeys(["validate", "graph", "migrate", "schema", "tools"], "playbook"),
     **dict.fromkeys(["exec", "register", "catalog"], "run"),
@@ -78,7 +80,7 @@ class Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
+        if cmd_name not in VERBS and cmd_name not in HIDDEN:
             return None
         module = import_module(f"noetl.cli.{MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, f"{cmd_name}_command" if cmd_name in MODULES else "command")
@@ -95,7 +97,7 @@ class Verbs(click.Group):
             ctx.fail(f"{error.message} Options follow the verb, as in `noetl runs list --server URL`.")
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             ctx.fail(f"unknown verb {args[0]!r}: {self._advice(ctx, args[0])}")
         return super().resolve_command(ctx, args)
 

@@ -27,6 +27,7 @@ from noetl.tools.registry import KINDS
 from noetl.worker.heartbeat import Heartbeat
 from noetl.worker.http_link import HttpLink
 from noetl.worker.output import OutputBuffer
+from noetl.worker.server_client import http_client
 from noetl.worker.wire import HeartbeatRequest
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import GRACE_SECONDS, WorkerLoop
@@ -120,7 +121,7 @@ async def _work(
     name, pool, slots, clock = session.worker, session.pool, session.slots, SystemClock()
     output = OutputBuffer(clock)
     async with object_buckets(nats, log.write) as buckets:
-        link = HttpLink(address.url, address.token, name, pool, output, buckets)
+        link = HttpLink(http_client(address.url, address.token), name, pool, output, buckets)
         worker = Worker(name, link, KINDS, clock, slots, output.write)
         loop = WorkerLoop(worker, partial(log.write, "warning"), grace)
         heartbeat = Heartbeat(worker, link, session, loop.reject, log.write, on_directive=loop.obey)

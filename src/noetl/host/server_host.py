@@ -70,8 +70,10 @@ class ServerHost:
         self.children = ChildExecutions(runtime, find_playbook)
         self.recovery = Recovery(runtime, self.dispatcher, self.families, commands)
 
-    async def run(self) -> None:
-        loops: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+    @property
+    def loops(self) -> list[tuple[float, Callable[[], Awaitable[None]]]]:
+        """The background work, each with the pause after it."""
+        return [
             (TICK_SECONDS, self.tick_once),
             (REAP_SECONDS, self.reap_once),
             (0.0, self.sync_once),
@@ -79,8 +81,10 @@ class ServerHost:
             (SWEEP_SECONDS, self.sweep_once),
             (OBSERVE_SECONDS, self.observe_once),
         ]
+
+    async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for seconds, once in loops:
+            for seconds, once in self.loops:
                 group.create_task(keep_running(seconds, once, self.on_error))
 
     async def tick_once(self) -> None:

@@ -133,7 +133,7 @@ class Committer:
         loaded = self.executions.get(execution) or await self.executions.load(execution)
         lease = loaded.state.leases[fence]
         loop = loaded.state.runs[lease.run].loop
-        items = None if loop is None else loop.lanes[fence]
+        items = None if loop is None else loop.lanes.get(fence)  # none for the branches of a classic loop
         return await self._work(loaded, e.StepStarted(lease.run, fence, lease.worker, items, lease.claim))
 
     # -- batches ----------------------------------------------------------------------------------------------------

@@ -46,8 +46,7 @@ class Heartbeat(Thread):
         seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         super().__init__(name="noetl-heartbeat", daemon=True)
-        http = link.server.http
-        self.client = httpx2.Client(base_url=http.base_url, headers=http.headers, timeout=TIMEOUT)
+        self.server = link.server
         self.worker, self.terms, self.output = worker, link.terms, link.output
         self.session, self.seconds = session, seconds
         self.on_rejected, self.write_log, self.on_directive = on_rejected, write_log, on_directive
@@ -55,43 +54,52 @@ class Heartbeat(Thread):
         self.stopped, self.unanswered = Event(), False
 
     def run(self) -> None:
-        with self.client:
+        http = self.server.http
+        with httpx2.Client(base_url=http.base_url, headers=http.headers, timeout=TIMEOUT) as client:
             while not self.stopped.is_set():
-                pause = self.seconds if self._send() else min(self.seconds, RETRY_SECONDS)
+                pause = self.seconds if self._send(client) else min(self.seconds, RETRY_SECONDS)
                 if not self.stopped.is_set() and self.output.waits.wait(pause):
                     self.output.urgent.wait(min(pause, OUTPUT_SECONDS))
-            while self._send() and len(self.output):  # sends the last output, and releases all leases
+            while self._send(client) and len(self.output):  # sends the last output, and releases all leases
                 pass
 
     def stop(self) -> None:
         self.stopped.set()
         self.output.send_now()
 
-    def _send(self) -> bool:
+    def _send(self, client: httpx2.Client) -> bool:
+        sent, request = uptime(), self.next_request()
+        try:
+            content, kind = wire.encode(request), {"Content-Type": "application/json"}
+            response = client.post("/heartbeat", content=content, headers=kind)
+            if not response.is_success:
+                raise error_of(response)
+            reply = wire.decode_as(wire.HeartbeatReply, response.content)
+        except Exception as error:  # any error: the next heartbeat may succeed
+            self.missed(request, error)
+            return False
+        self.answered(request, reply, sent)
+        return True
+
+    def next_request(self) -> wire.HeartbeatRequest:
         self.output.urgent.clear()
         lines = self.output.take()
         leases: dict[str, list[int]] = {}
         for execution, fence in sorted({*list(self.worker.leases), *list(self.terms.in_flight)}):
             leases.setdefault(execution, []).append(fence)
         self.session = replace(self.session, number=self.session.number + 1)
-        sent, request = uptime(), replace(self.session, leases=leases, lines=lines)
-        try:
-            content, kind = wire.encode(request), {"Content-Type": "application/json"}
-            response = self.client.post("/heartbeat", content=content, headers=kind)
-            if not response.is_success:
-                raise error_of(response)
-            reply = wire.decode_as(wire.HeartbeatReply, response.content)
-        except Exception as error:  # any error: the next heartbeat may succeed
-            self.output.put_back(lines)
-            self._missed(error)
-            return False
+        return replace(self.session, leases=leases, lines=lines)
+
+    def answered(self, request: wire.HeartbeatRequest, reply: wire.HeartbeatReply, sent: float) -> None:
+        """Handle the reply to a request that was sent at that time."""
         if self.unanswered:
             self.unanswered = False
             self.write_log("info", "the server answers again")
         self._in_loop(lambda: self._apply(request, reply, sent))
-        return True
 
-    def _missed(self, error: Exception) -> None:
+    def missed(self, request: wire.HeartbeatRequest, error: Exception) -> None:
+        """Handle the error of a request."""
+        self.output.put_back(request.lines)
         if isinstance(error, AuthError):
             self._in_loop(lambda: self.on_rejected(error))
             return

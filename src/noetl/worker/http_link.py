@@ -46,10 +46,15 @@ class HttpLink:
     most_content: int | None = wire.CONTENT_BYTES
 
     def __init__(
-        self, url: str, token: str, worker: str, pool: str, output: OutputBuffer, buckets: ObjectBuckets | None = None
+        self,
+        http: httpx2.AsyncClient,
+        worker: str,
+        pool: str,
+        output: OutputBuffer,
+        buckets: ObjectBuckets | None = None,
     ) -> None:
         self.worker, self.pool, self.output = worker, pool, output
-        self.server = ServerClient(url, token)
+        self.server = ServerClient(http)
         self.contents = RemoteContents(self.server, buckets)
         self.reports = Reports(lambda batch: self.server.call("POST", "/report", batch))
         self.terms = LeaseTerms(output.send_now)

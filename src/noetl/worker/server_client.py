@@ -26,10 +26,15 @@ class RequestRejected(NoetlError):
     """The server rejects the request, and would reject it again."""
 
 
+def http_client(url: str, token: str) -> httpx2.AsyncClient:
+    """The client of a worker for the server at a URL."""
+    base, headers = f"{url.rstrip('/')}/api/v1/worker", {"Authorization": f"Bearer {token}"}
+    return httpx2.AsyncClient(base_url=base, headers=headers, timeout=CALL)
+
+
 class ServerClient:
-    def __init__(self, url: str, token: str) -> None:
-        base, headers = f"{url.rstrip('/')}/api/v1/worker", {"Authorization": f"Bearer {token}"}
-        self.http = httpx2.AsyncClient(base_url=base, headers=headers, timeout=CALL)
+    def __init__(self, http: httpx2.AsyncClient) -> None:
+        self.http = http
 
     async def call(
         self, method: str, path: str, content: bytes = b"", *, again: bytes = b"", limits: httpx2.Timeout = CALL

@@ -12,7 +12,7 @@ from tests.conformance.memory import MemoryStore
 
 from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim, Command, Report
-from noetl.engine.events import StepDone
+from noetl.engine.events import IterationDone, IterationStarted, StepDone
 from noetl.errors import NoetlError, StoreError
 from noetl.host import background, heartbeats, server_host
 from noetl.host.background import FIRST_SECONDS, LAST_SECONDS, Backoff
@@ -139,6 +139,31 @@ def test_a_repeated_claim_does_not_get_what_was_lost_or_reported_on(store: Store
         assert [(one.execution, one.fence) for one in again] == [(good.execution, good.fence)]
         for execution in executions:
             await house.host.runtime.committer.handle(execution, Cancel("enough"))
+
+    play(store, story, worker=False, opened=False)
+
+
+BRANCHES_OF_A_LOOP = """
+- step: start
+  loop: {in: [1], iterator: n, mode: sequential}
+  tool: {kind: noop}
+  case:
+  - {when: "{{ event.name == 'step.exit' }}", then: [{call: {tool: {kind: noop}}}, {next: {to: [end]}}]}
+- {step: end, tool: {kind: noop}}
+"""
+
+
+def test_a_repeated_report_gets_the_branches_of_a_classic_loop_that_it_got_before(store: Store) -> None:
+    async def story(house: House) -> None:
+        dispatcher = house.host.dispatcher
+        state = await house.host.runtime.start(house.add(BRANCHES_OF_A_LOOP), {}, {})
+        (work,) = await dispatcher.claim(Claim("w1", 1, "default", "c1"))
+        facts = (IterationStarted(work.run, 0), IterationDone(work.run, 0, 1))
+        report = Report(work.fence, facts, claim=Claim("w1", 1, "default", "c2"))
+        _, works = await dispatcher.report(state.id, report)
+        assert [work.items for work in works] == [None]
+        assert (await dispatcher.report(state.id, report, again=True))[1] == works
+        await house.host.runtime.committer.handle(state.id, Cancel("enough"))
 
     play(store, story, worker=False, opened=False)
 

@@ -20,6 +20,7 @@ from noetl.worker import output
 from noetl.worker.heartbeat import Heartbeat
 from noetl.worker.http_link import HttpLink
 from noetl.worker.output import OutputBuffer
+from noetl.worker.server_client import http_client
 from noetl.worker.wire import HeartbeatRequest
 from noetl.worker.worker import Worker
 
@@ -32,7 +33,7 @@ class Bench:
 
     def __init__(self, server: Scripted, beat: float = 0.05) -> None:
         clock = SystemClock()
-        self.link = HttpLink(server.url, "noetl_token", "w1", "blue", OutputBuffer(clock))
+        self.link = HttpLink(http_client(server.url, "noetl_token"), "w1", "blue", OutputBuffer(clock))
         self.worker = Worker("w1", self.link, KINDS, clock, 4, self.link.output.write)
         self.rejections: list[AuthError] = []
         self.log: list[str] = []

@@ -23,7 +23,7 @@ from noetl.results.read import Damaged
 from noetl.tools.registry import KINDS
 from noetl.worker.http_link import SEPARATE_BYTES, HttpLink
 from noetl.worker.output import OutputBuffer
-from noetl.worker.server_client import MAX_SERVER_ERRORS, RequestRejected
+from noetl.worker.server_client import MAX_SERVER_ERRORS, RequestRejected, http_client
 
 EXECUTION = "0198a000-0000-7000-8000-000000000001"
 TEXT = b"""\
@@ -43,7 +43,7 @@ def with_link(server: Scripted, act: Act) -> Any:
     """Do something with a link, in time."""
 
     async def run() -> Any:
-        link = HttpLink(server.url, "noetl_token", "w1", "blue", OutputBuffer(SystemClock()))
+        link = HttpLink(http_client(server.url, "noetl_token"), "w1", "blue", OutputBuffer(SystemClock()))
         link.terms.registered.set()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):

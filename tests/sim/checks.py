@@ -1,0 +1,94 @@
+"""What must hold after every run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from tests.sim.database import Database
+from tests.sim.playbooks import Call, Playbooks, Script
+from tests.verifying import verify
+
+from noetl.engine import events as e
+from noetl.engine.leases import MAX_LOSSES
+from noetl.model.identity import action_id
+from noetl.store import codec
+from noetl.store.store import Summary
+
+
+def problems_of(
+    database: Database, playbooks: Playbooks, script: Script, cancelled: bool, mains: list[str]
+) -> list[str]:
+    problems: list[str] = []
+    for execution in mains:
+        if execution not in database.runs:
+            problems.append(f"{execution} was never started")
+    for summary in database.runs.values():
+        events = [codec.decode(row.type, row.data) for row in database.read(summary.execution_id)]
+        problems += violations(database, playbooks, summary)
+        problems += result_problems(summary, events, playbooks, script, cancelled)
+        problems += ledger_problems(database, summary.execution_id, events, script.ledger)
+    return problems
+
+
+def violations(database: Database, playbooks: Playbooks, summary: Summary) -> Iterator[str]:
+    execution = summary.execution_id
+    net = playbooks.loaded(playbooks.program(summary.digest).text)
+    found = verify(
+        execution,
+        database.read(execution),
+        net,
+        lambda store, key: database.blob(key),
+        summary.status,
+        derived=database.derived(execution),
+    )
+    for one in found:
+        yield f"{execution[-4:]}.{one.seq}: {one.invariant}: {one.message}"
+
+
+def result_problems(
+    summary: Summary, events: list[e.Event], playbooks: Playbooks, script: Script, cancelled: bool
+) -> Iterator[str]:
+    """The run has ended as its playbook and the script say."""
+    program, name = playbooks.program(summary.digest), summary.execution_id[-4:]
+    end = events[-1]
+    if not isinstance(end, e.PlaybookProcessed):
+        yield f"{name} has not ended: its last event is {end.name}"
+        return
+    lost = Counter(event.run for event in events if isinstance(event, e.StepPaused) and event.reason == "lost")
+    if (
+        end.outcome == "failed"
+        and (end.error or {}).get("kind") == "poison"
+        and max(lost.values(), default=0) >= MAX_LOSSES
+    ):
+        return
+    if end.outcome == "cancelled" and (cancelled or summary.parent is not None):
+        return
+    is_broken = program.path == "main" and bool(script.broken)
+    if is_broken and end.outcome == "failed":
+        return
+    if end.outcome == "failed" and "poison" in str(end.error):
+        return  # of a child
+    if is_broken or end.outcome != "succeeded":
+        yield f"{name} ({program.path}) has {end.outcome}: {end.error}"
+    elif end.result != program.result:
+        yield f"{name} ({program.path}) has the result {end.result}, and not {program.result}"
+
+
+def ledger_problems(database: Database, execution: str, events: list[e.Event], ledger: list[Call]) -> Iterator[str]:
+    """No tool is called for an attempt whose outcome was accepted before."""
+    accepted: dict[tuple[str, int], float] = {}
+    times = database.committed_at[execution]
+    for event, at in zip(events, times, strict=True):
+        task: Any = getattr(event, "task", None)
+        if isinstance(event, e.TaskDone):
+            accepted.setdefault((action_id(execution, task), event.attempt), at)
+        elif isinstance(event, e.TaskRetryScheduled):
+            accepted.setdefault((action_id(execution, task), event.attempt - 1), at)
+    for one in ledger:
+        if one.execution == execution:
+            at = accepted.get((one.action, one.attempt))
+            if at is not None and one.at > at:
+                call = f"{one.worker} calls attempt {one.attempt} of action {one.action[:8]} at {one.at:.3f}"
+                yield f"{call}, which was accepted at {at:.3f}"

@@ -1,0 +1,289 @@
+"""Servers and workers as nodes, and the client."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import traceback
+from collections.abc import Callable
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+from tests.sim.database import Connection, Database
+from tests.sim.faults import Faults, Record
+from tests.sim.network import HttpReply, HttpRequest, Network, NodeHttp
+from tests.sim.playbooks import Playbooks
+from tests.sim.virtual import Node
+
+from noetl.access import hash_of
+from noetl.clock import uptime
+from noetl.engine.state import Execution
+from noetl.errors import Conflict, NoetlError
+from noetl.host.background import keep_running
+from noetl.host.server_host import ServerHost
+from noetl.log import Log
+from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks
+from noetl.server.api import Api
+from noetl.server.app import path_pattern
+from noetl.server.auth import Caller
+from noetl.server.endpoint import ApiCall, Endpoint, respond
+from noetl.server.problems import document, refused
+from noetl.server.routes import executions as execution_routes
+from noetl.server.routes import worker as worker_routes
+from noetl.server.telemetry import Telemetry
+from noetl.store.access import ApiToken
+from noetl.tools.registry import Registry
+from noetl.worker import wire
+from noetl.worker.heartbeat import RETRY_SECONDS, Heartbeat
+from noetl.worker.http_link import HttpLink
+from noetl.worker.output import OutputBuffer
+from noetl.worker.server_client import ServerClient, error_of
+from noetl.worker.terms import HEARTBEAT_SECONDS
+from noetl.worker.worker import Worker
+from noetl.worker.worker_loop import WorkerLoop
+
+SLOTS = 4
+PACE, SHORTEST_PAUSE = 4.0, 2.0
+"""Background loops of a server pause this many times as long, and at least these seconds: most of the cost of a seed is
+that of scans which find nothing."""
+TOKEN = ApiToken("t1", hash_of("noetl_simulated"), "worker", "simulated", 0.0)
+ADMIN = ApiToken("t2", hash_of("noetl_client"), "admin", "client", 0.0)
+ENDPOINTS = [*worker_routes.routes.endpoints, *execution_routes.routes.endpoints]
+DEFECT = re.compile(r"[A-Z]\w+ in \w+, line \d+")
+"""How `described` names an error that no code raises on purpose."""
+
+
+class StoryLog(Log):
+    """The log of a server, as lines of the story."""
+
+    def __init__(self, record: Record, node: str, on_defect: Callable[[str], None]) -> None:
+        super().__init__()
+        self.record, self.node, self.on_defect = record, node, on_defect
+
+    def write(self, level: str, message: str, **fields: Any) -> None:
+        self.record(self.node, f"logs: {message}")
+        if DEFECT.search(message):
+            self.on_defect(f"{self.node}: {message}")
+
+    def defect(self, error: BaseException, **fields: Any) -> None:
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
+        places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
+        self.on_defect(f"{self.node}: internal error: {type(error).__name__}: {error} at {places}")
+
+
+class WorkerApi(Api):
+    """The parts of an Api that the endpoints of workers and executions use."""
+
+    def __init__(self, clock: Node, connection: Any, telemetry: Telemetry, host: ServerHost) -> None:
+        self.clock, self.store, self.thread = clock, connection, connection
+        self.telemetry, self.host = telemetry, host
+
+
+class Server(Node):
+    """One process of a server."""
+
+    def __init__(self, base: Node, world: World) -> None:
+        super().__init__(base.name, base.loop, base.random)
+        self.offset = base.offset
+        self.network, self.record = world.network, world.record
+        self.open_requests: dict[int, HttpRequest] = {}
+        self.playbooks = world.playbooks
+        connection = Connection(
+            world.database, self, world.faults, world.record, world.is_faulty, lambda: world.crash_server(self)
+        )
+        self.log = StoryLog(world.record, self.name, world.on_defect)
+        self.host = self.context.run(self._create_host, connection)
+        self.api = WorkerApi(self, connection, Telemetry(self.log), self.host)
+        self.spawn(self._run())
+
+    def _create_host(self, connection: Any) -> ServerHost:
+        return ServerHost(
+            LoadedPlaybooks(connection, self._compile, connection),
+            self,
+            self._find,
+            on_error=lambda message, execution: self.log.write("error", message),
+        )
+
+    async def _compile(self, file: str, text: bytes) -> LoadedPlaybook:
+        return self.playbooks.loaded(text.decode())
+
+    async def _find(self, parent: Execution, request: dict[str, Any]) -> str:
+        return self.playbooks.digest(request["path"])
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for seconds, once in self.host.loops:
+                pause = seconds and max(SHORTEST_PAUSE, seconds * PACE)
+                group.create_task(keep_running(pause, once, self.host.on_error))
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    def receive(self, request: HttpRequest) -> None:
+        self.open_requests[id(request)] = request
+        self.spawn(self._answer(request))
+
+    async def _answer(self, request: HttpRequest) -> None:
+        try:
+            reply = await self._reply(request)
+        except NoetlError as error:
+            problem = refused(error)
+            reply = HttpReply(problem.status, document(problem, ""))
+        except Exception as error:  # as the Guard does
+            self.log.defect(error)
+            reply = HttpReply(500, b"{}")
+        self.open_requests.pop(id(request), None)
+        self.network.respond(request, self.name, reply)
+
+    async def _reply(self, request: HttpRequest) -> HttpReply:
+        self.record(
+            self.name, f"gets {request.sender.name}'s request {request.number}: {request.method} {request.path}"
+        )
+        if request.method == "PUT" and request.path.startswith("/api/v1/executions/"):
+            await self._start(request.path.rpartition("/")[2], msgspec.json.decode(request.content))
+            return HttpReply(200, b"{}")
+        path, _, query = request.path.partition("?")
+        endpoint, path_params = _route(request.method, path)
+        scope = {
+            "type": "http",
+            "method": request.method,
+            "path": path,
+            "path_params": path_params,
+            "query_string": query.encode(),
+            "headers": [(b"content-type", b"application/json")],
+        }
+        call = ApiCall(self.api, endpoint, scope, partial(_disconnect, request), "")
+        call._body = request.content
+        token = TOKEN if "/worker/" in path else ADMIN
+        call.identity = Caller(token.role, token.name, token)
+        response = await respond(call)
+        return HttpReply(response.status_code, bytes(response.body))
+
+    async def _start(self, execution: str, path: str) -> None:
+        """Start an execution once, as a request with an Idempotency-Key does."""
+        if await self.api.is_started(execution):
+            await self.api.load(execution)
+        else:
+            await self.host.runtime.start(self.playbooks.digest(path), {}, {}, execution)
+
+
+@lru_cache(1_000)
+def _route(method: str, path: str) -> tuple[Endpoint, dict[str, str]]:
+    matches = (
+        (endpoint, path_pattern(endpoint.path).fullmatch(path)) for endpoint in ENDPOINTS if endpoint.method == method
+    )
+    return next((endpoint, match.groupdict()) for endpoint, match in matches if match is not None)
+
+
+async def _disconnect(request: HttpRequest) -> dict[str, Any]:
+    """The message that a server receives when the sender of a request has gone."""
+    await asyncio.shield(request.given_up)
+    return {"type": "http.disconnect"}
+
+
+class Output(OutputBuffer):
+    """Wakes a task instead of a thread."""
+
+    def __init__(self, clock: Node) -> None:
+        super().__init__(clock)
+        self.wanted = asyncio.Event()
+
+    def send_now(self) -> None:
+        super().send_now()
+        self.wanted.set()
+
+
+class WorkerMachine(Node):
+    """One process of a worker."""
+
+    def __init__(self, base: Node, world: World) -> None:
+        super().__init__(base.name, base.loop, base.random)
+        self.offset = base.offset
+        self.network, self.record, self.on_defect = world.network, world.record, world.on_defect
+        self.context.run(self._create, world.playbooks, world.registry)
+        self.spawn(self.run.run())
+        self.spawn(self._send_heartbeats())
+
+    def _create(self, playbooks: Playbooks, registry: Registry) -> None:
+        http: Any = NodeHttp(self.network, self)
+        self.output = Output(self)
+        self.link = HttpLink(http, self.name, "default", self.output)
+        for playbook in playbooks.all():
+            self.link.playbooks.add(playbook)
+        self.worker = Worker(self.name, self.link, registry, self, SLOTS, self.output.write)
+        self.run = WorkerLoop(self.worker, self._on_error)
+        session = wire.HeartbeatRequest(self.name, "default", SLOTS, {}, "host", self.now(), "1")
+        log = lambda level, message: self.record(self.name, f"logs: {message}")  # noqa: E731
+        self.heartbeat = InLoopHeartbeat(self.worker, self.link, session, self.run.reject, log)
+
+    def _on_error(self, message: str) -> None:
+        self.record(self.name, f"logs: {message}")
+        if "a lease was dropped" in message and "Cancelled" not in message:
+            self.on_defect(f"{self.name}: {message}")
+
+    async def _send_heartbeats(self) -> None:
+        heartbeat, http, seconds = self.heartbeat, self.link.server.http, httpx2.Timeout(5.0)
+        while True:
+            self.output.wanted.clear()
+            sent, request = uptime(), heartbeat.next_request()
+            try:
+                reply = await http.request("POST", "/heartbeat", content=wire.encode(request), timeout=seconds)
+                if not reply.is_success:
+                    raise error_of(reply)
+                heartbeat.answered(request, wire.decode_as(wire.HeartbeatReply, reply.content), sent)
+                pause = HEARTBEAT_SECONDS
+            except (httpx2.TransportError, NoetlError) as error:
+                heartbeat.missed(request, error)
+                pause = RETRY_SECONDS
+            try:
+                async with asyncio.timeout(pause):
+                    await self.output.wanted.wait()
+            except TimeoutError:
+                continue
+
+
+class InLoopHeartbeat(Heartbeat):
+    """Its thread is never started: a task sends its requests."""
+
+
+class Client:
+    """Somebody who starts runs and acts on them, and repeats each request until it is answered."""
+
+    def __init__(self, node: Node, network: Network) -> None:
+        self.server = ServerClient(NodeHttp(network, node))  # type: ignore[arg-type]
+
+    async def start(self, execution: str, path: str) -> None:
+        await self.server.call("PUT", f"/executions/{execution}", msgspec.json.encode(path))
+
+    async def signal(self, execution: str, name: str, id: str, payload: Any) -> None:
+        await self._act(execution, "signals", {"name": name, "id": id, "payload": payload})
+
+    async def act(self, execution: str, verb: str) -> None:
+        """`cancel`, `pause` or `resume`; a run that has ended refuses it."""
+        await self._act(execution, verb, {})
+
+    async def _act(self, execution: str, verb: str, body: dict[str, Any]) -> None:
+        try:
+            await self.server.call("POST", f"/executions/{execution}/{verb}", msgspec.json.encode(body))
+        except Conflict:
+            return
+
+
+class World:
+    """What machines know of the rest."""
+
+    network: Network
+    database: Database
+    faults: Faults
+    playbooks: Playbooks
+    registry: Registry
+    record: Record
+    on_defect: Callable[[str], None]
+
+    def is_faulty(self) -> bool:
+        raise NotImplementedError
+
+    def crash_server(self, server: Server) -> None:
+        raise NotImplementedError

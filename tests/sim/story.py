@@ -1,0 +1,268 @@
+"""One seed from its start to its checks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from random import Random
+from typing import Any, NamedTuple
+
+from tests.sim.checks import problems_of
+from tests.sim.database import Database
+from tests.sim.faults import FAULTY_SECONDS, Faults
+from tests.sim.machines import ADMIN, TOKEN, Client, Server, WorkerMachine, World
+from tests.sim.network import Network
+from tests.sim.playbooks import Keep, Playbooks, Script, SimulatedTools
+from tests.sim.virtual import CURRENT, Node, VirtualLoop, virtual_processes
+
+from noetl.engine.leases import LEASE_SECONDS
+
+SERVERS, WORKERS = 2, 3
+LONGEST_SECONDS = 4_000.0
+"""Virtual time after which a run counts as stuck."""
+POLL_SECONDS = 1.0
+SETTLE_SECONDS = 3.0  # between the end of all runs and the checks
+PAUSED_SECONDS = 40.0  # a run that is paused after this time is resumed by the client
+
+
+class Line(NamedTuple):
+    at: float
+    who: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.at:9.3f}  {self.who:8}  {self.text}"
+
+
+class Story:
+    """What a seed has come to."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.lines: list[Line] = []
+        self.problems: list[str] = []
+        self.faults: Counter[str] = Counter()
+        self.statuses: Counter[str] = Counter()
+        self.seconds = 0.0  # virtual
+        self.playbook = ""
+        self.blocks = 0  # of which the playbook consists
+
+    @property
+    def hash(self) -> str:
+        return sha256("\n".join(map(str, self.lines)).encode()).hexdigest()
+
+    def __str__(self) -> str:
+        lines = [*map(str, self.lines)]
+        verdict = [f"PROBLEM   {problem}" for problem in self.problems] or ["no problems"]
+        fired = ", ".join(f"{kind} {count}" for kind, count in sorted(self.faults.items())) or "none"
+        return "\n".join([self.playbook, *lines, f"faults: {fired}", *verdict])
+
+
+def simulate(
+    seed: int, without: Iterable[str] = (), limits: Mapping[str, int] | None = None, blocks: Iterable[int] = ()
+) -> Story:
+    """Run a seed; `problems` of the story is empty if everything held.
+
+    `without` has kinds of faults that do not happen, `limits` how often a kind happens at most, and `blocks` the blocks
+    of the playbook that are kept.
+    """
+    story = Story(seed)
+    loop = VirtualLoop()
+    was_enabled = gc.isenabled()
+    gc.disable()  # a collection at another point would close other coroutines
+    try:
+        with virtual_processes():
+            simulation = Simulation(seed, story, loop, Faults(seed, frozenset(without), limits or {}), tuple(blocks))
+            loop.set_exception_handler(simulation.on_unhandled)
+            try:
+                loop.run_until_complete(simulation.run())
+            finally:
+                simulation.end()
+                loop.close()
+    finally:
+        if was_enabled:
+            gc.enable()
+    return story
+
+
+class Simulation(World):
+    def __init__(self, seed: int, story: Story, loop: VirtualLoop, faults: Faults, blocks: Keep) -> None:
+        self.seed, self.story, self.loop, self.faults = seed, story, loop, faults
+        self.random = Random(f"{seed} world")
+        self.playbooks = Playbooks(seed, blocks)
+        story.playbook, story.blocks = self.playbooks.main.text, self.playbooks.main.blocks
+        self.script = Script(seed, self.playbooks, self._current)
+        self.registry = SimulatedTools({"work": self.script.work})
+        self.nodes: list[Node] = []
+        self.database = Database(self._node("store"))
+        for playbook in self.playbooks.all():
+            text = self.playbooks.program(playbook.digest).text
+            self.database.put_playbook(playbook.digest, playbook.playbook.path, text.encode())
+        for token in (TOKEN, ADMIN):
+            self.database.access.add_token(token)
+        self.network = Network(loop, self.random, faults, self.record, self.is_faulty)
+        self.servers: list[Server] = []
+        self.workers: list[WorkerMachine] = []
+        self.is_over = False
+        count = self.random.choice([1, 1, 1, 2])
+        self.mains = [f"00000000-0000-7000-8000-{seed:08x}{number:04x}" for number in range(count)]
+        self.cancels = self.random.random() < 0.1
+
+    # -- what machines use --------------------------------------------------------------------------------------------
+
+    def is_faulty(self) -> bool:
+        return self.loop.time() < FAULTY_SECONDS
+
+    def record(self, who: str, text: str) -> None:
+        if not self.is_over:
+            self.story.lines.append(Line(self.loop.time(), who, text))
+
+    def on_defect(self, message: str) -> None:
+        if not self.is_over:
+            self.story.problems.append(message)
+            self.record("check", f"PROBLEM {message}")
+
+    def on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.on_defect(f"unhandled: {context.get('message')}: {type(error).__name__}: {error}")
+
+    def crash_server(self, server: Server) -> None:
+        if server.is_dead:
+            return
+        server.kill()
+        for request in list(server.open_requests.values()):
+            self.network.reset(request)
+        self.loop.call_later(self.random.uniform(0.2, 15.0), self._restart_server, server)
+
+    def _restart_server(self, server: Server) -> None:
+        self.record(server.name, "starts again")
+        self.servers[self.servers.index(server)] = Server(server, self)
+
+    def _restart_worker(self, worker: WorkerMachine) -> None:
+        self.record(worker.name, "starts again")
+        self.workers[self.workers.index(worker)] = WorkerMachine(worker, self)
+
+    def _node(self, name: str) -> Node:
+        node = Node(name, self.loop, Random(f"{self.seed} {name}"))
+        self.nodes.append(node)
+        return node
+
+    def _current(self) -> str:
+        node = CURRENT.get()
+        return node.name if node is not None else ""
+
+    # -- the run ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        self.servers = [Server(self._node(f"server{i}"), self) for i in range(1, SERVERS + 1)]
+        self.network.servers = self.servers
+        self.workers = [WorkerMachine(self._node(f"worker{i}"), self) for i in range(1, WORKERS + 1)]
+        self.client = Client(self._node("client"), self.network)
+        for execution in self.mains:
+            self.nodes[-1].spawn(self._use(execution))
+        faults = self.loop.create_task(self._harm())
+        while not (faults.done() and self._has_ended()) and self.loop.time() < LONGEST_SECONDS:
+            await asyncio.sleep(POLL_SECONDS)
+            self._resume_forgotten()
+        await asyncio.sleep(SETTLE_SECONDS)
+        faults.cancel()
+        self.story.seconds = self.loop.time()
+        self.story.faults = self.faults.fired
+        self.story.statuses = Counter(run.status for run in self.database.runs.values())
+        self.story.problems += problems_of(self.database, self.playbooks, self.script, self.cancels, self.mains)
+
+    def end(self) -> None:
+        """Let go of everything: nothing that is closed now belongs to the story."""
+        self.is_over = True
+        for task in asyncio.all_tasks(self.loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    def _has_ended(self) -> bool:
+        """Whether all runs have ended, and no stopped machine may come back."""
+        runs, machines = self.database.runs, [*self.servers, *self.workers]
+        is_open = any(run.ended is None for run in runs.values()) or not all(one in runs for one in self.mains)
+        return not is_open and not any(machine.is_stopped for machine in machines)
+
+    def _resume_forgotten(self) -> None:
+        """A pause may be late; somebody notices."""
+        if self.loop.time() > PAUSED_SECONDS and self.loop.time() % 10 < POLL_SECONDS:
+            for execution, run in self.database.runs.items():
+                if run.status == "paused" and run.parent is None:
+                    self.nodes[-1].spawn(self.client.act(execution, "resume"))
+
+    async def _use(self, execution: str) -> None:
+        random, client = Random(f"{self.seed} {execution}"), self.client
+        await asyncio.sleep(random.random())
+        self.record("client", f"starts {execution[-4:]}")
+        await client.start(execution, "main")
+        actions: list[tuple[float, str]] = [(random.expovariate(0.1), name) for name in self.playbooks.main.signals]
+        if random.random() < 0.15:
+            at = random.uniform(0.0, 20.0)
+            actions += [(at, "/pause"), (at + random.uniform(0.0, 30.0), "/resume")]
+        if self.cancels:
+            actions.append((random.uniform(0.0, 30.0), "/cancel"))
+        began = self.loop.time()
+        for at, name in sorted(actions):
+            await asyncio.sleep(max(0.0, began + at - self.loop.time()))
+            self.record("client", f"sends {name} to {execution[-4:]}")
+            if name.startswith("/"):
+                await client.act(execution, name[1:])
+            else:
+                for _ in range(random.choice([1, 1, 2])):
+                    await client.signal(execution, name, name, 1)
+
+    # -- faults of machines -----------------------------------------------------------------------------------------
+
+    async def _harm(self) -> None:
+        for at, kind in self.faults.plan:
+            await asyncio.sleep(max(0.0, at - self.loop.time()))
+            random = self.faults.random(kind)
+            match kind:
+                case "crashed server" | "stopped server":
+                    server = random.choice(self.servers)
+                    if not server.is_dead and not server.is_stopped and self._happens(kind, server):
+                        if kind == "crashed server":
+                            self.crash_server(server)
+                        else:
+                            self._stop(server, random.uniform(1.0, 40.0))
+                case "crashed worker" | "stopped worker" | "zombie worker":
+                    worker = random.choice(self.workers)
+                    if kind == "zombie worker":
+                        await self._until_busy(worker)
+                    if worker.is_dead or worker.is_stopped or (kind == "zombie worker" and not worker.worker.leases):
+                        continue
+                    if self._happens(kind, worker):
+                        if kind == "crashed worker":
+                            worker.kill()
+                            self.loop.call_later(random.uniform(0.5, 50.0), self._restart_worker, worker)
+                        else:
+                            least, most = (0.5, 20.0) if kind == "stopped worker" else (LEASE_SECONDS, 120.0)
+                            self._stop(worker, random.uniform(least, most) + (5.0 if kind == "zombie worker" else 0.0))
+                case "clock jump":
+                    nodes: list[Node] = [*self.servers, *self.workers, self.database.node]
+                    node, seconds = random.choice(nodes), random.choice([-40.0, -5.0, 5.0, 40.0])
+                    if self._happens(kind, node):
+                        node.offset += seconds
+
+    def _happens(self, kind: str, node: Node) -> bool:
+        if not self.faults.allows(kind):
+            return False
+        self.record(node.name, f"FAULT {kind}")
+        return True
+
+    async def _until_busy(self, worker: WorkerMachine) -> None:
+        for _ in range(40):
+            if worker.worker.leases:
+                return
+            await asyncio.sleep(0.5)
+
+    def _stop(self, node: Node, seconds: float) -> None:
+        node.stop()
+        self.loop.call_later(seconds, self._go_on, node)
+
+    def _go_on(self, node: Node) -> None:
+        self.record(node.name, "goes on")
+        node.go_on()
