@@ -111,8 +111,10 @@ class Connection:
             error = StoreError("the connection to the database was lost during a commit")
         if fault.startswith("crash"):
             self.crash()
-        delay = self.server.random.random() * MAX_LATENCY
-        self.loop.call_later(delay, _deliver, future, result, error)
+        if writes:  # others may act before the server knows
+            self.loop.call_later(self.server.random.random() * MAX_LATENCY, _deliver, future, result, error)
+        else:
+            _deliver(future, result, error)
 
     def _commit_fault(self, changes: list[Change]) -> str:
         if not self.is_faulty() or not any(change.rows for change in changes):

@@ -73,9 +73,9 @@ class Faults:
         random = Random(f"{seed} faults")
         self.level = random.choice(LEVELS)
         count = random.choice([0, 0, 1, 1, 2, 3, 5])
-        machine_faults = [(random.uniform(0.0, FAULTY_SECONDS), random.choice(MACHINE_FAULTS)) for _ in range(count)]
+        machine_faults = [(random.expovariate(0.15), random.choice(MACHINE_FAULTS)) for _ in range(count)]
         self.plan = sorted(machine_faults)
-        """When something happens to a machine."""
+        """When something happens to a machine, most of it while the runs are young."""
 
     def random(self, kind: str) -> Random:
         return self._random[kind]

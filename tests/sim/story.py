@@ -7,7 +7,9 @@ import gc
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
+from inspect import CORO_CREATED, getcoroutinestate
 from random import Random
+from types import CoroutineType
 from typing import Any, NamedTuple
 
 from tests.sim.checks import problems_of
@@ -164,7 +166,7 @@ class Simulation(World):
         for execution in self.mains:
             self.nodes[-1].spawn(self._use(execution))
         faults = self.loop.create_task(self._harm())
-        while not (faults.done() and self._has_ended()) and self.loop.time() < LONGEST_SECONDS:
+        while not self._has_ended() and self.loop.time() < LONGEST_SECONDS:
             await asyncio.sleep(POLL_SECONDS)
             self._resume_forgotten()
         await asyncio.sleep(SETTLE_SECONDS)
@@ -179,6 +181,9 @@ class Simulation(World):
         self.is_over = True
         for task in asyncio.all_tasks(self.loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
+            work = task.get_coro()
+            if isinstance(work, CoroutineType) and getcoroutinestate(work) == CORO_CREATED:
+                work.close()  # of a node that died before it began
 
     def _has_ended(self) -> bool:
         """Whether all runs have ended, and no stopped machine may come back."""
