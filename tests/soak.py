@@ -28,6 +28,7 @@ PARTS = {
     "approvals": "a waiting run outlives every process, a hundred times",
     "recovery": "how long open runs stand still after a fault",
     "secrets": "no secret leaves a run of any tool kind; no value becomes code",
+    "fuzz": "hostile bytes, texts and requests for every entrance: judged or refused, within their bounds",
     "docs": "every command of every page prints what the page shows",
     "page": "a wheel made from nothing but a clone and the network serves the web page",
 }

@@ -48,7 +48,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "noetl"
 LEVELS = [
     ["errors"],
-    ["model", "printable", "timestamps", "durable"],
+    ["model", "printable", "timestamps", "durable", "cpu_limit"],
     ["clock", "latest", "settings", "log", "classic.state"],
     ["file_access", "addresses"],
     ["expression"],

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from noetl.dsl.compile import Loaded, load
+from noetl.cpu_limit import CpuTimeExceeded, cpu_limit
+from noetl.dsl.compile import CPU_SECONDS, Loaded, load, too_expensive
 from noetl.dsl.reader import MAX_BYTES
 from noetl.errors import FileMissing
 from noetl.model.playbook import Playbook
@@ -56,7 +57,7 @@ def load_text(name: str, *, strict: bool = False) -> tuple[bytes, Loaded]:
     """The text of a file with its programs, and the compiled playbook."""
     own = read_file(name)
     text = _with_programs(name, own)
-    loaded = load(display_name(name), text, KINDS, strict=strict)
+    loaded = _compiled(display_name(name), text, strict)
     if text is not own:  # problems show the lines of the file
         from msgspec.structs import replace
 
@@ -64,6 +65,14 @@ def load_text(name: str, *, strict: bool = False) -> tuple[bytes, Loaded]:
         problems = [replace(problem, source=lines[problem.line - 1][:500]) for problem in loaded.problems]
         loaded = loaded._replace(problems=problems)
     return text, loaded
+
+
+def _compiled(file: str, text: bytes, strict: bool) -> Loaded:
+    try:
+        with cpu_limit(CPU_SECONDS):
+            return load(file, text, KINDS, strict=strict)
+    except CpuTimeExceeded:
+        return too_expensive(file, text, f"takes more than {CPU_SECONDS:g} s of CPU time to compile")
 
 
 def load_playbook(path: str | os.PathLike[str]) -> Playbook:

@@ -13,9 +13,8 @@ from click.testing import CliRunner
 
 import noetl.dsl.migrate  # noqa: F401  declares the checks, with all it imports
 from noetl.cli.main import noetl_command
-from noetl.dsl.compile import TOO_EXPENSIVE, too_expensive
+from noetl.dsl.compile import CPU_SECONDS, TOO_EXPENSIVE, too_expensive
 from noetl.dsl.problem import CHECKS, Check
-from noetl.server.compiler import BUDGET_SECONDS
 from tools.docs.markdown import capital, fence, page, sentence, table
 
 EXAMPLES = Path(__file__).parents[2] / "tests" / "checks"
@@ -130,9 +129,7 @@ def _problem(check: Check) -> Iterator[str]:
 
 def _answer(check: Check, bad: Example) -> list[str]:
     if check is TOO_EXPENSIVE:
-        (problem,) = too_expensive(
-            FILE, bad.data, f"takes more than {BUDGET_SECONDS:g} s of CPU time to compile"
-        ).problems
+        (problem,) = too_expensive(FILE, bad.data, f"takes more than {CPU_SECONDS:g} s of CPU time to compile").problems
         return ["A server responds:", fence(f"{problem}\nhint: {problem.hint}\n", "text")]
     command = " ".join([*_command(check.code), FILE])
     return [f"`noetl {command}` prints:", fence(_printed(check.code, bad), "text")]

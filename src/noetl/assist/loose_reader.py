@@ -27,6 +27,7 @@ _FLOW_GAP = re.compile(r"(?:[\s,]|#[^\n]*)*")
 _QUOTED = {'"': re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL), "'": re.compile(r"'(?:[^']|'')*'")}
 _COMMENT = re.compile(r"[ \t]#")
 _PROPERTY = re.compile(r"[&!][^\s,\[\]{}]*[ \t]*")
+_SKIPPED_LINES = re.compile(r"(?:[ \t]*(?:\r|#[^\n]*)?\n)+")
 _BLOCK_SCALAR = re.compile(r"[|>][-+0-9]*[ \t]*(?:#.*)?\r?$")
 
 
@@ -89,10 +90,14 @@ class _Reader:
         self.site: CursorSite | None = None
         self.nodes = 0
         self.position = 0  # start of the next line
+        self.cursor_line = text.rfind("\n", 0, max(cursor, 0)) + 1
 
     def read(self) -> None:
         while self.position < len(self.text) or (not self.position and not self.text):
+            self._skip_lines()
             start = self.position
+            if start and start == len(self.text):
+                break
             end = self._line_end(start)
             self.position = end + 1
             first = start
@@ -102,11 +107,19 @@ class _Reader:
                 if start <= self.cursor <= first and self.text[first : first + 1] != "#":
                     self._blank(self.cursor - start)
             elif not self.text.startswith(("---", "...", "%"), start):
+                nodes = self.nodes
                 self._entry(first - start, first, end)
+                self.nodes = max(self.nodes, nodes + 1)  # a line that adds nothing takes time as well
             if self.nodes > MAX_NODES:
                 return
         if self.cursor >= len(self.text) and self.text.endswith("\n") and self.site is None:
             self._blank(0)
+
+    def _skip_lines(self) -> None:
+        """Go to the next line with content, or to that of the cursor."""
+        end = self.cursor_line if self.position < self.cursor_line else len(self.text)
+        if self.position != self.cursor_line and (lines := _SKIPPED_LINES.match(self.text, self.position, end)):
+            self.position = lines.end()
 
     def _line_end(self, start: int) -> int:
         end = self.text.find("\n", start)

@@ -18,6 +18,7 @@ from noetl.dsl.tree import Map, Mark, Text, key_span
 from noetl.errors import PlaybookInvalid
 from noetl.model.playbook import Playbook
 
+CPU_SECONDS = 2.0  # for one text, in a command and on a server, with everything that is made of it
 TOO_EXPENSIVE = Check("NTL010", "error", "the playbook is too expensive to compile", stored_ok=False)
 
 

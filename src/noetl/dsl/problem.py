@@ -18,9 +18,9 @@ from noetl.dsl.tree import Mark, Span, Text
 
 Severity = Literal["error", "warning"]
 
-MAX_PROBLEMS = 10_000
+MAX_PROBLEMS = 1_000
 """More errors, or warnings, than anybody reads; a hostile text could have millions."""
-MAX_GUESSES = 100_000
+MAX_GUESSES = 20_000
 """How many names are compared with misspelt ones in one text."""
 MAX_NAMES_IN_HINT = 12
 MAX_STEPS_ON_PATH = 40
@@ -101,9 +101,12 @@ class Problems:
         self._problems: dict[tuple[Any, ...], Problem] = {}
         self._counts: dict[Severity, int] = {"error": 0, "warning": 0}
         self._guesses = MAX_GUESSES
+        self._stored_ok = True
 
     def add(self, check: Check, where: Span | int, message: str, hint: str | None = None) -> None:
         """Report a problem of a node, or of the name at an offset."""
+        if self._is_full(check):
+            return
         start, end = (where, where) if isinstance(where, int) else (where.start, where.end)
         mark = self.text.mark(start)
         if end <= start:
@@ -113,9 +116,16 @@ class Problems:
 
     def add_at(self, check: Check, mark: Mark, message: str, hint: str | None, path: Sequence[str] = ()) -> None:
         """Report a problem of the line of a mark, from there on."""
+        if self._is_full(check):
+            return
         start = self.text.offset(mark)
         end = self._within_line(mark, start, len(self.text.text))
         self._add(check, mark, end, message, hint, _shortened(path))
+
+    def _is_full(self, check: Check) -> bool:
+        """Whether there are so many problems that no more is listed; this one counts for `stored_ok` all the same."""
+        self._stored_ok = self._stored_ok and check.stored_ok
+        return self._counts[check.severity] >= MAX_PROBLEMS
 
     def _within_line(self, mark: Mark, start: int, end: int) -> int:
         """The end of a range, which stays in its first line."""
@@ -128,7 +138,7 @@ class Problems:
     ) -> None:
         message = message if len(message) <= 1000 else f"{message[:1000]}…"
         key = (mark, check.code, message)
-        if key in self._problems or self._counts[check.severity] >= MAX_PROBLEMS:
+        if key in self._problems:
             return
         self._counts[check.severity] += 1
         line, source = self.text.line(mark.line, 500), self.text.text[self.text.offset(mark) : end]
@@ -156,7 +166,7 @@ class Problems:
 
     def stored_ok(self) -> bool:
         """Whether a stored playbook with these problems is compiled all the same."""
-        return all(CHECKS[problem.code].stored_ok for problem in self._problems.values())
+        return self._stored_ok
 
     def sorted(self) -> list[Problem]:
         return sorted(self._problems.values(), key=lambda p: (p.line, p.column, p.code, p.message))

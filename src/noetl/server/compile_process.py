@@ -10,7 +10,7 @@ import gc
 import pickle
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -68,57 +68,58 @@ class CompileResponse(NamedTuple):
     loaded: tuple[Any, ...]  # the fields of a Loaded
     digest: str  # of the playbook; empty if there is none
     path: str
-    parts: dict[Part, bytes]  # as JSON
 
 
 def main(connection: Connection) -> None:
-    """Serve requests until the connection is closed: with the fields of a CompileResponse, with JSON, or with an error
-    of an installed kind."""
+    """Serve requests until the connection is closed: with the fields of a CompileResponse and a second message for its
+    parts, with JSON, or with an error of an installed kind. All messages of a request share its CPU budget."""
     gc.disable()  # collected after each text instead
     gc.freeze()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # during shutdown the server may still need responses
     compiled = 0
-    response: tuple[object, ...] | bytes | str
     try:
         connection.send_bytes(b"ready")  # all is imported
         while compiled < MAX_BYTES:
             name, fields = pickle.loads(connection.recv_bytes())
             request = REQUESTS[name](*fields)
             signal.setitimer(signal.ITIMER_PROF, request.seconds)
-            try:
-                response = _response(request)
-            except NoetlError as error:
-                response = str(error)
-            answer = pickle.dumps(response, pickle.HIGHEST_PROTOCOL)
+            for message in _messages(request):
+                answer = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+                connection.send_bytes(answer)
             signal.setitimer(signal.ITIMER_PROF, 0)
-            connection.send_bytes(answer)
             compiled += len(answer) if isinstance(request, LanguageRequest) else len(request.text)
             gc.collect()
     except (EOFError, OSError):  # the server has gone
         return
 
 
-def _response(request: Request) -> tuple[object, ...] | bytes:
-    if isinstance(request, CompileRequest):
-        return tuple(_compiled(request))
-    if isinstance(request, AssistRequest):
-        return msgspec.json.encode(assist(_decoded(request.text), request.line, request.column, KINDS))
-    if request.part == "schema":
-        return msgspec.json.encode(playbook_schema(KINDS.all()))
-    return msgspec.json.encode(ToolKinds([tool_kind(kind) for _, kind in sorted(KINDS.all().items())]))
+def _messages(request: Request) -> Iterator[tuple[object, ...] | dict[Part, bytes] | bytes | str]:
+    try:
+        if isinstance(request, CompileRequest):
+            loaded = load(request.file, request.text, KINDS, strict=request.strict, stored=request.stored)
+            yield tuple(_compiled(request, loaded))
+            if request.parts:
+                yield dict(_parts(request, loaded))
+        elif isinstance(request, AssistRequest):
+            yield msgspec.json.encode(assist(_decoded(request.text), request.line, request.column, KINDS))
+        elif request.part == "schema":
+            yield msgspec.json.encode(playbook_schema(KINDS.all()))
+        else:
+            yield msgspec.json.encode(ToolKinds([tool_kind(kind) for _, kind in sorted(KINDS.all().items())]))
+    except NoetlError as error:
+        yield str(error)
 
 
-def _compiled(request: CompileRequest) -> CompileResponse:
-    loaded = load(request.file, request.text, KINDS, strict=request.strict, stored=request.stored)
-    playbook, parts = loaded.playbook, dict(_parts(request, loaded))
+def _compiled(request: CompileRequest, loaded: Loaded) -> CompileResponse:
+    playbook = loaded.playbook
     if not request.whole:
         loaded = Loaded(None, loaded.problems, loaded.dialect, {})
     identity = ("", "") if playbook is None else (playbook.digest, playbook.path)
-    return CompileResponse(tuple(loaded), *identity, parts)
+    return CompileResponse(tuple(loaded), *identity)
 
 
-def _parts(request: CompileRequest, loaded: Loaded) -> Iterable[tuple[Part, bytes]]:
+def _parts(request: CompileRequest, loaded: Loaded) -> Iterator[tuple[Part, bytes]]:
     for part in request.parts:
         made: object = None
         if part == "names":

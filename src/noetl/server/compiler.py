@@ -19,7 +19,7 @@ from multiprocessing.connection import Pipe
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from noetl.dsl.compile import Loaded, too_expensive
+from noetl.dsl.compile import CPU_SECONDS, Loaded, too_expensive
 from noetl.dsl.problem import Problem
 from noetl.errors import NoetlError, PlaybookInvalid, StoreError
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
@@ -36,8 +36,7 @@ from noetl.server.problems import Refused
 from noetl.tools.process.launcher import ending, start_python
 
 FILE = "playbook.yaml"  # file name of a text from a request, until it is compiled and has a path
-BUDGET_SECONDS = 5.0  # CPU time for one text
-STORED_FACTOR = 2.0  # budget factor for stored texts: they compiled within the budget before, so allow for variance
+STORED_FACTOR = 5.0  # budget factor for stored texts: they compiled within the budget of the version that stored them
 DEADLINE_SECONDS = 60.0  # maximum wall-clock time to compile a text, and to start a process
 PROCESSES = 2
 MAX_TEXTS_PER_CALLER = 16
@@ -54,7 +53,7 @@ class Compiled(NamedTuple):
     """Of a valid playbook, like its path; also if the playbook itself was not requested."""
     path: str = ""
     parts: Mapping[Part, bytes] = {}
-    """The requested parts, as JSON; null where the text has none. Empty if they are too expensive."""
+    """The requested parts, as JSON; null where the text has none. Empty if the CPU budget ended before them."""
 
     @property
     def valid(self) -> bool:
@@ -71,7 +70,7 @@ class TextTooExpensive(Exception):
 
 
 class PlaybookCompiler:
-    def __init__(self, seconds: float = BUDGET_SECONDS, deadline: float = DEADLINE_SECONDS) -> None:
+    def __init__(self, seconds: float = CPU_SECONDS, deadline: float = DEADLINE_SECONDS) -> None:
         self.seconds, self.deadline = seconds, deadline
         self.pending: Counter[str | None] = Counter()  # texts by caller; the key None is the server itself
         self.running: set[str | None] = set()
@@ -107,14 +106,13 @@ class PlaybookCompiler:
         parts: Collection[Part] = (),
     ) -> Compiled:
         """Compile a text of a caller, or a stored one for the server itself. With `whole=False` the result has no
-        playbook, only problems and `parts`. Refused if the caller has too many pending texts."""
+        playbook, only problems and `parts`; these are empty if the text alone takes the budget. Refused if the caller
+        has too many pending texts."""
         seconds = self.seconds * (STORED_FACTOR if stored or caller is None else 1)
         request = CompileRequest(file, text, strict, seconds, whole, stored, frozenset(parts))
         try:
-            return await self._run(caller, request, lambda fields: _compiled(file, CompileResponse(*fields)))
+            return await self._run(caller, request, lambda fields, parts={}: _compiled(file, fields, parts))
         except TextTooExpensive as error:
-            if parts:  # the text alone may be within the budget
-                return await self.compile(caller, text, file, strict=strict, whole=whole, stored=stored)
             return Compiled(None, too_expensive(file, text, str(error)).problems)
 
     async def assist(self, caller: str, text: bytes, line: int, column: int) -> bytes:
@@ -131,8 +129,8 @@ class PlaybookCompiler:
         except TextTooExpensive as error:
             raise NoetlError(f"the description of the language {error}") from None
 
-    async def _run(self, caller: str | None, request: Request, result_of: Callable[[Any], Result]) -> Result:
-        """The result of the response of a process, made in a thread, when it is the caller's turn."""
+    async def _run(self, caller: str | None, request: Request, result_of: Callable[..., Result]) -> Result:
+        """The result of the messages of a process, made in a thread, when it is the caller's turn."""
         pending = self.pending[caller]
         if caller is not None and pending >= MAX_TEXTS_PER_CALLER:
             detail = f"this caller has {pending} pending compilations, the maximum; wait for one of them to finish"
@@ -143,7 +141,7 @@ class PlaybookCompiler:
                 if self._closed:
                     raise _stopping()
                 loop = asyncio.get_running_loop()
-                work = loop.run_in_executor(self._threads, lambda: result_of(self._response(request)))
+                work = loop.run_in_executor(self._threads, lambda: result_of(*self._messages(request)))
                 self.running.add(caller)
                 try:
                     return await asyncio.shield(work)
@@ -158,8 +156,8 @@ class PlaybookCompiler:
         finally:
             self.pending -= Counter([caller])
 
-    def _response(self, request: Request) -> Any:
-        """The response of a process; TextTooExpensive if the process was killed."""
+    def _messages(self, request: Request) -> list[Any]:
+        """The messages of a process; TextTooExpensive if it was killed before the first."""
         for _ in range(STARTS):
             process = self._take()
             try:
@@ -173,11 +171,11 @@ class PlaybookCompiler:
             except (EOFError, OSError):
                 why = ""
             else:
-                self._idle.append(process)
-                response = pickle.loads(answer)
-                if isinstance(response, str):  # the error of an installed tool kind, not of the text
-                    raise NoetlError(response)
-                return response
+                message = pickle.loads(answer)
+                if isinstance(message, str):  # the error of an installed tool kind, not of the text
+                    self._idle.append(process)
+                    raise NoetlError(message)
+                return [message, *self._parts(process, request)]
             code = self._discard(process)
             if self._closed:
                 raise _stopping()
@@ -186,6 +184,19 @@ class PlaybookCompiler:
             if why or code:
                 raise TextTooExpensive(why or f"cannot be compiled: the process {ending(code)}")
         raise StoreError("the compile process failed repeatedly; try again")
+
+    def _parts(self, process: _Process, request: Request) -> list[Any]:
+        """The second message, if the request has one and the budget is enough for it."""
+        parts = []
+        if isinstance(request, CompileRequest) and request.parts:
+            try:
+                parts = [pickle.loads(process.receive(self.deadline))]
+            except (EOFError, OSError):  # also a TimeoutError
+                process.kill()
+                self._discard(process)
+                return []
+        self._idle.append(process)
+        return parts
 
     def _end_idle(self) -> None:
         with suppress(IndexError):
@@ -216,12 +227,14 @@ class PlaybookCompiler:
         return process
 
 
-def _compiled(file: str, response: CompileResponse) -> Compiled:
-    loaded, about = Loaded(*response.loaded), response[1:]
-    if loaded.playbook is None:
-        return Compiled(None, loaded.problems, *about)
-    file = loaded.playbook.path if file == FILE else file
-    return Compiled(LoadedPlaybook(loaded.playbook, file, loaded.places, loaded.inputs), loaded.problems, *about)
+def _compiled(file: str, fields: tuple[Any, ...], parts: Mapping[Part, bytes]) -> Compiled:
+    response = CompileResponse(*fields)
+    loaded = Loaded(*response.loaded)
+    playbook = None
+    if loaded.playbook is not None:
+        file = loaded.playbook.path if file == FILE else file
+        playbook = LoadedPlaybook(loaded.playbook, file, loaded.places, loaded.inputs)
+    return Compiled(playbook, loaded.problems, response.digest, response.path, parts)
 
 
 class _Process:

@@ -10,7 +10,7 @@ from typing import Any
 
 from noetl.engine.state import Execution
 from noetl.errors import AuthError, Conflict, FileMissing, NoetlError, NotFound, PlaybookInvalid
-from noetl.files import load_text
+from noetl.files import read_playbook
 from noetl.latest import Latest
 from noetl.model.playbook import Playbook
 from noetl.runtime.child_files import child_file
@@ -113,7 +113,7 @@ class Playbooks:
             return await self._add_file(file)
 
     async def _add_file(self, file: str) -> str:
-        text, _ = await asyncio.to_thread(load_text, file)
+        text = await asyncio.to_thread(read_playbook, file)
         loaded = (await self.compiler.compile(None, text, file)).require()
         self._check(loaded.playbook)
         await self.thread.ask(self.store.put_playbook, loaded.digest, file, text)

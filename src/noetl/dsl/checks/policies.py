@@ -126,6 +126,8 @@ def _check_end(tool: Map | Seq, problems: Problems) -> None:
     labels = [item.label for item in items]
     if not labels or getattr(tool, "lost", None):
         return  # a task that was refused may be the one that ends it
+    if not any(then.get("do") == "jump" for item in items for _, then, _ in rules(item.task)):
+        return  # it goes forward only
     ways = {label: set(_ways(task, labels, i)) for i, (label, task, *_) in enumerate(items)}
     graph = DirectedGraph({**ways, END: (), FAIL: ()})
     reach = graph.reach()
