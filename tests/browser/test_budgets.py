@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -14,50 +16,47 @@ from tests.browser.serving import built_page
 
 from noetl.server.page_files import FOLDER, MANIFEST
 
-ENTRY, EDITOR = "index.html", "src/editor/code-mirror.ts"
+EDITOR = frozenset(["editor", "code-mirror"])
 KILOBYTE = 1_000
+SCRIPT = re.compile(r"/assets/([a-z-]+)-[^/]+\.js$")
 
 
 @cache
 def manifest() -> dict[str, dict[str, Any]]:
-    return msgspec.json.decode((FOLDER / MANIFEST).read_bytes(), type=dict[str, dict[str, Any]])
+    """The chunks of the build by their names; vite.config.ts names them."""
+    chunks = msgspec.json.decode((FOLDER / MANIFEST).read_bytes(), type=dict[str, dict[str, Any]])
+    names = {key: chunk["name"] for key, chunk in chunks.items() if chunk["file"].endswith(".js")}
+    assert len(set(names.values())) == len(names)
+    links = ("imports", "dynamicImports")
+    return {
+        name: chunks[key] | {link: [names[other] for other in chunks[key].get(link, [])] for link in links}
+        for key, name in names.items()
+    }
 
 
-def needed_by(*entries: str, links: tuple[str, ...] = ("imports",), without: str = "") -> set[str]:
-    """The chunks that are reached from these."""
-    needed, found = set[str](), list(entries)
-    while found:
-        if (chunk := found.pop()) not in needed and chunk != without:
-            needed.add(chunk)
-            found += (other for link in links for other in manifest()[chunk].get(link, []))
-    return needed
+def needed_by(chunk: str) -> set[str]:
+    """The chunk and those that it loads at once."""
+    return {chunk}.union(*(needed_by(other) for other in manifest()[chunk]["imports"]))
 
 
-def without_editor() -> set[str]:
-    """Every chunk that is reached without editing a text."""
-    return needed_by(ENTRY, links=("imports", "dynamicImports"), without=EDITOR)
-
-
-def gzipped_bytes(chunks: set[str]) -> int:
+def gzipped_bytes(chunks: Iterable[str]) -> int:
     """What scripts and styles weigh on the wire."""
     files = {file for chunk in chunks for file in (manifest()[chunk]["file"], *manifest()[chunk].get("css", []))}
-    assets = [built_page().assets[file.partition("/")[2]] for file in files if file.endswith((".js", ".css"))]
+    assets = [built_page().assets[file.partition("/")[2]] for file in files]
     return sum(len(asset.gzipped or asset.content) for asset in assets)
 
 
-@pytest.mark.parametrize(("view", "kilobytes"), [("src/runs/page.tsx", 45), ("src/run/page.tsx", 80)])
-def test_first_load_of_a_view_stays_in_its_budget(view: str, kilobytes: int) -> None:
-    assert gzipped_bytes(needed_by(ENTRY, view)) <= kilobytes * KILOBYTE
+@pytest.mark.parametrize(("chunk", "kilobytes"), [("start", 45), ("run", 80)])
+def test_first_load_of_a_view_stays_in_its_budget(chunk: str, kilobytes: int) -> None:
+    assert gzipped_bytes(needed_by(chunk)) <= kilobytes * KILOBYTE
 
 
-def test_the_page_without_the_editor_does_not_grow() -> None:
-    """The budget is 120 kB. The views took 157 kB when they were complete; they may become smaller."""
-    assert gzipped_bytes(without_editor()) <= 160 * KILOBYTE
+def test_all_views_without_the_editor_stay_in_their_budget() -> None:
+    assert gzipped_bytes(manifest().keys() - EDITOR) <= 120 * KILOBYTE
 
 
 def test_the_editor_stays_in_its_budget() -> None:
-    editor = needed_by(EDITOR, links=("imports", "dynamicImports")) - without_editor()
-    assert 0 < gzipped_bytes(editor) <= 150 * KILOBYTE
+    assert gzipped_bytes(EDITOR) <= 150 * KILOBYTE
 
 
 def test_fonts_stay_in_their_budget() -> None:
@@ -66,15 +65,27 @@ def test_fonts_stay_in_their_budget() -> None:
 
 
 class Traffic:
-    """The answers of the API that a page gets."""
+    """The answers of the API and the scripts that a page gets."""
 
     def __init__(self, page: Page) -> None:
         self.responses: list[Response] = []
+        self.scripts: set[str] = set()
         page.on("response", self._add)
 
     def _add(self, response: Response) -> None:
         if "/api/" in response.url and STREAM not in response.url:
             self.responses.append(response)
+        if match := SCRIPT.search(response.url):
+            self.scripts.add(match[1])
+
+
+def test_the_list_of_runs_loads_only_its_own_script(open_page: PageOpener) -> None:
+    page = open_page.context("viewer").new_page()
+    traffic, settling = Traffic(page), Settling(page)
+    page.goto(f"{open_page.server.url}/runs")
+    expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+    settling.wait()
+    assert traffic.scripts == needed_by("start")
 
 
 @pytest.mark.parametrize("name", ["short", "long", "million"])
@@ -89,3 +100,4 @@ def test_opening_a_run_costs_the_same_for_every_length_of_its_log(open_recorded:
     assert max(len(response.body()) for response in traffic.responses) <= 500 * KILOBYTE
     assert max(response.request.sizes()["responseBodySize"] for response in traffic.responses) <= 150 * KILOBYTE
     assert page.evaluate("document.querySelectorAll('*').length") <= 3_000
+    assert traffic.scripts == needed_by("run")

@@ -4,15 +4,14 @@ import { useResource } from "../api/resource.ts";
 import type { AccessToken, NewToken, TokenPage } from "../api/types.gen.ts";
 import type { Role } from "../me.ts";
 import { Button } from "../parts/button.tsx";
-import { Confirm } from "../parts/confirm.tsx";
-import { Select, TextField } from "../parts/field.tsx";
+import { Select, SelectField, TextField } from "../parts/field.tsx";
 import { filtered } from "../parts/filter.tsx";
+import { FormDialog } from "../parts/form-dialog.tsx";
 import { Moment } from "../parts/moment.tsx";
 import { SecretShown } from "../parts/secret-shown.tsx";
 import { Empty, Loaded } from "../parts/states.tsx";
 import { Table } from "../parts/table.tsx";
 import { shortId } from "../text/number.ts";
-import { RoleField } from "./role-field.tsx";
 
 const ROLES: readonly Role[] = ["viewer", "operator", "author", "admin", "worker"];
 const DAY = 86_400;
@@ -107,7 +106,7 @@ export function Tokens() {
 
 function RevokeToken({ token, onClose }: { token: AccessToken; onClose: () => void }) {
   return (
-    <Confirm
+    <FormDialog
       title="Revoke token"
       button="Revoke token"
       danger
@@ -116,7 +115,7 @@ function RevokeToken({ token, onClose }: { token: AccessToken; onClose: () => vo
       onClose={onClose}
     >
       <p>The server rejects every request with {token.name || token.id} from now on. This cannot be undone.</p>
-    </Confirm>
+    </FormDialog>
   );
 }
 
@@ -132,7 +131,13 @@ function CreateToken({ onClose, onToken }: { onClose: () => void; onToken: (toke
     onToken(await post<NewToken>("/tokens", body));
   };
   return (
-    <Confirm title="Create a token" button="Create token" done="The token is created." act={create} onClose={onClose}>
+    <FormDialog
+      title="Create a token"
+      button="Create token"
+      done="The token is created."
+      act={create}
+      onClose={onClose}
+    >
       <TextField
         label="Name"
         value={name.value}
@@ -142,9 +147,10 @@ function CreateToken({ onClose, onToken }: { onClose: () => void; onToken: (toke
           name.value = text;
         }}
       />
-      <RoleField
+      <SelectField
+        label="Role"
         value={role.value}
-        roles={ROLES}
+        options={ROLES}
         onChange={(chosen) => {
           role.value = chosen;
         }}
@@ -167,6 +173,6 @@ function CreateToken({ onClose, onToken }: { onClose: () => void; onToken: (toke
           expires.value = text;
         }}
       />
-    </Confirm>
+    </FormDialog>
   );
 }

@@ -5,13 +5,12 @@ import { ROLES } from "../api/roles.gen.ts";
 import type { User, UserPage } from "../api/types.gen.ts";
 import { me, type Role } from "../me.ts";
 import { Button } from "../parts/button.tsx";
-import { Confirm } from "../parts/confirm.tsx";
-import { TextField } from "../parts/field.tsx";
+import { SelectField, TextField } from "../parts/field.tsx";
 import { filtered } from "../parts/filter.tsx";
+import { FormDialog } from "../parts/form-dialog.tsx";
 import { Moment } from "../parts/moment.tsx";
 import { Loaded } from "../parts/states.tsx";
 import { Table } from "../parts/table.tsx";
-import { RoleField } from "./role-field.tsx";
 
 type OpenDialog = { action: "create" } | { action: "change" | "delete"; user: User };
 
@@ -75,7 +74,7 @@ export function Users() {
       {current?.action === "create" && <UserDialog onClose={close} />}
       {current?.action === "change" && <UserDialog user={current.user} onClose={close} />}
       {current?.action === "delete" && (
-        <Confirm
+        <FormDialog
           title="Delete user"
           button="Delete user"
           danger
@@ -86,7 +85,7 @@ export function Users() {
           <p>
             {current.user.name} is signed out everywhere and cannot sign in any more. Runs and events keep the name.
           </p>
-        </Confirm>
+        </FormDialog>
       )}
     </>
   );
@@ -101,7 +100,7 @@ function UserDialog({ user, onClose }: { user?: User; onClose: () => void }) {
         })
       : post("/users", { name: name.value, password: password.value, role: role.value });
   return (
-    <Confirm
+    <FormDialog
       title={user ? `Change ${user.name}` : "Create a user"}
       button={user ? "Change user" : "Create user"}
       done={user ? `${user.name} is changed.` : `${name.value} is created.`}
@@ -129,13 +128,14 @@ function UserDialog({ user, onClose }: { user?: User; onClose: () => void }) {
           password.value = text;
         }}
       />
-      <RoleField
+      <SelectField
+        label="Role"
         value={role.value}
-        roles={ROLES}
+        options={ROLES}
         onChange={(chosen) => {
           role.value = chosen;
         }}
       />
-    </Confirm>
+    </FormDialog>
   );
 }

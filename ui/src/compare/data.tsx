@@ -1,12 +1,13 @@
 import { useMemo } from "preact/hooks";
 import { useResource } from "../api/resource.ts";
 import type { ExecutionDiff, State } from "../api/types.gen.ts";
+import { expression } from "../parts/json-rows.ts";
 import { Empty, Loaded } from "../parts/states.tsx";
+import { type LeafPair, leafPairs, MAX_PAIRS } from "../text/diff.ts";
 import { jsonLine } from "../text/json-line.ts";
 import { counted } from "../text/number.ts";
 import { oneLine } from "../text/printable.ts";
 import type { Runs } from "./page.tsx";
-import { MAX_ROWS, type ValueRow, valueRows } from "./value-rows.ts";
 
 /** workload, ctx, result and error of both runs, leaf by leaf. */
 export function DataTab({ runs, diff, only }: { runs: Runs; diff: ExecutionDiff; only: boolean }) {
@@ -23,15 +24,14 @@ const useWorkload = (id: string) =>
 
 function Table({ left, right, diff, only }: { left: State; right: State; diff: ExecutionDiff; only: boolean }) {
   const rows = useMemo(
-    () => [
-      ...valueRows("workload", left.workload ?? {}, right.workload ?? {}),
-      ...valueRows("ctx", left.ctx ?? {}, right.ctx ?? {}),
-      ...valueRows("result", diff.result.a, diff.result.b),
-      ...valueRows("error", diff.error.a, diff.error.b),
-    ],
+    () =>
+      leafPairs(
+        { workload: left.workload ?? {}, ctx: left.ctx ?? {}, result: diff.result.a, error: diff.error.a },
+        { workload: right.workload ?? {}, ctx: right.ctx ?? {}, result: diff.result.b, error: diff.error.b },
+      ).map(({ path: [root, ...path], ...pair }) => ({ ...pair, name: path.reduce<string>(expression, String(root)) })),
     [left, right, diff],
   );
-  const shown = rows.filter(({ differs }) => differs || !only);
+  const shown = rows.filter(({ kind }) => kind !== "same" || !only);
   if (!shown.length) return <Empty text="The data of both runs is the same." />;
   return (
     <>
@@ -45,23 +45,23 @@ function Table({ left, right, diff, only }: { left: State; right: State; diff: E
         </thead>
         <tbody>
           {shown.map((row) => (
-            <DataRow key={row.path} row={row} />
+            <DataRow key={row.name} {...row} />
           ))}
         </tbody>
       </table>
-      {rows.length >= MAX_ROWS && <p class="secondary">Only the first {counted(MAX_ROWS, "value")} are compared.</p>}
+      {rows.length >= MAX_PAIRS && <p class="secondary">Only the first {counted(MAX_PAIRS, "value")} are compared.</p>}
     </>
   );
 }
 
-function DataRow({ row: { path, a, b, differs } }: { row: ValueRow }) {
+function DataRow({ name, kind, before, after }: Omit<LeafPair, "path"> & { name: string }) {
   return (
     <tr>
       <td>
-        <code>{oneLine(path)}</code>
+        <code>{oneLine(name)}</code>
       </td>
-      {[a, b].map((value, side) => (
-        <td key={side === 0 ? "a" : "b"} class={differs ? "differs" : ""}>
+      {[before, after].map((value, side) => (
+        <td key={side === 0 ? "a" : "b"} class={kind === "same" ? "" : "differs"}>
           {value === undefined ? <span class="quiet">not set</span> : <code>{jsonLine(value)}</code>}
         </td>
       ))}

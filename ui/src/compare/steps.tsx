@@ -2,7 +2,7 @@ import { useMemo } from "preact/hooks";
 import { useResource } from "../api/resource.ts";
 import type { Graph, Outline, StepSides } from "../api/types.gen.ts";
 import { Status, StatusIcon, statusWord } from "../look/status.tsx";
-import { GraphDrawing } from "../parts/graph-drawing.tsx";
+import { GraphDrawing } from "../parts/graph/drawing.tsx";
 import { Empty } from "../parts/states.tsx";
 import { href } from "../routes.ts";
 import { counted } from "../text/number.ts";

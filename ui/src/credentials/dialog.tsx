@@ -1,11 +1,8 @@
 import { useSignal } from "@preact/signals";
-import { Problem, request } from "../api/client.ts";
+import { request } from "../api/client.ts";
 import type { Credential } from "../api/types.gen.ts";
-import { Button } from "../parts/button.tsx";
-import { Dialog } from "../parts/dialog.tsx";
-import { Field, TextField } from "../parts/field.tsx";
-import { ProblemBox } from "../parts/states.tsx";
-import { toast } from "../parts/toast.tsx";
+import { SelectField, TextField } from "../parts/field.tsx";
+import { FormDialog } from "../parts/form-dialog.tsx";
 import { credentialPath, fieldsOf, isSecret, KINDS, type Kind, missing, requestOf } from "./form.ts";
 
 /** Stores a credential, or replaces one: its secrets are written anew, because they cannot be read. */
@@ -15,36 +12,18 @@ export function CredentialDialog({ credential, onClose }: { credential?: Credent
   const data = useSignal<Record<string, string>>({});
   const paths = useSignal(credential?.paths.join(", ") ?? "");
   const pools = useSignal(credential?.pools.join(", ") ?? "");
-  const [busy, problem] = [useSignal(false), useSignal<Problem | undefined>(undefined)];
-  const why = !name.value ? "The credential needs a name." : missing(kind.value, data.value);
-  const save = async () => {
-    if (why || busy.value) return;
-    busy.value = true;
-    try {
-      await request("PUT", credentialPath(name.value), {
-        body: requestOf(kind.value, data.value, paths.value, pools.value),
-      });
-      toast(`${name.value} is stored.`);
-      onClose();
-    } catch (error) {
-      problem.value = error instanceof Problem ? error : new Problem({ title: String(error) });
-    } finally {
-      busy.value = false;
-    }
-  };
+  const save = () =>
+    request("PUT", credentialPath(name.value), {
+      body: requestOf(kind.value, data.value, paths.value, pools.value),
+    });
   return (
-    <Dialog
+    <FormDialog
       title={credential ? `Replace ${credential.name}` : "Store a credential"}
+      button="Store credential"
+      reason={!name.value ? "The credential needs a name." : missing(kind.value, data.value)}
+      done={`${name.value} is stored.`}
+      act={save}
       onClose={onClose}
-      onSubmit={() => void save()}
-      footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" reason={why} busy={busy.value}>
-            Store credential
-          </Button>
-        </>
-      }
     >
       {!credential && (
         <TextField
@@ -56,24 +35,14 @@ export function CredentialDialog({ credential, onClose }: { credential?: Credent
           }}
         />
       )}
-      <Field label="Kind">
-        {(ids) => (
-          <select
-            {...ids}
-            class="input"
-            value={kind.value}
-            onChange={(event) => {
-              kind.value = event.currentTarget.value as Kind;
-            }}
-          >
-            {KINDS.map((name) => (
-              <option key={name} value={name}>
-                {name}
-              </option>
-            ))}
-          </select>
-        )}
-      </Field>
+      <SelectField
+        label="Kind"
+        value={kind.value}
+        options={KINDS}
+        onChange={(chosen) => {
+          kind.value = chosen;
+        }}
+      />
       {fieldsOf(kind.value).map((field) => (
         <TextField
           key={field}
@@ -102,7 +71,6 @@ export function CredentialDialog({ credential, onClose }: { credential?: Credent
           pools.value = text;
         }}
       />
-      {problem.value && <ProblemBox problem={problem.value} />}
-    </Dialog>
+    </FormDialog>
   );
 }

@@ -5,8 +5,8 @@ import { request } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
 import type { Credential, CredentialPage } from "../api/types.gen.ts";
 import { Button } from "../parts/button.tsx";
-import { Confirm } from "../parts/confirm.tsx";
 import { FilterField, filtered } from "../parts/filter.tsx";
+import { FormDialog } from "../parts/form-dialog.tsx";
 import { Moment } from "../parts/moment.tsx";
 import { Empty, Guarded, Loaded } from "../parts/states.tsx";
 import { type Column, Table } from "../parts/table.tsx";
@@ -66,7 +66,7 @@ function Credentials() {
       {current?.action === "create" && <CredentialDialog onClose={close} />}
       {current?.action === "replace" && <CredentialDialog credential={current.credential} onClose={close} />}
       {current?.action === "delete" && (
-        <Confirm
+        <FormDialog
           title="Delete credential"
           button="Delete credential"
           danger
@@ -75,7 +75,7 @@ function Credentials() {
           onClose={close}
         >
           <p>Tasks that need {current.credential.name} fail from now on. This cannot be undone.</p>
-        </Confirm>
+        </FormDialog>
       )}
     </>
   );

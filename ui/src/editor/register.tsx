@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import type { PlaybookText } from "../api/types.gen.ts";
 import { go } from "../location.ts";
 import { Button } from "../parts/button.tsx";
-import { Dialog } from "../parts/dialog.tsx";
+import { FormDialog } from "../parts/form-dialog.tsx";
 import { TextDiff } from "../parts/text-diff.tsx";
 import { toast, toastProblem } from "../parts/toast.tsx";
 import { href } from "../routes.ts";
@@ -13,14 +13,9 @@ export function RegisterButton({ model }: { model: EditorModel }) {
   const newer = useSignal<PlaybookText | null>(null);
   const busy = useSignal(false);
   const register = async () => {
-    newer.value = null;
-    try {
-      const answer = await model.register();
-      toast(`Registered ${answer.path} as version ${answer.version}.`);
-      if (answer.path !== model.path) go(href("edit", { path: answer.path }), { replace: true });
-    } catch (error) {
-      toastProblem("The playbook was not registered", error);
-    }
+    const answer = await model.register();
+    toast(`Registered ${answer.path} as version ${answer.version}.`);
+    if (answer.path !== model.path) go(href("edit", { path: answer.path }), { replace: true });
   };
   const begin = async () => {
     if (busy.value) return;
@@ -41,27 +36,14 @@ export function RegisterButton({ model }: { model: EditorModel }) {
         {next ? `Register as ${next}` : "Register"}
       </Button>
       {newer.value && (
-        <Dialog
+        <FormDialog
           title={`Version ${newer.value.version} was registered in the meantime`}
+          button={`Register as ${newer.value.version + 1}`}
           wide
+          act={register}
           onClose={() => {
             newer.value = null;
           }}
-          onSubmit={register}
-          footer={
-            <>
-              <Button
-                onClick={() => {
-                  newer.value = null;
-                }}
-              >
-                Cancel
-              </Button>
-              <Button kind="primary" type="submit">
-                {`Register as ${newer.value.version + 1}`}
-              </Button>
-            </>
-          }
         >
           <p>
             The draft was begun from version {model.base.value}. Registering it replaces what version{" "}
@@ -72,7 +54,7 @@ export function RegisterButton({ model }: { model: EditorModel }) {
             b={model.text.value}
             labels={[`version ${newer.value.version}`, "your draft"]}
           />
-        </Dialog>
+        </FormDialog>
       )}
     </>
   );

@@ -1,5 +1,5 @@
 import type { Finding, GraphNode } from "../api/types.gen.ts";
-import { GraphDrawing } from "../parts/graph-drawing.tsx";
+import { GraphDrawing } from "../parts/graph/drawing.tsx";
 import { Empty } from "../parts/states.tsx";
 import type { EditorModel } from "./model.ts";
 

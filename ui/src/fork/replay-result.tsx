@@ -1,7 +1,7 @@
 import { useResource } from "../api/resource.ts";
 import type { Difference, Graph } from "../api/types.gen.ts";
 import { Button } from "../parts/button.tsx";
-import { GraphDrawing } from "../parts/graph-drawing.tsx";
+import { GraphDrawing } from "../parts/graph/drawing.tsx";
 import { ProblemBox } from "../parts/states.tsx";
 import { stepOf } from "../run/selection.ts";
 import { jsonLine } from "../text/json-line.ts";

@@ -1,18 +1,17 @@
 /** Webhooks: create, rotate, delete; a secret is shown once. */
 
 import { useSignal } from "@preact/signals";
-import { Problem, post, request } from "../api/client.ts";
+import { post, request } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
 import type { Hook, HookPage, HookSecret, PlaybookPage } from "../api/types.gen.ts";
 import { Button } from "../parts/button.tsx";
-import { Confirm } from "../parts/confirm.tsx";
 import { Copy } from "../parts/copy.tsx";
-import { Dialog } from "../parts/dialog.tsx";
-import { Field, TextField } from "../parts/field.tsx";
+import { SelectField, TextField } from "../parts/field.tsx";
 import { FilterField, filtered } from "../parts/filter.tsx";
+import { FormDialog } from "../parts/form-dialog.tsx";
 import { Moment } from "../parts/moment.tsx";
 import { SecretShown } from "../parts/secret-shown.tsx";
-import { Empty, Guarded, Loaded, ProblemBox } from "../parts/states.tsx";
+import { Empty, Guarded, Loaded } from "../parts/states.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { href } from "../routes.ts";
 import { SettingsTabs } from "../shell/settings-tabs.tsx";
@@ -74,7 +73,7 @@ function Hooks() {
         />
       )}
       {current?.action === "rotate" && (
-        <Confirm
+        <FormDialog
           title="Rotate secret"
           button="Rotate secret"
           danger
@@ -85,10 +84,10 @@ function Hooks() {
           onClose={close}
         >
           <p>The server rejects requests that are signed with the old secret from now on.</p>
-        </Confirm>
+        </FormDialog>
       )}
       {current?.action === "delete" && (
-        <Confirm
+        <FormDialog
           title="Delete hook"
           button="Delete hook"
           danger
@@ -97,7 +96,7 @@ function Hooks() {
           onClose={close}
         >
           <p>Requests to {current.hook.name} are refused from then on.</p>
-        </Confirm>
+        </FormDialog>
       )}
       {shown.value?.secret && (
         <SecretShown
@@ -152,33 +151,19 @@ function columns(open: (dialog: OpenDialog) => void): Column<Hook>[] {
 }
 
 function CreateHook({ onClose, onSecret }: { onClose: () => void; onSecret: (secret: HookSecret) => void }) {
-  const [name, path, problem] = [useSignal(""), useSignal(""), useSignal<Problem | undefined>(undefined)];
+  const [name, path] = [useSignal(""), useSignal("")];
   const playbooks = useResource<PlaybookPage>("/playbooks?limit=200");
-  const why = !name.value ? "The hook needs a name." : !path.value ? "Choose a playbook." : null;
   const create = async () => {
-    if (why) return;
-    try {
-      onSecret(
-        await request<HookSecret>("PUT", `/hooks/${encodeURIComponent(name.value)}`, { body: { path: path.value } }),
-      );
-      onClose();
-    } catch (error) {
-      problem.value = error instanceof Problem ? error : new Problem({ title: String(error) });
-    }
+    const body = { path: path.value };
+    onSecret(await request<HookSecret>("PUT", `/hooks/${encodeURIComponent(name.value)}`, { body }));
   };
   return (
-    <Dialog
+    <FormDialog
       title="Create a hook"
+      button="Create hook"
+      reason={!name.value ? "The hook needs a name." : !path.value ? "Choose a playbook." : null}
+      act={create}
       onClose={onClose}
-      onSubmit={() => void create()}
-      footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" reason={why}>
-            Create hook
-          </Button>
-        </>
-      }
     >
       <TextField
         label="Name"
@@ -188,26 +173,14 @@ function CreateHook({ onClose, onSecret }: { onClose: () => void; onSecret: (sec
           name.value = text;
         }}
       />
-      <Field label="Playbook">
-        {(ids) => (
-          <select
-            {...ids}
-            class="input"
-            value={path.value}
-            onChange={(event) => {
-              path.value = event.currentTarget.value;
-            }}
-          >
-            <option value="">choose</option>
-            {(playbooks.data.value?.items ?? []).map((playbook) => (
-              <option key={playbook.path} value={playbook.path}>
-                {playbook.path}
-              </option>
-            ))}
-          </select>
-        )}
-      </Field>
-      {problem.value && <ProblemBox problem={problem.value} />}
-    </Dialog>
+      <SelectField
+        label="Playbook"
+        value={path.value}
+        options={[{ value: "", label: "choose" }, ...(playbooks.data.value?.items ?? []).map(({ path }) => path)]}
+        onChange={(chosen) => {
+          path.value = chosen;
+        }}
+      />
+    </FormDialog>
   );
 }

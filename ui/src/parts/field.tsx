@@ -64,24 +64,34 @@ export function TextField({ label, value, onInput, help, error, mono, autofocus,
   );
 }
 
-export function Select({
-  label,
-  value,
-  options,
-  onChange,
-}: {
+interface SelectProps<T extends string> {
   label: string;
-  value: string;
-  options: { value: string; label: string }[];
-  onChange: (value: string) => void;
-}) {
+  value: T;
+  options: readonly (T | { value: T; label: string })[]; // a value may be its own label
+  onChange: (value: T) => void;
+}
+
+/** A choice without a visible label. */
+export function Select<T extends string>({ label, options, onChange, ...select }: SelectProps<T> & { id?: string }) {
   return (
-    <select class="input" aria-label={label} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-      {options.map((option) => (
-        <option key={option.value} value={option.value}>
-          {option.label}
-        </option>
-      ))}
+    <select
+      {...select}
+      class="input"
+      aria-label={select.id ? undefined : label}
+      onChange={(event) => onChange(event.currentTarget.value as T)}
+    >
+      {options.map((option) => {
+        const choice = typeof option === "string" ? { value: option, label: option } : option;
+        return (
+          <option key={choice.value} value={choice.value}>
+            {choice.label}
+          </option>
+        );
+      })}
     </select>
   );
+}
+
+export function SelectField<T extends string>(props: SelectProps<T>) {
+  return <Field label={props.label}>{(ids) => <Select {...props} {...ids} />}</Field>;
 }

@@ -1,6 +1,6 @@
 import { useId } from "preact/hooks";
 import type { FieldType } from "../text/typed.ts";
-import { Field } from "./field.tsx";
+import { Field, Select } from "./field.tsx";
 import "./typed-field.css";
 
 interface TypedFieldProps {
@@ -33,14 +33,13 @@ export function TypedField(props: TypedFieldProps) {
     <Field label={label} help={help || TYPE_WORD[type]} error={error ?? null}>
       {(ids) =>
         options ? (
-          <select {...ids} class="input" value={value} onChange={(event) => onInput(event.currentTarget.value)}>
-            {(optional || !options.includes(value)) && <option value="" />}
-            {options.map((option) => (
-              <option key={option} value={option}>
-                {option}
-              </option>
-            ))}
-          </select>
+          <Select
+            {...ids}
+            label={label}
+            value={value}
+            options={optional || !options.includes(value) ? ["", ...options] : options}
+            onChange={onInput}
+          />
         ) : isJson ? (
           <textarea
             {...ids}

@@ -9,7 +9,7 @@ import { Status } from "../look/status.tsx";
 import { LinkButton } from "../parts/button.tsx";
 import { Copy } from "../parts/copy.tsx";
 import { Select } from "../parts/field.tsx";
-import { GraphDrawing } from "../parts/graph-drawing.tsx";
+import { GraphDrawing } from "../parts/graph/drawing.tsx";
 import { Moment } from "../parts/moment.tsx";
 import { SourceText } from "../parts/source-text.tsx";
 import { Empty, Loaded } from "../parts/states.tsx";

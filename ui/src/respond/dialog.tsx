@@ -6,8 +6,7 @@ import { withQuery } from "../api/client.ts";
 import { RepeatKey } from "../api/repeat-key.ts";
 import { useResource } from "../api/resource.ts";
 import type { Execution, Graph, SignalField, StepRun, Wait } from "../api/types.gen.ts";
-import { Button } from "../parts/button.tsx";
-import { Dialog } from "../parts/dialog.tsx";
+import { FormDialog } from "../parts/form-dialog.tsx";
 import { Countdown, Elapsed } from "../parts/moment.tsx";
 import { TypedField } from "../parts/typed-field.tsx";
 import { href } from "../routes.ts";
@@ -20,7 +19,7 @@ import "./dialog.css";
 const OVER = "The step no longer waits for this signal: it was answered, timed out, or the run has ended.";
 const every2s = () => 2000;
 
-export function RespondDialog({
+export default function RespondDialog({
   executionId,
   wait,
   onClose,
@@ -33,32 +32,25 @@ export function RespondDialog({
   const texts = useSignal<Record<string, string>>({});
   const json = useSignal("");
   const errors = useSignal<Record<string, string>>({});
-  const busy = useSignal(false);
   const isOver = useIsOver(executionId, wait);
-  const send = async () => {
+  const send = () => {
     const payload = readPayload(wait.fields, texts.value, json.value);
     errors.value = payload.errors;
-    if (Object.keys(payload.errors).length || busy.value || isOver) return;
-    busy.value = true;
-    const done = await sendSignal(executionId, wait.name, payload.value, key);
-    busy.value = false;
-    if (done) onClose();
+    if (Object.keys(payload.errors).length) return false;
+    return sendSignal(executionId, wait.name, payload.value, key);
   };
   return (
-    <Dialog
+    <FormDialog
       title={`Respond: signal ${wait.name}`}
+      button="Send"
+      role="operator"
+      reason={isOver ? OVER : null}
+      act={send}
       onClose={onClose}
-      onSubmit={send}
-      footer={
-        <>
-          <a class="respond-open" href={href("run", { id: executionId })} onClick={onClose}>
-            Open the run
-          </a>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" role="operator" reason={isOver ? OVER : null} busy={busy.value}>
-            Send
-          </Button>
-        </>
+      aside={
+        <a class="respond-open" href={href("run", { id: executionId })} onClick={onClose}>
+          Open the run
+        </a>
       }
     >
       {isOver && (
@@ -80,7 +72,7 @@ export function RespondDialog({
         />
       ))}
       <JsonFields open={!wait.fields.length} text={json} error={errors.value[""] ?? null} />
-    </Dialog>
+    </FormDialog>
   );
 }
 

@@ -6,8 +6,8 @@ import { RepeatKey } from "../api/repeat-key.ts";
 import { useResource } from "../api/resource.ts";
 import type { Execution } from "../api/types.gen.ts";
 import { Button } from "../parts/button.tsx";
-import { Dialog } from "../parts/dialog.tsx";
 import { TextField } from "../parts/field.tsx";
+import { FormDialog } from "../parts/form-dialog.tsx";
 import { parseMap } from "../text/typed.ts";
 import { JsonFields } from "./json-fields.tsx";
 import { sendSignal } from "./send.ts";
@@ -20,31 +20,15 @@ export function SendSignalDialog({ executionId, onClose }: { executionId: string
   const name = useSignal("");
   const json = useSignal("");
   const tried = useSignal(false);
-  const busy = useSignal(false);
   const payload = parseMap(json.value);
   const jsonError = tried.value && "error" in payload ? payload.error : null;
-  const send = async () => {
+  const send = () => {
     tried.value = true;
-    if (!name.value.trim() || "error" in payload || busy.value) return;
-    busy.value = true;
-    const done = await sendSignal(executionId, name.value.trim(), payload.value, key);
-    busy.value = false;
-    if (done) onClose();
+    if (!name.value.trim() || "error" in payload) return false;
+    return sendSignal(executionId, name.value.trim(), payload.value, key);
   };
   return (
-    <Dialog
-      title="Send a signal"
-      onClose={onClose}
-      onSubmit={send}
-      footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" role="operator" busy={busy.value}>
-            Send
-          </Button>
-        </>
-      }
-    >
+    <FormDialog title="Send a signal" button="Send" role="operator" act={send} onClose={onClose}>
       <TextField
         label="Name"
         mono
@@ -74,7 +58,7 @@ export function SendSignalDialog({ executionId, onClose }: { executionId: string
         </p>
       )}
       <JsonFields open text={json} error={jsonError} />
-    </Dialog>
+    </FormDialog>
   );
 }
 

@@ -3,21 +3,15 @@
 import { post } from "../api/client.ts";
 import type { RepeatKey } from "../api/repeat-key.ts";
 import type { SignalAnswer } from "../api/types.gen.ts";
-import { toast, toastProblem } from "../parts/toast.tsx";
+import { toast } from "../parts/toast.tsx";
 import { answerWords } from "./answer.ts";
 
-/** True if the server answered; `key` makes a repeated request the same signal, and a changed one another. */
-export async function sendSignal(id: string, name: string, payload: unknown, key: RepeatKey): Promise<boolean> {
-  try {
-    const signal = { name, payload };
-    const answer = await post<SignalAnswer>(`/executions/${encodeURIComponent(id)}/signals`, signal, {
-      headers: key.headers(signal),
-    });
-    const { text, tone } = answerWords(answer);
-    toast(text, { tone });
-    return true;
-  } catch (error) {
-    toastProblem(`Signal ${name} was not sent`, error);
-    return false;
-  }
+/** `key` makes a repeated request the same signal, and a changed one another. */
+export async function sendSignal(id: string, name: string, payload: unknown, key: RepeatKey): Promise<void> {
+  const signal = { name, payload };
+  const answer = await post<SignalAnswer>(`/executions/${encodeURIComponent(id)}/signals`, signal, {
+    headers: key.headers(signal),
+  });
+  const { text, tone } = answerWords(answer);
+  toast(text, { tone });
 }

@@ -1,21 +1,18 @@
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 import { go } from "../location.ts";
-import { Button } from "../parts/button.tsx";
-import { Dialog } from "../parts/dialog.tsx";
 import { TextField } from "../parts/field.tsx";
-import { RespondDialog } from "../respond/dialog.tsx";
+import { FormDialog } from "../parts/form-dialog.tsx";
+import RespondDialog from "../respond/dialog.tsx";
 import { SendSignalDialog } from "../respond/send-dialog.tsx";
 import { href } from "../routes.ts";
 import { cancelRun, runDialog } from "./actions.ts";
 import type { RunModel } from "./model.ts";
 
 /** The dialog of the action that was chosen. */
-export function RunDialogs({ model }: { model: RunModel }) {
+export default function RunDialogs({ model }: { model: RunModel }) {
   const close = () => {
     runDialog.value = null;
   };
-  useEffect(() => close, []);
   switch (runDialog.value?.kind) {
     case "cancel":
       return <CancelDialog model={model} onClose={close} />;
@@ -31,25 +28,16 @@ export function RunDialogs({ model }: { model: RunModel }) {
 }
 
 function CancelDialog({ model, onClose }: { model: RunModel; onClose: () => void }) {
-  const [reason, isBusy] = [useSignal(""), useSignal(false)];
-  const submit = async () => {
-    isBusy.value = true;
-    if (await cancelRun(model, reason.value.trim())) onClose();
-    isBusy.value = false;
-  };
+  const reason = useSignal("");
   return (
-    <Dialog
+    <FormDialog
       title="Cancel this run"
+      button="Cancel run"
+      danger
+      cancel="Keep running"
+      done="The run is being cancelled."
+      act={() => cancelRun(model, reason.value.trim())}
       onClose={onClose}
-      onSubmit={submit}
-      footer={
-        <>
-          <Button onClick={onClose}>Keep running</Button>
-          <Button kind="danger" type="submit" busy={isBusy.value}>
-            Cancel run
-          </Button>
-        </>
-      }
     >
       <p>
         Running tasks are stopped and no further task starts. The run cannot be resumed; a retry starts a new run from
@@ -64,7 +52,7 @@ function CancelDialog({ model, onClose }: { model: RunModel; onClose: () => void
           reason.value = text;
         }}
       />
-    </Dialog>
+    </FormDialog>
   );
 }
 
@@ -72,25 +60,14 @@ function CompareDialog({ model, onClose }: { model: RunModel; onClose: () => voi
   const details = model.details.value;
   const source = details?.forked_from?.execution_id ?? "";
   const other = useSignal(source);
-  const submit = () => {
-    const id = other.value.trim();
-    if (!id) return;
-    onClose();
-    go(href("compare", { a: model.id, b: id }));
-  };
+  const id = other.value.trim();
   return (
-    <Dialog
+    <FormDialog
       title="Compare with another run"
+      button="Compare"
+      reason={id ? null : "Enter the id of a run."}
+      act={() => go(href("compare", { a: model.id, b: id }))}
       onClose={onClose}
-      onSubmit={submit}
-      footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" reason={other.value.trim() ? null : "Enter the id of a run."}>
-            Compare
-          </Button>
-        </>
-      }
     >
       <TextField
         label="Id of the other run"
@@ -102,6 +79,6 @@ function CompareDialog({ model, onClose }: { model: RunModel; onClose: () => voi
           other.value = text;
         }}
       />
-    </Dialog>
+    </FormDialog>
   );
 }

@@ -3,7 +3,7 @@
 
 import { signal } from "@preact/signals";
 import { API, post } from "../api/client.ts";
-import { LEAST_ROLE } from "../api/roles.gen.ts";
+import type { LEAST_ROLE } from "../api/roles.gen.ts";
 import type { ExecutionStatus, Status, Wait } from "../api/types.gen.ts";
 import { go } from "../location.ts";
 import { forbidden, type Role } from "../me.ts";
@@ -51,45 +51,50 @@ export function runActions(model: RunModel): RunAction[] {
     ...signalWaits(model)
       .slice(0, 1)
       .map((wait) => ({
-        ...allowed("respond", "Respond...", "POST /executions/{id}/signals"),
+        ...allowed<"POST /executions/{id}/signals">("respond", "Respond...", "operator"),
         run: open({ kind: "respond", wait }),
       })),
     !isOver &&
       status !== "paused" && {
-        ...allowed("pause", "Pause", "POST /executions/{id}/pause"),
+        ...allowed<"POST /executions/{id}/pause">("pause", "Pause", "operator"),
         reason: status === "cancelling" ? "The run is being cancelled." : null,
         run: () => void act(model, "pause", "paused"),
       },
     status === "paused" && {
-      ...allowed("resume", "Resume", "POST /executions/{id}/resume"),
+      ...allowed<"POST /executions/{id}/resume">("resume", "Resume", "operator"),
       reason: isLocal ? LOCAL : null,
       run: () => void act(model, "resume", "resumed"),
     },
     !isOver && {
-      ...allowed("cancel", "Cancel...", "POST /executions/{id}/cancel"),
+      ...allowed<"POST /executions/{id}/cancel">("cancel", "Cancel...", "operator"),
       reason: status === "cancelling" ? "The run is being cancelled." : null,
       run: open({ kind: "cancel" }),
     },
     (status === "failed" || status === "cancelled") && {
-      ...allowed("retry", "Retry...", "POST /executions/{id}/retry"),
+      ...allowed<"POST /executions/{id}/retry">("retry", "Retry...", "operator"),
       href: href("fork", params, { retry: 1 }),
     },
     {
-      ...allowed("fork", at ? "Fork from here..." : "Fork...", "POST /executions/{id}/fork"),
+      ...allowed<"POST /executions/{id}/fork">("fork", at ? "Fork from here..." : "Fork...", "operator"),
       href: href("fork", params, { at }),
     },
     !isOver && {
-      ...allowed("signal", "Send signal...", "POST /executions/{id}/signals"),
+      ...allowed<"POST /executions/{id}/signals">("signal", "Send signal...", "operator"),
       run: open({ kind: "signal" }),
     },
-    { ...allowed("compare", "Compare...", "GET /executions/{id}/diff"), run: open({ kind: "compare" }) },
-    { ...allowed("export", "Export", "GET /executions/{id}/export"), href: `${API}${model.path("export")}` },
+    { ...allowed<"GET /executions/{id}/diff">("compare", "Compare...", "viewer"), run: open({ kind: "compare" }) },
+    { ...allowed<"GET /executions/{id}/export">("export", "Export", "viewer"), href: `${API}${model.path("export")}` },
   ];
   return actions.filter((action) => action !== false);
 }
 
-function allowed(name: string, label: string, route: keyof typeof LEAST_ROLE): RunAction {
-  return { name, label, role: LEAST_ROLE[route] ?? "viewer", reason: null };
+/** The type of the role is that of the route, so it cannot be another one than the server's. */
+function allowed<R extends keyof typeof LEAST_ROLE>(
+  name: string,
+  label: string,
+  role: (typeof LEAST_ROLE)[R] & Role,
+): RunAction {
+  return { name, label, role, reason: null };
 }
 
 export function whyNot(action: RunAction): string | null {
@@ -120,14 +125,7 @@ async function act(model: RunModel, verb: "pause" | "resume", done: string): Pro
   }
 }
 
-export async function cancelRun(model: RunModel, reason: string): Promise<boolean> {
-  try {
-    await post<ExecutionStatus>(model.path("cancel"), reason ? { reason } : {});
-    toast("The run is being cancelled.");
-    await model.reload();
-    return true;
-  } catch (error) {
-    toastProblem("The run was not cancelled", error);
-    return false;
-  }
+export async function cancelRun(model: RunModel, reason: string): Promise<void> {
+  await post<ExecutionStatus>(model.path("cancel"), reason ? { reason } : {});
+  await model.reload();
 }

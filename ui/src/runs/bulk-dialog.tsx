@@ -28,7 +28,7 @@ interface BulkDialogProps {
 }
 
 /** Says what will happen, does it, and says for each run what happened. */
-export function BulkDialog({ action, ids: selected, onClose, onDone }: BulkDialogProps) {
+export default function BulkDialog({ action, ids: selected, onClose, onDone }: BulkDialogProps) {
   const ids = useMemo(() => selected, []); // those that were asked about, while the selection changes
   const [results, busy, finished] = [useSignal<BulkResult[]>([]), useSignal(false), useSignal(false)];
   const words = WORDS[action];

@@ -53,7 +53,7 @@ export class RunsModel {
         this.problem.value = undefined;
       });
     } catch (error) {
-      if (!this.#stopped) this.problem.value = error instanceof Problem ? error : new Problem({ title: String(error) });
+      if (!this.#stopped) this.problem.value = Problem.of(error);
     }
   };
 

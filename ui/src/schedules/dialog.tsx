@@ -1,13 +1,11 @@
 import { useSignal } from "@preact/signals";
-import { Problem, request } from "../api/client.ts";
+import { request } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
 import type { PlaybookPage, Schedule, ScheduleRequest, StoredSchedule } from "../api/types.gen.ts";
 import { now } from "../clock.ts";
 import { go } from "../location.ts";
-import { Button } from "../parts/button.tsx";
-import { Dialog } from "../parts/dialog.tsx";
-import { Field, TextField } from "../parts/field.tsx";
-import { ProblemBox } from "../parts/states.tsx";
+import { Field, SelectField, TextField } from "../parts/field.tsx";
+import { FormDialog } from "../parts/form-dialog.tsx";
 import { toast } from "../parts/toast.tsx";
 import { isZone, zone } from "../preferences.ts";
 import { href } from "../routes.ts";
@@ -16,82 +14,46 @@ import { moment } from "../text/time.ts";
 import { type Draft, draftOf, faultsOf, requestOf } from "./draft.ts";
 import "./schedules.css";
 
+const KINDS = [
+  { value: "cron", label: "by a cron expression" },
+  { value: "every", label: "at an interval" },
+  { value: "at", label: "once" },
+] as const;
+
 /** Creates a schedule, or changes one. */
 export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onClose: () => void }) {
   const draft = useSignal<Draft>(draftOf(schedule));
-  const [busy, problem] = [useSignal(false), useSignal<Problem | undefined>(undefined)];
   const playbooks = useResource<PlaybookPage>("/playbooks?limit=200");
+  const paths = new Set([draft.value.path, ...(playbooks.data.value?.items ?? []).map(({ path }) => path)]);
+  paths.delete("");
   const faults = faultsOf(draft.value, isZone);
   const set = (change: Partial<Draft>) => {
     draft.value = { ...draft.value, ...change };
   };
-  const save = async () => {
-    if (busy.value || Object.keys(faults).length) return;
-    busy.value = true;
-    try {
-      const body: ScheduleRequest = requestOf(draft.value);
-      const stored = await request<StoredSchedule>("PUT", `/schedules/${encodeURIComponent(draft.value.name)}`, {
-        body,
-      });
-      toast(`${stored.name} is stored.${stored.warnings.length ? ` ${stored.warnings.join(" ")}` : ""}`);
-      onClose();
-      go(href("schedule", { name: stored.name }));
-    } catch (error) {
-      problem.value = error instanceof Problem ? error : new Problem({ title: String(error) });
-    } finally {
-      busy.value = false;
-    }
-  };
   const { value } = draft;
+  const save = async () => {
+    const body: ScheduleRequest = requestOf(value);
+    const stored = await request<StoredSchedule>("PUT", `/schedules/${encodeURIComponent(value.name)}`, { body });
+    toast(`${stored.name} is stored.${stored.warnings.length ? ` ${stored.warnings.join(" ")}` : ""}`);
+    go(href("schedule", { name: stored.name }));
+  };
   return (
-    <Dialog
+    <FormDialog
       title={schedule ? `Edit ${schedule.name}` : "Create a schedule"}
+      button="Save schedule"
+      reason={Object.values(faults)[0]}
+      act={save}
       onClose={onClose}
-      onSubmit={() => void save()}
-      footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={busy.value} reason={Object.values(faults)[0] ?? null}>
-            Save schedule
-          </Button>
-        </>
-      }
     >
       {!schedule && <TextField label="Name" value={value.name} autofocus onInput={(name) => set({ name })} />}
-      <Field label="Playbook">
-        {(ids) => (
-          <select
-            {...ids}
-            class="input"
-            value={value.path}
-            onChange={(event) => set({ path: event.currentTarget.value })}
-          >
-            <option value="">choose</option>
-            {[...new Set([value.path, ...(playbooks.data.value?.items ?? []).map(({ path }) => path)])]
-              .filter(Boolean)
-              .map((path) => (
-                <option key={path} value={path}>
-                  {path}
-                </option>
-              ))}
-          </select>
-        )}
-      </Field>
+      <SelectField
+        label="Playbook"
+        value={value.path}
+        options={[{ value: "", label: "choose" }, ...paths]}
+        onChange={(path) => set({ path })}
+      />
       <div class="form-row">
-        <Field label="Fires">
-          {(ids) => (
-            <select
-              {...ids}
-              class="input"
-              value={value.kind}
-              onChange={(event) => set({ kind: event.currentTarget.value as Draft["kind"] })}
-            >
-              <option value="cron">by a cron expression</option>
-              <option value="every">at an interval</option>
-              <option value="at">once</option>
-            </select>
-          )}
-        </Field>
+        <SelectField label="Fires" value={value.kind} options={KINDS} onChange={(kind) => set({ kind })} />
         {value.kind === "cron" && (
           <TextField
             label="Cron expression"
@@ -126,13 +88,13 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
       </div>
       {value.kind === "cron" && <CronPreview draft={value} />}
       <div class="form-row">
-        <Choice
+        <SelectField
           label="If the previous run is active"
           value={value.overlap}
           options={["skip", "queue", "allow"]}
           onChange={(overlap) => set({ overlap })}
         />
-        <Choice
+        <SelectField
           label="Missed firings"
           value={value.missed}
           options={["skip", "once", "all"]}
@@ -150,34 +112,7 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
           />
         )}
       </Field>
-      {problem.value && <ProblemBox problem={problem.value} />}
-    </Dialog>
-  );
-}
-
-function Choice<T extends string>({
-  label,
-  value,
-  options,
-  onChange,
-}: {
-  label: string;
-  value: T;
-  options: T[];
-  onChange: (value: T) => void;
-}) {
-  return (
-    <Field label={label}>
-      {(ids) => (
-        <select {...ids} class="input" value={value} onChange={(event) => onChange(event.currentTarget.value as T)}>
-          {options.map((option) => (
-            <option key={option} value={option}>
-              {option}
-            </option>
-          ))}
-        </select>
-      )}
-    </Field>
+    </FormDialog>
   );
 }
 

@@ -7,7 +7,7 @@ import type { Schedule, Triggered } from "../api/types.gen.ts";
 import { now } from "../clock.ts";
 import { go } from "../location.ts";
 import { Button } from "../parts/button.tsx";
-import { Confirm } from "../parts/confirm.tsx";
+import { FormDialog } from "../parts/form-dialog.tsx";
 import { Countdown, Moment } from "../parts/moment.tsx";
 import { Loaded } from "../parts/states.tsx";
 import { type Column, Table } from "../parts/table.tsx";
@@ -141,7 +141,7 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
       <Table label="Last firings" columns={FIRINGS} rows={schedule.recent} rowKey={(fired) => fired.due + fired.at} />
       {dialog.value === "edit" && <ScheduleDialog schedule={schedule} onClose={close} />}
       {dialog.value === "delete" && (
-        <Confirm
+        <FormDialog
           title="Delete schedule"
           button="Delete schedule"
           danger
@@ -155,7 +155,7 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
           }}
         >
           <p>{schedule.name} does not fire any more. Its runs stay.</p>
-        </Confirm>
+        </FormDialog>
       )}
     </>
   );

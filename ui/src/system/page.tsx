@@ -7,8 +7,8 @@ import type { Pruned, Server, VerifiedPage, Violation } from "../api/types.gen.t
 import { Status } from "../look/status.tsx";
 import { forbidden, hasRole } from "../me.ts";
 import { Button } from "../parts/button.tsx";
-import { Confirm } from "../parts/confirm.tsx";
 import { Select } from "../parts/field.tsx";
+import { FormDialog } from "../parts/form-dialog.tsx";
 import { Moment } from "../parts/moment.tsx";
 import { Empty, Loaded } from "../parts/states.tsx";
 import { Table } from "../parts/table.tsx";
@@ -187,7 +187,7 @@ function Prune() {
         </Button>
       </p>
       {preview.value && (
-        <Confirm
+        <FormDialog
           title="Delete old runs"
           button="Delete runs"
           danger
@@ -202,7 +202,7 @@ function Prune() {
             {counted(preview.value.removed || preview.value.items.length, "run")} with their events, logs and results.
             This cannot be undone.
           </p>
-        </Confirm>
+        </FormDialog>
       )}
     </section>
   );

@@ -1,59 +1,54 @@
-/** How two values differ, as a list of changes. Pure; values may be deep, so nothing recurses. */
+/** Two values, leaf by leaf. Pure; values may be deep, so nothing recurses. */
 
-export interface Change {
-  path: (string | number)[];
-  kind: "added" | "removed" | "changed";
-  before: unknown;
+import { isMap } from "./typed.ts";
+
+type Path = (string | number)[];
+
+export interface LeafPair {
+  path: Path;
+  kind: "same" | "added" | "removed" | "changed";
+  before: unknown; // undefined: not there
   after: unknown;
 }
 
-export const MAX_CHANGES = 1_000;
+export const MAX_PAIRS = 1_000;
 
-interface Pair {
-  path: (string | number)[];
-  before: unknown;
-  after: unknown;
-}
+type Pair = Omit<LeafPair, "kind">;
 
 const ABSENT = Symbol("absent");
 
-/** The changes from one value to another, in order; at most 1,000. Items of lists are compared by their place. */
-export function valueDiff(before: unknown, after: unknown): Change[] {
-  const changes: Change[] = [];
+/** The leaves of both values side by side, in order, or only those that differ; at most 1,000. Maps and lists are opened
+ *  as long as both sides have them; items of lists are compared by their place. */
+export function leafPairs(before: unknown, after: unknown, onlyChanges = false): LeafPair[] {
+  const leaves: LeafPair[] = [];
   const stack: Pair[] = [{ path: [], before, after }];
-  for (let pair = stack.pop(); pair && changes.length < MAX_CHANGES; pair = stack.pop()) {
+  for (let pair = stack.pop(); pair && leaves.length < MAX_PAIRS; pair = stack.pop()) {
     const inside = pairsInside(pair);
-    if (inside) for (let place = inside.length - 1; place >= 0; place -= 1) stack.push(inside[place] as Pair);
-    else if (!Object.is(pair.before, pair.after)) changes.push(changeOf(pair));
+    if (inside?.length) stack.push(...inside.reverse());
+    else {
+      const leaf = leafOf(pair, inside !== null);
+      if (!onlyChanges || leaf.kind !== "same") leaves.push(leaf);
+    }
   }
-  return changes;
+  return leaves;
 }
 
-function changeOf({ path, before, after }: Pair): Change {
+function leafOf({ path, before, after }: Pair, areEmpty: boolean): LeafPair {
   if (before === ABSENT) return { path, kind: "added", before: undefined, after };
   if (after === ABSENT) return { path, kind: "removed", before, after: undefined };
-  return { path, kind: "changed", before, after };
+  return { path, kind: areEmpty || Object.is(before, after) ? "same" : "changed", before, after };
 }
 
 /** The pairs of two lists or two maps, null for all other values. */
 function pairsInside({ path, before, after }: Pair): Pair[] | null {
-  if (Array.isArray(before) && Array.isArray(after)) {
-    const length = Math.max(before.length, after.length);
-    return Array.from({ length }, (_, place) => ({
-      path: [...path, place],
-      before: place < before.length ? before[place] : ABSENT,
-      after: place < after.length ? after[place] : ABSENT,
-    }));
-  }
-  if (!isMap(before) || !isMap(after)) return null;
+  const areLists = Array.isArray(before) && Array.isArray(after);
+  if (!areLists && !(isMap(before) && isMap(after))) return null;
   const names = new Set([...Object.keys(before), ...Object.keys(after)]);
+  const inside = (value: object, name: string) =>
+    Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : ABSENT;
   return [...names].map((name) => ({
-    path: [...path, name],
-    before: Object.hasOwn(before, name) ? before[name] : ABSENT,
-    after: Object.hasOwn(after, name) ? after[name] : ABSENT,
+    path: [...path, areLists ? Number(name) : name],
+    before: inside(before, name),
+    after: inside(after, name),
   }));
-}
-
-function isMap(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -6,8 +6,8 @@ import { useResource } from "../api/resource.ts";
 import type { Pool, Worker, Workers } from "../api/types.gen.ts";
 import { Icon } from "../look/icons.tsx";
 import { Button } from "../parts/button.tsx";
-import { Confirm } from "../parts/confirm.tsx";
 import { FilterField, filtered } from "../parts/filter.tsx";
+import { FormDialog } from "../parts/form-dialog.tsx";
 import { Elapsed, Moment } from "../parts/moment.tsx";
 import { Empty, Loaded } from "../parts/states.tsx";
 import { type Column, Table } from "../parts/table.tsx";
@@ -132,7 +132,7 @@ function workerColumns(open: (dialog: OpenDialog) => void): Column<Worker>[] {
 function ConfirmAction({ dialog: { action, worker }, onClose }: { dialog: OpenDialog; onClose: () => void }) {
   const isDrain = action === "drain";
   return (
-    <Confirm
+    <FormDialog
       title={isDrain ? "Drain worker" : "Stop worker"}
       button={isDrain ? "Drain worker" : "Stop worker"}
       danger={!isDrain}
@@ -145,6 +145,6 @@ function ConfirmAction({ dialog: { action, worker }, onClose }: { dialog: OpenDi
           ? `${worker.worker} finishes its ${count(worker.busy)} leases and takes no new work.`
           : `${worker.worker} finishes its ${count(worker.busy)} leases and then ends.`}
       </p>
-    </Confirm>
+    </FormDialog>
   );
 }

@@ -5,7 +5,7 @@ import { Select } from "../../parts/field.tsx";
 import { expression } from "../../parts/json-rows.ts";
 import { preview } from "../../parts/json-value.ts";
 import { Loaded } from "../../parts/states.tsx";
-import { type Change, MAX_CHANGES, valueDiff } from "../../text/diff.ts";
+import { type LeafPair, leafPairs, MAX_PAIRS } from "../../text/diff.ts";
 import { count } from "../../text/number.ts";
 import type { RunModel } from "../model.ts";
 import { selection } from "../selection.ts";
@@ -36,7 +36,7 @@ export function CompareCtx({ model, state }: { model: RunModel; state: State }) 
       {other && (
         <div class="data-changes">
           <Loaded of={past} rows={2}>
-            {(before) => <Changes changes={valueDiff(before.ctx ?? {}, state.ctx ?? {})} label={other.label} />}
+            {(before) => <Changes changes={leafPairs(before.ctx ?? {}, state.ctx ?? {}, true)} label={other.label} />}
           </Loaded>
         </div>
       )}
@@ -58,9 +58,7 @@ function EventField({ most, chosen }: { most: number; chosen: string }) {
   );
 }
 
-const WORDS: Record<Change["kind"], string> = { added: "added", removed: "removed", changed: "changed" };
-
-function Changes({ changes, label }: { changes: Change[]; label: string }) {
+function Changes({ changes, label }: { changes: LeafPair[]; label: string }) {
   if (!changes.length) return <p class="secondary">ctx is the same as at {label}.</p>;
   return (
     <table aria-label={`Changes of ctx since ${label}`}>
@@ -70,7 +68,7 @@ function Changes({ changes, label }: { changes: Change[]; label: string }) {
           return (
             <tr key={name}>
               <th scope="row">{name}</th>
-              <td class={`data-${kind}`}>{WORDS[kind]}</td>
+              <td class={`data-${kind}`}>{kind}</td>
               <td>
                 {kind !== "added" && <del>{preview(before)}</del>} {kind !== "removed" && <ins>{preview(after)}</ins>}
               </td>
@@ -78,7 +76,7 @@ function Changes({ changes, label }: { changes: Change[]; label: string }) {
           );
         })}
       </tbody>
-      {changes.length === MAX_CHANGES && <caption>The first {count(MAX_CHANGES)} changes are shown.</caption>}
+      {changes.length === MAX_PAIRS && <caption>The first {count(MAX_PAIRS)} changes are shown.</caption>}
     </table>
   );
 }

@@ -1,14 +1,14 @@
-/** The boxes of a graph: buttons of a fixed size, each with its step, status, tasks and progress. */
+/** The boxes of the graph of a run: each with the status, the progress and the tokens of its step. */
 
 import type { GraphNode } from "../../api/types.gen.ts";
 import { StatusIcon, statusTone, statusWord } from "../../look/status.tsx";
+import { type Detail, GraphBox } from "../../parts/graph/box.tsx";
 import { ProgressBar } from "../../parts/progress.tsx";
 import { count, counted } from "../../text/number.ts";
 import type { StepTokens } from "../outline/outline.ts";
 import { type BoxState, runRow, waitWords } from "./state.ts";
-import type { Detail } from "./viewport.ts";
 
-interface BoxProps {
+interface RunBoxProps {
   node: GraphNode;
   state: BoxState | undefined;
   detail: Detail;
@@ -17,43 +17,29 @@ interface BoxProps {
   onSelect: () => void;
 }
 
-export function GraphBox({ node, state, detail, isSelected, isTabStop, onSelect }: BoxProps) {
+export function RunBox({ state, ...box }: RunBoxProps) {
+  const { node, detail } = box;
   const status = state?.status ?? "never";
-  const classes = [
-    "box",
-    `tone-${statusTone(status)}`,
-    status === "never" ? "never" : "",
-    node.role === "step" ? "" : "unreal",
-    node.final ? "final" : "",
-    isSelected ? "selected" : "",
-  ];
-  const place = { transform: `translate(${node.x}px, ${node.y}px)`, width: `${node.w}px`, height: `${node.h}px` };
+  const kinds = [`tone-${statusTone(status)}`, status === "never" ? "never" : "", node.final ? "final" : ""];
   return (
     <>
-      <button
-        type="button"
-        class={classes.filter(Boolean).join(" ")}
-        style={place}
-        data-step={node.name}
-        aria-pressed={isSelected}
-        tabIndex={isTabStop ? 0 : -1}
-        title={node.description || undefined}
-        onClick={onSelect}
+      <GraphBox
+        {...box}
+        kind={kinds.join(" ")}
+        label={boxLabel(node, state)}
+        note={node.role === "step" && <StatusIcon status={status} />}
       >
-        <span class="hidden-text">{boxLabel(node, state)}</span>
-        {detail !== "shapes" && (
-          <span class="box-name" aria-hidden="true">
-            <span class="cut">{node.name}</span>
-            {node.role === "step" && <StatusIcon status={status} />}
+        {detail === "full" && (
+          <span class="box-run cut" aria-hidden="true">
+            {runRow(state)}
           </span>
         )}
-        {detail === "full" && <BoxDetails node={node} state={state} />}
         {state?.loop && (
           <span class="box-progress" aria-hidden="true">
             <ProgressBar {...state.loop} running={state.loop.in_flight} />
           </span>
         )}
-      </button>
+      </GraphBox>
       {detail === "full" && node.inclusive && (
         <span
           class="box-all"
@@ -65,36 +51,6 @@ export function GraphBox({ node, state, detail, isSelected, isTabStop, onSelect 
         </span>
       )}
       {detail === "full" && state && <TokenChips tokens={state.tokens} x={node.x} y={node.y} />}
-    </>
-  );
-}
-
-/** Badges, tasks, and the row that a run adds. */
-function BoxDetails({ node, state }: { node: GraphNode; state: BoxState | undefined }) {
-  return (
-    <>
-      {node.badges.length > 0 && (
-        <span class="box-badges" aria-hidden="true">
-          {node.badges.map((badge) => (
-            <small key={badge.text} class={`badge-${badge.kind}`} title={badge.title}>
-              {badge.text}
-            </small>
-          ))}
-        </span>
-      )}
-      {node.tasks.length > 0 && (
-        <span class="box-tasks" aria-hidden="true">
-          {node.tasks.map((task) => (
-            <span key={`${task.label} ${task.line}`} class="cut" style={{ paddingInlineStart: `${task.depth * 10}px` }}>
-              {task.label} <i>{task.kind}</i>
-              {task.note && ` ${task.note}`}
-            </span>
-          ))}
-        </span>
-      )}
-      <span class="box-run cut" aria-hidden="true">
-        {runRow(state)}
-      </span>
     </>
   );
 }

@@ -7,20 +7,21 @@ import type { Graph, GraphNode } from "../../api/types.gen.ts";
 import { bindKeys } from "../../keys.ts";
 import { isPhone } from "../../look/phone.ts";
 import { Button } from "../../parts/button.tsx";
+import { Arcs } from "../../parts/graph/arcs.tsx";
 import { Loaded } from "../../parts/states.tsx";
 import { offerActions } from "../../shell/palette-state.ts";
 import type { RunModel } from "../model.ts";
 import { select, selection } from "../selection.ts";
-import { Arcs } from "./arcs.tsx";
-import { GraphBox } from "./boxes.tsx";
+import { ArcShapes } from "./arc-shapes.tsx";
+import { RunBox } from "./boxes.tsx";
 import { FindStep } from "./find.tsx";
 import { followPointers } from "./gestures.ts";
 import { Minimap } from "./minimap.tsx";
 import { FiringDots } from "./motion.tsx";
 import { type GraphState, graphState } from "./state.ts";
-import { overlaps, Viewport } from "./viewport.ts";
+import { edgesNear, overlaps, Viewport } from "./viewport.ts";
 import { neighbour } from "./walk.ts";
-import "./graph.css";
+import "./pane.css";
 
 const MANY = 30; // boxes
 
@@ -149,13 +150,18 @@ function World({ port, graph, state }: { port: Viewport; graph: Graph; state: Gr
   const { step, arc } = selection.value;
   const [region, detail] = [port.region.value, port.detail.value];
   const fired = useStable(state.fired);
+  const edges = useMemo(() => edgesNear(graph, region), [graph, region]);
   const shown = graph.nodes.filter((node) => node.name === step || overlaps(node, region));
   const tabStop = shown.some(({ name }) => name === step) ? step : shown[0]?.name;
   return (
     <div ref={world} class="graph-world" style={{ width: `${graph.width}px`, height: `${graph.height}px` }}>
-      <Arcs graph={graph} fired={fired} selected={arc} region={region} detail={detail} />
+      {detail === "shapes" ? (
+        <ArcShapes graph={graph} fired={fired} />
+      ) : (
+        <Arcs graph={graph} edges={edges} fired={fired} selected={arc} hasLabels={detail === "full"} />
+      )}
       {shown.map((node) => (
-        <GraphBox
+        <RunBox
           key={node.name}
           node={node}
           state={state.boxes.get(node.name)}

@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { Graph } from "../../api/types.gen.ts";
+import { arcKey, keyOfEdge } from "../../parts/graph/arcs.tsx";
 import type { RunModel } from "../model.ts";
-import { arcKey } from "./state.ts";
 import type { Viewport } from "./viewport.ts";
 
 const [DOT_MS, MOST_PER_SECOND] = [200, 10];
@@ -12,9 +12,7 @@ export function FiringDots({ model, graph, port }: { model: RunModel; graph: Gra
   useEffect(() => {
     const isCalm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (isCalm) return;
-    const paths = new Map(
-      graph.edges.map((edge) => [arcKey(graph.nodes[edge.source]?.name ?? "", edge.arc), edge.path]),
-    );
+    const paths = new Map(graph.edges.map((edge) => [keyOfEdge(graph, edge), edge.path]));
     let recent: number[] = [];
     return model.frame.subscribe((frame) => {
       if (!frame || model.isPast.peek()) return;

@@ -18,8 +18,6 @@ export interface BoxState extends StepState {
   isEstimate: boolean; // from the outline, between two of its points
 }
 
-export const arcKey = (step: string, arc: number): string => `${step}/next/${arc}`;
-
 export function graphState(model: RunModel, graph: Graph): GraphState {
   const [outline, at, state] = [model.outline.value, model.at.value, model.state.value];
   if (!outline) return { boxes: new Map(), fired: new Map() };

@@ -1,6 +1,8 @@
 /** The part of a graph that its pane shows: zoom and pan. Pure but for the signals. */
 
 import { computed, signal } from "@preact/signals";
+import type { Graph, GraphEdge } from "../../api/types.gen.ts";
+import type { Detail } from "../../parts/graph/box.tsx";
 
 export interface Rect {
   x: number;
@@ -8,8 +10,6 @@ export interface Rect {
   w: number;
   h: number;
 }
-
-export type Detail = "full" | "names" | "shapes";
 
 const [LEAST, MOST, STEP] = [0.005, 2.5, 1.25];
 const MARGIN = 24;
@@ -99,4 +99,15 @@ function fitting(graph: { width: number; height: number }, { w, h }: { w: number
 
 export function overlaps(a: Rect, b: Rect): boolean {
   return a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
+}
+
+/** The arcs that may be in a region: a line stays between its boxes, but for loops and lines that lead back. */
+export function edgesNear({ nodes, edges }: Graph, region: Rect): GraphEdge[] {
+  return edges.filter(({ source, target, reversed }) => {
+    const [from, to] = [nodes[source], nodes[target]];
+    if (!from || !to || reversed || source === target) return true;
+    const [x, y] = [Math.min(from.x, to.x), Math.min(from.y, to.y)];
+    const [right, bottom] = [Math.max(from.x + from.w, to.x + to.w), Math.max(from.y + from.h, to.y + to.h)];
+    return overlaps({ x, y, w: right - x, h: bottom - y }, region);
+  });
 }

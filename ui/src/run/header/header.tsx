@@ -7,6 +7,7 @@ import { isPhone } from "../../look/phone.ts";
 import { Status, statusWord } from "../../look/status.tsx";
 import { Button } from "../../parts/button.tsx";
 import { Copy, copyAndTell } from "../../parts/copy.tsx";
+import { lazy } from "../../parts/lazy.tsx";
 import { Menu, type MenuItem } from "../../parts/menu.tsx";
 import { Elapsed, Moment } from "../../parts/moment.tsx";
 import { announce } from "../../parts/toast.tsx";
@@ -15,13 +16,13 @@ import { offerActions } from "../../shell/palette-state.ts";
 import { activityText } from "../../text/activity.ts";
 import { counted, shortId } from "../../text/number.ts";
 import { oneLine } from "../../text/printable.ts";
-import { currentStatus, perform, type RunAction, runActions, whyNot } from "../actions.ts";
-import { RunDialogs } from "../actions-dialogs.tsx";
+import { currentStatus, perform, type RunAction, runActions, runDialog, whyNot } from "../actions.ts";
 import type { RunModel } from "../model.ts";
 import { PlaybookLink } from "../playbook-link.tsx";
 import { RunError } from "./error.tsx";
 import "./header.css";
 
+const RunDialogs = lazy(() => import("../actions-dialogs.tsx"), null);
 /** These have buttons; the others are in the menu. */
 const BUTTONS = ["respond", "pause", "resume", "cancel", "retry", "fork"];
 const MENU_BUTTON = "run-actions";
@@ -34,6 +35,12 @@ export function RunHeader({ model }: { model: RunModel }) {
       bindKeys("global", {
         actions: () => document.querySelector<HTMLElement>(`.${MENU_BUTTON} > button`)?.click(),
       }),
+    [],
+  );
+  useEffect(
+    () => () => {
+      runDialog.value = null;
+    },
     [],
   );
   const status = currentStatus(model);
@@ -68,7 +75,7 @@ export function RunHeader({ model }: { model: RunModel }) {
         <RelatedLinks model={model} />
       </div>
       {status === "failed" && details.error && <RunError model={model} details={details} error={details.error} />}
-      <RunDialogs model={model} />
+      {runDialog.value && <RunDialogs model={model} />}
     </header>
   );
 }

@@ -1,6 +1,6 @@
 import type { Graph, GraphEdge } from "../../api/types.gen.ts";
+import { arcKey } from "../../parts/graph/arcs.tsx";
 import { count } from "../../text/number.ts";
-import { arcKey } from "../graph/state.ts";
 import type { RunModel } from "../model.ts";
 import { firedArcs } from "../outline/outline.ts";
 import { select } from "../selection.ts";

@@ -1,8 +1,8 @@
 import type { Graph, GraphEdge } from "../../api/types.gen.ts";
 import { Copy } from "../../parts/copy.tsx";
+import { arcKey } from "../../parts/graph/arcs.tsx";
 import { counted } from "../../text/number.ts";
 import { duration } from "../../text/time.ts";
-import { arcKey } from "../graph/state.ts";
 import type { RunModel } from "../model.ts";
 import { firedArcs } from "../outline/outline.ts";
 import { PlaybookLink } from "../playbook-link.tsx";

@@ -4,9 +4,8 @@ import { idempotencyKey, Problem, post } from "../../api/client.ts";
 import type { Fork, ForkPreview } from "../../api/types.gen.ts";
 import { go } from "../../location.ts";
 import { Button } from "../../parts/button.tsx";
-import { Dialog } from "../../parts/dialog.tsx";
+import { FormDialog } from "../../parts/form-dialog.tsx";
 import { Loading, ProblemBox } from "../../parts/states.tsx";
-import { toastProblem } from "../../parts/toast.tsx";
 import { href } from "../../routes.ts";
 import { counted } from "../../text/number.ts";
 import type { RunModel } from "../model.ts";
@@ -50,7 +49,6 @@ export function RetryItems({ model, run, failed }: RetryProps) {
 function RetryDialog({ model, run, failed, onClose }: RetryProps & { onClose: () => void }) {
   const plan = useSignal<ForkPreview | undefined>(undefined);
   const problem = useSignal<Problem | undefined>(undefined);
-  const isBusy = useSignal(false);
   const key = useMemo(idempotencyKey, []);
   const body = { step: stepOf(run), failed_items: true };
   const preview = async () => {
@@ -63,34 +61,21 @@ function RetryDialog({ model, run, failed, onClose }: RetryProps & { onClose: ()
   };
   useEffect(() => void preview(), []);
   const retry = async () => {
-    isBusy.value = true;
-    try {
-      const fork = await post<Fork>(model.path("retry"), body, { headers: { "Idempotency-Key": key } });
-      onClose();
-      go(href("run", { id: fork.execution_id }));
-    } catch (error) {
-      toastProblem("The failed items were not retried", error);
-      isBusy.value = false;
-    }
+    const fork = await post<Fork>(model.path("retry"), body, { headers: { "Idempotency-Key": key } });
+    go(href("run", { id: fork.execution_id }));
   };
   return (
-    <Dialog
+    <FormDialog
       title={`Retry the failed items of ${run}`}
+      button={`Retry ${counted(failed, "item")}`}
+      busy={!plan.value}
+      act={retry}
       onClose={onClose}
-      onSubmit={() => void retry()}
-      footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button type="submit" kind="primary" busy={isBusy.value || !plan.value}>
-            {`Retry ${counted(failed, "item")}`}
-          </Button>
-        </>
-      }
     >
       {problem.value && <ProblemBox problem={problem.value} onRetry={() => void preview()} />}
       {!plan.value && !problem.value && <Loading rows={3} />}
       {plan.value && <Plan plan={plan.value} failed={failed} />}
-    </Dialog>
+    </FormDialog>
   );
 }
 

@@ -1,10 +1,9 @@
 /** The panel below the graph: one tab of the run at a time. */
 
 import type { ComponentType } from "preact";
-import { useEffect, useState } from "preact/hooks";
 import { parameter, setQuery } from "../../location.ts";
 import { isPhone } from "../../look/phone.ts";
-import { Loading } from "../../parts/states.tsx";
+import { lazy } from "../../parts/lazy.tsx";
 import { type Tab, Tabs } from "../../parts/tabs.tsx";
 import type { RunModel } from "../model.ts";
 import { PanelFind } from "./find.tsx";
@@ -21,16 +20,14 @@ export const TABS: readonly Tab[] = [
   { name: "related", label: "Related" },
 ];
 
-type Loader = () => Promise<{ default: ComponentType<PanelProps> }>;
-
 /** A tab is loaded when it is first opened. */
-const LOADERS: Record<string, Loader> = {
-  timeline: () => import("../timeline/timeline.tsx"),
-  events: () => import("../events/events.tsx"),
-  logs: () => import("../logs/logs.tsx"),
-  data: () => import("../data/data.tsx"),
-  items: () => import("../items/items.tsx"),
-  related: () => import("../related/related.tsx"),
+const CONTENTS: Record<string, ComponentType<PanelProps>> = {
+  timeline: lazy(() => import("../timeline/timeline.tsx")),
+  events: lazy(() => import("../events/events.tsx")),
+  logs: lazy(() => import("../logs/logs.tsx")),
+  data: lazy(() => import("../data/data.tsx")),
+  items: lazy(() => import("../items/items.tsx")),
+  related: lazy(() => import("../related/related.tsx")),
 };
 /** The tabs that show only what the text of the URL (`q`) selects. */
 const FINDS: Record<string, string> = {
@@ -39,21 +36,12 @@ const FINDS: Record<string, string> = {
   data: "Find a key or value",
   items: "Find an item or error",
 };
-const loaded = new Map<string, ComponentType<PanelProps>>();
 
 /** On a phone the view has its own row of tabs. */
 export function Panel({ model }: PanelProps) {
   const wanted = parameter("tab");
   const tab = TABS.some(({ name }) => name === wanted) ? wanted : "timeline";
-  const [, redraw] = useState(0);
-  useEffect(() => {
-    if (loaded.has(tab)) return;
-    void LOADERS[tab]?.().then((module) => {
-      loaded.set(tab, module.default);
-      redraw((n) => n + 1);
-    });
-  }, [tab]);
-  const Content = loaded.get(tab);
+  const Content = CONTENTS[tab]!;
   return (
     <>
       {(FINDS[tab] || !isPhone.value) && (
@@ -64,7 +52,7 @@ export function Panel({ model }: PanelProps) {
           {FINDS[tab] && <PanelFind key={tab} placeholder={FINDS[tab]} />}
         </div>
       )}
-      {Content ? <Content model={model} /> : <Loading />}
+      <Content key={tab} model={model} />
     </>
   );
 }
