@@ -53,8 +53,8 @@ def test_a_token_that_is_not_encoded_well_leaves_a_page_that_asks_to_sign_in(ope
 
 
 def test_a_view_whose_files_are_gone_says_so(open_page: PageOpener, runs: ExampleRuns) -> None:
-    page = open_page("/playbooks", expect=["status of 404"])
-    expect(page.get_by_role("link", name="orders").first).to_be_visible()
+    page = open_page("/runs", expect=["status of 404"])
+    expect(page.get_by_role("heading", name="Runs", exact=True)).to_be_visible()
     page.route("**/assets/**", lambda route: route.fulfill(status=404, body=""))
     page.get_by_role("link", name="Workers").first.click()
     expect(page.get_by_role("alert")).to_contain_text("The view could not be loaded.")

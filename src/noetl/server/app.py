@@ -165,7 +165,14 @@ class Guard:
         raise not_found()
 
     async def _answer(self, scope: Scope, receive: Receive, reply: Reply) -> None:
-        path, scope["path_params"] = self._route(scope["path"])
+        try:
+            path, scope["path_params"] = self._route(scope["path"])
+        except Refused:
+            headers = Headers(scope=scope)
+            if not pages.is_navigation(scope, headers):
+                raise
+            self._check_host(headers)
+            return await pages.unknown_page(self.api.page.files(), headers)(scope, receive, reply)
         methods, is_head = self._methods[path], scope["method"] == "HEAD"
         endpoint = methods.get("GET" if is_head else scope["method"])
         if endpoint is None:

@@ -148,6 +148,28 @@ def test_everything_else_is_not_found(browser: httpx2.Client, path: str) -> None
         assert (answer.status, answer.headers["content-type"]) == (404, "application/problem+json")
 
 
+@pytest.mark.parametrize("path", ["/nowhere", "/runs/", "/runs/nope", "/playbooks/../assets", "/schedules/a%2Fb"])
+def test_a_browser_gets_the_page_for_an_unknown_path(browser: httpx2.Client, path: str) -> None:
+    with closing(HTTPConnection("127.0.0.1", browser.base_url.port)) as connection:
+        connection.request("GET", path, headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (404, INDEX)
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert answer.headers["content-security-policy"] == POLICY
+        assert answer.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize("path", ["/api/v1/nowhere", "/assets/nowhere.js"])
+def test_a_browser_gets_a_problem_where_the_page_has_no_links(browser: httpx2.Client, path: str) -> None:
+    answer = browser.get(path, headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+
+
+def test_an_unknown_path_of_another_host_is_refused(browser: httpx2.Client) -> None:
+    headers = {"Host": "rebound.example.com", "Accept": "text/html"}
+    assert browser.get("/nowhere", headers=headers).status_code == 421
+
+
 def test_the_api_still_needs_a_token(browser: httpx2.Client) -> None:
     assert browser.get("/api/v1/executions").status_code == 401
     assert browser.post("/runs").status_code == 405
@@ -187,6 +209,8 @@ def test_without_a_build_every_path_says_in_one_line_how_to_make_one(tmp_path: P
             assert (answer.text.count("\n"), "`make page`" in answer.text) == (1, True)
             assert answer.headers["content-security-policy"] == POLICY
         assert client.get("/assets/main-3f2a.js").status_code == 404
+        unknown = client.get("/nowhere", headers={"Accept": "text/html"})
+        assert (unknown.status_code, "`make page`" in unknown.text) == (404, True)
 
 
 def test_a_running_server_serves_a_new_build_once_it_is_complete(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ import { Status } from "../look/status.tsx";
 import { Empty } from "../parts/states.tsx";
 import { href } from "../routes.ts";
 
-const PREFIX = 6;
+const ID = 36; // characters
+const PREFIX = 8; // of a whole id: runs that started in the same minute
 
 /** A run that is not there, with those whose id begins alike. */
 export function NotFound({ id }: { id: string }) {
-  const similar = useResource<ExecutionPage>(withQuery("/executions", { prefix: id.slice(0, PREFIX), limit: 5 }));
+  const prefix = id.length < ID ? id : id.slice(0, PREFIX);
+  const similar = useResource<ExecutionPage>(withQuery("/executions", { prefix, limit: 5 }));
   return (
     <Empty text={`Run ${id} not found. It may have been deleted by the retention policy.`}>
       {similar.data.value?.items.map((run) => (

@@ -54,7 +54,12 @@ export function App() {
 
 function CurrentView({ here }: { here: Route | null }) {
   const Page = here && VIEWS[here.view];
-  if (!Page) return <Empty text={`There is no page at ${path.value}.`} />;
+  if (!Page)
+    return (
+      <Empty text={`There is no page at ${path.value}.`}>
+        <a href="/runs">All runs</a>
+      </Empty>
+    );
   Page.load().catch(() => {}); // while the user is being identified; the view shows a failure
   const isOpen = me.value !== null || here.view === "signIn";
   return isOpen ? <Page key={here.view + JSON.stringify(here.params)} params={here.params} /> : <Loading />;

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from starlette.responses import Response
+from starlette.types import Scope
 
 from noetl.errors import NotFound
 from noetl.server.compression import accepts_gzip
 from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.etag import is_current, not_modified, weak_tag
-from noetl.server.page_files import PageFile
+from noetl.server.page_files import PageFile, PageFiles
 from noetl.server.parameters import BYTES, HTML, TEXT
 from noetl.server.roles import ASSETS, PAGES
 
@@ -39,6 +40,19 @@ async def page(call: ApiCall) -> Response:
     return _response(built.document, call.headers, REVALIDATED)
 
 
+def is_navigation(scope: Scope, headers: Mapping[str, str]) -> bool:
+    """Whether a browser opens a path that may be a link to the page, though none of its paths."""
+    is_data = scope["path"].startswith(("/api/", "/assets/"))
+    return scope["method"] == "GET" and not is_data and HTML in headers.get("accept", "")
+
+
+def unknown_page(files: PageFiles | None, headers: Mapping[str, str]) -> Response:
+    """The web page for a path that is none of its own; it says so and shows the way back."""
+    if files is None:
+        return Response(NOT_BUILT, 404, SECURITY, TEXT)
+    return _response(files.document, headers, REVALIDATED, status=404)
+
+
 for path in PAGES:
     routes.add("GET", path, answers={200: HTML, 304: None}, operation=f"page {path}")(page)
 
@@ -53,13 +67,13 @@ async def asset(call: ApiCall) -> Response:
     return _response(file, call.headers, IMMUTABLE)
 
 
-def _response(file: PageFile, headers: Mapping[str, str], caching: str) -> Response:
+def _response(file: PageFile, headers: Mapping[str, str], caching: str, status: int = 200) -> Response:
     tag = weak_tag(file.digest)
     described = SECURITY | {"Cache-Control": caching, "ETag": tag, "Vary": "Accept-Encoding"}
-    if is_current(headers, tag):
+    if status == 200 and is_current(headers, tag):
         response = not_modified(tag)
         response.headers.update(described)
         return response
     if file.gzipped is not None and accepts_gzip(headers):
-        return Response(file.gzipped, 200, described | {"Content-Encoding": "gzip"}, file.media)
-    return Response(file.content, 200, described, file.media)
+        return Response(file.gzipped, status, described | {"Content-Encoding": "gzip"}, file.media)
+    return Response(file.content, status, described, file.media)

@@ -53,8 +53,7 @@ function BoxContent({ node, detail = "full", label, note, children }: GraphBoxPr
       {label && <span class="hidden-text">{label}</span>}
       {detail !== "shapes" && (
         <span class="box-name" aria-hidden={isHidden}>
-          <span class="cut">{node.name}</span>
-          {note}
+          <span class="cut">{node.name}</span> {note}
         </span>
       )}
       {detail === "full" && node.badges.length > 0 && (
