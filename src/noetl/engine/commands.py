@@ -39,6 +39,9 @@ class Report(msgspec.Struct, frozen=True):
     hand_back: bool = False
     blobs: tuple[tuple[str, bytes], ...] = ()  # Content of references in the facts
     foreign: bool = False  # Whether another process sent it: its facts are then checked against the lease
+    grant: str | None = None
+    """The id of the claim that the lease was granted to. A restored database grants the same fences again, to other
+    claims. None if the sender does not know it."""
 
 
 class Lost(msgspec.Struct, frozen=True):

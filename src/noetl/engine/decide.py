@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from noetl.engine import events as e
-from noetl.engine.admissible import check_fact
+from noetl.engine.admissible import Inadmissible, check_fact
 from noetl.engine.commands import (
     Abandon,
     Cancel,
@@ -91,11 +91,16 @@ def _decide(decision: Decision, command: Command) -> None:
 
 
 def accept_report(decision: Decision, report: Report) -> None:
-    """Accept the facts of a worker while its lease is alive. A fact may end the lease for those behind it."""
+    """Accept the facts of a worker while its lease is alive. A fact may end the lease for those behind it. Inadmissible
+    if the log does not have the grant or the facts before: the worker has them from a state that was lost."""
     state = decision.state
     lease = state.leases.get(report.fence)
     if lease is None:
         return
+    if report.grant not in (None, lease.claim):
+        raise Inadmissible(f"lease {report.fence} was granted to another claim")
+    if report.first > lease.facts:
+        raise Inadmissible(f"lease {report.fence} has {lease.facts} facts, not {report.first}")
     facts = report.facts[max(0, lease.facts - report.first) :]
     if state.net.steps[state.runs[lease.run].step].writes:
         load_for_reducers(decision, facts, report.blobs)

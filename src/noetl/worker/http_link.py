@@ -104,7 +104,7 @@ class HttpLink:
         """Load the playbooks of granted work. A step that cannot run here fails with the reason."""
         if not self.terms.registered.is_set():  # another process has taken the name of this worker
             for work in works:
-                await self.report(work.execution, Report(work.fence, (), hand_back=True))
+                await self.report(work.execution, Report(work.fence, (), hand_back=True, grant=work.claim))
             return []
         runnable: list[Work] = []
         leases = [(work.execution, work.fence) for work in works]
@@ -119,7 +119,8 @@ class HttpLink:
                     raise
                 except (NoetlError, msgspec.MsgspecError) as error:
                     reason = Error("internal", f"worker {self.worker} cannot run this step: {error}")
-                    await self.report(work.execution, Report(work.fence, (StepFailed(work.run, reason),)))
+                    failed = StepFailed(work.run, reason)
+                    await self.report(work.execution, Report(work.fence, (failed,), grant=work.claim))
         return runnable
 
     async def _compiled(self, digest: str) -> RunnablePlaybook:

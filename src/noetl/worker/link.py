@@ -88,7 +88,7 @@ class Reporter:
             if not facts and not hand_back:
                 return
             blobs = tuple(self.blobs.items())
-            report = Report(self.work.fence, facts, self._reported, claim, hand_back, blobs)
+            report = Report(self.work.fence, facts, self._reported, claim, hand_back, blobs, grant=self.work.claim)
             try:
                 held, more = await self.link.report(self.work.execution, report)
             except BaseException as error:

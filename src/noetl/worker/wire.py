@@ -59,6 +59,7 @@ class ReportRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hand_back: bool = False
     blobs: list[tuple[str, str]] = []
     lines: list[LogLine] = []  # output of tasks of the worker, stored before the facts
+    grant: str | None = None  # the id of the claim that the lease was granted to; older workers do not send it
 
 
 class Verdicts(msgspec.Struct, frozen=True):
@@ -113,6 +114,7 @@ def report_request(execution: str, report: Report, lines: Sequence[LogLine] = ()
         report.hand_back,
         [(key, b64encode(content).decode()) for key, content in report.blobs],
         list(lines),
+        report.grant,
     )
 
 
@@ -139,6 +141,7 @@ def report_of(request: ReportRequest) -> Report:
         request.hand_back,
         blobs,
         foreign=True,
+        grant=request.grant,
     )
 
 

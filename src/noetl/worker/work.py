@@ -46,6 +46,7 @@ class Work(msgspec.Struct):
     after_call: AfterCallProgress | None = msgspec.field(default=None, name="tail")  # of a classic step
     handles: list[str] = []  # keys of the handles that any worker has resolved: their values are redacted here too
     entries: list[str] = []  # keychain entries of external providers that other workers may have resolved
+    claim: str = ""  # the id of the claim that the lease was granted to
 
 
 def work_of(state: Execution, event: StepStarted, items: list[Any] | None) -> Work:
@@ -79,6 +80,7 @@ def work_of(state: Execution, event: StepStarted, items: list[Any] | None) -> Wo
         after_call=None if run.after_call is None else _copied(run.after_call),
         handles=list(state.handles),
         entries=_entries_used(state),
+        claim=event.claim,
     )
 
 

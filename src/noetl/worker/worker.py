@@ -95,16 +95,20 @@ class Worker:
             key = (work.execution, work.fence)
             task = asyncio.current_task()
             assert task is not None
+            self.revoke(*key)  # the fence was granted again: the database was restored, and the old lease is void
             self.leases[key] = task
+            reporter = None
             try:
                 run = LeaseRun(self, work)
-                self.reporters[key] = run.reporter
+                reporter = self.reporters[key] = run.reporter
                 self._ticker = self._ticker or self._next_tick()
                 more = await run.run()
             except Rejected:
                 return
             finally:
-                self.leases.pop(key, None)
-                self.reporters.pop(key, None)
+                if self.leases.get(key) is task:
+                    del self.leases[key]
+                if self.reporters.get(key) is reporter:
+                    self.reporters.pop(key, None)
             work = more[0] if more else None
             self.take(more[1:])

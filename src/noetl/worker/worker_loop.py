@@ -88,12 +88,14 @@ class WorkerLoop:
                 while self.worker.tasks and not stop_now.done():
                     await asyncio.wait([*self.worker.tasks, stop_now], return_when=asyncio.FIRST_COMPLETED)
         stop_now.cancel()
-        leases = list(self.worker.leases)
+        works = [self.worker.reporters[lease].work for lease in self.worker.leases]
         await self.worker.stop()
         self._check_fault()
         if self.rejection is None:
             report = self.worker.link.report
-            returned = (report(execution, Report(fence, (), hand_back=True)) for execution, fence in leases)
+            returned = (
+                report(work.execution, Report(work.fence, (), hand_back=True, grant=work.claim)) for work in works
+            )
             with suppress(TimeoutError):
                 async with asyncio.timeout(HAND_BACK_SECONDS):
                     await asyncio.gather(*returned, return_exceptions=True)

@@ -58,7 +58,8 @@ def claimed(
 
 
 def reported(client: httpx2.Client, work: Work, *facts: e.Event, execution: str = "", **more: Any) -> wire.Verdicts:
-    request = wire.report_request(execution or work.execution, Report(work.fence, facts, **more))
+    report = Report(work.fence, facts, **{"grant": work.claim, **more})
+    request = wire.report_request(execution or work.execution, report)
     answer = told(client, "report", [request])
     assert answer.status_code == 200, answer.text
     (verdict,) = wire.decode_as(list[wire.Verdicts], answer.content)

@@ -15,6 +15,7 @@ from test_api_worker import claimed, reported, told
 from tests.servers.postgres import PASSWORD, PostgresServer, _program, postgres_fixture  # noqa: F401
 
 from noetl.engine import events as e
+from noetl.model.identity import TaskId
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
 from noetl.store.sqlite.backup import copy_database
@@ -152,6 +153,58 @@ def test_workers_of_the_newer_store_are_not_heard(place: Place) -> None:
             assert late.verdict == "rejected"
             reported(other, second, e.StepDone(second.run, "done"))
             assert until(admin, execution, "succeeded")["result"] == "done"
+            assert sound(admin) == 1
+    finally:
+        restored.close()
+
+
+def test_a_report_under_a_fence_that_was_granted_again_is_rejected(place: Place) -> None:
+    """The same worker may hold the fence of a lost grant, and get it again from the restored store."""
+    live = ApiServer(place.store)
+    try:
+        live.add_token("worker", "mine", pool="elsewhere")
+        with live.client("admin") as admin, live.client("mine") as mine:
+            register(admin, ELSEWHERE)
+            execution = begun(admin, {"path": "tests/elsewhere"})
+            reopen = place.back_up()
+            (lost,) = claimed(mine, claim_id="before")
+    finally:
+        live.close()
+    restored = ApiServer(reopen())
+    tokens_of(live, restored)
+    try:
+        with restored.client("admin") as admin, restored.client("mine") as mine:
+            (again,) = claimed(mine, claim_id="after")
+            assert (again.execution, again.fence, again.run) == (execution, lost.fence, lost.run)
+            late = reported(mine, lost, e.StepDone(lost.run, "of another time"))
+            assert (late.verdict, late.held) == ("rejected", False)
+            assert reported(mine, again, e.StepDone(again.run, "done")).verdict == "accepted"
+            assert admin.get(f"/api/v1/executions/{execution}").json()["steps"]["start"]["result"] == "done"
+            assert sound(admin) == 1
+    finally:
+        restored.close()
+
+
+def test_a_report_that_follows_lost_ones_is_rejected(place: Place) -> None:
+    """The backup has the lease, but not the facts that were reported under it since."""
+    live = ApiServer(place.store)
+    try:
+        live.add_token("worker", "mine", pool="elsewhere")
+        with live.client("admin") as admin, live.client("mine") as mine:
+            register(admin, ELSEWHERE)
+            begun(admin, {"path": "tests/elsewhere"})
+            (work,) = claimed(mine)
+            reopen = place.back_up()
+            begin = e.TaskStarted(TaskId(work.run, "task_1#1"))
+            assert reported(mine, work, begin).verdict == "accepted"
+    finally:
+        live.close()
+    restored = ApiServer(reopen())
+    tokens_of(live, restored)
+    try:
+        with restored.client("admin") as admin, restored.client("mine") as mine:
+            late = reported(mine, work, e.StepDone(work.run, "of another time"), first=1)
+            assert (late.verdict, late.held) == ("rejected", False)
             assert sound(admin) == 1
     finally:
         restored.close()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from tests.servers.patience import PATIENCE_SECONDS
 
@@ -230,3 +231,22 @@ def test_a_result_that_no_report_can_bring_is_an_error_of_its_task() -> None:
     assert (refused.error.kind, refused.error.retryable) == ("too_large", False)
     assert "100,002 bytes, and a server accepts at most 100,000" in refused.error.message
     assert [len(content) for one in desk.reports for _, content in one.blobs] == [99_902]
+
+
+def test_work_of_a_fence_that_is_granted_again_replaces_the_old_one() -> None:
+    """A restored database grants the fences of lost leases again."""
+    desk = Desk("endless")
+
+    async def act(loop: WorkerLoop) -> None:
+        await until(lambda: loop.worker.leases)
+        (old,) = loop.worker.leases.values()
+        again = msgspec.structs.replace(work("quick", 1), claim="again")
+        loop.worker.take([again])
+        await until(lambda: "step.done" in desk.told(1))
+        await until(old.done)
+        assert not loop.worker.leases
+        assert not loop.worker.reporters
+        loop.stop()
+
+    assert loop_with(desk, act) == []
+    assert {report.grant for report in desk.reports if "step.done" in [fact.name for fact in report.facts]} == {"again"}
