@@ -44,6 +44,11 @@ def session_is_sound() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def state_of_servers(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["NOETL_STATE"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="session", autouse=True)
 def fork_server_ends() -> Iterator[None]:
     yield
     forked.close()

@@ -23,6 +23,7 @@ PARTS = {
     "loops": "every item of twenty thousand random loops counts once, whatever crashes and is lost",
     "sim": "a million seeds of the simulated system have no problems, in slices that continue each other",
     "playbooks": "random and damaged playbooks compile or have problems, and nothing else",
+    "damage": "every damage at every position of random logs is found",
     "modes": "every case in every way to serve: one process, dev, SQLite, Postgres, NATS, two servers",
     "chaos": "nothing is lost, repeated or stuck, whatever is killed, stopped, cut and filled; in slices that add up",
     "approvals": "a waiting run outlives every process, a hundred times",

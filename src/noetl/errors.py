@@ -94,6 +94,10 @@ class NewerDatabase(StoreError):
     """A newer version of noetl made this database; upgrade noetl to use it."""
 
 
+class DatabaseBehind(StoreError):
+    """The database lacks commits that it had: a copy was restored, or the end of its write-ahead log was lost."""
+
+
 class DiskFull(StoreError):
     """The disk of the database is full."""
 

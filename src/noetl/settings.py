@@ -149,6 +149,11 @@ def cache_folder(environment: Environment = os.environ) -> str:
     return os.path.expanduser(environment.get("NOETL_CACHE") or os.path.join(home, "noetl"))
 
 
+def state_folder(environment: Environment = os.environ) -> str:
+    home = environment.get("XDG_STATE_HOME") or os.path.join("~", ".local", "state")
+    return os.path.expanduser(environment.get("NOETL_STATE") or os.path.join(home, "noetl"))
+
+
 def installer_variables(environment: Environment = os.environ) -> dict[str, str]:
     """The settings of pip, uv and proxies, for installing packages."""
     proxies = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -278,6 +283,10 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "NOETL_TRACES": ("`--traces`", "The OTLP/HTTP receiver of traces, such as `http://collector:4318`, or `off`."),
     "OTEL_EXPORTER_OTLP_ENDPOINT": ("", "The same, without `NOETL_TRACES`. Other `OTEL_` variables apply, too."),
     "NOETL_MASTER_KEY": ("", "The master key of credentials; after commas, older keys that are still needed."),
+    "NOETL_STATE": (
+        "",
+        "Folder in which a server with a Postgres database records its last commit. Default `~/.local/state/noetl`.",
+    ),
     "NOETL_MASTER_KEY_FILE": ("", "File with the master key. Default `~/.config/noetl/master.key`."),
     "NOETL_NATS": ("`--nats`", "NATS servers, separated by commas."),
     "NOETL_NATS_FILE": ("", "File with the same."),

@@ -253,6 +253,11 @@ class MemoryStore(MemoryCatalog):
     def close(self) -> None:
         pass
 
+    # -- the last commit: what is in memory does not go backwards -----------------------------------------------------
+
+    def check_last_commit(self) -> None:
+        pass
+
     # -- one execution ----------------------------------------------------------------------------------------------
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:

@@ -275,8 +275,12 @@ SELECT (SELECT array_agg(relname::text ORDER BY relname) FROM pg_class
     (SELECT array_agg(relname::text ORDER BY relname) FROM pg_class
      WHERE relnamespace = current_schema()::regnamespace AND relkind NOT IN ('r', 'p')),
     (SELECT array_agg(proname::text ORDER BY proname) FROM pg_proc WHERE pronamespace = current_schema()::regnamespace),
-    (SELECT array_agg((key, value)::text) FROM meta)"""
+    (SELECT value FROM meta WHERE key = 'schema')"""
 """Of a store: its tables first, then everything else but their rows."""
+OTHER_STORE = """
+DELETE FROM meta WHERE key = 'pruned';
+UPDATE meta SET value = replace(gen_random_uuid()::text, '-', '') WHERE key = 'incarnations'"""
+"""Commits to the store before are not missed in it."""
 
 
 def _emptied(made: Schema) -> bool:
@@ -286,7 +290,7 @@ def _emptied(made: Schema) -> bool:
             return False
         deletes = [sql.SQL("DELETE FROM {}").format(sql.Identifier(name)) for name in made.structure[0][0]]
         first = sql.SQL("SELECT setval(pg_get_serial_sequence('log', 'number'), 1, false)")
-        made.rows(sql.SQL("; ").join([sql.SQL("SET lock_timeout = '20s'"), *deletes, first]))
+        made.rows(sql.SQL("; ").join([sql.SQL("SET lock_timeout = '20s'"), *deletes, first, sql.SQL(OTHER_STORE)]))
         return True
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.LockNotAvailable):
         return False

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from noetl.cli.options import target_options
 from noetl.cli.output import emit, output_option, print_message
-from noetl.client.database import opened
-from noetl.errors import FileMissing, NotFound, UsageError
+from noetl.client.database import is_owned, not_owned, opened, server_of
+from noetl.errors import Conflict, FileMissing, NotFound, UsageError
+from noetl.model.status import OPEN
 from noetl.settings import ServerAddress, master_key_settings, settings
 from noetl.store.open import SQLITE, is_file
+from noetl.store.sqlite import Owner, SqliteStore
 
+ALL = 1_000_000
+CONTINUE = "check it with `noetl verify`; continue open runs with `noetl server` or `noetl runs resume --all`"
 POSTGRES = "use pg_dump and pg_restore for a Postgres database: see docs/howto/back-up.md"
 
 
@@ -43,16 +49,42 @@ def command(file: str, db: str | None, address: ServerAddress | None, output: st
 
 
 @click.command("restore")
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option("--accept", is_flag=True, help="Continue from a database that was restored in another way.")
 @target_options
 @output_option()
-def restore_command(file: str, db: str | None, address: ServerAddress | None, output: str | None) -> None:
+def restore_command(
+    file: str | None, accept: bool, db: str | None, address: ServerAddress | None, output: str | None
+) -> None:
     """Create the database that `--db` names from a copy that `noetl backup` has made.
 
     An existing database is never overwritten: stop the processes that use it and move it away first, together with the
     files next to it (-wal and -shm), which SQLite would take for a part of the new one.
+
+    noetl refuses to write to a database that lacks commits: after pg_restore, a plain copy of a file, or the loss of
+    its -wal. `noetl restore --accept` continues from what the database has. Either way the leases from before are void:
+    reports under them are rejected, and their work is granted again.
     """
-    target = _database_file(db, address, "restore")
+    if accept == (file is not None):
+        raise UsageError("write `noetl restore FILE`, or `noetl restore --accept` without a file")
+    if file is None:
+        _accept_present(db, address, output)
+    else:
+        _restore(file, _database_file(db, address, "restore"), output)
+
+
+def _accept_present(db: str | None, address: ServerAddress | None, output: str | None) -> None:
+    if address is not None:
+        raise UsageError("restore works on the database of the server: run it there with --db")
+    undecided = _accept(db)
+    if output is not None:
+        emit({"undecided": undecided}, output)
+        return
+    print_message("accepted the present state of the database: leases from before are void")
+    print_message(CONTINUE)
+
+
+def _restore(file: str, target: Path, output: str | None) -> None:
     if not Path(file).is_file():
         raise FileMissing(f"no such file: {file}")
     from noetl.keychain.master import MasterKeySource
@@ -61,11 +93,32 @@ def restore_command(file: str, db: str | None, address: ServerAddress | None, ou
 
     size = copy_database(Path(file), target)
     Revisions(MasterKeySource(master_key_settings(), target)).forget()
+    _accept(str(target))
     if output is not None:
         emit({"file": str(target), "bytes": size}, output)
         return
     print_message(f"{target} created from {file}, {size:,} bytes")
-    print_message("check it with `noetl verify`; continue open runs with `noetl server` or `noetl runs resume --all`")
+    print_message(CONTINUE)
+
+
+def _accept(db: str | None) -> list[str]:
+    """Accept the state of a restored database; the executions that cannot be decided. Conflict if it is in use."""
+    from noetl.host.restore import accept_restore
+
+    with ExitStack() as stack:
+        store = stack.enter_context(opened(db, "write", behind=True))
+        if isinstance(store, SqliteStore):
+            owner = Owner.acquire(store, server_of(store))
+            if owner is None:
+                raise Conflict(f"a server uses {store.path}: stop it first, with `noetl server stop`")
+            stack.enter_context(owner)
+            for summary in store.summaries(statuses=OPEN, top=True, limit=ALL):
+                if summary.local and is_owned(store, summary):
+                    raise not_owned(summary.execution_id)
+        undecided = asyncio.run(accept_restore(store))
+    if undecided:
+        print_message(f"cannot void the leases of {', '.join(undecided)}: check them with `noetl verify`")
+    return undecided
 
 
 def _database_file(db: str | None, address: ServerAddress | None, verb: str) -> Path:

@@ -67,6 +67,7 @@ EXIT_CODES: dict[type[errors.NoetlError], int] = {
     errors.NotFound: 4,
     errors.AuthError: 5,
     errors.Conflict: 6,
+    errors.DatabaseBehind: 6,
     errors.ServerUnreachable: 7,
     errors.TimedOut: 124,
     errors.Interrupted: 130,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +18,7 @@ from noetl.client.client import MAX_MATCHES, Json, RunFilter, latest, not_one_ru
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.actor import Actor
 from noetl.reference import Reference
-from noetl.settings import master_key_settings, settings
+from noetl.settings import master_key_settings, settings, state_folder
 from noetl.store.database import Mode
 from noetl.store.open import SQLITE, is_file, open_store
 from noetl.store.sqlite import Owner, SqliteStore
@@ -29,14 +30,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(db: str | None, mode: Mode = "read") -> Iterator[Store]:
-    """The database; NotFound if it does not exist and the mode is not `create`."""
+def opened(db: str | None, mode: Mode = "read", *, behind: bool = False) -> Iterator[Store]:
+    """The database; NotFound if it does not exist and the mode is not `create`. DatabaseBehind if it is opened to write
+    and lacks commits, unless `behind` is allowed."""
     chosen = settings(db)
     if mode != "create" and is_file(chosen.db) and not os.path.isfile(chosen.db.removeprefix(SQLITE)):
         raise NotFound(
             f"database {chosen.db} does not exist: create it with `noetl run FILE`, or name another with --db PATH"
         )
-    store = open_store(chosen.db, synchronous=chosen.synchronous, mode=mode)
+    store = open_store(chosen.db, synchronous=chosen.synchronous, mode=mode, state=Path(state_folder()), behind=behind)
     try:
         yield store
     finally:

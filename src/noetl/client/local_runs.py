@@ -165,11 +165,11 @@ class LocalRuns:
 
     def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:
         """Check one run or all: the number of `executions`, and the `violations`."""
-        from noetl.runtime.audit import LARGE, Audit, verify_large
+        from noetl.runtime.audit import LARGE, Audit, missing_commits, verify_large
 
         with opened(self.db) as store:
             summaries = [find_run(store, run)] if run is not None else store.summaries(limit=ALL)
-            audit, violations = Audit(store), []
+            audit, violations = Audit(store), missing_commits(store)
             for number, summary in enumerate(summaries, start=1):
                 title = f"run {number:,} of {len(summaries):,}"
                 report = on_progress and partial(on_progress, title)

@@ -152,6 +152,12 @@ class Audit:
             raise Unresolved(str(error)) from error
 
 
+def missing_commits(store: Store) -> list[Violation]:
+    """The violation of a store that lacks the last commit that was recorded."""
+    missing = store.missing_commit()
+    return [] if missing is None else [Violation(missing.execution, missing.seq, "last_commit", missing.message)]
+
+
 def verify_large(db: str, store: Store, summary: Summary, report: Report | None) -> list[Violation]:
     command = [sys.executable, "-P", "-m", "noetl.runtime.audit"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

@@ -48,6 +48,7 @@ class Health:
         detail = "ok"
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
+                await self.in_store(self.store.check_last_commit)
                 await self.in_store(self.store.seq, NO_EXECUTION)
         except TimeoutError:
             detail = f"no answer for {TIMEOUT_SECONDS:g} s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from noetl.errors import StoreError, UsageError
 from noetl.settings import Synchronous
@@ -16,8 +17,17 @@ KEYWORDS = re.compile(r"(?i)(?:^|\s)(?:dbname|host|hostaddr|port|user|password|s
 """A connection string of libpq: `dbname=x host=y password=z`."""
 
 
-def open_store(address: str, *, synchronous: Synchronous = "full", mode: Mode = "create") -> Store:
-    """The store at a path, `sqlite:PATH` or `postgresql://...`; made if it is missing and the mode is `create`."""
+def open_store(
+    address: str,
+    *,
+    synchronous: Synchronous = "full",
+    mode: Mode = "create",
+    state: Path | None = None,
+    behind: bool = False,
+) -> Store:
+    """The store at a path, `sqlite:PATH` or `postgresql://...`; made if it is missing and the mode is `create`.
+    DatabaseBehind if it is opened to write and lacks commits, unless `behind` is allowed. The record of the last commit
+    is next to a file, and for Postgres in the folder `state`."""
     _refuse_keywords(address)
     if address.startswith(POSTGRES):
         try:
@@ -26,13 +36,13 @@ def open_store(address: str, *, synchronous: Synchronous = "full", mode: Mode = 
             raise StoreError(
                 "a Postgres store needs a driver that is not installed: pip install 'noetl-engine[postgres]'"
             ) from None
-        return PostgresStore(address, synchronous=synchronous, mode=mode)
+        return PostgresStore(address, synchronous=synchronous, mode=mode, state=state, behind=behind)
     if re.match(r"\w+://", address):
         scheme = address.partition(":")[0]
         raise UsageError(f"{scheme}:// is not supported: use a file, sqlite:PATH or postgresql://HOST/DATABASE")
     from noetl.store.sqlite import SqliteStore
 
-    return SqliteStore(address.removeprefix(SQLITE), synchronous=synchronous, mode=mode)
+    return SqliteStore(address.removeprefix(SQLITE), synchronous=synchronous, mode=mode, behind=behind)
 
 
 def is_file(address: str) -> bool:

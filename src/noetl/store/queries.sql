@@ -12,6 +12,17 @@ SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'schema'
 -- name: put_version
 INSERT INTO meta (key, value) VALUES ('schema', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 
+-- The last commit -----------------------------------------------------------------------------------------------------
+
+-- name: get_identity
+SELECT key, value FROM meta WHERE key IN ('incarnations', 'pruned')
+
+-- name: get_event_hash
+SELECT hash FROM event WHERE execution = ? AND seq = ?
+
+-- name: add_incarnation
+UPDATE meta SET value = value || ' ' || ? WHERE key = 'incarnations'
+
 -- One execution -------------------------------------------------------------------------------------------------------
 
 -- name: last_seq
@@ -185,6 +196,10 @@ JOIN execution ON execution.id = lease.execution
 WHERE lease.worker = ? AND NOT execution.local
 ORDER BY lease.execution, lease.fence
 
+-- name: list_leases
+SELECT lease.execution, lease.fence FROM lease JOIN execution ON execution.id = lease.execution
+WHERE NOT execution.local ORDER BY lease.execution, lease.fence
+
 -- Workers -------------------------------------------------------------------------------------------------------------
 
 -- name: find_worker
@@ -215,6 +230,14 @@ AND NOT EXISTS (SELECT 1 FROM execution AS above WHERE above.id = execution.pare
 AND NOT EXISTS (SELECT 1 FROM execution AS below WHERE below.parent = execution.id AND below.ended IS NULL)
 ORDER BY ended, id LIMIT ?
 ON CONFLICT DO NOTHING RETURNING execution
+
+-- name: put_pruned
+-- When the last of the executions ended, rounded up.
+INSERT INTO meta (key, value)
+SELECT 'pruned', CAST(CAST(max(ended) AS bigint) + 1 AS text) FROM execution
+WHERE id IN (SELECT execution FROM removal) HAVING max(ended) IS NOT NULL
+ON CONFLICT (key) DO UPDATE SET value = excluded.value
+WHERE CAST(excluded.value AS bigint) > CAST(meta.value AS bigint)
 
 -- name: remove_executions
 DELETE FROM execution WHERE id IN (SELECT execution FROM removal)

@@ -16,6 +16,7 @@ import msgspec
 from noetl.store.access import Access
 from noetl.store.credentials import Credentials
 from noetl.store.database import Database, id_of, key_of, key_range
+from noetl.store.last_commit import LastCommit, MissingCommit
 from noetl.store.triggers import Triggers
 
 
@@ -162,8 +163,8 @@ BLOBS_PER_REMOVAL = 100
 class Store(ABC):
     """A store in a SQL database. Its methods block; the runtime calls them in a thread of its own."""
 
-    def __init__(self, database: Database) -> None:
-        self._db = database
+    def __init__(self, database: Database, last_commit: LastCommit) -> None:
+        self._db, self._last_commit = database, last_commit
         self.credentials = Credentials(database)
         self.access = Access(database)
         self.triggers = Triggers(database)
@@ -173,7 +174,30 @@ class Store(ABC):
         """Another connection to the same store, for long work; the caller closes it. It only reads if this one does."""
 
     def close(self) -> None:
+        self._last_commit.close()
         self._db.close()
+
+    # -- the last commit --------------------------------------------------------------------------------------------
+
+    def check_last_commit(self) -> None:
+        """DatabaseBehind, from here on with every commit, if the store lacks the last commit of this process, or if a
+        restore was accepted meanwhile."""
+        self._last_commit.check()
+
+    def missing_commit(self) -> MissingCommit | None:
+        """The last commit that any process has recorded outside the store, if the store lacks it."""
+        return self._last_commit.missing()
+
+    def _open_last_commit(self) -> None:
+        try:
+            self._last_commit.open()
+        except BaseException:
+            self.close()
+            raise
+
+    def start_incarnation(self) -> None:
+        """Accept the present state of a store that lacks commits. Call it when no lease of before is left."""
+        self._last_commit.start_incarnation()
 
     # -- one execution ----------------------------------------------------------------------------------------------
 
@@ -371,7 +395,8 @@ class Store(ABC):
         without use. If it is killed half-way, the next call continues."""
         database = self._db
         yesterday = (database.row("read_clock")[0] if now is None else now) - DAY
-        removed, *_ = database.write_all(("mark_for_removal", (before, limit)), ("remove_executions", ()))
+        mark = ("mark_for_removal", (before, limit)), ("put_pruned", ()), ("remove_executions", ())
+        removed, *_ = database.write_all(*mark)
         for table in ("events", "output"):  # in several transactions: there may be millions of rows
             while database.write(f"remove_{table}", ROWS_PER_REMOVAL):
                 pass
@@ -410,6 +435,10 @@ class Store(ABC):
     def leases_of(self, worker: str) -> list[HeldLease]:
         rows = self._db.rows("list_leases_of_worker", worker)
         return [HeldLease(id_of(key), fence, since, bool(paused)) for key, fence, since, paused in rows]
+
+    def leases(self) -> list[tuple[str, int]]:
+        """All leases, by execution and fence."""
+        return self._with_ids("list_leases")
 
     def open_digests(self) -> list[str]:
         return self._db.all(str, "list_open_digests")

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from command import GOOD, file, noetl
 
+from noetl.client.database import server_of
+from noetl.store.sqlite import Owner, SqliteStore
+
 
 def test_a_database_comes_back_from_its_backup(tmp_path: Path) -> None:
     assert noetl("run", file(tmp_path, GOOD), "--db", "runs.db", cwd=tmp_path).code == 0
@@ -45,3 +48,73 @@ def test_what_can_not_be_backed_up_is_told(tmp_path: Path) -> None:
     server = noetl("backup", "copy.db", cwd=tmp_path, NOETL_SERVER="http://127.0.0.1:1")
     assert (server.code, "--db" in server.err) == (2, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == []
+
+
+def restored_by_hand(folder: Path) -> str:
+    """A database in whose place somebody has put its backup; the id of the run that is missing."""
+    assert noetl("run", file(folder, GOOD), "--db", "runs.db", cwd=folder).code == 0
+    assert noetl("backup", "copy.db", "--db", "runs.db", cwd=folder).code == 0
+    lost = json.loads(noetl("run", "playbook.yaml", "--db", "runs.db", "-o", "json", cwd=folder).out)
+    for database in folder.glob("runs.db*"):
+        database.unlink()
+    (folder / "copy.db").rename(folder / "runs.db")
+    return str(lost["execution_id"])
+
+
+def test_a_database_that_was_restored_by_hand_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
+    lost = restored_by_hand(tmp_path)
+    for command in (
+        ("run", "playbook.yaml"),
+        ("server", "--port", "0"),
+        ("dev", "--port", "0"),
+        ("register", "playbook.yaml"),
+    ):
+        refused = noetl(*command, "--db", "runs.db", cwd=tmp_path)
+        assert (refused.code, lost in refused.err) == (6, True), refused.err
+        assert "noetl restore --accept --db runs.db" in refused.err
+    checked = noetl("verify", "--db", "runs.db", "-o", "json", cwd=tmp_path)
+    (violation,) = json.loads(checked.out)["violations"]
+    assert (checked.code, violation["invariant"], violation["execution_id"]) == (1, "last_commit", lost)
+    assert noetl("runs", "list", "--db", "runs.db", cwd=tmp_path).code == 0
+    assert noetl("restore", "--accept", "--db", "runs.db", cwd=tmp_path).code == 0
+    assert noetl("verify", "--db", "runs.db", cwd=tmp_path).code == 0
+    assert noetl("run", "playbook.yaml", "--db", "runs.db", cwd=tmp_path).code == 0
+
+
+def test_noetl_restore_needs_no_second_command(tmp_path: Path) -> None:
+    assert noetl("run", file(tmp_path, GOOD), "--db", "runs.db", cwd=tmp_path).code == 0
+    assert noetl("backup", "copy.db", "--db", "runs.db", cwd=tmp_path).code == 0
+    assert noetl("run", "playbook.yaml", "--db", "runs.db", cwd=tmp_path).code == 0
+    for database in tmp_path.glob("runs.db*"):
+        database.unlink()
+    assert noetl("restore", "copy.db", "--db", "runs.db", cwd=tmp_path).code == 0
+    assert noetl("run", "playbook.yaml", "--db", "runs.db", cwd=tmp_path).code == 0
+
+
+def test_a_database_that_lost_its_write_ahead_log_is_refused(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "runs.db")  # which keeps the log from being moved into the file
+    lost = json.loads(noetl("run", file(tmp_path, GOOD), "--db", "runs.db", "-o", "json", cwd=tmp_path).out)
+    (tmp_path / "runs.db-wal").rename(tmp_path / "elsewhere")
+    (tmp_path / "runs.db-shm").unlink()
+    refused = noetl("run", "playbook.yaml", "--db", "runs.db", cwd=tmp_path)
+    assert (refused.code, lost["execution_id"] in refused.err) == (6, True)
+    store.close()
+
+
+def test_a_restore_names_a_file_or_accepts_what_is_there(tmp_path: Path) -> None:
+    both = noetl("restore", "copy.db", "--accept", cwd=tmp_path)
+    neither = noetl("restore", cwd=tmp_path)
+    assert both.code == neither.code == 2
+    assert both.err == neither.err
+    missing = noetl("restore", "--accept", "--db", "none.db", cwd=tmp_path)
+    assert (missing.code, "none.db" in missing.err) == (4, True)
+
+
+def test_a_database_in_use_is_not_accepted(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "runs.db")
+    owner = Owner.acquire(store, server_of(store))
+    assert owner is not None
+    with owner:
+        refused = noetl("restore", "--accept", "--db", "runs.db", cwd=tmp_path)
+        assert (refused.code, "noetl server stop" in refused.err) == (6, True)
+    store.close()

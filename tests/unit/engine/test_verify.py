@@ -561,7 +561,7 @@ def test_branches_that_do_not_add_up_are_found(how: str) -> None:
 def test_every_promise_has_a_name_and_words() -> None:
     named = (
         "seq hash_chain size references readable terminal tokens runs outcomes fences ctx loops branches cancel replay "
-        "snapshot outline rows fork"
+        "snapshot outline rows fork last_commit"
     )
     assert set(INVARIANTS) == set(named.split())
     assert all(INVARIANTS.values())

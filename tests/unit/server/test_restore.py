@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import time
@@ -15,6 +16,7 @@ from test_api_worker import claimed, reported, told
 from tests.servers.postgres import PASSWORD, PostgresServer, _program, postgres_fixture  # noqa: F401
 
 from noetl.engine import events as e
+from noetl.host.restore import accept_restore
 from noetl.model.identity import TaskId
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
@@ -205,6 +207,37 @@ def test_a_report_that_follows_lost_ones_is_rejected(place: Place) -> None:
         with restored.client("admin") as admin, restored.client("mine") as mine:
             late = reported(mine, work, e.StepDone(work.run, "of another time"), first=1)
             assert (late.verdict, late.held) == ("rejected", False)
+            assert sound(admin) == 1
+    finally:
+        restored.close()
+
+
+def test_leases_of_the_backup_are_void_when_it_is_accepted(place: Place) -> None:
+    """The worker of before is not heard, and its work is granted again under the next fence."""
+    live = ApiServer(place.store)
+    try:
+        live.add_token("worker", "mine", pool="elsewhere")
+        with live.client("admin") as admin, live.client("mine") as mine:
+            register(admin, ELSEWHERE)
+            execution = begun(admin, {"path": "tests/elsewhere"})
+            (old,) = claimed(mine, claim_id="before")
+            reopen = place.back_up()
+    finally:
+        live.close()
+    store = reopen()
+    assert asyncio.run(accept_restore(store)) == []
+    assert store.leases() == []
+    restored = ApiServer(store)
+    tokens_of(live, restored)
+    try:
+        with restored.client("admin") as admin, restored.client("mine") as mine:
+            assert reported(mine, old, e.StepDone(old.run, "of another time")).verdict == "rejected"
+            (again,) = claimed(mine, claim_id="after")
+            assert (again.run, again.fence) == (old.run, old.fence + 1)
+            claim = wire.Claim("w", 1, "elsewhere", "next")
+            (last,) = map(wire.decode_work, reported(mine, again, e.StepDone(again.run, "new"), claim=claim).works)
+            reported(mine, last, e.StepDone(last.run, "done"))
+            assert until(admin, execution, "succeeded")["steps"]["start"]["result"] == "new"
             assert sound(admin) == 1
     finally:
         restored.close()

@@ -35,6 +35,7 @@ MIGRATIONS = HERE / "migrations"
 QUERIES = load_queries(HERE, "%s")
 OLDEST_SERVER = 14
 MAX_ATTEMPTS = 3
+DEFAULT_SCHEMA = "noetl"
 
 MESSAGES: dict[type[psycopg.Error], str] = {
     errors.DiskFull: "{database}: the disk of the server is full; nothing of the last change was written",
@@ -72,7 +73,7 @@ class Address(NamedTuple):
     def parse(cls, url: str) -> Address:
         parts = urlsplit(url)
         options = parse_qsl(parts.query, keep_blank_values=True)
-        schema = dict(options).get("schema") or "noetl"
+        schema = dict(options).get("schema") or DEFAULT_SCHEMA
         query = urlencode([(name, value) for name, value in options if name != "schema"])
         try:
             parameters = conninfo_to_dict(urlunsplit(parts._replace(query=query)))
@@ -86,6 +87,11 @@ class Address(NamedTuple):
         password = str(parameters.get("password") or "")
         return cls(make_conninfo("", **{**DEFAULTS, **parameters}), schema, redacted, password)
 
+    @property
+    def with_schema(self) -> str:
+        """For commands: without the password, with the schema if it is not the default."""
+        return self.redacted if self.schema == DEFAULT_SCHEMA else f"{self.redacted}?schema={self.schema}"
+
     def without_password(self, text: str) -> str:
         return text.replace(self.password, "***") if self.password else text
 
@@ -93,8 +99,13 @@ class Address(NamedTuple):
 class PostgresDatabase(Database):
     text = staticmethod(storable)
 
-    def __init__(self, address: Address, synchronous: Synchronous, mode: Mode) -> None:
+    """`on_reconnect` is called before a connection that replaces a lost one is used, and may raise."""
+
+    def __init__(
+        self, address: Address, synchronous: Synchronous, mode: Mode, on_reconnect: Callable[[], None] = lambda: None
+    ) -> None:
         self.address, self._synchronous, self._mode = address, synchronous, mode
+        self._on_reconnect, self._was_connected = on_reconnect, False
         self._lock = RLock()
         self._connection: WatchedConnection | None = None
         self._closed = self._notified = self._in_snapshot = False
@@ -177,7 +188,11 @@ class PostgresDatabase(Database):
                 self._connection = None
                 self._notified = True  # notifications may have been missed
         if self._connection is None:
-            self._connection = self._connect()
+            connection = self._connection = self._connect()
+            reconnected, self._was_connected = self._was_connected, True
+            if reconnected:
+                self._on_reconnect()
+            return connection
         return self._connection
 
     def _connect(self) -> WatchedConnection:

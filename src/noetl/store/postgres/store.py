@@ -15,13 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 from noetl.errors import StoreError
 from noetl.settings import Synchronous
 from noetl.store.commits import accepted, check_gapless
-from noetl.store.database import Database, Mode, valid_key
+from noetl.store.database import Database, Mode, key_of, valid_key
+from noetl.store.last_commit import LastCommit
 from noetl.store.postgres.batch import arguments, byteas, floats, storable, texts, uuids
 from noetl.store.postgres.database import Address, PostgresDatabase
 from noetl.store.store import Change, LogLine, Store, StoredLine
@@ -34,25 +36,42 @@ CLOSE_SECONDS = 5.0
 
 
 class PostgresStore(Store):
+    """`state` is the folder of this process for the record of its last commit. DatabaseBehind if the store is opened to
+    write and lacks that commit, unless `behind` is allowed."""
+
     _db: PostgresDatabase
 
-    def __init__(self, url: str, *, synchronous: Synchronous = "full", mode: Mode = "create") -> None:
-        self.url, self.address = url, Address.parse(url)
+    def __init__(
+        self,
+        url: str,
+        *,
+        synchronous: Synchronous = "full",
+        mode: Mode = "create",
+        state: Path | None = None,
+        behind: bool = False,
+    ) -> None:
+        self.url, self.address, self._state = url, Address.parse(url), state
         self._synchronous: Synchronous = synchronous
         self._mode: Mode = "read" if mode == "read" else "write"
         self._removal_lock = _lock_number(f"removing {self.address.schema}")
         self._pruning_lock = _lock_number(f"pruning {self.address.schema}")
-        super().__init__(PostgresDatabase(self.address, synchronous, mode))
+        database = PostgresDatabase(self.address, synchronous, mode, lambda: self.check_last_commit())
+        name = self.address.with_schema
+        file = None if state is None else state / f"{sha256(name.encode()).hexdigest()[:16]}.last"
+        super().__init__(database, LastCommit(database, name, file))
         self._notifier = Notifier(self._db)
+        if mode != "read" and not behind:
+            self._open_last_commit()
 
     def reopen(self) -> PostgresStore:
-        return PostgresStore(self.url, synchronous=self._synchronous, mode=self._mode)
+        return PostgresStore(self.url, synchronous=self._synchronous, mode=self._mode, state=self._state)
 
     def close(self) -> None:
         self._notifier.close()
         super().close()
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:
+        self._last_commit.require()
         check_gapless(changes)
         return [good for batch in _batches(changes) for good in self._commit(batch)]
 
@@ -66,9 +85,17 @@ class PostgresStore(Store):
             expected = {change.execution: heads[change.execution] for change in fitting}
             ((actual,),) = self._db.write("commit_changes", *arguments(fitting, expected, self._removal_lock))
             if actual == list(expected.values()):
+                self._record(fitting)
                 self._notifier.notify()
                 return good
             heads.update(zip(expected, actual, strict=True))
+
+    def _record(self, changes: Sequence[Change]) -> None:
+        for change in reversed(changes):
+            if change.rows:
+                last = change.rows[-1]
+                self._last_commit.record(key_of(change.execution), last.seq, last.hash, last.at)
+                return
 
     def append_output(self, lines: Sequence[LogLine]) -> None:
         if lines:

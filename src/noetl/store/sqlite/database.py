@@ -158,6 +158,8 @@ class SqliteDatabase(Database):
                 SqliteDatabase(self.path, synchronous, "write", self._fair_lock.path).close()
             else:
                 self.transaction(migrate)
+                # The file itself gets the id of the database: without its -wal it must not look like a new one.
+                self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _pending(self, migrations: dict[int, str]) -> dict[int, str]:
         ((tables, has_meta),) = self.connection.execute(QUERIES["find_schema"])

@@ -13,6 +13,7 @@ from noetl.file_access import protect
 from noetl.settings import Synchronous
 from noetl.store.commits import accepted, check_gapless, parts_of, snapshot_rows, summary_rows, used_keys
 from noetl.store.database import Mode, key_of, readable, valid_key
+from noetl.store.last_commit import LastCommit
 from noetl.store.sqlite.database import IN_MEMORY, QUERIES, SqliteDatabase
 from noetl.store.store import Change, LogLine, Store
 
@@ -24,10 +25,16 @@ class SqliteCommits(Store):
     _db: SqliteDatabase
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:
+        self._last_commit.require()
         check_gapless(changes)
-        return self._db.transaction(lambda: self._commit(changes))
+        fitting, events = self._db.transaction(lambda: self._commit(changes))
+        if events:
+            key, seq, _, at, _, hash = events[-1]
+            self._last_commit.record(key, seq, hash, at)
+        return fitting
 
-    def _commit(self, changes: Sequence[Change]) -> list[bool]:
+    def _commit(self, changes: Sequence[Change]) -> tuple[list[bool], list[Any]]:
+        """Which changes fit, and the rows of the events that were written."""
         heads: dict[str, int] = {}
         for change in changes:
             if (execution := change.execution) not in heads:
@@ -65,7 +72,7 @@ class SqliteCommits(Store):
                         execute(QUERIES[f"delete_{table}"], key)
                     else:
                         execute(QUERIES[f"put_{table}"], (*key, *(value if isinstance(value, tuple) else (value,))))
-        return fitting
+        return fitting, events
 
     def append_output(self, lines: Sequence[LogLine]) -> None:
         rows = [(valid_key(execution), task, at, stream, readable(line)) for execution, task, at, stream, line in lines]
@@ -83,12 +90,21 @@ class SqliteCommits(Store):
 
 
 class SqliteStore(SqliteCommits):
-    def __init__(self, path: str | Path, *, synchronous: Synchronous = "full", mode: Mode = "create") -> None:
+    """DatabaseBehind if it is opened to write and lacks commits, unless `behind` is allowed."""
+
+    def __init__(
+        self, path: str | Path, *, synchronous: Synchronous = "full", mode: Mode = "create", behind: bool = False
+    ) -> None:
         self.path = Path(path).absolute()
         protect(self.path)
         self._synchronous: Synchronous = synchronous
         self._mode: Mode = "read" if mode == "read" else "write"
-        super().__init__(SqliteDatabase(self.path, synchronous, mode, self.locks / f"{self.path.name}.turn"))
+        database = SqliteDatabase(self.path, synchronous, mode, self.locks / f"{self.path.name}.turn")
+        record = self.locks / f"{self.path.name}.last"
+        protect(record)
+        super().__init__(database, LastCommit(database, str(path), record))
+        if mode != "read" and not behind:
+            self._open_last_commit()
 
     @property
     def locks(self) -> Path:
@@ -100,7 +116,8 @@ class SqliteStore(SqliteCommits):
 
 class InMemoryStore(SqliteCommits):
     def __init__(self) -> None:
-        super().__init__(SqliteDatabase(IN_MEMORY, "normal", "write", None))
+        database = SqliteDatabase(IN_MEMORY, "normal", "write", None)
+        super().__init__(database, LastCommit(database, str(IN_MEMORY), None))
 
     def reopen(self) -> InMemoryStore:
         return self

@@ -112,13 +112,16 @@ class LogReader:
                     self.note("readable", str(error))
                 continue
             for handler in handlers[type(event)]:
-                handler(event)
-            if self.outline is not None and (complete := self.outline.extend((event,), at)):
-                self._check_block(complete[0])
+                try:
+                    handler(event)
+                except Exception as error:  # a damaged log can raise any exception
+                    self.note("readable", f"{event.name} cannot be checked ({type(error).__name__}: {error})")
+            if self.outline is not None:
+                self._extend_outline(event, at)
             if self.foldable:
                 try:
                     evolve(state, event, at)
-                except Exception as error:  # a damaged log can raise any exception
+                except Exception as error:
                     self._break_off(event, error)
             if seq == frozen_at:
                 frozen_at = self._check_snapshot(hashed)
@@ -137,6 +140,17 @@ class LogReader:
                 self.note("snapshot", f"its {field} differs from the fold of the log")
         self.snapshot = next(self.snapshots, None)
         return self.snapshot.seq if self.snapshot is not None else None
+
+    def _extend_outline(self, event: e.Event, at: float) -> None:
+        assert self.outline is not None
+        try:
+            complete = self.outline.extend((event,), at)
+        except Exception as error:  # a damaged log can raise any exception
+            self.outline = None
+            self.note("outline", f"{event.name} does not fit the outline ({type(error).__name__}: {error})")
+            return
+        if complete:
+            self._check_block(complete[0])
 
     def _check_block(self, block: Block) -> None:
         assert self.stored_block is not None
@@ -164,7 +178,10 @@ class LogReader:
     def end(self, status: str | None = None, derived: msgspec.Struct | None = None) -> list[Violation]:
         state = self.state
         for check in self.checks:
-            check.end()
+            try:
+                check.end()
+            except Exception as error:  # a damaged log can raise any exception
+                self.note(check.name, f"cannot be checked ({type(error).__name__}: {error})")
         if self.foldable and status is not None and status != state.shown_status:
             self.note("replay", f"the execution is listed as {status}, but its log gives {state.shown_status}")
         if self.snapshot is not None and self.snapshot.seq > self.seq:
