@@ -550,9 +550,14 @@ class MemoryStore(MemoryCatalog):
         children = [(run.parent, run.execution_id) for run in self._open() if run.parent is not None]
         return [execution for _, execution in sorted(children)]
 
-    def orphans(self, limit: int) -> list[str]:
+    def stray_children(self, limit: int) -> list[str]:
         children = [run for run in self._open() if run.parent is not None and not run.local]
-        return [run.execution_id for run in children if not self._is_open(run.parent)][:limit]
+        return [run.execution_id for run in children if not self._follows(run)][:limit]
+
+    def _follows(self, child: Summary) -> bool:
+        parent = self.runs.get(child.parent or "")
+        is_open = parent is not None and parent.ended is None
+        return is_open and (parent.status == "paused") == (child.status == "paused")  # type: ignore[union-attr]
 
     def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> None:
         before = self.sessions.get(session.worker)

@@ -579,16 +579,22 @@ class WorkSuite:
         store.commit([change(B, 1, timers={"sooner": None})])
         assert store.next_due() == AT + 1
 
-    def test_children_are_open_and_orphans_have_lost_their_parent(self, store: Store) -> None:
+    def test_children_are_open_and_stray_ones_do_not_follow_their_parent(self, store: Store) -> None:
         store.commit([change(A, 0, summary=summary(A))])
         store.commit([change(one, 0, summary=summary(one, parent=A)) for one in (C, B)])
         assert store.children(A) == [summary(B, parent=A), summary(C, parent=A)]
-        assert (store.children(B), store.children("x"), store.orphans(9)) == ([], [], [])
+        assert (store.children(B), store.children("x"), store.stray_children(9)) == ([], [], [])
         store.commit([change(C, 1, summary=summary(C, "failed", parent=A, ended=AT))])
         assert store.children(A) == [summary(B, parent=A)]
-        store.commit([change(A, 1, summary=summary(A, "failed", ended=AT))])
-        assert store.orphans(9) == [B]
-        assert store.orphans(0) == []
+        store.commit([change(B, 1, summary=summary(B, "paused", parent=A))])
+        assert store.stray_children(9) == [B]
+        store.commit([change(A, 1, summary=summary(A, "paused"))])
+        assert store.stray_children(9) == []
+        store.commit([change(B, 2, summary=summary(B, "waiting", parent=A))])
+        assert store.stray_children(9) == [B]
+        store.commit([change(A, 2, summary=summary(A, "failed", ended=AT))])
+        assert store.stray_children(9) == [B]
+        assert store.stray_children(0) == []
 
     def test_open_executions_are_found_by_their_playbooks(self, store: Store) -> None:
         store.commit([change(A, 0, 2, summary=summary(A, digest="d1"))])
@@ -603,7 +609,7 @@ class WorkSuite:
         store.commit(
             [change(B, 0, summary=summary(B, parent=A)), change(C, 0, summary=summary(C, parent=A, local=True))]
         )
-        assert store.orphans(9) == [B]
+        assert store.stray_children(9) == [B]
 
 
 class WorkerSuite:
@@ -1086,7 +1092,7 @@ def _look(store: Store, execution: str, limit: int, at: float) -> Any:
         store.expired_leases(at, limit),
     )
     families = store.open_digests(), store.open_of([""]), store.open_children()
-    return found, store.children(execution), store.orphans(limit), families
+    return found, store.children(execution), store.stray_children(limit), families
 
 
 def _prune(store: Store, before: float, limit: int, now: float) -> Any:

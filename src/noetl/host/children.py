@@ -96,10 +96,10 @@ class ChildExecutions:
             await committer.handle(child.id, Cancel("the playbook that started it has ended"))
         elif not await self._is_awaited(parent, child.id):
             await committer.handle(child.id, Cancel("its parent no longer waits for it"))  # a timeout, a failed loop
-        elif parent.status == "paused" and child.status == "running":
-            await committer.handle(child.id, Pause())
-        elif parent.status == "running" and child.status == "paused":
-            await committer.handle(child.id, Resume())
+        elif (parent.status == "paused") != (child.status == "paused"):
+            status = (await committer.stored_state(parent.id)).status  # another server may have changed it
+            if status in ("paused", "running"):
+                await committer.handle(child.id, Pause() if status == "paused" else Resume())
 
     async def _is_awaited(self, parent: Execution, child: str) -> bool:
         if waiting_for(parent, "child", child) is not None:

@@ -1,4 +1,5 @@
-"""Finds the unfinished work of a crashed server: ready work, children to start, ends of children to deliver."""
+"""Finds the unfinished work of a crashed server: ready work, children to start, ends of children to deliver, children
+to cancel, pause and resume with their parents."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from noetl.host.children import Families, waits_for_children
 from noetl.host.dispatcher import Dispatcher
 from noetl.runtime.runtime import Runtime
 
-ORPHANS_PER_SCAN = 100
+STRAYS_PER_SCAN = 100
 READ_SECONDS = 30.0  # maximum time until a parent whose log keeps changing is read
 READS_PER_SCAN = 100
 
@@ -32,11 +33,14 @@ class Recovery:
             if claims:
                 await self.dispatcher.find_ready(pool)
         backoff = self.commands.backoff
-        orphans = await self.runtime.thread.ask(self.runtime.store.orphans, ORPHANS_PER_SCAN + len(backoff))
+        limit = STRAYS_PER_SCAN + len(backoff)
+        strays = await self.runtime.thread.ask(self.runtime.store.stray_children, limit)
         unheard = await self.find_unheard()
-        for child in {child for children in unheard.values() for child in children}:
-            await self.read(child)
-        to_sync = {*orphans, *unheard, *self.families.failed}
+        for child in dict.fromkeys([*strays, *(child for children in unheard.values() for child in children)]):
+            state = await self.read(child)
+            if state is not None and state.parent is not None and child in strays:
+                await self.read(state.parent[0])
+        to_sync = dict.fromkeys([*strays, *unheard, *self.families.failed])
         self.families.add(execution for execution in to_sync if not backoff.is_paused(execution))
 
     async def find_unheard(self) -> dict[str, frozenset[str]]:

@@ -153,10 +153,13 @@ SELECT id FROM execution WHERE parent IS NOT NULL AND ended IS NULL ORDER BY par
 SELECT DISTINCT digest FROM execution
 WHERE status IN ('running', 'waiting') AND NOT local ORDER BY digest
 
--- name: find_orphans
+-- name: find_stray_children
 SELECT child.id FROM execution AS child
 WHERE child.ended IS NULL AND child.parent IS NOT NULL AND NOT child.local
-AND NOT EXISTS (SELECT 1 FROM execution AS above WHERE above.id = child.parent AND above.ended IS NULL)
+AND NOT EXISTS (
+  SELECT 1 FROM execution AS above
+  WHERE above.id = child.parent AND above.ended IS NULL AND (above.status = 'paused') = (child.status = 'paused')
+)
 ORDER BY child.id LIMIT ?
 
 -- name: count_open

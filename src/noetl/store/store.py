@@ -454,8 +454,9 @@ class Store(ABC):
         the playbook with that digest."""
         return bool(self._db.row("may_read", suffix, key)[0])
 
-    def orphans(self, limit: int) -> list[str]:
-        return self._db.all(id_of, "find_orphans", limit)
+    def stray_children(self, limit: int) -> list[str]:
+        """Open children that do not follow their parent: it has ended, or only one of the two is paused."""
+        return self._db.all(id_of, "find_stray_children", limit)
 
     def _with_ids(self, query: str, *parameters: Any) -> list[tuple[str, Any]]:
         return [(id_of(key), value) for key, value in self._db.rows(query, *parameters)]

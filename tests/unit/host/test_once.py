@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from test_server_host import CHAIN, CHILD, PARENT, WAITS, House
+from test_server_host import CHAIN, CHILD, PARENT, WAITS, House, new_host
 from tests.conformance.memory import MemoryStore
 from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.engine import leases as lease_rules
-from noetl.engine.commands import Cancel, Claim
+from noetl.engine.commands import Cancel, Claim, Pause, Resume
 from noetl.host import server_host
 from noetl.store.store import WorkerSession
 
@@ -106,6 +106,52 @@ def test_a_recovery_finds_what_another_server_left_behind() -> None:
 
     play(crash, store)
     play(recover, store)
+
+
+def test_a_recovery_resumes_children_whose_parent_another_server_has_resumed() -> None:
+    store = MemoryStore()
+
+    async def crash(house: House) -> None:
+        parent = await start_family(house)
+        await house.host.runtime.committer.handle(parent, Pause())
+        await house.host.sync_once()
+        assert [summary.status for summary in store.summaries()] == ["paused"] * 4
+        await house.host.runtime.committer.handle(parent, Resume())  # and nobody tells the children
+
+    async def recover(house: House) -> None:
+        house.add(PARENT), house.add(CHILD)
+        await house.host.recovery.recover_once()
+        await house.host.sync_once()
+        assert "paused" not in [summary.status for summary in store.summaries()]
+
+    play(crash, store)
+    play(recover, store)
+
+
+def test_a_server_with_an_old_state_of_a_paused_parent_leaves_its_children_paused() -> None:
+    store = MemoryStore()
+
+    async def story(house: House) -> None:
+        parent = await start_family(house)
+        other = new_host(store, house)
+        await other.runtime.executions.load(parent)
+        await house.host.runtime.committer.handle(parent, Pause())
+        await house.host.sync_once()
+        for child in store.children(parent):
+            await other.runtime.committer.stored_state(child.execution_id)
+            await other.children.sync(child.execution_id)
+        assert [summary.status for summary in store.summaries()] == ["paused"] * 4
+        other.runtime.thread.shutdown()
+
+    play(story, store)
+
+
+async def start_family(house: House) -> str:
+    """The id of a parent whose three children are running."""
+    parent = await house.host.runtime.start(house.add(PARENT), {}, {})
+    await work_off(house)
+    await house.host.sync_once()
+    return parent.id
 
 
 def test_the_sweeper_queues_ready_work_and_unloads_idle_executions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         (dispatcher, "SCAN_LIMIT", 1),
         (dispatcher, "TIMERS_PER_SCAN", 1),
         (heartbeats, "LEASES_PER_SCAN", 1),
-        (recovery, "ORPHANS_PER_SCAN", 1),
+        (recovery, "STRAYS_PER_SCAN", 1),
         (dispatcher, "SCAN_SECONDS", 0.01),
         (server_host, "TICK_SECONDS", 0.01),
         (server_host, "SWEEP_SECONDS", 0.05),
