@@ -29,7 +29,7 @@ def dev_file(db: str) -> str:
 
 def stored_token(file: str) -> str:
     """The token of the last start; empty if there is none."""
-    with suppress(OSError, msgspec.DecodeError), open(file, "rb") as opened:
+    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError), open(file, "rb") as opened:
         return msgspec.json.decode(opened.read(), type=DevServer).token
     return ""
 
@@ -63,7 +63,7 @@ def running_dev() -> ServerAddress | None:
         try:
             fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:  # it runs
-            with suppress(msgspec.DecodeError):
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
                 server = msgspec.json.decode(opened.read(), type=DevServer)
                 return ServerAddress(server.url, server.token) if server.url else None
         return None

@@ -127,7 +127,7 @@ def error_of(response: httpx2.Response) -> errors.NoetlError:
     """The error of a response, which has the same exit code as that of a database."""
     try:
         body = msgspec.json.decode(response.content)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         body = None
     problem = body if isinstance(body, dict) else {}
     detail = str(problem.get("detail") or problem.get("title") or response.text[:200] or response.reason_phrase)

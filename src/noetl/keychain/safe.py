@@ -79,7 +79,7 @@ class Revisions:
             return msgspec.json.decode(self.file.read_bytes(), type=dict[str, Newest]) if self.file is not None else {}
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             raise AuthError(
                 f"{self.file} is not readable, so rollbacks of credentials cannot be detected: repair or remove it"
             ) from None

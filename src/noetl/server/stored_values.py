@@ -129,7 +129,7 @@ def _manifest(store: Store, key: str) -> Manifest | None:
         return None
     try:
         return msgspec.json.decode(_blob(store, key), type=Manifest)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
@@ -139,7 +139,7 @@ def _read_chunks(store: Store, keys: list[str]) -> list[Chunk] | None:
     for key in keys:
         try:
             numbers = [number for number, _ in _pairs(store, key)]
-        except (msgspec.DecodeError, NotFound):
+        except (msgspec.DecodeError, UnicodeDecodeError, NotFound):
             return None
         chunks.append(Chunk(min(numbers, default=0), max(numbers, default=-1), key))
     return chunks
@@ -153,6 +153,8 @@ def _pairs(store: Store, key: str) -> list[Pair]:
 
 
 def index_of(content: bytes) -> Blocks | Whole:
+    if not _is_utf8(content):
+        return Whole("binary", len(content))
     if content.startswith(b"[") and content.count(b",") < MAX_SPLIT_ITEMS and (blocks := _split(content)) is not None:
         return blocks
     text = content.decode("latin-1")  # a character for each byte; the structure of JSON is ASCII
@@ -169,6 +171,13 @@ def index_of(content: bytes) -> Blocks | Whole:
         return Whole("value", 1)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return Whole("binary", len(content))
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        return content.isascii() or bool(content.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def _split(content: bytes) -> Blocks | None:

@@ -64,7 +64,7 @@ def error_of(response: httpx2.Response) -> NoetlError:
     try:
         problem = msgspec.json.decode(response.content)
         detail = str(problem.get("detail") or problem["title"])
-    except (msgspec.DecodeError, KeyError, AttributeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, AttributeError):
         detail = response.text[:200] or response.reason_phrase
     match response.status_code:
         case 401 | 403:

@@ -99,7 +99,7 @@ def encode_work(work: Work) -> msgspec.Raw:
 def decode_work(data: bytes | msgspec.Raw) -> Work:
     try:
         return msgspec.convert(codec.decode_value(bytes(data)), Work, str_keys=True)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadMessage(f"invalid work: {error}") from None
 
 
@@ -176,7 +176,7 @@ encode = msgspec.json.encode
 def decode_as(kind: type[Message], data: bytes) -> Message:
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadMessage(str(error)) from None
 
 

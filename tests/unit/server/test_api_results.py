@@ -352,3 +352,23 @@ def test_the_index_of_a_list_is_small_and_its_items_are_not_kept(monkeypatch: py
     assert len(index.numbers) <= 100_000 / BLOCK_ITEMS + len(content) / BLOCK_BYTES + 1
     assert held < 20_000
     assert peak < 1.2 * len(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"total":1,"chunks":["\xff"]}',
+        b'{"total":1,"chunks":[1]}',
+        b'{"total":1,"chunks":["' + b"0" * 64 + b'"]}',
+        b'["\xff"]',
+        b'"\xff"',
+        b'{"\xff":1}',
+        b"[" * 5_000,
+        b"\xff",
+    ],
+)
+def test_bytes_that_only_begin_like_a_value_have_pages(shelf: Shelf, viewer: httpx2.Client, content: bytes) -> None:
+    key = shelf.put(content)
+    for path in (f"{API}/{key}", f"{API}/{key}/page"):
+        answer = viewer.get(path)
+        assert answer.status_code < 500, (path, answer.text)
