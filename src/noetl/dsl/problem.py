@@ -20,7 +20,7 @@ Severity = Literal["error", "warning"]
 
 MAX_PROBLEMS = 1_000
 """More errors, or warnings, than anybody reads; a hostile text could have millions."""
-MAX_GUESSES = 20_000
+MAX_GUESSES = 100_000
 """How many names are compared with misspelt ones in one text."""
 MAX_NAMES_IN_HINT = 12
 MAX_STEPS_ON_PATH = 40
