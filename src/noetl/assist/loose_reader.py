@@ -27,7 +27,7 @@ _FLOW_GAP = re.compile(r"(?:[\s,]|#[^\n]*)*")
 _QUOTED = {'"': re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL), "'": re.compile(r"'(?:[^']|'')*'")}
 _COMMENT = re.compile(r"[ \t]#")
 _PROPERTY = re.compile(r"[&!][^\s,\[\]{}]*[ \t]*")
-_SKIPPED_LINES = re.compile(r"(?:[ \t]*(?:\r|#[^\n]*)?\n)+")
+_CONTENT_LINE = re.compile(r"^[ \t]*[^ \t\r\n#]", re.MULTILINE)
 _BLOCK_SCALAR = re.compile(r"[|>][-+0-9]*[ \t]*(?:#.*)?\r?$")
 
 
@@ -117,9 +117,10 @@ class _Reader:
 
     def _skip_lines(self) -> None:
         """Go to the next line with content, or to that of the cursor."""
-        end = self.cursor_line if self.position < self.cursor_line else len(self.text)
-        if self.position != self.cursor_line and (lines := _SKIPPED_LINES.match(self.text, self.position, end)):
-            self.position = lines.end()
+        if self.position != self.cursor_line:
+            end = self.cursor_line if self.position < self.cursor_line else len(self.text)
+            line = _CONTENT_LINE.search(self.text, self.position, end)
+            self.position = line.start() if line else end
 
     def _line_end(self, start: int) -> int:
         end = self.text.find("\n", start)
