@@ -266,7 +266,7 @@ class HttpRuns:
             return ""
         with suppress(NotFound):  # the run was pruned meanwhile
             text: str = self.http.get(f"/texts/{record['playbook_id']}")["text"]
-            return text.splitlines()[error["line"] - 1]
+            return text.splitlines()[int(error["line"]) - 1]
         return ""
 
     def events(self, run: str, after: int = 0, filter: EventFilter = ALL_EVENTS) -> Iterator[Items]:
@@ -384,31 +384,36 @@ class HttpRuns:
         verb = "fork" if "at" in new.body else "retry"
         forked = self.start(new, f"/executions/{self.find(run)}/{verb}")
         on_forked(forked)
-        return _located(self.watch(forked["execution_id"], view), new.source)
+        return _located(self._watch(forked["execution_id"], view, inf, forked["source_seq"]), new.source)
 
     def resume(self, run: str, new_view: NewView) -> Json:
         execution = self.find(run)
+        last_old = self.get(execution)["events"]
         self.http.post(f"/executions/{execution}/resume")
-        return self.watch(execution, new_view())
+        return self._watch(execution, new_view(), inf, last_old)
 
     def resume_all(self, new_view: NewView, on_end: Callable[[Json], None]) -> int:
         """Only paused runs wait for a command: those that lost their worker continue by themselves."""
-        paused = [item["execution_id"] for item in self.http.items("/executions", status="paused")]
-        for execution in paused:
+        paused = [(item["execution_id"], item["events"]) for item in self.http.items("/executions", status="paused")]
+        for execution, _ in paused:
             self.http.post(f"/executions/{execution}/resume")
-        for execution in paused:
-            on_end(self.watch(execution, new_view()))
+        for execution, last_old in paused:
+            on_end(self._watch(execution, new_view(), inf, last_old))
         return len(paused)
 
     def watch(self, run: str, view: ProgressView | None, timeout: float | None = None) -> Json:
-        execution, deadline = self.find(run), inf if timeout is None else time.monotonic() + timeout
+        deadline = inf if timeout is None else time.monotonic() + timeout
+        return self._watch(self.find(run), view, deadline)
+
+    def _watch(self, execution: str, view: ProgressView | None, deadline: float, last_old: int = 0) -> Json:
+        """Follow a run to its end; the view has shown the events up to `last_old`."""
         with interruptible(f"stopped watching; {execution} goes on at the server"), self._warning(execution):
             if view is None:
                 deque(self._follow(execution, deadline), maxlen=0)
                 return self.get(execution)
             from noetl.client.replay import row_of
 
-            view.begin(str(self.get(execution)["name"]), execution, 0)
+            view.begin(str(self.get(execution)["name"]), execution, last_old)
             with closing(view):
                 for envelope in self._follow(execution, deadline):
                     row = row_of(envelope)
@@ -485,12 +490,16 @@ class HttpRuns:
 
 
 def _located(run: Json, source: PlaybookSource | None) -> Json:
-    """The error of a run in the file that was sent: the server does not know its name."""
-    error = run["error"]
-    if source is None or error is None or "file" in error["details"].get("source", {}):
+    """The errors of a run in the file that was sent: the server does not know its name."""
+    if source is None:
         return run
-    line = source.line(error["line"]) if error["line"] else ""
-    return run | {"error": error | {"file": source.display_path}, "error_line": line}
+    continued = [_in_file(error, source) for error in run["continued"]]
+    return run | {"error": run["error"] and _in_file(run["error"], source), "continued": continued}
+
+
+def _in_file(error: Json, source: PlaybookSource) -> Json:
+    is_elsewhere = "file" in error["details"].get("source", {})
+    return error if is_elsewhere else error | {"file": source.display_path}
 
 
 def _check_deadline(execution: str, deadline: float) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import noetl
+from command import file, noetl
 from places import Place
 from pytest_httpserver import HTTPServer
 from terminal import data, terminal
@@ -383,3 +383,27 @@ def test_failed_items_tell_their_reasons_and_their_step_does_not_repeat_them(
         "many#1[1] failed: python: division by zero",
         "many#1 failed in 0 ms",
     ]
+
+
+DIVIDES = (
+    HEAD.replace("workflow:", "workload: {bad: 2}\nworkflow:")
+    + """\
+  - step: many
+    loop: {in: [1, 2, 3], iterator: n, spec: {on_error: continue}}
+    tool:
+      - parse: {kind: noop, result: "{{ 1 / (iter.n - workload.bad) }}"}
+"""
+)
+
+
+def test_a_retry_shows_its_own_events_only(place: Place) -> None:
+    assert place.run(DIVIDES)["continued_errors"] == 1
+    lines = place("runs", "retry", "last", "--failed-items", "--set", "bad=9").err.splitlines()
+    assert [line for line in lines if "failed" in line] == []
+    assert len([line for line in lines if line.startswith("many#1 done in ")]) == 1
+
+
+def test_errors_that_a_run_continued_past_are_shown_in_the_file_that_was_run(place: Place) -> None:
+    lines = place("run", file(place.folder, DIVIDES, "shop.yaml")).err.splitlines()
+    (line,) = [line for line in lines if "step many, item 1, task parse" in line]
+    assert re.search(r"shop\.yaml:9:", line)
