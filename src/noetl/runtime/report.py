@@ -118,16 +118,23 @@ def located(error: dict[str, Any] | None, file: str, places: Mapping[str, Mark])
     if error is None:
         return None
     fields = {name: error.get(name) for name in ("kind", "message", "step", "task", "attempt", "item")}
-    step, task, details = fields["step"], fields["task"], error.get("details") or {}
+    details = error.get("details") or {}
     if isinstance(source := details.get("source"), dict):
         file, line, column = source.get("file", file), source["line"], source["column"]
     else:
-        owner = "/".join(str(part) for part in (step, task, details.get("inner_task")) if part)
-        part = f"input/{details['input']}" if "input" in details else f"rules/{details.get('rule')}"
-        parts = (f"{owner}/{part}", owner, f"{step}/{task}", f"{step}/{error.get('place')}", str(step))
-        mark = next((places[part] for part in parts if part in places), None)
+        failures = details.get("first")  # of a loop that ran all items
+        blamed = failures[0]["error"] if fields["kind"] == "items_failed" and failures else error
+        mark = next((places[place] for place in _places_of(blamed) if place in places), None)
         line, column = (mark.line, mark.column) if mark else (None, None)
-    return {**fields, "step": step or None, "file": file, "line": line, "column": column, "details": details}
+    return {**fields, "step": fields["step"] or None, "file": file, "line": line, "column": column, "details": details}
+
+
+def _places_of(error: dict[str, Any]) -> tuple[str, ...]:
+    """Keys of the place to blame, the closest first."""
+    step, task, details = error.get("step"), error.get("task"), error.get("details") or {}
+    owner = "/".join(str(part) for part in (step, task, details.get("inner_task")) if part)
+    part = f"input/{details['input']}" if "input" in details else f"rules/{details.get('rule')}"
+    return f"{owner}/{part}", owner, f"{step}/{task}", f"{step}/{error.get('place')}", str(step)
 
 
 class ReasonView(msgspec.Struct, frozen=True):

@@ -407,3 +407,8 @@ def test_errors_that_a_run_continued_past_are_shown_in_the_file_that_was_run(pla
     lines = place("run", file(place.folder, DIVIDES, "shop.yaml")).err.splitlines()
     (line,) = [line for line in lines if "step many, item 1, task parse" in line]
     assert re.search(r"shop\.yaml:9:", line)
+
+
+def test_a_loop_that_collected_its_failures_points_at_the_task_of_the_first(place: Place) -> None:
+    error = place.run(DIVIDES.replace("on_error: continue", "on_error: collect"))["error"]
+    assert (error["kind"], error["line"], error["column"]) == ("items_failed", 9, 37)
