@@ -47,6 +47,8 @@ def command(file: str, inputs: Json, verify: bool, client: Client, output: str |
     source = read(file)
     if not is_runnable(source, quiet=output is not None, remote=not client.runs.in_process):
         return 3
+    if output is None and not client.runs.in_process:
+        _warn_about_children(client, source)
     collect_garbage()
     try:
         run = client.runs.run(NewRun(inputs, source), new_view(output))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command import Done, file, noetl
+from places import Place
 from terminal import data
 from test_project import developing
 
@@ -144,3 +145,10 @@ def test_register_checks_the_args_of_children_by_their_schema(tmp_path: Path) ->
     done = noetl("register", name, cwd=tmp_path)
     violation = "the inputs violate the schema of the workload: limit: the value is greater than the maximum of 9"
     assert f"parent.yaml:6:46: warning: the args for 'tell': {violation}\n" in done.err
+
+
+def test_a_run_on_a_server_warns_about_its_children_before_it_starts(place: Place) -> None:
+    name = file(place.folder, WITH_ARGS.replace("CHILD", "shop/notify").replace("ARGS", "region: eu, chanel: x"))
+    place("register", file(place.folder, INPUTS.replace("{{ workload }}", "{{ workload.channel }}"), "tell.yaml"))
+    warnings = [line for line in place("run", name).err.splitlines() if "no 'chanel': did you mean 'channel'?" in line]
+    assert len(warnings) == 1
