@@ -245,45 +245,33 @@ def trigger_of(state: Execution) -> Trigger:
 # -- waits ----------------------------------------------------------------------------------------------------------
 
 
-def pending_waits(state: Execution) -> Iterator[Pending]:
-    """The waits of runs, items and tokens; signals first, since somebody has to answer them."""
-    waits = [*_run_waits(state), *_token_waits(state)]
-    return iter(sorted(waits, key=_rank) if len(waits) > 1 else waits)
-
-
-def counted_waits(state: Execution) -> CountedWaits:
-    """Only the first waits are made: this is asked after every commit, and thousands of items may wait."""
+def counted_waits(state: Execution, limit: int = MAX_LISTED) -> CountedWaits:
+    """The waits of runs, items and tokens, signals first, since somebody has to answer them. Only the first are made:
+    this is asked after every commit, and thousands of items may wait."""
     number, kinds = 0, set[str]()
-    signals: list[Pending] = []
-    others: list[Pending] = []
+    waits: list[Pending] = []
     for run in state.runs.values():
-        if run.parked:
-            parked = run.parked_items
-            number += len(parked)
-            kinds |= parked.kinds
-            for chosen, wanted in ((signals, {"signal"}), (others, parked.kinds - {"signal"})):
-                chosen += [_parked_wait(run, index) for index in parked.first(wanted, MAX_LISTED)]
-        if (event := _event_wait(state, run)) is not None:
-            number += 1
-            kinds.add(event.kind)
-            others.append(event)
-    for wait in _token_waits(state):
-        number += 1
-        kinds.add(wait.kind)
-        others.append(wait)
-    return CountedWaits(number, frozenset(kinds), [*signals, *others][:MAX_LISTED])
+        own = first_waits(state, run, limit)
+        number += len(run.parked) or len(own)
+        kinds.update(run.parked_items.kinds if run.parked else (wait.kind for wait in own))
+        waits += own
+    tokens = list(_token_waits(state))
+    kinds.update(wait.kind for wait in tokens)
+    return CountedWaits(number + len(tokens), frozenset(kinds), sorted([*waits, *tokens], key=_rank)[:limit])
+
+
+def first_waits(state: Execution, run: Run, limit: int) -> list[Pending]:
+    """The waits of a run and its items that began first; signals before others."""
+    if not run.parked:
+        event = _event_wait(state, run)
+        return [] if event is None else [event]
+    parked = run.parked_items
+    items = [*parked.first({"signal"}, limit), *parked.first(parked.kinds - {"signal"}, limit)]
+    return [_parked_wait(run, index) for index in items[:limit]]
 
 
 def _rank(wait: Pending) -> bool:
     return wait.kind != "signal"
-
-
-def _run_waits(state: Execution) -> Iterator[Pending]:
-    for run in state.runs.values():
-        for index in run.parked:
-            yield _parked_wait(run, index)
-        if (wait := _event_wait(state, run)) is not None:
-            yield wait
 
 
 def _parked_wait(run: Run, index: int) -> Pending:

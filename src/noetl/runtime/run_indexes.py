@@ -16,7 +16,7 @@ MAX_INDEX_BYTES = 4 << 20  # a larger index is made again for each request
 
 
 class KeptIndex(NamedTuple):
-    index: RunIndex  # up to the last event when it was made
+    latest: RunIndex  # up to the last event when it was made
     complete: RunIndex  # of the complete blocks alone
     last: Block  # the last complete block
 
@@ -32,8 +32,8 @@ class RunIndexes:
         """The index of a step run up to the last event; its `scheduled` is 0 if there is no such step run."""
         with self._lock:
             kept = self._indexes.get((execution, run))
-        if kept is not None and kept.index.seq == store.seq(execution):
-            return kept.index
+        if kept is not None and kept.latest.seq == store.seq(execution):
+            return kept.latest
         complete, last = (kept.complete, kept.last) if kept else (RunIndex(run), None)
         index = complete
         for block in blocks(store, execution, last.number + 1 if last else 0, last):

@@ -19,7 +19,8 @@ from noetl.runtime.activity import (
     Trigger,
     Wait,
     activity_of,
-    pending_waits,
+    counted_waits,
+    first_waits,
     ready_waits,
     trigger_of,
     waits_of,
@@ -152,7 +153,7 @@ def execution_view(
     missing_pools: Sequence[str] = (),
 ) -> ExecutionView:
     reported = report(state, file.name, dict(file.places), _seconds(summary, now))
-    pending = () if state.over else tuple(pending_waits(state))
+    pending = [] if state.over else counted_waits(state, MAX_LISTED).first
     unattended = [
         wait._replace(since=state.runs[wait.run].since) for wait in ready_waits(state.ready, now, missing_pools)
     ]
@@ -287,7 +288,7 @@ class StateView(msgspec.Struct, frozen=True, kw_only=True):
 
 def _runs(state: Execution, file: File) -> list[StateRunView]:
     workers = {lease.run: lease.worker for lease in state.leases.values()}
-    listed, views = list(islice(waits_of(state, pending_waits(state)), MAX_LISTED)), []
+    views = []
     for run in state.runs.values():
         status = "waiting" if run.parked else "scheduled" if run.started is None else "running"
         own, worker = run.progress.get(""), workers.get(run.id)
@@ -300,7 +301,7 @@ def _runs(state: Execution, file: File) -> list[StateRunView]:
                 own.at if own is not None and run.loop is None else None,
                 worker,
                 state.net.steps[run.step].pool or state.net.playbook.executor.pool,
-                [wait for wait in listed if wait.run == run.id],
+                list(islice(waits_of(state, first_waits(state, run, MAX_LISTED)), MAX_LISTED)),
             )
         )
     return views

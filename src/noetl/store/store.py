@@ -362,7 +362,8 @@ class Store(ABC):
 
     def ready_of(self, executions: Collection[str]) -> dict[str, dict[str, str]]:
         """The ready runs of executions with their pools, without executions that have none."""
-        keys, ready = msgspec.json.encode([key_of(execution).hex() for execution in executions]).decode(), {}
+        keys = msgspec.json.encode([key_of(execution).hex() for execution in executions]).decode()
+        ready: dict[str, dict[str, str]] = {}
         for key, run, pool in self._db.rows("list_ready_of", keys):
             ready.setdefault(id_of(key), {})[run] = pool
         return ready

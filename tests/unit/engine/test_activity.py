@@ -21,7 +21,6 @@ from noetl.runtime.activity import (
     Details,
     activity_of,
     counted_waits,
-    pending_waits,
     progress_of,
     trigger_of,
 )
@@ -221,7 +220,7 @@ def test_of_many_waits_only_the_first_are_described(monkeypatch: pytest.MonkeyPa
         driving = asyncio.create_task(stage.drive())
         await stage.until(lambda: EXECUTION in stage.store.runs and stage.store.runs[EXECUTION].status == "waiting")
         state = stage.live()
-        whole = list(pending_waits(state))
+        whole = counted_waits(state, 1_000).first
         assert len(whole) == 41
         with monkeypatch.context() as patch:
             patch.setattr(activity, "awaited_text", lambda parked: described.append(parked) or awaited_text(parked))

@@ -16,6 +16,9 @@ from noetl.engine.evolve import evolve
 from noetl.engine.state import Parked, ParkedItems
 from noetl.model.outcome import Outcome
 from noetl.runtime.activity import activity_of, counted_waits
+from noetl.runtime.loaded_playbooks import LoadedPlaybook
+from noetl.runtime.report import MAX_LISTED
+from noetl.server.execution_views import state_view
 
 FEW, MANY = 20, 400
 WAITING = """\
@@ -25,7 +28,7 @@ WAITING = """\
 """
 
 
-def parked(number: int, **wait: Any) -> Scenario:
+def parked(number: int, workflow: str = WAITING, **wait: Any) -> Scenario:
     """A loop of which so many items wait."""
     events: list[e.Event] = [e.LoopStarted("start#1", 1000, list(range(1000)), 1)]
     for index in range(number):
@@ -35,7 +38,7 @@ def parked(number: int, **wait: Any) -> Scenario:
             e.IterationStarted("start#1", index),
             e.StepPaused("start#1", index + 1, "waiting", index=index, **named),
         )
-    return Scenario(WAITING).given(*begun(), *events)
+    return Scenario(workflow).given(*begun(), *events)
 
 
 def decision_cost(number: int, command: Command, **wait: Any) -> int:
@@ -67,6 +70,20 @@ def test_what_a_list_shows_costs_the_same_among_many() -> None:
     activity_of(few), activity_of(many)  # what a playbook reads from signals is found once
     assert instructions(lambda: activity_of(many)) == instructions(lambda: activity_of(few))
     assert counted_waits(many).number == MANY
+
+
+def test_every_run_has_its_waits_beside_one_with_many() -> None:
+    other = "- {step: other, tool: {kind: wait, signal: stop}}\n"
+    scenario = parked(MANY, WAITING + other, until="signal", key="go{}").given(
+        e.TokenEnqueued(2, "other"),
+        e.StepScheduled("other#1", (2,)),
+        e.StepStarted("other#1", MANY + 1, "worker"),
+        e.StepPaused("other#1", MANY + 1, "waiting", until="signal", key="stop"),
+    )
+    state, playbook = scenario.state, LoadedPlaybook(scenario.net.playbook, "scenario.yaml")
+    runs: Any = state_view(state, 1.0, playbook.file, ["runs"]).runs
+    waits = {run.run: [wait.name for wait in run.waits] for run in runs}
+    assert waits == {"start#1": [f"go{index}" for index in range(MAX_LISTED)], "other#1": ["stop"]}
 
 
 def test_the_cost_of_a_signal_does_not_grow_with_signals_times_waiting_items() -> None:
