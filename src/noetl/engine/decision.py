@@ -6,7 +6,7 @@ from typing import Any
 
 from noetl.engine.events import Event, StepFailed
 from noetl.engine.evolve import evolve
-from noetl.engine.limits import encoded_size, shrink
+from noetl.engine.limits import SMALL, encoded_size, shrink
 from noetl.engine.state import Execution
 from noetl.errors import TemplateFailed
 from noetl.expression import BUDGET_KEY, CONTENTS_KEY, NOW_KEY, Contents, decision_budget
@@ -30,7 +30,7 @@ class Decision:
         self.unobserved: list[tuple[str, Event]] = []  # Events that observing runs have not evaluated yet
 
     def emit(self, event: Event) -> None:
-        self.record(shrink(event, self.blobs))
+        self.record(event if type(event) in SMALL else shrink(event, self.blobs))
 
     def record(self, event: Event) -> None:
         """Emit an event that is small enough."""

@@ -30,7 +30,7 @@ class EventTooLarge(Exception):
 
 def shrink(event: Event, blobs: Blobs) -> Event:
     """The event, its largest values replaced by references until it is small enough; `blobs` gets their content."""
-    if type(event) in SMALL or encoded_size(event, EVENT_BYTES) <= EVENT_BYTES:
+    if encoded_size(event, EVENT_BYTES) <= EVENT_BYTES:
         return event
     size = encoded_size(event, 1 << 62)
     parts = sorted(

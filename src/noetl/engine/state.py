@@ -56,6 +56,8 @@ class Tracked(dict[Key, Value], Generic[Key, Value]):
 
     def drain(self) -> dict[Key, Value | None]:
         """The changes since the last call; None for a removed key. A key that came and went is left out."""
+        if not self.moved:
+            return {}
         moved, self.moved = self.moved, {}
         return {key: self.get(key) for key, existed in moved.items() if existed or key in self}
 

@@ -284,8 +284,11 @@ def storable(value: Any, budget: Budget, depth: int = 0) -> Any:
         parts = value
     same, stored = True, []
     for part in parts if len(parts) <= LONG else budget.each(parts):
-        if type(part) is str and len(part) <= LONG and part.isascii():
+        kind_of_part = type(part)
+        if kind_of_part is str and len(part) <= LONG and part.isascii():
             size += len(part)
+            stored.append(part)
+        elif kind_of_part is int and SMALLEST <= part <= LARGEST:
             stored.append(part)
         else:
             stored.append(storable(part, budget, depth + 1))

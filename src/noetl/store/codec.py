@@ -220,11 +220,11 @@ def _label(name: str, at: float) -> bytes:
 
 
 def rows_of(events: list[Event], first: int, at: float, head: bytes) -> list[Row]:
-    rows = []
-    for seq, event in enumerate(events, start=first):
+    rows, new_row = [], tuple.__new__  # as `Row(...)` and `chained`, without their calls for each row
+    for seq, event in enumerate(events, first):
         name, data = event.name, encode(event)
-        head = sha256(head + _label(name, at) + data).digest()[:16]  # as `chained`, without a call for each row
-        rows.append(Row(seq, name, at, data, head))
+        head = sha256(head + _label(name, at) + data).digest()[:16]
+        rows.append(new_row(Row, (seq, name, at, data, head)))
     return rows
 
 

@@ -35,6 +35,10 @@ MAX_MESSAGE = 200
 MAX_SLOWEST = 5
 MAX_MARKERS = 20  # of one kind in a block
 POINT_EVENTS = 50  # minimum distance of two points of the progress of a loop
+TaskStarted, TaskDone = e.TaskStarted, e.TaskDone
+IterationStarted, IterationDone = e.IterationStarted, e.IterationDone
+FREQUENT = frozenset([TaskStarted, TaskDone, IterationStarted, IterationDone])
+"""Nine of ten events of a long log are of these types: `OutlineWriter.extend` has their handlers written out."""
 
 
 class ItemError(msgspec.Struct, array_like=True):
@@ -227,38 +231,48 @@ class OutlineWriter:
     def extend(self, events: Iterable[Any], at: float) -> list[Block]:
         """Add events that were stored at one time; the blocks that they complete."""
         complete: list[Block] = []
-        block, loops, now = self.block, self._loops, int(at * 1000)
-        offset = block.events
+        block, loops, runs, now = self.block, self._loops, self._runs, int(at * 1000)
+        offset, is_new_time = block.events, now != self._now
         for event in events:
-            if now != self._now:
+            if is_new_time:
                 self._set_time(now, offset)
+                is_new_time = False
             kind = type(event)
-            # Written out, because nine of ten events of a long log are of these types.
-            if kind is e.TaskDone:
+            if kind not in FREQUENT:
+                if (handle := HANDLERS.get(kind)) is not None:
+                    handle(self, event, offset)
+            elif kind is TaskStarted:
                 task: TaskId = event.task
                 if task.index is None:
-                    if task.run not in self._runs:
+                    if task.run not in runs:
+                        self._run(task.run)
+                else:
+                    loop = loops.get(task.run) or self._loop(task.run)
+                    if task.index not in loop.open:  # else its item is part of the block anyway
+                        loop.touched.add(task.index)
+            elif kind is TaskDone:
+                task = event.task
+                if task.index is None:
+                    if task.run not in runs:
                         self._run(task.run)
                 elif "/" not in task.path:  # a task inside of another is part of its time
                     work = (loops.get(task.run) or self._loop(task.run)).work
                     work[task.index] = work.get(task.index, 0.0) + event.duration_ms
                 if event.outcome.error is not None:
                     block.errors.append(offset)
-            elif kind is e.IterationStarted:
+            elif kind is IterationStarted:
                 (loops.get(event.run) or self._loop(event.run)).open.setdefault(event.index, now)
-            elif kind is e.IterationDone:
+            else:
                 loop = loops.get(event.run) or self._loop(event.run)
                 loop.end_item(event.index, now)
                 loop.done.append(event.index)
                 if offset >= loop.point_at + POINT_EVENTS:
                     self._add_point(loop, offset)
-            elif kind in HANDLERS:
-                HANDLERS[kind](self, event, offset)
             offset += 1
             if offset == BLOCK_EVENTS:
                 block.events = offset
                 complete.append(self.finish())
-                block, loops, offset = self.block, self._loops, 0
+                block, loops, runs, offset, is_new_time = self.block, self._loops, self._runs, 0, True
         block.events = offset
         return complete
 
@@ -510,7 +524,6 @@ HANDLERS: dict[type[e.Event], Callable[[OutlineWriter, Any, int], None]] = {
     e.IterationFailed: OutlineWriter._item_failed,
     e.LoopDone: OutlineWriter._loop_done,
     e.TaskRetryScheduled: OutlineWriter._retry,
-    e.TaskStarted: OutlineWriter._task_event,
     e.SinkStarted: OutlineWriter._task_event,
     e.SinkProcessed: OutlineWriter._sink_done,
     e.PollStarted: OutlineWriter._task_event,
