@@ -203,7 +203,7 @@ def print_run(run: dict[str, Any], children: Sequence[dict[str, Any]], target: s
     for warning in run["warnings"]:
         click.echo(f"warning: {printable(warning)}")
     for pool in run["missing_pools"]:
-        click.echo(printable(no_worker(pool)))
+        click.echo(printable(no_worker(pool, run["server"] or "URL")))
     if run["steps"]:
         click.echo()
         emit([_step_row(name, step) for name, step in run["steps"].items()], "table")

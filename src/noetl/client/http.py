@@ -257,7 +257,8 @@ class HttpRuns:
 
     def get(self, run: str) -> Json:
         record = self.http.get(f"/executions/{self.find(run)}")
-        return record | {"error_line": self._error_line(record), "orphaned": False}
+        url = self.http.address.url
+        return record | {"error_line": self._error_line(record), "orphaned": False, "server": url}
 
     def _error_line(self, record: Json) -> str:
         """The line of the playbook with the error; empty if there is none, or the error has a line of its own."""

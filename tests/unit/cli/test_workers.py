@@ -102,7 +102,7 @@ def test_a_run_that_no_worker_takes_says_so(tmp_path: Path) -> None:
         done = noetl("exec", "tests/story", "--timeout", "6", cwd=tmp_path)
         message = "pool 'gpu' has no active worker: start one with `noetl worker --server {} --pool gpu`"
         assert (done.code, message.format(url) in done.err) == (124, True)
-        assert message.format("URL") in noetl("runs", "show", "last", cwd=tmp_path).out
+        assert message.format(url) in noetl("runs", "show", "last", cwd=tmp_path).out
         assert data(noetl("runs", "show", "last", "-o", "json", cwd=tmp_path))["missing_pools"] == ["gpu"]
     assert message.format("URL") in noetl("runs", "show", "last", cwd=tmp_path).out
 
