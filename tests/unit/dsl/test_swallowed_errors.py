@@ -43,11 +43,11 @@ def otherwise(do: str) -> str:
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        ([BUSY, "do: continue"], "every error but those where `outcome.http.status in [429, 503]` too"),
-        (["do: continue"], "`else` of 'call' has `do: continue` for every error too"),
-        (["do: continue, set_ctx: {a: 1}"], "for every error too"),
-        ([FOUND, "do: break"], "`else` of 'call' has `do: break` for every error too"),
-        ([SKIP, "do: continue"], "for every error too"),
+        ([BUSY, "do: continue"], "every error but those where `outcome.http.status in [429, 503]`"),
+        (["do: continue"], "`else` of 'call', `do: continue`, also takes every error"),
+        (["do: continue, set_ctx: {a: 1}"], "also takes every error"),
+        ([FOUND, "do: break"], "`else` of 'call', `do: break`, also takes every error"),
+        ([SKIP, "do: continue"], "also takes every error"),
     ],
 )
 def test_an_else_that_lets_errors_pass(rules: list[str], message: str) -> None:

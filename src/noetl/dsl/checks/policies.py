@@ -67,7 +67,7 @@ def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
     errors = _passing(policy) if kind != "noop" else None  # which does not fail
     rule, then, otherwise = policy[-1]
     if otherwise and errors and then.get("do") in ("continue", "break", "jump"):
-        message = f"`else` of {site.label!r} has `do: {then['do']}` for {errors} too"
+        message = f"`else` of {site.label!r}, `do: {then['do']}`, also takes {errors}"
         problems.add(ERRORS_PASS, span_of(rule), message, f"put {FAIL_RULE} before it")
     elif not any(otherwise for *_, otherwise in policy):
         message = f"the rules of {site.label!r} have no `else`"
