@@ -21,6 +21,7 @@ KINDS = {
     "crashed server": "a server dies at any point, and starts again later",
     "stopped server": "a server stands still for seconds",
     "crashed worker": "a worker dies at any point, and starts again later",
+    "drained worker": "a worker is told to end: it finishes or returns its work, and starts again later",
     "stopped worker": "a worker stands still for less than its lease",
     "zombie worker": "a worker with leases stands still until they have expired, and goes on",
     "clock jump": "the clock of a server, a worker or the store jumps",
@@ -58,7 +59,15 @@ LEVELS: list[Level] = [
     },
 ]
 """The chance of each fault, every time that it could happen."""
-MACHINE_FAULTS = ("crashed server", "stopped server", "crashed worker", "stopped worker", "zombie worker", "clock jump")
+MACHINE_FAULTS = (
+    "crashed server",
+    "stopped server",
+    "crashed worker",
+    "drained worker",
+    "stopped worker",
+    "zombie worker",
+    "clock jump",
+)
 FAULTY_SECONDS = 40.0
 """Virtual time after which nothing fails any more."""
 

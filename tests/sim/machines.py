@@ -203,7 +203,7 @@ class WorkerMachine(Node):
         self.offset = base.offset
         self.network, self.record, self.on_defect = world.network, world.record, world.on_defect
         self.context.run(self._create, world.playbooks, world.registry)
-        self.spawn(self.run.run())
+        self.spawn(self._run(world.on_worker_end))
         self.spawn(self._send_heartbeats())
 
     def _create(self, playbooks: Playbooks, registry: Registry) -> None:
@@ -223,20 +223,31 @@ class WorkerMachine(Node):
         if "a lease was dropped" in message and "Cancelled" not in message:
             self.on_defect(f"{self.name}: {message}")
 
+    async def _run(self, on_end: Callable[[WorkerMachine], None]) -> None:
+        """Until it is told to stop; its last heartbeat releases all leases."""
+        await self.run.run()
+        await self._send_heartbeat()
+        on_end(self)
+
+    async def _send_heartbeat(self) -> bool:
+        heartbeat, sent = self.heartbeat, uptime()
+        request = heartbeat.next_request()
+        try:
+            reply = await self.link.server.http.request(
+                "POST", "/heartbeat", content=wire.encode(request), timeout=httpx2.Timeout(5.0)
+            )
+            if not reply.is_success:
+                raise error_of(reply)
+            heartbeat.answered(request, wire.decode_as(wire.HeartbeatReply, reply.content), sent)
+            return True
+        except (httpx2.TransportError, NoetlError) as error:
+            heartbeat.missed(request, error)
+            return False
+
     async def _send_heartbeats(self) -> None:
-        heartbeat, http, seconds = self.heartbeat, self.link.server.http, httpx2.Timeout(5.0)
         while True:
             self.output.wanted.clear()
-            sent, request = uptime(), heartbeat.next_request()
-            try:
-                reply = await http.request("POST", "/heartbeat", content=wire.encode(request), timeout=seconds)
-                if not reply.is_success:
-                    raise error_of(reply)
-                heartbeat.answered(request, wire.decode_as(wire.HeartbeatReply, reply.content), sent)
-                pause = HEARTBEAT_SECONDS
-            except (httpx2.TransportError, NoetlError) as error:
-                heartbeat.missed(request, error)
-                pause = RETRY_SECONDS
+            pause = HEARTBEAT_SECONDS if await self._send_heartbeat() else RETRY_SECONDS
             try:
                 async with asyncio.timeout(pause):
                     await self.output.wanted.wait()
@@ -286,4 +297,7 @@ class World:
         raise NotImplementedError
 
     def crash_server(self, server: Server) -> None:
+        raise NotImplementedError
+
+    def on_worker_end(self, worker: WorkerMachine) -> None:
         raise NotImplementedError

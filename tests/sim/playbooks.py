@@ -9,7 +9,6 @@ attempt fails, and how long it takes.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from random import Random
@@ -23,7 +22,11 @@ from noetl.tools.registry import KINDS, Registry
 
 SEEDS_PER_PLAYBOOK = 50
 """Compiling a playbook takes as long as running a seed, so consecutive seeds share one."""
-HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: NAME, path: NAME}\nworkflow:\n"
+HEAD = (
+    "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: NAME, path: NAME}\n"
+    "executor: {spec: {results: {inline_bytes: 200}}}\nworkflow:\n"
+)
+LARGE = "x" * 300  # becomes a reference
 RETRY = (
     "{when: \"{{ outcome.status == 'error' and outcome.error.kind == 'shaky' }}\", "
     "then: {do: retry, attempts: 9, delay: DELAY}}"
@@ -142,6 +145,17 @@ def cycle(random: Random, name: str) -> Block:
     return Block(text, {name: times}, (), (name,))
 
 
+def large(random: Random, name: str) -> Block:
+    """A value that is stored apart from the log, and read by a later task and by an arc."""
+    count = f"{{else: {{then: {{do: continue, set_ctx: {{{name}: {{$add: '{{{{ tasks.t.result | length }}}}'}}}}}}}}}}"
+    text = (
+        f"- step: {name}\n  tool:\n  - t: {{kind: python, code: large}}\n"
+        f"  - read: {{kind: noop, result: '{{{{ tasks.t.result }}}}', spec: {{policy: {{rules: [{count}]}}}}}}\n"
+        f"  next: {{arcs: [{{step: NEXT, when: '{{{{ steps.{name}.result | length == {len(LARGE)} }}}}'}}]}}\n"
+    )
+    return Block(text, {name: len(LARGE)})
+
+
 def waiting(label: str, seconds: float) -> str:
     rules = f"{{else: {{then: {{do: continue, set_ctx: {{{label}: {{$add: 1}}}}}}}}}}"
     return f"{label}: {{kind: wait, signal: never, spec: {{timeout: {seconds:g}, policy: {{rules: [{rules}]}}}}}}"
@@ -173,7 +187,7 @@ def child(random: Random, name: str) -> Block:
     return Block(text, {name: many or 1})
 
 
-CANONICAL = [call, call, loop, loop, fan, jump, cycle, wait, signal, child]
+CANONICAL = [call, call, loop, loop, fan, jump, cycle, large, wait, signal, child]
 
 
 # -- classic blocks ---------------------------------------------------------------------------------------------------
@@ -316,9 +330,20 @@ class Script:
         self.slowness = random.choice([0.05, 0.2, 0.2, 1.0])
         self.ledger: list[Call] = []
 
+    @property
+    def tools(self) -> dict[str, Tool]:
+        return {"work": self.work, "large": self.large}
+
+    def _enter(self, context: Context) -> None:
+        at = asyncio.get_running_loop().time()
+        self.ledger.append(Call(at, self.worker(), context.execution, context.action, context.attempt))
+
+    async def large(self, context: Context) -> Any:
+        self._enter(context)
+        return LARGE
+
     async def work(self, context: Context) -> Any:
-        loop = asyncio.get_running_loop()
-        self.ledger.append(Call(loop.time(), self.worker(), context.execution, context.action, context.attempt))
+        self._enter(context)
         random = Random(f"{self.seed} {context.execution[-4:]} {context.action}")
         fails = random.choice([0, 0, 0, 0, 1, 2])
         seconds = random.choice([0.0, 0.0, 0.2, 1.0, 10.0, 40.0 if self.slowness == 1 else 1.0]) * self.slowness
@@ -329,7 +354,3 @@ class Script:
         if context.attempt <= fails:
             return failed("shaky", "this attempt fails")
         return 0
-
-
-def calls_per_attempt(ledger: list[Call]) -> Counter[tuple[str, int]]:
-    return Counter((one.action, one.attempt) for one in ledger)

@@ -97,7 +97,7 @@ class Simulation(World):
         self.playbooks = Playbooks(seed, blocks)
         story.playbook, story.blocks = self.playbooks.main.text, self.playbooks.main.blocks
         self.script = Script(seed, self.playbooks, self._current)
-        self.registry = SimulatedTools({"work": self.script.work})
+        self.registry = SimulatedTools(self.script.tools)
         self.nodes: list[Node] = []
         self.database = Database(self._node("store"))
         for playbook in self.playbooks.all():
@@ -146,6 +146,11 @@ class Simulation(World):
     def _restart_worker(self, worker: WorkerMachine) -> None:
         self.record(worker.name, "starts again")
         self.workers[self.workers.index(worker)] = WorkerMachine(worker, self)
+
+    def on_worker_end(self, worker: WorkerMachine) -> None:
+        self.record(worker.name, "has stopped")
+        worker.kill()
+        self.loop.call_later(self.random.uniform(0.5, 15.0), self._restart_worker, worker)
 
     def _node(self, name: str) -> Node:
         node = Node(name, self.loop, Random(f"{self.seed} {name}"))
@@ -233,7 +238,7 @@ class Simulation(World):
                             self.crash_server(server)
                         else:
                             self._stop(server, random.uniform(1.0, 40.0))
-                case "crashed worker" | "stopped worker" | "zombie worker":
+                case "crashed worker" | "drained worker" | "stopped worker" | "zombie worker":
                     worker = random.choice(self.workers)
                     if kind == "zombie worker":
                         await self._until_busy(worker)
@@ -243,6 +248,8 @@ class Simulation(World):
                         if kind == "crashed worker":
                             worker.kill()
                             self.loop.call_later(random.uniform(0.5, 50.0), self._restart_worker, worker)
+                        elif kind == "drained worker":
+                            worker.context.run(worker.run.stop)
                         else:
                             least, most = (0.5, 20.0) if kind == "stopped worker" else (LEASE_SECONDS, 120.0)
                             self._stop(worker, random.uniform(least, most) + (5.0 if kind == "zombie worker" else 0.0))
