@@ -19,6 +19,7 @@ export default defineConfig({
     target: ["chrome128", "firefox130", "safari18"],
     reportCompressedSize: false,
     rolldownOptions: {
+      checks: { bundlerTimings: false }, // a slow machine is no reason for a warning
       output: {
         // Few files compress better than many: one script for each view would take a third more in all. The list of runs
         // is `start`, a run needs `run` as well, and everything else is loaded when it is first opened. A group takes
@@ -27,8 +28,8 @@ export default defineConfig({
           groups: [
             { name: "start", test: /\/src\/(main|runs\/page)\.tsx$|\/src\/(run|parts)\/.*\.css$/ },
             { name: "run", test: /\/src\/run\/(page|timeline\/timeline)\.tsx$/ },
-            { name: "rest", test: /^(?!.*\/node_modules\/).*\/src\/(?!editor\/)/ },
-            { name: "editor", test: /\/src\/editor\/page\.tsx$/ },
+            { name: "rest", test: /^(?!.*\/node_modules\/).*\/src\/(?!editor\/|fork\/(edited|replay))/ },
+            { name: "editor", test: /\/src\/(editor\/page|fork\/edited-playbook)\.tsx$/ },
           ],
         },
       },
