@@ -98,7 +98,9 @@ def not_found() -> Refused:
 
 
 def path_pattern(path: str) -> re.Pattern[str]:
-    return re.compile(re.sub(r"\{(\w+)\}", lambda part: f"(?P<{part[1]}>{FORMS[part[1]]})", path))
+    first, *rest = re.split(r"\{(\w+)\}", path)
+    pairs = zip(rest[::2], rest[1::2], strict=True)
+    return re.compile(re.escape(first) + "".join(f"(?P<{name}>{FORMS[name]}){re.escape(text)}" for name, text in pairs))
 
 
 def path_params(match: re.Match[str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ server: it does not inherit NOETL_ variables and opens no database.
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import signal
 import sys
@@ -27,6 +28,7 @@ from noetl.errors import NoetlError
 from noetl.server.tool_views import ToolKinds, tool_kind
 from noetl.tools.registry import KINDS
 
+NICENESS = 5  # where the machine is busy, the server itself goes first
 MAX_BYTES = 32 << 20  # after compiling this much text the process exits to free its memory; the server starts a new one
 
 
@@ -73,6 +75,7 @@ class CompileResponse(NamedTuple):
 def main(connection: Connection) -> None:
     """Serve requests until the connection is closed: with the fields of a CompileResponse and a second message for its
     parts, with JSON, or with an error of an installed kind. All messages of a request share its CPU budget."""
+    os.nice(NICENESS)
     gc.disable()  # collected after each text instead
     gc.freeze()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)

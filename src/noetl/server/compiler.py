@@ -8,6 +8,7 @@ end after an idle timeout. Each caller has one text compiled at a time, and call
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
 import signal
 import subprocess
@@ -171,7 +172,7 @@ class PlaybookCompiler:
             except (EOFError, OSError):
                 why = ""
             else:
-                message = pickle.loads(answer)
+                message = _unpickled(answer)
                 if isinstance(message, str):  # the error of an installed tool kind, not of the text
                     self._idle.append(process)
                     raise NoetlError(message)
@@ -190,7 +191,7 @@ class PlaybookCompiler:
         parts = []
         if isinstance(request, CompileRequest) and request.parts:
             try:
-                parts = [pickle.loads(process.receive(self.deadline))]
+                parts = [_unpickled(process.receive(self.deadline))]
             except (EOFError, OSError):  # also a TimeoutError
                 process.kill()
                 self._discard(process)
@@ -225,6 +226,17 @@ class PlaybookCompiler:
             process.kill()
             raise StoreError(f"the compile process {ending(self._discard(process))} during startup") from None
         return process
+
+
+def _unpickled(data: bytes) -> Any:
+    """The garbage collector waits: it would look at every object of the server, while no other thread can run."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return pickle.loads(data)
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _compiled(file: str, fields: tuple[Any, ...], parts: Mapping[Part, bytes]) -> Compiled:

@@ -101,9 +101,9 @@ async def validate(call: ApiCall, query: ValidateQuery) -> Response:
     parts = [part for part in PARTS if part in query.parts.split(",")]
     compiled = await compiler.compile(call.caller.key, source, strict=query.strict, whole=False, parts=parts)
     version = await _next_version(call, compiled) if compiled.valid else None
-    validity = Validity(compiled.valid, list(map(Finding.of, compiled.problems)), version)
-    additions = {part: msgspec.Raw(compiled.parts.get(part, b"null")) for part in parts}
-    return json_response(msgspec.to_builtins(validity) | additions)
+    problems = msgspec.Raw(msgspec.json.encode(list(map(Finding.of, compiled.problems))))
+    validity = {"valid": compiled.valid, "problems": problems, "next_version": version}
+    return json_response(validity | {part: msgspec.Raw(compiled.parts.get(part, b"null")) for part in parts})
 
 
 async def _next_version(call: ApiCall, compiled: Compiled) -> int:
