@@ -51,7 +51,7 @@ class Audit:
         self.client, self.book = client, book
         self.problems: list[str] = []
         self.executions = self.effects = 0
-        self.moments: list[list[float]] = []
+        self.times: list[list[float]] = []
 
     def run(self, run: StartedRun, end: dict[str, Any]) -> None:
         """Compare a run and its children with the ledger."""
@@ -65,27 +65,19 @@ class Audit:
         for execution, events in logs.items():
             effects = [effect for effect in family if effect.execution == execution]
             places = script.places if execution == run.execution else CHILD_PLACES
-            for problem in _problems(events, effects, places):
+            for problem in problems_in(events, effects, places):
                 self._add(run, problem)
         self.executions += len(logs)
         self.effects += len(family)
         own = {moment(event) for events in logs.values() for event in events}
-        self.moments.append(sorted({run.at, *own}))
-
-    def standstill(self, fault: float) -> float | None:
-        """Seconds after a fault until every run that was open has an event again; None if no run was open."""
-        gaps = [
-            moments[bisect_right(moments, fault)] - fault
-            for moments in self.moments
-            if moments[0] <= fault < moments[-1]
-        ]
-        return max(gaps, default=None)
+        self.times.append(sorted({run.at, *own}))
 
     def _add(self, run: StartedRun, problem: str) -> None:
         self.problems.append(f"{run.name} {run.execution}: {problem}")
 
 
-def _problems(events: list[Event], effects: list[Effect], places: frozenset[str]) -> Iterator[str]:
+def problems_in(events: list[Event], effects: list[Effect], places: frozenset[str]) -> Iterator[str]:
+    """Where the log of an execution and the lines of the ledger disagree about the calls at these places."""
     done = [
         (event["entity_id"], event["attempt"], event["action_id"])
         for event in events
@@ -102,6 +94,13 @@ def _problems(events: list[Event], effects: list[Effect], places: frozenset[str]
         yield f"{name} is not in the playbook"
     for effect, seconds in repeated(events, effects):
         yield f"repeated {seconds:.1f} s after it was accepted: {effect}"
+
+
+def standstill(runs: Iterable[list[float]], fault: float) -> float | None:
+    """Seconds after a fault until every run that was open has an event again; None if no run was open. Of each run
+    there are the times of its events, in their order."""
+    gaps = [times[bisect_right(times, fault)] - fault for times in runs if times[0] <= fault < times[-1]]
+    return max(gaps, default=None)
 
 
 def percentiles(seconds: list[float]) -> str:

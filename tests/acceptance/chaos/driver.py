@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
-from tests.acceptance.chaos.audit import Audit, percentiles
+from tests.acceptance.chaos.audit import Audit, percentiles, standstill
 from tests.acceptance.chaos.disk import SmallDisk
 from tests.acceptance.chaos.faults import LOSSES, Faults
 from tests.acceptance.chaos.ledger import Ledger, ledger
@@ -107,7 +107,7 @@ class Chaos:
         assert self.site.mode.verify() == audit.executions, "a run was started that nobody knows of"
         recoveries: dict[str, list[float]] = {}
         for kind, at in self.faults.times:
-            if (seconds := audit.standstill(at)) is not None:
+            if (seconds := standstill(audit.times, at)) is not None:
                 recoveries.setdefault(kind, []).append(round(seconds, 3))
         counts = dict(self.faults.struck)
         runs = len(self.stream.ended)
