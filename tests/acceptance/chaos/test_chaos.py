@@ -26,7 +26,7 @@ SEEDS = (17,)
 SLICE_SECONDS = float(os.environ.get("CHAOS_SECONDS", 20 * 60))
 SLICES = Path(__file__).parents[3] / ".soak" / "chaos.json"
 TARGETS = {KILLS: 1000, (ZOMBIES,): 200, DATABASE_FAULTS: 100, NATS_FAULTS: 100}
-WEIGHTS = {"worker killed": 16, "server killed": 8, ZOMBIES: 4, "Postgres stopped": 2, "NATS restarted": 2}
+WEIGHTS = {"worker killed": 10, "server killed": 18, ZOMBIES: 6, "Postgres stopped": 2, "NATS restarted": 2}
 """How often a kind strikes, compared with each of the others."""
 OpenChaos = Callable[[int], Chaos]
 MEGABYTES = 600
