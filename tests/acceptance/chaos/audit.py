@@ -1,5 +1,5 @@
 """Compares the ledger with the logs of the runs: what was lost, what was repeated after it was accepted, and how long
-the runs stood still after each fault."""
+the runs needed to go on after each fault."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ def problems_in(events: list[Event], effects: list[Effect], places: frozenset[st
         yield f"repeated {seconds:.1f} s after it was accepted: {effect}"
 
 
-def standstill(runs: Iterable[list[float]], fault: float) -> float | None:
-    """Seconds after a fault until every run that was open has an event again; None if no run was open. Of each run
-    there are the times of its events, in their order."""
+def recovery(runs: Iterable[list[float]], fault: float) -> tuple[float, float] | None:
+    """Seconds after a fault until the first and until the last of the runs that were open has an event again; None if
+    no run was open. Of each run there are the times of its events, in their order."""
     gaps = [times[bisect_right(times, fault)] - fault for times in runs if times[0] <= fault < times[-1]]
-    return max(gaps, default=None)
+    return (min(gaps), max(gaps)) if gaps else None
 
 
 def percentiles(seconds: list[float]) -> str:

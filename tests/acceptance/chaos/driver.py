@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
-from tests.acceptance.chaos.audit import Audit, percentiles, standstill
+from tests.acceptance.chaos.audit import Audit, percentiles, recovery
 from tests.acceptance.chaos.disk import SmallDisk
 from tests.acceptance.chaos.faults import LOSSES, Faults
 from tests.acceptance.chaos.ledger import Ledger, ledger
@@ -33,7 +33,8 @@ STUCK_SECONDS = 300.0
 
 
 class Tally(msgspec.Struct):
-    """What a chaos has seen; `recoveries` has the seconds after each fault until every open run went on."""
+    """What a chaos has seen: by the kind of fault, its number and the seconds until a run went on (`progress`), and
+    until every open run went on (`recoveries`)."""
 
     faults: dict[str, int] = {}
     recoveries: dict[str, list[float]] = {}
@@ -42,30 +43,38 @@ class Tally(msgspec.Struct):
     calls: int = 0
     seconds: float = 0.0
     seeds: list[int] = []
+    progress: dict[str, list[float]] = {}
 
     def __add__(self, other: Tally) -> Tally:
-        kinds = sorted({*self.recoveries, *other.recoveries})
         return Tally(
             dict(Counter(self.faults) + Counter(other.faults)),
-            {kind: self.recoveries.get(kind, []) + other.recoveries.get(kind, []) for kind in kinds},
+            joined(self.recoveries, other.recoveries),
             self.runs + other.runs,
             self.executions + other.executions,
             self.calls + other.calls,
             self.seconds + other.seconds,
             self.seeds + other.seeds,
+            joined(self.progress, other.progress),
         )
 
     def lines(self) -> list[str]:
-        everything = [seconds for some in self.recoveries.values() for seconds in some]
         return [
             f"chaos: {self.runs} runs ({self.executions} with children), {self.calls} calls, "
             f"{sum(self.faults.values())} faults in {self.seconds / 60:.1f} min; 0 lost, 0 repeated, 0 stuck",
-            f"chaos: from a fault until every open run went on: {percentiles(everything)}",
-            *(
-                f"chaos: {kind}: {self.faults.get(kind, 0)} times, {percentiles(seconds)}"
-                for kind, seconds in self.recoveries.items()
-            ),
+            f"chaos: any fault: {self._times(sorted(self.recoveries))}",
+            *(f"chaos: {kind}: {self.faults.get(kind, 0)} times, {self._times([kind])}" for kind in self.recoveries),
         ]
+
+    def _times(self, kinds: list[str]) -> str:
+        first, last = (
+            percentiles([seconds for kind in kinds for seconds in some.get(kind, [])])
+            for some in (self.progress, self.recoveries)
+        )
+        return f"a run went on after {first}; every open run after {last}"
+
+
+def joined(first: dict[str, list[float]], second: dict[str, list[float]]) -> dict[str, list[float]]:
+    return {kind: first.get(kind, []) + second.get(kind, []) for kind in sorted({*first, *second})}
 
 
 class Chaos:
@@ -105,13 +114,14 @@ class Chaos:
             audit.run(run, end)
         assert not audit.problems, "\n".join(audit.problems)
         assert self.site.mode.verify() == audit.executions, "a run was started that nobody knows of"
+        progress: dict[str, list[float]] = {}
         recoveries: dict[str, list[float]] = {}
         for kind, at in self.faults.times:
-            if (seconds := standstill(audit.times, at)) is not None:
-                recoveries.setdefault(kind, []).append(round(seconds, 3))
-        counts = dict(self.faults.struck)
-        runs = len(self.stream.ended)
-        return Tally(counts, recoveries, runs, audit.executions, audit.effects, time.monotonic() - began, [seed])
+            if (seconds := recovery(audit.times, at)) is not None:
+                progress.setdefault(kind, []).append(round(seconds[0], 3))
+                recoveries.setdefault(kind, []).append(round(seconds[1], 3))
+        counts, runs, took = dict(self.faults.struck), len(self.stream.ended), time.monotonic() - began
+        return Tally(counts, recoveries, runs, audit.executions, audit.effects, took, [seed], progress)
 
     def _progress(self, lines: int) -> None:
         before = len(self.book.effects)

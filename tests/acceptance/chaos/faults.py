@@ -27,6 +27,7 @@ OUTAGE = (0.2, 3.0)
 STOPPED = (0.5, 1.5 * LEASE_SECONDS)
 ZOMBIE_SECONDS = 60.0
 """A stopped worker is continued after this time even if nobody has repeated its call."""
+REFUSED_WRITES = 5
 FULL_SECONDS = 15.0
 """A disk has room again after this time even if no write has failed."""
 DROP_RATE = 0.3
@@ -233,7 +234,7 @@ class Faults:
 
         def has_struck() -> bool:
             ended = postgres is not None and postgres.has_ended()
-            return ended or self._refused_writes() > before or time.monotonic() > give_up
+            return ended or self._refused_writes() > before + REFUSED_WRITES or time.monotonic() > give_up
 
         def clear() -> None:
             disk.clear()
@@ -243,8 +244,8 @@ class Faults:
         return Fault(kind, "postgres", has_struck, clear)
 
     def _refused_writes(self) -> int:
-        """How often servers have said that the disk is full."""
-        return sum(one.said().count("is full") for one in self.site.servers)
+        """How many requests servers have refused because the disk is full."""
+        return sum(one.said().count('"status":507') for one in self.site.servers)
 
     # -- connections ------------------------------------------------------------------------------------------------
 

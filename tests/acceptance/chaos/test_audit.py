@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.acceptance.chaos.audit import problems_in, standstill
+from tests.acceptance.chaos.audit import problems_in, recovery
 from tests.acceptance.chaos.driver import Tally
 from tests.acceptance.chaos.ledger import Effect
 
@@ -55,16 +55,18 @@ def test_a_difference_is_named(events: list[dict[str, Any]], effects: list[Effec
     assert any(line.startswith(problem) for line in problems_in(events, effects, PLACES))
 
 
-def test_the_slowest_open_run_tells_when_a_fault_is_over() -> None:
+def test_the_first_and_the_last_open_run_tell_when_a_fault_is_over() -> None:
     runs = [[0.0, 1.0, 2.0, 9.0], [0.0, 5.0, 6.0], [8.0, 9.0]]
-    assert standstill(runs, 1.5) == 3.5
-    assert standstill(runs, 20.0) is None
+    assert recovery(runs, 1.5) == (0.5, 3.5)
+    assert recovery(runs, 20.0) is None
 
 
 def test_slices_add_up() -> None:
-    first = Tally({"a": 2}, {"a": [1.0, 3.0]}, 5, 6, 7, 60.0, [1])
-    second = Tally({"a": 1, "b": 1}, {"b": [2.0]}, 1, 1, 1, 30.0, [2])
-    total = Tally({"a": 3, "b": 1}, {"a": [1.0, 3.0], "b": [2.0]}, 6, 7, 8, 90.0, [1, 2])
+    first = Tally({"a": 2}, {"a": [1.0, 3.0]}, 5, 6, 7, 60.0, [1], {"a": [0.1, 0.2]})
+    second = Tally({"a": 1, "b": 1}, {"b": [2.0]}, 1, 1, 1, 30.0, [2], {"b": [0.3]})
+    both = {"a": [1.0, 3.0], "b": [2.0]}, {"a": [0.1, 0.2], "b": [0.3]}
+    total = Tally({"a": 3, "b": 1}, both[0], 6, 7, 8, 90.0, [1, 2], both[1])
     assert first + second == total
     assert "6 runs" in total.lines()[0]
-    assert "p50 2.0 s" in total.lines()[1]
+    assert "a run went on after p50 0.2 s" in total.lines()[1]
+    assert "every open run after p50 2.0 s" in total.lines()[1]
