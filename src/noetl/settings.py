@@ -149,9 +149,11 @@ def cache_folder(environment: Environment = os.environ) -> str:
     return os.path.expanduser(environment.get("NOETL_CACHE") or os.path.join(home, "noetl"))
 
 
-def state_folder(environment: Environment = os.environ) -> str:
+def state_folder(environment: Environment = os.environ) -> str | None:
+    """The folder of a server for what it must remember; None if the user has no home."""
     home = environment.get("XDG_STATE_HOME") or os.path.join("~", ".local", "state")
-    return os.path.expanduser(environment.get("NOETL_STATE") or os.path.join(home, "noetl"))
+    folder = os.path.expanduser(environment.get("NOETL_STATE") or os.path.join(home, "noetl"))
+    return None if folder.startswith("~") else folder
 
 
 def installer_variables(environment: Environment = os.environ) -> dict[str, str]:

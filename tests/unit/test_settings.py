@@ -12,6 +12,7 @@ from noetl.settings import (
     nats_variables,
     retention,
     server_address,
+    state_folder,
     trusted_proxies,
 )
 
@@ -103,3 +104,9 @@ def test_settings_of_nats_can_be_handed_on() -> None:
     handed = nats_variables("nats://a:1, nats://b:2", given)
     assert nats_settings(None, handed) == nats_settings("nats://a:1, nats://b:2", given)
     assert nats_variables(None, given) == {}
+
+
+def test_the_state_of_a_server_has_a_folder_unless_its_user_has_no_home() -> None:
+    assert state_folder({"NOETL_STATE": "/state", "XDG_STATE_HOME": "/other"}) == "/state"
+    assert state_folder({"XDG_STATE_HOME": "/other"}) == "/other/noetl"
+    assert state_folder({"XDG_STATE_HOME": "~nobody-of-this-name/state"}) is None

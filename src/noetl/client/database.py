@@ -38,7 +38,9 @@ def opened(db: str | None, mode: Mode = "read", *, behind: bool = False) -> Iter
         raise NotFound(
             f"database {chosen.db} does not exist: create it with `noetl run FILE`, or name another with --db PATH"
         )
-    store = open_store(chosen.db, synchronous=chosen.synchronous, mode=mode, state=Path(state_folder()), behind=behind)
+    folder = state_folder()
+    state = None if folder is None else Path(folder)
+    store = open_store(chosen.db, synchronous=chosen.synchronous, mode=mode, state=state, behind=behind)
     try:
         yield store
     finally:
