@@ -8,7 +8,7 @@ DEV_LOCK := requirements/dev.txt
 PAGE_LOCK := requirements/page.txt
 IMAGE_EXTRAS := server postgres nats otel object duckdb
 
-.PHONY: run dev page page-watch test setup check bench bench-page cost soak docs lock clean bytecode
+.PHONY: run dev page page-watch test setup check bench bench-page cost soak docs history lock clean bytecode
 
 # Some environments forbid Python to keep what it has compiled: then every process would compile noetl anew, and every
 # test process the tests.
@@ -60,6 +60,9 @@ docs: .venv/dev.stamp page
 
 cost: .venv/dev.stamp
 	$(BIN)/python -m bench.cost
+
+history: .venv/dev.stamp
+	$(BIN)/python -m tests.histories.make
 
 lock: .venv/bin/python
 	$(PIP) install uv
