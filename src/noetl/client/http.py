@@ -292,16 +292,6 @@ class HttpRuns:
             after = page[-1]["number"]
         return lines
 
-    def playbook(self, run: Json) -> Json | None:
-        path = f"/playbooks/{quote(run['path'])}"
-        try:
-            entries = self.http.get(path)["versions"]
-            version = next(entry["version"] for entry in entries if entry["playbook_id"] == run["playbook_id"])
-        except (NotFound, StopIteration):
-            return None
-        text = self.http.get(path, version=version)["text"]
-        return {"playbook_id": run["playbook_id"], "file": run["path"], "text": text}
-
     def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
         contents = {}
         for key in filter(KEY.fullmatch, keys):
@@ -327,18 +317,10 @@ class HttpRuns:
         if source is not None:
             return self._replay_with(execution, source)
         state = self.http.get(f"/executions/{execution}/state")
-        path = self.get(execution)["path"]
         events = [event for page in self.events(execution) for event in page if event["seq"] <= state["seq"]]
 
         def text_of(digest: str) -> bytes:
-            playbook = self.playbook({"path": path, "playbook_id": digest})
-            if playbook is None:
-                url = self.http.address.url
-                raise NotFound(
-                    f"the playbook of {execution} is not registered, so its text cannot be fetched: register its file "
-                    f"with `noetl register FILE --server {url}`, replay with --playbook FILE, or use --db"
-                )
-            return str(playbook["text"]).encode()
+            return str(self.http.get(f"/texts/{digest}")["text"]).encode()
 
         return replay_remote(execution, state, events, text_of, self.contents)
 

@@ -412,3 +412,8 @@ def test_errors_that_a_run_continued_past_are_shown_in_the_file_that_was_run(pla
 def test_a_loop_that_collected_its_failures_points_at_the_task_of_the_first(place: Place) -> None:
     error = place.run(DIVIDES.replace("on_error: continue", "on_error: collect"))["error"]
     assert (error["kind"], error["line"], error["column"]) == ("items_failed", 9, 37)
+
+
+def test_a_run_of_a_playbook_that_is_not_registered_is_replayed(place: Place) -> None:
+    run = place.run(DIVIDES)
+    assert place("runs", "replay", run["execution_id"]).out.splitlines()[-1].startswith("equal")
