@@ -69,7 +69,7 @@ def answers(execution: str, event: e.StepPaused) -> str:
     return "answer with " + " or ".join(f"`{command}{target_options_text()}`" for command in commands)
 
 
-class Failure(NamedTuple):
+class FailureLine(NamedTuple):
     line: str
     error: str
     is_item: bool
@@ -85,7 +85,7 @@ class Lines(ProgressView):
         self.problems: dict[TaskId, str] = {}
         self.continued = 0
         self.execution = self.last = ""
-        self.held: list[Failure] = []  # not printed yet: the run may end with them
+        self.held: list[FailureLine] = []  # not printed yet: the run may end with them
 
     def begin(self, name: str, execution: str, last_old: int) -> None:
         self.last_old, self.execution = last_old, execution
@@ -102,7 +102,7 @@ class Lines(ProgressView):
                 for line in self._lines(decode(row.type, row.data), row.at):
                     if row.seq <= self.last_old:
                         continue
-                    if isinstance(line, Failure):
+                    if isinstance(line, FailureLine):
                         self.held.append(line)
                     else:
                         lines.append(line)
@@ -129,7 +129,7 @@ class Lines(ProgressView):
                 print_message(printable(f"{line}, {number:,} times" if number > 1 else line))
             self.last = line
 
-    def _lines(self, event: e.Event, at: float) -> Iterator[str | Failure]:
+    def _lines(self, event: e.Event, at: float) -> Iterator[str | FailureLine]:
         match event:
             case e.ExecutionForked():  # times before it are those of the source
                 self.started = dict.fromkeys(self.started, at)
@@ -147,9 +147,9 @@ class Lines(ProgressView):
             case e.StepDone(run=run) if run not in self.looped:
                 yield f"{run} done in {self._took(run, at)}"
             case e.StepFailed(run=run, error=error):
-                yield Failure(f"{run} failed in {self._took(run, at)}", f"{error.kind}: {error.message}", False)
+                yield FailureLine(f"{run} failed in {self._took(run, at)}", f"{error.kind}: {error.message}", False)
             case e.IterationFailed(run=run, index=index, error=error):
-                yield Failure(f"{run}[{index}] failed", f"{error.kind}: {error.message}", True)
+                yield FailureLine(f"{run}[{index}] failed", f"{error.kind}: {error.message}", True)
             case e.TaskDone(task=task, outcome=outcome) if event.do == "retry":
                 self.problems[task] = why_again(outcome)
             case e.TaskDone(task=task, outcome=outcome) if outcome.error is not None and event.do in CONTINUES:

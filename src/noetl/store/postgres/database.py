@@ -97,9 +97,9 @@ class Address(NamedTuple):
 
 
 class PostgresDatabase(Database):
-    text = staticmethod(storable)
-
     """`on_reconnect` is called before a connection that replaces a lost one is used, and may raise."""
+
+    text = staticmethod(storable)
 
     def __init__(
         self, address: Address, synchronous: Synchronous, mode: Mode, on_reconnect: Callable[[], None] = lambda: None
