@@ -30,11 +30,11 @@ FAMILY_EVENTS = frozenset([e.PlaybookProcessed, e.PlaybookPaused, e.PlaybookResu
 
 
 class Families:
-    """Executions with a parent or children that have changed since they were last synced."""
+    """Executions with a parent or children that have changed since they were last synced, in this order."""
 
     def __init__(self) -> None:
-        self.to_sync: set[str] = set()
-        self.failed: set[str] = set()
+        self.to_sync: dict[str, None] = {}
+        self.failed: dict[str, None] = {}
         self.changed = asyncio.Event()
         self.starts_others: Latest[str, bool] = Latest(MAX_DIGESTS)
         """By digest: whether executions of a playbook may start others. Cached apart from loaded playbooks, since every
@@ -48,12 +48,12 @@ class Families:
             self.add([state.id])
 
     def add(self, executions: Iterable[str]) -> None:
-        self.to_sync.update(executions)
+        self.to_sync.update(dict.fromkeys(executions))
         self.changed.set()
 
-    def take(self) -> set[str]:
+    def take(self) -> list[str]:
         self.changed.clear()
-        executions, self.to_sync = self.to_sync, set()
+        executions, self.to_sync = list(self.to_sync), {}
         return executions
 
     def remember(self, digest: str, playbook: Playbook) -> bool:

@@ -36,7 +36,7 @@ class Recovery:
         limit = STRAYS_PER_SCAN + len(backoff)
         strays = await self.runtime.thread.ask(self.runtime.store.stray_children, limit)
         unheard = await self.find_unheard()
-        for child in dict.fromkeys([*strays, *(child for children in unheard.values() for child in children)]):
+        for child in dict.fromkeys([*strays, *(child for children in unheard.values() for child in sorted(children))]):
             state = await self.read(child)
             if state is not None and state.parent is not None and child in strays:
                 await self.read(state.parent[0])

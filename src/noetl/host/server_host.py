@@ -108,10 +108,10 @@ class ServerHost:
             try:
                 await self.children.sync(execution)
                 self.commands.backoff.succeed(execution)
-                self.families.failed.discard(execution)
+                self.families.failed.pop(execution, None)
             except Exception as error:
                 self.commands.back_off(execution, error)
-                self.families.failed.add(execution)
+                self.families.failed[execution] = None
 
     async def sweep_once(self) -> None:
         """Queue ready work that other scans have missed, and unload idle executions."""
