@@ -121,9 +121,9 @@ def failed_item(index: int) -> Iterator[e.Event]:
 class LongRun:
     """A run while it is being written."""
 
-    def __init__(self, store: Store, execution: str) -> None:
-        playbook = load("bench.yaml", TEXT, KINDS).require()
-        store.put_playbook(playbook.digest, "bench.yaml", TEXT.encode())
+    def __init__(self, store: Store, execution: str, text: str = TEXT) -> None:
+        playbook = load("bench.yaml", text, KINDS).require()
+        store.put_playbook(playbook.digest, "bench.yaml", text.encode())
         self.store, self.outline = store, OutlineWriter()
         self.at = self.started = time.time()
         state = Execution(execution, LoadedPlaybook(playbook, "bench.yaml"), playbook.digest)

@@ -49,7 +49,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "noetl"
 LEVELS = [
     ["errors"],
     ["model", "printable", "timestamps", "durable", "cpu_limit"],
-    ["clock", "latest", "settings", "log", "classic.state"],
+    ["clock", "latest", "settings", "log", "problem_pages", "classic.state"],
     ["file_access", "addresses"],
     ["expression"],
     ["scope", "reference", "sql", "shell_text"],

@@ -13,7 +13,7 @@ from tests.browser.chromium import launched
 from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener
 from tests.browser.packages import locked
-from tests.browser.recorded import RECORDED, record
+from tests.browser.recorded import RECORDED, record, record_others
 from tests.browser.serving import PageServer, database_in, page_server
 from tests.verifying import check_databases
 
@@ -49,6 +49,7 @@ def recorded_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with locked(shared / "recorded.lock"):
         if not database.exists():
             record(partial := shared / "recorded.part", *RECORDED)
+            record_others(partial)
             partial.rename(database)
     return database
 

@@ -12,6 +12,7 @@ from tests.browser.packages import installed
 from tests.browser.serving import PageServer
 
 Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, ...] = ("light", "dark")
 HEIGHTS = {1440: 900, 390: 844}
 SETTLE_MS, SETTLE_LIMIT_MS = 250, 10_000
 STREAM = "/live"  # a request that does not end

@@ -11,7 +11,7 @@ from tests.browser.serving import USERS, PageServer, password_of
 HUGE = "9" * 20
 WRONG = {
     "a range of the timeline beyond the run": ("tab=timeline&from=99999999999999999&to=1", ".timeline-label >> nth=0"),
-    "event 0": ("event=0", "text=There is no event 0."),
+    "event 0": ("event=0", "text=Event 0 not found."),
     "an event that cannot be": (f"event={HUGE}&tab=events", ".run-inspector"),
     "a long search": ("tab=events&q=" + "x" * 5000, "text=No event matches"),
     "an item that cannot be": (f"run=price%231&item={HUGE}", ".run-inspector"),
@@ -35,13 +35,13 @@ def test_a_fork_at_an_event_that_cannot_be_begins_at_the_nearest_one(
 ) -> None:
     latest = len(runs.client.events(runs["waiting"]))
     page = open_page(f"/runs/{runs['waiting']}/fork?at={at}")
-    expect(page.get_by_label("from event")).to_have_value("1" if at == "0" else str(latest))
+    expect(page.get_by_label("Event number")).to_have_value("1" if at == "0" else str(latest))
     expect(page.get_by_role("status").filter(has_text="are copied")).to_be_visible()
 
 
 def test_a_version_that_does_not_exist_is_not_a_new_playbook(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page("/playbooks/shop/orders?version=999", expect=["status of 404"])
-    expect(page.get_by_text("No playbook is registered as shop/orders with version 999.")).to_be_visible()
+    expect(page.get_by_text("Version 999 of playbook shop/orders not found.")).to_be_visible()
     page.goto(f"{open_page.server.url}/edit/shop/orders?version=999")
     expect(page.get_by_role("alert")).to_contain_text("999")
     expect(page.get_by_role("button", name="Register as 1")).to_have_count(0)

@@ -111,13 +111,21 @@ def test_a_draft_survives_a_reload_and_meets_a_newer_version(open_page: PageOpen
 
 def test_problems_graph_and_text_lead_to_each_other(open_page: PageOpener) -> None:
     page = open_page("/edit/shop/orders", role="author")
+    expect(editor_of(page)).to_be_visible()
     step = page.get_by_role("group", name="Graph of orders").get_by_role("button", name="reserve")
     step.click()
     expect(step).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".cm-activeLine")).to_contain_text("step: reserve")
     page.keyboard.press("End")
     page.keyboard.insert_text("\n    spec: {join: al}")
-    expect(page.get_by_role("region", name="Problems").get_by_role("listitem").first).to_be_visible()
+    problems = page.get_by_role("region", name="Problems")
+    code = problems.get_by_role("button", name=re.compile("^NTL"))
+    name = code.inner_text()
+    code.click()
+    expect(page.get_by_role("dialog", name=name)).to_contain_text("Fixed:")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    editor_of(page).focus()
     page.keyboard.press("Control+Home")
     page.keyboard.press("F8")
     expect(page.locator(".cm-activeLine")).to_contain_text("join: al")
@@ -160,12 +168,15 @@ def test_unknown_inputs_are_named_and_inputs_of_a_run_are_copied(open_page: Page
     page.get_by_role("tab", name="Form").click()
     page.get_by_role("button", name="Start run").click()
     assert server.api.show(run_id(page))["payload"] == {"limit": 8, "order": {"custmer": "bob"}}
+    page.go_back()
+    expect(page.get_by_role("button", name="Start run")).to_be_visible()
 
 
 def test_a_missing_credential_is_reported_and_nothing_starts(open_page: PageOpener, server: PageServer) -> None:
     playbook = APPROVAL.replace("PATH", "written/secret").replace("wiat", "wait")
     server.api.register(playbook + "keychain: [{name: shop_api, kind: bearer}]\n")
     page = open_page("/start/written/secret", role="operator", expect=["status of 4"])
+    expect(page.get_by_text("The credential shop_api is missing.")).to_be_visible()
     page.get_by_role("button", name="Start run").click()
     expect(page.get_by_role("alert")).to_contain_text("shop_api")
     assert server.api.ask("GET", "/executions?path=written/secret")["items"] == []
@@ -191,6 +202,8 @@ def test_a_fork_follows_a_replay_that_differs(open_page: PageOpener, runs: Examp
     page.get_by_role("button", name="Fork this run").click()
     expect(page.get_by_role("link", name=re.compile("^Source "))).to_have_attribute("href", f"/runs/{source}")
     forked = server.api.ended(run_id(page))
+    page.go_back()
+    expect(page.get_by_role("button", name="Fork this run")).to_be_visible()
     assert (forked["status"], forked["result"], forked["ctx"]) == (
         "succeeded",
         "nothing to order",
@@ -198,11 +211,31 @@ def test_a_fork_follows_a_replay_that_differs(open_page: PageOpener, runs: Examp
     )
 
 
+def test_a_draft_is_replayed_against_the_latest_runs(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    server.api.register(STOCK.replace("shop/stock", "written/replayed"))
+    execution = runs.ended("written/replayed")
+    page = open_page("/edit/written/replayed", role="author")
+    expect(editor_of(page)).to_be_visible()
+    page.get_by_role("button", name="Replay runs...").click()
+    dialog = page.get_by_role("dialog", name="Replay runs")
+    expect(dialog.get_by_role("status")).to_have_text("No run differs.")
+    dialog.get_by_role("button", name="Close").last.click()
+    write(page, STOCK.replace("shop/stock", "written/replayed").replace("length > 0", "length > 1"))
+    page.get_by_role("button", name="Replay runs...").click()
+    expect(dialog.get_by_role("status")).to_have_text("1 of 1 runs differ.")
+    dialog.get_by_role("link", name=re.compile("^event ")).click()
+    page.wait_for_url(f"**/runs/{execution}?at=*")
+    page.go_back()
+    expect(editor_of(page)).to_be_visible()
+
+
 def test_a_run_that_has_ended_is_forked_at_its_last_step_unless_another_event_is_chosen(
     open_page: PageOpener, runs: ExampleRuns
 ) -> None:
     page = open_page(f"/runs/{runs['failed']}/fork", role="operator")
-    expect(page.get_by_label("from event")).to_have_value("14")
+    expect(page.get_by_label("Event number")).to_have_value("14")
     expect(page.get_by_role("button", name="Fork this run")).not_to_have_attribute("aria-disabled", "true")
 
 
@@ -210,8 +243,14 @@ def test_the_dry_run_follows_the_event(open_page: PageOpener, runs: ExampleRuns)
     page = open_page(f"/runs/{runs['failed']}/fork?at=16", role="operator")
     preview = page.get_by_role("status").filter(has_text="Kept:")
     expect(preview).to_contain_text("Kept: count. Runs again: order#1 (from task send).")
-    page.get_by_label("from event").fill("9")
+    page.get_by_label("Event number").fill("9")
+    page.keyboard.press("Enter")
     expect(preview).to_contain_text("Kept: nothing. Runs again: count#1 (from task sum).")
+    slider = page.get_by_role("slider", name="Event of the fork")
+    slider.fill("16")
+    expect(page).to_have_url(re.compile("at=16"))
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("^Event 16 of 20, .*task.done Error: python"))
+    expect(preview).to_contain_text("Kept: count.")
     expect(page.get_by_role("button", name="Edited")).to_have_attribute("title", re.compile("author role"))
 
 
@@ -223,6 +262,8 @@ def test_a_double_click_on_retry_creates_one_run(open_page: PageOpener, server: 
     retried = run_id(page)
     assert server.api.ended(retried)["forked_from"]["execution_id"] == source
     assert server.api.show(source)["forks"] == 1
+    page.go_back()
+    expect(page.get_by_role("button", name="Retry this run")).to_be_visible()
 
 
 @pytest.mark.parametrize(

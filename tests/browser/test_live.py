@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
@@ -11,6 +12,7 @@ from tests.browser.examples import PLAYBOOKS
 from tests.browser.opening import PageOpener
 from tests.browser.serving import PageServer, page_server
 
+Motion = Literal["reduce", "no-preference"]
 SECONDS = 60_000
 FRAMES = """
 window.frames_read = [];
@@ -32,6 +34,14 @@ window.fetch = async (...request) => {
 };
 """
 """Keeps a copy of every frame that the page reads."""
+DOTS = """
+window.dots = 0;
+new MutationObserver((changes) => {
+  for (const { target, addedNodes } of changes)
+    if (target instanceof Element && target.className === 'firing-dots') window.dots += addedNodes.length;
+}).observe(document, {subtree: true, childList: true});
+"""
+"""Counts the dots that move along arcs."""
 
 
 @pytest.fixture
@@ -51,9 +61,10 @@ def open_own(browser: Browser, own_server: PageServer) -> Iterator[PageOpener]:
     opener.check()
 
 
-def watch(context: BrowserContext, server: PageServer, execution: str) -> Page:
-    context.add_init_script(FRAMES)
+def watch(context: BrowserContext, server: PageServer, execution: str, motion: Motion = "reduce") -> Page:
+    context.add_init_script(FRAMES + DOTS)
     page = context.new_page()
+    page.emulate_media(reduced_motion=motion)
     page.goto(f"{server.url}/runs/{execution}")
     expect(page.locator(".run-header")).to_contain_text("waiting", timeout=SECONDS)
     return page
@@ -79,9 +90,10 @@ def frame_seqs(page: Page) -> list[int]:
 def test_no_event_is_lost_or_repeated_when_the_server_is_killed(open_own: PageOpener, own_server: PageServer) -> None:
     execution = own_server.api.start({"path": "shop/ticks"})
     tick(own_server, execution, 1)
-    page = watch(open_own.context("viewer"), own_server, execution)
+    page = watch(open_own.context("viewer"), own_server, execution, "no-preference")
     open_own.expected += ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED", "ERR_CONNECTION_RESET", "ERR_EMPTY"]
     tick(own_server, execution, 10)
+    page.wait_for_function("window.dots > 0", timeout=SECONDS)
     lost = page.get_by_text("Reconnecting").or_(page.get_by_text("The server is not responding")).first
     own_server.kill()
     expect(lost).to_be_visible(timeout=SECONDS)
@@ -108,6 +120,7 @@ def test_a_hidden_tab_closes_its_stream_and_catches_up(open_own: PageOpener, own
     _set_visible(hidden, True)
     expect(hidden.get_by_role("slider", name="event")).to_have_attribute("max", str(last), timeout=SECONDS)
     for page in (shown, hidden):
+        assert page.evaluate("window.dots") == 0, "dots move although the user wants no motion"
         seqs = frame_seqs(page)
         assert seqs == list(range(seqs[0], last + 1))
 

@@ -89,6 +89,25 @@ def test_every_item_of_100_000_can_be_reached(open_recorded: PageOpener) -> None
     assert page.evaluate("document.querySelectorAll('[role=row]').length") < 100
 
 
+def test_items_are_shown_as_of_the_event_of_the_view(open_page: PageOpener, runs: ExampleRuns) -> None:
+    ends = ("loop.iteration.done", "loop.iteration.failed")
+    done = [event for event in runs.client.events(runs["loop"]) if event["event_type"] in ends]
+    page = open_page(f"/runs/{runs['loop']}?tab=items&run=resize%231&at={done[9]['seq']}", "viewer")
+    failed = sum(event["event_type"] == ends[1] for event in done[:10])
+    chips = page.get_by_role("group", name="Status of items")
+    expect(chips).to_contain_text(f"failed {failed}")
+    expect(chips).to_contain_text(f"ok {10 - failed}")
+    last, selected = done[-1]["iteration"], page.get_by_role("complementary", name="Inspector")
+    page.get_by_label("Go to the item with this index").fill(str(last))
+    page.keyboard.press("Enter")
+    expect(row(page, "Items", re.compile(f"^{last}(pending|running)"))).to_be_visible()
+    expect(selected.get_by_role("heading", level=2)).to_have_text(f"resize#1, item {last}")
+    expect(selected.locator(".status")).to_have_text(re.compile("scheduled|running"))
+    page.get_by_role("button", name="Back to latest (Esc)").click()
+    expect(row(page, "Items", re.compile(f"^{last}(ok|failed)"))).to_be_visible()
+    expect(selected.locator(".status").first).to_have_text(re.compile("succeeded|failed"))
+
+
 def test_failures_are_grouped_and_filter_the_items(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['loop']}?tab=items", "viewer")
     page.get_by_role("button", name=re.compile("MemoryError")).click()
@@ -187,6 +206,10 @@ def test_the_log_is_searched_beyond_the_rendered_rows(open_page: PageOpener, tal
     page = open_page(f"/runs/{talking_run}?tab=logs", "viewer")
     expect(row(page, "Output", "red and plain")).to_be_visible()
     expect(row(page, "Output", "line 17 of many")).to_have_count(0)
+    lines = int(grid(page, "Output").get_attribute("aria-rowcount") or 0)
+    assert lines > LINES
+    grid(page, "Output").evaluate("(list, top) => { list.scrollTop = top }", (lines - 1 - LINES + 1_500) * 20)
+    expect(row(page, "Output", "line 1500 of many")).to_be_visible()
     page.keyboard.press("Control+f")
     page.keyboard.type("LINE 17 of")
     page.keyboard.press("Enter")

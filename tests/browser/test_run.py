@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
+from tests.acceptance.modes.stage import Process, until
 from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener, check_accessibility
-from tests.browser.serving import PageServer
+from tests.browser.recorded import DIFFERENT
+from tests.browser.serving import PageServer, database_in
+from tests.servers.echo import echo_server
 
 GATE = """
 apiVersion: noetl.io/v2
@@ -31,6 +34,14 @@ workflow:
 def gated_run(server: PageServer, runs: ExampleRuns) -> str:
     """A token is held at the gate of `enter`."""
     return runs.until_waiting(server.api.start({"playbook": GATE}))
+
+
+REFUSED = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: refused, path: shop/refused}
+workflow: [{step: ask, tool: [{get: {kind: http, url: "URL"}}]}]
+"""
 
 
 def box(page: Page, name: str) -> Locator:
@@ -160,6 +171,12 @@ def test_why_explains_a_join_and_a_step_that_never_ran(open_page: PageOpener, ru
     expect(page).to_have_url(f"{page.url.partition('?')[0]}?step=approve&at=9")
 
 
+def test_why_says_that_a_decision_would_be_another_one_now(open_recorded: PageOpener) -> None:
+    page = open_recorded(f"/runs/{DIFFERENT}?step=first", "viewer")
+    expect(inspector(page)).to_contain_text("Evaluated again now, the result is different: continues with large.")
+    expect(inspector(page)).to_contain_text("The log is authoritative.")
+
+
 def test_the_inspector_has_the_parts_of_a_step_run(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['finished']}?step=reserve&part=tasks", "viewer")
     part = inspector(page)
@@ -189,6 +206,30 @@ def test_a_failed_run_begins_with_its_error(open_page: PageOpener, runs: Example
     expect(error).to_contain_text("in <genexpr>")
     error.get_by_role("link", name="Why").click()
     expect(inspector(page)).to_contain_text("it has no policy, and an error fails")
+
+
+def test_an_error_of_http_shows_the_start_of_the_response(open_page: PageOpener, server: PageServer) -> None:
+    with echo_server() as echo:
+        execution = server.api.start({"playbook": REFUSED.replace("URL", f"{echo.url}/text/{'long-' * 60}")})
+        server.api.ended(execution)
+    body = open_page(f"/runs/{execution}", "viewer").get_by_role("alert").locator(".response-body pre")
+    expect(body).to_have_text(f"/text/{'long-' * 60}"[:200] + "...")
+
+
+def test_a_run_of_a_local_process_says_so(open_page: PageOpener, server: PageServer) -> None:
+    folder = server.folder / "local"
+    folder.mkdir()
+    (folder / "gated.yaml").write_text(GATE.replace("shop/gated", "shop/local"))
+    process = Process(folder, "run", "run", "gated.yaml", "--db", str(database_in(server.folder)))
+    process.start()
+    try:
+        (run,) = until(lambda: server.api.ask("GET", "/executions?path=shop/local&status=waiting")["items"])
+        page = open_page(f"/runs/{run['execution_id']}", "operator")
+        expect(page.locator(".run-header")).to_contain_text("Runs in a local process")
+        page.goto(f"{server.url}/runs?playbook=shop/local")
+        expect(page.get_by_title("Runs in a local process")).to_be_visible()
+    finally:
+        process.stop()
 
 
 ACTIONS = {
@@ -274,10 +315,41 @@ def test_on_a_phone_panes_are_tabs_and_a_step_opens_a_sheet(open_page: PageOpene
     expect(inspector(page)).to_contain_text("ask#1 waits for the signal 'verdict'")
     expect(box(page, "ask, waiting")).to_be_in_viewport()
     check_accessibility(page)
+    before = zoom(page)
+    pinch(page, by=3)
+    page.wait_for_function("(before) => ZOOM > before * 1.5".replace("ZOOM", ZOOM), arg=before)
+    pinch(page, by=1 / 3)
+    page.wait_for_function("(before) => ZOOM < before * 1.5".replace("ZOOM", ZOOM), arg=before)
     inspector(page).get_by_role("button", name="Clear the selection").click()
     page.get_by_role("tab", name="Summary").click()
     expect(inspector(page)).to_contain_text("Started by")
     expect(page.get_by_role("button", name="Respond...").last).to_be_in_viewport()
+
+
+ZOOM = "new DOMMatrix(getComputedStyle(document.querySelector('.graph-world')).transform).a"
+
+
+def zoom(page: Page) -> float:
+    return float(page.evaluate(ZOOM))
+
+
+def pinch(page: Page, by: float) -> None:
+    """Two fingers on the graph move apart, or together."""
+    area = page.get_by_role("region", name="Graph").bounding_box()
+    assert area is not None
+    x, y, wide = area["x"] + area["width"] / 2, area["y"] + 60, 40.0
+    devtools = page.context.new_cdp_session(page)
+
+    def fingers(distance: float) -> list[dict[str, float]]:
+        return [{"x": x - distance / 2, "y": y, "id": 0}, {"x": x + distance / 2, "y": y, "id": 1}]
+
+    begin, end = (wide, wide * by) if by > 1 else (wide / by, wide)
+    devtools.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": fingers(begin)})
+    for part in range(1, 6):
+        points = fingers(begin + (end - begin) * part / 5)
+        devtools.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": points})
+    devtools.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    devtools.detach()
 
 
 CHAIN = 300
@@ -312,6 +384,11 @@ def test_only_the_near_part_of_a_large_graph_is_rendered(open_page: PageOpener, 
     page.keyboard.press("Enter")
     expect(box(page, "s250, succeeded")).to_be_focused()
     expect(box(page, "s250, succeeded")).to_be_in_viewport()
+    assert boxes.count() < 40
+    minimap = page.locator(".minimap").bounding_box()
+    assert minimap is not None
+    page.mouse.click(minimap["x"] + minimap["width"] / 2, minimap["y"] + 1)
+    expect(box(page, "s0, succeeded")).to_be_in_viewport()
     assert boxes.count() < 40
     page.keyboard.press("f")
     expect(boxes).to_have_count(CHAIN)

@@ -6,7 +6,10 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener
+from tests.browser.recorded import MANY
 from tests.browser.serving import PageServer
+
+PAGE = 100
 
 
 def rows(page: Page) -> list[str]:
@@ -115,6 +118,18 @@ def test_bulk_cancel_reports_each_run_and_keeps_failures_selected(
         assert server.api.ended(execution)["status"] == "cancelled"
 
 
+def test_the_next_run_of_a_list_is_found_behind_its_first_page(open_recorded: PageOpener) -> None:
+    server = open_recorded.server
+    ids = [run["execution_id"] for run in server.api.ask("GET", f"/executions?limit={MANY}")["items"]]
+    page = open_recorded("/runs", "viewer")
+    expect(row(page, ids[0])).to_be_visible()
+    page.goto(f"{server.url}/runs/{ids[PAGE - 1]}")
+    for key, place in (("J", PAGE), ("J", PAGE + 1), ("K", PAGE)):
+        expect(page.locator(".run-header")).to_be_visible()
+        page.keyboard.press(key)
+        expect(page).to_have_url(f"{server.url}/runs/{ids[place]}")
+
+
 def test_two_selected_runs_are_compared(open_page: PageOpener, runs: ExampleRuns) -> None:
     a, b = new(runs, "shop/stock"), new(runs, "shop/orders")
     page = open_page("/runs")
@@ -122,6 +137,8 @@ def test_two_selected_runs_are_compared(open_page: PageOpener, runs: ExampleRuns
         row(page, execution).get_by_role("checkbox").click()
     page.get_by_role("button", name="Compare").click()
     page.wait_for_url(f"**/compare/{a}/{b}")
+    page.go_back()
+    expect(row(page, a)).to_be_visible()
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])

@@ -211,7 +211,7 @@ async def background(host: ServerHost) -> AsyncIterator[None]:
 def opened(name: str) -> StoredCredential:
     """What stands in for the safe."""
     if name != "open":
-        raise NotFound(f"there is no credential {name!r}")
+        raise NotFound(f"credential {name!r} not found")
     return StoredCredential("open", "bearer", {"token": "s3cret-value"})
 
 

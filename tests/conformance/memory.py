@@ -357,6 +357,13 @@ class MemoryStore(MemoryCatalog):
         lines = ((n, *line[1:]) for n, line in reversed(self.lines.items()) if line[0] == execution and n < before)
         return list(islice(lines, limit))
 
+    def output_number(self, execution: str, row: int) -> int | None:
+        numbers = [line[0] for line in self.output(execution)]
+        return numbers[row] if row < len(numbers) else None
+
+    def output_rows(self, execution: str, before: int) -> int:
+        return len(self.output_before(execution, before, len(self.lines)))
+
     # -- executions -------------------------------------------------------------------------------------------------
 
     def summaries(

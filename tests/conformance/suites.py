@@ -518,6 +518,14 @@ class LogSuite:
         assert store.output_before(A, lines[0][0], 9) == []
         assert store.output_before(NEVER, 2**53, 9) == []
 
+    def test_lines_are_found_by_their_place(self, store: Store) -> None:
+        for number in range(5):
+            store.append_output([(B, "t", AT, "stdout", "other"), (A, "t", AT, "stdout", str(number))])
+        numbers = [line[0] for line in store.output(A)]
+        assert [store.output_number(A, row) for row in range(6)] == [*numbers, None]
+        assert [store.output_rows(A, number) for number in (*numbers, 2**53)] == [0, 1, 2, 3, 4, 5]
+        assert (store.output_number(NEVER, 0), store.output_rows(NEVER, 2**53)) == (None, 0)
+
     def test_no_lines_are_fine(self, store: Store) -> None:
         store.append_output([])
         assert store.output(A) == []

@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -32,9 +31,10 @@ from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, ExplainArgs, Json, OnProgress
 from noetl.engine.history.comparable_events import comparable
-from noetl.errors import NotFound, UsageError
+from noetl.errors import UsageError
 from noetl.model.status import ENDED
 from noetl.printable import printable
+from noetl.problem_pages import problem_page
 from noetl.runtime.catalog import read
 
 if TYPE_CHECKING:
@@ -47,9 +47,6 @@ VERDICTS = {"matched": "green", "not matched": "yellow", "not reached": "bright_
 MAX_CHARACTERS = 100
 MAX_STEPS = 5  # how many running or waiting steps are explained if none is named
 CODE = re.compile(r"NTL\d{3}", re.IGNORECASE)
-PACKAGE = Path(__file__).parents[1]
-PROBLEM_FOLDERS = (PACKAGE / "problems", PACKAGE.parents[1] / "docs" / "reference" / "problems")
-"""Where the pages of problems are: in a wheel, and in a checkout."""
 
 
 @click.command("verify")
@@ -256,15 +253,6 @@ def _explain_run(record: Json, client: Client, output: str | None) -> None:
     if not explained:
         names = ", ".join(record["steps"])
         click.echo(printable(f"`noetl explain {record['execution_id']} STEP` explains one of its steps: {names}"))
-
-
-def problem_page(code: str) -> str:
-    """The page of a problem; NotFound if there is none."""
-    for file in sorted(page for folder in PROBLEM_FOLDERS for page in folder.glob("*.md")):
-        _, heading, rest = file.read_text("utf-8").partition(f"\n## {code}\n")
-        if heading:
-            return f"{code}\n{rest.partition(chr(10) + '## ')[0]}"
-    raise NotFound(f"problem code {code} not found: `noetl validate FILE` prints the codes of a playbook")
 
 
 def _print_explanation(explanation: Json) -> None:

@@ -85,10 +85,10 @@ def registered(store: Store, path: str, version: int | None) -> str:
     if digest is None:
         if version is not None and store.versions(path, 1):
             raise NotFound(
-                f"playbook {path!r} has no version {version}: `noetl catalog show {path}` lists its versions"
+                f"version {version} of playbook {path!r} not found: `noetl catalog show {path}` lists its versions"
             )
         hint = "`noetl catalog list` lists all, `noetl register` adds one"
-        raise NotFound(f"no playbook is registered as {path!r}: {hint}")
+        raise NotFound(f"playbook {path!r} not found: {hint}")
     return digest
 
 

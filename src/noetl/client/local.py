@@ -140,7 +140,7 @@ class LocalTokens(Local):
     def delete(self, name: str) -> None:
         with opened(self.db, "write") as store:
             if not store.access.revoke_token(name, self.clock.now()):
-                raise NotFound(f"no valid token {name!r}: `noetl token list` lists all tokens")
+                raise NotFound(f"valid token {name!r} not found: `noetl token list` lists all tokens")
 
 
 class LocalWorkers(Local):

@@ -274,24 +274,33 @@ def _mapped(where: str, fields: Mapping[str, Any], names: Names) -> Mapping[str,
     return {ours: fields[theirs] for ours, theirs in names.items()} if names else fields
 
 
-def missing_entries(
-    playbook: Playbook, stored: Mapping[str, SealedCredential], place: Callable[[str], str] = lambda name: ""
-) -> list[str]:
+class KeychainFault(msgspec.Struct, frozen=True):
+    """Why a keychain entry of a playbook cannot be opened. `missing` is the name of a credential that does not
+    exist."""
+
+    entry: str
+    reason: str
+    missing: str | None = None
+
+    def __str__(self) -> str:
+        return f"keychain entry {self.entry!r}: {self.reason}"
+
+
+def keychain_faults(playbook: Playbook, stored: Mapping[str, SealedCredential]) -> list[KeychainFault]:
     """Faults of the keychain entries of a playbook, by the stored credentials; only workers can reach other
-    providers. `place` gives the place of an entry in its file, as the beginning of a message."""
+    providers."""
     pools = {playbook.executor.pool, *(str(step.spec["pool"]) for step in playbook.steps if "pool" in step.spec)}
-    return [
-        f"{place(entry.name)}keychain entry {entry.name!r}: {fault}"
-        for entry in playbook.keychain
-        for fault in _faults(entry, stored, playbook.path, pools)
-    ]
+    return [fault for entry in playbook.keychain for fault in _faults(entry, stored, playbook.path, pools)]
 
 
-def _faults(entry: Credential, stored: Mapping[str, SealedCredential], path: str, pools: set[str]) -> Iterator[str]:
+def _faults(
+    entry: Credential, stored: Mapping[str, SealedCredential], path: str, pools: set[str]
+) -> Iterator[KeychainFault]:
+    fault = partial(KeychainFault, entry.name)
     if not is_known(entry.kind):
-        yield f"unknown credential kind {entry.kind!r}"
+        yield fault(f"unknown credential kind {entry.kind!r}")
     if entry.provider not in (None, OWN, *PROVIDERS):
-        yield f"unknown provider {entry.provider!r}; the providers are {', '.join((OWN, *PROVIDERS))}"
+        yield fault(f"unknown provider {entry.provider!r}; the providers are {', '.join((OWN, *PROVIDERS))}")
     is_own = entry.provider in (None, OWN)
     name = entry.credential or ((entry.key or entry.name) if is_own else None)  # or that to sign in with at a provider
     if name is None:
@@ -299,15 +308,16 @@ def _faults(entry: Credential, stored: Mapping[str, SealedCredential], path: str
     credential = stored.get(name)
     if credential is None:
         kind = entry.kind if is_own else "secret_manager"
-        yield f"there is no credential {name!r}: create it with `noetl credential set {name} --kind {kind}`"
+        remedy = f"create it with `noetl credential set {name} --kind {kind}`"
+        yield fault(f"credential {name!r} not found: {remedy}", name)
         return
     if credential.kind == WEBHOOK:
-        yield f"credential {name!r} is the secret of a webhook: playbooks cannot use it"
+        yield fault(f"credential {name!r} is the secret of a webhook: playbooks cannot use it")
         return
     if is_own and entry.kind not in (credential.kind, "secret_manager"):
         remedy = f"write `kind: {credential.kind}`, or run `noetl credential set {name} --kind {entry.kind}`"
-        yield f"it is a {entry.kind}, but credential {name!r} is a {credential.kind}: {remedy}"
+        yield fault(f"it is a {entry.kind}, but credential {name!r} is a {credential.kind}: {remedy}")
     if not allowed(credential.paths, path):
-        yield f"credential {name!r} may not be used by playbook {path!r}, only by {', '.join(credential.paths)}"
+        yield fault(f"credential {name!r} may not be used by playbook {path!r}, only by {', '.join(credential.paths)}")
     if not any(allowed(credential.pools, pool) for pool in pools):
-        yield f"credential {name!r} may only be used in pool {', '.join(credential.pools)}"
+        yield fault(f"credential {name!r} may only be used in pool {', '.join(credential.pools)}")

@@ -119,7 +119,7 @@ class Safe:
         secret of a webhook, unless the caller is the server that checks signatures: no lease needs it."""
         row = self.store.get(name)
         if row is None:
-            raise NotFound(f"there is no credential {name!r}: create it with `noetl credential set {name} --kind KIND`")
+            raise NotFound(f"credential {name!r} not found: create it with `noetl credential set {name} --kind KIND`")
         if row.kind == WEBHOOK and not webhook:
             raise AuthError(f"credential {name!r} is the secret of a webhook: playbooks cannot use it")
         fields = unseal(row.sealed, _label(row), self.keys.read())

@@ -141,7 +141,7 @@ class Audit:
         if digest not in self.nets:
             stored = self.store.playbook(digest)
             if stored is None:
-                raise NotFound("its playbook is not in the store")
+                raise NotFound(f"playbook {digest!r} not found")
             self.nets[digest] = Net(load(*stored, KINDS, stored=True).require(), after_call_rules)
         return self.nets[digest]
 

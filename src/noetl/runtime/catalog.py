@@ -84,12 +84,12 @@ class Catalog:
         """AuthError if a credential of the playbook is missing, before anything of it has run."""
         playbook = source.loaded.require()
         if playbook.keychain:
-            from noetl.keychain.keychain import missing_entries
+            from noetl.keychain.keychain import keychain_faults
 
             stored = self._ask(self.store.credentials.all)
             credentials = {credential.name: credential for credential in stored}
-            if faults := missing_entries(playbook, credentials, source.place_of_entry):
-                raise AuthError("; ".join(faults))
+            if faults := keychain_faults(playbook, credentials):
+                raise AuthError("; ".join(f"{source.place_of_entry(fault.entry)}{fault}" for fault in faults))
         return self.playbooks.add(playbook, source.display_path, source.places, source.loaded.inputs)
 
     def source(self, digest: str) -> PlaybookSource:
@@ -98,7 +98,7 @@ class Catalog:
         if source is None:
             stored = self._ask(self.store.playbook, digest)
             if stored is None:
-                raise NotFound(f"the playbook {digest[:12]} of this execution is not in the store")
+                raise NotFound(f"playbook {digest!r} not found")
             source = PlaybookSource(*stored, load(*stored, KINDS))
         self.sources[digest] = source
         return source

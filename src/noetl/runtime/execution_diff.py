@@ -78,7 +78,7 @@ def compare(past: PastReader, first_id: str, second_id: str, after: int, seconds
 def _end(past: PastReader, execution: str) -> dict[str, Any]:
     seq = past.store.seq(execution)
     if not seq:
-        raise NotFound(f"no execution {execution}")
+        raise NotFound(f"execution {execution!r} not found")
     state, _ = past.state_at(execution, seq)
     error = located(error_of(state), "", {})
     return {

@@ -95,12 +95,12 @@ def _check(question: Question, state: Execution) -> None:
     step, run, times = question.step, question.run, state.entries.get(question.step, 0)
     if step not in state.net.steps and not times:
         hint = did_you_mean(step, state.net.steps)
-        raise NotFound(f"the playbook has no step {step!r}" + (f": {hint}" if hint else ""))
+        raise NotFound(f"step {step!r} not found" + (f": {hint}" if hint else ""))
     arcs = state.net.steps[step].arcs if step in state.net.steps else ()
     if question.arc is not None and question.arc >= len(arcs):
-        raise NotFound(f"step {step!r} has {len(arcs)} arcs: there is no arc {question.arc}, counted from 0")
+        raise NotFound(f"arc {question.arc} of step {step!r} not found: it has {len(arcs)} arcs, counted from 0")
     if run is not None and not 1 <= int(run.rpartition("#")[2]) <= times:
-        raise NotFound(f"there is no run {run!r}: the step was entered {times} time{'s' * (times != 1)}")
+        raise NotFound(f"step run {run!r} not found: the step was entered {times} time{'s' * (times != 1)}")
 
 
 def question_about(step: str, run: str | None = None, item: int | None = None, arc: int | None = None) -> Question:
@@ -140,7 +140,7 @@ def _just_before(past: PastReader, execution: str, seq: int, state: Execution | 
     """The state before an event, and the row of the event; `state` is one that may be folded further."""
     rows = past.store.read(execution, seq - 1, 1)
     if not rows:
-        raise NotFound(f"{execution} has no event {seq:,}")
+        raise NotFound(f"event {seq:,} not found: {execution} has {past.store.seq(execution):,} events")
     state = state or past.stored_state(execution, seq - 1)
     if state.seq < seq - 1:
         for _ in past.fold(state, seq - 1):

@@ -62,7 +62,7 @@ def _state_at(past: PastReader, source: str, cut: Cut) -> Execution:
     """The state of the source where its log would be cut."""
     last = past.store.seq(source)
     if not last:
-        raise NotFound(f"no execution {source}")
+        raise NotFound(f"execution {source!r} not found")
     at = last if cut.seq is None else cut.seq
     check_event(source, at, last)
     state = past.stored_state(source, at - 1)  # the event before may not be the last one of its decision

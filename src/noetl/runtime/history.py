@@ -159,7 +159,7 @@ async def retry_cut(runtime: Runtime, source: str, edit: Edit, point: RetryPoint
     if point.step is not None:
         if point.step not in scheduled:
             hint = did_you_mean(point.step, scheduled)
-            raise NotFound(f"no run of step {point.step!r} in {source}" + (f": {hint}" if hint else ""))
+            raise NotFound(f"run of step {point.step!r} not found in {source}" + (f": {hint}" if hint else ""))
         return Cut(scheduled[point.step], ""), edit
     if whole.status == "succeeded":
         failures = ": `--failed-items` runs the failed items of its loop again" if loops else ""
@@ -205,7 +205,7 @@ def _prefix(past: PastReader, source: str, cut: Cut) -> Prefix:
 
 def check_event(source: str, seq: int, last: int) -> None:
     if seq > last:
-        raise UsageError(f"{source} has {last} events: there is no event {seq}")
+        raise UsageError(f"event {seq:,} not found: {source} has {last:,} events")
 
 
 async def _start_fork(

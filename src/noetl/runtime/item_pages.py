@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from noetl.errors import NotFound
 from noetl.runtime.event_subjects import subject_of_row
 from noetl.runtime.past import PastReader
 from noetl.store.codec import decode
+from noetl.store.store import Row
 
 MAX_BLOCKS = 16  # that a page reads
 
@@ -34,14 +36,15 @@ class Items(NamedTuple):
 def check_run(index: RunIndex, execution: str) -> None:
     """NotFound if there is no such step run."""
     if not index.scheduled:
-        raise NotFound(f"{execution} has no step run {index.run!r}" if index.seq else f"no execution {execution}")
+        thing = f"step run {index.run!r}" if index.seq else f"execution {execution!r}"
+        raise NotFound(f"{thing} not found")
 
 
 def check_loop(index: RunIndex, execution: str) -> None:
     """NotFound if there is no such step run, or it has no loop."""
     check_run(index, execution)
     if index.loop_block < 0:
-        raise NotFound(f"the step run {index.run!r} has no loop")
+        raise NotFound(f"step run {index.run!r} has no loop")
 
 
 def items_after(
@@ -55,12 +58,17 @@ def items_after(
     histories = ItemHistories(index.run, items)
     for number in sorted(numbers):
         past.check_stopped()
-        for row in past.store.read(execution, number * BLOCK_EVENTS, BLOCK_EVENTS):
+        for row in index_rows(past, execution, index, number):
             run, item = subject_of_row(row)
             if run == index.run and item in histories.by_item:
                 histories.take(decode(row.type, row.data), row.seq, row.at)
     page = [LoopItem(item, index.status(item), histories.by_item[item]) for item in items]
     return Items(page, items[-1] if has_more and items else None, _collection(past, execution, index))
+
+
+def index_rows(past: PastReader, execution: str, index: RunIndex, number: int) -> Sequence[Row]:
+    """The rows of a block, up to the event of the index."""
+    return past.store.read(execution, number * BLOCK_EVENTS, min(BLOCK_EVENTS, index.seq - number * BLOCK_EVENTS))
 
 
 def _affordable(index: RunIndex, chosen: list[int]) -> tuple[list[int], set[int]]:
@@ -76,6 +84,8 @@ def _affordable(index: RunIndex, chosen: list[int]) -> tuple[list[int], set[int]
 
 
 def _collection(past: PastReader, execution: str, index: RunIndex) -> Any:
+    if index.loop_block < 0:
+        return None  # the loop has not started yet
     rows = past.store.read_backwards(
         execution, (index.loop_block + 1) * BLOCK_EVENTS + 1, [e.LoopStarted.name], BLOCK_EVENTS,
         index.loop_block * BLOCK_EVENTS,

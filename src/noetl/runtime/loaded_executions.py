@@ -120,7 +120,7 @@ class LoadedExecutions(dict[str, LoadedExecution]):
     def _stored(self, execution: str) -> Stored:
         first = self.store.read(execution, 0, 1)
         if not first:
-            raise NotFound(f"no execution {execution}")
+            raise NotFound(f"execution {execution!r} not found")
         snapshot = readable_snapshot(self.store.snapshot(execution))
         summary = next(iter(self.store.summaries(prefix=execution, limit=1)), None)
         snapshots = self.store.snapshot_seqs(execution) if snapshot else []

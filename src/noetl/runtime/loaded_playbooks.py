@@ -88,7 +88,7 @@ class LoadedPlaybooks:
     async def _read(self, digest: str) -> LoadedPlaybook:
         stored = await self.thread.ask(self.store.playbook, digest)
         if stored is None:
-            raise NotFound(f"playbook {digest!r} is not in the store")
+            raise NotFound(f"playbook {digest!r} not found")
         playbook = await self.compile(*stored)
         self.cache.add(playbook)
         return playbook

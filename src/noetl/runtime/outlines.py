@@ -39,15 +39,19 @@ def resumed_writer(store: Store, execution: str, seq: int) -> OutlineWriter | No
     return writer
 
 
-def blocks(store: Store, execution: str, first: int = 0, before: Block | None = None) -> Iterator[Block]:
-    """The blocks of a log from a number on, the last of which may be incomplete. `before` is the block before them.
-    Blocks that are missing, or cannot be read, are made from the events and stored."""
+def blocks(
+    store: Store, execution: str, first: int = 0, before: Block | None = None, until: int | None = None
+) -> Iterator[Block]:
+    """The blocks of a log from a number on, the last of which may be incomplete. `before` is the block before them;
+    events after `until` are left out. Blocks that are missing, or cannot be read, are made from the events and
+    stored."""
     while True:
         stored, made = dict(store.outline(execution, first, BLOCKS_PER_READ)), []
         for number in range(first, first + BLOCKS_PER_READ):
-            block = _readable(stored.get(number))
+            events = BLOCK_EVENTS if until is None else max(0, min(BLOCK_EVENTS, until - number * BLOCK_EVENTS))
+            block = _readable(stored.get(number)) if events == BLOCK_EVENTS else None
             if block is None:
-                block = _made(store, execution, number, before)
+                block = _made(store, execution, number, before, events)
                 if block is not None and block.events == BLOCK_EVENTS:
                     made.append(encode_block(block))
             if block is not None:
@@ -80,10 +84,10 @@ def _readable(data: bytes | None) -> Block | None:
         return None
 
 
-def _made(store: Store, execution: str, number: int, before: Block | None) -> Block | None:
-    """A block from its events; None if there are none."""
+def _made(store: Store, execution: str, number: int, before: Block | None, events: int) -> Block | None:
+    """A block from its first events; None if there are none."""
     writer, complete = OutlineWriter(before), []
-    for row in store.read(execution, number * BLOCK_EVENTS, BLOCK_EVENTS):
+    for row in store.read(execution, number * BLOCK_EVENTS, events):
         complete = writer.extend((decode(row.type, row.data),), row.at)
     if complete:
         return complete[0]

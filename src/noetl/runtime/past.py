@@ -119,7 +119,7 @@ class PastReader:
             yield from rows
             after = rows[-1].seq
         if not after:
-            raise NotFound(f"no execution {execution}")
+            raise NotFound(f"execution {execution!r} not found")
 
     def stored_state(self, execution: str, until: int) -> Execution:
         """The latest stored state up to an event, or the state before the first one; NotFound without a log."""
@@ -145,7 +145,7 @@ class PastReader:
         state = self.stored_state(execution, seq)
         rows = self.store.read(execution, seq - 1, 1)
         if not rows:
-            raise NotFound(f"{execution} has {self.store.seq(execution):,} events: there is no event {seq:,}")
+            raise NotFound(f"event {seq:,} not found: {execution} has {self.store.seq(execution):,} events")
         for _ in self.fold(state, seq):
             pass
         return state, rows[0].at

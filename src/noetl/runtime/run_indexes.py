@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from noetl.engine.history.outline import BLOCK_EVENTS, Block
 from noetl.engine.history.run_index import RunIndex
@@ -21,22 +21,26 @@ class KeptIndex(NamedTuple):
     last: Block  # the last complete block
 
 
+Key: TypeAlias = tuple[str, str, int | None]
+"""The execution, the step run, and the number of complete blocks; None: all."""
+
+
 class RunIndexes:
     """Threads may share it."""
 
     def __init__(self) -> None:
-        self._indexes: Latest[tuple[str, str], KeptIndex] = Latest(MAX_INDEXES)
+        self._indexes: Latest[Key, KeptIndex] = Latest(MAX_INDEXES)
         self._lock = Lock()
 
-    def of(self, store: Store, execution: str, run: str) -> RunIndex:
-        """The index of a step run up to the last event; its `scheduled` is 0 if there is no such step run."""
-        with self._lock:
-            kept = self._indexes.get((execution, run))
-        if kept is not None and kept.latest.seq == store.seq(execution):
+    def of(self, store: Store, execution: str, run: str, at: int | None = None) -> RunIndex:
+        """The index of a step run up to an event, or the last one; its `scheduled` is 0 if there is no such step
+        run."""
+        key, kept = self._kept(execution, run, at)
+        if kept is not None and kept.latest.seq == (store.seq(execution) if at is None else at):
             return kept.latest
         complete, last = (kept.complete, kept.last) if kept else (RunIndex(run), None)
         index = complete
-        for block in blocks(store, execution, last.number + 1 if last else 0, last):
+        for block in blocks(store, execution, last.number + 1 if last else 0, last, at):
             if (kept is not None and index is kept.complete) or block.events < BLOCK_EVENTS:
                 index = complete.copy()
             index.add(block)
@@ -46,5 +50,14 @@ class RunIndexes:
             complete.settle()
             index.settle()
             with self._lock:
-                self._indexes[execution, run] = KeptIndex(index, complete, last)
+                self._indexes[key] = KeptIndex(index, complete, last)
         return index
+
+    def _kept(self, execution: str, run: str, at: int | None) -> tuple[Key, KeptIndex | None]:
+        """Where an index is kept, and what is known of it; the whole one serves if its blocks end before."""
+        with self._lock:
+            whole = self._indexes.get((execution, run, None))
+            if at is None or (whole is not None and whole.last.number < at // BLOCK_EVENTS):
+                return (execution, run, None), whole
+            key = execution, run, at // BLOCK_EVENTS
+            return key, self._indexes.get(key)

@@ -13,6 +13,7 @@ from noetl.engine.history.step_run_history import StepRunHistory
 from noetl.errors import NotFound
 from noetl.runtime.activity import fields_of
 from noetl.runtime.event_subjects import subject_of_row
+from noetl.runtime.item_pages import index_rows
 from noetl.runtime.outlines import blocks_from
 from noetl.runtime.past import PastReader
 from noetl.runtime.signal_fields import SignalField
@@ -159,14 +160,14 @@ class StepRunDetails(NamedTuple):
 def step_run_details(past: PastReader, execution: str, index: RunIndex, item: int | None) -> StepRunDetails:
     """The history of a step run or of an item; NotFound if the loop does not have the item."""
     if item is not None and item >= index.loop.total:
-        raise NotFound(f"the step run {index.run!r} has no item {item}: its loop has {index.loop.total:,}")
+        raise NotFound(f"item {item} of step run {index.run!r} not found: its loop has {index.loop.total:,} items")
     state, scheduled = past.state_at(execution, index.scheduled)
     history = StepRunHistory(index.run, item)
     history.scheduled = scheduled
     numbers, truncated = _history_blocks(index, item)
     for number in numbers:
         past.check_stopped()
-        for row in past.store.read(execution, number * BLOCK_EVENTS, BLOCK_EVENTS):
+        for row in index_rows(past, execution, index, number):
             run, row_item = subject_of_row(row)
             is_own = run == index.run and (row_item in (None, item) or row.type in ITEM_EVENTS)
             if is_own or row.type == e.ExecutionForked.name:

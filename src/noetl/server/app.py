@@ -94,7 +94,7 @@ def endpoints() -> Iterator[Endpoint]:
 
 
 def not_found() -> Refused:
-    return Refused(404, "no such route on this server; GET /api/v1/openapi.json lists them")
+    return Refused(404, "route not found: GET /api/v1/openapi.json lists all routes")
 
 
 def path_pattern(path: str) -> re.Pattern[str]:

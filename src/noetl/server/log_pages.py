@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from noetl.server.parameters import ItemPage, Limit, QueryString, text
 from noetl.store.store import Store, StoredLine
@@ -19,7 +20,9 @@ MAX_SCANNED_LINES, MAX_SCANNED_CHARACTERS = 20_000, 64 << 20  # what one request
 PAGE_CHARACTERS = 8 << 20
 LINES_PER_READ = 100
 
-LineNumber = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+MAX_LINE = 2**31 - 1
+
+LineNumber = Annotated[int, msgspec.Meta(ge=0, le=MAX_LINE)]
 
 
 class LogFilter(QueryString, frozen=True, kw_only=True):
@@ -49,6 +52,10 @@ class LogFilter(QueryString, frozen=True, kw_only=True):
 class LogQuery(LogFilter, frozen=True, kw_only=True):
     after: Annotated[LineNumber, msgspec.Meta(description="Only lines after this number.")] = 0
     before: Annotated[LineNumber | None, msgspec.Meta(description="The last lines before this number.")] = None
+    row: Annotated[
+        LineNumber | None, msgspec.Meta(description="Only lines from this place on, counted from 0; without filters.")
+    ] = None
+    count: Annotated[bool, msgspec.Meta(description="Add `row` and `total`.")] = False
     limit: Limit = 1_000
 
 
@@ -66,14 +73,28 @@ class LogPage(ItemPage[LogLineView, int], frozen=True):
     """Output of tasks in order. `next` is the `after` of the next page, `prev` the `before` of the one before it.
 
     A request reads 20,000 lines at most, so with filters a page may have fewer lines than its limit. `scanned_to` is
-    the number of the last line that was read; null if there was none.
+    the number of the last line that was read; null if there was none. With `count`, `total` is the number of lines of
+    the execution, and `row` how many of them come before the first line of the page, or before its place.
     """
 
     prev: int | None
     scanned_to: int | None
+    row: int | msgspec.UnsetType = msgspec.UNSET
+    total: int | msgspec.UnsetType = msgspec.UNSET
 
 
 def log_page(store: Store, execution: str, query: LogQuery) -> LogPage:
+    if query.row is not None:
+        number = store.output_number(execution, query.row)
+        query = replace(query, after=MAX_LINE if number is None else number - 1)
+    page = _page(store, execution, query)
+    if not query.count:
+        return page
+    first = page.items[0].number if page.items else query.after + 1 if query.before is None else query.before
+    return replace(page, row=store.output_rows(execution, first), total=store.output_rows(execution, MAX_LINE + 1))
+
+
+def _page(store: Store, execution: str, query: LogQuery) -> LogPage:
     lines: list[LogLineView] = []
     scanned_to: int | None = None
     scanned_characters = page_characters = 0

@@ -45,7 +45,7 @@ class Maintenance(SecondConnection):
     async def verify(self, execution: str) -> Verified:
         summaries = await self.do(lambda store: store.summaries(prefix=execution, limit=1))
         if not summaries:
-            raise NotFound(f"no execution {execution}")
+            raise NotFound(f"execution {execution!r} not found")
         return Verified(1, await self._violations(await self.do(Audit), summaries[0]))
 
     async def verify_page(self, before: RunPosition | None, limit: int) -> VerifiedPage:

@@ -18,6 +18,7 @@ PATH_PARAMETERS = {
     "id": "The id of an execution.",
     "hash": "A SHA-256 in hex.",
     "name": "A name.",
+    "code": "The code of a problem, such as `NTL201`.",
     "path": "A path; its slashes are not escaped.",
     "run": "The id of an execution, or a part of it.",
     "other_run": "The id of another execution, or a part of it.",

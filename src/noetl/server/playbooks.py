@@ -11,6 +11,7 @@ from typing import Any
 from noetl.engine.state import Execution
 from noetl.errors import AuthError, Conflict, FileMissing, NoetlError, NotFound, PlaybookInvalid
 from noetl.files import read_playbook
+from noetl.keychain.keychain import KeychainFault, keychain_faults
 from noetl.latest import Latest
 from noetl.model.playbook import Playbook
 from noetl.runtime.child_files import child_file
@@ -128,12 +129,14 @@ class Playbooks:
 
     async def check_keychain(self, playbook: Playbook) -> None:
         """AuthError if a credential of the playbook is missing, before anything has run."""
-        if playbook.keychain:
-            from noetl.keychain.keychain import missing_entries
+        if faults := await self.keychain_faults(playbook):
+            raise AuthError("; ".join(map(str, faults)))
 
-            stored = await self.thread.ask(self.store.credentials.all)
-            if faults := missing_entries(playbook, {credential.name: credential for credential in stored}):
-                raise AuthError("; ".join(faults))
+    async def keychain_faults(self, playbook: Playbook) -> list[KeychainFault]:
+        if not playbook.keychain:
+            return []
+        stored = await self.thread.ask(self.store.credentials.all)
+        return keychain_faults(playbook, {credential.name: credential for credential in stored})
 
     async def _compile_stored(self, file: str, text: bytes) -> LoadedPlaybook:
         """Compile a stored playbook; Conflict if this version cannot read it. Failures are cached for a while."""
@@ -150,7 +153,5 @@ class Playbooks:
 
 def unknown(path: str, version: int | None) -> NotFound:
     if version is None:
-        return NotFound(
-            f"no playbook is registered as {path!r}: `noetl catalog list` lists all, `noetl register` adds one"
-        )
-    return NotFound(f"playbook {path!r} has no version {version}: `noetl catalog show {path}` lists its versions")
+        return NotFound(f"playbook {path!r} not found: `noetl catalog list` lists all, `noetl register` adds one")
+    return NotFound(f"version {version} of playbook {path!r} not found: `noetl catalog show {path}` lists its versions")

@@ -20,7 +20,7 @@ def stored_summary(store: Store, execution: str) -> Summary:
     """An execution as lists have it; NotFound if there is none, or it was pruned a moment ago."""
     summaries = store.summaries(prefix=execution, limit=1)
     if not summaries:
-        raise NotFound(f"no execution {execution}")
+        raise NotFound(f"execution {execution!r} not found")
     return summaries[0]
 
 

@@ -88,6 +88,7 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("GET", "/api/v1/texts/{hash}"): VIEW,
     ("GET", "/api/v1/tools"): VIEW,
     ("GET", "/api/v1/schema"): VIEW,
+    ("GET", "/api/v1/problems/{code}"): VIEW,
     ("POST", "/api/v1/schedules"): WRITE,
     ("GET", "/api/v1/schedules"): VIEW,
     ("GET", "/api/v1/schedules/{name}"): VIEW,
@@ -138,6 +139,7 @@ SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,=:@-]|%[0-9A-Fa-f]{2})+"
 FORMS = {
     "id": f"{HEX}{{8}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{12}}",
     "hash": f"{HEX}{{64}}",
+    "code": "NTL[0-9]{3}",
     "name": NAME_FORM,
     "run": PARTIAL_ID,
     "other_run": PARTIAL_ID,

@@ -68,5 +68,5 @@ def _forks(store: Store, state: Execution, outlines: Outlines) -> Iterator[int]:
 def _event(store: Store, execution: str, seq: int) -> object:
     rows = store.read(execution, seq - 1, 1)
     if not rows:
-        raise NotFound(f"no execution {execution}")
+        raise NotFound(f"execution {execution!r} not found")
     return decode(rows[0].type, rows[0].data)

@@ -120,7 +120,7 @@ class StoredValues:
 def _blob(store: Store, key: str) -> bytes:
     content = store.blob(key)
     if content is None:
-        raise NotFound(f"there is no result {key}")
+        raise NotFound(f"result {key!r} not found")
     return content
 
 

@@ -104,7 +104,7 @@ def direct_workers(
         chosen = [session for session in connected if session.pool == pool]
     if not chosen:
         which = f"worker {name!r}" if name is not None else f"worker of pool {pool!r}"
-        raise NotFound(f"no {which} is connected: `noetl workers list` lists all workers")
+        raise NotFound(f"connected {which} not found: `noetl workers list` lists all workers")
     for session in chosen:
         store.direct_worker(session.worker, directive)
     names = {session.worker for session in chosen}

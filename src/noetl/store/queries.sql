@@ -62,6 +62,12 @@ SELECT number, task, at, stream, line FROM log WHERE execution = ? AND number > 
 -- name: read_output_before
 SELECT number, task, at, stream, line FROM log WHERE execution = ? AND number < ? ORDER BY number DESC LIMIT ?
 
+-- name: output_number
+SELECT number FROM log WHERE execution = ? ORDER BY number LIMIT 1 OFFSET ?
+
+-- name: count_output
+SELECT count(*) FROM log WHERE execution = ? AND number < ?
+
 -- Stored content ------------------------------------------------------------------------------------------------------
 
 -- name: get_blob

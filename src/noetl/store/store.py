@@ -276,6 +276,14 @@ class Store(ABC):
         """The lines before a number, the last one first."""
         return self._lines("read_output_before", key_of(execution), before, limit)
 
+    def output_number(self, execution: str, row: int) -> int | None:
+        """The number of the line that has so many before it; None if there are not so many."""
+        return self._db.get(int, "output_number", key_of(execution), row)
+
+    def output_rows(self, execution: str, before: int) -> int:
+        """How many lines come before a number."""
+        return int(self._db.row("count_output", key_of(execution), before)[0])
+
     def _lines(self, query: str, *parameters: Any) -> list[StoredLine]:
         return self._db.rows(query, *parameters)
 

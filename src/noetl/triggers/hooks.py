@@ -120,7 +120,7 @@ def put(
 def rotate(store: Store, safe: Safe, name: str, now: float) -> tuple[Hook, str]:
     hook = store.triggers.hook(name)
     if hook is None:
-        raise NotFound(f"there is no hook {name!r}")
+        raise NotFound(f"hook {name!r} not found: `noetl hook list` lists all hooks")
     secret = secrets.token_urlsafe(32)
     _seal(safe, name, secret, now)
     return hook, secret
@@ -132,7 +132,7 @@ def delete(store: Store, name: str) -> None:
     if sealed is not None and sealed.kind == WEBHOOK:
         store.credentials.delete(sealed.name)
     if not existed:
-        raise NotFound(f"there is no hook {name!r}")
+        raise NotFound(f"hook {name!r} not found: `noetl hook list` lists all hooks")
 
 
 def opened(store: Store, safe: Safe, name: str, decoy: Decoy | None = None) -> tuple[Hook, str] | None:

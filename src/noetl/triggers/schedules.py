@@ -96,7 +96,7 @@ def change_in(store: Store, name: str, change: Change) -> Schedule:
     while True:
         schedule = store.triggers.schedule(name)
         if schedule is None:
-            raise NotFound(f"there is no schedule {name!r}: `noetl schedule list` lists all")
+            raise NotFound(f"schedule {name!r} not found: `noetl schedule list` lists all schedules")
         new = change(schedule, open_of(store, schedule.running))
         if store.triggers.change_schedule(new):
             return new

@@ -86,7 +86,7 @@ def test_what_can_not_be_forked_says_why(tmp_path: Path) -> None:
     wrong = file(tmp_path, HEAD + "workflow: [{step: else, tool: {kind: nope}}]\n", "wrong.yaml")
     for args, code, words in (
         ([], 6, "has ended after"),
-        (["--at", "999"], 2, "there is no event 999"),
+        (["--at", "999"], 2, "event 999 not found"),
         (["--at", at, "--playbook", other], 6, "which it does not have"),
         (["--at", at, "--playbook", wrong], 3, "nope"),
         (["--at", at, "--playbook", "nothing.yaml"], 4, "nothing.yaml"),
@@ -198,7 +198,7 @@ def test_a_dry_run_prints_what_a_retry_or_a_fork_would_do(place: Place) -> None:
         printed = [line for line in place("runs", *verb).err.splitlines() if not line.startswith("noetl: ")]
         assert printed[: len(lines)] == lines, "the real one prints something else"
     refused = place("runs", "retry", source, "--from", "nowhere", "--dry-run")
-    assert (refused.code, "no run of step 'nowhere'" in refused.err) == (4, True)
+    assert (refused.code, "run of step 'nowhere' not found" in refused.err) == (4, True)
 
 
 CHOICE = (

@@ -221,7 +221,7 @@ def test_after_the_end_there_is_nothing_to_fork() -> None:
         forked(stage)
     with pytest.raises(Conflict, match="had ended at event"):
         forked(stage, len(stage.events))
-    with pytest.raises(UsageError, match="there is no event 999"):
+    with pytest.raises(UsageError, match="event 999 not found"):
         forked(stage, 999)
     with pytest.raises(NotFound):
         forked(stage, 1, source="00000000-0000-7000-8000-000000000099")
@@ -636,7 +636,7 @@ def test_a_retry_can_begin_with_an_earlier_step() -> None:
     assert (state.status, count.calls) == ("succeeded", 4)
     assert found.done == ["a"]
     assert [view.run for view in found.again] == ["b#1"]
-    with pytest.raises(NotFound, match="no run of step 'd' in"):
+    with pytest.raises(NotFound, match="run of step 'd' not found in"):
         forked(stage, retry=RetryPoint("d"), name=AGAIN)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from noetl.errors import AuthError, NotFound
-from noetl.keychain.keychain import Handle, Keychain, StoredCredential, handle_of, missing_entries, open_handle
+from noetl.keychain.keychain import Handle, Keychain, StoredCredential, handle_of, keychain_faults, open_handle
 from noetl.model.outcome import Failure
 from noetl.model.playbook import Credential, Executor, Playbook, Step
 from noetl.reference import Reference
@@ -31,7 +31,7 @@ async def fetch(name: str) -> StoredCredential:
     if name == "broken":
         raise AuthError("credential 'broken' can't be opened")
     if name not in STORED:
-        raise NotFound(f"there is no credential {name!r}")
+        raise NotFound(f"credential {name!r} not found")
     return STORED[name]
 
 
@@ -65,7 +65,7 @@ def test_an_entry_has_the_fields_of_its_credential() -> None:
 @pytest.mark.parametrize(
     ("entry", "kind", "message"),
     [
-        (Credential("api", "bearer", credential="none"), "auth", "keychain entry 'api': there is no credential 'none'"),
+        (Credential("api", "bearer", credential="none"), "auth", "keychain entry 'api': credential 'none' not found"),
         (Credential("broken", "bearer"), "auth", "can't be opened"),
         (Credential("api", "basic", credential="shop"), "auth", "is a basic, but credential 'shop' is a bearer"),
         (Credential("api", "bearer", provider="env", key="API"), "not_found", "no environment variable API"),
@@ -331,7 +331,7 @@ def rows(*stored: StoredCredential) -> dict[str, SealedCredential]:
             Credential("gone", "bearer"),
             ["create it with `noetl credential set gone --kind bearer`"],
         ),
-        (Credential("x", "bearer", provider="vault", key="k", credential="gone"), ["there is no credential 'gone'"]),
+        (Credential("x", "bearer", provider="vault", key="k", credential="gone"), ["credential 'gone' not found"]),
         (Credential("x", "baerer", credential="shop"), ["unknown credential kind 'baerer'", "it is a baerer, but"]),
         (Credential("x", "bearer", provider="keyring"), ["unknown provider 'keyring'"]),
         (Credential("x", "basic", credential="shop"), ["it is a basic, but credential 'shop' is a bearer"]),
@@ -342,13 +342,15 @@ def rows(*stored: StoredCredential) -> dict[str, SealedCredential]:
 )
 def test_entries_that_will_not_be_met(entry: Credential, faults: list[str]) -> None:
     more = [StoredCredential("other", "bearer", {}, ("till/*",)), StoredCredential("far", "bearer", {}, (), ("us-1",))]
-    found = missing_entries(playbook(entry), rows(*STORED.values(), *more))
+    found = keychain_faults(playbook(entry), rows(*STORED.values(), *more))
     assert len(found) == len(faults)
-    for line, fault in zip(found, faults, strict=True):
+    for line, fault in zip(map(str, found), faults, strict=True):
         assert line.startswith(f"keychain entry {entry.name!r}: ")
         assert fault in line
+    gone = ["gone"] if "gone" in (entry.name, entry.credential) else []
+    assert [fault.missing for fault in found if fault.missing is not None] == gone
 
 
 def test_a_pool_of_one_step_is_enough() -> None:
     far = rows(StoredCredential("far", "bearer", {}, (), ("us-1",)))
-    assert missing_entries(playbook(Credential("far", "bearer"), other_pool="us-1"), far) == []
+    assert keychain_faults(playbook(Credential("far", "bearer"), other_pool="us-1"), far) == []

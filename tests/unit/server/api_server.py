@@ -223,7 +223,7 @@ def _credential(name: str) -> StoredCredential:
         return StoredCredential("open", "bearer", {"token": "s3cret-value"})
     if name == "closed":
         return StoredCredential("closed", "bearer", {"token": "s3cret-value"}, ("shop/*",), ("shop",))
-    raise NotFound(f"there is no credential {name!r}")
+    raise NotFound(f"credential {name!r} not found")
 
 
 YAML = {"Content-Type": "application/yaml"}

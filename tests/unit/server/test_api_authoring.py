@@ -9,6 +9,7 @@ import pytest
 from api_server import HELLO, WRONG, YAML, ApiServer, register, started
 
 from noetl.dsl.schema import playbook_schema
+from noetl.problem_pages import problem_page
 from noetl.tools.registry import KINDS
 
 API = "/api/v1/playbooks"
@@ -109,6 +110,7 @@ def test_a_viewer_may_read_and_validate(server: ApiServer) -> None:
     with server.client("viewer") as viewer:
         assert viewer.get("/api/v1/tools").status_code == 200
         assert viewer.get("/api/v1/schema").status_code == 200
+        assert viewer.get("/api/v1/problems/NTL201").status_code == 200
         assert asked(viewer, HELLO, 1, 1).status_code == 200
     with server.client("worker") as worker:
         assert worker.get("/api/v1/tools").status_code == 403
@@ -155,3 +157,11 @@ def test_a_registered_playbook_has_a_form_on_request(admin: httpx2.Client) -> No
     form = admin.get(f"{API}/{path}", params={"with": "form"}).json()["form"]
     assert [(field["path"], field["default"]) for field in form] == [("name", "world")]
     assert admin.get(f"{API}/{path}", params={"with": "graph"}).status_code == 422
+
+
+def test_a_problem_has_a_page(admin: httpx2.Client) -> None:
+    page = admin.get("/api/v1/problems/NTL201").json()
+    assert page == {"code": "NTL201", "text": problem_page("NTL201")}
+    assert "Two steps have the same name." in page["text"]
+    unknown = admin.get("/api/v1/problems/NTL999")
+    assert (unknown.status_code, unknown.json()["detail"].partition(":")[0]) == (404, "problem 'NTL999' not found")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from api_server import ApiServer
+from api_server import HELLO, ApiServer, register
 from tests.conformance.memory import MemoryStore
 
 from noetl.keychain.master import MasterKeySource
@@ -59,3 +59,16 @@ def test_without_a_master_key_nothing_is_kept(server: ApiServer) -> None:
     with server.client("admin") as admin:
         answer = admin.put(f"{API}/x", json={"kind": "bearer", "data": {"token": SECRET}})
     assert (answer.status_code, SECRET in answer.text) == (503, False)
+
+
+def test_the_form_of_a_start_names_the_credentials_that_are_missing(keeper: ApiServer) -> None:
+    path, entries = "/api/v1/playbooks/tests/hello", "[{name: gone, kind: bearer}, {name: here, kind: basic}]"
+    with keeper.client("admin") as admin, keeper.client("viewer") as viewer:
+        register(admin, HELLO + f"keychain: {entries}\n")
+        admin.put("/api/v1/credentials/here", json={"kind": "bearer", "data": {"token": SECRET}}).raise_for_status()
+        gone, other = admin.get(path, params={"with": "form"}).json()["keychain_faults"]
+        assert (gone["entry"], gone["missing"], other["entry"], other["missing"]) == ("gone", "gone", "here", None)
+        assert gone["reason"].startswith("credential 'gone' not found: create it with")
+        admin.put("/api/v1/credentials/gone", json={"kind": "bearer", "data": {"token": SECRET}}).raise_for_status()
+        assert admin.get(path, params={"with": "form"}).json()["keychain_faults"] == [other]
+        assert viewer.get(path, params={"with": "form"}).json()["keychain_faults"] == []

@@ -71,9 +71,9 @@ def test_a_path_in_place_of_a_text_gets_the_right_field(admin: httpx2.Client) ->
 
 def test_a_version_of_an_unknown_playbook_is_an_unknown_playbook(admin: httpx2.Client) -> None:
     missing = admin.post(f"{API}/executions", json={"path": "tests/nobody", "version": 3}).json()["detail"]
-    assert missing.startswith("no playbook is registered as 'tests/nobody'")
+    assert missing.startswith("playbook 'tests/nobody' not found")
     version = admin.post(f"{API}/executions", json={"path": "tests/hello", "version": 99}).json()["detail"]
-    assert version.startswith("playbook 'tests/hello' has no version 99")
+    assert version.startswith("version 99 of playbook 'tests/hello' not found")
 
 
 def test_a_missing_credential_is_a_problem_of_its_own(admin: httpx2.Client) -> None:

@@ -28,6 +28,7 @@ from noetl.store.access import ROLES, User
 FILLED = {
     "{id}": "01890000-0000-7000-8000-000000000000",
     "{hash}": "a" * 64,
+    "{code}": "NTL201",
     "{name}": "nobody",
     "{path}": "some/where",
     "{run}": "01890000",

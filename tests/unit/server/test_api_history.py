@@ -207,7 +207,7 @@ def test_a_dry_run_answers_as_the_fork_at_every_event(admin: httpx2.Client) -> N
     events = len(events_of(admin, source))
     answers = [compared(admin, source, "fork", {"at": at}) for at in range(1, events + 2)]
     assert {step["items"] for answer in answers for step in answer.get("again", ())} > {None, 6}
-    assert "there is no event" in answers[-1]["detail"]
+    assert "not found: " in answers[-1]["detail"]
     compared(admin, source, "fork", {})
 
 

@@ -170,5 +170,5 @@ def test_a_run_without_items_is_not_found(admin: httpx2.Client, loop: str, path:
         assert (run if execution == loop else unknown) in answer.json()["detail"]
     stored = started(admin, {"path": "tests/stored"})["execution_id"]
     answer = admin.get(f"{API}/{stored}/{path}", params={"run": "start#1"})
-    assert answer.json()["detail"] == "the step run 'start#1' has no loop"
+    assert answer.json()["detail"] == "step run 'start#1' has no loop"
     assert admin.get(f"{API}/{loop}/{path}").status_code == 422

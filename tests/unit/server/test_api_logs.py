@@ -79,6 +79,21 @@ def test_a_log_can_be_read_from_both_ends(on_disk: ApiServer, client: httpx2.Cli
     assert log.page()["prev"] is None
 
 
+def test_lines_have_places_from_which_a_page_begins(on_disk: ApiServer, client: httpx2.Client) -> None:
+    Log(on_disk, client, [("start#1/t#1", "stdout", "of another run")])
+    log = Log(on_disk, client, [("start#1/t#1", "stdout", str(n)) for n in range(250)])
+    assert log.lines(row=120, limit=3) == ["120", "121", "122"]
+    assert log.lines(row=250) == []
+    page = log.page(row=200, limit=20, count="true")
+    assert (page["row"], page["total"]) == (200, 250)
+    number = page["items"][5]["number"]
+    assert log.page(after=number - 1, limit=1, count="true")["row"] == 205
+    assert [log.page(before=LAST, limit=1, count="true")[name] for name in ("row", "total")] == [249, 250]
+    assert "total" not in log.page()
+    for refused in ({"q": "1"}, {"after": 3}, {"before": 3}, {"run": "start#1"}):
+        assert client.get(log.url, params={"row": 1, **refused}).status_code == 422
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

@@ -44,6 +44,9 @@ class Log(NamedTuple):
     rows: list[Row]
     events: list[e.Event]
 
+    def up_to(self, seq: int) -> Log:
+        return self._replace(rows=self.rows[:seq], events=self.events[:seq])
+
     def get(self, path: str, **query: Any) -> Any:
         answer = self.client.get(f"{API}/{path}", params=query)
         assert answer.status_code == 200, answer.text
@@ -116,8 +119,51 @@ def test_the_details_of_every_step_run_and_item_are_in_the_log(log: Log) -> None
             compare(log, run, item, False)
 
 
-def compare(log: Log, run: str, item: int | None, is_loop: bool) -> None:
-    view = log.get("step-run", run=run, **({} if item is None else {"item": item}))
+def test_step_runs_and_items_are_shown_as_of_any_event(log: Log) -> None:
+    for seq in range(7, len(log.rows) - 1, 61):
+        past = log.up_to(seq)
+        totals = {event.run: event.total for event in past.events if isinstance(event, e.LoopStarted)}
+        for run, total in totals.items():
+            statuses = item_statuses(past, run, total)
+            items = log.get("items", run=run, at=seq, limit=1_000)["items"]
+            assert [item["status"] for item in items] == statuses, (run, seq)
+            summary = log.get("items/summary", run=run, at=seq)
+            assert [summary[name] for name in ("ok", "failed")] == [statuses.count(name) for name in ("ok", "failed")]
+        for run in [event.run for event in past.events if isinstance(event, e.StepScheduled)]:
+            compare(past, run, None, run in totals, seq)
+            statuses = item_statuses(past, run, totals.get(run, 0))
+            for item in [item for item, status in enumerate(statuses[:2]) if status != "pending"]:
+                compare(past, run, item, False, seq)
+
+
+def test_events_and_step_runs_of_the_future_are_not_found(log: Log) -> None:
+    first = next(event.run for event in log.events if isinstance(event, e.StepScheduled))
+    for query in ({"run": first, "at": 1}, {"run": first, "at": len(log.rows) + 1}):
+        assert log.client.get(f"{API}/step-run", params=query).status_code == 404, query
+
+
+def item_statuses(log: Log, run: str, total: int) -> list[str]:
+    statuses = ["pending"] * total
+    words = {
+        e.IterationStarted: "running",
+        e.StepResumed: "running",
+        e.IterationDone: "ok",
+        e.IterationFailed: "failed",
+    }
+    for event in log.events:
+        name, index, task = subject_of(event)
+        if name != run or index is None or task is not None:
+            continue
+        if isinstance(event, e.StepPaused):
+            statuses[index] = "waiting" if event.until is not None else statuses[index]
+        else:
+            statuses[index] = words.get(type(event), statuses[index])
+    return statuses
+
+
+def compare(log: Log, run: str, item: int | None, is_loop: bool, at: int | None = None) -> None:
+    query = {"item": item, "at": at}
+    view = log.get("step-run", run=run, **{name: value for name, value in query.items() if value is not None})
     plain = Reading(log, run, item)
     assert not view["truncated"]
     for name, value in plain.details(is_loop).items():
@@ -133,7 +179,7 @@ def compare(log: Log, run: str, item: int | None, is_loop: bool) -> None:
     assert waits == plain.waits, (run, item)
     leases = [(lease["fence"], lease["worker"], lease["from"]) for lease in view["leases"]]
     assert leases == plain.leases, (run, item)
-    assert all(lease["to"] for lease in view["leases"])
+    assert at is not None or all(lease["to"] for lease in view["leases"])
 
 
 ATTEMPT = ("attempt", "seq", "status", "do", "to", "duration_ms", "due")

@@ -69,4 +69,4 @@ def test_an_execution_that_is_pruned_while_it_is_read_is_not_found(
     with monkeypatch.context() as patch:
         patch.setattr(server.store, method, nothing)
         answer = admin.get(f"{API}/{execution}{read}")
-    assert (answer.status_code, answer.json()["detail"]) == (404, f"no execution {execution}")
+    assert (answer.status_code, answer.json()["detail"]) == (404, f"execution {execution!r} not found")

@@ -21,7 +21,7 @@ ENVIRONMENT = {"API": VALUE, "BOTH": '{"user": "me", "password": "the-s3cret-wor
 
 async def fetch(name: str) -> StoredCredential:
     if name != "shop":
-        raise NotFound(f"there is no credential {name!r}")
+        raise NotFound(f"credential {name!r} not found")
     return StoredCredential("shop", "bearer", {"token": VALUE})
 
 
@@ -60,7 +60,7 @@ def test_the_store_of_noetl_is_the_default() -> None:
 @pytest.mark.parametrize(
     ("inputs", "kind", "message"),
     [
-        ({"key": "none"}, "auth", "secret 'none' of credential: there is no credential 'none'"),
+        ({"key": "none"}, "auth", "secret 'none' of credential: credential 'none' not found"),
         ({"provider": "env", "key": "NONE"}, "not_found", "no environment variable NONE"),
         ({"provider": "env", "key": "SHORT"}, "auth", "shorter than 6"),
         ({"provider": "env", "key": "BOTH"}, "not_found", "has no field 'value'"),

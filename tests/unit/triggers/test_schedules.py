@@ -128,10 +128,10 @@ def test_what_a_dead_server_had_decided_is_decided_still() -> None:
 
 def test_a_firing_that_could_not_start_is_noted_and_the_next_one_comes() -> None:
     one = looked_at(made(), NOW + 10)
-    failed = schedules.settled(one, one.starting[0], "no playbook is registered as 'p'", NOW + 11)
+    failed = schedules.settled(one, one.starting[0], "playbook 'p' not found", NOW + 11)
     assert (failed.running, failed.next, failed.look) == ((), NOW + 20, NOW + 20)
     assert noted(failed) == [("failed", 10, 1)]
-    assert failed.recent[0].reason == "no playbook is registered as 'p'"
+    assert failed.recent[0].reason == "playbook 'p' not found"
     assert dues(looked_at(failed, NOW + 20).starting) == [20]
 
 

@@ -384,8 +384,8 @@ def test_credentials_are_asked_for_by_name(server: Scripted) -> None:
     found = with_link(server, lambda link: link.credential(EXECUTION, "db"))
     assert found.fields == {"token": "abcdef"}
     assert server.asked[0].json == {"worker": "w1", "execution": EXECUTION, "name": "db"}
-    server.answer = lambda asked: (404, {"detail": "there is no credential 'db'"})
-    with pytest.raises(NoetlError, match="there is no credential"):
+    server.answer = lambda asked: (404, {"detail": "credential 'db' not found"})
+    with pytest.raises(NoetlError, match="credential 'db' not found"):
         with_link(server, lambda link: link.credential(EXECUTION, "db"))
 
 

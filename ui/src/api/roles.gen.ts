@@ -50,6 +50,7 @@ export const LEAST_ROLE = {
   "POST /playbooks/assist": "viewer",
   "POST /playbooks/validate": "viewer",
   "GET /playbooks/{path}": "viewer",
+  "GET /problems/{code}": "viewer",
   "GET /results/{hash}": "viewer",
   "GET /results/{hash}/page": "viewer",
   "GET /schedules": "viewer",

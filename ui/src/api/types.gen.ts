@@ -682,6 +682,7 @@ export type ItemStatus = "ok" | "failed" | "running" | "waiting" | "pending";
 
 export interface ItemsQuery {
   run: string;
+  at?: number | null;
   status?: ItemStatus | null;
   after?: number;
   limit?: number;
@@ -700,6 +701,16 @@ export interface ItemsSummary {
   errors: ErrorGroup[];
   durations: Durations;
   slowest: SlowItem[];
+}
+
+/**
+ * Why a keychain entry of a playbook cannot be opened. `missing` is the name of a credential that does not
+ * exist.
+ */
+export interface KeychainFault {
+  entry: string;
+  reason: string;
+  missing: string | null;
 }
 
 /** The latest execution of a playbook. */
@@ -743,13 +754,16 @@ export interface LogLine {
  * Output of tasks in order. `next` is the `after` of the next page, `prev` the `before` of the one before it.
  *
  * A request reads 20,000 lines at most, so with filters a page may have fewer lines than its limit. `scanned_to` is
- * the number of the last line that was read; null if there was none.
+ * the number of the last line that was read; null if there was none. With `count`, `total` is the number of lines of
+ * the execution, and `row` how many of them come before the first line of the page, or before its place.
  */
 export interface LogPage {
   items: LogLine[];
   next: number | null;
   prev: number | null;
   scanned_to: number | null;
+  row?: number;
+  total?: number;
 }
 
 export interface LogQuery {
@@ -760,6 +774,8 @@ export interface LogQuery {
   q?: string;
   after?: number;
   before?: number | null;
+  row?: number | null;
+  count?: boolean;
   limit?: number;
 }
 
@@ -979,6 +995,8 @@ export interface PlaybookText {
   versions: PlaybookVersion[];
   last_run: LastRun | null;
   form?: FormField[] | null;
+  /** why a start would be refused */
+  keychain_faults?: KeychainFault[];
 }
 
 /** A version of a playbook. `label` is `metadata.version`. */
@@ -1022,6 +1040,12 @@ export interface ProblemDetails {
   detail: string;
   request_id: string;
   problems?: Finding[];
+}
+
+/** The documentation of a problem code, in Markdown. */
+export interface ProblemPage {
+  code: string;
+  text: string;
 }
 
 export interface ProgressColumns {
@@ -1116,6 +1140,7 @@ export type Row = [seq: number, ms: number, type: string, entity: string, status
 
 export interface RunQuery {
   run: string;
+  at?: number | null;
 }
 
 /** A task that a worker is running. */
@@ -1392,6 +1417,7 @@ export interface StepRunPage {
 
 export interface StepRunQuery {
   run: string;
+  at?: number | null;
   item?: number | null;
 }
 

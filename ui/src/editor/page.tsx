@@ -19,6 +19,7 @@ import { CodeEditor } from "./code-editor.tsx";
 import type { CodeMirror } from "./code-mirror.ts";
 import { EditorHeader, startReason } from "./header.tsx";
 import { EditorModel } from "./model.ts";
+import { ProblemPage } from "./problem-page.tsx";
 import { GraphSide } from "./side.tsx";
 import "./page.css";
 
@@ -57,6 +58,7 @@ function Editor({ model }: { model: EditorModel }) {
     if (reason) toast(reason, { tone: "bad" });
     else go(href("start", { path: model.path }));
   };
+  const explained = useSignal(""); // the code of a problem
   const show = (finding: Finding, place: number) => {
     pane.value = "text";
     setQuery({ problem: place + 1 }, { replace: true });
@@ -122,6 +124,14 @@ function Editor({ model }: { model: EditorModel }) {
       {!isPhone.value && (
         <Splitter size={problemsHeight} least={60} most={400} label="Height of the problems" axis="y" />
       )}
+      {explained.value && (
+        <ProblemPage
+          code={explained.value}
+          onClose={() => {
+            explained.value = "";
+          }}
+        />
+      )}
       {shows("problems") && (
         <section
           class="editor-problems"
@@ -134,6 +144,9 @@ function Editor({ model }: { model: EditorModel }) {
               findings={problems}
               active={active}
               onShow={show}
+              onExplain={({ code }) => {
+                explained.value = code;
+              }}
               {...(readOnly ? {} : { onFix: (finding: Finding) => code.current?.fix(finding) })}
             />
           ) : (

@@ -72,7 +72,7 @@ export function ForkForm({ run, outline }: { run: Execution; outline: Outline })
         </h1>
         <Status status={run.status} soft />
         <a href={href("run", { id })}>Open the run</a>
-        <EventChoice id={id} at={at} latest={outline.seq} onChange={move} />
+        <EventChoice id={id} at={at} outline={outline} onChange={move} />
         <PreviewText preview={preview} isRetry={isRetry} run={run} />
       </header>
       <div class="fork-body">

@@ -9,11 +9,13 @@ export function FindingList({
   active,
   onShow,
   onFix,
+  onExplain,
 }: {
   findings: Finding[];
   active?: number;
   onShow?: (finding: Finding, place: number) => void;
   onFix?: (finding: Finding) => void;
+  onExplain?: (finding: Finding) => void;
 }) {
   return (
     <ul class="finding-list">
@@ -31,7 +33,13 @@ export function FindingList({
           <span class="finding-text">
             {sentence(finding.message)}
             {finding.hint && <span class="secondary"> {sentence(finding.hint)}</span>}{" "}
-            <code class="quiet">{finding.code}</code>
+            {onExplain ? (
+              <button type="button" class="finding-code mono" onClick={() => onExplain(finding)}>
+                {finding.code}
+              </button>
+            ) : (
+              <code class="quiet">{finding.code}</code>
+            )}
           </span>
           {finding.fix && onFix && (
             <Button label={`Replace with ${finding.fix.text}`} onClick={() => onFix(finding)}>

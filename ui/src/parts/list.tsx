@@ -11,7 +11,7 @@ interface ListProps {
   rowKey?: (row: number) => string | number;
   columns?: ComponentChildren; // a row of column headers
   rowClass?: (row: number) => string;
-  rowLine?: (row: number) => number; // a number that pointer handlers read from the element, as `data-line`
+  rowLine?: (row: number) => number | undefined; // a number that pointer handlers read from the element, as `data-line`
   children: (row: number) => ComponentChildren; // the cells of a row
   onActive: (row: number) => void;
   onOpen?: (row: number, event: MouseEvent | KeyboardEvent) => void;

@@ -28,7 +28,7 @@ export default function PlaybookPage({ params }: ViewProps) {
   const resource = useResource<PlaybookText>(withQuery(`/playbooks/${encodedPath(path)}`, { version }));
   if (resource.problem.value?.status === 404 && !resource.data.value)
     return (
-      <Empty text={`No playbook is registered as ${path}${version && ` with version ${version}`}.`}>
+      <Empty text={`${version ? `Version ${version} of playbook` : "Playbook"} ${path} not found.`}>
         <a href={href("playbooks")}>All playbooks</a>
         {version ? (
           <a href={href("playbook", { path })}>The latest version</a>

@@ -1,6 +1,7 @@
 /** The keys of the run view, and the panes that they change. */
 
 import { go, setQuery } from "../location.ts";
+import { toastProblem } from "../parts/toast.tsx";
 import { preference } from "../preferences.ts";
 import { href } from "../routes.ts";
 import { neighbour } from "../runs/last-list.ts";
@@ -18,9 +19,13 @@ export function runKeys(id: string) {
     if (panes.peek() === "graph") panes.value = "both";
     setQuery({ tab });
   };
-  const openRun = (step: 1 | -1) => () => {
-    const next = neighbour(id, step);
-    if (next) go(href("run", { id: next }));
+  const openRun = (step: 1 | -1) => async () => {
+    try {
+      const next = await neighbour(id, step);
+      if (next) go(href("run", { id: next }));
+    } catch (error) {
+      toastProblem("The list was not loaded", error);
+    }
   };
   return {
     ...Object.fromEntries(TABS.map(({ name }) => [name, open(name)])),

@@ -1,24 +1,45 @@
 /** The list that the user came from, so that the run view can go to its next and previous run. */
 
-const KEY = "noetl.list";
-const MAX_RUNS = 1000;
+import { get } from "../api/client.ts";
+import type { ExecutionPage } from "../api/types.gen.ts";
 
-export function rememberList(ids: string[]): void {
+const KEY = "noetl.list";
+const MAX_RUNS = 10_000;
+
+export type ListQuery = Record<string, string | string[] | number>;
+
+interface RunList {
+  ids: string[];
+  query: ListQuery;
+  next: string | null; // the cursor of the runs after these
+}
+
+export function rememberList({ ids, query, next }: RunList): void {
   try {
-    window.sessionStorage.setItem(KEY, ids.slice(0, MAX_RUNS).join(" "));
+    window.sessionStorage.setItem(KEY, JSON.stringify({ ids: ids.slice(-MAX_RUNS), query, next }));
   } catch {
     // Without storage the run view has no neighbours.
   }
 }
 
-/** The run `step` places after another one in the list, null at its ends. */
-export function neighbour(id: string, step: 1 | -1): string | null {
-  let ids: string[] = [];
+function lastList(): RunList | null {
   try {
-    ids = (window.sessionStorage.getItem(KEY) ?? "").split(" ");
+    return JSON.parse(window.sessionStorage.getItem(KEY) ?? "null") as RunList | null;
   } catch {
-    // As above.
+    return null;
   }
-  const place = ids.indexOf(id);
-  return place < 0 ? null : (ids[place + step] ?? null);
+}
+
+/** The run `step` places after another one in the list, null at its ends. Behind the last one that was loaded, the next
+ *  page is loaded. */
+export async function neighbour(id: string, step: 1 | -1): Promise<string | null> {
+  const list = lastList();
+  const place = list?.ids.indexOf(id) ?? -1;
+  if (!list || place < 0) return null;
+  if (place + step === list.ids.length && list.next !== null) {
+    const page = await get<ExecutionPage>("/executions", { query: { ...list.query, cursor: list.next } });
+    list.ids.push(...page.items.map(({ execution_id }) => execution_id));
+    rememberList({ ...list, next: page.next });
+  }
+  return list.ids[place + step] ?? null;
 }

@@ -3,14 +3,13 @@
 import { batch, type Signal, signal } from "@preact/signals";
 import { answer, get, Problem, send } from "../api/client.ts";
 import type { ExecutionPage, ExecutionSummary } from "../api/types.gen.ts";
+import { type ListQuery, rememberList } from "./last-list.ts";
 import { changedInPlace, isActive, missing, newRuns } from "./rows.ts";
 
 const ACTIVE_MS = 2_000;
 const IDLE_MS = 10_000;
 const PAGE = 100;
 const LOOKUP_ROWS = 10; // rows at a time that left the filter
-
-type Query = Record<string, string | string[] | number>;
 
 export class RunsModel {
   readonly rows: Signal<ExecutionSummary[] | undefined> = signal(undefined);
@@ -23,9 +22,9 @@ export class RunsModel {
   #visible: [number, number] = [0, 0];
   #timer = 0;
   #stopped = false;
-  readonly #query: () => Query;
+  readonly #query: () => ListQuery;
 
-  constructor(query: () => Query) {
+  constructor(query: () => ListQuery) {
     this.#query = query;
   }
 
@@ -55,6 +54,12 @@ export class RunsModel {
     } catch (error) {
       if (!this.#stopped) this.problem.value = Problem.of(error);
     }
+  };
+
+  /** Keeps the list for the keys of the run view that go to its next and previous run. */
+  remember = (): void => {
+    const ids = (this.rows.peek() ?? []).map(({ execution_id }) => execution_id);
+    if (ids.length) rememberList({ ids, query: this.#query(), next: this.#next });
   };
 
   /** Rows came into view: the next page is loaded before its first row is needed. */

@@ -15,7 +15,6 @@ import { counted } from "../text/number.ts";
 import { Attention } from "./attention.tsx";
 import { clearFilters, FilterBar } from "./filter-bar.tsx";
 import { type Filters, filtersOf, isFiltered, listQuery } from "./filters.ts";
-import { rememberList } from "./last-list.ts";
 import { RunsModel } from "./model.ts";
 import { Preview } from "./preview.tsx";
 import { NarrowRow, WideRow } from "./row.tsx";
@@ -77,7 +76,7 @@ function RunsList({ model, filters, selected }: { model: RunsModel; filters: Fil
     if (run) active.value = run.execution_id;
     if (run && parameter("preview")) setQuery({ preview: run.execution_id }, { replace: true });
   };
-  useEffect(() => rememberList((rows ?? []).map((row) => row.execution_id)), [rows]);
+  useEffect(model.remember, [rows]);
   useEffect(
     () =>
       bindKeys("lists", {

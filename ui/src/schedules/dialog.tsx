@@ -59,6 +59,7 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
             label="Cron expression"
             mono
             value={value.cron}
+            help="Such as 30 2 * * 1-5, or @daily"
             error={value.cron ? faults.cron : null}
             onInput={(cron) => set({ cron })}
           />

@@ -8,6 +8,7 @@ const sound = { ...draftOf(), name: "nightly", path: "shop/orders", cron: "0 2 *
 
 test("a draft without faults becomes a request", () => {
   assert.deepEqual(faultsOf(sound, isZone), {});
+  assert.deepEqual(faultsOf({ ...sound, cron: "@daily" }, isZone), {});
   assert.deepEqual(requestOf({ ...sound, payload: '{"day": 1}' }), {
     path: "shop/orders",
     cron: "0 2 * * *",

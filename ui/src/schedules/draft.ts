@@ -1,6 +1,7 @@
 /** What the form of a schedule holds, what is wrong with it, and the request it becomes. Pure. */
 
 import type { Schedule, ScheduleRequest } from "../api/types.gen.ts";
+import { cronFields } from "../text/cron.ts";
 
 export interface Draft {
   name: string;
@@ -36,8 +37,8 @@ export function faultsOf(draft: Draft, isZone: (name: string) => boolean): Fault
   const faults: Faults = {};
   if (!draft.name) faults.name = "The schedule needs a name.";
   if (!draft.path) faults.path = "Choose a playbook.";
-  if (draft.kind === "cron" && draft.cron.trim().split(/\s+/).length !== 5)
-    faults.cron = "A cron expression has five fields: minute, hour, day, month, weekday.";
+  if (draft.kind === "cron" && !cronFields(draft.cron))
+    faults.cron = "A cron expression has five fields: minute, hour, day, month, weekday. Or write @daily.";
   if (draft.kind === "every" && !draft.every) faults.every = "Enter an interval, such as 30m.";
   if (draft.kind === "at" && !draft.at) faults.at = "Enter a time in RFC 3339.";
   if (!isZone(draft.timezone))

@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import { Problem, post } from "../api/client.ts";
 import { RepeatKey } from "../api/repeat-key.ts";
-import type { Execution, FormField, PlaybookText, Started } from "../api/types.gen.ts";
+import type { Execution, FormField, KeychainFault, PlaybookText, Started } from "../api/types.gen.ts";
 import { go } from "../location.ts";
 import { Button } from "../parts/button.tsx";
 import { Field } from "../parts/field.tsx";
@@ -116,6 +116,7 @@ export function StartForm({ playbook, source, copy }: StartFormProps) {
           The playbook does not declare {unknown.join(", ")}. Nothing may read {unknown.length === 1 ? "it" : "them"}.
         </p>
       )}
+      <KeychainFaults faults={playbook.keychain_faults ?? []} />
       {problem.value && <ProblemBox problem={problem.value} />}
       <footer>
         <Button onClick={() => window.history.back()}>Cancel</Button>
@@ -125,6 +126,21 @@ export function StartForm({ playbook, source, copy }: StartFormProps) {
       </footer>
     </form>
   );
+}
+
+/** Why the server would refuse to start the playbook. */
+function KeychainFaults({ faults }: { faults: KeychainFault[] }) {
+  return faults.map(({ entry, missing, reason }) => (
+    <p key={`${entry} ${reason}`} class="start-warning">
+      {missing ? (
+        <>
+          The credential {missing} is missing. <a href={href("credentials")}>Create it</a> first.
+        </>
+      ) : (
+        `Keychain entry ${entry}: ${reason}.`
+      )}
+    </p>
+  ));
 }
 
 function FormFields({

@@ -25,7 +25,7 @@ export default function StartPage({ params }: ViewProps) {
   const source = useResource<Execution>(from ? `/executions/${encodeURIComponent(from)}` : null);
   if (playbook.problem.value?.status === 404 && !playbook.data.value)
     return (
-      <Empty text={`No playbook is registered as ${path}${version && ` with version ${version}`}.`}>
+      <Empty text={`${version ? `Version ${version} of playbook` : "Playbook"} ${path} not found.`}>
         <a href={href("playbooks")}>All playbooks</a>
       </Empty>
     );

@@ -8,28 +8,32 @@ export interface Cron {
   weekdays: number[] | null; // 0 is Sunday; null for every day
 }
 
-const MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-const WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-const WEEKDAY_NAMES = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-const MONTH_NAMES = [
-  "January",
-  "February",
-  "March",
-  "April",
-  "May",
-  "June",
-  "July",
-  "August",
-  "September",
-  "October",
-  "November",
-  "December",
-];
+const WEEKDAY_NAMES = "Sunday Monday Tuesday Wednesday Thursday Friday Saturday".split(" ");
+const MONTH_NAMES = "January February March April May June July August September October November December".split(" ");
+const short = (name: string) => name.slice(0, 3).toLowerCase();
+const [MONTHS, WEEKDAYS] = [MONTH_NAMES.map(short), WEEKDAY_NAMES.map(short)];
 
-/** The fields of an expression; null if it is wrong, or uses a form that only the server knows. */
+const MACROS: Record<string, string> = {
+  "@hourly": "0 * * * *",
+  "@daily": "0 0 * * *",
+  "@midnight": "0 0 * * *",
+  "@weekly": "0 0 * * 0",
+  "@monthly": "0 0 1 * *",
+  "@yearly": "0 0 1 1 *",
+  "@annually": "0 0 1 1 *",
+};
+
+/** The five fields of an expression or of a macro such as @daily; null if there are not five. */
+export function cronFields(text: string): string[] | null {
+  const written = text.trim().toLowerCase();
+  const fields = (MACROS[written] ?? written).split(/\s+/);
+  return fields.length === 5 ? fields : null;
+}
+
+/** The values of an expression; null if it is wrong, or uses a form that only the server knows. */
 export function parseCron(text: string): Cron | null {
-  const fields = text.trim().toLowerCase().split(/\s+/);
-  if (fields.length !== 5) return null;
+  const fields = cronFields(text);
+  if (!fields) return null;
   const [minute = "", hour = "", day = "", month = "", weekday = ""] = fields;
   const minutes = values(minute, 0, 59);
   const hours = values(hour, 0, 23);

@@ -67,7 +67,7 @@ async def revoke_token(call: ApiCall) -> None:
     """Revoke a token by its id, and end its sessions. Other servers may accept it for two more seconds."""
     id, api = call.path_params["name"], call.api
     if not await call.in_store(api.store.access.revoke_token, id, api.clock.now()):
-        raise NotFound(f"no valid token {id!r}: `noetl token list` lists all tokens")
+        raise NotFound(f"valid token {id!r} not found: `noetl token list` lists all tokens")
     await api.authenticator.sessions.end_all(TOKEN_ACCOUNT + id)
     api.authenticator.clear_cache()
 
@@ -116,13 +116,13 @@ async def change_user(call: ApiCall, body: UserChange) -> UserView:
     api, name = call.api, call.path_params["name"]
     user = await call.in_store(api.store.access.user, name)
     if user is None:
-        raise NotFound(f"there is no user {name!r}")
+        raise NotFound(f"user {name!r} not found: `noetl user list` lists all users")
     if body.role is not None:
         _check_role(body.role)
     hash = user.password if body.password is None else await asyncio.to_thread(hash_password, body.password)
     changed = User(name, body.role or user.role, hash, user.created)
     if not await call.in_store(lambda: api.store.access.put_user(changed, new=False)):
-        raise NotFound(f"there is no user {name!r}")
+        raise NotFound(f"user {name!r} not found: `noetl user list` lists all users")
     if body.password is not None:
         await api.authenticator.sessions.end_all(name)
     await api.authenticator.sessions.publish(changed)
@@ -135,7 +135,7 @@ async def delete_user(call: ApiCall) -> None:
     """Delete a user, and end the sessions."""
     name, authenticator = call.path_params["name"], call.api.authenticator
     if not await authenticator.sessions.delete_user(name):
-        raise NotFound(f"there is no user {name!r}")
+        raise NotFound(f"user {name!r} not found: `noetl user list` lists all users")
     authenticator.clear_cache()
 
 
@@ -190,7 +190,7 @@ async def delete_credential(call: ApiCall) -> None:
     """Delete a credential."""
     name = call.path_params["path"]
     if not await call.in_store(call.api.store.credentials.delete, name):
-        raise NotFound(f"there is no credential {name!r}")
+        raise NotFound(f"credential {name!r} not found: `noetl credential list` lists all credentials")
 
 
 class LoginRequest(RequestBody, frozen=True):
@@ -303,5 +303,5 @@ async def end_session(call: ApiCall) -> None:
     user = None if caller.role == "admin" else caller.session.user if caller.session is not None else ""
     session = next((session for session in await sessions.of(user) if session.id == id), None)
     if session is None or not await sessions.end(session):
-        raise NotFound(f"there is no session {id!r}")
+        raise NotFound(f"session {id!r} not found")
     call.api.authenticator.clear_cache()

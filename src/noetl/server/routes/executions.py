@@ -387,7 +387,7 @@ async def _event_page(call: ApiCall, execution: str, query: EventQuery, filter: 
 
 async def check_exists(call: ApiCall, execution: str) -> None:
     if not await call.in_store(call.api.store.seq, execution):
-        raise NotFound(f"no execution {execution}")
+        raise NotFound(f"execution {execution!r} not found")
 
 
 class StateQuery(QueryString, frozen=True):
@@ -418,7 +418,7 @@ async def state(call: ApiCall, query: StateQuery) -> views.StateView:
     current, _ = await api.load(execution)
     last = await call.in_store(api.store.read, execution, current.seq - 1, 1)
     if not last:
-        raise NotFound(f"no execution {execution}")  # it was pruned a moment ago
+        raise NotFound(f"execution {execution!r} not found")  # it was pruned a moment ago
     return views.state_view(current, last[0].at, api.host.runtime.playbooks.get(current.digest).file, parts)
 
 

@@ -13,15 +13,14 @@ from noetl.runtime.item_pages import Items, LoopItem, check_loop, items_after
 from noetl.runtime.past import PastReader
 from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.item_previews import previews
-from noetl.server.parameters import ItemPage, Limit, QueryString, text
-from noetl.server.run_reads import read_run
+from noetl.server.parameters import ItemPage, Limit
+from noetl.server.run_reads import RunQuery, read_run
 from noetl.timestamps import optional_rfc3339
 
 routes = Routes()
 
 MAX_SEARCHED = 1_000  # items that a request with `q` reads
 
-StepRunName = Annotated[str, text("The step run, such as `fetch#1`.")]
 Search = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\0]*$", description="Text to search for.")]
 
 
@@ -43,8 +42,7 @@ class ItemView(msgspec.Struct, frozen=True):
     seq: int | None  # of the event that decided its status
 
 
-class ItemsQuery(QueryString, frozen=True):
-    run: StepRunName
+class ItemsQuery(RunQuery, frozen=True):
     status: ItemStatus | None = None
     after: Annotated[int, msgspec.Meta(ge=-1, le=2**53, description="Only items after this index.")] = -1
     limit: Limit = 100
@@ -64,7 +62,7 @@ class LoopItemPage(ItemPage[ItemView, int], frozen=True):
 async def items(call: ApiCall, query: ItemsQuery) -> LoopItemPage:
     """The items of a loop, all or those with a status; `q` searches previews and errors."""
     limit = MAX_SEARCHED if query.q else query.limit
-    page = await read_run(call, query.run, partial(_items, query=query, limit=limit))
+    page = await read_run(call, query, check_loop, partial(_items, query=query, limit=limit))
     indexes = [item.index for item in page.items]
     api = call.api
     texts = await previews(page.collection, indexes, api.histories.stored_values, api.host.runtime.past)
@@ -79,7 +77,6 @@ async def items(call: ApiCall, query: ItemsQuery) -> LoopItemPage:
 
 
 def _items(past: PastReader, execution: str, index: RunIndex, query: ItemsQuery, limit: int) -> Items:
-    check_loop(index, execution)
     return items_after(past, execution, index, query.status, query.after, limit)
 
 
@@ -98,16 +95,8 @@ def _matches(view: ItemView, wanted: str) -> bool:
     return wanted in (view.preview or "").casefold() or wanted in error.casefold()
 
 
-class RunQuery(QueryString, frozen=True):
-    run: StepRunName
-
-
 @routes.add("GET", "/executions/{id}/items/summary")
 async def summary(call: ApiCall, query: RunQuery) -> ItemsSummary:
     """How the items of a loop ended, why they failed, and how long they took."""
 
-    def read(past: PastReader, execution: str, index: RunIndex) -> ItemsSummary:
-        check_loop(index, execution)
-        return items_summary(index)
-
-    return await read_run(call, query.run, read)
+    return await read_run(call, query, check_loop, lambda past, execution, index: items_summary(index))

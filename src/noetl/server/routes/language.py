@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from asyncio import to_thread
 from hashlib import blake2b
 from typing import Any
 
+import msgspec
 from starlette.responses import Response
 
+from noetl.problem_pages import problem_page
 from noetl.server.compile_process import LanguagePart
 from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.etag import is_current, not_modified, weak_tag
@@ -24,6 +27,20 @@ async def tools(call: ApiCall) -> Response:
 async def schema(call: ApiCall) -> Response:
     """The JSON Schema (2020-12) of playbooks, with the tool kinds of this server."""
     return await _described(call, "schema")
+
+
+class ProblemPage(msgspec.Struct, frozen=True):
+    """The documentation of a problem code, in Markdown."""
+
+    code: str
+    text: str
+
+
+@routes.add("GET", "/problems/{code}")
+async def problem(call: ApiCall) -> ProblemPage:
+    """What a problem of a playbook means, with an example and its fix."""
+    code = call.path_params["code"]
+    return ProblemPage(code, await to_thread(problem_page, code))
 
 
 async def _described(call: ApiCall, part: LanguagePart) -> Response:

@@ -23,6 +23,8 @@ async def logs(call: ApiCall, query: LogQuery) -> Response:
     execution = call.path_params["id"]
     if query.before is not None and query.after:
         raise Refused(422, "`after` and `before` exclude each other")
+    if query.row is not None and (query.selects or query.after or query.before is not None):
+        raise Refused(422, "`row` takes no filter, `after` or `before`")
     if TEXT in call.headers.get("accept", ""):
         if query.before is not None:
             raise Refused(422, "`before` is for pages; the whole log is sent from its start")

@@ -24,7 +24,7 @@ async def outline(call: ApiCall) -> Response:
     execution, outlines = call.path_params["id"], call.api.histories.outlines
     seq = await call.in_store(call.api.store.seq, execution)
     if not seq:
-        raise NotFound(f"no execution {execution}")
+        raise NotFound(f"execution {execution!r} not found")
     if is_current(call.headers, weak_tag(seq)):
         return not_modified(weak_tag(seq))
 

@@ -63,7 +63,7 @@ async def asset(call: ApiCall) -> Response:
     name, built = call.path_params["asset"], call.api.page.files()
     file = None if built is None else built.assets.get(name)
     if file is None:
-        raise NotFound(f"there is no asset {name}; reload the page")
+        raise NotFound(f"asset {name!r} not found: reload the page")
     return _response(file, call.headers, IMMUTABLE)
 
 

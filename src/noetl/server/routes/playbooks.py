@@ -11,14 +11,16 @@ from noetl.assist.names import Names
 from noetl.drawing.graph import Graph
 from noetl.dsl.form import FormField
 from noetl.errors import NotFound
+from noetl.keychain.keychain import KeychainFault
 from noetl.server.compile_process import Part
 from noetl.server.compiler import Compiled
 from noetl.server.endpoint import IMMUTABLE, ApiCall, Routes, created, json_response
 from noetl.server.etag import is_current, not_modified, weak_tag
 from noetl.server.parameters import BYTES, JSON, YAML, ItemPage, PageQuery, QueryString, VersionNumber, text
 from noetl.server.playbooks import unknown
-from noetl.server.problems import Finding, Refused
+from noetl.server.problems import Finding
 from noetl.server.record_views import LastRun, PlaybookItem, PlaybookVersion, last_run, playbook_item, version_view
+from noetl.server.roles import OPERATE
 from noetl.store.store import Store
 
 routes = Routes()
@@ -129,9 +131,12 @@ async def assist(call: ApiCall, query: AssistQuery) -> Response:
 
 class VersionQuery(QueryString, frozen=True):
     version: Annotated[VersionNumber | None, msgspec.Meta(description="The version; default: the latest.")] = None
-    parts: Annotated[str, msgspec.Meta(pattern="^(form)?$", description="`form` adds the form of its inputs.")] = (
-        msgspec.field(name="with", default="")
-    )
+    parts: Annotated[
+        str,
+        msgspec.Meta(
+            pattern="^(form)?$", description="`form` adds the form of its inputs, and the faults of its keychain."
+        ),
+    ] = msgspec.field(name="with", default="")
 
 
 class PlaybookText(msgspec.Struct, frozen=True):
@@ -144,6 +149,7 @@ class PlaybookText(msgspec.Struct, frozen=True):
     versions: list[PlaybookVersion]
     last_run: LastRun | None
     form: list[FormField] | msgspec.UnsetType | None = msgspec.UNSET
+    keychain_faults: list[KeychainFault] | msgspec.UnsetType = msgspec.UNSET  # why a start would be refused
 
 
 @routes.add("GET", "/playbooks/{path}", answers={200: PlaybookText, 304: None}, also=YAML)
@@ -155,23 +161,30 @@ async def show_one(call: ApiCall, query: VersionQuery) -> Response:
     if version is None:
         raise unknown(path, query.version)
     run, is_text = f"{last.execution_id}.{last.status}" if last else "", YAML in call.headers.get("accept", "")
-    tag = weak_tag(f"{version.digest}.text" if is_text else f"{version.digest}.{len(versions)}.{run}.{query.parts}")
-    if is_current(call.headers, tag):
+    tag = weak_tag(f"{version.digest}.text" if is_text else f"{version.digest}.{len(versions)}.{run}")
+    if not query.parts and is_current(call.headers, tag):
         return not_modified(tag)
     stored = await call.in_store(store.playbook, version.digest)
     if stored is None:
-        raise Refused(404, f"the text of {path!r} is no longer stored")
+        raise NotFound(f"text of playbook {path!r} not found")
     file, source = stored
     if is_text:
         return Response(source, headers={"ETag": tag}, media_type=YAML)
     views = list(map(version_view, versions))
     answer = PlaybookText(path, version.version, version.digest, source.decode("utf-8", "replace"), views, last)
-    additions = {}
-    if query.parts:
-        compiler = call.api.playbooks.compiler
-        compiled = await compiler.compile(call.caller.key, source, file, whole=False, stored=True, parts=["form"])
-        additions = {"form": msgspec.Raw(compiled.parts.get("form", b"null"))}
-    return json_response(msgspec.to_builtins(answer) | additions, headers={"ETag": tag})
+    if not query.parts:
+        return json_response(answer, headers={"ETag": tag})
+    return json_response(msgspec.to_builtins(answer) | await _start_form(call, file, source))
+
+
+async def _start_form(call: ApiCall, file: str, source: bytes) -> dict[str, object]:
+    """What the form of a start shows; the faults of a keychain only to those who may read credentials."""
+    playbooks = call.api.playbooks
+    compiled = await playbooks.compiler.compile(call.caller.key, source, file, stored=True, parts=["form"])
+    faults: list[KeychainFault] = []
+    if compiled.playbook is not None and call.caller.role in OPERATE:
+        faults = await playbooks.keychain_faults(compiled.playbook.playbook)
+    return {"form": msgspec.Raw(compiled.parts.get("form", b"null")), "keychain_faults": faults}
 
 
 class GraphQuery(QueryString, frozen=True):

@@ -42,7 +42,7 @@ async def result(call: ApiCall) -> Response:
     key, do = call.path_params["hash"], call.api.histories.reader.do
     size = await do(lambda store: store.blob_size(key))
     if size is None:
-        raise NotFound(f"there is no result {key}")
+        raise NotFound(f"result {key!r} not found")
     tag = f'"{key}"'
     headers = IMMUTABLE | download(key[:16]) | {"Accept-Ranges": "bytes", "ETag": tag}
     if is_current(call.headers, tag):
@@ -57,7 +57,7 @@ async def result(call: ApiCall) -> Response:
         return StreamingResponse(_parts(call, key, start, end), status, headers, BYTES)
     content = await do(lambda store: store.blob(key))
     if content is None:
-        raise NotFound(f"there is no result {key}")
+        raise NotFound(f"result {key!r} not found")
     media = JSON if await do(lambda store: _is_json(content)) else BYTES
     return Response(content[start:end], status, headers, media)
 

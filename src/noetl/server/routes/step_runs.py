@@ -19,8 +19,7 @@ from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.execution_views import LoopView
 from noetl.server.outline_views import Places, StepRunColumns, step_run_columns
 from noetl.server.parameters import Count, ItemPage, Limit, QueryString, text
-from noetl.server.routes.items import StepRunName
-from noetl.server.run_reads import read_run
+from noetl.server.run_reads import RunQuery, read_run
 from noetl.timestamps import optional_rfc3339, rfc3339
 
 routes = Routes()
@@ -181,8 +180,7 @@ class StepRunView(msgspec.Struct, frozen=True):
     truncated: bool
 
 
-class StepRunQuery(QueryString, frozen=True):
-    run: StepRunName
+class StepRunQuery(RunQuery, frozen=True):
     item: Annotated[Count | None, msgspec.Meta(description="An item of its loop.")] = None
 
 
@@ -194,7 +192,7 @@ async def step_run(call: ApiCall, query: StepRunQuery) -> StepRunView:
         check_run(index, execution)
         return _view(index, step_run_details(past, execution, index, query.item))
 
-    return await read_run(call, query.run, read)
+    return await read_run(call, query, check_run, read)
 
 
 def _view(index: RunIndex, details: StepRunDetails) -> StepRunView:

@@ -86,7 +86,7 @@ async def put_schedule(call: ApiCall, body: ScheduleRequest) -> Response:
 async def delete_schedule(call: ApiCall) -> None:
     """Delete a schedule. Executions that it has started continue."""
     if not await call.in_store(call.api.store.triggers.delete_schedule, call.path_params["name"]):
-        raise NotFound(f"there is no schedule {call.path_params['name']!r}: `noetl schedule list` lists all")
+        raise NotFound(f"schedule {call.path_params['name']!r} not found: `noetl schedule list` lists all schedules")
 
 
 @routes.add("POST", "/schedules/{name}/pause", optional=True, operation="schedules_pause")
@@ -139,7 +139,7 @@ async def _change(call: ApiCall, change: Callable[[Schedule, Collection[str], fl
 async def _schedule(call: ApiCall) -> Schedule:
     schedule = await call.in_store(call.api.store.triggers.schedule, call.path_params["name"])
     if schedule is None:
-        raise NotFound(f"there is no schedule {call.path_params['name']!r}: `noetl schedule list` lists all")
+        raise NotFound(f"schedule {call.path_params['name']!r} not found: `noetl schedule list` lists all schedules")
     return schedule
 
 

@@ -6,7 +6,9 @@ import { Button } from "../../parts/button.tsx";
 import { toast, toastProblem } from "../../parts/toast.tsx";
 import { preference } from "../../preferences.ts";
 import { count } from "../../text/number.ts";
+import { millis } from "../../text/time.ts";
 import type { RunModel } from "../model.ts";
+import { timeOf } from "../outline/time.ts";
 import { ReconnectBanner } from "../reconnect-banner.tsx";
 import { selection } from "../selection.ts";
 import { hasDecisions, neighbourDecision } from "./decisions.ts";
@@ -25,7 +27,7 @@ export function HistorySlider({ model }: { model: RunModel }) {
   useEffect(() => player.stop, [player]);
   useEffect(() => bindKeys("slider", sliderKeys(model, player)), [model, player]);
   const here = model.position.pointer.value ?? model.at.value;
-  const latest = model.latest.value;
+  const [latest, row, ms] = [model.latest.value, model.row.value, timeAt(model, here)];
   const go = (seq: number) => {
     player.stop();
     model.nudgeTo(seq);
@@ -43,8 +45,20 @@ export function HistorySlider({ model }: { model: RunModel }) {
           <span class="history-word">event </span>
           <EventField here={here} latest={latest} onChoose={(seq) => model.moveTo(seq)} /> of {count(latest)}
         </span>
-        <Track model={model} scale={scale.value} onMove={player.stop} />
-        <EventTime model={model} here={here} />
+        <Track
+          label="Event"
+          outline={model.outline.value!}
+          scale={scale.value}
+          here={here}
+          ms={ms}
+          summary={row?.[0] === here ? `${row[2]} ${row[5]}` : ""}
+          onMove={(seq) => {
+            player.stop();
+            model.moveTo(seq, { settled: false });
+          }}
+          onChoose={(seq) => model.moveTo(seq)}
+        />
+        <EventTime ms={ms} />
         <span class="history-after">
           <Button kind="quiet" icon="right" label="Next event (Right)" onClick={() => go(here + 1)} />
           <Button kind="quiet" icon="last" label="Latest event (End)" onClick={() => model.backToLatest()} />
@@ -83,6 +97,13 @@ export function HistorySlider({ model }: { model: RunModel }) {
       </div>
     </section>
   );
+}
+
+/** The time of an event: exact if its state is loaded, otherwise as exact as the outline. */
+function timeAt(model: RunModel, seq: number): number {
+  const state = model.state.value;
+  const exact = state?.seq === seq ? millis(state.timestamp) : null;
+  return exact ?? timeOf(model.outline.value!, seq);
 }
 
 function sliderKeys(model: RunModel, player: Player) {

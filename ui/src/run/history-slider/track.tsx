@@ -1,34 +1,39 @@
 /** The track of the history slider: a histogram with markers below a native range, which is the handle. */
 
 import { useSignal } from "@preact/signals";
+import type { Outline } from "../../api/types.gen.ts";
 import { now } from "../../clock.ts";
 import { useCanvas } from "../../parts/canvas.ts";
 import { zone } from "../../preferences.ts";
 import { count, counted } from "../../text/number.ts";
-import { duration, millis, moment, momentTitle } from "../../text/time.ts";
-import type { RunModel } from "../model.ts";
-import { elapsedAt, timeOf } from "../outline/time.ts";
+import { duration, moment, momentTitle } from "../../text/time.ts";
+import { elapsedAt } from "../outline/time.ts";
 import { HANDLE, paintHistory } from "./paint.ts";
 import { glyphs, type Scale, seqOfValue, valueOfSeq, valueRange } from "./scale.ts";
+import "./track.css";
 
-export function Track({ model, scale, onMove }: { model: RunModel; scale: Scale; onMove: () => void }) {
-  const outline = model.outline.value!;
-  const here = model.position.pointer.value ?? model.at.value;
+interface TrackProps {
+  label: string;
+  outline: Outline;
+  scale: Scale;
+  here: number;
+  ms: number; // the time of the event
+  summary: string; // of the event; empty while it is loaded
+  onMove: (seq: number) => void;
+  onChoose: (seq: number) => void; // when the handle is released
+}
+
+export function Track({ label, outline, scale, here, ms, summary, onMove, onChoose }: TrackProps) {
   const hovered = useSignal<Hovered | null>(null);
   const canvas = useCanvas((drawing) => paintHistory(drawing, outline, scale, here));
   const { min, max } = valueRange(outline, scale);
-  const row = model.row.value;
-  const text = [
-    `Event ${count(here)} of ${count(model.latest.value)}`,
-    moment(timeAt(model, here), now.peek(), zone.value, true),
-    row?.[0] === here ? `${row[2]} ${row[5]}` : "",
-  ];
+  const text = [`Event ${count(here)} of ${count(outline.seq)}`, moment(ms, now.peek(), zone.value, true), summary];
   const seqOf = (input: HTMLInputElement) => seqOfValue(outline, scale, Number(input.value));
   return (
     <div
       class="history-track"
       onPointerMove={(event) => {
-        hovered.value = event.pointerType === "mouse" ? hoveredAt(event, model, scale) : null;
+        hovered.value = event.pointerType === "mouse" ? hoveredAt(event, outline, scale) : null;
       }}
       onPointerLeave={() => {
         hovered.value = null;
@@ -39,17 +44,14 @@ export function Track({ model, scale, onMove }: { model: RunModel; scale: Scale;
       </div>
       <input
         type="range"
-        aria-label="Event"
+        aria-label={label}
         aria-valuetext={text.filter(Boolean).join(", ")}
         min={min}
         max={max}
         step={scale === "event" ? 1 : "any"}
         value={valueOfSeq(outline, scale, here)}
-        onInput={(event) => {
-          onMove();
-          model.moveTo(seqOf(event.currentTarget), { settled: false });
-        }}
-        onChange={(event) => model.moveTo(seqOf(event.currentTarget))}
+        onInput={(event) => onMove(seqOf(event.currentTarget))}
+        onChange={(event) => onChoose(seqOf(event.currentTarget))}
       />
       {hovered.value && (
         <div class="history-hover" aria-hidden="true" style={{ transform: `translateX(${hovered.value.x}px)` }}>
@@ -66,8 +68,7 @@ interface Hovered {
 }
 
 /** What the pointer is over: the nearest marker, or the event there. */
-function hoveredAt(event: PointerEvent & { currentTarget: HTMLElement }, model: RunModel, scale: Scale): Hovered {
-  const outline = model.outline.peek()!;
+function hoveredAt(event: PointerEvent & { currentTarget: HTMLElement }, outline: Outline, scale: Scale): Hovered {
   const box = event.currentTarget.getBoundingClientRect();
   const x = Math.max(0, Math.min(box.width, event.clientX - box.left));
   const share = Math.max(0, Math.min(1, (x - HANDLE / 2) / (box.width - HANDLE)));
@@ -81,15 +82,7 @@ function hoveredAt(event: PointerEvent & { currentTarget: HTMLElement }, model: 
   return { x, text: parts.join(", ") };
 }
 
-/** The time of an event: exact if its state is loaded, otherwise as exact as the outline. */
-function timeAt(model: RunModel, seq: number): number {
-  const state = model.state.value;
-  const exact = state?.seq === seq ? millis(state.timestamp) : null;
-  return exact ?? timeOf(model.outline.value!, seq);
-}
-
-export function EventTime({ model, here }: { model: RunModel; here: number }) {
-  const ms = timeAt(model, here);
+export function EventTime({ ms }: { ms: number }) {
   return (
     <time class="history-time" dateTime={new Date(ms).toISOString()} title={momentTitle(ms, now.value)}>
       {moment(ms, now.value, zone.value, true)}

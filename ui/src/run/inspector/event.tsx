@@ -7,7 +7,7 @@ import { count } from "../../text/number.ts";
 import type { RunModel } from "../model.ts";
 import { select } from "../selection.ts";
 import { DecisionView } from "./decision.tsx";
-import { partPath } from "./following.ts";
+import { partPath } from "./following.tsx";
 import { Heading } from "./heading.tsx";
 import { EventLink } from "./sentence.tsx";
 import { actorWords } from "./summary.tsx";
@@ -24,7 +24,7 @@ export function EventInspector({ model, seq }: { model: RunModel; seq: number })
         return event?.seq === seq ? (
           <Envelope model={model} event={event} />
         ) : (
-          <Empty text={`There is no event ${count(seq)}.`} />
+          <Empty text={`Event ${count(seq)} not found.`} />
         );
       }}
     </Loaded>

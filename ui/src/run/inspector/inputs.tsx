@@ -6,7 +6,7 @@ import { Empty, Loaded } from "../../parts/states.tsx";
 import { Value } from "../../parts/value.tsx";
 import { count } from "../../text/number.ts";
 import type { RunModel } from "../model.ts";
-import { partPath } from "./following.ts";
+import { partPath } from "./following.tsx";
 
 /** The inputs of a task. The log does not have them: the server renders them again. */
 export function Inputs({ model, data }: { model: RunModel; data: StepRun }) {

@@ -4,7 +4,7 @@ import { Button } from "../../parts/button.tsx";
 import { Empty, Loaded } from "../../parts/states.tsx";
 import { printable } from "../../text/printable.ts";
 import type { RunModel } from "../model.ts";
-import { partPath, useLatest } from "./following.ts";
+import { partPath, useLatest } from "./following.tsx";
 
 const LINES = 50;
 const MAX_LINE = 2 ** 31 - 1; // the largest number of a line

@@ -12,7 +12,7 @@ import { duration } from "../../text/time.ts";
 import type { RunModel } from "../model.ts";
 import { parkedRuns, RUN_STATUS, runStatusAt } from "../outline/outline.ts";
 import { select } from "../selection.ts";
-import { partPath } from "./following.ts";
+import { partPath } from "./following.tsx";
 
 const PAGE = 100;
 

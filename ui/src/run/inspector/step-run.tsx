@@ -1,11 +1,10 @@
 /** One step run, or one item of its loop, in parts. */
 
-import type { Resource } from "../../api/resource.ts";
 import type { StepRun } from "../../api/types.gen.ts";
 import { parameter, setQuery } from "../../location.ts";
 import { Button } from "../../parts/button.tsx";
 import { ProgressBar } from "../../parts/progress.tsx";
-import { Loaded } from "../../parts/states.tsx";
+import { Empty } from "../../parts/states.tsx";
 import { Tabs } from "../../parts/tabs.tsx";
 import { Value } from "../../parts/value.tsx";
 import { href } from "../../routes.ts";
@@ -14,10 +13,10 @@ import { printable } from "../../text/printable.ts";
 import { duration } from "../../text/time.ts";
 import { CodeLine, ErrorDetails, sourceOf } from "../header/error-details.tsx";
 import type { RunModel } from "../model.ts";
-import { parkedRuns, runStatusAt } from "../outline/outline.ts";
+import { parkedRuns, runStatusAt, scheduledSeq } from "../outline/outline.ts";
 import { select, selection, stepOf } from "../selection.ts";
 import { ArcList } from "./arc-list.tsx";
-import { partPath, useLatest } from "./following.ts";
+import { Followed, useFollowing } from "./following.tsx";
 import { Heading } from "./heading.tsx";
 import { Inputs } from "./inputs.tsx";
 import type { InspectorProps } from "./inspector.tsx";
@@ -38,13 +37,16 @@ const PARTS = [
   { name: "raw", label: "Raw" },
 ];
 
+const NO_STEPS = { steps: [], runs: null };
+
 interface StepRunProps extends InspectorProps {
   run: string;
   item: number | null;
 }
 
 export function StepRunInspector({ model, graph, run, item }: StepRunProps) {
-  const stepRun = useLatest<StepRun>(model, partPath(model, "step-run", { run, item }));
+  const isThere = scheduledSeq(model.outline.value ?? NO_STEPS, run) <= model.at.value;
+  const stepRun = useFollowing<StepRun>(model, "step-run", isThere ? { run, item } : null);
   const wanted = parameter("part");
   const first = selection.value.task ? "tasks" : "why";
   const part = PARTS.some(({ name }) => name === wanted) ? wanted : first;
@@ -52,9 +54,12 @@ export function StepRunInspector({ model, graph, run, item }: StepRunProps) {
   const node = graph?.nodes.find(({ name }) => name === step);
   return (
     <>
-      <Heading title={item === null ? run : `${run}, item ${count(item)}`} status={statusOf(model, stepRun, run, item)}>
+      <Heading
+        title={item === null ? run : `${run}, item ${count(item)}`}
+        status={statusOf(model, stepRun.data, run, item)}
+      >
         {node?.description && <span class="description">{node.description}</span>}
-        <Facts model={model} stepRun={stepRun.data.value} run={run} item={item} />
+        <Facts model={model} stepRun={stepRun.data} run={run} item={item} />
       </Heading>
       <Tabs label={`Parts of ${run}`} tabs={PARTS} active={part} onChoose={openPart} />
       <div class="inspector-part" role="tabpanel" aria-label={part}>
@@ -65,8 +70,10 @@ export function StepRunInspector({ model, graph, run, item }: StepRunProps) {
           </>
         ) : part === "logs" ? (
           <LogTail model={model} run={run} item={item} />
+        ) : isThere ? (
+          <Followed by={stepRun}>{(data) => <Part model={model} data={data} part={part} />}</Followed>
         ) : (
-          <Loaded of={stepRun}>{(data) => <Part model={model} data={data} part={part} />}</Loaded>
+          <Empty text={`At this event ${run} is not scheduled yet.`} />
         )}
       </div>
     </>
@@ -85,8 +92,8 @@ function Part({ model, data, part }: { model: RunModel; data: StepRun; part: str
   );
 }
 
-/** The status at the event of the view; items and long runs have only that of now. */
-function statusOf(model: RunModel, { data }: Resource<StepRun>, run: string, item: number | null): string {
+/** The status at the event of the view; while the slider moves, the outline knows it. */
+function statusOf(model: RunModel, data: StepRun | undefined, run: string, item: number | null): string {
   const [outline, at] = [model.outline.value, model.at.value];
   if (item === null && outline?.runs) {
     const { runs } = outline;
@@ -94,7 +101,7 @@ function statusOf(model: RunModel, { data }: Resource<StepRun>, run: string, ite
     if (row >= 0 && runs.scheduled_seq[row]! <= at)
       return runStatusAt(runs, row, at, outline.seq, parkedRuns(outline.parked, at));
   }
-  return data.value?.status ?? "scheduled";
+  return data?.status ?? "scheduled";
 }
 
 function Facts({

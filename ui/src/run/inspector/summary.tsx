@@ -41,7 +41,7 @@ export function Summary({ model }: { model: RunModel }) {
             {printable(text)}
           </p>
         ))}
-        {details.continued_errors > 0 && <Continued details={details} />}
+        {details.continued_errors > 0 && <Continued details={details} isPast={isPast} />}
         <Facts details={details} isPast={isPast} />
         {result != null && (
           <section>
@@ -113,11 +113,13 @@ function withoutRun({ run, message }: Wait): string {
 }
 
 /** Errors that a policy continued past. */
-function Continued({ details }: { details: Execution }) {
+function Continued({ details, isPast }: { details: Execution; isPast: boolean }) {
   const rest = details.continued_errors - details.continued.length;
   return (
     <section>
-      <h3>{counted(details.continued_errors, "error")} that the run continued past</h3>
+      <h3>
+        {counted(details.continued_errors, "error")} that the {isPast ? "whole run" : "run"} continued past
+      </h3>
       <ul class="continued">
         {details.continued.map((error, place) => (
           <li key={place}>

@@ -44,9 +44,10 @@ export function Tasks({ model, data }: { model: RunModel; data: StepRun }) {
 }
 
 /** The task that runs at the event of the view; only the state knows it. */
-function runningTask(model: RunModel, { run, item }: StepRun): string | null {
+function runningTask(model: RunModel, { run, item, tasks }: StepRun): string | null {
   const state = model.state.value;
-  if (item !== null || state?.seq !== model.at.value) return null;
+  const isListed = tasks.some(({ attempts }) => attempts.at(-1)?.status === "running");
+  if (isListed || item !== null || state?.seq !== model.at.value) return null;
   return state.runs?.find((active) => active.run === run && active.status === "running")?.task ?? null;
 }
 
@@ -67,6 +68,8 @@ function VisitView({ model, visit }: { model: RunModel; visit: Visit }) {
   );
 }
 
+const FINE = ["ok", "running", "skipped"];
+
 function AttemptView({ model, attempt }: { model: RunModel; attempt: Attempt }) {
   const { error } = attempt;
   const source = sourceOf(error?.details);
@@ -75,7 +78,7 @@ function AttemptView({ model, attempt }: { model: RunModel; attempt: Attempt }) 
     <li>
       <div class="attempt-head">
         <EventLink model={model} seq={attempt.seq} text={count(attempt.seq)} />
-        <StatusIcon status={attempt.status === "ok" ? "ok" : "failed"} />
+        <StatusIcon status={FINE.includes(attempt.status) ? attempt.status : "failed"} />
         <span>attempt {attempt.attempt}</span>
         <span>{duration(attempt.duration_ms)}</span>
         {attempt.do && (

@@ -6,13 +6,12 @@ import { get } from "../../api/client.ts";
 import type { Decision, Explanation } from "../../api/types.gen.ts";
 import { statusWord } from "../../look/status.tsx";
 import { Button } from "../../parts/button.tsx";
-import { Loading, ProblemBox } from "../../parts/states.tsx";
 import { toastProblem } from "../../parts/toast.tsx";
 import { count } from "../../text/number.ts";
 import type { RunModel } from "../model.ts";
 import { scheduledSeq } from "../outline/outline.ts";
 import { DecisionView } from "./decision.tsx";
-import { partPath, useFollowing } from "./following.ts";
+import { Followed, partPath, useFollowing } from "./following.tsx";
 import { Sentence } from "./sentence.tsx";
 import "./why.css";
 
@@ -32,10 +31,10 @@ interface WhyProps {
 
 export function Why({ model, subject, marked, standing }: WhyProps) {
   const query = { ...existing(model, subject) };
-  const { data, of } = useFollowing<Explanation>(model, "explain", query);
+  const explanation = useFollowing<Explanation>(model, "explain", query);
   const older = useOlder(model, query);
-  if (!data)
-    return of.problem.value ? <ProblemBox problem={of.problem.value} onRetry={of.load} /> : <Loading rows={4} />;
+  const { data } = explanation;
+  if (!data) return <Followed by={explanation}>{() => null}</Followed>;
   const first = data.decisions[0]?.seq ?? 0;
   const earlier = older.items.value.filter(({ seq }) => seq < first);
   const cursor = older.items.value.length ? older.next.value : data.next;

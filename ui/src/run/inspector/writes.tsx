@@ -4,7 +4,7 @@ import type { State, StepRun, Write } from "../../api/types.gen.ts";
 import { Empty, Loaded } from "../../parts/states.tsx";
 import { count } from "../../text/number.ts";
 import type { RunModel } from "../model.ts";
-import { partPath } from "./following.ts";
+import { partPath } from "./following.tsx";
 import { EventLink } from "./sentence.tsx";
 import { ShortValue } from "./short-value.tsx";
 

@@ -1,15 +1,15 @@
 /** The items of a loop: counts, failures in groups, durations, and every item. */
 
 import { useEffect, useMemo } from "preact/hooks";
-import { useResource } from "../../api/resource.ts";
 import type { ItemStatus, ItemsSummary } from "../../api/types.gen.ts";
 import { bindKeys } from "../../keys.ts";
 import { parameter, setQuery } from "../../location.ts";
 import { statusWord } from "../../look/status.tsx";
 import { Button } from "../../parts/button.tsx";
 import { Select } from "../../parts/field.tsx";
-import { Empty, Loaded } from "../../parts/states.tsx";
+import { Empty } from "../../parts/states.tsx";
 import { count } from "../../text/number.ts";
+import { Followed, useFollowing } from "../inspector/following.tsx";
 import type { RunModel } from "../model.ts";
 import type { PanelProps } from "../panel/panel.tsx";
 import { select, selection } from "../selection.ts";
@@ -17,8 +17,6 @@ import { ItemList } from "./list.tsx";
 import { RetryItems } from "./retry.tsx";
 import { ItemsFigures } from "./summary.tsx";
 import "./items.css";
-
-const REFRESH_MS = 2_000;
 
 export default function Items({ model }: PanelProps) {
   const loops = model.outline.value?.loops ?? [];
@@ -30,19 +28,13 @@ export default function Items({ model }: PanelProps) {
 }
 
 function LoopItems({ model, run, runs }: { model: RunModel; run: string; runs: string[] }) {
-  const query = new URLSearchParams({ run });
-  const summary = useResource<ItemsSummary>(model.path(`items/summary?${query}`), () =>
-    model.hasEnded.peek() ? null : REFRESH_MS,
-  );
+  const summary = useFollowing<ItemsSummary>(model, "items/summary", { run });
   const status = statusOf(parameter("status"));
-  useEffect(() => {
-    if (model.hasEnded.value) void summary.load();
-  }, [model.hasEnded.value]);
   useEffect(() => bindKeys("lists", { "failures-first": toggleFailures }), []);
   const loops = useMemo(() => runs.toReversed().map((name) => ({ value: name, label: name })), [runs.join()]);
   return (
     <div class="panel-content">
-      <Loaded of={summary}>
+      <Followed by={summary}>
         {(figures) => (
           <>
             <div class="panel-bar">
@@ -51,12 +43,14 @@ function LoopItems({ model, run, runs }: { model: RunModel; run: string; runs: s
               )}
               <StatusChips figures={figures} status={status} />
               <GoTo run={run} total={figures.total} />
-              {figures.failed > 0 && <RetryItems model={model} run={run} failed={figures.failed} />}
+              {figures.failed > 0 && summary.past === null && (
+                <RetryItems model={model} run={run} failed={figures.failed} />
+              )}
             </div>
             <div class="items-body">
               <ItemsFigures figures={figures} run={run} />
               <ItemList
-                key={`${status} ${parameter("q")}`}
+                key={`${status} ${parameter("q")} ${summary.past}`}
                 model={model}
                 run={run}
                 figures={figures}
@@ -66,7 +60,7 @@ function LoopItems({ model, run, runs }: { model: RunModel; run: string; runs: s
             </div>
           </>
         )}
-      </Loaded>
+      </Followed>
     </div>
   );
 }

@@ -115,7 +115,7 @@ function itemWindows(model: RunModel, run: string): Windows<LoopItem> {
     const items: LoopItem[] = [];
     let after: number | null = first - 1;
     while (after !== null && items.length < limit) {
-      const query = { run, after, limit: limit - items.length };
+      const query = { run, at: model.settled.peek(), after, limit: limit - items.length };
       const page: LoopItemPage = await get<LoopItemPage>(model.path("items"), { query, signal });
       items.push(...page.items);
       after = page.next;
@@ -127,7 +127,7 @@ function itemWindows(model: RunModel, run: string): Windows<LoopItem> {
 function itemList(model: RunModel, run: string, status: string, q: string): PagedList<LoopItem> {
   return new PagedList<LoopItem>(
     async ({ after }, signal) => {
-      const query = { run, status, q, after, limit: 200 };
+      const query = { run, at: model.settled.peek(), status, q, after, limit: 200 };
       const page = await get<LoopItemPage>(model.path("items"), { query, signal });
       return { ...page, prev: null };
     },

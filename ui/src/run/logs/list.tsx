@@ -5,15 +5,16 @@ import { Button } from "../../parts/button.tsx";
 import { copyText } from "../../parts/copy.tsx";
 import { END } from "../../parts/paged.ts";
 import { PagedRows } from "../../parts/paged-rows.tsx";
-import { Empty } from "../../parts/states.tsx";
 import { toast, toastProblem } from "../../parts/toast.tsx";
 import { counted } from "../../text/number.ts";
 import type { RunModel } from "../model.ts";
+import { AllLines } from "./all.tsx";
 import { ChildOutput } from "./children.tsx";
 import { LineChoice } from "./choice.ts";
 import { type LogFilter, type LogLine, lineRange, logList, textOfLines } from "./lines.ts";
 import { LongLine } from "./long.tsx";
 import { LINE_HEIGHT, LineCells } from "./row.tsx";
+import { isSelective, NoLines, type ShownLinesProps } from "./shown.tsx";
 import { WrappedLines } from "./wrapped.tsx";
 
 interface LogLinesProps {
@@ -23,42 +24,28 @@ interface LogLinesProps {
   found: string;
 }
 
-/** The lines that a filter selects, from the end of the log, or around the line of the URL. */
+/** The lines of the log, of which several can be selected and copied. */
 export function LogLines({ model, filter, isWrapped, found }: LogLinesProps) {
   const path = model.path("logs");
-  const list = useMemo(() => logList(path, filter), []);
   const choice = useMemo(() => new LineChoice(), []);
   const long = useSignal<LogLine | null>(null);
-  const range = lineRange(parameter("line"));
-  const atEnd = useSignal(range === null);
-  const cursor = useSignal(-1);
-  const lastLine = model.frame.value?.last_log_line ?? 0;
   useEffect(() => {
+    const range = lineRange(parameter("line"));
     if (range && range[0] !== range[1]) choice.range.value = range;
-    return () => list.stop();
   }, []);
-  useEffect(() => {
-    if (range && list.items.peek().some(({ number }) => number === range[0])) return;
-    void list.start(range ? range[0] : END, END, lastLine);
-  }, [range?.[0]]);
-  const items = list.items.value;
-  useEffect(() => {
-    if (range) cursor.value = items.findIndex(({ number }) => number === range[0]);
-  }, [range?.[0], items]);
-  const hasNew = list.hasStarted.value && list.laterFrom.value === null && lastLine > list.tail;
-  useEffect(() => {
-    if (atEnd.value && hasNew) void list.readNew();
-  }, [atEnd.value, hasNew, lastLine]);
-  const onFollow = (isAtEnd: boolean) => {
-    atEnd.value = isAtEnd;
-  };
-  const onLong = (line: LogLine) => {
-    long.value = line;
-  };
-  const rowClass = (line: LogLine) =>
-    `log-row${line.stream === "stderr" ? " stderr" : ""}${choice.has(line.number) ? " chosen" : ""}`;
   const chosen = choice.range.value;
   const copy = () => void copyLines(path, filter, chosen);
+  const shown: ShownLinesProps = {
+    model,
+    filter,
+    found,
+    rowClass: (line) =>
+      `log-row${line?.stream === "stderr" ? " stderr" : ""}${line && choice.has(line.number) ? " chosen" : ""}`,
+    isChosen: () => choice.range.peek() !== null,
+    onLong: (line) => {
+      long.value = line;
+    },
+  };
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: rows of the grid inside have the roles
     <div
@@ -73,41 +60,7 @@ export function LogLines({ model, filter, isWrapped, found }: LogLinesProps) {
         copy();
       }}
     >
-      {isWrapped && items.length > 0 ? (
-        <WrappedLines
-          list={list}
-          active={cursor.value}
-          found={found}
-          rowClass={rowClass}
-          follow={atEnd.value}
-          onFollow={onFollow}
-          onLong={onLong}
-        />
-      ) : (
-        <PagedRows
-          list={list}
-          label="Output"
-          word="line"
-          rowHeight={LINE_HEIGHT}
-          active={cursor.value}
-          rowClass={rowClass}
-          rowLine={(line) => line.number}
-          empty={<NoLines filter={filter} />}
-          note={<ChildOutput model={model} />}
-          follow={atEnd.value}
-          hasNew={hasNew}
-          onFollow={onFollow}
-          onActive={(row) => {
-            cursor.value = row;
-          }}
-          onOpen={(row) => {
-            const line = items[row];
-            if (line && !choice.range.peek()) setQuery({ line: line.number }, { replace: true });
-          }}
-        >
-          {(line) => <LineCells line={line} found={found} onLong={onLong} />}
-        </PagedRows>
-      )}
+      {isWrapped || isSelective(filter) ? <SomeLines {...shown} isWrapped={isWrapped} /> : <AllLines {...shown} />}
       {chosen && (
         <div class="paged-note">
           <span>{chosen[1] === END ? "All lines are selected" : "Several lines are selected"}</span>
@@ -127,13 +80,73 @@ export function LogLines({ model, filter, isWrapped, found }: LogLinesProps) {
   );
 }
 
-function NoLines({ filter }: { filter: LogFilter }) {
-  const isFiltered = filter.run || filter.stream || filter.q;
-  if (!isFiltered) return <Empty text="No task has written any output." />;
+/** The lines that a filter selects, or that are wrapped: from the end of the log, or around the line of the URL. */
+function SomeLines({
+  model,
+  filter,
+  isWrapped,
+  found,
+  rowClass,
+  isChosen,
+  onLong,
+}: ShownLinesProps & { isWrapped: boolean }) {
+  const list = useMemo(() => logList(model.path("logs"), filter), []);
+  const line = lineRange(parameter("line"))?.[0] ?? null;
+  const atEnd = useSignal(line === null);
+  const cursor = useSignal(-1);
+  const lastLine = model.frame.value?.last_log_line ?? 0;
+  useEffect(() => () => list.stop(), []);
+  useEffect(() => {
+    if (line !== null && list.items.peek().some(({ number }) => number === line)) return;
+    void list.start(line ?? END, END, lastLine);
+  }, [line]);
+  const items = list.items.value;
+  useEffect(() => {
+    if (line !== null) cursor.value = items.findIndex(({ number }) => number === line);
+  }, [line, items]);
+  const hasNew = list.hasStarted.value && list.laterFrom.value === null && lastLine > list.tail;
+  useEffect(() => {
+    if (atEnd.value && hasNew) void list.readNew();
+  }, [atEnd.value, hasNew, lastLine]);
+  const onFollow = (isAtEnd: boolean) => {
+    atEnd.value = isAtEnd;
+  };
+  if (isWrapped && items.length > 0)
+    return (
+      <WrappedLines
+        list={list}
+        active={cursor.value}
+        found={found}
+        rowClass={rowClass}
+        follow={atEnd.value}
+        onFollow={onFollow}
+        onLong={onLong}
+      />
+    );
   return (
-    <Empty text="No line matches.">
-      <Button onClick={() => setQuery({ q: null, stream: null, scope: "run" })}>Show all output</Button>
-    </Empty>
+    <PagedRows
+      list={list}
+      label="Output"
+      word="line"
+      rowHeight={LINE_HEIGHT}
+      active={cursor.value}
+      rowClass={rowClass}
+      rowLine={(line) => line.number}
+      empty={<NoLines filter={filter} />}
+      note={<ChildOutput model={model} />}
+      follow={atEnd.value}
+      hasNew={hasNew}
+      onFollow={onFollow}
+      onActive={(row) => {
+        cursor.value = row;
+      }}
+      onOpen={(row) => {
+        const line = items[row];
+        if (line && !isChosen()) setQuery({ line: line.number }, { replace: true });
+      }}
+    >
+      {(line) => <LineCells line={line} found={found} onLong={onLong} />}
+    </PagedRows>
   );
 }
 

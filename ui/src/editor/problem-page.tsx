@@ -1,0 +1,39 @@
+/** The documentation of a problem code, which the server has: what it means, an example, and the fix. */
+
+import { useResource } from "../api/resource.ts";
+import type { ProblemPage as Page } from "../api/types.gen.ts";
+import { Dialog } from "../parts/dialog.tsx";
+import { Loaded } from "../parts/states.tsx";
+import "./problem-page.css";
+
+export function ProblemPage({ code, onClose }: { code: string; onClose: () => void }) {
+  const page = useResource<Page>(`/problems/${code}`);
+  return (
+    <Dialog title={code} wide onClose={onClose}>
+      <div class="problem-page">
+        <Loaded of={page}>{({ text }) => markdown(text.slice(code.length))}</Loaded>
+      </div>
+    </Dialog>
+  );
+}
+
+/** The Markdown of these pages: paragraphs, fenced code and inline code. */
+function markdown(text: string) {
+  return text.split(/^```.*\n/m).map((part, place) =>
+    place % 2 ? (
+      <pre key={place}>{part}</pre>
+    ) : (
+      part
+        .split(/\n{2,}/)
+        .filter((paragraph) => paragraph.trim())
+        .map((paragraph) => <p key={paragraph}>{inline(paragraph)}</p>)
+    ),
+  );
+}
+
+function inline(text: string) {
+  return text
+    .replaceAll("**", "")
+    .split("`")
+    .map((part, place) => (place % 2 ? <code key={place}>{part}</code> : part));
+}
