@@ -18,7 +18,7 @@ from noetl.server.page_files import FOLDER, MANIFEST
 
 EDITOR = frozenset(["editor", "code-mirror"])
 KILOBYTE = 1_000
-SCRIPT = re.compile(r"/assets/([a-z-]+)-[^/]+\.js$")
+SCRIPT = re.compile(r"/assets/(.+)-[\w-]{8}\.js$")  # the hash may begin with a hyphen
 
 
 @cache
