@@ -16,7 +16,7 @@ from tests.sim.checks import problems_of
 from tests.sim.database import Database
 from tests.sim.faults import FAULTY_SECONDS, Faults
 from tests.sim.machines import ADMIN, TOKEN, Client, Server, WorkerMachine, World
-from tests.sim.network import Network
+from tests.sim.network import OUTSIDE, Network
 from tests.sim.playbooks import Keep, Playbooks, Script, SimulatedTools
 from tests.sim.virtual import CURRENT, Node, VirtualLoop, virtual_processes
 
@@ -150,7 +150,7 @@ class Simulation(World):
     def on_worker_end(self, worker: WorkerMachine) -> None:
         self.record(worker.name, "has stopped")
         worker.kill()
-        self.loop.call_later(self.random.uniform(0.5, 15.0), self._restart_worker, worker)
+        OUTSIDE.run(self.loop.call_later, self.random.uniform(0.5, 15.0), self._restart_worker, worker)
 
     def _node(self, name: str) -> Node:
         node = Node(name, self.loop, Random(f"{self.seed} {name}"))

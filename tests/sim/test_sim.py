@@ -26,6 +26,7 @@ BATCHES = 40
 """Playbooks of the sample, each with all of its seeds."""
 FOUND = {
     301: "the answer to a repeated report had no branches of a classic loop, but an internal error",
+    900_468: "a repeated claim got a lease again whose facts another server had accepted",
     1_856: "children stayed paused after their parent was resumed",
 }
 """Seeds that have found a defect. Each defect has a test of its own, too: another generator makes other seeds."""

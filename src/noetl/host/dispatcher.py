@@ -152,9 +152,7 @@ class Dispatcher:
         works: list[Work] = []
         for execution, fence, *_ in await self.runtime.thread.ask(self.runtime.store.leases_of, command.worker):
             with suppress(NotFound):
-                state = await self.runtime.executions.state(execution)
-                if fence not in state.leases:
-                    state = await self.runtime.committer.stored_state(execution)
+                state = await self.runtime.committer.stored_state(execution)  # another server may have accepted facts
                 lease = state.leases.get(fence)
                 if lease is not None and lease.claim == command.id and not lease.facts:
                     works.append(await self.runtime.committer.work(execution, fence))

@@ -17,12 +17,14 @@ from tests.verifying import verify
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine import leases as lease_rules
-from noetl.engine.commands import Cancel, Claim, Pause, Resume, Signal
+from noetl.engine.commands import Cancel, Claim, Pause, Report, Resume, Signal
+from noetl.engine.events import TaskStarted
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
 from noetl.host import dispatcher, heartbeats, recovery, server_host
 from noetl.host.local_link import LocalLink
 from noetl.host.server_host import ServerHost
+from noetl.model.identity import TaskId
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.sqlite import SqliteStore
 from noetl.store.store import Store, WorkerSession
@@ -302,6 +304,21 @@ def test_an_older_process_of_the_same_name_takes_no_leases(store: Store) -> None
         assert list(house.host.runtime.executions[state.id].state.leases) == [work.fence]
         store.record_heartbeat(WorkerSession("w1", "default", 4, started=2.0), time.time() - 31)  # silent since
         await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0))
+        await house.host.runtime.committer.handle(state.id, Cancel("enough"))
+
+    play(store, story, worker=False)
+
+
+def test_a_claim_that_is_repeated_at_another_server_gets_no_lease_with_accepted_facts(store: Store) -> None:
+    async def story(house: House) -> None:
+        state = await house.host.runtime.start(house.add(CHAIN), {}, {})
+        (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
+        other = new_host(store, house)
+        await other.runtime.executions.load(state.id)
+        started = TaskStarted(TaskId(work.run, "task_1#1"))
+        await house.host.dispatcher.report(state.id, Report(work.fence, (started,)))
+        assert await other.dispatcher.claim(Claim("w1", 1, "default", "c1"), again=True) == []
+        other.runtime.thread.shutdown()
         await house.host.runtime.committer.handle(state.id, Cancel("enough"))
 
     play(store, story, worker=False)
