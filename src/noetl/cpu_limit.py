@@ -1,4 +1,4 @@
-"""Limits the CPU time of a computation that a text of somebody else can make expensive."""
+"""A limit of CPU time for work on untrusted text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ REPEAT_SECONDS = 0.1  # in case a library swallows the exception
 
 
 class CpuTimeExceeded(BaseException):
-    """No Exception: code that handles all errors of a library must not go on."""
+    """Not an Exception: `except Exception` in a library does not swallow it."""
 
 
 @contextmanager
 def cpu_limit(seconds: float) -> Iterator[None]:
-    """Raise CpuTimeExceeded in the body when this process has used so much CPU time since it began. Only the main
-    thread receives signals, so a body in another thread has no limit."""
+    """Raise CpuTimeExceeded when this process has used `seconds` of CPU time in the body. Only the main thread receives
+    signals, so a body in another thread has no limit."""
     if current_thread() is not main_thread():
         yield
         return

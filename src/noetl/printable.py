@@ -37,7 +37,7 @@ PASSWORDS = re.compile(
 
 
 def without_passwords(source: str) -> str:
-    """A line of a playbook whose connection strings have asterisks for their passwords; columns stay."""
+    """The line of a playbook with the passwords in its connection strings masked; columns do not shift."""
     return PASSWORDS.sub(lambda match: match[1] + "*" * len(match[2]), source)
 
 

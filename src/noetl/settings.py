@@ -150,7 +150,7 @@ def cache_folder(environment: Environment = os.environ) -> str:
 
 
 def state_folder(environment: Environment = os.environ) -> str | None:
-    """The folder of a server for what it must remember; None if the user has no home."""
+    """The folder in which a server records its last commit; None if the user has no home directory."""
     home = environment.get("XDG_STATE_HOME") or os.path.join("~", ".local", "state")
     folder = os.path.expanduser(environment.get("NOETL_STATE") or os.path.join(home, "noetl"))
     return None if folder.startswith("~") else folder

@@ -10,6 +10,7 @@ import click
 
 from noetl.cli.options import target_options
 from noetl.cli.output import emit, output_option, print_message
+from noetl.client.client import ALL
 from noetl.client.database import is_owned, not_owned, opened, server_of
 from noetl.errors import Conflict, FileMissing, NotFound, UsageError
 from noetl.model.status import OPEN
@@ -17,7 +18,6 @@ from noetl.settings import ServerAddress, master_key_settings, settings
 from noetl.store.open import SQLITE, is_file
 from noetl.store.sqlite import Owner, SqliteStore
 
-ALL = 1_000_000
 CONTINUE = "check it with `noetl verify`; continue open runs with `noetl server` or `noetl runs resume --all`"
 POSTGRES = "use pg_dump and pg_restore for a Postgres database: see docs/howto/back-up.md"
 
@@ -50,7 +50,7 @@ def command(file: str, db: str | None, address: ServerAddress | None, output: st
 
 @click.command("restore")
 @click.argument("file", metavar="[FILE]", required=False)
-@click.option("--accept", is_flag=True, help="Continue from a database that was restored in another way.")
+@click.option("--accept", is_flag=True, help="Continue from a database that another program has restored.")
 @target_options
 @output_option()
 def restore_command(
@@ -62,8 +62,8 @@ def restore_command(
     files next to it (-wal and -shm), which SQLite would take for a part of the new one.
 
     noetl refuses to write to a database that lacks commits: after pg_restore, a plain copy of a file, or the loss of
-    its -wal. `noetl restore --accept` continues from what the database has. Either way the leases from before are void:
-    reports under them are rejected, and their work is granted again.
+    its -wal. `noetl restore --accept` continues from the state of that database. Either way all earlier leases are
+    void: reports under them are rejected, and their work is granted again.
     """
     if accept == (file is not None):
         raise UsageError("write `noetl restore FILE`, or `noetl restore --accept` without a file")
@@ -80,7 +80,7 @@ def _accept_present(db: str | None, address: ServerAddress | None, output: str |
     if output is not None:
         emit({"undecided": undecided}, output)
         return
-    print_message("accepted the present state of the database: leases from before are void")
+    print_message("accepted the current state of the database; all earlier leases are void")
     print_message(CONTINUE)
 
 
@@ -102,11 +102,12 @@ def _restore(file: str, target: Path, output: str | None) -> None:
 
 
 def _accept(db: str | None) -> list[str]:
-    """Accept the state of a restored database; the executions that cannot be decided. Conflict if it is in use."""
+    """Accept the state of a restored database. Returns the executions that cannot be decided. Conflict if a process
+    uses the database."""
     from noetl.host.restore import accept_restore
 
     with ExitStack() as stack:
-        store = stack.enter_context(opened(db, "write", behind=True))
+        store = stack.enter_context(opened(db, "write", allow_behind=True))
         if isinstance(store, SqliteStore):
             owner = Owner.acquire(store, server_of(store))
             if owner is None:

@@ -85,7 +85,7 @@ class Lines(ProgressView):
         self.problems: dict[TaskId, str] = {}
         self.continued = 0
         self.execution = self.last = ""
-        self.held: list[FailureLine] = []  # not printed yet: the run may end with them
+        self.failures: list[FailureLine] = []  # not printed yet: the run may end with them
 
     def begin(self, name: str, execution: str, last_old: int) -> None:
         self.last_old, self.execution = last_old, execution
@@ -103,7 +103,7 @@ class Lines(ProgressView):
                     if row.seq <= self.last_old:
                         continue
                     if isinstance(line, FailureLine):
-                        self.held.append(line)
+                        self.failures.append(line)
                     else:
                         lines.append(line)
         self._print(lines if rows else self._release())
@@ -115,11 +115,11 @@ class Lines(ProgressView):
         """The failures, each error once: a failed item fails its step, and the result of the run prints the error with
         which it ended."""
         lines, printed = [], ""
-        for line, error, is_item in self.held:
+        for line, error, is_item in self.failures:
             is_printed = error == final or (error == printed and not is_item)
             lines.append(line if is_printed else f"{line}: {brief(error)}")
             printed = error
-        self.held.clear()
+        self.failures.clear()
         return lines
 
     def _print(self, lines: list[str]) -> None:

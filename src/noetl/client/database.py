@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(db: str | None, mode: Mode = "read", *, behind: bool = False) -> Iterator[Store]:
+def opened(db: str | None, mode: Mode = "read", *, allow_behind: bool = False) -> Iterator[Store]:
     """The database; NotFound if it does not exist and the mode is not `create`. DatabaseBehind if it is opened to write
-    and lacks commits, unless `behind` is allowed."""
+    and lacks commits, unless `allow_behind` is set."""
     chosen = settings(db)
     if mode != "create" and is_file(chosen.db) and not os.path.isfile(chosen.db.removeprefix(SQLITE)):
         raise NotFound(
@@ -40,7 +40,7 @@ def opened(db: str | None, mode: Mode = "read", *, behind: bool = False) -> Iter
         )
     folder = state_folder()
     state = None if folder is None else Path(folder)
-    store = open_store(chosen.db, synchronous=chosen.synchronous, mode=mode, state=state, behind=behind)
+    store = open_store(chosen.db, synchronous=chosen.synchronous, mode=mode, state=state, allow_behind=allow_behind)
     try:
         yield store
     finally:

@@ -43,11 +43,11 @@ def deliver_signal(decision: Decision) -> bool:
         return False
     awaited = awaited_signals(state, state.signals.keys())
     names = [name for name, sent in state.signals.items() if sent and name in awaited] if awaited else []
-    place = waiting_for(state, "signal", names[0]) if names else None
-    if place is None:
+    waiter = waiting_for(state, "signal", names[0]) if names else None
+    if waiter is None:
         state.deliverable = False
         return False
-    run, index = place
+    run, index = waiter
     keys = run.parked[index].keys
     name = _first_sent(state, [name for name in names if name in keys]) if keys else names[0]
     number, payload = state.signals[name][0]
@@ -132,8 +132,8 @@ def _first_sent(state: Execution, names: list[str]) -> str:
 
 
 def end_child(decision: Decision, child: str, outcome: Outcome) -> None:
-    if (place := waiting_for(decision.state, "child", child)) is not None:
-        _resume(decision, *place, outcome)
+    if (waiter := waiting_for(decision.state, "child", child)) is not None:
+        _resume(decision, *waiter, outcome)
 
 
 def wake(decision: Decision, name: str, index: int, late: Outcome) -> None:

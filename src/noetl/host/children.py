@@ -78,8 +78,8 @@ class ChildExecutions:
         if state.parent is not None:  # an ended child reads the stored parent: the state in memory may be older
             read = self.committer.stored_state if state.over else executions.state
             parent = await read(state.parent[0])
-            if (place := waiting_for(parent, "child", execution)) is not None:
-                run, index = place
+            if (waiter := waiting_for(parent, "child", execution)) is not None:
+                run, index = waiter
                 await self._sync_child(parent, run.parked[index])
             if not state.over:
                 await self._follow(parent, state)

@@ -1,4 +1,4 @@
-"""Accepts the state of a restored database: no lease from before it holds, and work under them is granted again."""
+"""Accepts the state of a restored database: voids all earlier leases, so that their work is granted again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from noetl.store.store import Store
 
 async def accept_restore(store: Store) -> list[str]:
     """Void all leases, then start an incarnation of the store. Returns the executions that cannot be decided, such as
-    damaged ones: their leases stay. Embedded runs void theirs when they are resumed. Interrupted, it is repeated."""
+    damaged ones: their leases stay. Embedded runs void theirs when they are resumed. If it is interrupted, call
+    it again."""
     runtime = Runtime(LoadedPlaybooks(store), SystemClock(), shared=True)
     failed: dict[str, None] = {}
     try:

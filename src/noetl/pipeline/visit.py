@@ -201,7 +201,7 @@ class Visit:
         return error is not None and error.retryable and self.attempt - self.round_start + 1 < attempts
 
     def _explain_final(self) -> None:
-        """Tell why `spec.retry` did not repeat a call whose error fails the task."""
+        """Add to an error that fails the task why `spec.retry` did not repeat the call."""
         error = self.outcome.error
         if self.plan.retry is None or self.plan.rules is not None or error is None or error.retryable:
             return

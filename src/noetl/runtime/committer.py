@@ -188,7 +188,7 @@ class Committer:
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether nothing else runs, as far as a look at a few executions shows."""
+        """Whether there is at most one lease; False if there are too many executions to count their leases."""
         executions = self.executions
         return (
             len(executions) <= MAX_QUIET_EXECUTIONS

@@ -13,7 +13,7 @@ from noetl.engine.events import TaskEvent
 from noetl.engine.history.comparable_events import comparable
 from noetl.errors import NotFound
 from noetl.runtime.past import PastReader
-from noetl.runtime.report import error_of, located, steps
+from noetl.runtime.report import execution_error, located, steps
 from noetl.store.codec import decode
 from noetl.store.store import Row
 
@@ -80,7 +80,7 @@ def _end(past: PastReader, execution: str) -> dict[str, Any]:
     if not seq:
         raise NotFound(f"execution {execution!r} not found")
     state, _ = past.state_at(execution, seq)
-    error = located(error_of(state), "", {})
+    error = located(execution_error(state), "", {})
     return {
         "status": state.shown_status,
         "result": state.result,

@@ -33,7 +33,7 @@ def report(state: Execution, file: str, places: dict[str, Mark], duration: float
         "result": state.result,
         "ctx": state.ctx,
         "steps": steps(state),
-        "error": located(error_of(state), file, places),
+        "error": located(execution_error(state), file, places),
         "continued_errors": state.continued_errors,
         "continued": [located(error, file, places) for error in state.continued],
         "warnings": list(state.warnings),
@@ -102,8 +102,8 @@ def waits(pending: Iterable[Pending], execution: str) -> list[dict[str, Any]]:
     return listed
 
 
-def error_of(state: Execution) -> dict[str, Any] | None:
-    """Why an execution failed, or is about to; with the item, if an item of a loop failed its step."""
+def execution_error(state: Execution) -> dict[str, Any] | None:
+    """The error of an execution that has failed, or will; with the item, if an item of a loop failed its step."""
     error = state.error or state.failure
     last = state.steps.get(error.get("step", "")) if error is not None else None
     if error is None or last is None or not last.failures:

@@ -1,4 +1,4 @@
-"""Indexes of step runs of stored logs. The latest are kept, and continue with the blocks that have come since."""
+"""Indexes of step runs of stored logs. The latest are cached, and continue with the blocks that have come since."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_INDEXES = 16
 MAX_INDEX_BYTES = 4 << 20  # a larger index is made again for each request
 
 
-class KeptIndex(NamedTuple):
+class CachedIndex(NamedTuple):
     latest: RunIndex  # up to the last event when it was made
     complete: RunIndex  # of the complete blocks alone
     last: Block  # the last complete block
@@ -29,19 +29,19 @@ class RunIndexes:
     """Threads may share it."""
 
     def __init__(self) -> None:
-        self._indexes: Latest[Key, KeptIndex] = Latest(MAX_INDEXES)
+        self._indexes: Latest[Key, CachedIndex] = Latest(MAX_INDEXES)
         self._lock = Lock()
 
     def of(self, store: Store, execution: str, run: str, at: int | None = None) -> RunIndex:
         """The index of a step run up to an event, or the last one; its `scheduled` is 0 if there is no such step
         run."""
-        key, kept = self._kept(execution, run, at)
-        if kept is not None and kept.latest.seq == (store.seq(execution) if at is None else at):
-            return kept.latest
-        complete, last = (kept.complete, kept.last) if kept else (RunIndex(run), None)
+        key, cached = self._find(execution, run, at)
+        if cached is not None and cached.latest.seq == (store.seq(execution) if at is None else at):
+            return cached.latest
+        complete, last = (cached.complete, cached.last) if cached else (RunIndex(run), None)
         index = complete
         for block in blocks(store, execution, last.number + 1 if last else 0, last, at):
-            if (kept is not None and index is kept.complete) or block.events < BLOCK_EVENTS:
+            if (cached is not None and index is cached.complete) or block.events < BLOCK_EVENTS:
                 index = complete.copy()
             index.add(block)
             if block.events == BLOCK_EVENTS:
@@ -50,11 +50,11 @@ class RunIndexes:
             complete.settle()
             index.settle()
             with self._lock:
-                self._indexes[key] = KeptIndex(index, complete, last)
+                self._indexes[key] = CachedIndex(index, complete, last)
         return index
 
-    def _kept(self, execution: str, run: str, at: int | None) -> tuple[Key, KeptIndex | None]:
-        """Where an index is kept, and what is known of it; the whole one serves if its blocks end before."""
+    def _find(self, execution: str, run: str, at: int | None) -> tuple[Key, CachedIndex | None]:
+        """The key of an index and its cached part: that of the whole log, if its blocks end before the event."""
         with self._lock:
             whole = self._indexes.get((execution, run, None))
             if at is None or (whole is not None and whole.last.number < at // BLOCK_EVENTS):

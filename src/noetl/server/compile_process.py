@@ -28,7 +28,7 @@ from noetl.errors import NoetlError
 from noetl.server.tool_views import ToolKinds, tool_kind
 from noetl.tools.registry import KINDS
 
-NICENESS = 5  # where the machine is busy, the server itself goes first
+NICENESS = 5  # on a busy machine, the server itself gets CPU time first
 MAX_BYTES = 32 << 20  # after compiling this much text the process exits to free its memory; the server starts a new one
 
 
@@ -73,8 +73,8 @@ class CompileResponse(NamedTuple):
 
 
 def main(connection: Connection) -> None:
-    """Serve requests until the connection is closed: with the fields of a CompileResponse and a second message for its
-    parts, with JSON, or with an error of an installed kind. All messages of a request share its CPU budget."""
+    """Respond to requests until the connection is closed: with the fields of a CompileResponse and a second message for
+    its parts, with JSON, or with an error of an installed kind. All messages of a request share its CPU budget."""
     os.nice(NICENESS)
     gc.disable()  # collected after each text instead
     gc.freeze()

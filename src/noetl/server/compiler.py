@@ -229,7 +229,7 @@ class PlaybookCompiler:
 
 
 def _unpickled(data: bytes) -> Any:
-    """The garbage collector waits: it would look at every object of the server, while no other thread can run."""
+    """Unpickle without garbage collection, which visits every object of the server and blocks all threads."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -25,7 +25,17 @@ from noetl.runtime.activity import (
     trigger_of,
     waits_of,
 )
-from noetl.runtime.report import MAX_LISTED, ErrorView, error_of, items_of, located, report, running_tasks, steps, waits
+from noetl.runtime.report import (
+    MAX_LISTED,
+    ErrorView,
+    execution_error,
+    items_of,
+    located,
+    report,
+    running_tasks,
+    steps,
+    waits,
+)
 from noetl.server.record_views import RecordView
 from noetl.server.stored_details import ForkPoint, StoredDetails
 from noetl.store.store import Summary
@@ -314,7 +324,7 @@ STATE_PARTS: dict[str, Callable[[Execution, File], Any]] = {
     "tokens": lambda state, file: _tokens(state),
     "progress": lambda state, file: _loops(state),
     "result": lambda state, file: state.result,
-    "error": lambda state, file: located(error_of(state), file.name, file.places),
+    "error": lambda state, file: located(execution_error(state), file.name, file.places),
     "runs": _runs,
     "signals": lambda state, file: {name: len(queue) for name, queue in state.signals.items() if queue},
     "timers": lambda state, file: [TimerView(name, rfc3339(due)) for name, due in state.timers.items()],

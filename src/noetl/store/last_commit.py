@@ -1,8 +1,8 @@
-"""The last commit to a database, recorded outside of it, so that a database that went backwards is noticed.
+"""The last commit to a database, recorded outside of it, which reveals a database that went backwards.
 
-A database that was restored from a copy, or whose write-ahead log was cut off, is consistent in itself: only a record
-of what it no longer has reveals that. After a commit, a process records the last event of it in memory and in a file:
-execution, seq and hash. Whoever opens the database next looks for that event.
+A database that was restored from a copy, or whose write-ahead log was truncated, is consistent in itself: only a record
+outside of it reveals the missing commits. After a commit, a process records its last event (execution, seq and hash) in
+memory and in a file. The next process that opens the database looks for that event.
 
 **The record may lag, and never leads.** It is written after the commit and is not synced: the death of a process loses
 nothing of it, and after a power cut it may be older than the database. Of two processes that commit at the same time
@@ -10,8 +10,8 @@ the earlier one may write last; then the record lags by one commit. With `synchr
 power cut although it was recorded: that is reported like any other loss.
 
 **Incarnations.** The database has a list of random ids. The first one names the database, and a record of another one
-is ignored. When somebody accepts a restored state, an id is added: records of the incarnations before are void, in the
-file of every server. A record of an incarnation that the database does not list shows that it went backwards.
+is ignored. Accepting a restored state adds an id: records of earlier incarnations are then void, in the file of every
+server. A record of an incarnation that the database does not list shows that it went backwards.
 
 **Pruning** removes events. It stores the latest end of a removed execution; a missing event from before that time was
 removed.
@@ -93,15 +93,17 @@ class LastCommit:
         return None if recorded is None else self._missing(recorded)
 
     def check(self) -> None:
-        """DatabaseBehind, from here on always, if the database lacks the last commit of this process, or if a restore
-        was accepted: executions in memory are then of another history."""
+        """DatabaseBehind, now and on every later call, if the database lacks the last commit of this process, or if a
+        restore was accepted: the executions in memory then belong to another history."""
         if self._behind is None and self._origin is not None:
             last = RecordedCommit(self._origin, *self._last) if self._last is not None else None
             missing = None if last is None else self._missing(last)
             if missing is not None:
                 self._behind = DatabaseBehind(missing.message)
             elif self._identity().origin != self._origin:
-                self._behind = DatabaseBehind(f"{self.address} was restored while this process used it: restart it")
+                self._behind = DatabaseBehind(
+                    f"{self.address} was restored while this process used it: restart this process"
+                )
         self.require()
 
     def require(self) -> None:
@@ -156,11 +158,11 @@ class LastCommit:
         key, seq = ExecutionKey(recorded.execution), recorded.seq
         hash = self._db.get(bytes, "get_event_hash", key, seq)
         incarnations, pruned = self._identity()
-        is_other = recorded.database != incarnations[0]
+        is_other_database = recorded.database != incarnations[0]
         is_superseded = recorded.incarnation in incarnations[:-1]
         is_current = recorded.incarnation == incarnations[-1]
         is_stored = not seq or hash == recorded.hash or (hash is None and recorded.at <= pruned)
-        if is_other or is_superseded or (is_current and is_stored):
+        if is_other_database or is_superseded or (is_current and is_stored):
             return None
         at, execution = rfc3339(recorded.at), id_of(key) if seq else ""
         commit = f"the restore that was accepted at {at}"

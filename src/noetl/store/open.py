@@ -23,11 +23,11 @@ def open_store(
     synchronous: Synchronous = "full",
     mode: Mode = "create",
     state: Path | None = None,
-    behind: bool = False,
+    allow_behind: bool = False,
 ) -> Store:
     """The store at a path, `sqlite:PATH` or `postgresql://...`; made if it is missing and the mode is `create`.
-    DatabaseBehind if it is opened to write and lacks commits, unless `behind` is allowed. The record of the last commit
-    is next to a file, and for Postgres in the folder `state`."""
+    DatabaseBehind if it is opened to write and lacks commits, unless `allow_behind` is set. The record of the last
+    commit is next to a file, and for Postgres in the folder `state`."""
     _refuse_keywords(address)
     if address.startswith(POSTGRES):
         try:
@@ -36,13 +36,13 @@ def open_store(
             raise StoreError(
                 "a Postgres store needs a driver that is not installed: pip install 'noetl-engine[postgres]'"
             ) from None
-        return PostgresStore(address, synchronous=synchronous, mode=mode, state=state, behind=behind)
+        return PostgresStore(address, synchronous=synchronous, mode=mode, state=state, allow_behind=allow_behind)
     if re.match(r"\w+://", address):
         scheme = address.partition(":")[0]
         raise UsageError(f"{scheme}:// is not supported: use a file, sqlite:PATH or postgresql://HOST/DATABASE")
     from noetl.store.sqlite import SqliteStore
 
-    return SqliteStore(address.removeprefix(SQLITE), synchronous=synchronous, mode=mode, behind=behind)
+    return SqliteStore(address.removeprefix(SQLITE), synchronous=synchronous, mode=mode, allow_behind=allow_behind)
 
 
 def is_file(address: str) -> bool:

@@ -180,7 +180,7 @@ class Store(ABC):
     # -- the last commit --------------------------------------------------------------------------------------------
 
     def check_last_commit(self) -> None:
-        """DatabaseBehind, from here on with every commit, if the store lacks the last commit of this process, or if a
+        """DatabaseBehind, now and on every later commit, if the store lacks the last commit of this process, or if a
         restore was accepted meanwhile."""
         self._last_commit.check()
 
@@ -196,7 +196,7 @@ class Store(ABC):
             raise
 
     def start_incarnation(self) -> None:
-        """Accept the present state of a store that lacks commits. Call it when no lease of before is left."""
+        """Accept the present state of a store that lacks commits. Call it after all earlier leases are void."""
         self._last_commit.start_incarnation()
 
     # -- one execution ----------------------------------------------------------------------------------------------

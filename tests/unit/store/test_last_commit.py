@@ -39,9 +39,9 @@ class Place:
         """As a process of the machine `server` opens it."""
         mode = "read" if reads else "create"
         if self.schema is None:
-            return SqliteStore(self.folder / "noetl.db", mode=mode, behind=behind)  # type: ignore[arg-type]
+            return SqliteStore(self.folder / "noetl.db", mode=mode, allow_behind=behind)  # type: ignore[arg-type]
         state = self.folder / server
-        return PostgresStore(self.schema.store_address, mode=mode, state=state, behind=behind)  # type: ignore[arg-type]
+        return PostgresStore(self.schema.store_address, mode=mode, state=state, allow_behind=behind)  # type: ignore[arg-type]
 
     def back_up(self) -> Callable[[], None]:
         """A copy; calling it puts the copy in the place of the database."""
@@ -187,9 +187,9 @@ def test_a_process_that_runs_over_an_accepted_restore_has_to_be_restarted(place:
     other = place.open(behind=True)
     other.start_incarnation()
     other.close()
-    with pytest.raises(DatabaseBehind, match="restart it"):
+    with pytest.raises(DatabaseBehind, match="restart this process"):
         store.check_last_commit()
-    with pytest.raises(DatabaseBehind, match="restart it"):
+    with pytest.raises(DatabaseBehind, match="restart this process"):
         store.commit([change(A, 1)])
     store.close()
 

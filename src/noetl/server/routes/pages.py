@@ -41,13 +41,13 @@ async def page(call: ApiCall) -> Response:
 
 
 def is_navigation(scope: Scope, headers: Mapping[str, str]) -> bool:
-    """Whether a browser opens a path that may be a link to the page, though none of its paths."""
+    """Whether a browser requests a document, at a path outside of the API and the assets."""
     is_data = scope["path"].startswith(("/api/", "/assets/"))
     return scope["method"] == "GET" and not is_data and HTML in headers.get("accept", "")
 
 
 def unknown_page(files: PageFiles | None, headers: Mapping[str, str]) -> Response:
-    """The web page for a path that is none of its own; it says so and shows the way back."""
+    """The web page with status 404: it shows that the path does not exist, and links to the runs."""
     if files is None:
         return Response(NOT_BUILT, 404, SECURITY, TEXT)
     return _response(files.document, headers, REVALIDATED, status=404)

@@ -1,7 +1,7 @@
-"""A connection that gives up on a server that has gone silent.
+"""A connection that closes itself when the server stops responding.
 
 The kernel detects a machine that is gone (`tcp_user_timeout`). It does not detect a connection pooler or a proxy that
-acknowledges every packet and never answers: a server of noetl would wait for it for ever.
+acknowledges every packet and never responds: a noetl server would wait for it for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import psycopg
 
 RESPONSE_SECONDS = 60.0  # maximum time until a statement is answered; a lock is awaited for 30 s at most
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
@@ -22,19 +22,19 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
 
     watched = True
 
-    def wait(self, gen: Generator[Any, Any, Answer], *args: Any, **options: Any) -> Answer:
+    def wait(self, gen: Generator[Any, Any, Result], *args: Any, **options: Any) -> Result:
         return super().wait(self._limited(gen) if self.watched else gen, *args, **options)
 
-    def _limited(self, gen: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
-        give_up = monotonic() + RESPONSE_SECONDS
+    def _limited(self, gen: Generator[Any, Any, Result]) -> Generator[Any, Any, Result]:
+        deadline = monotonic() + RESPONSE_SECONDS
         try:
             awaited = next(gen)
             while True:
                 ready = yield awaited
-                if not ready and monotonic() > give_up:
+                if not ready and monotonic() > deadline:
                     self.pgconn.finish()
                     raise psycopg.OperationalError(f"no response within {RESPONSE_SECONDS:g} s")
                 awaited = gen.send(ready)
         except StopIteration as end:
-            answer: Answer = end.value
-            return answer
+            result: Result = end.value
+            return result

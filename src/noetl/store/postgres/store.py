@@ -37,7 +37,7 @@ CLOSE_SECONDS = 5.0
 
 class PostgresStore(Store):
     """`state` is the folder of this process for the record of its last commit. DatabaseBehind if the store is opened to
-    write and lacks that commit, unless `behind` is allowed."""
+    write and lacks that commit, unless `allow_behind` is set."""
 
     _db: PostgresDatabase
 
@@ -48,7 +48,7 @@ class PostgresStore(Store):
         synchronous: Synchronous = "full",
         mode: Mode = "create",
         state: Path | None = None,
-        behind: bool = False,
+        allow_behind: bool = False,
     ) -> None:
         self.url, self.address, self._state = url, Address.parse(url), state
         self._synchronous: Synchronous = synchronous
@@ -60,7 +60,7 @@ class PostgresStore(Store):
         file = None if state is None else state / f"{sha256(name.encode()).hexdigest()[:16]}.last"
         super().__init__(database, LastCommit(database, name, file))
         self._notifier = Notifier(self._db)
-        if mode != "read" and not behind:
+        if mode != "read" and not allow_behind:
             self._open_last_commit()
 
     def reopen(self) -> PostgresStore:

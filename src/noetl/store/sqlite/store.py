@@ -90,10 +90,10 @@ class SqliteCommits(Store):
 
 
 class SqliteStore(SqliteCommits):
-    """DatabaseBehind if it is opened to write and lacks commits, unless `behind` is allowed."""
+    """DatabaseBehind if it is opened to write and lacks commits, unless `allow_behind` is set."""
 
     def __init__(
-        self, path: str | Path, *, synchronous: Synchronous = "full", mode: Mode = "create", behind: bool = False
+        self, path: str | Path, *, synchronous: Synchronous = "full", mode: Mode = "create", allow_behind: bool = False
     ) -> None:
         self.path = Path(path).absolute()
         protect(self.path)
@@ -103,7 +103,7 @@ class SqliteStore(SqliteCommits):
         record = self.locks / f"{self.path.name}.last"
         protect(record)
         super().__init__(database, LastCommit(database, str(path), record))
-        if mode != "read" and not behind:
+        if mode != "read" and not allow_behind:
             self._open_last_commit()
 
     @property

@@ -25,6 +25,6 @@ INVARIANTS: dict[str, str] = {
     "snapshot": "A snapshot is the fold of the log up to its row.",
     "outline": "A stored block of the outline equals the one that its events and the block before give.",
     "rows": "Ready work, leases and timers are kept as rows just as the log has them, both ways.",
-    "last_commit": "The database has the last event that is known to have been committed to it.",
+    "last_commit": "The database has the last event that was recorded as committed to it.",
     "replay": "The log can be folded, and the fold is what the store says of the execution.",
 }
