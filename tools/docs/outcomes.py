@@ -76,7 +76,10 @@ RETRYABLE = [
     ("`transfer`", "The errors of its two ends."),
     ("`nats`", "No connection; a connection that broke; no response in time."),
     ("`s3`, `gcs`, `object`", "The store is not reachable or overloaded."),
-    ("`python`, `shell`, `script`, `quantum`", "The child process could not be started, or was killed from outside (SIGKILL)."),
+    (
+        "`python`, `shell`, `script`, `quantum`",
+        "The child process could not be started, or was killed from outside (SIGKILL).",
+    ),
     ("`container`", "The engine is not reachable, or it failed."),
     ("every kind", "The time limit of the call has passed."),
 ]

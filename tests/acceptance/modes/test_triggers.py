@@ -76,7 +76,7 @@ def settled(mode: Served, store: Store, name: str) -> list[str]:
     return [Firing(round(one.anchor + number * EVERY, 3)).execution(one.id) for number in range(1, count + 1)]
 
 
-@pytest.mark.slow(part="kills")
+@pytest.mark.slow(part="modes")
 def test_servers_that_are_killed_in_turn_lose_no_firing_and_fire_none_twice(
     tmp_path: Path, store: Callable[[str], Store]
 ) -> None:
