@@ -29,14 +29,14 @@ def test_an_unknown_path_shows_the_page(open_page: PageOpener, path: str, text: 
 
 
 def test_a_run_that_does_not_exist_shows_those_with_the_same_start(open_page: PageOpener, runs: ExampleRuns) -> None:
-    known = runs["finished"]
-    whole = f"{known[:8]}-0000-7000-8000-000000000000"
+    finished = runs["finished"]
+    whole = f"{finished[:8]}-0000-7000-8000-000000000000"
     page = open_page(f"/runs/{whole}", "viewer", expect=[MISSING])
     expect(page.get_by_role("main")).to_contain_text(f"Run {whole} not found. {GONE}")
-    expect(page.get_by_role("main").get_by_role("link", name=known[:8]).first).to_be_visible()
-    cut = known[:30]
+    expect(page.get_by_role("main").get_by_role("link", name=finished[:8]).first).to_be_visible()
+    cut = finished[:30]
     page.goto(f"{open_page.server.url}/runs/{cut}")
     expect(page.get_by_role("main")).to_contain_text(f"Run {cut} not found. {GONE}")
-    page.get_by_role("main").get_by_role("link", name=known).click()
-    expect(page).to_have_url(f"{open_page.server.url}/runs/{known}")
+    page.get_by_role("main").get_by_role("link", name=finished).click()
+    expect(page).to_have_url(f"{open_page.server.url}/runs/{finished}")
     expect(page.get_by_role("slider", name="event")).to_be_visible()

@@ -36,8 +36,8 @@ SECONDS = 120.0
 MAX_BYTES = 1_000_000
 
 
-class Studio:
-    """A folder with the playbooks and the database, and the commands of people in it."""
+class Workspace:
+    """A folder with the playbooks and the database, in which commands run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.database = folder, folder / "history.db"
@@ -53,8 +53,8 @@ class Studio:
             sys.exit(f"noetl {' '.join(arguments)} exited with {done.returncode}: {done.stderr}")
 
     @contextmanager
-    def beside(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """A command that runs while others do; it is killed if it does not end."""
+    def background(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """A command that runs in the background; it is killed if it has not ended."""
         with subprocess.Popen(self._command(arguments), **self._options()) as process:
             try:
                 yield process
@@ -67,12 +67,12 @@ class Studio:
             process.send_signal(number)
         process.communicate(timeout=SECONDS)
 
-    def until(self, what: str, look: Callable[[SqliteStore], object]) -> None:
+    def until(self, awaited: str, is_there: Callable[[SqliteStore], object]) -> None:
         deadline = time.monotonic() + SECONDS
         with closing(SqliteStore(self.database, mode="read")) as store:
-            while not look(store):
+            while not is_there(store):
                 if time.monotonic() > deadline:
-                    sys.exit(f"no {what} within {SECONDS:g} s")
+                    sys.exit(f"no {awaited} within {SECONDS:g} s")
                 time.sleep(0.05)
 
     def until_waiting(self, name: str) -> None:
@@ -95,58 +95,60 @@ def count(store: SqliteStore, name: str, event: str) -> int:
     return sum(row.type == event for row in store.read(latest(store, name).execution_id))
 
 
-def run_to_the_end(studio: Studio) -> None:
-    for file in sorted(studio.folder.glob("[a-z]*.yaml")):
+def run_to_the_end(workspace: Workspace) -> None:
+    for file in sorted(workspace.folder.glob("[a-z]*.yaml")):
         if file.stem not in (*OPERATED, *LEFT_OUT):
-            studio.noetl("run", file.name, codes=(0, 1))
+            workspace.noetl("run", file.name, codes=(0, 1))
 
 
-def signal_and_pause(studio: Studio) -> None:
+def signal_and_pause(workspace: Workspace) -> None:
     for name in ("wait_signal", "classic_listen"):
-        with studio.beside("run", f"{name}.yaml") as process:
-            studio.until_waiting(name)
-            studio.noetl("runs", "pause", f"last:{name}")
-            studio.until(f"paused {name}", lambda store, name=name: latest(store, name).status == "paused")  # type: ignore[misc]
-            studio.noetl("runs", "signal", f"last:{name}", "first", "--data", '{"by": "first"}', "--id", "1")
-            studio.noetl("runs", "signal", f"last:{name}", "second", "--data", '{"by": "second"}')
-            studio.noetl("runs", "resume", f"last:{name}", codes=(0, 1))
-            studio.end(process)
+        with workspace.background("run", f"{name}.yaml") as process:
+            workspace.until_waiting(name)
+            workspace.noetl("runs", "pause", f"last:{name}")
+            workspace.until(f"paused {name}", lambda store, name=name: latest(store, name).status == "paused")  # type: ignore[misc]
+            workspace.noetl("runs", "signal", f"last:{name}", "first", "--data", '{"by": "first"}', "--id", "1")
+            workspace.noetl("runs", "signal", f"last:{name}", "second", "--data", '{"by": "second"}')
+            workspace.noetl("runs", "resume", f"last:{name}", codes=(0, 1))
+            workspace.end(process)
 
 
-def cancel(studio: Studio) -> None:
-    with studio.beside("run", "child_cancelled.yaml") as process:
-        studio.until_waiting("_asking")
-        studio.noetl("runs", "cancel", "last:child_cancelled", "--reason", "no longer needed")
-        studio.end(process)
+def cancel(workspace: Workspace) -> None:
+    with workspace.background("run", "child_cancelled.yaml") as process:
+        workspace.until_waiting("_asking")
+        workspace.noetl("runs", "cancel", "last:child_cancelled", "--reason", "no longer needed")
+        workspace.end(process)
 
 
-def retry_and_fork(studio: Studio) -> None:
-    studio.noetl("runs", "retry", "last:retried", codes=(0, 1))
-    studio.noetl("runs", "retry", "last:retried_items", "--failed-items", codes=(0, 1))
-    studio.noetl("runs", "fork", "last:chain", "--at", "12", codes=(0, 1))
+def retry_and_fork(workspace: Workspace) -> None:
+    workspace.noetl("runs", "retry", "last:retried", codes=(0, 1))
+    workspace.noetl("runs", "retry", "last:retried_items", "--failed-items", codes=(0, 1))
+    workspace.noetl("runs", "fork", "last:chain", "--at", "12", codes=(0, 1))
 
 
-def fire_schedule(studio: Studio) -> None:
-    with studio.beside("dev", "--port", "0", "--log-level", "error") as server:
-        studio.until("server", lambda store: studio.database.with_name(f"{studio.database.name}.dev").exists())
-        studio.noetl("register", "chain.yaml")
-        studio.noetl("schedule", "add", "often", "crash/chain", "--every", "2s")
+def fire_schedule(workspace: Workspace) -> None:
+    with workspace.background("dev", "--port", "0", "--log-level", "error") as server:
+        workspace.until("server", lambda store: workspace.database.with_name(f"{workspace.database.name}.dev").exists())
+        workspace.noetl("register", "chain.yaml")
+        workspace.noetl("schedule", "add", "often", "crash/chain", "--every", "2s")
         fired = "playbook.processed"
-        studio.until("scheduled run", lambda store: not latest(store, "chain").local and count(store, "chain", fired))
-        studio.noetl("schedule", "delete", "often")
-        studio.end(server, signal.SIGTERM)
+        workspace.until(
+            "scheduled run", lambda store: not latest(store, "chain").local and count(store, "chain", fired)
+        )
+        workspace.noetl("schedule", "delete", "often")
+        workspace.end(server, signal.SIGTERM)
 
 
-def leave_open(studio: Studio) -> None:
+def leave_open(workspace: Workspace) -> None:
     for name in ("wait_signal", "child_paused"):
-        with studio.beside("run", f"{name}.yaml") as process:
-            studio.until_waiting(name)
-            studio.end(process, signal.SIGINT)
+        with workspace.background("run", f"{name}.yaml") as process:
+            workspace.until_waiting(name)
+            workspace.end(process, signal.SIGINT)
     done = "loop.iteration.done"
     for items, command in enumerate((("run", "killed_loop.yaml"), ("runs", "resume", "last:killed_loop")), start=1):
-        with studio.beside(*command) as process:
-            studio.until("item", lambda store, items=items: count(store, "killed_loop", done) >= items)  # type: ignore[misc]
-            studio.end(process, signal.SIGKILL)
+        with workspace.background(*command) as process:
+            workspace.until("item", lambda store, items=items: count(store, "killed_loop", done) >= items)  # type: ignore[misc]
+            workspace.end(process, signal.SIGKILL)
 
 
 def compressed(database: Path, folder: Path) -> bytes:
@@ -167,11 +169,11 @@ def target() -> Path:
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="history") as name:
-        studio = Studio(Path(name))
+        workspace = Workspace(Path(name))
         for part in (run_to_the_end, signal_and_pause, cancel, retry_and_fork, fire_schedule, leave_open):
             print(part.__name__, flush=True)
-            part(studio)
-        data, file = compressed(studio.database, studio.folder), target()
+            part(workspace)
+        data, file = compressed(workspace.database, workspace.folder), target()
     if len(data) > MAX_BYTES:
         sys.exit(f"the history has {len(data):,} bytes; at most {MAX_BYTES:,} are stored")
     file.write_bytes(data)

@@ -1,4 +1,4 @@
-"""What the fuzzers feed with bytes. A target returns for any input; whatever it raises is a defect."""
+"""The targets of the fuzzers. A target returns for any input; an exception is a defect."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def text_of(data: bytes) -> str:
 def reader(data: bytes) -> None:
     """A text is a playbook or has errors, each with a place inside it."""
     loaded = load("a.yaml", data, KINDS)
-    assert (loaded.playbook is None) == any(found.severity == "error" for found in loaded.problems)
+    assert (loaded.playbook is None) == any(problem.severity == "error" for problem in loaded.problems)
     lines = data.decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
-    for found in loaded.problems:
-        assert 1 <= found.line <= len(lines), found
-        assert 1 <= found.column <= len(lines[found.line - 1]) + 1, found
+    for problem in loaded.problems:
+        assert 1 <= problem.line <= len(lines), problem
+        assert 1 <= problem.column <= len(lines[problem.line - 1]) + 1, problem
 
 
 def assistant(data: bytes) -> None:
@@ -123,15 +123,15 @@ def event(data: bytes) -> None:
 def report(data: bytes) -> None:
     """The report of a worker is read or refused."""
     try:
-        made = wire.report_of(wire.decode_as(wire.ReportRequest, data))
-        for fact in made.facts:
+        received = wire.report_of(wire.decode_as(wire.ReportRequest, data))
+        for fact in received.facts:
             list(wire.references_in(fact))
     except (wire.BadMessage, NoetlError):
         return
 
 
 def response(data: bytes) -> None:
-    """What a proxy answers in the place of a server is an error of noetl."""
+    """The response of a proxy instead of a server is an error of noetl."""
     for kind in (wire.HeartbeatReply, StoredCredential, list[wire.Verdicts]):
         with suppress(wire.BadMessage):
             wire.decode_as(kind, data)
@@ -146,11 +146,11 @@ def signature(data: bytes) -> None:
     """Only the signature of time and body under the secret is accepted: the bytes are both headers and the body."""
     time, _, rest = data.partition(b"\n")
     header, _, body = rest.partition(b"\n")
-    sent, said = time.decode("latin-1"), header.decode("latin-1")
+    sent, signed = time.decode("latin-1"), header.decode("latin-1")
     expected = signature_of(SECRET, sent, body)
-    assert fits(expected, said) == (said.strip().lower() == f"sha256={expected.hexdigest()}")
-    is_plausible(sent, said, NOW)
-    assert len(deliveries(said, sent, body)) <= 2
+    assert fits(expected, signed) == (signed.strip().lower() == f"sha256={expected.hexdigest()}")
+    is_plausible(sent, signed, NOW)
+    assert len(deliveries(signed, sent, body)) <= 2
     try:
         assert isinstance(payload_of(body), dict)
     except ValueError:  # it is no JSON

@@ -25,7 +25,7 @@ from noetl.tools.registry import KINDS
 SMALL, LARGE = Size(1 / 256), Size(1 / 128)
 GROWTH = 2.6  # of the work, for twice the size
 FREE_CALLS = 4_000  # of texts that are cheap whatever they are
-TICK_SECONDS = 0.2  # in which the kernel notices
+TICK_SECONDS = 0.2  # resolution of the CPU timer of the kernel
 PARTS = frozenset(["graph", "names", "form"])
 
 
@@ -43,7 +43,7 @@ def calls(text: str) -> int:
         assist(text, text.count("\n") // 2 + 1, 1, KINDS)
     finally:
         sys.setprofile(None)
-    assert (loaded.playbook is None) == any(found.severity == "error" for found in loaded.problems)
+    assert (loaded.playbook is None) == any(fault.severity == "error" for fault in loaded.problems)
     assert len(loaded.problems) <= 2 * MAX_PROBLEMS
     return count
 
@@ -59,7 +59,7 @@ def test_the_work_for_a_document_grows_with_its_size(monkeypatch: pytest.MonkeyP
 
 
 class Use(NamedTuple):
-    """What a process used for a request, and what became of it."""
+    """The resources of a process for a request, and how it ended."""
 
     cpu_seconds: float
     megabytes: int
@@ -127,8 +127,8 @@ def test_a_command_refuses_a_text_that_takes_too_long(tmp_path: Path, monkeypatc
     monkeypatch.setattr(files, "CPU_SECONDS", 0.01)
     file = tmp_path / "chain.yaml"
     file.write_text(DOCUMENTS["a chain"](Size()))
-    (found,) = files.load_file(str(file)).problems
-    assert (found.code, found.line, found.column) == ("NTL010", 1, 1)
-    assert "0.01 s of CPU time" in found.message
-    assert found.hint is not None
-    assert found.hint.startswith("split it")
+    (fault,) = files.load_file(str(file)).problems
+    assert (fault.code, fault.line, fault.column) == ("NTL010", 1, 1)
+    assert "0.01 s of CPU time" in fault.message
+    assert fault.hint is not None
+    assert fault.hint.startswith("split it")

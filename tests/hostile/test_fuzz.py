@@ -1,4 +1,4 @@
-"""Changed inputs for every entrance: a short sample here, minutes of it in `make soak-fuzz`."""
+"""Mutated inputs for every target: a short sample here, minutes in `make soak-fuzz`."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def problems_of(
 def violations(database: Database, playbooks: Playbooks, summary: Summary) -> Iterator[str]:
     execution = summary.execution_id
     net = playbooks.loaded(playbooks.program(summary.digest).text)
-    found = verify(
+    violations_in_log = verify(
         execution,
         database.read(execution),
         net,
@@ -43,8 +43,8 @@ def violations(database: Database, playbooks: Playbooks, summary: Summary) -> It
         summary.status,
         derived=database.derived(execution),
     )
-    for one in found:
-        yield f"{execution[-4:]}.{one.seq}: {one.invariant}: {one.message}"
+    for violation in violations_in_log:
+        yield f"{execution[-4:]}.{violation.seq}: {violation.invariant}: {violation.message}"
 
 
 def result_problems(
@@ -86,9 +86,9 @@ def ledger_problems(database: Database, execution: str, events: list[e.Event], l
             accepted.setdefault((action_id(execution, task), event.attempt), at)
         elif isinstance(event, e.TaskRetryScheduled):
             accepted.setdefault((action_id(execution, task), event.attempt - 1), at)
-    for one in ledger:
-        if one.execution == execution:
-            at = accepted.get((one.action, one.attempt))
-            if at is not None and one.at > at:
-                call = f"{one.worker} calls attempt {one.attempt} of action {one.action[:8]} at {one.at:.3f}"
-                yield f"{call}, which was accepted at {at:.3f}"
+    for call in ledger:
+        if call.execution == execution:
+            at = accepted.get((call.action, call.attempt))
+            if at is not None and call.at > at:
+                text = f"{call.worker} calls attempt {call.attempt} of action {call.action[:8]} at {call.at:.3f}"
+                yield f"{text}, which was accepted at {at:.3f}"

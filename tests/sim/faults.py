@@ -19,13 +19,13 @@ KINDS = {
     "delayed message": "a request or response takes seconds",
     "reordered message": "a request arrives after one that its sender has sent later",
     "crashed server": "a server dies at any point, and starts again later",
-    "stopped server": "a server stands still for seconds",
+    "stopped server": "a server is suspended for seconds",
     "crashed worker": "a worker dies at any point, and starts again later",
-    "drained worker": "a worker is told to end: it finishes or returns its work, and starts again later",
-    "stopped worker": "a worker stands still for less than its lease",
-    "zombie worker": "a worker with leases stands still until they have expired, and goes on",
+    "drained worker": "a worker is asked to stop: it finishes or returns its work, and starts again later",
+    "stopped worker": "a worker is suspended for less than its lease",
+    "zombie worker": "a worker with leases is suspended until they have expired, and goes on",
     "clock jump": "the clock of a server, a worker or the store jumps",
-    "stale cache": "a server is not told of commits by others",
+    "stale cache": "a server is not notified of commits by others",
 }
 
 Level = Mapping[str, float]

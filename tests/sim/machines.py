@@ -216,7 +216,7 @@ class WorkerMachine(Node):
         self.run = WorkerLoop(self.worker, self._on_error)
         session = wire.HeartbeatRequest(self.name, "default", SLOTS, {}, "host", self.now(), "1")
         log = lambda level, message: self.record(self.name, f"logs: {message}")  # noqa: E731
-        self.heartbeat = InLoopHeartbeat(self.worker, self.link, session, self.run.reject, log)
+        self.heartbeat = Heartbeat(self.worker, self.link, session, self.run.reject, log)  # its thread is never started
 
     def _on_error(self, message: str) -> None:
         self.record(self.name, f"logs: {message}")
@@ -255,12 +255,8 @@ class WorkerMachine(Node):
                 continue
 
 
-class InLoopHeartbeat(Heartbeat):
-    """Its thread is never started: a task sends its requests."""
-
-
 class Client:
-    """Somebody who starts runs and acts on them, and repeats each request until it is answered."""
+    """Starts runs and acts on them; repeats each request until it gets a response."""
 
     def __init__(self, node: Node, network: Network) -> None:
         self.server = ServerClient(NodeHttp(network, node))  # type: ignore[arg-type]
@@ -283,7 +279,7 @@ class Client:
 
 
 class World:
-    """What machines know of the rest."""
+    """The parts of the simulation that machines use."""
 
     network: Network
     database: Database

@@ -115,8 +115,8 @@ class Network:
         OUTSIDE.run(self.loop.call_later, seconds, call, *arguments)
 
     def _note(self, request: HttpRequest, text: str) -> None:
-        what = f"{request.method} {request.path}"
-        self.record("network", f"{text}: {request.sender.name}'s request {request.number}, {what}")
+        line = f"{request.method} {request.path}"
+        self.record("network", f"{text}: {request.sender.name}'s request {request.number}, {line}")
 
 
 class NodeHttp:

@@ -64,7 +64,7 @@ Kind = Callable[[Random, str], Block]
 
 
 class Program(NamedTuple):
-    """A playbook and what its runs come to."""
+    """A playbook and the result of its runs."""
 
     path: str
     text: str
@@ -304,7 +304,7 @@ class Playbooks:
         return self._compiled[path].digest
 
     def program(self, digest: str) -> Program:
-        return next(self.programs[path] for path, one in self._compiled.items() if one.digest == digest)
+        return next(self.programs[path] for path, playbook in self._compiled.items() if playbook.digest == digest)
 
     def loaded(self, text: str) -> LoadedPlaybook:
         return compiled(text)

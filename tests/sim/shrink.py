@@ -34,9 +34,9 @@ def shrink(seed: int, run: Simulate = simulate) -> Shrunk:
     """Leave out blocks of the playbook, then kinds of faults, then the last occurrences of each other kind, as long as
     the seed fails."""
     smallest = Shrunk(run(seed, (), {}, ()), (), {}, ())
-    kept = tuple(range(smallest.story.blocks))
-    for number in kept if len(kept) > 1 else ():
-        blocks = tuple(other for other in smallest.blocks or kept if other != number)
+    all_blocks = tuple(range(smallest.story.blocks))
+    for number in all_blocks if len(all_blocks) > 1 else ():
+        blocks = tuple(other for other in smallest.blocks or all_blocks if other != number)
         if blocks and (story := run(seed, (), {}, blocks)).problems:
             smallest = Shrunk(story, (), {}, blocks)
     blocks = smallest.blocks

@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 class Story:
-    """What a seed has come to."""
+    """The lines, problems and figures of a seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -66,7 +66,7 @@ class Story:
 def simulate(
     seed: int, without: Iterable[str] = (), limits: Mapping[str, int] | None = None, blocks: Iterable[int] = ()
 ) -> Story:
-    """Run a seed; `problems` of the story is empty if everything held.
+    """Run a seed; the story has no `problems` if all checks pass.
 
     `without` has kinds of faults that do not happen, `limits` how often a kind happens at most, and `blocks` the blocks
     of the playbook that are kept.
@@ -193,7 +193,7 @@ class Simulation(World):
     def _has_ended(self) -> bool:
         """Whether all runs have ended, and no stopped machine may come back."""
         runs, machines = self.database.runs, [*self.servers, *self.workers]
-        is_open = any(run.ended is None for run in runs.values()) or not all(one in runs for one in self.mains)
+        is_open = any(run.ended is None for run in runs.values()) or not all(main in runs for main in self.mains)
         return not is_open and not any(machine.is_stopped for machine in machines)
 
     def _resume_forgotten(self) -> None:

@@ -24,12 +24,12 @@ from noetl.worker.terms import LeaseTerms
 
 BATCHES = 40
 """Playbooks of the sample, each with all of its seeds."""
-FOUND = {
+REGRESSION_SEEDS = {
     301: "the answer to a repeated report had no branches of a classic loop, but an internal error",
     900_468: "a repeated claim got a lease again whose facts another server had accepted",
     1_856: "children stayed paused after their parent was resumed",
 }
-"""Seeds that have found a defect. Each defect has a test of its own, too: another generator makes other seeds."""
+"""Seeds that found a defect. Each defect has a test of its own, too: another generator makes other seeds."""
 SOAK_SEEDS, LANES, SLICE_SECONDS = 1_000_000, 2, 1_500.0
 PROGRESS = Path(__file__).parents[2] / ".noetl" / "sim"
 """Has a file for each lane of the soak: the number of its next playbook."""
@@ -47,7 +47,7 @@ def test_seeds_have_no_problems(batch: int) -> None:
     check_batch(batch)
 
 
-@pytest.mark.parametrize("seed", FOUND)
+@pytest.mark.parametrize("seed", REGRESSION_SEEDS)
 def test_a_seed_that_has_found_a_defect_has_no_problems(seed: int) -> None:
     with verified(damaged=True):
         assert simulate(seed).problems == []

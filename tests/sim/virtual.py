@@ -1,4 +1,4 @@
-"""Virtual time, and nodes: processes that share one event loop and can be stopped and killed each.
+"""Virtual time, and nodes: processes that share one event loop, and that can be stopped and killed.
 
 Every callback of the loop belongs to the node in whose context it was made. A stopped node runs nothing until it goes
 on, and then everything that came due meanwhile, as after SIGSTOP and SIGCONT. A killed node runs nothing ever again:
@@ -161,10 +161,10 @@ def virtual_processes() -> Iterator[None]:
 
     replaced.append((committer, "perf_counter", monotonic))
     patches = [patch.object(place, name, virtual(getattr(place, name), of_node)) for place, name, of_node in replaced]
-    for one in patches:
-        one.start()
+    for patched in patches:
+        patched.start()
     try:
         yield
     finally:
-        for one in patches:
-            one.stop()
+        for patched in patches:
+            patched.stop()

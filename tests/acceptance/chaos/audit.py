@@ -1,5 +1,5 @@
-"""Compares the ledger with the logs of the runs: what was lost, what was repeated after it was accepted, and how long
-the runs needed to go on after each fault."""
+"""Compares the ledger with the logs of the runs: lost calls, calls that were repeated after their outcome was accepted,
+and the time from each fault until the runs made progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.acceptance.chaos.stream import StartedRun
 from tests.acceptance.modes import stage
 
 COMMIT_SECONDS = 1.0
-"""An event bears the time of its decision; so long it may take until it is stored."""
+"""Maximum time from the decision of an event, which is its timestamp, until it is stored."""
 
 Event = dict[str, Any]
 
@@ -26,20 +26,20 @@ def moment(event: Event) -> float:
 
 def accepted(events: Iterable[Event]) -> dict[tuple[str, int], float]:
     """When the outcome of each task and attempt was accepted."""
-    found: dict[tuple[str, int], float] = {}
+    times: dict[tuple[str, int], float] = {}
     for event in events:
         if event["event_type"] == "task.done":
-            found.setdefault((event["entity_id"], event["attempt"]), moment(event))
-    return found
+            times.setdefault((event["entity_id"], event["attempt"]), moment(event))
+    return times
 
 
 def repeated(events: list[Event], effects: Iterable[Effect]) -> list[tuple[Effect, float]]:
     """Effects that began after their outcome was accepted, and how long after."""
-    known = accepted(events)
+    accepted_at = accepted(events)
     late = [
-        (effect, effect.at - known[effect.place, effect.attempt])
+        (effect, effect.at - accepted_at[effect.place, effect.attempt])
         for effect in effects
-        if (effect.place, effect.attempt) in known
+        if (effect.place, effect.attempt) in accepted_at
     ]
     return [(effect, seconds) for effect, seconds in late if seconds > COMMIT_SECONDS]
 
@@ -105,6 +105,6 @@ def recovery(runs: Iterable[list[float]], fault: float) -> tuple[float, float] |
 
 def percentiles(seconds: list[float]) -> str:
     if len(seconds) < 2:
-        return "".join(f"{one:.1f} s" for one in seconds)
+        return "".join(f"{value:.1f} s" for value in seconds)
     p50, p99 = (quantiles(seconds, n=100, method="inclusive")[at] for at in (49, 98))
     return f"p50 {p50:.1f} s, p99 {p99:.1f} s"

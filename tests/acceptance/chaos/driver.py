@@ -1,4 +1,4 @@
-"""The chaos: a stream of runs on a site, and faults at random moments. In the end everything is healed, every run has
+"""The chaos: a stream of runs on a site, and faults at random times. At the end all faults are removed, every run has
 ended, and the ledger agrees with the logs."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -33,8 +33,8 @@ STUCK_SECONDS = 300.0
 
 
 class Tally(msgspec.Struct):
-    """What a chaos has seen: by the kind of fault, its number and the seconds until a run went on (`progress`), and
-    until every open run went on (`recoveries`)."""
+    """The figures of a chaos: by kind of fault, the number of faults, and the seconds until a run (`progress`) and
+    until every open run (`recoveries`) made progress."""
 
     faults: dict[str, int] = {}
     recoveries: dict[str, list[float]] = {}
@@ -67,8 +67,8 @@ class Tally(msgspec.Struct):
 
     def _times(self, kinds: list[str]) -> str:
         first, last = (
-            percentiles([seconds for kind in kinds for seconds in some.get(kind, [])])
-            for some in (self.progress, self.recoveries)
+            percentiles([seconds for kind in kinds for seconds in times.get(kind, [])])
+            for times in (self.progress, self.recoveries)
         )
         return f"a run went on after {first}; every open run after {last}"
 
@@ -108,12 +108,12 @@ class Chaos:
     def audit(self, seed: int, began: float) -> Tally:
         """Wait for the end of all runs, and check them."""
         self.stream.finish(STUCK_SECONDS)
-        time.sleep(LEASE_SECONDS)  # whoever still believes in an old lease may act on it
+        time.sleep(LEASE_SECONDS)  # a worker may still act on an expired lease
         audit = Audit(self.site.client, self.book)
         for run, end in self.stream.ended:
             audit.run(run, end)
         assert not audit.problems, "\n".join(audit.problems)
-        assert self.site.mode.verify() == audit.executions, "a run was started that nobody knows of"
+        assert self.site.mode.verify() == audit.executions, "a run was started that is not in the stream"
         progress: dict[str, list[float]] = {}
         recoveries: dict[str, list[float]] = {}
         for kind, at in self.faults.times:
@@ -136,13 +136,14 @@ class Chaos:
                 return False
         return True
 
-    def _wait(self, is_true: object) -> None:
-        assert callable(is_true)
-        give_up = time.monotonic() + STUCK_SECONDS
-        while not is_true():
+    def _wait(self, is_met: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + STUCK_SECONDS
+        while not is_met():
             self.stream.check()
             self.faults.heal_due()
-            assert time.monotonic() < give_up, f"nothing moves; faults: {sorted(self.faults.active)}"
+            assert time.monotonic() < deadline, (
+                f"no progress within {STUCK_SECONDS:g} s; faults: {sorted(self.faults.active)}"
+            )
             time.sleep(0.01)
 
 
@@ -157,7 +158,7 @@ def chaos(folder: Path, seed: int, postgres: PostgresServer | None, disk: SmallD
         nats: RestartedNats = stack.enter_context(restarted_nats(folder / "nats"))
         book = stack.enter_context(ledger())
         servers = 1 if postgres is None else 2
-        made = stack.enter_context(
+        chaos_site = stack.enter_context(
             site(folder, db, dice, servers=servers, workers=WORKERS, slots=SLOTS, proxied=True, nats=nats)
         )
-        yield Chaos(made, book, Faults(made, book, dice, postgres, nats, disk), dice)
+        yield Chaos(chaos_site, book, Faults(chaos_site, book, dice, postgres, nats, disk), dice)

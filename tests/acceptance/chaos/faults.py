@@ -26,7 +26,7 @@ SHORT_OUTAGE = (0.0, 1.0)
 OUTAGE = (0.2, 3.0)
 STOPPED = (0.5, 1.5 * LEASE_SECONDS)
 ZOMBIE_SECONDS = 60.0
-"""A stopped worker is continued after this time even if nobody has repeated its call."""
+"""A stopped worker is continued after this time even if no worker has repeated its call."""
 REFUSED_WRITES = 5
 FULL_SECONDS = 15.0
 """A disk has room again after this time even if no write has failed."""
@@ -167,7 +167,7 @@ class Faults:
 
     def _stop_worker(self, kind: str) -> Fault | None:
         """SIGSTOP in the middle of a call, until another worker has repeated that call: the lease is lost then."""
-        free = {n: _pid(one) for n, one in enumerate(self.site.workers) if f"worker {n}" not in self.active}
+        free = {n: _pid(worker) for n, worker in enumerate(self.site.workers) if f"worker {n}" not in self.active}
         stopped: list[tuple[int, Effect]] = []
         lock = threading.Lock()
 
@@ -184,12 +184,12 @@ class Faults:
         until(lambda: self.heal_due() or stopped)
         self.book.on_effect = lambda effect, port: None
         ((pid, first),) = stopped
-        (number,) = (number for number, its in free.items() if its == pid)
-        give_up = time.monotonic() + ZOMBIE_SECONDS
+        (number,) = (number for number, other in free.items() if other == pid)
+        deadline = time.monotonic() + ZOMBIE_SECONDS
 
         def is_repeated() -> bool:
-            again = (one.key == first.key and one.at > first.at for one in self.book.of_family(first.root))
-            return time.monotonic() > give_up or any(again)
+            again = (call.key == first.key and call.at > first.at for call in self.book.of_family(first.root))
+            return time.monotonic() > deadline or any(again)
 
         return Fault(kind, f"worker {number}", is_repeated, lambda: os.kill(pid, signal.SIGCONT))
 
@@ -230,11 +230,11 @@ class Faults:
             return None
         before = self._refused_writes()
         disk.fill()
-        give_up = time.monotonic() + FULL_SECONDS
+        deadline = time.monotonic() + FULL_SECONDS
 
         def has_struck() -> bool:
             ended = postgres is not None and postgres.has_ended()
-            return ended or self._refused_writes() > before + REFUSED_WRITES or time.monotonic() > give_up
+            return ended or self._refused_writes() > before + REFUSED_WRITES or time.monotonic() > deadline
 
         def clear() -> None:
             disk.clear()
@@ -245,7 +245,7 @@ class Faults:
 
     def _refused_writes(self) -> int:
         """How many requests servers have refused because the disk is full."""
-        return sum(one.said().count('"status":507') for one in self.site.servers)
+        return sum(server.said().count('"status":507') for server in self.site.servers)
 
     # -- connections ------------------------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class Faults:
         return None if target is None else (target, groups[name][_number(target)])
 
     def _connections(self, kind: str, strike: Callable[[FaultyProxy], None]) -> Fault | None:
-        """What is not healed: whoever has the connection notices, and opens another one."""
+        """A fault that is not healed: the client detects it, and opens another connection."""
         if (free := self._proxy()) is None:
             return None
         target, proxy = free

@@ -30,7 +30,7 @@ class LedgerServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing about workers that were killed in the middle of a request."""
+        """Ignore workers that were killed in the middle of a request."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -67,11 +67,11 @@ class Ledger:
 
 @contextmanager
 def ledger() -> Iterator[Ledger]:
-    one = Ledger()
+    book = Ledger()
     try:
-        yield one
+        yield book
     finally:
-        one.close()
+        book.close()
 
 
 def _handler(ledger: Ledger) -> type[BaseHTTPRequestHandler]:
@@ -114,12 +114,12 @@ def process_at(port: int, among: Iterable[int]) -> int | None:
 
 
 def _open_files(pid: int) -> set[str]:
-    found = set()
+    links = set()
     with suppress(OSError):  # the process has just ended
         for file in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):  # or has just closed it
-                found.add(os.readlink(file))
-    return found
+                links.add(os.readlink(file))
+    return links
 
 
 def _connections() -> Iterator[list[str]]:

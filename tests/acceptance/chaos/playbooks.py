@@ -141,7 +141,7 @@ RETRIED = playbook(
           - say: {{kind: noop, result: done}}
     """,
 )
-SHELVED = playbook(
+IN_NATS = playbook(
     "chaos_large",
     f"""\
     executor: {{spec: {{result: {{store: {{kind: nats_object, bucket: chaos}}}}}}}}
@@ -173,5 +173,5 @@ SCRIPTS = {
     "children": Script(PARENT, frozenset(["end#1/last#1"]), CHILDREN, CHILDREN),
     "signal": Script(APPROVAL, frozenset(["ask#1/before#1", "ask#1/after#1"]), result="ada"),
     "retries": Script(RETRIED, frozenset(["try#1/again#1"]), result="done"),
-    "large result": Script(SHELVED, frozenset(["make#1/first#1", "use#1/last#1"]), result=sum(range(LARGE))),
+    "large result": Script(IN_NATS, frozenset(["make#1/first#1", "use#1/last#1"]), result=sum(range(LARGE))),
 }

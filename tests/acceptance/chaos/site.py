@@ -22,8 +22,8 @@ CLIENT_SECONDS = 10.0
 
 
 class Site:
-    """What takes part. Worker N has a proxy of its own in front of server N, as far as there are that many. With
-    `proxied`, every server has one in front of its database and one in front of NATS, too."""
+    """Servers, workers and proxies. Each worker has its own proxy in front of one of the servers. With `proxied`, each
+    server has one in front of its database and one in front of NATS, too."""
 
     def __init__(
         self,
@@ -42,13 +42,13 @@ class Site:
 
     def pids(self) -> list[int]:
         """The processes of the workers."""
-        return [one.process.pid for one in self.workers if one.process is not None]
+        return [worker.process.pid for worker in self.workers if worker.process is not None]
 
-    def thaw(self) -> None:
-        """Nobody is left stopped."""
-        for one in (*self.servers, *self.workers):
-            if one.process is not None and one.process.poll() is None:
-                os.kill(one.process.pid, signal.SIGCONT)
+    def continue_all(self) -> None:
+        """Continue all stopped processes."""
+        for machine in (*self.servers, *self.workers):
+            if machine.process is not None and machine.process.poll() is None:
+                os.kill(machine.process.pid, signal.SIGCONT)
 
 
 @contextmanager
@@ -76,17 +76,17 @@ def site(
         urls = [f"http://127.0.0.1:{port}" for port in ports]
         database_proxies = [proxy(db) for _ in ports if proxied and db.startswith("postgresql")]
         nats_proxies = [proxy(nats.url) for _ in ports if proxied and nats is not None]
-        dbs = [_through(db, one) for one in database_proxies] or [db] * servers
-        nats_urls = [f"nats://127.0.0.1:{one.port}" for one in nats_proxies] or [nats.url if nats else ""] * servers
+        dbs = [_through(db, link) for link in database_proxies] or [db] * servers
+        nats_urls = [f"nats://127.0.0.1:{link.port}" for link in nats_proxies] or [nats.url if nats else ""] * servers
         listening = [
-            stage.server(folder, its_db, port, *(("--nats", url) if url else ()), *more)
-            for port, its_db, url in zip(ports, dbs, nats_urls, strict=True)
+            stage.server(folder, address, port, *(("--nats", url) if url else ()), *more)
+            for port, address, url in zip(ports, dbs, nats_urls, strict=True)
         ]
         working: list[stage.Process] = []
         proxies = [proxy(urls[n % servers]) for n in range(workers)]
-        for n, one in enumerate(proxies):
+        for n, link in enumerate(proxies):
             arguments = ("--slots", str(slots), "--grace", "0", "--name", f"worker{n}")
-            working.append(stage.worker(folder, db, f"worker{n}", one.endpoint, *arguments))
+            working.append(stage.worker(folder, db, f"worker{n}", link.endpoint, *arguments))
         for process in (*listening, *working):
             process.code = SHORT if short else ""
             stack.callback(_end, process)
@@ -96,9 +96,9 @@ def site(
             process.start()
         client = stage.Client(urls, token, CLIENT_SECONDS)
         stack.enter_context(client.http)
-        made = Site(folder, db, client, listening, working, proxies, database_proxies, nats_proxies)
-        stack.callback(made.thaw)
-        yield made
+        opened_site = Site(folder, db, client, listening, working, proxies, database_proxies, nats_proxies)
+        stack.callback(opened_site.continue_all)
+        yield opened_site
 
 
 def _through(db: str, proxy: FaultyProxy) -> str:
@@ -106,6 +106,6 @@ def _through(db: str, proxy: FaultyProxy) -> str:
     return db.replace(f":{urlsplit(db).port}/", f":{proxy.port}/", 1)
 
 
-def _end(one: stage.Process) -> None:
-    if one.process is not None and one.process.poll() is None:
-        one.kill()
+def _end(machine: stage.Process) -> None:
+    if machine.process is not None and machine.process.poll() is None:
+        machine.kill()

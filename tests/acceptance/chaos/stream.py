@@ -1,4 +1,4 @@
-"""A steady stream of runs: as many as there should be are open at any time, and whoever waits gets the signal."""
+"""A steady stream of runs: as many as there should be are open at any time, and a run that waits gets its signal."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Stream:
         self.thread.start()
 
     def check(self) -> None:
-        """Raise what the thread has raised."""
+        """Raise the error of the thread, if it has failed."""
         if self.error is not None:
             raise self.error
 

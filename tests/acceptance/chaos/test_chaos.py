@@ -35,8 +35,8 @@ SMALL_WAL = {"max_wal_size": "64MB", "min_wal_size": "32MB"}
 
 @pytest.fixture
 def disk() -> Iterator[SmallDisk | str]:
-    with small_disk(MEGABYTES) as made:
-        yield made
+    with small_disk(MEGABYTES) as tmpfs:
+        yield tmpfs
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def report(record_property: Callable[[str, object], None]) -> Callable[[list[str
 
 def each_kind(kinds: list[str], dice: random.Random) -> list[str]:
     """Every kind once, in any order; kills twice, and stopped workers last: they are waited for."""
-    some = [kind for kind in [*kinds, *KILLS] if kind != ZOMBIES]
-    dice.shuffle(some)
-    return [*some, ZOMBIES]
+    others = [kind for kind in [*kinds, *KILLS] if kind != ZOMBIES]
+    dice.shuffle(others)
+    return [*others, ZOMBIES]
 
 
 def forever(kinds: list[str], dice: random.Random, seconds: float) -> Iterator[str]:
@@ -85,10 +85,10 @@ def test_nothing_is_lost_repeated_or_stuck(
     open_chaos: OpenChaos, seed: int, report: Callable[[list[str]], None]
 ) -> None:
     began = time.monotonic()
-    made = open_chaos(seed)
-    made.run(each_kind(list(made.faults.kinds), made.dice))
-    tally = made.audit(seed, began)
-    assert set(tally.faults) == set(made.faults.kinds)
+    strikes = open_chaos(seed)
+    strikes.run(each_kind(list(strikes.faults.kinds), strikes.dice))
+    tally = strikes.audit(seed, began)
+    assert set(tally.faults) == set(strikes.faults.kinds)
     report(tally.lines())
 
 
@@ -108,16 +108,16 @@ def test_a_slice_of_the_long_chaos(open_chaos: OpenChaos, report: Callable[[list
     before = msgspec.json.decode(SLICES.read_bytes(), type=Tally) if SLICES.exists() else Tally()
     seed, began = random.randrange(1 << 30), time.monotonic()
     print(f"seed {seed}")
-    made = open_chaos(seed)
-    made.run(forever(list(made.faults.kinds), made.dice, SLICE_SECONDS))
-    tally = before + made.audit(seed, began)
+    strikes = open_chaos(seed)
+    strikes.run(forever(list(strikes.faults.kinds), strikes.dice, SLICE_SECONDS))
+    tally = before + strikes.audit(seed, began)
     SLICES.parent.mkdir(exist_ok=True)
     SLICES.write_bytes(msgspec.json.encode(tally))
     report([*tally.lines(), *remaining(tally)])
 
 
 def remaining(tally: Tally) -> list[str]:
-    """What the slices so far have not reached yet."""
+    """A line for each target that the slices have not reached yet."""
     counts = {kinds: sum(tally.faults.get(kind, 0) for kind in kinds) for kinds in TARGETS}
     return [
         f"chaos: {counts[kinds]} of {target} ({', '.join(kinds)}); run `make soak-chaos` again"

@@ -1,4 +1,4 @@
-"""A worker that is started again, stopped or thawed, and a server that stalls, repeat nothing that was accepted.
+"""A restarted, stopped or continued worker and a stalled server repeat no call whose outcome was accepted.
 
 Every tool call leaves a line in a ledger outside of noetl. `test_chaos.py` has all faults at once; here is one at a
 time, at the moment where it hurts most.
@@ -118,16 +118,16 @@ PAUSE = playbook(
 
 
 def test_a_worker_restarted_under_its_name_gets_no_work_of_its_predecessor(tmp_path: Path) -> None:
-    with ledger() as book, site(tmp_path, str(tmp_path / "noetl.db"), random.Random(1), workers=1) as made:
+    with ledger() as book, site(tmp_path, str(tmp_path / "noetl.db"), random.Random(1), workers=1) as cluster:
         request = {"playbook": WORK, "payload": {"ledger": book.url, "seconds": 0}}
         executions = []
         for _ in range(3):
-            executions.append(made.client.start(request))
-            assert made.client.ended(executions[-1])["status"] == "succeeded"
-            made.workers[0].kill()
-            made.workers[0].start()
-        executions.append(made.client.start(request))
-        assert made.client.ended(executions[-1])["status"] == "succeeded"
+            executions.append(cluster.client.start(request))
+            assert cluster.client.ended(executions[-1])["status"] == "succeeded"
+            cluster.workers[0].kill()
+            cluster.workers[0].start()
+        executions.append(cluster.client.start(request))
+        assert cluster.client.ended(executions[-1])["status"] == "succeeded"
         for execution in executions:
             calls = Counter((effect.place, effect.attempt) for effect in book.of(execution))
             assert set(calls.values()) == {1}
@@ -136,16 +136,16 @@ def test_a_worker_restarted_under_its_name_gets_no_work_of_its_predecessor(tmp_p
 @SOAK
 def test_a_stalled_server_takes_nothing_away_from_innocent_workers(tmp_path: Path) -> None:
     """It is stopped for longer than a lease lives, while a worker makes a call that takes even longer."""
-    with ledger() as book, site(tmp_path, str(tmp_path / "noetl.db"), random.Random(1), workers=2) as made:
+    with ledger() as book, site(tmp_path, str(tmp_path / "noetl.db"), random.Random(1), workers=2) as cluster:
         payload = {"ledger": book.url, "seconds": 4 * LEASE_SECONDS}
-        execution = made.client.start({"playbook": LONG, "payload": payload})
+        execution = cluster.client.start({"playbook": LONG, "payload": payload})
         stage.until(lambda: book.of(execution))
-        server = made.servers[0].process
+        server = cluster.servers[0].process
         assert server is not None
         server.send_signal(signal.SIGSTOP)
         time.sleep(2 * LEASE_SECONDS)
         server.send_signal(signal.SIGCONT)
-        assert made.client.ended(execution)["status"] == "succeeded"
+        assert cluster.client.ended(execution)["status"] == "succeeded"
         assert len(book.of(execution)) == 1
 
 
@@ -157,24 +157,24 @@ def test_a_stalled_server_takes_nothing_away_from_innocent_workers(tmp_path: Pat
         pytest.param(PAUSE, "on_answer", id="pause", marks=SOAK),
     ],
 )
-def test_a_worker_thawed_after_its_lease_begins_nothing(tmp_path: Path, text: str, moment: str) -> None:
-    """It is frozen in its first call, or in the pause before a retry; another worker does all of it meanwhile."""
-    frozen: list[int] = []
+def test_a_worker_continued_after_its_lease_starts_no_call(tmp_path: Path, text: str, moment: str) -> None:
+    """It is stopped in its first call, or in the pause before a retry; another worker does all of it meanwhile."""
+    stopped: list[int] = []
 
-    def freeze(effect: Effect, port: int) -> None:
-        pid = process_at(port, made.pids())
-        if not frozen and pid is not None:
-            frozen.append(pid)
+    def stop(effect: Effect, port: int) -> None:
+        pid = process_at(port, cluster.pids())
+        if not stopped and pid is not None:
+            stopped.append(pid)
             if moment == "on_answer":
                 time.sleep(1.0)  # until it has reported the failure and waits
             os.kill(pid, signal.SIGSTOP)
 
-    with ledger() as book, site(tmp_path, str(tmp_path / "noetl.db"), random.Random(1), workers=2) as made:
-        setattr(book, moment, freeze)
-        execution = made.client.start({"playbook": text, "payload": {"ledger": book.url}})
-        assert made.client.ended(execution, SECONDS)["status"] == "succeeded"
+    with ledger() as book, site(tmp_path, str(tmp_path / "noetl.db"), random.Random(1), workers=2) as cluster:
+        setattr(book, moment, stop)
+        execution = cluster.client.start({"playbook": text, "payload": {"ledger": book.url}})
+        assert cluster.client.ended(execution, SECONDS)["status"] == "succeeded"
         before = len(book.of(execution))
-        os.kill(frozen[0], signal.SIGCONT)
-        assert made.client.ended(made.client.start({"playbook": text, "payload": {"ledger": book.url}}))
+        os.kill(stopped[0], signal.SIGCONT)
+        assert cluster.client.ended(cluster.client.start({"playbook": text, "payload": {"ledger": book.url}}))
         time.sleep(LEASE_SECONDS)
         assert len(book.of(execution)) == before

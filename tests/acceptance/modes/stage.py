@@ -22,7 +22,7 @@ from tests.servers.postgres import PostgresServer
 SECONDS = PATIENCE_SECONDS
 OVER = ("succeeded", "failed", "cancelled")
 UP = ("noetl server at", "takes work of pool")
-"""What a server and a worker say when they have begun."""
+"""Output of a server and of a worker that have started."""
 PROGRAM = ("-m", "noetl.cli")
 """What Python runs for `noetl`."""
 
