@@ -72,6 +72,7 @@ async def engine(store: Store, warn: Warn) -> AsyncIterator[Engine]:
     async with object_buckets(nats_settings(), lambda level, text: warn(f"noetl: {text}")) as buckets:
         catalog = Catalog(playbooks, nats=buckets is not None)
         open_credential = opener(store)
+        KINDS.join()  # the embedded engine closes it: another one in this loop may be using it
         embedded = Embedded(
             playbooks,
             KINDS,

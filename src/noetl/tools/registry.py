@@ -7,6 +7,8 @@ kind is first used, and entry points are read for the first name that is not bui
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import cached_property
@@ -45,6 +47,7 @@ class Registry:
         self._loaded: dict[str, Kind] = {}
         self._runners: dict[str, Run | None] = {}
         self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._users: Counter[asyncio.AbstractEventLoop] = Counter()
 
     def get(self, name: str) -> Kind | None:
         if name not in self._loaded and (kind := builtin(name) or self._plugin(name)) is not None:
@@ -69,7 +72,16 @@ class Registry:
                 self._closers.append(close)
         return self._runners[name]
 
+    def join(self) -> None:
+        """Keep the processes and connections of the tools in the running loop open until this user closes, too."""
+        self._users[asyncio.get_running_loop()] += 1
+
     async def close(self) -> None:
+        """Close what the tools have open in the running loop, unless others have joined and use it."""
+        loop = asyncio.get_running_loop()
+        self._users -= Counter([loop])
+        if self._users[loop]:
+            return
         async with AsyncExitStack() as stack:
             for close in self._closers:
                 stack.push_async_callback(close)

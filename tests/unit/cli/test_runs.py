@@ -477,6 +477,46 @@ def test_resume_all_resumes_at_once_and_is_interrupted_as_one(tmp_path: Path) ->
     assert verified(tmp_path) == (2, [])
 
 
+CALLS_AFTER_WAITING = (
+    HEAD
+    + """\
+workflow:
+  - step: ask
+    tool:
+      - gate: {kind: wait, signal: go}
+    next: {arcs: [{step: last}]}
+  - step: last
+    tool:
+      - call:
+          kind: python
+          args: {gate: "{{ steps.ask.result }}"}
+          code: |
+            import os, time
+            while gate and not os.path.exists(gate):
+                time.sleep(0.05)
+"""
+)
+"""Waits for the signal `go`, then until the file exists that it names, in a process of its own."""
+
+
+def test_the_end_of_a_run_leaves_the_tasks_of_others_alone(tmp_path: Path) -> None:
+    ids = []
+    for _ in range(2):
+        with running(tmp_path, CALLS_AFTER_WAITING, "waits") as (one, execution):
+            one.send(signal.SIGKILL)
+            one.end()
+            ids.append(execution)
+    first, second = ids
+    with terminal("runs", "resume", "--all", cwd=tmp_path) as both:
+        runs(tmp_path, "signal", first, "go", "--data", f'"{tmp_path}/gate"')
+        both.line("last#1 started")
+        runs(tmp_path, "signal", second, "go", "--data", '""')
+        both.line("story succeeded")
+        (tmp_path / "gate").touch()
+        done = both.end()
+    assert (done.code, [status(tmp_path, execution) for execution in ids]) == (0, ["succeeded"] * 2)
+
+
 @pytest.mark.parametrize("args", [[], ["last", "--all"]])
 def test_resume_wants_a_run_or_all(tmp_path: Path, args: list[str]) -> None:
     assert runs(tmp_path, "resume", *args).code == 2
