@@ -9,6 +9,7 @@ from noetl.cpu_limit import CpuTimeExceeded, cpu_limit
 from noetl.dsl.compile import CPU_SECONDS, Loaded, load, too_expensive
 from noetl.dsl.reader import MAX_BYTES
 from noetl.errors import FileMissing
+from noetl.garbage import collector_paused
 from noetl.model.playbook import Playbook
 from noetl.tools.registry import KINDS
 
@@ -69,7 +70,7 @@ def load_text(name: str, *, strict: bool = False) -> tuple[bytes, Loaded]:
 
 def _compiled(file: str, text: bytes, strict: bool) -> Loaded:
     try:
-        with cpu_limit(CPU_SECONDS):
+        with cpu_limit(CPU_SECONDS), collector_paused():  # as on a server
             return load(file, text, KINDS, strict=strict)
     except CpuTimeExceeded:
         return too_expensive(file, text, f"takes more than {CPU_SECONDS:g} s of CPU time to compile")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
+from time import process_time, thread_time
 from typing import NamedTuple
 
 import pytest
@@ -121,6 +124,58 @@ def test_the_limit_ends_a_computation_that_handles_every_exception() -> None:
                 handled += 1
     assert handled == 0
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+def test_the_limit_does_not_count_the_work_of_other_threads() -> None:
+    def work() -> None:
+        while thread_time() < 0.3:
+            pass
+
+    other = Thread(target=work)
+    with cpu_limit(0.05):
+        other.start()
+        other.join()
+
+
+def test_a_profiler_keeps_its_signal_and_its_timer() -> None:
+    samples: list[int] = []
+    signal.signal(signal.SIGPROF, lambda number, frame: samples.append(number))
+    signal.setitimer(signal.ITIMER_PROF, 0.01, 0.01)
+    try:
+        with cpu_limit(0.05):
+            until = process_time() + 0.3
+            while process_time() < until:
+                pass
+        assert len(samples) > 2
+        assert signal.getitimer(signal.ITIMER_PROF)[1] == pytest.approx(0.01, abs=0.01)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+
+
+def test_a_limit_inside_of_another_does_not_end_it() -> None:
+    with pytest.raises(CpuTimeExceeded), cpu_limit(0.05):  # noqa: PT012
+        with cpu_limit(0.01):
+            pass
+        until = process_time() + 60
+        while process_time() < until:
+            pass
+
+
+def test_a_command_collects_no_garbage_while_it_compiles(tmp_path: Path) -> None:
+    file, collected = tmp_path / "chain.yaml", []
+    file.write_text(DOCUMENTS["a chain"](LARGE))
+
+    def collecting(phase: str, info: object) -> None:
+        collected.append(phase)
+
+    gc.callbacks.append(collecting)
+    try:
+        files._compiled(str(file), file.read_bytes(), strict=False)
+    finally:
+        gc.callbacks.remove(collecting)
+    assert collected.count("start") <= 1  # afterwards
+    assert gc.isenabled()
 
 
 def test_a_command_refuses_a_text_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

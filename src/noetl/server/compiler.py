@@ -8,7 +8,6 @@ end after an idle timeout. Each caller has one text compiled at a time, and call
 from __future__ import annotations
 
 import asyncio
-import gc
 import pickle
 import signal
 import subprocess
@@ -23,6 +22,7 @@ from weakref import WeakValueDictionary
 from noetl.dsl.compile import CPU_SECONDS, Loaded, too_expensive
 from noetl.dsl.problem import Problem
 from noetl.errors import NoetlError, PlaybookInvalid, StoreError
+from noetl.garbage import collector_paused
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.server.compile_process import (
     AssistRequest,
@@ -230,13 +230,8 @@ class PlaybookCompiler:
 
 def _unpickled(data: bytes) -> Any:
     """Unpickle without garbage collection, which visits every object of the server and blocks all threads."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with collector_paused():
         return pickle.loads(data)
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _compiled(file: str, fields: tuple[Any, ...], parts: Mapping[Part, bytes]) -> Compiled:

@@ -107,6 +107,19 @@ def test_a_restored_copy_is_refused_and_what_is_missing_is_named(place: Place) -
     store.close()
 
 
+def test_the_command_that_accepts_can_be_pasted(tmp_path: Path) -> None:
+    folder = tmp_path / "my project"
+    folder.mkdir()
+    place = Place(folder)
+    place.commit(A)
+    put_back = place.back_up()
+    place.commit(A)
+    put_back()
+    with pytest.raises(DatabaseBehind) as refused:
+        place.open()
+    assert f"`{ACCEPT} '{folder}/noetl.db'`" in str(refused.value)
+
+
 def test_a_copy_that_has_grown_as_far_is_refused(place: Place) -> None:
     """The seq is there, of another history."""
     place.commit(A)
@@ -223,7 +236,7 @@ def test_a_connection_that_replaces_a_lost_one_looks_first(schema: Schema, tmp_p
     store = PostgresStore(schema.store_address, state=tmp_path)
     store.commit([change(A, 0)])
     schema.rows("DELETE FROM event")
-    schema.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'noetl'")
+    schema.rows("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'noetl'")
     with pytest.raises(DatabaseBehind, match="event 1 "):
         store.commit([change(A, 0)])
     assert schema.rows("SELECT count(*) FROM event") == [(0,)]
