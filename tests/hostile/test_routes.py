@@ -6,6 +6,7 @@ that the caller may not use, the answer is 404 or the refusal of that route, and
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +16,10 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "server"))
 
-from api_server import ApiServer
+from api_server import HELLO, YAML, ApiServer
 from test_api_gate import ENDPOINTS, filled
+from tests.hostile.test_corpora import corpus
+from tests.table import for_each
 
 from noetl.server.roles import ALLOWED, PAGES
 from noetl.store.access import ROLES
@@ -148,6 +151,15 @@ def test_a_repeated_header_is_refused_whichever_is_right(server: ApiServer, head
     status = connection.ask("GET", "/api/v1/executions", *own, *twice)
     connection.close()
     assert status == 400
+
+
+@for_each("path", corpus("traversal")["paths"])
+def test_no_playbook_is_registered_under_a_path_that_leads_elsewhere(server: ApiServer, path: str) -> None:
+    text = HELLO.replace("path: tests/hello", f"path: {json.dumps(path)}")
+    with server.client() as admin:
+        response = admin.post("/api/v1/playbooks", content=text.encode(), headers=YAML)
+    assert response.status_code == 422
+    assert "metadata.path" in response.json()["detail"]
 
 
 def test_methods_that_a_route_does_not_have_are_refused_for_every_role(server: ApiServer) -> None:
