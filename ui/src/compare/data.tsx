@@ -31,8 +31,8 @@ function Table({ left, right, diff, only }: { left: State; right: State; diff: E
       ).map(({ path: [root, ...path], ...pair }) => ({ ...pair, name: path.reduce<string>(expression, String(root)) })),
     [left, right, diff],
   );
-  const shown = rows.filter(({ kind }) => kind !== "same" || !only);
-  if (!shown.length) return <Empty text="The data of both runs is the same." />;
+  const visible = rows.filter(({ kind }) => kind !== "same" || !only);
+  if (!visible.length) return <Empty text="The data of both runs is the same." />;
   return (
     <>
       <table class="card compare-table compare-data">
@@ -44,7 +44,7 @@ function Table({ left, right, diff, only }: { left: State; right: State; diff: E
           </tr>
         </thead>
         <tbody>
-          {shown.map((row) => (
+          {visible.map((row) => (
             <DataRow key={row.name} {...row} />
           ))}
         </tbody>

@@ -6,7 +6,7 @@ import { Button } from "../parts/button.tsx";
 import { lazy } from "../parts/lazy.tsx";
 import { Loaded } from "../parts/states.tsx";
 
-/** It comes with the editor. */
+/** Loaded on demand: it contains the editor. */
 const EditedPlaybook = lazy(() => import("./edited-playbook.tsx"));
 
 export interface PlaybookChoiceProps {

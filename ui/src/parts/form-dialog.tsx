@@ -9,11 +9,11 @@ import { toast } from "./toast.tsx";
 
 interface FormDialogProps {
   title: string;
-  children: ComponentChildren; // what it will do, and its fields
+  children: ComponentChildren; // the effect of the action, and its fields
   button: string;
   act: () => unknown; // may be a promise; false leaves the dialog open
   onClose: () => void;
-  done?: string; // what it did
+  done?: string; // the message after the action
   danger?: boolean;
   wide?: boolean;
   role?: Role; // the least role that may submit it
@@ -23,7 +23,7 @@ interface FormDialogProps {
   aside?: ComponentChildren; // at the start of the footer
 }
 
-/** Says what an action will do, does it once, and says what it did. A failure stays in the dialog. */
+/** Describes an action, runs it once, and shows a message. An error stays in the dialog. */
 export function FormDialog({ title, children, button, act, onClose, ...props }: FormDialogProps) {
   const { done, danger, wide, role, reason, cancel = "Cancel", aside } = props;
   const [busy, problem] = [useSignal(false), useSignal<Problem | undefined>(undefined)];

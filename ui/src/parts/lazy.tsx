@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { Problem } from "../api/client.ts";
 import { Loading, ProblemBox } from "./states.tsx";
 
-/** A server that was upgraded has other files: loading the page again finds them. */
+/** After an upgrade the server has other files, which a reload of the page finds. */
 const NOT_LOADED = new Problem({
   title: "The view could not be loaded.",
   detail: "The server is not responding, or it serves a newer page than this one. Retry loads the page again.",
@@ -14,7 +14,7 @@ export interface Lazy<P> {
   load: () => Promise<unknown>; // before it is rendered
 }
 
-/** A component that is loaded when it is first rendered; meanwhile the place has placeholders, or nothing. */
+/** A component that is loaded when it is first rendered; until then the placeholder is shown. */
 export function lazy<P extends object>(
   load: () => Promise<{ default: ComponentType<P> }>,
   placeholder: VNode | null = <Loading />,

@@ -10,12 +10,12 @@ import { Loading, ProblemBox } from "../../parts/states.tsx";
 import { Windows } from "../../parts/windows.ts";
 import { counted } from "../../text/number.ts";
 import { ChildOutput } from "./children.tsx";
+import { type LineListProps, NoLines } from "./line-list.tsx";
 import { type LogLine, lineRange, logLine } from "./lines.ts";
 import { LINE_HEIGHT, LineCells } from "./row.tsx";
-import { NoLines, type ShownLinesProps } from "./shown.tsx";
 
 /** Every line of the run: the list is as long as the log, and lines are loaded where they come into view. */
-export function AllLines({ model, filter, found, rowClass, isChosen, onLong }: ShownLinesProps) {
+export function AllLines({ model, filter, found, rowClass, isChosen, onLong }: LineListProps) {
   const path = model.path("logs");
   const windows = useMemo(() => lineWindows(path), [path]);
   useEffect(() => () => windows.stop(), [windows]);

@@ -11,10 +11,10 @@ import type { RunModel } from "../model.ts";
 import { AllLines } from "./all.tsx";
 import { ChildOutput } from "./children.tsx";
 import { LineChoice } from "./choice.ts";
+import { isSelective, type LineListProps, NoLines } from "./line-list.tsx";
 import { type LogFilter, type LogLine, lineRange, logList, textOfLines } from "./lines.ts";
 import { LongLine } from "./long.tsx";
 import { LINE_HEIGHT, LineCells } from "./row.tsx";
-import { isSelective, NoLines, type ShownLinesProps } from "./shown.tsx";
 import { WrappedLines } from "./wrapped.tsx";
 
 interface LogLinesProps {
@@ -35,7 +35,7 @@ export function LogLines({ model, filter, isWrapped, found }: LogLinesProps) {
   }, []);
   const chosen = choice.range.value;
   const copy = () => void copyLines(path, filter, chosen);
-  const shown: ShownLinesProps = {
+  const shown: LineListProps = {
     model,
     filter,
     found,
@@ -89,7 +89,7 @@ function SomeLines({
   rowClass,
   isChosen,
   onLong,
-}: ShownLinesProps & { isWrapped: boolean }) {
+}: LineListProps & { isWrapped: boolean }) {
   const list = useMemo(() => logList(model.path("logs"), filter), []);
   const line = lineRange(parameter("line"))?.[0] ?? null;
   const atEnd = useSignal(line === null);

@@ -4,8 +4,8 @@ import { Empty } from "../../parts/states.tsx";
 import type { RunModel } from "../model.ts";
 import type { LogFilter, LogLine } from "./lines.ts";
 
-/** What a list of lines gets, of all lines or of some. */
-export interface ShownLinesProps {
+/** The props of a list of lines, of all lines or of those that match a filter. */
+export interface LineListProps {
   model: RunModel;
   filter: LogFilter;
   found: string;
