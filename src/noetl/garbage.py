@@ -1,4 +1,4 @@
-"""Pauses the garbage collector while many objects are made that stay."""
+"""Pauses the garbage collector while many long-lived objects are created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """In the body no object is collected: the collector would look at all of them again and again."""
+    """Disable garbage collection in the body: each collection would visit all objects again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

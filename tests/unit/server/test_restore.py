@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx2
@@ -83,9 +84,11 @@ def sound(admin: httpx2.Client) -> int:
     return int(found["executions"])
 
 
-def tokens_of(live: ApiServer, restored: ApiServer) -> None:
-    """The tokens of the backup are good at the restored server."""
-    restored.tokens.update(live.tokens)
+def restored_server(store: Store, live: ApiServer) -> ApiServer:
+    """A server on a restored store, with the tokens of the live one."""
+    server = ApiServer(store)
+    server.tokens.update(live.tokens)
+    return server
 
 
 def until_stored(store: Store, execution: str, status: str) -> None:
@@ -97,37 +100,27 @@ def until_stored(store: Store, execution: str, status: str) -> None:
 
 
 def test_a_restored_store_is_sound_and_its_open_executions_go_on(place: Place) -> None:
-    live = ApiServer(place.store)
-    try:
-        with live.client("admin") as admin:
-            register(admin)
-            ended = started(admin, {"path": "tests/hello"})
-            waiting = begun(admin, {"playbook": WAITS})
-            until(admin, waiting, "waiting")
-            until_stored(place.store, waiting, "waiting")
-            reopen = place.back_up()
-            later = started(admin, {"playbook": HELLO})["execution_id"]
-    finally:
-        live.close()
-    restored = ApiServer(reopen())
-    tokens_of(live, restored)
-    try:
-        with restored.client("admin") as admin:
-            assert sound(admin) == 2
-            assert admin.get(f"/api/v1/executions/{ended['execution_id']}").json()["result"] == ended["result"]
-            assert admin.get(f"/api/v1/executions/{later}").status_code == 404
-            admin.post(f"/api/v1/executions/{waiting}/signals", json={"name": "go", "payload": 7})
-            assert until(admin, waiting, "succeeded")["result"] == 7
-            assert started(admin, {"path": "tests/hello"})["status"] == "succeeded"
-            assert sound(admin) == 3
-    finally:
-        restored.close()
+    with closing(ApiServer(place.store)) as live, live.client("admin") as admin:
+        register(admin)
+        ended = started(admin, {"path": "tests/hello"})
+        waiting = begun(admin, {"playbook": WAITS})
+        until(admin, waiting, "waiting")
+        until_stored(place.store, waiting, "waiting")
+        reopen = place.back_up()
+        later = started(admin, {"playbook": HELLO})["execution_id"]
+    with closing(restored_server(reopen(), live)) as restored, restored.client("admin") as admin:
+        assert sound(admin) == 2
+        assert admin.get(f"/api/v1/executions/{ended['execution_id']}").json()["result"] == ended["result"]
+        assert admin.get(f"/api/v1/executions/{later}").status_code == 404
+        admin.post(f"/api/v1/executions/{waiting}/signals", json={"name": "go", "payload": 7})
+        assert until(admin, waiting, "succeeded")["result"] == 7
+        assert started(admin, {"path": "tests/hello"})["status"] == "succeeded"
+        assert sound(admin) == 3
 
 
 def test_workers_of_the_newer_store_are_not_heard(place: Place) -> None:
     """The backup knows of one lease; what was granted behind it, the restored store has never granted."""
-    live = ApiServer(place.store)
-    try:
+    with closing(ApiServer(place.store)) as live:
         live.add_token("worker", "mine", pool="elsewhere")
         live.add_token("worker", "other", pool="elsewhere")
         with live.client("admin") as admin, live.client("mine") as mine:
@@ -137,60 +130,53 @@ def test_workers_of_the_newer_store_are_not_heard(place: Place) -> None:
             reopen = place.back_up()
             claim = wire.Claim("w", 1, "elsewhere", "next")
             (newer,) = map(wire.decode_work, reported(mine, first, e.StepDone(first.run, "newer"), claim=claim).works)
-    finally:
-        live.close()
-    restored = ApiServer(reopen())
-    tokens_of(live, restored)
-    try:
-        with restored.client("admin") as admin, restored.client("mine") as mine, restored.client("other") as other:
-            assert reported(mine, newer, e.StepDone(newer.run, "of another time")).verdict == "rejected"
-            beat = told(mine, "heartbeat", wire.HeartbeatRequest("w", "elsewhere", 1, {execution: [newer.fence]}))
-            pulse = wire.decode_as(wire.HeartbeatReply, beat.content)
-            assert [tuple(one) for one in pulse.revoked] == [(execution, newer.fence)]
-            assert admin.get(f"/api/v1/executions/{execution}").json()["steps"]["start"]["status"] == "running"
-            reported(mine, first, e.StepDone(first.run, "older"))
-            (second,) = claimed(other)
-            assert second.fence == newer.fence
-            late = reported(mine, newer, e.StepDone(newer.run, "of another time"))
-            assert late.verdict == "rejected"
-            reported(other, second, e.StepDone(second.run, "done"))
-            assert until(admin, execution, "succeeded")["result"] == "done"
-            assert sound(admin) == 1
-    finally:
-        restored.close()
+    with (
+        closing(restored_server(reopen(), live)) as restored,
+        restored.client("admin") as admin,
+        restored.client("mine") as mine,
+        restored.client("other") as other,
+    ):
+        assert reported(mine, newer, e.StepDone(newer.run, "of another time")).verdict == "rejected"
+        beat = told(mine, "heartbeat", wire.HeartbeatRequest("w", "elsewhere", 1, {execution: [newer.fence]}))
+        pulse = wire.decode_as(wire.HeartbeatReply, beat.content)
+        assert [tuple(one) for one in pulse.revoked] == [(execution, newer.fence)]
+        assert admin.get(f"/api/v1/executions/{execution}").json()["steps"]["start"]["status"] == "running"
+        reported(mine, first, e.StepDone(first.run, "older"))
+        (second,) = claimed(other)
+        assert second.fence == newer.fence
+        late = reported(mine, newer, e.StepDone(newer.run, "of another time"))
+        assert late.verdict == "rejected"
+        reported(other, second, e.StepDone(second.run, "done"))
+        assert until(admin, execution, "succeeded")["result"] == "done"
+        assert sound(admin) == 1
 
 
 def test_a_report_under_a_fence_that_was_granted_again_is_rejected(place: Place) -> None:
     """The same worker may hold the fence of a lost grant, and get it again from the restored store."""
-    live = ApiServer(place.store)
-    try:
+    with closing(ApiServer(place.store)) as live:
         live.add_token("worker", "mine", pool="elsewhere")
         with live.client("admin") as admin, live.client("mine") as mine:
             register(admin, ELSEWHERE)
             execution = begun(admin, {"path": "tests/elsewhere"})
             reopen = place.back_up()
             (lost,) = claimed(mine, claim_id="before")
-    finally:
-        live.close()
-    restored = ApiServer(reopen())
-    tokens_of(live, restored)
-    try:
-        with restored.client("admin") as admin, restored.client("mine") as mine:
-            (again,) = claimed(mine, claim_id="after")
-            assert (again.execution, again.fence, again.run) == (execution, lost.fence, lost.run)
-            late = reported(mine, lost, e.StepDone(lost.run, "of another time"))
-            assert (late.verdict, late.held) == ("rejected", False)
-            assert reported(mine, again, e.StepDone(again.run, "done")).verdict == "accepted"
-            assert admin.get(f"/api/v1/executions/{execution}").json()["steps"]["start"]["result"] == "done"
-            assert sound(admin) == 1
-    finally:
-        restored.close()
+    with (
+        closing(restored_server(reopen(), live)) as restored,
+        restored.client("admin") as admin,
+        restored.client("mine") as mine,
+    ):
+        (again,) = claimed(mine, claim_id="after")
+        assert (again.execution, again.fence, again.run) == (execution, lost.fence, lost.run)
+        late = reported(mine, lost, e.StepDone(lost.run, "of another time"))
+        assert (late.verdict, late.held) == ("rejected", False)
+        assert reported(mine, again, e.StepDone(again.run, "done")).verdict == "accepted"
+        assert admin.get(f"/api/v1/executions/{execution}").json()["steps"]["start"]["result"] == "done"
+        assert sound(admin) == 1
 
 
 def test_a_report_that_follows_lost_ones_is_rejected(place: Place) -> None:
     """The backup has the lease, but not the facts that were reported under it since."""
-    live = ApiServer(place.store)
-    try:
+    with closing(ApiServer(place.store)) as live:
         live.add_token("worker", "mine", pool="elsewhere")
         with live.client("admin") as admin, live.client("mine") as mine:
             register(admin, ELSEWHERE)
@@ -199,45 +185,38 @@ def test_a_report_that_follows_lost_ones_is_rejected(place: Place) -> None:
             reopen = place.back_up()
             begin = e.TaskStarted(TaskId(work.run, "task_1#1"))
             assert reported(mine, work, begin).verdict == "accepted"
-    finally:
-        live.close()
-    restored = ApiServer(reopen())
-    tokens_of(live, restored)
-    try:
-        with restored.client("admin") as admin, restored.client("mine") as mine:
-            late = reported(mine, work, e.StepDone(work.run, "of another time"), first=1)
-            assert (late.verdict, late.held) == ("rejected", False)
-            assert sound(admin) == 1
-    finally:
-        restored.close()
+    with (
+        closing(restored_server(reopen(), live)) as restored,
+        restored.client("admin") as admin,
+        restored.client("mine") as mine,
+    ):
+        late = reported(mine, work, e.StepDone(work.run, "of another time"), first=1)
+        assert (late.verdict, late.held) == ("rejected", False)
+        assert sound(admin) == 1
 
 
 def test_leases_of_the_backup_are_void_when_it_is_accepted(place: Place) -> None:
     """The worker of before is not heard, and its work is granted again under the next fence."""
-    live = ApiServer(place.store)
-    try:
+    with closing(ApiServer(place.store)) as live:
         live.add_token("worker", "mine", pool="elsewhere")
         with live.client("admin") as admin, live.client("mine") as mine:
             register(admin, ELSEWHERE)
             execution = begun(admin, {"path": "tests/elsewhere"})
             (old,) = claimed(mine, claim_id="before")
             reopen = place.back_up()
-    finally:
-        live.close()
     store = reopen()
     assert asyncio.run(accept_restore(store)) == []
     assert store.leases() == []
-    restored = ApiServer(store)
-    tokens_of(live, restored)
-    try:
-        with restored.client("admin") as admin, restored.client("mine") as mine:
-            assert reported(mine, old, e.StepDone(old.run, "of another time")).verdict == "rejected"
-            (again,) = claimed(mine, claim_id="after")
-            assert (again.run, again.fence) == (old.run, old.fence + 1)
-            claim = wire.Claim("w", 1, "elsewhere", "next")
-            (last,) = map(wire.decode_work, reported(mine, again, e.StepDone(again.run, "new"), claim=claim).works)
-            reported(mine, last, e.StepDone(last.run, "done"))
-            assert until(admin, execution, "succeeded")["steps"]["start"]["result"] == "new"
-            assert sound(admin) == 1
-    finally:
-        restored.close()
+    with (
+        closing(restored_server(store, live)) as restored,
+        restored.client("admin") as admin,
+        restored.client("mine") as mine,
+    ):
+        assert reported(mine, old, e.StepDone(old.run, "of another time")).verdict == "rejected"
+        (again,) = claimed(mine, claim_id="after")
+        assert (again.run, again.fence) == (old.run, old.fence + 1)
+        claim = wire.Claim("w", 1, "elsewhere", "next")
+        (last,) = map(wire.decode_work, reported(mine, again, e.StepDone(again.run, "new"), claim=claim).works)
+        reported(mine, last, e.StepDone(last.run, "done"))
+        assert until(admin, execution, "succeeded")["steps"]["start"]["result"] == "new"
+        assert sound(admin) == 1
