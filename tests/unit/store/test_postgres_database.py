@@ -221,6 +221,13 @@ def test_a_connection_that_has_gone_silent_is_given_up(
     assert distant.commit([change(A, distant.seq(A))]) == [True]
 
 
+def test_a_response_that_takes_long_is_read_to_its_end(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a large result over a slow network: data keeps arriving."""
+    monkeypatch.setattr(connection, "RESPONSE_SECONDS", 1.5)
+    query = "SELECT repeat('x', 100000), pg_sleep(0.15) FROM generate_series(1, 20)"
+    assert len(store._db.run(lambda session: session.execute(query).fetchall())) == 20
+
+
 def test_too_many_open_files_are_an_error_of_the_store(distant: PostgresStore, link: FaultyProxy) -> None:
     link.cut()
     until(lambda: not link.sockets)

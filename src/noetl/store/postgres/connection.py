@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 import psycopg
 
-RESPONSE_SECONDS = 60.0  # maximum time until a statement is answered; a lock is awaited for 30 s at most
+RESPONSE_SECONDS = 60.0  # maximum time without any data of a response; a lock is awaited for 30 s at most
 
 Result = TypeVar("Result")
 
 
 class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """Closes itself, with an OperationalError, if a statement is not answered in time while `watched`."""
+    """Closes itself, with an OperationalError, if the server is silent for too long after a statement, while `watched`."""
 
     watched = True
 
@@ -31,7 +31,9 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
             awaited = next(gen)
             while True:
                 ready = yield awaited
-                if not ready and monotonic() > deadline:
+                if ready:  # data arrives, or is taken
+                    deadline = monotonic() + RESPONSE_SECONDS
+                elif monotonic() > deadline:
                     self.pgconn.finish()
                     raise psycopg.OperationalError(f"no response within {RESPONSE_SECONDS:g} s")
                 awaited = gen.send(ready)
