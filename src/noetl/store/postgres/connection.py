@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """Closes itself, with an OperationalError, if the server is silent for too long after a statement, while `watched`."""
+    """Closes itself, with an OperationalError, if the server stays silent after a statement while `watched`."""
 
     watched = True
 
