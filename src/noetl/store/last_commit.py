@@ -13,8 +13,8 @@ power cut although it was recorded: that is reported like any other loss.
 is ignored. Accepting a restored state adds an id: records of earlier incarnations are then void, in the file of every
 server. A record of an incarnation that the database does not list shows that it went backwards.
 
-**Pruning** removes events. It stores the latest end of a removed execution; a missing event from before that time was
-removed.
+**Pruning** removes events. It stores the latest end of a removed execution, and a minute for servers whose clocks
+differ; a missing event from before that time was removed.
 """
 
 from __future__ import annotations

@@ -241,9 +241,9 @@ ORDER BY ended, id LIMIT ?
 ON CONFLICT DO NOTHING RETURNING execution
 
 -- name: put_pruned
--- When the last of the executions ended, rounded up.
+-- When the last of the executions ended, and a minute: the clock of another server with an event of it may be ahead.
 INSERT INTO meta (key, value)
-SELECT 'pruned', CAST(CAST(max(ended) AS bigint) + 1 AS text) FROM execution
+SELECT 'pruned', CAST(CAST(max(ended) AS bigint) + 60 AS text) FROM execution
 WHERE id IN (SELECT execution FROM removal) HAVING max(ended) IS NOT NULL
 ON CONFLICT (key) DO UPDATE SET value = excluded.value
 WHERE CAST(excluded.value AS bigint) > CAST(meta.value AS bigint)

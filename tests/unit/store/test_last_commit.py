@@ -21,7 +21,7 @@ from noetl.store.last_commit import CHECKSUM, RECORD
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
 from noetl.store.sqlite.backup import copy_database
-from noetl.store.store import Store
+from noetl.store.store import Change, Store
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 
@@ -255,6 +255,18 @@ def test_events_that_were_pruned_are_not_missed(place: Place) -> None:
     assert store.seq(A) == 0
     store.check_last_commit()
     store.close()
+    place.open().close()
+
+
+def test_events_of_a_server_whose_clock_was_ahead_may_be_pruned(place: Place) -> None:
+    now = time.time()
+    ahead, other = place.open(), place.open(server="two")
+    assert ahead.commit([Change(A, 0, [row._replace(at=now) for row in change(A, 0).rows])]) == [True]
+    assert other.commit([change(A, 1, summary=summary(A, "succeeded", ended=now - 30))]) == [True]
+    assert other.prune(now, 10) == 1
+    ahead.check_last_commit()
+    for store in (ahead, other):
+        store.close()
     place.open().close()
 
 
