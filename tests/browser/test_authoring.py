@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 from tests.browser.examples import PLAYBOOKS, ExampleRuns
 from tests.browser.opening import PageOpener, check_accessibility
 from tests.browser.serving import PageServer
@@ -132,6 +132,20 @@ def test_problems_graph_and_text_lead_to_each_other(open_page: PageOpener) -> No
     page.keyboard.press("Escape")
     page.keyboard.press("Tab")
     expect(editor_of(page)).not_to_be_focused()
+
+
+def test_a_step_that_is_chosen_before_the_editor_has_loaded_is_shown_then(open_page: PageOpener) -> None:
+    page = open_page("/playbooks", role="author")
+    waiting: list[Route] = []
+    page.route(re.compile(r"/code-mirror-[^/]+\.js$"), lambda route: waiting.append(route))
+    page.goto(f"{open_page.server.url}/edit/shop/orders")
+    step = page.get_by_role("group", name="Graph of orders").get_by_role("button", name="reserve")
+    step.click()
+    expect(editor_of(page)).to_have_count(0)
+    for route in waiting:
+        route.continue_()
+    expect(page.locator(".cm-activeLine")).to_contain_text("step: reserve")
+    expect(step).to_have_attribute("aria-pressed", "true")
 
 
 def test_the_editor_completes_names_and_explains_them(open_page: PageOpener) -> None:

@@ -9,7 +9,7 @@ interface CodeEditorProps {
   text: string; // the initial text; another `key` starts a new editor
   readOnly?: boolean;
   problems: Finding[] | null; // of the text as it is now; null: unknown, the marks stay
-  line?: number | null; // where to begin
+  line?: number | null; // where to begin; as long as the editor loads it can change
   handle?: { current: CodeMirror | null };
   onText: (text: string) => void;
   onLine?: (line: number) => void;
@@ -19,7 +19,7 @@ interface CodeEditorProps {
 
 /** The text editor, loaded when it is first shown. */
 export function CodeEditor(props: CodeEditorProps) {
-  const { label, readOnly = false, problems, line, handle } = props;
+  const { label, readOnly = false, problems, handle } = props;
   const host = useRef<HTMLDivElement>(null);
   const latest = useRef(props);
   latest.current = props;
@@ -38,7 +38,7 @@ export function CodeEditor(props: CodeEditorProps) {
         onSave: () => latest.current.onSave?.(),
         onStart: () => latest.current.onStart?.(),
       });
-      if (line) created.goToLine(line, false);
+      if (latest.current.line) created.goToLine(latest.current.line, false);
       if (handle) handle.current = created;
       setEditor(created);
     });

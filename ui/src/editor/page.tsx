@@ -62,6 +62,7 @@ function Editor({ model }: { model: EditorModel }) {
   const show = (finding: Finding, place: number) => {
     pane.value = "text";
     setQuery({ problem: place + 1 }, { replace: true });
+    line.value = finding.line;
     code.current?.goToProblem(finding);
   };
   useEffect(
@@ -116,6 +117,7 @@ function Editor({ model }: { model: EditorModel }) {
             width={isPhone.value ? null : graphWidth.value}
             onStep={(node) => {
               pane.value = "text";
+              line.value = node.line;
               code.current?.goToLine(node.line);
             }}
           />

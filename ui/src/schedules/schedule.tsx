@@ -138,7 +138,11 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
         </dd>
       </dl>
       <h2>Last firings</h2>
-      <Table label="Last firings" columns={FIRINGS} rows={schedule.recent} rowKey={(fired) => fired.due + fired.at} />
+      {schedule.recent.length ? (
+        <Table label="Last firings" columns={FIRINGS} rows={schedule.recent} rowKey={(fired) => fired.due + fired.at} />
+      ) : (
+        <p class="secondary">The schedule has not fired yet.</p>
+      )}
       {dialog.value === "edit" && <ScheduleDialog schedule={schedule} onClose={close} />}
       {dialog.value === "delete" && (
         <FormDialog
