@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import Page, expect
-from tests.browser.examples import ExampleRuns
+from tests.browser.examples import PLAYBOOKS, ExampleRuns
 from tests.browser.opening import PageOpener
+from tests.browser.serving import PageServer
 
 SECTIONS = ["Runs", "Playbooks", "Schedules", "Workers"]
 TABS = ["Timeline", "Events", "Logs", "Data", "Items", "Related"]
@@ -50,3 +53,67 @@ def test_a_link_shows_another_user_the_same_event_and_selection(open_page: PageO
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
     expect(page.get_by_text("Viewing event 14.")).to_have_count(0)
+
+
+def opened_from_the_list(open_page: PageOpener, execution: str) -> Page:
+    page = open_page("/runs?status=waiting", "operator")
+    page.locator(f'a[href^="/runs/{execution}"]').first.click()
+    expect(page.locator(".run-title")).to_contain_text("waiting")
+    return page
+
+
+def back_to_the_list(page: Page) -> None:
+    """One step: the dialog left nothing behind."""
+    page.go_back()
+    expect(page).to_have_url(re.compile(r"/runs\?status=waiting$"))
+    expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_back_after_a_response_leads_to_the_list(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = opened_from_the_list(open_page, runs.until_waiting(runs.start("shop/release")))
+    page.locator(".run-header").get_by_role("button", name="Respond...").click()
+    page.get_by_role("dialog").get_by_text("yes", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Send").click()
+    expect(page.locator(".run-title")).not_to_contain_text("waiting")
+    back_to_the_list(page)
+
+
+def test_back_after_a_cancel_leads_to_the_list(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = opened_from_the_list(open_page, runs.until_waiting(runs.start("shop/release")))
+    page.locator(".run-header").get_by_role("button", name="Cancel...").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel run").click()
+    expect(page.locator(".run-title")).to_contain_text("cancelled")
+    back_to_the_list(page)
+
+
+def test_back_after_registering_leads_to_the_playbooks(open_page: PageOpener, server: PageServer) -> None:
+    text = (PLAYBOOKS / "stock.yaml").read_text("utf-8").replace("shop/stock", "back/stock")
+    server.api.register(text)
+    page = open_page("/playbooks", "author")
+    page.goto(f"{server.url}/edit/back/stock")
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text.replace("nothing to order", "none"))
+    page.get_by_role("button", name="Register as 2").click()
+    expect(page.get_by_text("Registered back/stock as version 2.").first).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Playbooks")
+    page.go_forward()
+    expect(page.locator(".cm-content")).to_contain_text("result: none")
+
+
+def test_back_after_a_deletion_says_that_the_schedule_is_gone(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    _ = runs["finished"]
+    server.api.ask("PUT", "/schedules/back", {"path": "shop/orders", "cron": "0 3 * * *"})
+    page = open_page("/schedules", "author", expect=["status of 404"])
+    page.get_by_role("link", name="back", exact=True).click()
+    expect(page.get_by_text("The schedule has not fired yet.")).to_be_visible()
+    page.get_by_role("button", name="Delete...").click()
+    page.get_by_role("button", name="Delete schedule").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Schedules")
+    page.go_back()
+    expect(page).to_have_url(re.compile("/schedules/back$"))
+    expect(page.get_by_role("alert")).to_contain_text("back")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from tests.browser.opening import PageOpener, check_accessibility
@@ -46,3 +47,17 @@ def test_a_page_opens_with_the_session_of_its_role(open_page: PageOpener, role: 
 
 def test_the_lock_file_of_the_packages_names_no_host() -> None:
     assert re.findall('https?:[^"]*', LOCK_FILE.read_text("utf-8")) == []
+
+
+FOLDER = Path(__file__).parent
+SCENARIOS = re.findall(r"^\| (.+) \| `(\w+\.py)::(\w+)` \|$", (FOLDER / "README.md").read_text("utf-8"), re.MULTILINE)
+
+
+def test_every_scenario_of_the_table_has_its_test() -> None:
+    assert len(SCENARIOS) > 30
+    missing = [
+        f"{scenario}: {file}::{test}"
+        for scenario, file, test in SCENARIOS
+        if not (FOLDER / file).exists() or f"def {test}(" not in (FOLDER / file).read_text("utf-8")
+    ]
+    assert not missing

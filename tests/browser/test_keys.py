@@ -141,3 +141,27 @@ def test_every_key_of_a_run(open_page: PageOpener, runs: ExampleRuns) -> None:
             "previous-run": ("K", lambda: expect(page).to_have_url(re.compile(loop))),
         },
     )
+
+
+def test_every_key_of_the_editor(open_page: PageOpener, runs: ExampleRuns) -> None:
+    _ = runs["finished"]
+    page = open_page("/edit/shop/orders", "author")
+    text, line = page.locator(".cm-content"), page.locator(".cm-activeLine")
+    text.get_by_text("Send the order both ways").click()
+    page.keyboard.press("End")
+    page.keyboard.insert_text("\n    spec: {join: al}")
+    expect(page.get_by_role("region", name="Problems").get_by_role("button", name=re.compile("^NTL"))).to_be_visible()
+    page.keyboard.press("Control+Home")
+    effects: dict[str, tuple[str, Callable[[], object]]] = {
+        "next-problem": ("F8", lambda: expect(line).to_contain_text("join: al")),
+        "save-draft": ("Control+s", lambda: expect(page.get_by_text("Draft saved.").first).to_be_attached()),
+        "start": (
+            "Control+Enter",
+            lambda: expect(page.get_by_text("Register the draft first").first).to_be_visible(),
+        ),
+        "leave-editor": ("Escape Tab", lambda: expect(text).not_to_be_focused()),
+    }
+    try_all(page, "editor", effects)
+    page.get_by_role("button", name="Discard draft").click()
+    page.keyboard.press("Control+Enter")
+    expect(page).to_have_url(re.compile("/start/shop/orders$"))
