@@ -121,11 +121,11 @@ def failed_item(index: int) -> Iterator[e.Event]:
 class LongRun:
     """A run while it is being written."""
 
-    def __init__(self, store: Store, execution: str, text: str = TEXT) -> None:
+    def __init__(self, store: Store, execution: str, text: str = TEXT, started: float | None = None) -> None:
         playbook = load("bench.yaml", text, KINDS).require()
         store.put_playbook(playbook.digest, "bench.yaml", text.encode())
         self.store, self.outline = store, OutlineWriter()
-        self.at = self.started = time.time()
+        self.at = self.started = time.time() if started is None else started
         state = Execution(execution, LoadedPlaybook(playbook, "bench.yaml"), playbook.digest)
         self.loaded = LoadedExecution(state, codec.ZERO, None, self.outline)
 
