@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from tests.browser.chromium import launched
 from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener
@@ -16,6 +16,11 @@ from tests.browser.packages import locked
 from tests.browser.recorded import RECORDED, record, record_others
 from tests.browser.serving import PageServer, database_in, page_server
 from tests.verifying import check_databases
+
+EXPECT_MILLISECONDS = 30_000
+"""How long a page may take on a busy machine; an expectation that holds earlier does not wait."""
+
+expect.set_options(timeout=EXPECT_MILLISECONDS)
 
 
 @pytest.fixture(scope="package")

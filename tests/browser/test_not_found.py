@@ -18,7 +18,7 @@ GONE = "It may have been deleted by the retention policy."
         ("/runs/nope", f"Run nope not found. {GONE}"),
         ("/runs/nope/fork", f"Run nope not found. {GONE}"),
         ("/compare/nope/nope", f"Run nope not found. {GONE}"),
-        ("/playbooks/a/b/c", "No playbook is registered as a/b/c."),
+        ("/playbooks/a/b/c", "Playbook a/b/c not found."),
         ("/schedules/a b", "Not Found"),
     ],
 )

@@ -171,10 +171,9 @@ class Simulation(World):
         for execution in self.mains:
             self.nodes[-1].spawn(self._use(execution))
         faults = self.loop.create_task(self._harm())
-        while not self._has_ended() and self.loop.time() < LONGEST_SECONDS:
+        while not await self._has_settled() and self.loop.time() < LONGEST_SECONDS:
             await asyncio.sleep(POLL_SECONDS)
             self._resume_forgotten()
-        await asyncio.sleep(SETTLE_SECONDS)
         faults.cancel()
         self.story.seconds = self.loop.time()
         self.story.faults = self.faults.fired
@@ -189,6 +188,13 @@ class Simulation(World):
             work = task.get_coro()
             if isinstance(work, CoroutineType) and getcoroutinestate(work) == CORO_CREATED:
                 work.close()  # of a node that died before it began
+
+    async def _has_settled(self) -> bool:
+        """Whether all runs have ended for good: a server may start a child late, and cancel it."""
+        if not self._has_ended():
+            return False
+        await asyncio.sleep(SETTLE_SECONDS)
+        return self._has_ended()
 
     def _has_ended(self) -> bool:
         """Whether all runs have ended, and no stopped machine may come back."""

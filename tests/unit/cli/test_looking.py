@@ -290,7 +290,7 @@ def test_a_problem_that_does_not_exist_is_not_found(tmp_path: Path) -> None:
     done = noetl("explain", "NTL999", cwd=tmp_path)
     assert (done.code, done.err) == (
         4,
-        "noetl: problem code NTL999 not found: `noetl validate FILE` prints the codes of a playbook\n",
+        "noetl: problem 'NTL999' not found: `noetl validate FILE` prints the codes of a playbook\n",
     )
 
 

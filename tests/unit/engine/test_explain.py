@@ -347,11 +347,11 @@ def test_of_several_runs_one_can_be_asked_for() -> None:
     found = explained(stage, "a", "a#2")
     assert [one.kind for one in found.decisions] == ["admission", "rules", "arcs"]
     assert found.decisions[2].reasons[0].values == {"ctx.n": 2}
-    with pytest.raises(NotFound, match="no run 'a#9': the step was entered 3 times"):
+    with pytest.raises(NotFound, match="step run 'a#9' not found: the step was entered 3 times"):
         explained(stage, "a", "a#9")
     with pytest.raises(UsageError, match="is not a run of step 'a'"):
         explained(stage, "a", "b#1")
-    with pytest.raises(NotFound, match="no step 'aa'"):
+    with pytest.raises(NotFound, match="step 'aa' not found"):
         explained(stage, "aa")
 
 

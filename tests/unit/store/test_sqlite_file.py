@@ -60,7 +60,7 @@ def test_folder_and_files_are_for_their_owner_alone(store: SqliteStore, path: Pa
         store.commit([change(A, 0)])
         assert path.parent.stat().st_mode & 0o777 == 0o700
         modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.rglob("*")}
-        files = ("noetl.db", "noetl.db-wal", "noetl.db-shm", "noetl.db.turn")
+        files = ("noetl.db", "noetl.db-wal", "noetl.db-shm", "noetl.db.turn", "noetl.db.last")
         assert modes.pop(".gitignore")  # its folder is closed to others
         assert modes == {"locks": 0o700} | dict.fromkeys(files, 0o600)
     finally:

@@ -20,13 +20,13 @@ interface Following<T> {
   past: number | null; // the event that it is of, null for the latest
 }
 
-/** A part of the run as it was at the event of the view; null loads nothing. */
-export function useFollowing<T>(model: RunModel, part: string, query: Query | null): Following<T> {
+/** A part of the run as it was at the event of the view; null loads nothing, nor does an event before `first`. */
+export function useFollowing<T>(model: RunModel, part: string, query: Query | null, first = 1): Following<T> {
   const subject = query ? partPath(model, part, query) : null;
   const rest = useRef({ at: 0, isPast: false }); // where the slider came to rest; 0 until the outline is there
   if (!model.isMoving.value) rest.current = { at: model.settled.value, isPast: model.isPast.value };
   const { at, isPast } = rest.current;
-  const of = useResource<T>(query && at ? partPath(model, part, { ...query, at }) : null);
+  const of = useResource<T>(query && at >= first ? partPath(model, part, { ...query, at }) : null);
   const last = useRef<{ subject: string | null; data: T } | null>(null);
   const data = of.data.value;
   if (data !== undefined) last.current = { subject, data };

@@ -37,16 +37,15 @@ const PARTS = [
   { name: "raw", label: "Raw" },
 ];
 
-const NO_STEPS = { steps: [], runs: null };
-
 interface StepRunProps extends InspectorProps {
   run: string;
   item: number | null;
 }
 
 export function StepRunInspector({ model, graph, run, item }: StepRunProps) {
-  const isThere = scheduledSeq(model.outline.value ?? NO_STEPS, run) <= model.at.value;
-  const stepRun = useFollowing<StepRun>(model, "step-run", isThere ? { run, item } : null);
+  const scheduled = scheduledSeq(model.outline.value, run);
+  const isThere = scheduled <= model.at.value;
+  const stepRun = useFollowing<StepRun>(model, "step-run", isThere ? { run, item } : null, scheduled || 1);
   const wanted = parameter("part");
   const first = selection.value.task ? "tasks" : "why";
   const part = PARTS.some(({ name }) => name === wanted) ? wanted : first;

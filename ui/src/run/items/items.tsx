@@ -11,6 +11,7 @@ import { Empty } from "../../parts/states.tsx";
 import { count } from "../../text/number.ts";
 import { Followed, useFollowing } from "../inspector/following.tsx";
 import type { RunModel } from "../model.ts";
+import { scheduledSeq } from "../outline/outline.ts";
 import type { PanelProps } from "../panel/panel.tsx";
 import { select, selection } from "../selection.ts";
 import { ItemList } from "./list.tsx";
@@ -28,10 +29,12 @@ export default function Items({ model }: PanelProps) {
 }
 
 function LoopItems({ model, run, runs }: { model: RunModel; run: string; runs: string[] }) {
-  const summary = useFollowing<ItemsSummary>(model, "items/summary", { run });
+  const scheduled = scheduledSeq(model.outline.value, run);
+  const summary = useFollowing<ItemsSummary>(model, "items/summary", { run }, scheduled || 1);
   const status = statusOf(parameter("status"));
   useEffect(() => bindKeys("lists", { "failures-first": toggleFailures }), []);
   const loops = useMemo(() => runs.toReversed().map((name) => ({ value: name, label: name })), [runs.join()]);
+  if (scheduled > model.at.value) return <Empty text={`At this event ${run} is not scheduled yet.`} />;
   return (
     <div class="panel-content">
       <Followed by={summary}>

@@ -102,8 +102,11 @@ export function runStatusAt(
   return runs.started_seq[row] && runs.started_seq[row]! <= seq ? "running" : "scheduled";
 }
 
+const NO_STEPS = { steps: [], runs: null };
+
 /** The event that scheduled a step run such as `fetch#1`; 0 if the outline does not have it. */
-export function scheduledSeq({ steps, runs }: Pick<Outline, "steps" | "runs">, run: string): number {
+export function scheduledSeq(outline: Pick<Outline, "steps" | "runs"> | null | undefined, run: string): number {
+  const { steps, runs } = outline ?? NO_STEPS;
   const mark = run.lastIndexOf("#");
   const [step, n] = [steps.indexOf(run.slice(0, mark)), Number(run.slice(mark + 1))];
   const place = runs?.step.findIndex((number, at) => number === step && runs.n[at] === n) ?? -1;
