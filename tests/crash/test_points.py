@@ -30,7 +30,7 @@ BY_NO_PLAYBOOK = {
     "host.dispatcher:StoredWork.due": "the same",
     "host.dispatcher:Dispatcher.on_hint": "NATS, which tests/acceptance/modes takes away and brings back",
     "runtime.contents:Contents.put_in_bucket": "the same",
-    "host.restore:accept_restore:1": "an operator accepts a restored database, and calls it again if it was interrupted",
+    "host.restore:accept_restore:1": "an operator accepts a restored database, and does so again if it was interrupted",
     "host.local_link:LocalLink.claim:2": "the worker of `noetl dev`, which is killed in tests/acceptance/modes",
     "runtime.committer:Committer._decide:1": "a process that only sends a command (`runs cancel`)",
     "runtime.contents:Contents.read:1": "an object store: content is there before a fact speaks of it",
