@@ -7,7 +7,6 @@ kind is first used, and entry points are read for the first name that is not bui
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -19,6 +18,7 @@ from noetl.errors import NoetlError, NotFound
 from noetl.model.kind import Kind
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from importlib.metadata import EntryPoint
 
     from noetl.tools.base import Run
@@ -47,7 +47,7 @@ class Registry:
         self._loaded: dict[str, Kind] = {}
         self._runners: dict[str, Run | None] = {}
         self._closers: list[Callable[[], Awaitable[None]]] = []
-        self._users: Counter[asyncio.AbstractEventLoop] = Counter()
+        self._users: Counter[AbstractEventLoop] = Counter()
 
     def get(self, name: str) -> Kind | None:
         if name not in self._loaded and (kind := builtin(name) or self._plugin(name)) is not None:
@@ -74,11 +74,15 @@ class Registry:
 
     def join(self) -> None:
         """Keep the processes and connections of the tools in the running loop open until this user closes, too."""
-        self._users[asyncio.get_running_loop()] += 1
+        from asyncio import get_running_loop  # slow to import, and `noetl validate` runs no loop
+
+        self._users[get_running_loop()] += 1
 
     async def close(self) -> None:
         """Close what the tools have open in the running loop, unless others have joined and use it."""
-        loop = asyncio.get_running_loop()
+        from asyncio import get_running_loop
+
+        loop = get_running_loop()
         self._users -= Counter([loop])
         if self._users[loop]:
             return

@@ -67,7 +67,8 @@ def test_a_page_of_any_length_takes_the_same_queries(kind: str, request: pytest.
         store.commit([Change(execution, 0, [], rows[-1], ready={"a#1": "gpu"})])
 
     def queries(count: int) -> list[str]:
-        return [name for name, _ in recorded(store, lambda store: listed_items(store, rows[:count], START))]
+        names = [name for name, _ in recorded(store, lambda store: listed_items(store, rows[:count], START))]
+        return [name for name in names if name != "notify"]  # a thread sends it some time after a commit
 
     items = listed_items(store, rows, START)
     assert {(item.version, item.activity) for item in items} == {(1, "no worker is connected in pool 'gpu'")}
