@@ -145,6 +145,23 @@ def test_every_key_of_a_run(open_page: PageOpener, runs: ExampleRuns) -> None:
     )
 
 
+PRESSED_WHEN_SHOWN = """(() => {
+  const observer = new MutationObserver(() => {
+    if (!document.querySelector("[aria-label='Level of detail']")) return;
+    observer.disconnect();
+    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "1", bubbles: true }));
+  });
+  observer.observe(document, { subtree: true, childList: true });
+})()"""
+
+
+def test_a_key_works_as_soon_as_its_view_is_shown(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page("/system")
+    page.add_init_script(PRESSED_WHEN_SHOWN)
+    page.goto(f"{page.url.removesuffix('/system')}/runs/{runs['finished']}?tab=events")
+    page.wait_for_url("**level=step*")
+
+
 def test_every_key_of_the_editor(open_page: PageOpener, runs: ExampleRuns) -> None:
     _ = runs["finished"]
     page = open_page("/edit/shop/orders", "author")

@@ -1,5 +1,6 @@
 /** Every key of the page in one table: it binds the keys, fills the help dialog and drives the tests. */
 
+import { useLayoutEffect } from "preact/hooks";
 import { singleKeys } from "./preferences.ts";
 
 export type Scope = "global" | "lists" | "run" | "slider" | "graph" | "editor";
@@ -96,10 +97,16 @@ export type Actions = Record<string, (event: KeyboardEvent) => void>;
 const PAIR_MS = 1000;
 let before = { name: "", at: 0 };
 
-/** Binds the keys of a scope to actions; the returned function unbinds them. Keys are inactive in text fields. */
-export function bindKeys(scope: Scope, actions: Actions, target: EventTarget = window): () => void {
-  const listen = (raw: Event) => {
-    const event = raw as KeyboardEvent;
+/**
+ * Binds the keys of a scope to actions as soon as the view is in the document, until it leaves. Keys are inactive in
+ * text fields. The actions of a later render replace them if an input has changed.
+ */
+export function useKeys(scope: Scope, actions: Actions, inputs: readonly unknown[]): void {
+  useLayoutEffect(() => bindKeys(scope, actions), inputs);
+}
+
+function bindKeys(scope: Scope, actions: Actions): () => void {
+  const listen = (event: KeyboardEvent) => {
     const name = keyName(event);
     const isPair = before.name && event.timeStamp - before.at < PAIR_MS && before.at !== event.timeStamp;
     const action = actionOf(scope, name, isPair ? before.name : "");
@@ -112,8 +119,8 @@ export function bindKeys(scope: Scope, actions: Actions, target: EventTarget = w
     event.preventDefault();
     actions[action]?.(event);
   };
-  target.addEventListener("keydown", listen);
-  return () => target.removeEventListener("keydown", listen);
+  window.addEventListener("keydown", listen);
+  return () => window.removeEventListener("keydown", listen);
 }
 
 function isAllowed(event: KeyboardEvent, name: string): boolean {

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { Finding } from "../api/types.gen.ts";
-import { bindKeys } from "../keys.ts";
+import { useKeys } from "../keys.ts";
 import { go, parameter, setQuery } from "../location.ts";
 import { isPhone } from "../look/phone.ts";
 import { hasRole } from "../me.ts";
@@ -65,10 +65,7 @@ function Editor({ model }: { model: EditorModel }) {
     line.value = finding.line;
     code.current?.goToProblem(finding);
   };
-  useEffect(
-    () => bindKeys("editor", { "next-problem": () => code.current?.nextProblem(), "save-draft": save, start }),
-    [model],
-  );
+  useKeys("editor", { "next-problem": () => code.current?.nextProblem(), "save-draft": save, start }, [model]);
   const discard = () => {
     model.discard();
     code.current?.setText(model.text.value);

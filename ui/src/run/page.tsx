@@ -1,9 +1,9 @@
 /** One run at one event: header, history slider, graph, panel, inspector. */
 
-import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import type { Resource } from "../api/resource.ts";
 import type { Graph } from "../api/types.gen.ts";
-import { bindKeys } from "../keys.ts";
+import { useKeys } from "../keys.ts";
 import { isPhone } from "../look/phone.ts";
 import { Splitter } from "../parts/split.tsx";
 import { Loading, ProblemBox } from "../parts/states.tsx";
@@ -30,8 +30,8 @@ export default function RunPage({ params }: ViewProps) {
     void model.start();
     return () => model.stop();
   }, [model]);
-  useLayoutEffect(() => bindKeys("run", runKeys(id)), [id]);
-  useLayoutEffect(() => bindKeys("global", { leave: () => leave(model, isPhone.peek()) }), [model]);
+  useKeys("run", runKeys(id), [id]);
+  useKeys("global", { leave: () => leave(model, isPhone.peek()) }, [model]);
   const problem = model.problem.value;
   if (!model.outline.value) {
     if (problem?.status === 404) return <NotFound id={id} />;

@@ -4,7 +4,7 @@ import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import type { ExecutionSummary } from "../api/types.gen.ts";
 import { now } from "../clock.ts";
-import { bindKeys } from "../keys.ts";
+import { useKeys } from "../keys.ts";
 import { go, parameter, query, setQuery } from "../location.ts";
 import { isPhone } from "../look/phone.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
@@ -77,18 +77,18 @@ function RunsList({ model, filters, selected }: { model: RunsModel; filters: Fil
     if (run && parameter("preview")) setQuery({ preview: run.execution_id }, { replace: true });
   };
   useEffect(model.remember, [rows]);
-  useEffect(
-    () =>
-      bindKeys("lists", {
-        "next-row": () => move(placeOf(active.peek()) + 1),
-        "previous-row": () => move(placeOf(active.peek()) - 1),
-        "first-row": () => move(0),
-        "last-row": () => move(current().length - 1),
-        open: () => open(current()[placeOf(active.peek())]),
-        preview: () => setQuery({ preview: parameter("preview") === active.peek() ? null : active.peek() }),
-        select: (event) => active.peek() && select(active.peek(), event.shiftKey),
-        "failures-first": () => setQuery({ status: parameter("status") === "failed" ? null : "failed" }),
-      }),
+  useKeys(
+    "lists",
+    {
+      "next-row": () => move(placeOf(active.peek()) + 1),
+      "previous-row": () => move(placeOf(active.peek()) - 1),
+      "first-row": () => move(0),
+      "last-row": () => move(current().length - 1),
+      open: () => open(current()[placeOf(active.peek())]),
+      preview: () => setQuery({ preview: parameter("preview") === active.peek() ? null : active.peek() }),
+      select: (event) => active.peek() && select(active.peek(), event.shiftKey),
+      "failures-first": () => setQuery({ status: parameter("status") === "failed" ? null : "failed" }),
+    },
     [model],
   );
   if (!rows)

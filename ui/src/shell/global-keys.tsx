@@ -1,5 +1,4 @@
-import { useEffect } from "preact/hooks";
-import { bindKeys, KEYS, type Scope } from "../keys.ts";
+import { KEYS, type Scope, useKeys } from "../keys.ts";
 import { go } from "../location.ts";
 import { copyAndTell } from "../parts/copy.tsx";
 import { Dialog } from "../parts/dialog.tsx";
@@ -11,18 +10,18 @@ import "./help.css";
 
 /** The keys that work in every view, and the two dialogs that they open. */
 export function GlobalKeys() {
-  useEffect(
-    () =>
-      bindKeys("global", {
-        palette: openPalette,
-        help: openHelp,
-        filter: () => document.querySelector<HTMLElement>("[data-filter]")?.focus(),
-        "go-runs": () => go(href("runs")),
-        "go-playbooks": () => go(href("playbooks")),
-        "go-schedules": () => go(href("schedules")),
-        "go-workers": () => go(href("workers")),
-        "copy-link": () => void copyAndTell(window.location.href, "the link to this view"),
-      }),
+  useKeys(
+    "global",
+    {
+      palette: openPalette,
+      help: openHelp,
+      filter: () => document.querySelector<HTMLElement>("[data-filter]")?.focus(),
+      "go-runs": () => go(href("runs")),
+      "go-playbooks": () => go(href("playbooks")),
+      "go-schedules": () => go(href("schedules")),
+      "go-workers": () => go(href("workers")),
+      "copy-link": () => void copyAndTell(window.location.href, "the link to this view"),
+    },
     [],
   );
   return (

@@ -1,7 +1,6 @@
 /** The event log of a run: all of it, or what a level, groups of types and a text select. */
 
-import { useEffect } from "preact/hooks";
-import { bindKeys } from "../../keys.ts";
+import { useKeys } from "../../keys.ts";
 import { parameter, setQuery } from "../../location.ts";
 import { Button } from "../../parts/button.tsx";
 import type { RunModel } from "../model.ts";
@@ -14,10 +13,7 @@ import "./events.css";
 
 export default function Events({ model }: PanelProps) {
   const [level, types, q] = [levelOf(parameter("level")), groupsOf(parameter("types")).join(","), parameter("q")];
-  useEffect(
-    () => bindKeys("run", Object.fromEntries(LEVELS.map((name) => [`level-${name}`, () => chooseLevel(name)]))),
-    [],
-  );
+  useKeys("run", Object.fromEntries(LEVELS.map((name) => [`level-${name}`, () => chooseLevel(name)])), []);
   const isFiltered = level !== "event" || types !== "" || q !== "";
   return (
     <div class="panel-content">

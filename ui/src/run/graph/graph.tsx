@@ -1,10 +1,10 @@
 /** The graph of the playbook in force at the event of the view, with the state of the run in it. */
 
 import { useComputed, useSignal } from "@preact/signals";
-import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { type Resource, useResource } from "../../api/resource.ts";
 import type { Graph, GraphNode } from "../../api/types.gen.ts";
-import { bindKeys } from "../../keys.ts";
+import { useKeys } from "../../keys.ts";
 import { isPhone } from "../../look/phone.ts";
 import { Button } from "../../parts/button.tsx";
 import { Arcs } from "../../parts/graph/arcs.tsx";
@@ -73,17 +73,17 @@ function Drawing({ model, graph }: { model: RunModel; graph: Graph }) {
     select({ step: node.name });
     window.requestAnimationFrame(() => focusBox(pane.current, node));
   };
-  useLayoutEffect(
-    () =>
-      bindKeys("graph", {
-        "zoom-in": port.zoomIn,
-        "zoom-out": port.zoomOut,
-        "zoom-reset": port.reset,
-        "zoom-fit": () => port.fit(graph),
-        "find-step": () => {
-          isFinding.value = true;
-        },
-      }),
+  useKeys(
+    "graph",
+    {
+      "zoom-in": port.zoomIn,
+      "zoom-out": port.zoomOut,
+      "zoom-reset": port.reset,
+      "zoom-fit": () => port.fit(graph),
+      "find-step": () => {
+        isFinding.value = true;
+      },
+    },
     [port, graph, isFinding],
   );
   useEffect(

@@ -1,8 +1,8 @@
 /** The top of the run view: its playbook, status and actions. */
 
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { now } from "../../clock.ts";
-import { bindKeys } from "../../keys.ts";
+import { useKeys } from "../../keys.ts";
 import { isPhone } from "../../look/phone.ts";
 import { Status, statusWord } from "../../look/status.tsx";
 import { Button } from "../../parts/button.tsx";
@@ -30,13 +30,7 @@ const MENU_BUTTON = "run-actions";
 export function RunHeader({ model }: { model: RunModel }) {
   const details = model.details.value;
   useEffect(() => offerActions("run", () => paletteActions(model)), [model]);
-  useLayoutEffect(
-    () =>
-      bindKeys("global", {
-        actions: () => document.querySelector<HTMLElement>(`.${MENU_BUTTON} > button`)?.click(),
-      }),
-    [],
-  );
+  useKeys("global", { actions: () => document.querySelector<HTMLElement>(`.${MENU_BUTTON} > button`)?.click() }, []);
   useEffect(
     () => () => {
       runDialog.value = null;

@@ -1,7 +1,7 @@
 /** The history slider: every part of the view shows the run at the event that it points to. */
 
 import { useEffect, useMemo } from "preact/hooks";
-import { bindKeys } from "../../keys.ts";
+import { useKeys } from "../../keys.ts";
 import { Button } from "../../parts/button.tsx";
 import { toast, toastProblem } from "../../parts/toast.tsx";
 import { preference } from "../../preferences.ts";
@@ -25,7 +25,7 @@ const FAR = 100;
 export function HistorySlider({ model }: { model: RunModel }) {
   const player = useMemo(() => new Player(model), [model]);
   useEffect(() => player.stop, [player]);
-  useEffect(() => bindKeys("slider", sliderKeys(model, player)), [model, player]);
+  useKeys("slider", sliderKeys(model, player), [model, player]);
   const here = model.position.pointer.value ?? model.at.value;
   const [latest, row, ms] = [model.latest.value, model.row.value, timeAt(model, here)];
   const go = (seq: number) => {

@@ -1,8 +1,8 @@
 /** The items of a loop: counts, failures in groups, durations, and every item. */
 
-import { useEffect, useMemo } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import type { ItemStatus, ItemsSummary } from "../../api/types.gen.ts";
-import { bindKeys } from "../../keys.ts";
+import { useKeys } from "../../keys.ts";
 import { parameter, setQuery } from "../../location.ts";
 import { statusWord } from "../../look/status.tsx";
 import { Button } from "../../parts/button.tsx";
@@ -32,7 +32,7 @@ function LoopItems({ model, run, runs }: { model: RunModel; run: string; runs: s
   const scheduled = scheduledSeq(model.outline.value, run);
   const summary = useFollowing<ItemsSummary>(model, "items/summary", { run }, scheduled || 1);
   const status = statusOf(parameter("status"));
-  useEffect(() => bindKeys("lists", { "failures-first": toggleFailures }), []);
+  useKeys("lists", { "failures-first": toggleFailures }, []);
   const loops = useMemo(() => runs.toReversed().map((name) => ({ value: name, label: name })), [runs.join()]);
   if (scheduled > model.at.value) return <Empty text={`At this event ${run} is not scheduled yet.`} />;
   return (

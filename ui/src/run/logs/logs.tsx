@@ -1,8 +1,7 @@
 /** The output of the tasks of a run. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
-import { bindKeys } from "../../keys.ts";
+import { type Actions, useKeys } from "../../keys.ts";
 import { parameter, setQuery } from "../../location.ts";
 import { Button } from "../../parts/button.tsx";
 import { download } from "../../parts/download.ts";
@@ -44,11 +43,9 @@ export default function Logs({ model }: PanelProps) {
     search.value = parameter("q") || search.value;
     setQuery({ q: null }, { replace: true });
   };
-  useEffect(() => bindKeys("run", { wrap: toggleWrap }), []);
-  useEffect(
-    () => (isSearching.value ? undefined : bindKeys("run", { "search-log": openSearch })), // the second time the browser's
-    [isSearching.value],
-  );
+  useKeys("run", { wrap: toggleWrap }, []);
+  const searchKey: Actions = isSearching.value ? {} : { "search-log": openSearch }; // the second time the browser's
+  useKeys("run", searchKey, [isSearching.value]);
   return (
     <div class="panel-content logs">
       <div class="panel-bar">

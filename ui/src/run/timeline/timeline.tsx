@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { now } from "../../clock.ts";
-import { bindKeys } from "../../keys.ts";
+import { useKeys } from "../../keys.ts";
 import { parameter, setQuery } from "../../location.ts";
 import { useCanvas } from "../../parts/canvas.ts";
 import { List } from "../../parts/list.tsx";
@@ -40,13 +40,13 @@ function Chart({ model }: PanelProps) {
   const active = useSignal("");
   const expandsGaps = useSignal(false);
   const { box, width } = useChartWidth();
-  useEffect(
-    () =>
-      bindKeys("run", {
-        gaps: () => {
-          expandsGaps.value = !expandsGaps.peek();
-        },
-      }),
+  useKeys(
+    "run",
+    {
+      gaps: () => {
+        expandsGaps.value = !expandsGaps.peek();
+      },
+    },
     [],
   );
   useEffect(() => loadExpanded(model, loader, expanded.value), [model.settled.value, expanded.value]);
