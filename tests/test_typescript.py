@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -14,17 +15,25 @@ from noetl.server.openapi import is_public
 from noetl.server.roles import ALLOWED, PAGES, PREFIX
 
 HOME = Path(__file__).parents[1]
-FILES = dict(files())
-TYPES, ROLES, GROUPS = (FILES[f"{FOLDER}/{name}.gen.ts"] for name in ("types", "roles", "events"))
+
+
+@cache
+def generated() -> dict[str, str]:
+    """The files by their paths, made when the first test reads them: every worker imports this module."""
+    return dict(files())
+
+
+def source_of(name: str) -> str:
+    return generated()[f"{FOLDER}/{name}.gen.ts"]
 
 
 def fields_of(interface: str) -> list[str]:
-    (body,) = re.findall(rf"^export interface {interface} {{\n(.*?)^}}", TYPES, re.MULTILINE | re.DOTALL)
+    (body,) = re.findall(rf"^export interface {interface} {{\n(.*?)^}}", source_of("types"), re.MULTILINE | re.DOTALL)
     return re.findall(r"^  (\w.*);$", body, re.MULTILINE)
 
 
 def test_generated_files_come_out_the_same_every_time() -> None:
-    assert dict(files()) == FILES
+    assert dict(files()) == generated()
 
 
 def test_every_schema_of_the_api_is_an_interface_with_the_same_fields() -> None:
@@ -35,8 +44,8 @@ def test_every_schema_of_the_api_is_an_interface_with_the_same_fields() -> None:
 
 
 def test_every_type_that_is_used_is_declared() -> None:
-    declared = set(re.findall(r"^export (?:interface|type|const) (\w+)", TYPES, re.MULTILINE))
-    code = re.sub(r"/\*\*.*?\*/|\"[^\"]*\"", "", TYPES, flags=re.DOTALL)
+    declared = set(re.findall(r"^export (?:interface|type|const) (\w+)", source_of("types"), re.MULTILINE))
+    code = re.sub(r"/\*\*.*?\*/|\"[^\"]*\"", "", source_of("types"), flags=re.DOTALL)
     assert set(re.findall(r"\b[A-Z]\w+", code.partition("\n")[2])) - declared == {"Record"}
 
 
@@ -52,15 +61,15 @@ def test_rows_and_statuses_have_types_of_their_own() -> None:
     assert "rows: Row[]" in fields_of("Frame")
     assert "digests: [seq: number, playbook: string][]" in fields_of("Outline")
     statuses = " | ".join(f'"{status}"' for status in STATUSES)
-    assert f"export type Status = {statuses};" in TYPES
+    assert f"export type Status = {statuses};" in source_of("types")
 
 
 def test_comments_beside_fields_are_kept() -> None:
-    assert "  /** the execution from which it was forked */\n  source: string | null;" in TYPES
+    assert "  /** the execution from which it was forked */\n  source: string | null;" in source_of("types")
 
 
 def test_every_route_has_its_least_role() -> None:
-    least = dict(re.findall(r'^  "(\w+ /.*)": "?(\w+)"?,$', ROLES, re.MULTILINE))
+    least = dict(re.findall(r'^  "(\w+ /.*)": "?(\w+)"?,$', source_of("roles"), re.MULTILINE))
     routes = {(method, path) for method, path in ALLOWED if is_public(method, path) and path.startswith(PREFIX)}
     assert least.keys() == {f"{method} {path.removeprefix(PREFIX)}" for method, path in routes}
     assert least["GET /executions"] == "viewer"
@@ -78,7 +87,9 @@ def test_the_server_answers_every_url_of_the_page() -> None:
 
 
 def test_every_event_has_its_group_and_its_level() -> None:
-    rows = re.findall(r'^  "([\w.]+)": {\n    group: "(\w+)",\n    level: "(\w+)",\n', GROUPS, re.MULTILINE)
+    rows = re.findall(
+        r'^  "([\w.]+)": {\n    group: "(\w+)",\n    level: "(\w+)",\n', source_of("events"), re.MULTILINE
+    )
     assert [name for name, _, _ in rows] == sorted(filter(None, EVENTS))
     levels = {name: level for name, _, level in rows}
     assert [levels[name] for name in ("step.done", "task.done", "timer.armed")] == ["step", "task", "event"]

@@ -10,6 +10,8 @@ from api_server import HELLO, ApiServer, register
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.config import SchemathesisConfig
+from schemathesis.pytest.lazy import get_all_tests
+from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 from tests.conformance.memory import MemoryStore
 
@@ -20,8 +22,15 @@ from noetl.server.app import endpoints
 from noetl.server.openapi import describe
 from noetl.settings import MasterKeySettings
 
-schema = schemathesis.openapi.from_dict(describe(endpoints(), "1"), config=SchemathesisConfig(color=False))
 EXAMPLES = 6
+SETTINGS = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +42,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     one.close()
 
 
-@schema.parametrize()
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-def test_no_request_meets_a_defect(server: ApiServer, case: schemathesis.Case) -> None:
+def described(*, coverage: bool) -> BaseSchema:
+    """The API; with `coverage`, every value at the edge of every parameter is tried besides random ones."""
+    config = SchemathesisConfig(color=False)
+    config.projects.default.phases.coverage.enabled = coverage
+    return schemathesis.openapi.from_dict(describe(endpoints(), "1"), config=config)
+
+
+def is_answered(server: ApiServer, case: schemathesis.Case) -> None:
     worker = case.path.startswith("/api/v1/worker")
     if case.path == "/api/v1/worker/claim" and isinstance(case.body, dict):
         case.body["wait"] = 0
@@ -51,6 +58,27 @@ def test_no_request_meets_a_defect(server: ApiServer, case: schemathesis.Case) -
     if case.path != "/api/v1/worker/heartbeat":  # its answer has pairs, whose schema schemathesis misreads
         checks.append(response_schema_conformance)
     case.call_and_validate(base_url=server.url, headers=headers, timeout=120, checks=checks)
+
+
+def defects(server: ApiServer, schema: BaseSchema) -> list[str]:
+    """What is wrong with the answers of each operation. pytest would make up the requests in every worker."""
+    found = []
+    for result in get_all_tests(schema=schema, test_func=is_answered, settings=SETTINGS, given_kwargs=None):
+        operation, test = result.ok()
+        try:
+            test(server=server)
+        except Exception as error:  # whatever it is, the other operations are tried too
+            found.append(f"{operation.label}: {error!r}")
+    return found
+
+
+def test_no_request_meets_a_defect(server: ApiServer) -> None:
+    assert defects(server, described(coverage=False)) == []
+
+
+@pytest.mark.slow(part="fuzz")
+def test_no_request_at_the_edge_of_a_parameter_meets_a_defect(server: ApiServer) -> None:
+    assert defects(server, described(coverage=True)) == []
 
 
 def test_the_server_still_works(server: ApiServer) -> None:
