@@ -5,15 +5,22 @@
 
 It takes what `pytest.mark.parametrize` takes. Use it for long tables of quick rows: as a test of its own, a row costs
 more than what it checks. Fixtures are shared by all rows.
+
+    @pytest.mark.parametrize("net", representatives(NETS, "a chain", "a comb", part="fuzz"))
+    def test_a_net_is_checked(net: str) -> None: ...
+
+Use this for tables of expensive rows that resemble each other.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import signature
 from typing import Any
+
+import pytest
 
 SHOWN_ROWS = 20
 SHOWN_CHARACTERS = 200
@@ -48,3 +55,10 @@ def _failure(row: tuple[Any, ...], error: Exception) -> str:
     values = ", ".join(repr(value)[:SHOWN_CHARACTERS] for value in row)
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{values}: {place.filename}:{place.lineno}: {type(error).__name__}: {error}"
+
+
+def representatives(rows: Mapping[str, Any], *names: str, part: str) -> list[Any]:
+    """Every row as a parameter of its name; those that are not in `names` run in this part of `make soak`."""
+    assert rows.keys() >= set(names), "a representative that is not in the table"
+    soak = pytest.mark.slow(part=part)
+    return [pytest.param(row, id=name, marks=() if name in names else soak) for name, row in rows.items()]

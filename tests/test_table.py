@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.table import for_each
+from tests.table import for_each, representatives
 
 
 def test_every_row_is_tried_and_those_that_fail_are_named() -> None:
@@ -51,3 +51,14 @@ def test_fixtures_are_handed_on(number: int, tmp_path_factory: pytest.TempPathFa
 def test_an_empty_table_is_refused() -> None:
     with pytest.raises(AssertionError, match="without rows"):
         for_each("number", [])
+
+
+def test_rows_that_represent_a_table_run_by_default_and_the_others_in_the_soak() -> None:
+    first, second = representatives({"a": 1, "b": 2}, "b", part="fuzz")
+    assert (first.id, first.values, [mark.kwargs for mark in first.marks]) == ("a", (1,), [{"part": "fuzz"}])
+    assert (second.id, second.values, second.marks) == ("b", (2,), ())
+
+
+def test_a_representative_that_is_not_in_its_table_is_refused() -> None:
+    with pytest.raises(AssertionError, match="not in the table"):
+        representatives({"a": 1}, "b", part="fuzz")
