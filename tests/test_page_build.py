@@ -106,6 +106,17 @@ def test_a_digest_sees_new_content_and_new_names(tmp_path: Path, monkeypatch: py
     assert len(digests) == 4
 
 
+def test_screenshots_of_an_earlier_page_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source := tmp_path / "ui").mkdir()
+    (source / "a.ts").write_text("1")
+    monkeypatch.setattr(page, "SOURCE", source)
+    monkeypatch.setattr(page, "SCREENSHOTS_SOURCE", shown := tmp_path / "source.txt")
+    shown.write_text(page.digest(source.iterdir()))
+    assert not page.screenshots_are_outdated()
+    (source / "a.ts").write_text("2")
+    assert page.screenshots_are_outdated()
+
+
 def test_assets_that_get_smaller_are_compressed(tmp_path: Path) -> None:
     (tmp_path / "main.js").write_bytes(b"export const answer = 42\n" * 50)
     (tmp_path / "font.woff2").write_bytes(os.urandom(1000))

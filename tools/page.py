@@ -25,6 +25,7 @@ PAGE = HOME / "src" / "noetl" / "page"
 PACKAGES = SOURCE / "node_modules"
 LOCKED = ("package.json", "package-lock.json", ".npmrc")
 OLDEST_NODE = (22, 18)  # the first that runs tests written in TypeScript
+SCREENSHOTS_SOURCE = HOME / "docs" / "img" / "source.txt"
 STAMP = ".built-from"
 WORTHWHILE = 0.9  # of its size: fonts and images do not get smaller than this
 
@@ -118,6 +119,13 @@ def check() -> None:
     node = ready_node()
     for script in ("check", "test"):
         node.run_npm("run", "--silent", script)
+    if screenshots_are_outdated():
+        print("docs/img shows an earlier page: run `make docs` before you land a change that one can see")
+
+
+def screenshots_are_outdated() -> bool:
+    """Whether the page has changed since its screenshots were taken. No test fails then: few changes can be seen."""
+    return _text(SCREENSHOTS_SOURCE) != digest(_sources())
 
 
 def digest(files: Iterable[Path]) -> str:

@@ -109,6 +109,29 @@ def test_a_draft_survives_a_reload_and_meets_a_newer_version(open_page: PageOpen
     )
 
 
+def test_a_problem_can_be_chosen_and_fixed_before_the_editor_has_loaded(open_page: PageOpener) -> None:
+    page = open_page("/edit", role="author")
+    write(page, APPROVAL.replace("PATH", "written/early"))
+    problem = page.get_by_role("region", name="Problems").get_by_role("button", name=re.compile(r"^\d+:\d+$"))
+    expect(problem).to_be_visible()
+    held: list[Route] = []
+    page.route("**/assets/code-mirror*", lambda route: held.append(route))
+
+    def before_the_editor(control: Locator) -> None:
+        page.reload()
+        control.click()
+        expect(editor_of(page)).to_have_count(0)
+        while held:
+            held.pop().continue_()
+
+    before_the_editor(problem)
+    expect(page.locator(".cm-activeLine")).to_contain_text("kind: wiat")
+    expect(editor_of(page)).to_be_focused()
+    before_the_editor(page.get_by_role("button", name="Fix"))
+    expect(editor_of(page)).to_contain_text("kind: wait")
+    expect(page.get_by_role("region", name="Problems")).to_contain_text("No problems")
+
+
 def test_problems_graph_and_text_lead_to_each_other(open_page: PageOpener) -> None:
     page = open_page("/edit/shop/orders", role="author")
     expect(editor_of(page)).to_be_visible()

@@ -326,6 +326,19 @@ def test_on_a_phone_panes_are_tabs_and_a_step_opens_a_sheet(open_page: PageOpene
     expect(page.get_by_role("button", name="Respond...").last).to_be_in_viewport()
 
 
+def test_on_a_phone_a_list_stays_visible_over_its_selection(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['loop']}?tab=items&run=resize%231&item=3", "viewer", "dark", 390)
+    expect(page.get_by_role("tab", name="Items")).to_be_in_viewport(ratio=1)
+    row = page.get_by_role("grid", name="Items").get_by_role("row").filter(has_text="MemoryError")
+    expect(row).to_be_in_viewport()
+    expect(inspector(page).get_by_role("heading", name="resize#1, item 3")).to_be_in_viewport()
+    expect(inspector(page).get_by_role("tab", name="Why")).to_be_hidden()
+    row.click(trial=True)
+    page.get_by_role("button", name="Expand the inspector").click()
+    expect(inspector(page)).to_contain_text("resize#1, item 3 failed.")
+    check_accessibility(page)
+
+
 ZOOM = "new DOMMatrix(getComputedStyle(document.querySelector('.graph-world')).transform).a"
 
 

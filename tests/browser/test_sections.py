@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener
-from tests.browser.serving import PageServer
+from tests.browser.serving import USERS, PageServer, password_of
 
 
 def test_a_schedule_is_created_paused_fired_and_deleted(
@@ -55,6 +55,18 @@ def test_a_secret_of_a_hook_is_shown_once(open_page: PageOpener, runs: ExampleRu
     page.get_by_role("button", name="Delete...").click()
     page.get_by_role("button", name="Delete hook").click()
     expect(page.get_by_text("No hooks yet.")).to_be_visible()
+
+
+def test_a_session_is_ended_after_a_warning(open_page: PageOpener, server: PageServer) -> None:
+    login = {"user": USERS["operator"], "password": password_of("operator")}
+    server.api.http.post(f"{server.url}/api/v1/sessions", json=login, headers={"User-Agent": "tablet"})
+    page = open_page("/access?tab=sessions")
+    row = page.get_by_role("table", name="Sessions").get_by_role("row").filter(has_text="tablet")
+    row.get_by_role("button", name="End session...").click()
+    expect(page.get_by_role("dialog")).to_contain_text("otto has to sign in again in tablet.")
+    page.get_by_role("button", name="End session", exact=True).click()
+    expect(page.get_by_text("The session has ended.").first).to_be_visible()
+    expect(row).to_have_count(0)
 
 
 def test_workers_show_pools_with_an_alert(open_page: PageOpener, runs: ExampleRuns) -> None:

@@ -3,7 +3,7 @@
 Each view is drawn light at 1440 pixels and dark at 390, on the example runs of the browser tests and a recorded one.
 The clocks of the server and the browser are set, so the screenshots show the same times of day whenever they are taken.
 The milliseconds of the examples are measured, so no test compares the screenshots; `docs/img/source.txt` says which
-page they show.
+page they show, and `make check` if that is an earlier one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from tests.browser.serving import PageServer, database_in, page_server
 from tools.docs import set_clock
 from tools.docs.catalogue_run import PLAYBOOK, record_catalogue
 from tools.docs.set_clock import set_time
-from tools.page import PAGE, STAMP
+from tools.page import PAGE, SCREENSHOTS_SOURCE, STAMP
 
 IMAGES = Path(__file__).parents[2] / "docs" / "img"
-SOURCE = IMAGES / "source.txt"
 THEMES: dict[Theme, tuple[str, int]] = {"light": ("", 1440), "dark": ("-dark", 390)}
 """With what the name of the file ends, and the width."""
 COLOURS, FREQUENT_COLOURS = 256, 192
@@ -62,7 +61,7 @@ CLICKS = {"respond": "Respond...", "fork": "Edited"}
 
 def main() -> None:
     built_from = (PAGE / STAMP).read_text("utf-8")
-    if SOURCE.exists() and SOURCE.read_text("utf-8") == built_from:
+    if SCREENSHOTS_SOURCE.exists() and SCREENSHOTS_SOURCE.read_text("utf-8") == built_from:
         return
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, launched() as browser:
@@ -79,7 +78,7 @@ def main() -> None:
                     content = _screenshot(opener, path.format_map(ids), theme, width, CLICKS.get(name))
                     (IMAGES / f"{name}{ending}.png").write_bytes(content)
             opener.check()
-    SOURCE.write_text(built_from, "utf-8")
+    SCREENSHOTS_SOURCE.write_text(built_from, "utf-8")
 
 
 def _process_with(clock: Path) -> type[Process]:

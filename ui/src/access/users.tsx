@@ -84,6 +84,7 @@ export function Users() {
         >
           <p>
             {current.user.name} is signed out everywhere and cannot sign in any more. Runs and events keep the name.
+            This cannot be undone.
           </p>
         </FormDialog>
       )}

@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Finding } from "../api/types.gen.ts";
 import { Loading } from "../parts/states.tsx";
 import type { CodeMirror } from "./code-mirror.ts";
+import type { EditorHandle } from "./editor-handle.ts";
 import "./code-editor.css";
 
 interface CodeEditorProps {
@@ -10,7 +11,7 @@ interface CodeEditorProps {
   readOnly?: boolean;
   problems: Finding[] | null; // of the text as it is now; null: unknown, the marks stay
   line?: number | null; // where to begin; as long as the editor loads it can change
-  handle?: { current: CodeMirror | null };
+  handle: EditorHandle;
   onText: (text: string) => void;
   onLine?: (line: number) => void;
   onSave?: () => void;
@@ -39,19 +40,21 @@ export function CodeEditor(props: CodeEditorProps) {
         onStart: () => latest.current.onStart?.(),
       });
       if (latest.current.line) created.goToLine(latest.current.line, false);
-      if (handle) handle.current = created;
       setEditor(created);
     });
     return () => {
       wanted = false;
       created?.destroy();
-      if (handle) handle.current = null;
     };
   }, []);
   useEffect(() => editor?.setReadOnly(readOnly), [editor, readOnly]);
   useEffect(() => {
     if (problems) editor?.setProblems(problems);
   }, [editor, problems]);
+  useEffect(() => {
+    handle.set(editor); // after its problems, which actions can ask for
+    return () => handle.set(null);
+  }, [editor]);
   return (
     <>
       {!editor && <Loading rows={10} />}

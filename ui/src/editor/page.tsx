@@ -1,7 +1,7 @@
 /** Writes a playbook: text, problems and graph side by side. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import type { Finding } from "../api/types.gen.ts";
 import { useKeys } from "../keys.ts";
 import { go, parameter, setQuery } from "../location.ts";
@@ -16,7 +16,7 @@ import { sizePreference } from "../preferences.ts";
 import { href } from "../routes.ts";
 import type { ViewProps } from "../shell/app.tsx";
 import { CodeEditor } from "./code-editor.tsx";
-import type { CodeMirror } from "./code-mirror.ts";
+import { EditorHandle } from "./editor-handle.ts";
 import { EditorHeader, startReason } from "./header.tsx";
 import { EditorModel } from "./model.ts";
 import { ProblemPage } from "./problem-page.tsx";
@@ -39,7 +39,7 @@ export default function EditorPage({ params }: ViewProps) {
 }
 
 function Editor({ model }: { model: EditorModel }) {
-  const code = useRef<CodeMirror | null>(null);
+  const code = useMemo(() => new EditorHandle(), [model]);
   const line = useSignal(Number(parameter("line")) || 1);
   const pane = useSignal("text");
   const { validity, isCurrent } = model.validation;
@@ -63,12 +63,13 @@ function Editor({ model }: { model: EditorModel }) {
     pane.value = "text";
     setQuery({ problem: place + 1 }, { replace: true });
     line.value = finding.line;
-    code.current?.goToProblem(finding);
+    code.use((editor) => editor.goToProblem(finding));
   };
-  useKeys("editor", { "next-problem": () => code.current?.nextProblem(), "save-draft": save, start }, [model]);
+  const nextProblem = () => code.use((editor) => editor.nextProblem());
+  useKeys("editor", { "next-problem": nextProblem, "save-draft": save, start }, [model]);
   const discard = () => {
     model.discard();
-    code.current?.setText(model.text.value);
+    code.use((editor) => editor.setText(model.text.value));
   };
   const shows = (name: string) => !isPhone.value || pane.value === name;
   return (
@@ -115,7 +116,7 @@ function Editor({ model }: { model: EditorModel }) {
             onStep={(node) => {
               pane.value = "text";
               line.value = node.line;
-              code.current?.goToLine(node.line);
+              code.use((editor) => editor.goToLine(node.line));
             }}
           />
         )}
@@ -146,7 +147,7 @@ function Editor({ model }: { model: EditorModel }) {
               onExplain={({ code }) => {
                 explained.value = code;
               }}
-              {...(readOnly ? {} : { onFix: (finding: Finding) => code.current?.fix(finding) })}
+              {...(readOnly ? {} : { onFix: (finding: Finding) => code.use((editor) => editor.fix(finding)) })}
             />
           ) : (
             <p class="secondary">{validity.value ? "No problems." : ""}</p>

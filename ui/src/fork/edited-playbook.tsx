@@ -1,6 +1,6 @@
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { CodeEditor } from "../editor/code-editor.tsx";
-import type { CodeMirror } from "../editor/code-mirror.ts";
+import { EditorHandle } from "../editor/editor-handle.ts";
 import { problemWords } from "../editor/validation.ts";
 import { Button } from "../parts/button.tsx";
 import { FindingList } from "../parts/finding-list.tsx";
@@ -19,7 +19,7 @@ export default function EditedPlaybook({
   onFork,
   source,
 }: PlaybookChoiceProps & { source: string }) {
-  const editor = useRef<CodeMirror | null>(null);
+  const code = useMemo(() => new EditorHandle(), []);
   const replay = useMemo(() => new ReplayRun(id), [id]);
   useEffect(() => {
     edited.value ||= source;
@@ -40,7 +40,7 @@ export default function EditedPlaybook({
           label="Edited playbook"
           text={edited.value || source}
           problems={validation.isCurrent.value ? (validity?.problems ?? null) : null}
-          handle={editor}
+          handle={code}
           onText={(changed) => {
             edited.value = changed;
             validation.check(changed);
@@ -53,8 +53,8 @@ export default function EditedPlaybook({
       {validity && validity.problems.length > 0 && (
         <FindingList
           findings={validity.problems}
-          onShow={(finding) => editor.current?.goToProblem(finding)}
-          onFix={(finding) => editor.current?.fix(finding)}
+          onShow={(finding) => code.use((editor) => editor.goToProblem(finding))}
+          onFix={(finding) => code.use((editor) => editor.fix(finding))}
         />
       )}
       <header>

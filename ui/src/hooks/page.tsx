@@ -95,7 +95,7 @@ function Hooks() {
           act={() => request("DELETE", `/hooks/${encodeURIComponent(current.hook.name)}`)}
           onClose={close}
         >
-          <p>Requests to {current.hook.name} are refused from then on.</p>
+          <p>Requests to {current.hook.name} are refused from now on. This cannot be undone.</p>
         </FormDialog>
       )}
       {shown.value?.secret && (

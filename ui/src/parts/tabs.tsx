@@ -1,4 +1,4 @@
-import { useId } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { count } from "../text/number.ts";
 import "./tabs.css";
 
@@ -21,6 +21,11 @@ export function Tabs({
   onChoose: (name: string) => void;
 }) {
   const id = useId();
+  const list = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const tab = document.getElementById(`${id}-${active}`);
+    if (tab) list.current?.scrollTo(tab.offsetLeft - 40, 0); // the tab before it stays visible in part
+  }, [active]);
   const choose = (event: KeyboardEvent) => {
     const place = tabs.findIndex((tab) => tab.name === active);
     const next: Record<string, number> = { ArrowRight: place + 1, ArrowLeft: place - 1, Home: 0, End: tabs.length - 1 };
@@ -34,7 +39,7 @@ export function Tabs({
     document.getElementById(`${id}-${tab.name}`)?.focus();
   };
   return (
-    <div class="tabs" role="tablist" aria-label={label} onKeyDown={choose}>
+    <div ref={list} class="tabs" role="tablist" aria-label={label} onKeyDown={choose}>
       {tabs.map((tab) => (
         <button
           key={tab.name}

@@ -16,6 +16,7 @@ const PHONE_TABS = [{ name: "graph", label: "Graph" }, { name: "summary", label:
 export function PhoneBody({ model, graph }: BodyProps) {
   const wanted = parameter("tab") || "graph";
   const tab = PHONE_TABS.some(({ name }) => name === wanted) ? wanted : "graph";
+  const isList = TABS.some(({ name }) => name === tab);
   const isSelected = JSON.stringify(selection.value) !== JSON.stringify(NOTHING);
   return (
     <div class="run-body">
@@ -31,19 +32,20 @@ export function PhoneBody({ model, graph }: BodyProps) {
         ) : tab === "summary" && !isSelected ? (
           <Inspector model={model} graph={graph.data.value} />
         ) : (
-          tab !== "summary" && <Panel model={model} />
+          isList && <Panel model={model} />
         )}
       </div>
-      {isSelected && <Sheet model={model} graph={graph} />}
+      {isSelected && <Sheet model={model} graph={graph} peeks={isList} />}
       <RunActions model={model} />
     </div>
   );
 }
 
-function Sheet({ model, graph }: BodyProps) {
+/** Until it is expanded, it covers the lower half of the graph, and only its heading is over a list. */
+function Sheet({ model, graph, peeks }: BodyProps & { peeks: boolean }) {
   const isTall = useSignal(false);
   return (
-    <div class={isTall.value ? "sheet tall" : "sheet"}>
+    <div class={isTall.value ? "sheet tall" : peeks ? "sheet peek" : "sheet"}>
       <div class="sheet-handle">
         <Button
           kind="quiet"

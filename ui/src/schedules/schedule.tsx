@@ -158,7 +158,7 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
             dialog.value = null;
           }}
         >
-          <p>{schedule.name} does not fire any more. Its runs stay.</p>
+          <p>{schedule.name} does not fire any more. Its runs stay. This cannot be undone.</p>
         </FormDialog>
       )}
     </>

@@ -50,7 +50,9 @@ export function RunHeader({ model }: { model: RunModel }) {
       <div class="run-title">
         <h1 class="cut">{oneLine(details.name)}</h1>
         <Status status={status} soft />
-        {status !== "failed" && <span class="run-activity cut">{oneLine(activityText(activity, now.value))}</span>}
+        {status !== "failed" && activity !== status && (
+          <span class="run-activity cut">{oneLine(activityText(activity, now.value))}</span>
+        )}
         {details.local && !model.hasEnded.value && <span class="run-local">Runs in a local process</span>}
       </div>
       {!isPhone.value && <RunActions model={model} />}

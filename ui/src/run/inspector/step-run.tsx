@@ -24,7 +24,7 @@ import { openPart } from "./inspector-part.ts";
 import { LogTail } from "./log-tail.tsx";
 import { stepStateAt } from "./step.tsx";
 import { Tasks } from "./tasks.tsx";
-import { Why } from "./why.tsx";
+import { isWord, Why } from "./why.tsx";
 import { Writes } from "./writes.tsx";
 
 const PARTS = [
@@ -51,12 +51,11 @@ export function StepRunInspector({ model, graph, run, item }: StepRunProps) {
   const part = PARTS.some(({ name }) => name === wanted) ? wanted : first;
   const step = stepOf(run);
   const node = graph?.nodes.find(({ name }) => name === step);
+  const status = statusOf(model, stepRun.data, run, item);
+  const name = item === null ? run : `${run}, item ${count(item)}`;
   return (
     <>
-      <Heading
-        title={item === null ? run : `${run}, item ${count(item)}`}
-        status={statusOf(model, stepRun.data, run, item)}
-      >
+      <Heading title={name} status={status}>
         {node?.description && <span class="description">{node.description}</span>}
         <Facts model={model} stepRun={stepRun.data} run={run} item={item} />
       </Heading>
@@ -64,7 +63,7 @@ export function StepRunInspector({ model, graph, run, item }: StepRunProps) {
       <div class="inspector-part" role="tabpanel" aria-label={part}>
         {part === "why" ? (
           <>
-            <Why model={model} subject={{ step, run, item }} />
+            <Why model={model} subject={{ step, run, item }} standing={`${name} ${isWord(status)}.`} />
             {item === null && <ArcList model={model} graph={graph} step={step} />}
           </>
         ) : part === "logs" ? (

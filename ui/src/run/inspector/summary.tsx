@@ -31,11 +31,6 @@ export function Summary({ model }: { model: RunModel }) {
       </header>
       <div class="summary">
         {waits.length > 0 && <Waits waits={waits} isPast={isPast} />}
-        {details.missing_pools.map((pool) => (
-          <p key={pool} class="notice">
-            No worker is connected in pool {pool}.
-          </p>
-        ))}
         {details.warnings.map((text) => (
           <p key={text} class="notice">
             {printable(text)}

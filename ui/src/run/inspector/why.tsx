@@ -80,7 +80,7 @@ function stateOf({ step, run, status, runs }: Explanation): string {
     : `${step} ${isWord(status)}.`;
 }
 
-function isWord(status: string): string {
+export function isWord(status: string): string {
   return ["succeeded", "failed"].includes(status) ? status : `is ${statusWord(status)}`;
 }
 
