@@ -21,7 +21,7 @@ from noetl.engine.state import Execution
 from noetl.errors import NotFound, StoreError
 from noetl.host.background import Backoff
 from noetl.latest import Latest
-from noetl.runtime.committer import Answer
+from noetl.runtime.committer import Answer, Regrant
 from noetl.runtime.loaded_executions import LoadedExecutions
 from noetl.runtime.runtime import Runtime
 from noetl.worker.wire import Verdict
@@ -152,10 +152,7 @@ class Dispatcher:
         works: list[Work] = []
         for execution, fence, *_ in await self.runtime.thread.ask(self.runtime.store.leases_of, command.worker):
             with suppress(NotFound):
-                state = await self.runtime.committer.stored_state(execution)  # another server may have accepted facts
-                lease = state.leases.get(fence)
-                if lease is not None and lease.claim == command.id and not lease.facts:
-                    works.append(await self.runtime.committer.work(execution, fence))
+                works += (await self.runtime.committer.handle(execution, Regrant(fence, command.id))).works
         return works
 
     async def _wait_for_work(self, pool: str, seconds: float) -> None:

@@ -50,6 +50,25 @@ class Answer(NamedTuple):
 class Refresh:
     """Pseudo-command: check whether another process has written to the log of the execution."""
 
+    def grants(self, state: Execution) -> list[e.StepStarted]:
+        return []
+
+
+class Regrant(Refresh):
+    """Pseudo-command: the work of a lease again, if it was granted to this claim and the worker has not reported under
+    it."""
+
+    def __init__(self, fence: int, claim: str) -> None:
+        self.fence, self.claim = fence, claim
+
+    def grants(self, state: Execution) -> list[e.StepStarted]:
+        lease = state.leases.get(self.fence)
+        if lease is None or lease.claim != self.claim or lease.facts:
+            return []
+        loop = state.runs[lease.run].loop
+        items = None if loop is None else loop.lanes.get(self.fence)  # none for the branches of a classic loop
+        return [e.StepStarted(lease.run, self.fence, lease.worker, items, lease.claim)]
+
 
 class Undecidable(Exception):
     """A command could not be decided, or its events could not be encoded; has the error as its argument."""
@@ -127,14 +146,6 @@ class Committer:
     async def has_ended(self, state: Execution) -> bool:
         """Whether an end is stored, and not only decided."""
         return state.over and (await self.stored_state(state.id)).over
-
-    async def work(self, execution: str, fence: int) -> Work:
-        """The work of a lease that was granted before, for a worker that did not receive it."""
-        loaded = self.executions.get(execution) or await self.executions.load(execution)
-        lease = loaded.state.leases[fence]
-        loop = loaded.state.runs[lease.run].loop
-        items = None if loop is None else loop.lanes.get(fence)  # none for the branches of a classic loop
-        return await self._work(loaded, e.StepStarted(lease.run, fence, lease.worker, items, lease.claim))
 
     # -- batches ----------------------------------------------------------------------------------------------------
 
@@ -228,15 +239,16 @@ class Committer:
             loaded = self.executions.get(execution) or await self.executions.load(execution)
             now, before = self.clock.now(), loaded.state.seq
             rows: list[Row] = []
+            grants: Sequence[Any]
             if isinstance(command, Refresh):
                 undecided = not self.shared and execution not in batch.changes  # else the commit checks the seq
                 if undecided and await self.executions.thread.ask(self.executions.store.seq, execution) != before:
                     loaded = await self.executions.reload(execution)
-                decision = Decision(loaded.state, now)
+                decision, grants = Decision(loaded.state, now), command.grants(loaded.state)
             else:
                 decision, rows = await self._decision(loaded.state, command, now, loaded.head)
+                grants = [event for event in decision.events if type(event) in GRANTS]
             self.contents.pending_blobs.update(decision.blobs)
-            grants: list[Any] = [event for event in decision.events if type(event) in GRANTS]
             works = [await self._work(loaded, grant) for grant in grants if grant.fence in loaded.state.leases]
         except Exception as error:
             self._discard(pending, batch, error, loaded)

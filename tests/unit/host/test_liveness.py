@@ -143,6 +143,40 @@ def test_a_repeated_claim_does_not_get_what_was_lost_or_reported_on(store: Store
     play(store, story, worker=False, opened=False)
 
 
+STORED_ITEMS = """
+- step: each
+  loop: {in: "{{ range(30000) | list }}", iterator: n, spec: {mode: sequential}}
+  tool: {kind: noop}
+"""
+
+
+def test_a_lease_that_ends_while_its_claim_is_repeated_is_granted_or_left_out(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The items of the loop are stored apart: the execution is cancelled while they are read for the repeated claim."""
+
+    async def story(house: House) -> None:
+        runtime, claim = house.host.runtime, Claim("w1", 1, "default", "c1")
+        state = await runtime.start(house.add(STORED_ITEMS), {}, {})
+        (work,) = await house.host.dispatcher.claim(claim)
+        runtime.executions.pop(state.id)  # as in another server, which has read no items yet
+        cancelled: list[asyncio.Task[Any]] = []
+        read = runtime.contents.read
+
+        async def read_slowly(reference: Any) -> Any:
+            if not cancelled:
+                cancelled.append(asyncio.create_task(runtime.committer.handle(state.id, Cancel("enough"))))
+                await asyncio.sleep(0.1)
+            return await read(reference)
+
+        monkeypatch.setattr(runtime.contents, "read", read_slowly)
+        first, second = [await house.host.dispatcher.claim(claim, again=True) for _ in range(2)]
+        await cancelled[0]
+        assert ([again.items for again in first], second) == ([work.items], [])
+
+    play(store, story, worker=False, opened=False)
+
+
 BRANCHES_OF_A_LOOP = """
 - step: start
   loop: {in: [1], iterator: n, mode: sequential}
