@@ -258,6 +258,9 @@ class MemoryStore(MemoryCatalog):
     def check_last_commit(self) -> None:
         pass
 
+    def missing_commit(self) -> None:
+        return None
+
     # -- one execution ----------------------------------------------------------------------------------------------
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:

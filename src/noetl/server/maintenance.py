@@ -13,7 +13,7 @@ import msgspec
 from noetl.clock import Clock
 from noetl.engine.history.verify.log import Violation
 from noetl.errors import NotFound, StoreError
-from noetl.runtime.audit import Audit
+from noetl.runtime.audit import Audit, missing_commits
 from noetl.runtime.store_thread import InStore
 from noetl.server.parameters import run_cursor
 from noetl.server.second_connection import SecondConnection
@@ -46,12 +46,13 @@ class Maintenance(SecondConnection):
         summaries = await self.do(lambda store: store.summaries(prefix=execution, limit=1))
         if not summaries:
             raise NotFound(f"execution {execution!r} not found")
-        return Verified(1, await self._violations(await self.do(Audit), summaries[0]))
+        violations = await self.do(missing_commits)
+        return Verified(1, violations + await self._violations(await self.do(Audit), summaries[0]))
 
     async def verify_page(self, before: RunPosition | None, limit: int) -> VerifiedPage:
         summaries = await self.do(lambda store: store.summaries(before=before, limit=limit + 1))
         audit, deadline = await self.do(Audit), monotonic() + VERIFY_SECONDS
-        violations: list[Violation] = []
+        violations = await self.do(missing_commits) if before is None else []  # once, on the first page
         checked = 0
         for summary in summaries[:limit]:
             violations += await self._violations(audit, summary)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
+from sqlite3 import connect
 from threading import Event
 
 import httpx2
@@ -21,6 +23,7 @@ from noetl.server import maintenance
 from noetl.server.maintenance import Maintenance, Pruner, Verified
 from noetl.server.telemetry import Telemetry
 from noetl.store.sqlite import SqliteStore
+from noetl.store.sqlite.backup import copy_database
 from noetl.store.store import Store, Summary
 
 DAY = 86_400.0
@@ -192,6 +195,22 @@ def test_a_damaged_log_is_told(kept: ApiServer) -> None:
     assert answer["executions"] == 1
     assert {found["execution_id"] for found in answer["violations"]} == {one}
     assert answer["violations"] == admin_of(kept, one)
+
+
+def test_a_database_that_went_backwards_is_named_once_with_the_commit_that_it_lacks(tmp_path: Path) -> None:
+    """Without waiting for the server to notice it by itself."""
+    store = SqliteStore(tmp_path / "noetl.db")
+    with closing(ApiServer(store)) as server, server.client("admin") as admin:
+        known = started(admin, {"playbook": HELLO})["execution_id"]
+        assert admin.get("/api/v1/verify").json()["violations"] == []
+        copy_database(store.path, tmp_path / "backup.db")
+        lost = started(admin, {"playbook": HELLO})["execution_id"]
+        with closing(connect(tmp_path / "backup.db")) as copy, closing(connect(store.path)) as live:
+            copy.backup(live)
+        for path in ("/api/v1/verify", f"/api/v1/executions/{known}/verify"):
+            (violation,) = admin.get(path).json()["violations"]
+            assert (violation["invariant"], violation["execution_id"]) == ("last_commit", lost)
+            assert "noetl restore --accept" in violation["message"]
 
 
 def admin_of(server: ApiServer, execution: str) -> object:
