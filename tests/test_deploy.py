@@ -237,6 +237,24 @@ def test_nobody_is_root() -> None:
             assert service["cap_drop"] == ["ALL"], name
 
 
+def test_the_record_of_the_last_commit_is_on_a_volume_of_each_server() -> None:
+    """A server on a database file has its record beside the file. The image is read-only: without a volume there would
+    be no record."""
+    state = _image_env()["NOETL_STATE"]
+    assert re.search(rf"install --directory --owner=noetl .*{state}\b", DOCKERFILE)
+    volumes = {
+        name: [volume.partition(":")[2] for volume in service.get("volumes", ())]
+        for name, service in COMPOSE["services"].items()
+        if service["image"] == "noetl" and "NOETL_DB" in service.get("environment", {})
+    }
+    for one in OBJECTS:
+        if one["kind"] == "Deployment" and one["metadata"]["name"] == "noetl-server":
+            (container,) = one["spec"]["template"]["spec"]["containers"]
+            volumes["noetl-server"] = [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert set(volumes) == {"server", "noetl-server"}
+    assert [name for name, paths in volumes.items() if state not in paths] == []
+
+
 @pytest.mark.parametrize(
     "one", [one for one in CONTAINERS.values() if "worker" in one.where], ids=lambda one: one.where
 )
