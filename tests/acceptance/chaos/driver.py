@@ -23,13 +23,19 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.short_leases import LEASE_SECONDS
 
 WORKERS, SLOTS = 3, 4
+CALL_SECONDS = 0.05
 EFFECTS_BETWEEN = (1, 8)
 """Lines of the ledger between two faults."""
+SECONDS_BETWEEN = (0.0, 0.5)
+"""Between two faults of a burst."""
 MAX_LOSSES = 3
 """Faults that take leases, since the last progress of an open run."""
 MAX_POSTPONED = 10
 """Faults that come after all others; the rest of the postponed ones is left out."""
 STUCK_SECONDS = 300.0
+
+Volley = tuple[str, int]
+"""A kind of fault, and the number of targets that it strikes at once."""
 
 
 class Tally(msgspec.Struct):
@@ -78,9 +84,9 @@ def joined(first: dict[str, list[float]], second: dict[str, list[float]]) -> dic
 
 
 class Chaos:
-    def __init__(self, site: Site, book: Ledger, faults: Faults, dice: random.Random) -> None:
+    def __init__(self, site: Site, book: Ledger, faults: Faults, dice: random.Random, call_seconds: float) -> None:
         self.site, self.book, self.faults, self.dice = site, book, faults, dice
-        self.stream = Stream(site.client, book)
+        self.stream = Stream(site.client, book, call_seconds)
         self.losses: list[float] = []
 
     def run(self, kinds: Iterable[str]) -> None:
@@ -100,10 +106,23 @@ class Chaos:
             self._strike(kind)
         self.faults.heal_all()
 
-    def _strike(self, kind: str) -> None:
+    def run_bursts(self, bursts: Iterable[list[Volley]]) -> None:
+        """Strike with one burst after the other. Each lasts until nothing is left of its faults, and every run has made
+        progress since they took its leases: no lease expires while servers are killed."""
+        for burst in bursts:
+            for kind, count in burst:
+                self._pause(self.dice.uniform(*SECONDS_BETWEEN))
+                self._wait(lambda kind=kind: kind not in LOSSES or self._may_lose_leases())
+                self._strike(kind, count)
+            self._wait(lambda: not self.faults.active)
+            self._wait(lambda: self._have_progressed_since(self.losses[-1] if self.losses else 0.0))
+
+    def _strike(self, kind: str, count: int = 1) -> None:
+        """Strike so many targets at once. A run counts them as one loss: each of its leases is at one worker."""
         if kind in LOSSES:
             self.losses.append(time.time())
-        self.faults.strike(kind)
+        for _ in range(count):
+            self.faults.strike(kind)
 
     def audit(self, seed: int, began: float) -> Tally:
         """Wait for the end of all runs, and check them."""
@@ -129,12 +148,19 @@ class Chaos:
 
     def _may_lose_leases(self) -> bool:
         """Whether every open run has made progress since the last few faults that took leases."""
-        since = self.losses[-MAX_LOSSES] if len(self.losses) >= MAX_LOSSES else 0.0
+        return self._have_progressed_since(self.losses[-MAX_LOSSES] if len(self.losses) >= MAX_LOSSES else 0.0)
+
+    def _have_progressed_since(self, since: float) -> bool:
+        """Whether every open run has made a call since then, or was started."""
         for run in list(self.stream.open.values()):
             effects = self.book.of_family(run.execution)
             if max(run.at, effects[-1].at if effects else 0.0) < since:
                 return False
         return True
+
+    def _pause(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        self._wait(lambda: time.monotonic() >= end)
 
     def _wait(self, is_met: Callable[[], bool]) -> None:
         deadline = time.monotonic() + STUCK_SECONDS
@@ -148,8 +174,16 @@ class Chaos:
 
 
 @contextmanager
-def chaos(folder: Path, seed: int, postgres: PostgresServer | None, disk: SmallDisk | None) -> Iterator[Chaos]:
-    """Two servers on Postgres, or one on SQLite; three workers, NATS, and proxies between all of them."""
+def chaos(
+    folder: Path,
+    seed: int,
+    postgres: PostgresServer | None,
+    disk: SmallDisk | None,
+    *,
+    workers: int = WORKERS,
+    call_seconds: float = CALL_SECONDS,
+) -> Iterator[Chaos]:
+    """Two servers on Postgres, or one on SQLite; workers, NATS, and proxies between all of them."""
     dice = random.Random(seed)
     home = disk.folder if disk is not None else folder
     db = str(home / "noetl.db") if postgres is None else stage.database(postgres, "chaos")
@@ -159,6 +193,6 @@ def chaos(folder: Path, seed: int, postgres: PostgresServer | None, disk: SmallD
         book = stack.enter_context(ledger())
         servers = 1 if postgres is None else 2
         chaos_site = stack.enter_context(
-            site(folder, db, dice, servers=servers, workers=WORKERS, slots=SLOTS, proxied=True, nats=nats)
+            site(folder, db, dice, servers=servers, workers=workers, slots=SLOTS, proxied=True, nats=nats)
         )
-        yield Chaos(chaos_site, book, Faults(chaos_site, book, dice, postgres, nats, disk), dice)
+        yield Chaos(chaos_site, book, Faults(chaos_site, book, dice, postgres, nats, disk), dice, call_seconds)

@@ -31,6 +31,8 @@ REFUSED_WRITES = 5
 FULL_SECONDS = 15.0
 """A disk has room again after this time even if no write has failed."""
 DROP_RATE = 0.3
+KILLED_AT_START = 0.003
+"""How often a process that is about to start is killed, each time that one is looked for."""
 
 KILLS = ("worker killed", "server killed")
 ZOMBIES = "worker stopped past its lease"
@@ -142,9 +144,10 @@ class Faults:
     # -- processes --------------------------------------------------------------------------------------------------
 
     def _kill(self, kind: str, name: str, processes: list[stage.Process]) -> Fault | None:
-        """kill -9. A worker comes back under its name or under another one, as a new container would."""
+        """kill -9, of a process that is up or about to start. A worker comes back under its name or under another one,
+        as a new container would."""
         target = self._free(name, len(processes))
-        if target is None:
+        if target is None or not (processes[_number(target)].is_up() or self.dice.random() < KILLED_AT_START):
             return None
         process = processes[_number(target)]
         process.kill()
@@ -159,7 +162,7 @@ class Faults:
 
     def _stop_server(self, kind: str) -> Fault | None:
         target = self._free("server", len(self.site.servers))
-        if target is None:
+        if target is None or not self.site.servers[_number(target)].is_up():  # one that starts may end by itself
             return None
         pid = _pid(self.site.servers[_number(target)])
         os.kill(pid, signal.SIGSTOP)

@@ -13,7 +13,6 @@ from tests.acceptance.modes import stage
 
 OPEN_RUNS = 8
 POLL_SECONDS = 0.3
-CALL_SECONDS = 0.05
 SIGNAL = {"name": "verdict", "id": "mail-1", "payload": {"by": "ada"}}
 
 
@@ -30,8 +29,8 @@ class StartedRun(NamedTuple):
 class Stream:
     """Starts runs in a thread of its own until `finish`."""
 
-    def __init__(self, client: stage.Client, book: Ledger) -> None:
-        self.client, self.book = client, book
+    def __init__(self, client: stage.Client, book: Ledger, call_seconds: float) -> None:
+        self.client, self.book, self.call_seconds = client, book, call_seconds
         self.open: dict[str, StartedRun] = {}
         self.ended: list[tuple[StartedRun, dict[str, Any]]] = []
         self.error: BaseException | None = None
@@ -67,7 +66,7 @@ class Stream:
 
     def _start(self, name: str) -> None:
         at = time.time()
-        payload = {"ledger": self.book.url, "seconds": CALL_SECONDS}
+        payload = {"ledger": self.book.url, "seconds": self.call_seconds}
         execution = self.client.start({"playbook": SCRIPTS[name].text, "payload": payload})
         self.open[execution] = StartedRun(execution, name, at)
 

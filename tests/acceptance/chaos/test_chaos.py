@@ -1,34 +1,39 @@
 """Kills, stops, cuts, full disks and exhausted descriptors strike real processes while runs go on: nothing is lost,
 nothing is repeated after it was accepted, nothing is stuck.
 
-The short chaos has a few faults of each kind. `make soak-chaos` runs one slice of the long one, and adds its figures to
-those of the slices before it in `.soak/chaos.json`, until it has made as many faults as `TARGETS` says.
+The short chaos has a few faults of each kind. `make soak-chaos` runs two slices of the long one side by side, and adds
+their figures to those of earlier slices in `.soak/chaos.json`, until there are as many faults as `TARGETS` says.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from tests.acceptance.chaos.disk import SmallDisk, small_disk
-from tests.acceptance.chaos.driver import Chaos, Tally, chaos
+from tests.acceptance.chaos.driver import Chaos, Tally, Volley, chaos
 from tests.acceptance.chaos.faults import DATABASE_FAULTS, KILLS, NATS_FAULTS, ZOMBIES
 from tests.servers.postgres import PostgresServer
 
 SOAK = pytest.mark.slow(part="chaos")
 SEEDS = (17,)
-SLICE_SECONDS = float(os.environ.get("CHAOS_SECONDS", 20 * 60))
+SLICE_SECONDS = float(os.environ.get("CHAOS_SECONDS", 10 * 60))
 SLICES = Path(__file__).parents[3] / ".soak" / "chaos.json"
 TARGETS = {KILLS: 1000, (ZOMBIES,): 200, DATABASE_FAULTS: 100, NATS_FAULTS: 100}
-WEIGHTS = {"worker killed": 10, "server killed": 18, ZOMBIES: 6, "Postgres stopped": 2, "NATS restarted": 2}
-"""How often a kind strikes, compared with each of the others."""
-OpenChaos = Callable[[int], Chaos]
+SLICES_AT_ONCE = 2
+SOAK_WORKERS, SOAK_CALL_SECONDS = 8, 0.2
+BURST = {"server killed": [1] * 4, "worker killed": [4, 4], ZOMBIES: [3]}
+"""Faults of every burst: for each kind, how many targets are struck at once. Others come beside them."""
+OTHERS_IN_A_BURST = 2
+OpenChaos = Callable[..., Chaos]
 MEGABYTES = 600
 SMALL_WAL = {"max_wal_size": "64MB", "min_wal_size": "32MB"}
 
@@ -56,12 +61,16 @@ def each_kind(kinds: list[str], dice: random.Random) -> list[str]:
     return [*others, ZOMBIES]
 
 
-def forever(kinds: list[str], dice: random.Random, seconds: float) -> Iterator[str]:
-    """Kinds by their weights, for so long."""
+def bursts(kinds: list[str], dice: random.Random, seconds: float) -> Iterator[list[Volley]]:
+    """Kills and stopped workers, one fault of Postgres and of NATS, and others of any kind, for so long."""
     end = time.monotonic() + seconds
-    weights = [WEIGHTS.get(kind, 1) for kind in kinds]
     while time.monotonic() < end:
-        yield from dice.choices(kinds, weights)
+        others = dice.choices([kind for kind in kinds if kind not in BURST], k=OTHERS_IN_A_BURST)
+        single = [dice.choice(DATABASE_FAULTS), dice.choice(NATS_FAULTS), *others]
+        burst = [(kind, count) for kind, counts in BURST.items() for count in counts]
+        burst += [(kind, 1) for kind in single]
+        dice.shuffle(burst)
+        yield burst
 
 
 @pytest.fixture(params=["postgres", "sqlite"])
@@ -70,12 +79,12 @@ def open_chaos(request: pytest.FixtureRequest, tmp_path: Path, disk: SmallDisk |
     small = disk if isinstance(disk, SmallDisk) else None
     with ExitStack() as stack:
 
-        def opened(seed: int) -> Chaos:
+        def opened(seed: int, **options: Any) -> Chaos:
             postgres = None
             if request.param == "postgres":
                 parent = None if small is None else small.folder
                 postgres = stack.enter_context(closing(PostgresServer(parent, **SMALL_WAL)))
-            return stack.enter_context(chaos(tmp_path, seed, postgres, small))
+            return stack.enter_context(chaos(tmp_path, seed, postgres, small, **options))
 
         yield opened
 
@@ -103,17 +112,28 @@ def test_the_chaos_has_full_disks(disk: SmallDisk | str) -> None:
 
 
 @SOAK
+@pytest.mark.parametrize("number", range(SLICES_AT_ONCE))
 @pytest.mark.parametrize("open_chaos", ["postgres"], indirect=True)
-def test_a_slice_of_the_long_chaos(open_chaos: OpenChaos, report: Callable[[list[str]], None]) -> None:
-    before = msgspec.json.decode(SLICES.read_bytes(), type=Tally) if SLICES.exists() else Tally()
+def test_a_slice_of_the_long_chaos(open_chaos: OpenChaos, number: int, report: Callable[[list[str]], None]) -> None:
     seed, began = random.randrange(1 << 30), time.monotonic()
-    print(f"seed {seed}")
-    strikes = open_chaos(seed)
-    strikes.run(forever(list(strikes.faults.kinds), strikes.dice, SLICE_SECONDS))
-    tally = before + strikes.audit(seed, began)
-    SLICES.parent.mkdir(exist_ok=True)
-    SLICES.write_bytes(msgspec.json.encode(tally))
+    print(f"slice {number}: seed {seed}")
+    strikes = open_chaos(seed, workers=SOAK_WORKERS, call_seconds=SOAK_CALL_SECONDS)
+    strikes.run_bursts(bursts(list(strikes.faults.kinds), strikes.dice, SLICE_SECONDS))
+    tally = added(strikes.audit(seed, began))
     report([*tally.lines(), *remaining(tally)])
+
+
+def added(tally: Tally) -> Tally:
+    """The figures of all slices up to this one, which are stored."""
+    SLICES.parent.mkdir(exist_ok=True)
+    with SLICES.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # the other slice may end now, too
+        file.seek(0)
+        before = file.read()
+        total = (msgspec.json.decode(before, type=Tally) if before else Tally()) + tally
+        file.truncate(0)
+        file.write(msgspec.json.encode(total))
+    return total
 
 
 def remaining(tally: Tally) -> list[str]:

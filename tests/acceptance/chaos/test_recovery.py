@@ -132,7 +132,7 @@ def test_a_killed_server(tmp_path: Path, db: str, record: Callable[[str, list[fl
 
             found += measure(made, executions, kill)
             made.servers[dead].start()
-            stage.until(lambda: "noetl server at" in made.servers[dead].said()[made.servers[dead].began :])  # noqa: B023
+            stage.until(made.servers[dead].is_up)
         cancel(made, executions)
     record("a killed server", found)
 

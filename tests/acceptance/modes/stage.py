@@ -91,7 +91,10 @@ class Process:
 
     def is_up(self) -> bool:
         """Whether the process that runs now serves or claims."""
-        return any(word in self.said()[self.began :] for word in UP)
+        with self.output.open("rb") as file:
+            file.seek(self.began)
+            text = file.read()
+        return any(word.encode() in text for word in UP)
 
     def until_said(self, word: str) -> str:
         """The first line that has the word."""
