@@ -16,6 +16,13 @@ class Latest(OrderedDict[Key, Value]):
         super().__init__()
         self.limit = limit
 
+    def use(self, key: Key) -> Value | None:
+        """The value of a key, which becomes the latest one; None if there is none."""
+        if key not in self:
+            return None
+        self.move_to_end(key)
+        return self[key]
+
     def __setitem__(self, key: Key, value: Value) -> None:
         super().__setitem__(key, value)
         self.move_to_end(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import msgspec
@@ -97,8 +97,10 @@ def _made(store: Store, execution: str, number: int, before: Block | None, event
 class Outlines:
     """Folds of outlines. The latest are kept, encoded, and continue with the blocks that have come since."""
 
-    def __init__(self) -> None:
+    def __init__(self, along: Callable[[str, Iterator[Block]], Iterator[Block]] | None = None) -> None:
+        """`along` passes the blocks of a whole log on when they are read."""
         self._folds: Latest[str, tuple[bytes, Block]] = Latest(MAX_FOLDS)
+        self._along = along
 
     def fold(self, store: Store, execution: str) -> OutlineFold:
         """The outline of the whole log; its `seq` is 0 if there is none."""
@@ -108,7 +110,8 @@ class Outlines:
         """The outline, and its last block, after which a writer can continue."""
         cached = self._folds.get(execution)
         fold, last = (_decode(cached[0]), cached[1]) if cached else (OutlineFold(), None)
-        for block in blocks(store, execution, last.number + 1 if last else 0, last):
+        following = blocks(store, execution, last.number + 1 if last else 0, last)
+        for block in following if last is not None or self._along is None else self._along(execution, following):
             if block.events < BLOCK_EVENTS:
                 self._keep(execution, fold, last)
             fold.add(block)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from threading import Lock
 from typing import NamedTuple, TypeAlias
 
-from noetl.engine.history.outline import BLOCK_EVENTS, Block
+from noetl.engine.history.outline import BLOCK_EVENTS, Block, run_names
 from noetl.engine.history.run_index import RunIndex
 from noetl.latest import Latest
 from noetl.runtime.outlines import blocks
 from noetl.store.store import Store
 
-MAX_INDEXES = 16
+MAX_INDEXES = 16  # of whole logs, and as many of logs up to an event
 MAX_INDEX_BYTES = 4 << 20  # a larger index is made again for each request
+LARGE_LOOP = 10_000  # items; the index of such a loop is made along with the outline
 
 
 class CachedIndex(NamedTuple):
@@ -21,15 +23,16 @@ class CachedIndex(NamedTuple):
     last: Block  # the last complete block
 
 
-Key: TypeAlias = tuple[str, str, int | None]
-"""The execution, the step run, and the number of complete blocks; None: all."""
+Key: TypeAlias = tuple[str, str, int]
+"""The execution, the step run, and the number of complete blocks; -1: all."""
 
 
 class RunIndexes:
     """Threads may share it."""
 
     def __init__(self) -> None:
-        self._indexes: Latest[Key, CachedIndex] = Latest(MAX_INDEXES)
+        self._of_logs: Latest[Key, CachedIndex] = Latest(MAX_INDEXES)
+        self._of_parts: Latest[Key, CachedIndex] = Latest(MAX_INDEXES)  # many: a slider asks for one after another
         self._lock = Lock()
 
     def of(self, store: Store, execution: str, run: str, at: int | None = None) -> RunIndex:
@@ -46,18 +49,56 @@ class RunIndexes:
             index.add(block)
             if block.events == BLOCK_EVENTS:
                 complete, last = index, block
+        self._keep(key, index, complete, last)
+        return index
+
+    def along(self, execution: str, whole_log: Iterable[Block]) -> Iterator[Block]:
+        """The blocks of a whole log. The indexes of its large loops are made on the way: whoever reads the outline of
+        an execution often looks at the items of its loop next."""
+        complete: dict[str, RunIndex] = {}
+        last, incomplete = None, None
+        for block in whole_log:
+            if block.events < BLOCK_EVENTS:
+                incomplete = block
+            else:
+                last = block
+                for index in _large_loops(block, complete):
+                    index.add(block)
+            yield block
+        for run, index in complete.items():
+            latest = index
+            if incomplete is not None:
+                latest = index.copy()
+                latest.add(incomplete)
+            self._keep((execution, run, -1), latest, index, last)
+
+    def _keep(self, key: Key, index: RunIndex, complete: RunIndex, last: Block | None) -> None:
         if last is not None and complete.size <= MAX_INDEX_BYTES:
             complete.settle()
             index.settle()
             with self._lock:
-                self._indexes[key] = CachedIndex(index, complete, last)
-        return index
+                self._cache(key)[key] = CachedIndex(index, complete, last)
+
+    def _cache(self, key: Key) -> Latest[Key, CachedIndex]:
+        return self._of_logs if key[2] < 0 else self._of_parts
 
     def _find(self, execution: str, run: str, at: int | None) -> tuple[Key, CachedIndex | None]:
         """The key of an index and its cached part: that of the whole log, if its blocks end before the event."""
         with self._lock:
-            whole = self._indexes.get((execution, run, None))
+            key = execution, run, -1
+            whole = self._of_logs.use(key)
             if at is None or (whole is not None and whole.last.number < at // BLOCK_EVENTS):
-                return (execution, run, None), whole
+                return key, whole
             key = execution, run, at // BLOCK_EVENTS
-            return key, self._indexes.get(key)
+            return key, self._of_parts.use(key)
+
+
+def _large_loops(block: Block, indexes: dict[str, RunIndex]) -> Collection[RunIndex]:
+    """The indexes of large loops, with those that start in a block. One that was scheduled in an earlier block is left
+    out: its index would not be complete."""
+    if any(part.total >= LARGE_LOOP for part in block.loops):
+        names, scheduled = run_names(block), {run for run, _, _ in block.scheduled}
+        for part in block.loops:
+            if part.total >= LARGE_LOOP and part.run in scheduled and len(indexes) < MAX_INDEXES:
+                indexes.setdefault(names[part.run], RunIndex(names[part.run]))
+    return indexes.values()

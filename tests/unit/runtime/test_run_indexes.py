@@ -13,7 +13,7 @@ from noetl.engine.history.run_index import RunIndex
 from noetl.model.identity import TaskId, uuid7
 from noetl.model.outcome import Error, Outcome
 from noetl.runtime import run_indexes
-from noetl.runtime.outlines import blocks, blocks_from
+from noetl.runtime.outlines import Outlines, blocks, blocks_from
 from noetl.runtime.run_indexes import RunIndexes
 from noetl.store.codec import encode
 from noetl.store.store import Change, Row
@@ -95,3 +95,32 @@ def test_blocks_from_a_number_on_need_no_stored_block() -> None:
     assert fresh == list(blocks(store, EXECUTION))[2:]
     assert fresh == list(blocks_from(store, EXECUTION, 2))
     assert [block.first for block in fresh] == [2 * BLOCK_EVENTS + 1, 3 * BLOCK_EVENTS + 1, 4 * BLOCK_EVENTS + 1]
+
+
+def test_requests_for_the_past_keep_the_index_of_the_whole_log() -> None:
+    store: Any = CountedReads()
+    indexes = RunIndexes()
+    append(store, 0, len(EVENTS))
+    whole = indexes.of(store, EXECUTION, RUN)
+    for run in [f"other#{number}" for number in range(run_indexes.MAX_INDEXES + 1)]:
+        for at in (700, 1_700, 2_700):
+            indexes.of(store, EXECUTION, RUN)  # as each request with `at` does
+            indexes.of(store, EXECUTION, run, at)
+    store.events_read = store.blocks_read = 0
+    assert indexes.of(store, EXECUTION, RUN) is whole
+    assert (store.blocks_read, store.events_read) == (0, 0)
+
+
+@pytest.mark.parametrize("end", [3_000, 3_400, len(EVENTS)])
+def test_the_outline_leaves_the_index_of_a_large_loop(monkeypatch: pytest.MonkeyPatch, end: int) -> None:
+    monkeypatch.setattr(run_indexes, "LARGE_LOOP", 1_500)
+    store: Any = CountedReads()
+    append(store, 0, end)
+    indexes = RunIndexes()
+    Outlines(indexes.along).fold(store, EXECUTION)
+    store.events_read = store.blocks_read = 0
+    index = indexes.of(store, EXECUTION, RUN)
+    assert (store.blocks_read, store.events_read) == (0, 0)
+    assert facts(index) == facts(RunIndexes().of(store, EXECUTION, RUN))
+    append(store, end, len(EVENTS))
+    assert facts(indexes.of(store, EXECUTION, RUN)) == facts(RunIndexes().of(store, EXECUTION, RUN))

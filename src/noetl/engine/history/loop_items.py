@@ -10,7 +10,7 @@ import msgspec
 from noetl.engine import events as e
 from noetl.engine.envelope import subject_of
 from noetl.engine.history.outline import BINS
-from noetl.engine.history.outline_fold import LoopFold
+from noetl.engine.history.outline_fold import LoopDetails
 from noetl.engine.history.run_index import RunIndex
 
 
@@ -123,7 +123,7 @@ def items_summary(index: RunIndex) -> ItemsSummary:
     )
 
 
-def durations_of(loop: LoopFold) -> Durations:
+def durations_of(loop: LoopDetails) -> Durations:
     longest = loop.slowest[-1][0] if loop.slowest else None
     last = max((number for number, count in enumerate(loop.bins) if count), default=-1)
     bins = [DurationBin(upper_ms(number), loop.bins[number]) for number in range(last + 1)]
@@ -135,7 +135,7 @@ def upper_ms(number: int) -> int | None:
     return None if number == BINS - 1 else 2**number
 
 
-def _quantile(loop: LoopFold, share: float, longest: int | None) -> int | None:
+def _quantile(loop: LoopDetails, share: float, longest: int | None) -> int | None:
     total, below = sum(loop.bins), 0
     for number, count in enumerate(loop.bins):
         below += count

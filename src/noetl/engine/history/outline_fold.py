@@ -91,24 +91,44 @@ class WaitRow(msgspec.Struct):
     to_seq: int = 0
 
 
-class LoopFold(msgspec.Struct):
-    """Counts, durations and errors of the items of a loop, without their indexes."""
+class LoopDetails(msgspec.Struct):
+    """Durations and errors of the items of a loop, without their indexes."""
 
     run: str
     total: int = 0
-    ok: int = 0
-    failed: int = 0
-    points: list[tuple[int, int, int, int]] = []  # seq, succeeded, failed, in flight
     bins: list[int] = msgspec.field(default_factory=lambda: [0] * BINS)
     unknown: int = 0
     errors: dict[tuple[str, str], ItemError] = {}
     slowest: list[tuple[int, int]] = []
+
+    def add_details(self, part: LoopPart) -> None:
+        if part.total >= 0:
+            self.total = part.total
+        counts, slowest = iter(part.bins), self.slowest
+        for number, count in zip(counts, counts, strict=True):
+            self.bins[number] += count
+        self.unknown += part.unknown
+        for error in part.errors:
+            merge_error(self.errors, error)
+        if part.slowest and (len(slowest) < MAX_SLOWEST or part.slowest[-1] > slowest[0]):
+            self.slowest = sorted([*slowest, *part.slowest])[-MAX_SLOWEST:]
+
+    def reopen(self) -> None:
+        """Failed items run again."""
+        self.errors = {}
+
+
+class LoopFold(LoopDetails):
+    """Also how many items have ended, and when."""
+
+    ok: int = 0
+    failed: int = 0
+    points: list[tuple[int, int, int, int]] = []  # seq, succeeded, failed, in flight
     running: int = 0
     waiting: int = 0
 
     def add(self, part: LoopPart, first: int) -> None:
-        if part.total >= 0:
-            self.total = part.total
+        self.add_details(part)
         few = len(self.points) < MAX_POINTS  # of a long loop, the end of each block is enough
         for at in range(0 if few else len(part.points) - 4, len(part.points), 4):
             offset, ok, failed, in_flight = part.points[at : at + 4]
@@ -117,18 +137,11 @@ class LoopFold(msgspec.Struct):
             self.points = self.points[1::2]
         self.ok += covered(part.done)
         self.failed += covered(part.failed)
-        for number, count in zip(part.bins[::2], part.bins[1::2], strict=True):
-            self.bins[number] += count
-        self.unknown += part.unknown
-        for error in part.errors:
-            merge_error(self.errors, error)
-        if part.slowest:
-            self.slowest = sorted([*self.slowest, *part.slowest])[-MAX_SLOWEST:]
         self.running, self.waiting = len(part.open) - len(part.parked), len(part.parked)
 
     def reopen(self) -> None:
-        """Failed items run again."""
-        self.failed, self.errors = 0, {}
+        super().reopen()
+        self.failed = 0
 
     def progress(self) -> dict[str, list[int]]:
         stride = -(-len(self.points) // MAX_POINTS)

@@ -6,12 +6,13 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from noetl.engine.history.outline import BLOCK_EVENTS, Block, LoopPart
-from noetl.engine.history.outline_fold import LoopFold, covered
+from noetl.engine.history.outline_fold import LoopDetails, covered
 
 ItemStatus = Literal["ok", "failed", "running", "waiting", "pending"]
 Span = tuple[int, int]  # the first and the last seq
@@ -96,21 +97,27 @@ class IndexedPart(NamedTuple):
     number: int
     first: int
     last: int
-    ranges: tuple[array[int], ...]  # of those that succeeded, failed, and have other events
+    flat: array[int]  # the ranges of those that succeeded, then of those that failed, and that have other events
+    failed_at: int
+    touched_at: int
 
     @classmethod
     def of(cls, number: int, part: LoopPart) -> IndexedPart:
-        ranges = tuple(array("Q", flat) for flat in (part.done, part.failed, part.touched) if flat)
-        first = min([flat[0] for flat in ranges], default=0)
-        return cls(number, first, max([flat[-1] for flat in ranges], default=0) - 1, ranges)
+        flat = array("Q", part.done + part.failed + part.touched if part.failed or part.touched else part.done)
+        failed_at = len(part.done)
+        first, last = (min(flat), max(flat)) if flat else (0, 0)
+        return cls(number, first, last - 1, flat, failed_at, failed_at + len(part.failed))
 
     @property
     def size(self) -> int:
         """Bytes, roughly."""
-        return sum(8 * len(flat) + 64 for flat in self.ranges)
+        return 8 * len(self.flat) + 192
 
     def __contains__(self, item: object) -> bool:
-        return isinstance(item, int) and any(has(flat, item) for flat in self.ranges)
+        starts, flat = (0, self.failed_at, self.touched_at, len(self.flat)), self.flat
+        return isinstance(item, int) and any(
+            (bisect_right(flat, item, start, end) - start) % 2 for start, end in pairwise(starts)
+        )
 
 
 class RunIndex:
@@ -125,7 +132,7 @@ class RunIndex:
         self.scheduled = 0  # seq
         self.tokens: tuple[int, ...] = ()
         self.loop_block = -1  # the block in which its loop starts
-        self.loop = LoopFold(run)
+        self.loop = LoopDetails(run)
         self.parts: list[IndexedPart] = []
         self.open: dict[int, int] = {}  # items in flight, and their start in milliseconds
         self.parked: set[int] = set()
@@ -134,7 +141,7 @@ class RunIndex:
     def copy(self) -> RunIndex:
         other = copy(self)
         other.blocks, other.parts = self.blocks[:], self.parts[:]
-        other.loop, other._done, other._failed = copied_fold(self.loop), self._done.copy(), self._failed.copy()
+        other.loop, other._done, other._failed = copied_details(self.loop), self._done.copy(), self._failed.copy()
         return other
 
     def settle(self) -> None:
@@ -177,7 +184,7 @@ class RunIndex:
     def _add_part(self, block: Block, part: LoopPart) -> None:
         if part.total >= 0:
             self.loop_block = block.number
-        self.loop.add(part, block.first)
+        self.loop.add_details(part)
         self._done.add(part.done)
         self._failed.add(part.failed)
         self.parts.append(IndexedPart.of(block.number, part))
@@ -231,9 +238,8 @@ class RunIndex:
         return [(number * BLOCK_EVENTS + 1, (number + 1) * BLOCK_EVENTS) for number in numbers]
 
 
-def copied_fold(loop: LoopFold) -> LoopFold:
-    errors = {key: copy(error) for key, error in loop.errors.items()}
-    return replace(loop, points=loop.points[:], bins=loop.bins[:], errors=errors)
+def copied_details(loop: LoopDetails) -> LoopDetails:
+    return replace(loop, bins=loop.bins[:], errors={key: copy(error) for key, error in loop.errors.items()})
 
 
 def single(numbers: Iterable[int]) -> list[int]:
