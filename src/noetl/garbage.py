@@ -1,10 +1,13 @@
-"""Pauses the garbage collector while many long-lived objects are created."""
+"""Keeps the garbage collector from visiting many long-lived objects again and again."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+MAX_FREEZES = 100
+_freezes = 0
 
 
 @contextmanager
@@ -17,3 +20,18 @@ def collector_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+@contextmanager
+def long_lived() -> Iterator[None]:
+    """Exempt the objects that the body makes from garbage collection, during which all threads stand still. Only
+    reference counts free them, so they must not form cycles. Now and then everything is collected nevertheless, because
+    other objects that exist at the moment are exempt with them."""
+    global _freezes
+    with collector_paused():
+        yield
+    _freezes += 1
+    if _freezes % MAX_FREEZES == 0:
+        gc.unfreeze()
+        gc.collect()
+    gc.freeze()

@@ -15,14 +15,17 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from io import BytesIO
 from multiprocessing.connection import Pipe
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from noetl.dsl.compile import CPU_SECONDS, Loaded, too_expensive
 from noetl.dsl.problem import Problem
 from noetl.errors import NoetlError, PlaybookInvalid, StoreError
-from noetl.garbage import collector_paused
+from noetl.garbage import collector_paused, long_lived
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.server.compile_process import (
     AssistRequest,
@@ -33,7 +36,7 @@ from noetl.server.compile_process import (
     Part,
     Request,
 )
-from noetl.server.problems import Refused
+from noetl.server.problems import Finding, Refused
 from noetl.tools.process.launcher import ending, start_python
 
 FILE = "playbook.yaml"  # file name of a text from a request, until it is compiled and has a path
@@ -55,6 +58,8 @@ class Compiled(NamedTuple):
     path: str = ""
     parts: Mapping[Part, bytes] = {}
     """The requested parts, as JSON; null where the text has none. Empty if the CPU budget ended before them."""
+    findings: bytes = b"[]"
+    """The problems as JSON. They may be many, so the event loop does not encode them."""
 
     @property
     def valid(self) -> bool:
@@ -114,7 +119,8 @@ class PlaybookCompiler:
         try:
             return await self._run(caller, request, lambda fields, parts={}: _compiled(file, fields, parts))
         except TextTooExpensive as error:
-            return Compiled(None, too_expensive(file, text, str(error)).problems)
+            problems = too_expensive(file, text, str(error)).problems
+            return Compiled(None, problems, findings=msgspec.json.encode(list(map(Finding.of, problems))))
 
     async def assist(self, caller: str, text: bytes, line: int, column: int) -> bytes:
         """Completions and hover at a position of a caller's text, as JSON. Refused like `compile`."""
@@ -231,17 +237,33 @@ class PlaybookCompiler:
 def _unpickled(data: bytes) -> Any:
     """Unpickle without garbage collection, which visits every object of the server and blocks all threads."""
     with collector_paused():
-        return pickle.loads(data)
+        return pickle.Unpickler(PickleFile(data)).load()
+
+
+class PickleFile(BytesIO):
+    """Unpickling reads 64 KiB at a time from it. Since its methods are not written in C, other threads get their turn
+    between two of them, and need not wait until a large playbook is complete."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(size)
+
+    def readinto(self, buffer: Any) -> int:
+        return super().readinto(buffer)
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return super().readline(size)
 
 
 def _compiled(file: str, fields: tuple[Any, ...], parts: Mapping[Part, bytes]) -> Compiled:
     response = CompileResponse(*fields)
     loaded = Loaded(*response.loaded)
-    playbook = None
-    if loaded.playbook is not None:
+    findings = msgspec.json.encode(list(map(Finding.of, loaded.problems)))
+    if loaded.playbook is None:
+        return Compiled(None, loaded.problems, response.digest, response.path, parts, findings)
+    with long_lived():
         file = loaded.playbook.path if file == FILE else file
         playbook = LoadedPlaybook(loaded.playbook, file, loaded.places, loaded.inputs)
-    return Compiled(playbook, loaded.problems, response.digest, response.path, parts)
+    return Compiled(playbook, loaded.problems, response.digest, response.path, parts, findings)
 
 
 class _Process:

@@ -95,7 +95,11 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
 class EncodedFrame(NamedTuple):
     after: int  # seq of the frame before
     seq: int
-    data: bytes
+    message: bytes  # as streams send it
+
+    @classmethod
+    def of(cls, after: int, seq: int, data: bytes) -> EncodedFrame:
+        return cls(after, seq, b"id: %d\ndata: %b\n\n" % (seq, data))
 
 
 class LiveOutline:
@@ -184,7 +188,8 @@ class Feed:
         self.clients = 0
         self.frames: deque[EncodedFrame] = deque(maxlen=MAX_FRAMES)
         self.ended = False
-        self.changed = asyncio.Event()  # set when there is another frame, and replaced by a new one
+        self.changed = asyncio.Event()  # set when clients have something to do, and replaced by a new one
+        self._missed: dict[int, asyncio.Future[EncodedFrame]] = {}  # up to the latest frame, by the seq of clients
         self._live: LiveOutline | None = None
         self.task = asyncio.create_task(self._run())
 
@@ -203,11 +208,30 @@ class Feed:
             frames, self.ended = await self._reader.do(self._make)
             if frames:
                 self.frames += frames  # not in the thread: streams iterate over them
-                self.changed.set()
-                self.changed = asyncio.Event()
+                self._missed = {}
+                self.wake()
                 await asyncio.sleep(FRAME_SECONDS)
             else:
                 await changed.wait()
+
+    def wake(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    async def next_frame(self, after: int) -> EncodedFrame:
+        """The frame after a seq, or one for all that were missed. Clients at the same seq share it."""
+        for frame in reversed(self.frames):
+            if frame.after == after:
+                return frame
+            if frame.after < after:
+                break
+        missed = self._missed.get(after)
+        if missed is None:
+            missed = self._missed[after] = asyncio.ensure_future(
+                self._reader.do(lambda store: self._make_missed(store, after))
+            )
+            missed.add_done_callback(lambda done: done.cancelled() or done.exception())  # clients may be gone
+        return await asyncio.shield(missed)
 
     def _make(self, store: Store) -> tuple[list[EncodedFrame], bool]:
         """The next frame, if anything has changed, and whether the execution has ended."""
@@ -218,16 +242,16 @@ class Feed:
         after = self._live.seq
         if events := _read(store, self.execution, after, MAX_EVENTS_PER_FRAME):
             self._live.add(events)
-            frames.append(EncodedFrame(after, self._live.seq, self._encoded(store, events)))
+            frames.append(EncodedFrame.of(after, self._live.seq, self._encoded(store, events)))
         return frames, self._live.fold.ended_ms is not None
 
-    def missed(self, store: Store, after: int) -> EncodedFrame:
+    def _make_missed(self, store: Store, after: int) -> EncodedFrame:
         """One frame for everything after a seq."""
         assert self._live is not None
         seq = self._live.seq
         if after == NOWHERE or seq - after > MAX_EVENTS_PER_FRAME:
-            return EncodedFrame(after, seq, self._encoded(store, [], seq - max(0, after)))
-        return EncodedFrame(after, seq, self._encoded(store, _read(store, self.execution, after, seq - after)))
+            return EncodedFrame.of(after, seq, self._encoded(store, [], seq - max(0, after)))
+        return EncodedFrame.of(after, seq, self._encoded(store, _read(store, self.execution, after, seq - after)))
 
     def _encoded(self, store: Store, events: Sequence[tuple[Row, e.Event]], left_out: int = 0) -> bytes:
         assert self._live is not None
@@ -262,6 +286,7 @@ class Feeds:
     def __init__(self, streams: Streams, outlines: Outlines, reader: SecondConnection) -> None:
         self._streams, self._outlines, self._reader = streams, outlines, reader
         self._feeds: dict[str, Feed] = {}
+        self._waking: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def _following(self, execution: str) -> AsyncIterator[Feed]:
@@ -269,6 +294,8 @@ class Feeds:
             feed = self._feeds.get(execution)
             if feed is None or feed.has_failed:
                 feed = self._feeds[execution] = Feed(execution, self._outlines, self._reader, followed)
+            if self._waking is None or self._waking.done():
+                self._waking = asyncio.create_task(self._wake_all())
             feed.clients += 1
             try:
                 yield feed
@@ -280,38 +307,37 @@ class Feeds:
                     feed.task.cancel()
                     await asyncio.wait([feed.task])
 
+    async def _wake_all(self) -> None:
+        """Wake the clients of all feeds now and then, so that none of them needs a timer."""
+        while self._feeds and not self._streams.closing.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._streams.closing.wait()
+            for feed in self._feeds.values():
+                feed.wake()
+
     async def stream(self, execution: str, after: int, is_authorized: IsAuthorized) -> AsyncIterator[bytes]:
         """The frames after a seq, until the execution has ended or the client is not authorized any more."""
-        loop = asyncio.get_running_loop()
+        now = asyncio.get_running_loop().time
         yield HEAD
-        checked = spoken = loop.time()
+        checked = spoken = now()
         async with self._following(execution) as feed:
             while not self._streams.closing.is_set():
                 changed = feed.changed
-                for frame in await self._frames(feed, after):
-                    yield b"id: %d\ndata: %b\n\n" % (frame.seq, frame.data)
-                    after, spoken = frame.seq, loop.time()
+                while after < feed.seq:
+                    frame = await feed.next_frame(after)
+                    yield frame.message
+                    after, spoken = frame.seq, now()
                 if feed.has_failed:
                     return  # the store is unavailable; the client reconnects
                 if feed.ended and after >= feed.seq:
                     yield END
                     return
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(CHECK_SECONDS):
-                        await changed.wait()
-                if loop.time() - checked >= CHECK_SECONDS:
-                    checked = loop.time()
+                await changed.wait()
+                if now() - checked >= CHECK_SECONDS:
+                    checked = now()
                     if not await is_authorized():
                         return
-                if loop.time() - spoken >= KEEP_ALIVE_SECONDS:
+                if now() - spoken >= KEEP_ALIVE_SECONDS:
                     yield b": still here\n\n"
-                    spoken = loop.time()
-
-    async def _frames(self, feed: Feed, after: int) -> list[EncodedFrame]:
-        """The kept frames after a seq, or one that has all of them."""
-        if not feed.frames or after >= feed.seq:
-            return []
-        frames = [frame for frame in feed.frames if frame.after >= after]
-        if frames and frames[0].after == after:
-            return frames
-        return [await self._reader.do(lambda store: feed.missed(store, after))]
+                    spoken = now()

@@ -34,6 +34,7 @@ class Playbooks:
         self.compiler = PlaybookCompiler()
         self.loaded = LoadedPlaybooks(store, self._compile_stored, thread)
         self._digests: Latest[bytes, str] = Latest(MAX_DIGESTS)  # by the hash of the text
+        self._obstacles: Latest[str, list[str]] = Latest(MAX_DIGESTS)  # by digest
         self._adding: dict[bytes, asyncio.Task[str]] = {}
         self._unreadable: Latest[bytes, tuple[float, str]] = Latest(MAX_UNREADABLE)  # expiry and reason by hash
 
@@ -60,7 +61,7 @@ class Playbooks:
         if not is_url_path or len(path) > MAX_PATH_LENGTH:
             detail = f"metadata.path {path[:100]!r} must be names with single slashes between them, such as a/b"
             raise Refused(422, detail)
-        self._check(loaded.playbook)
+        await self._check(loaded)
         await self.thread.ask(self.store.put_playbook, loaded.digest, path, text)
         self.loaded.cache.add(loaded)
         self._digests[sha256(text).digest()] = loaded.digest
@@ -69,7 +70,7 @@ class Playbooks:
     async def registered(self, path: str, version: int | None) -> str:
         """The digest of a registered playbook, which is loaded; NotFound if it does not exist."""
         digest = await self.check_registered(path, version)
-        self._check((await self.loaded.load(digest)).playbook)
+        await self._check(await self.loaded.load(digest))
         return digest
 
     async def check_registered(self, path: str, version: int | None) -> str:
@@ -116,16 +117,21 @@ class Playbooks:
     async def _add_file(self, file: str) -> str:
         text = await asyncio.to_thread(read_playbook, file)
         loaded = (await self.compiler.compile(None, text, file)).require()
-        self._check(loaded.playbook)
+        await self._check(loaded)
         await self.thread.ask(self.store.put_playbook, loaded.digest, file, text)
         self.loaded.cache.add(loaded)
         return loaded.digest
 
-    def _check(self, playbook: Playbook) -> None:
+    async def _check(self, loaded: LoadedPlaybook) -> None:
         """Refused if this server cannot run all of it; its settings may have changed since the registration."""
-        reasons = [f"{place}: {reason}" for place, reason in obstacles(playbook, nats=self.nats)]
+        reasons = self._obstacles.get(loaded.digest)
+        if reasons is None:  # it may have thousands of steps
+            reasons = self._obstacles[loaded.digest] = await asyncio.to_thread(self._reasons, loaded.playbook)
         if reasons:
             raise Refused(422, "; ".join(reasons), kind="playbook-not-runnable")
+
+    def _reasons(self, playbook: Playbook) -> list[str]:
+        return [f"{place}: {reason}" for place, reason in obstacles(playbook, nats=self.nats)]
 
     async def check_keychain(self, playbook: Playbook) -> None:
         """AuthError if a credential of the playbook is missing, before anything has run."""

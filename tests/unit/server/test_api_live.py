@@ -400,3 +400,24 @@ def test_an_unknown_execution_has_no_frames(admin: httpx2.Client) -> None:
     assert admin.get(f"{API}/00000000-0000-7000-8000-000000000009/live").status_code == 404
     execution = started(admin, {"path": "tests/hello"})["execution_id"]
     assert admin.get(f"{API}/{execution}/live", headers={"Last-Event-ID": "x"}).status_code == 422
+
+
+def test_clients_at_the_same_place_share_the_frame_that_they_missed(
+    server: ApiServer, admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    make = frames.Feed._make_missed
+
+    def counted(feed: frames.Feed, store: Store, after: int) -> frames.EncodedFrame:
+        made.append(after)
+        return make(feed, store, after)
+
+    monkeypatch.setattr(frames.Feed, "_make_missed", counted)
+    execution = begun(admin, {"path": "tests/waits"})
+    until(admin, execution, "waiting")
+    streams = [live(admin, execution) for _ in range(5)]
+    first = [next(stream) for stream in streams]
+    assert all(frame == first[0] for frame in first)
+    assert made == [0]
+    admin.post(f"{API}/{execution}/signals", json={"name": "go"})
+    assert all(list(stream)[-1] == {} for stream in streams)

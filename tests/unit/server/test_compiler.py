@@ -9,8 +9,10 @@ import asyncio
 import gc
 import os
 import pickle
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,14 +25,19 @@ from api_server import HELLO, SECONDS, WAITS, YAML, ApiServer, begun, register, 
 from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
 
+from noetl import garbage
 from noetl.dsl import compile as dsl_compile
 from noetl.dsl.compile import load
-from noetl.engine.net import Net
+from noetl.engine.net import Net, StepPlan
+from noetl.garbage import collector_paused, long_lived
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.server import compile_process
 from noetl.server import compiler as compiler_module
-from noetl.server.compiler import MAX_TEXTS_PER_CALLER, PROCESSES, PlaybookCompiler
+from noetl.server import playbooks as playbooks_module
+from noetl.server.compiler import MAX_TEXTS_PER_CALLER, PROCESSES, PickleFile, PlaybookCompiler, _unpickled
+from noetl.server.listen import SWITCH_SECONDS
 from noetl.server.playbooks import Playbooks
+from noetl.server.problems import Finding
 from noetl.tools.registry import KINDS
 from noetl.worker.playbook_cache import MAX_PLAYBOOKS, PlaybookCache
 
@@ -414,3 +421,90 @@ def test_a_server_that_has_seen_many_texts_holds_few(serving: Callable[..., ApiS
 
 def loaded(path: str) -> LoadedPlaybook:
     return LoadedPlaybook(replace(PLAYBOOK, path=path))
+
+
+def test_a_large_playbook_is_unpickled_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two pieces, other threads get their turn."""
+    pieces: list[int] = []
+    readinto = PickleFile.readinto
+
+    def counted(self: PickleFile, buffer: Any) -> int:
+        pieces.append(len(buffer))
+        return readinto(self, buffer)
+
+    read = PickleFile.read
+    monkeypatch.setattr(PickleFile, "readinto", counted)
+    monkeypatch.setattr(PickleFile, "read", lambda self, size=-1: (pieces.append(size), read(self, size))[1])
+    value = [{"name": f"step{number}", "tasks": [number] * 5} for number in range(30_000)]
+    assert _unpickled(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)) == value
+    assert max(pieces) <= 128 << 10
+    assert len(pieces) > 10
+
+
+def test_a_loaded_playbook_is_freed_without_the_garbage_collector() -> None:
+    """`long_lived` exempts it from collections."""
+    loaded = load("x.yaml", HELLO, KINDS)
+    with collector_paused():
+        before = _step_plans()
+        playbook: LoadedPlaybook | None = LoadedPlaybook(loaded.require(), "x.yaml", loaded.places, loaded.inputs)
+        assert _step_plans() > before
+        playbook = None
+        assert _step_plans() == before
+    assert playbook is None
+
+
+def _step_plans() -> int:
+    return sum(isinstance(thing, StepPlan) for thing in gc.get_objects())
+
+
+class Linked:
+    """A cycle of one object."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_cycles_that_were_exempt_by_the_way_are_collected_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "MAX_FREEZES", 3)
+    linked = Linked()
+    reference = weakref.ref(linked)
+    with long_lived():
+        pass
+    del linked
+    for _ in range(3):
+        with long_lived():
+            pass
+    gc.unfreeze()
+    assert reference() is None
+
+
+def test_the_event_loop_does_not_wait_long_for_other_threads(server: ApiServer) -> None:
+    with server.client("viewer") as viewer:
+        assert viewer.get("/livez").status_code == 200
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
+
+
+def test_nothing_walks_a_text_in_the_event_loop(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of steps or problems would silence the server."""
+    threads: dict[str, set[int | None]] = {}
+
+    def recorded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            threads.setdefault(name, set()).add(threading.get_ident())
+            return function(*arguments, **options)
+
+        return call
+
+    for module, name in ((compiler_module, "LoadedPlaybook"), (compiler_module, "_unpickled")):
+        monkeypatch.setattr(module, name, recorded(name, getattr(module, name)))
+    monkeypatch.setattr(playbooks_module, "obstacles", recorded("obstacles", playbooks_module.obstacles))
+    monkeypatch.setattr(Finding, "of", recorded("Finding", Finding.of))
+    text = HELLO.replace("tests/hello", "tests/walked").replace("metadata:", "strange: 1\nmetadata:")
+    with server.client("author") as author:
+        assert author.post(VALIDATE, content=text.encode(), headers=YAML).json()["problems"]
+        fine = text.replace("strange: 1\n", "")
+        assert author.post("/api/v1/playbooks", content=fine.encode(), headers=YAML).status_code == 201
+        begun(author, {"path": "tests/walked"})
+        begun(author, {"playbook": fine + "# again"})
+    assert set(threads) == {"LoadedPlaybook", "_unpickled", "obstacles", "Finding"}
+    assert server._thread.ident not in set().union(*threads.values())

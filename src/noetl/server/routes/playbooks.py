@@ -47,7 +47,7 @@ async def register(call: ApiCall) -> Response:
     playbook = compiled.require().playbook
     path, label = playbook.path, str(playbook.version or "")
     version = await call.in_store(api.store.register, path, digest, label, api.clock.now())
-    registered = Registered(digest, path, version, list(map(Finding.of, compiled.problems)))
+    registered = {"playbook_id": digest, "path": path, "version": version, "problems": msgspec.Raw(compiled.findings)}
     return created(registered, f"/playbooks/{quote(path)}?version={version}")
 
 
@@ -103,8 +103,7 @@ async def validate(call: ApiCall, query: ValidateQuery) -> Response:
     parts = [part for part in PARTS if part in query.parts.split(",")]
     compiled = await compiler.compile(call.caller.key, source, strict=query.strict, whole=False, parts=parts)
     version = await _next_version(call, compiled) if compiled.valid else None
-    problems = msgspec.Raw(msgspec.json.encode(list(map(Finding.of, compiled.problems))))
-    validity = {"valid": compiled.valid, "problems": problems, "next_version": version}
+    validity = {"valid": compiled.valid, "problems": msgspec.Raw(compiled.findings), "next_version": version}
     return json_response(validity | {part: msgspec.Raw(compiled.parts.get(part, b"null")) for part in parts})
 
 
