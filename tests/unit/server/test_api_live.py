@@ -355,6 +355,9 @@ def test_a_client_that_is_ahead_of_the_log_is_told_to_load_again(admin: httpx2.C
     until(admin, execution, "waiting")
     frame = next(live(admin, execution, last_event_id="999999"))
     assert (frame["reload"], frame["seq"]) == (True, outline_of(admin, execution)["seq"])
+    ended = started(admin, {"path": "tests/hello"})["execution_id"]
+    frame, end = live(admin, ended, last_event_id="999999")
+    assert (frame["reload"], frame["seq"], end) == (True, outline_of(admin, ended)["seq"], {})
 
 
 def test_a_frame_that_would_be_too_large_says_so_instead(admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ async def live(call: ApiCall, query: LiveQuery) -> Response:
     last = last_event_id(call.headers)
     after = query.after if last is None else last
     state, _ = await api.load(execution)
-    if last is not None and state.over and last >= state.seq:
+    if last == state.seq and state.over:
         return Response(status_code=204)  # tells a browser not to reconnect
     after = NOWHERE if after > state.seq else after
     return EventStream(
