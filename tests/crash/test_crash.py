@@ -1,7 +1,7 @@
 """Kill the engine at a point, resume, compare with a run that nobody has disturbed.
 
-The default run takes a sample that is the same every time: the first crash leaves out no point, the second one in
-sixty. `slow` takes everything.
+The default run takes a sample that is the same every time: the first crash leaves out no place and takes one of its
+sides, before or after the await; the second takes one point in sixty. `slow` takes everything.
 """
 
 from __future__ import annotations
