@@ -1,6 +1,6 @@
 """Loops whose items wait without a worker, and slow sequential loops: no item is lost, repeated or out of order.
 
-Each playbook is run many times at once, as the children of one parent, whose own loop waits for all of them.
+Each playbook is run several times at once, as the children of one parent, whose own loop waits for all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.modes.playbooks import playbook
 from tests.acceptance.modes.stage import Mode
 
-TIMES = 5
+TIMES = 2
 SLOW_TIMES = 50
 
 RETRIED = """\
