@@ -31,7 +31,7 @@ CHILD = HEAD.replace("NAME", "child") + (
     "{else: {then: {do: continue}}}]}}}}]\n"
 )
 IN_A_BATCH = 50
-BATCHES = 4
+BATCHES = 2
 SLOW_BATCHES = 400
 """20,000 loops."""
 
