@@ -23,7 +23,6 @@ BY_NO_PLAYBOOK = {
     "host.children:ChildExecutions._start:6": "a child refuses its payload: told as for one that is not found",
     "host.dispatcher:Dispatcher._granted": "only a server gets a claim again: it is killed in tests/acceptance/modes",
     "host.dispatcher:Dispatcher.claim:1": "the same",
-    "runtime.committer:Committer.work": "the same",
     "host.dispatcher:Dispatcher._wait_for_work": "claims wait only at a server",
     "host.dispatcher:Dispatcher.claim:3": "the same",
     "host.dispatcher:StoredWork.ready": "only a server scans the store",
