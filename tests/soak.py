@@ -60,7 +60,13 @@ PARTS = {
         ("acceptance/test_canaries.py", "acceptance/test_injection.py"),
     ),
     "fuzz": Part(
-        "hostile bytes, texts and requests for every entrance: judged or refused, within their bounds", ("hostile",)
+        "hostile bytes, texts and requests for every entrance: judged or refused, within their bounds",
+        (
+            "hostile",
+            "unit/dsl/test_hostile.py",
+            "unit/expression/test_costs.py",
+            "unit/server/test_api_fuzz.py",
+        ),
     ),
     "docs": Part("every command of every page prints what the page shows", ("test_docs_prose.py",)),
     "page": Part("a wheel made from nothing but a clone and the network serves the web page", ("test_page_build.py",)),
