@@ -11,7 +11,9 @@ from tests.sim.playbooks import Call, Playbooks, Script
 from tests.verifying import verify
 
 from noetl.engine import events as e
+from noetl.engine.history.verify.log import Frozen
 from noetl.engine.leases import MAX_LOSSES
+from noetl.engine.net import Net
 from noetl.model.identity import action_id
 from noetl.store import codec
 from noetl.store.store import Summary
@@ -41,10 +43,17 @@ def violations(database: Database, playbooks: Playbooks, summary: Summary) -> It
         net,
         lambda store, key: database.blob(key),
         summary.status,
+        snapshots=frozen(database, execution, net),
         derived=database.derived(execution),
     )
     for violation in violations_in_log:
         yield f"{execution[-4:]}.{violation.seq}: {violation.invariant}: {violation.message}"
+
+
+def frozen(database: Database, execution: str, net: Net) -> Iterator[Frozen]:
+    for seq, stored in sorted(database.snapshots.get(execution, {}).items()):
+        snapshot = codec.readable_snapshot(stored)
+        yield Frozen(seq, stored.hash, None if snapshot is None else codec.thaw(snapshot.data, net, execution))
 
 
 def result_problems(

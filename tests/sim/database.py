@@ -11,9 +11,11 @@ from tests.sim.faults import Faults, Record
 from tests.sim.virtual import Node, VirtualLoop
 
 from noetl.errors import StoreError
-from noetl.store.store import Change
+from noetl.store.store import NO_LIMIT, Change, Snapshot
+from noetl.store.triggers import Schedule
 
 STEP = 1e-6  # calls of a connection run in their order
+WRITES = ("_write", "change_schedule")  # functions whose transactions may fail
 MAX_LATENCY, MAX_SLOW_SECONDS = 0.02, 8.0
 
 
@@ -25,6 +27,7 @@ class Database(MemoryStore):
         self.node = node
         self.committed_at: dict[str, list[float]] = {}
         self.commits = 0
+        self.snapshots_read = 0
 
     def commit_by(self, server: str, changes: list[Change], record: Record) -> list[bool]:
         accepted = self.commit(changes)
@@ -62,7 +65,10 @@ class Connection:
         self._last = 0.0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.database, name)
+        value = getattr(self.database, name)
+        if callable(value):
+            self.__dict__[name] = value  # found at once the next time
+        return value
 
     # -- Store ------------------------------------------------------------------------------------------------------
 
@@ -71,6 +77,13 @@ class Connection:
         accepted = self.database.commit_by(self.server.name, changes, self.record)
         self._own += self.database.commits - before
         return accepted
+
+    def snapshot(self, execution: str, until: int = NO_LIMIT) -> Snapshot | None:
+        snapshot = self.database.snapshot(execution, until)
+        if snapshot is not None:
+            self.database.snapshots_read += 1
+            self.record(self.server.name, f"loads {execution[-4:]} from its snapshot at event {snapshot.seq}")
+        return snapshot
 
     def changed_elsewhere(self) -> bool:
         seen, self._seen = self._seen, self.database.commits
@@ -94,10 +107,10 @@ class Connection:
         return future
 
     def _run(self, future: asyncio.Future[Any], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        writes = function.__name__ == "_write"
+        writes = function.__name__ in WRITES
         if self.server.is_dead and not (writes and self.server.random.random() < 0.5):  # sent before it died, or not
             return
-        fault = self._commit_fault(arguments[0]) if writes and not self.server.is_dead else ""
+        fault = self._commit_fault(*arguments) if writes and not self.server.is_dead else ""
         result: Any = None
         error: BaseException | None = None
         if fault == "failed commit":
@@ -116,8 +129,8 @@ class Connection:
         else:
             _deliver(future, result, error)
 
-    def _commit_fault(self, changes: list[Change]) -> str:
-        if not self.is_faulty() or not any(change.rows for change in changes):
+    def _commit_fault(self, changes: list[Change] | Schedule) -> str:
+        if not self.is_faulty() or (isinstance(changes, list) and not any(change.rows for change in changes)):
             return ""
         for kind in ("crash before commit", "crash after commit", "failed commit", "unknown commit"):
             if self.faults.happens(kind):

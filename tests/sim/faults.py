@@ -26,6 +26,7 @@ KINDS = {
     "zombie worker": "a worker with leases is suspended until they have expired, and goes on",
     "clock jump": "the clock of a server, a worker or the store jumps",
     "stale cache": "a server is not notified of commits by others",
+    "lost hint": "the hint of a server that there is work reaches no other server",
 }
 
 Level = Mapping[str, float]
@@ -36,6 +37,7 @@ LEVELS: list[Level] = [
         "lost response": 0.05,
         "repeated request": 0.1,
         "delayed message": 0.1,
+        "lost hint": 0.5,
     },
     {
         "crash before commit": 0.03,
@@ -55,6 +57,7 @@ LEVELS: list[Level] = [
         "lost response": 0.02,
         "repeated request": 0.05,
         "delayed message": 0.05,
+        "lost hint": 0.2,
         "stale cache": 0.2,
     },
 ]

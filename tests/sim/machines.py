@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx2
 import msgspec
+from tests.sim.broker import Broker, BrokerConnection
 from tests.sim.database import Connection, Database
 from tests.sim.faults import Faults, Record
 from tests.sim.network import HttpReply, HttpRequest, Network, NodeHttp
@@ -25,6 +26,7 @@ from noetl.errors import Conflict, NoetlError
 from noetl.host.background import keep_running
 from noetl.host.server_host import ServerHost
 from noetl.log import Log
+from noetl.model.actor import Actor
 from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks
 from noetl.server.api import Api
 from noetl.server.app import path_pattern
@@ -33,6 +35,7 @@ from noetl.server.endpoint import ApiCall, Endpoint, respond
 from noetl.server.problems import document, refused
 from noetl.server.routes import executions as execution_routes
 from noetl.server.routes import worker as worker_routes
+from noetl.server.scheduler import Scheduler
 from noetl.server.telemetry import Telemetry
 from noetl.store.access import ApiToken
 from noetl.tools.registry import Registry
@@ -49,6 +52,7 @@ SLOTS = 4
 PACE, SHORTEST_PAUSE = 4.0, 2.0
 """Background loops of a server pause this many times as long, and at least these seconds: most of the cost of a seed is
 that of scans which find nothing."""
+IDLE_HEARTBEAT_SECONDS = 20.0
 TOKEN = ApiToken("t1", hash_of("noetl_simulated"), "worker", "simulated", 0.0)
 ADMIN = ApiToken("t2", hash_of("noetl_client"), "admin", "client", 0.0)
 ENDPOINTS = [*worker_routes.routes.endpoints, *execution_routes.routes.endpoints]
@@ -88,23 +92,27 @@ class Server(Node):
     def __init__(self, base: Node, world: World) -> None:
         super().__init__(base.name, base.loop, base.random)
         self.offset = base.offset
-        self.network, self.record = world.network, world.record
+        self.network, self.record, self.database = world.network, world.record, world.database
+        self.ticked_at = -1  # number of commits before the last tick
         self.open_requests: dict[int, HttpRequest] = {}
         self.playbooks = world.playbooks
         connection = Connection(
             world.database, self, world.faults, world.record, world.is_faulty, lambda: world.crash_server(self)
         )
         self.log = StoryLog(world.record, self.name, world.on_defect)
-        self.host = self.context.run(self._create_host, connection)
+        self.host = self.context.run(self._create_host, connection, world.broker)
         self.api = WorkerApi(self, connection, Telemetry(self.log), self.host)
+        self.scheduler = Scheduler(connection, connection, self, self.log, self._start_once)
         self.spawn(self._run())
 
-    def _create_host(self, connection: Any) -> ServerHost:
+    def _create_host(self, connection: Any, broker: Broker | None) -> ServerHost:
+        nats: Any = None if broker is None else BrokerConnection(broker, self)
         return ServerHost(
             LoadedPlaybooks(connection, self._compile, connection),
             self,
             self._find,
             on_error=lambda message, execution: self.log.write("error", message),
+            connection=nats,
         )
 
     async def _compile(self, file: str, text: bytes) -> LoadedPlaybook:
@@ -114,10 +122,35 @@ class Server(Node):
         return self.playbooks.digest(request["path"])
 
     async def _run(self) -> None:
+        host = self.host
+        scans = {host.tick_once: self._tick_if_due, host.reap_once: self._reap_if_due}
         async with asyncio.TaskGroup() as group:
-            for seconds, once in self.host.loops:
+            for seconds, once in host.loops:
                 pause = seconds and max(SHORTEST_PAUSE, seconds * PACE)
-                group.create_task(keep_running(pause, once, self.host.on_error))
+                group.create_task(keep_running(pause, scans.get(once, once), host.on_error))
+            if self.database.triggers.schedules():
+                group.create_task(keep_running(SHORTEST_PAUSE, self._fire_if_due, host.on_error))
+
+    async def _fire_if_due(self) -> None:
+        if self.database.triggers.due_schedules(self.now(), 1):
+            await self.scheduler.fire_once(self.now())
+
+    async def _start_once(
+        self, execution: str, path: str, version: Any, payload: dict[str, Any], ctx: dict[str, Any], actor: Actor
+    ) -> None:
+        await self._start(execution, path)
+
+    async def _tick_if_due(self) -> None:
+        """Tick if there is a due timer, or a commit since the last tick; otherwise it would find nothing."""
+        commits = self.database.commits
+        if commits != self.ticked_at or self.database.due(self.now(), 1):
+            await self.host.tick_once()
+            self.ticked_at = commits
+
+    async def _reap_if_due(self) -> None:
+        """Reap if there is an expired lease by the clock of the store."""
+        if self.database.node.context.run(self.database.expired_leases, None, 1):
+            await self.host.reap_once()
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -245,9 +278,16 @@ class WorkerMachine(Node):
             return False
 
     async def _send_heartbeats(self) -> None:
+        """Every few seconds; an idle worker skips most of them, since they concern leases."""
+        sent = -IDLE_HEARTBEAT_SECONDS
         while True:
             self.output.wanted.clear()
-            pause = HEARTBEAT_SECONDS if await self._send_heartbeat() else RETRY_SECONDS
+            pause = HEARTBEAT_SECONDS
+            if self.worker.leases or uptime() - sent > IDLE_HEARTBEAT_SECONDS:
+                if await self._send_heartbeat():
+                    sent = uptime()
+                else:
+                    pause = RETRY_SECONDS
             try:
                 async with asyncio.timeout(pause):
                     await self.output.wanted.wait()
@@ -282,6 +322,7 @@ class World:
     """The parts of the simulation that machines use."""
 
     network: Network
+    broker: Broker | None
     database: Database
     faults: Faults
     playbooks: Playbooks

@@ -9,7 +9,7 @@ attempt fails, and how long it takes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from random import Random
 from typing import Any, NamedTuple
@@ -22,6 +22,8 @@ from noetl.tools.registry import KINDS, Registry
 
 SEEDS_PER_PLAYBOOK = 50
 """Compiling a playbook takes as long as running a seed, so consecutive seeds share one."""
+MOST_BLOCKS = (1, 1, 1, 2, 2, 4)
+"""Most playbooks are small: a seed with four blocks takes as long as five with one."""
 HEAD = (
     "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: NAME, path: NAME}\n"
     "executor: {spec: {results: {inline_bytes: 200}}}\nworkflow:\n"
@@ -101,7 +103,7 @@ def call(random: Random, name: str) -> Block:
 
 
 def loop(random: Random, name: str) -> Block:
-    total, lanes = random.choice([1, 2, 3, 5, 8]), random.randint(1, 4)
+    total, lanes = random.choice([1, 2, 2, 2, 3, 3, 4, 8]), random.randint(1, 4)
     mode = random.choice(["sequential", "parallel"])
     body = task("t", f"{name}_t", random.choice([0, 1, 6]), "'{{ iter.n }}'")
     wait = ""
@@ -176,7 +178,7 @@ def signal(random: Random, name: str) -> Block:
 def child(random: Random, name: str) -> Block:
     path = random.choice(["child", "classic_child"])
     rules = f"{FAIL}, {{else: {{then: {{do: continue, set_ctx: {{{name}: {{$add: 1}}}}}}}}}}"
-    many = random.choice([0, 0, 2, 3])
+    many = random.choice([0, 0, 0, 2])
     loop = (
         f"  loop: {{in: '{{{{ range({many}) | list }}}}', iterator: n, spec: {{mode: parallel, max_in_flight: 2}}}}\n"
     )
@@ -283,7 +285,8 @@ def programs(number: int, keep: Keep = ()) -> dict[str, Program]:
     """The playbooks of some seeds, by path: the main one, of which only some blocks may be kept, and its children."""
     random = Random(f"playbook {number}")
     is_classic = random.random() < 0.2
-    main = classic(random, "main", 4, keep) if is_classic else canonical(random, "main", CANONICAL, 4, keep)
+    most = random.choice(MOST_BLOCKS)
+    main = classic(random, "main", most, keep) if is_classic else canonical(random, "main", CANONICAL, most, keep)
     small = canonical(random, "child", [call, loop, wait], 2)
     return {program.path: program for program in (main, small, classic(random, "classic_child", 2))}
 
@@ -291,10 +294,12 @@ def programs(number: int, keep: Keep = ()) -> dict[str, Program]:
 class Playbooks:
     """The playbooks of a seed."""
 
-    def __init__(self, seed: int, keep: Keep = ()) -> None:
+    def __init__(self, seed: int, keep: Keep = (), scheduled: Sequence[str] = ()) -> None:
         self.programs = programs(seed // SEEDS_PER_PLAYBOOK, keep)
         self.main = self.programs["main"]
-        used = [path for path in self.programs if path == "main" or f"path: {path}," in self.main.text]
+        used = [
+            path for path in self.programs if path == "main" or path in scheduled or f"path: {path}," in self.main.text
+        ]
         self._compiled = {path: compiled(self.programs[path].text) for path in used}
 
     def all(self) -> list[LoadedPlaybook]:
@@ -321,12 +326,14 @@ class Call(NamedTuple):
 class Script:
     """How the tools of a seed behave, and the ledger of their calls."""
 
-    def __init__(self, seed: int, playbooks: Playbooks, worker: Callable[[], str]) -> None:
-        self.seed, self.worker = seed, worker
+    def __init__(
+        self, seed: int, playbooks: Playbooks, worker: Callable[[], str], is_main: Callable[[str], bool]
+    ) -> None:
+        self.seed, self.worker, self.is_main = seed, worker, is_main
         random = Random(f"{seed} script")
         calls = playbooks.main.calls
         self.broken = random.choice(calls) if calls and random.random() < 0.08 else ""
-        """A step whose tool always fails."""
+        """A step of the main playbook whose tool always fails."""
         self.slowness = random.choice([0.05, 0.2, 0.2, 1.0])
         self.ledger: list[Call] = []
 
@@ -349,7 +356,7 @@ class Script:
         seconds = random.choice([0.0, 0.0, 0.2, 1.0, 10.0, 40.0 if self.slowness == 1 else 1.0]) * self.slowness
         if seconds:
             await asyncio.sleep(seconds)
-        if context.step == self.broken:
+        if context.step == self.broken and self.is_main(context.execution):
             return failed("broken", "this tool never succeeds")
         if context.attempt <= fails:
             return failed("shaky", "this attempt fails")

@@ -11,22 +11,28 @@ from inspect import CORO_CREATED, getcoroutinestate
 from random import Random
 from types import CoroutineType
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
+from tests.sim.broker import Broker
 from tests.sim.checks import problems_of
 from tests.sim.database import Database
 from tests.sim.faults import FAULTY_SECONDS, Faults
 from tests.sim.machines import ADMIN, TOKEN, Client, Server, WorkerMachine, World
 from tests.sim.network import OUTSIDE, Network
 from tests.sim.playbooks import Keep, Playbooks, Script, SimulatedTools
+from tests.sim.schedule import SCHEDULE, SCHEDULED_SECONDS, drawn_schedule, firings, schedule_problems
 from tests.sim.virtual import CURRENT, Node, VirtualLoop, virtual_processes
 
 from noetl.engine.leases import LEASE_SECONDS
+from noetl.runtime import committer
+from noetl.triggers import schedules
 
 SERVERS, WORKERS = 2, 3
 LONGEST_SECONDS = 4_000.0
 """Virtual time after which a run counts as stuck."""
 POLL_SECONDS = 1.0
 SETTLE_SECONDS = 3.0  # between the end of all runs and the checks
+STOPPED_SECONDS = {"stopped worker": (0.5, 20.0), "zombie worker": (LEASE_SECONDS + 5.0, 125.0)}
 PAUSED_SECONDS = 40.0  # a run that is paused after this time is resumed by the client
 
 
@@ -48,6 +54,10 @@ class Story:
         self.problems: list[str] = []
         self.faults: Counter[str] = Counter()
         self.statuses: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()  # by type
+        self.hints = 0  # that have reached a server
+        self.snapshots = 0  # from which a server has loaded a run
+        self.firings = 0  # of its schedule
         self.seconds = 0.0  # virtual
         self.playbook = ""
         self.blocks = 0  # of which the playbook consists
@@ -76,7 +86,7 @@ def simulate(
     was_enabled = gc.isenabled()
     gc.disable()  # a collection at another point would close other coroutines
     try:
-        with virtual_processes():
+        with virtual_processes(), patch.object(committer, "SNAPSHOT_EVENTS", _snapshot_events(seed)):
             simulation = Simulation(seed, story, loop, Faults(seed, frozenset(without), limits or {}), tuple(blocks))
             loop.set_exception_handler(simulation.on_unhandled)
             try:
@@ -90,26 +100,36 @@ def simulate(
     return story
 
 
+def _snapshot_events(seed: int) -> int:
+    """How many events a snapshot has after the one before."""
+    return Random(f"{seed} snapshots").choice([5, 12, committer.SNAPSHOT_EVENTS])
+
+
 class Simulation(World):
     def __init__(self, seed: int, story: Story, loop: VirtualLoop, faults: Faults, blocks: Keep) -> None:
         self.seed, self.story, self.loop, self.faults = seed, story, loop, faults
         self.random = Random(f"{seed} world")
-        self.playbooks = Playbooks(seed, blocks)
+        self.schedule = drawn_schedule(seed)
+        self.playbooks = Playbooks(seed, blocks, () if self.schedule is None else (self.schedule.path,))
         story.playbook, story.blocks = self.playbooks.main.text, self.playbooks.main.blocks
-        self.script = Script(seed, self.playbooks, self._current)
+        self.script = Script(seed, self.playbooks, self._current, lambda execution: execution in self.mains)
         self.registry = SimulatedTools(self.script.tools)
         self.nodes: list[Node] = []
         self.database = Database(self._node("store"))
         for playbook in self.playbooks.all():
             text = self.playbooks.program(playbook.digest).text
             self.database.put_playbook(playbook.digest, playbook.playbook.path, text.encode())
+        if self.schedule is not None:
+            self.database.triggers.add_schedule(self.schedule)
         for token in (TOKEN, ADMIN):
             self.database.access.add_token(token)
         self.network = Network(loop, self.random, faults, self.record, self.is_faulty)
+        random = Random(f"{seed} broker")
+        self.broker = Broker(loop, random, faults, self.record, self.is_faulty) if random.random() < 0.5 else None
         self.servers: list[Server] = []
         self.workers: list[WorkerMachine] = []
         self.is_over = False
-        count = self.random.choice([1, 1, 1, 2])
+        count = self.random.choice([1, 1, 1, 1, 1, 2])
         self.mains = [f"00000000-0000-7000-8000-{seed:08x}{number:04x}" for number in range(count)]
         self.cancels = self.random.random() < 0.1
 
@@ -168,6 +188,8 @@ class Simulation(World):
         self.network.servers = self.servers
         self.workers = [WorkerMachine(self._node(f"worker{i}"), self) for i in range(1, WORKERS + 1)]
         self.client = Client(self._node("client"), self.network)
+        if self.schedule is not None:
+            self.loop.call_later(SCHEDULED_SECONDS, self._pause_schedule)
         for execution in self.mains:
             self.nodes[-1].spawn(self._use(execution))
         faults = self.loop.create_task(self._harm())
@@ -177,7 +199,12 @@ class Simulation(World):
         faults.cancel()
         self.story.seconds = self.loop.time()
         self.story.faults = self.faults.fired
+        self.story.hints = 0 if self.broker is None else self.broker.delivered
+        self.story.snapshots = self.database.snapshots_read
         self.story.statuses = Counter(run.status for run in self.database.runs.values())
+        self.story.events = Counter(row.type for rows in self.database.events.values() for row in rows)
+        self.story.firings = len(firings(self.database))
+        self.story.problems += schedule_problems(self.database, self.mains)
         self.story.problems += problems_of(self.database, self.playbooks, self.script, self.cancels, self.mains)
 
     def end(self) -> None:
@@ -200,7 +227,12 @@ class Simulation(World):
         """Whether all runs have ended, and no stopped machine may come back."""
         runs, machines = self.database.runs, [*self.servers, *self.workers]
         is_open = any(run.ended is None for run in runs.values()) or not all(main in runs for main in self.mains)
-        return not is_open and not any(machine.is_stopped for machine in machines)
+        return not is_open and not self._is_scheduling() and not any(machine.is_stopped for machine in machines)
+
+    def _is_scheduling(self) -> bool:
+        """Whether a schedule may start runs."""
+        stored = self.database.triggers.schedule(SCHEDULE)
+        return stored is not None and (not stored.paused or bool(stored.starting))
 
     def _resume_forgotten(self) -> None:
         """A pause may be late; somebody notices."""
@@ -208,6 +240,11 @@ class Simulation(World):
             for execution, run in self.database.runs.items():
                 if run.status == "paused" and run.parent is None:
                     self.nodes[-1].spawn(self.client.act(execution, "resume"))
+
+    def _pause_schedule(self) -> None:
+        stored = self.database.triggers.schedule(SCHEDULE)
+        assert stored is not None
+        self.database.triggers.change_schedule(schedules.paused(stored, self.database.node.now()))
 
     async def _use(self, execution: str) -> None:
         random, client = Random(f"{self.seed} {execution}"), self.client
@@ -245,10 +282,9 @@ class Simulation(World):
                         else:
                             self._stop(server, random.uniform(1.0, 40.0))
                 case "crashed worker" | "drained worker" | "stopped worker" | "zombie worker":
-                    worker = random.choice(self.workers)
-                    if kind == "zombie worker":
-                        await self._until_busy(worker)
-                    if worker.is_dead or worker.is_stopped or (kind == "zombie worker" and not worker.worker.leases):
+                    workers = await self._busy_workers() if kind == "zombie worker" else self.workers
+                    worker = random.choice(workers or self.workers)
+                    if worker.is_dead or worker.is_stopped or not workers:
                         continue
                     if self._happens(kind, worker):
                         if kind == "crashed worker":
@@ -257,8 +293,7 @@ class Simulation(World):
                         elif kind == "drained worker":
                             worker.context.run(worker.run.stop)
                         else:
-                            least, most = (0.5, 20.0) if kind == "stopped worker" else (LEASE_SECONDS, 120.0)
-                            self._stop(worker, random.uniform(least, most) + (5.0 if kind == "zombie worker" else 0.0))
+                            self._stop(worker, random.uniform(*STOPPED_SECONDS[kind]))
                 case "clock jump":
                     nodes: list[Node] = [*self.servers, *self.workers, self.database.node]
                     node, seconds = random.choice(nodes), random.choice([-40.0, -5.0, 5.0, 40.0])
@@ -271,11 +306,14 @@ class Simulation(World):
         self.record(node.name, f"FAULT {kind}")
         return True
 
-    async def _until_busy(self, worker: WorkerMachine) -> None:
+    async def _busy_workers(self) -> list[WorkerMachine]:
+        """The workers with leases, as soon as there are any."""
         for _ in range(40):
-            if worker.worker.leases:
-                return
+            running = (worker for worker in self.workers if not worker.is_halted)
+            if busy := [worker for worker in running if worker.worker.leases]:
+                return busy
             await asyncio.sleep(0.5)
+        return []
 
     def _stop(self, node: Node, seconds: float) -> None:
         node.stop()

@@ -3,86 +3,91 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 from tests.sim import simulate
 from tests.sim.faults import KINDS
+from tests.sim.many import Lane, fails, report
 from tests.sim.playbooks import CANONICAL, CLASSIC, SEEDS_PER_PLAYBOOK, programs
 from tests.sim.shrink import shrink
 from tests.sim.story import Story
 from tests.verifying import verified
 
 from noetl.cli.main import noetl_command
+from noetl.engine import decide
+from noetl.engine.commands import Report
+from noetl.engine.decide import accept_report
+from noetl.engine.decision import Decision
+from noetl.engine.events import EVENTS
 from noetl.worker.terms import LeaseTerms
 
-BATCHES = 40
-"""Playbooks of the sample, each with all of its seeds."""
-REGRESSION_SEEDS = {
-    301: "the answer to a repeated report had no branches of a classic loop, but an internal error",
-    900_468: "a repeated claim got a lease again whose facts another server had accepted",
-    1_856: "children stayed paused after their parent was resumed",
-}
-"""Seeds that found a defect. Each defect has a test of its own, too: another generator makes other seeds."""
+SEEDS, SEEDS_PER_TEST = 20_000, 400
+SAMPLE = range(0, SEEDS, SEEDS_PER_TEST // 4 + 1)
+"""Seeds of different playbooks, for the tests of what occurs."""
+UNSEEN_EVENTS = [
+    *("execution.forked", "token.held", "token.denied", "sink.started", "sink.processed"),
+    *("poll.started", "poll.iteration", "poll.finished", "ctx.patched", "timer.armed", "case.branch.suppressed"),
+]
+"""Events of constructs that no playbook of the simulation has."""
+ZOMBIE_SEED = 102  # where the search for a zombie that does harm begins
 SOAK_SEEDS, LANES, SLICE_SECONDS = 1_000_000, 2, 1_500.0
 PROGRESS = Path(__file__).parents[2] / ".noetl" / "sim"
-"""Has a file for each lane of the soak: the number of its next playbook."""
+"""Has the files of the lanes of the soak. Without them it begins with the first seed."""
 
 
-def check_batch(batch: int) -> None:
-    for seed in range(batch * SEEDS_PER_PLAYBOOK, (batch + 1) * SEEDS_PER_PLAYBOOK):
-        with verified(damaged=True):  # its logs are verified by `simulate`, which knows the seed
-            story = simulate(seed)
-            assert not story.problems, str(shrink(seed))
-
-
-@pytest.mark.parametrize("batch", range(BATCHES))
-def test_seeds_have_no_problems(batch: int) -> None:
-    check_batch(batch)
-
-
-@pytest.mark.parametrize("seed", REGRESSION_SEEDS)
-def test_a_seed_that_has_found_a_defect_has_no_problems(seed: int) -> None:
-    with verified(damaged=True):
-        assert simulate(seed).problems == []
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_seeds_have_no_problems(first: int) -> None:
+    assert not report(seed for seed in range(first, first + SEEDS_PER_TEST) if fails(seed))
 
 
 @pytest.mark.slow(part="sim")
-@pytest.mark.parametrize("lane", range(LANES))
-def test_a_million_seeds_have_no_problems(lane: int, record_property: Callable[[str, str], None]) -> None:
+@pytest.mark.parametrize("number", range(LANES))
+def test_a_million_seeds_have_no_problems(number: int, record_property: Callable[[str, str], None]) -> None:
     """Continues where the last slice has stopped, and stops after its time."""
-    progress, began = PROGRESS / f"lane-{lane}", time.monotonic()
-    batch = first = int(progress.read_text()) if progress.exists() else lane
-    PROGRESS.mkdir(parents=True, exist_ok=True)
-    while batch < SOAK_SEEDS // SEEDS_PER_PLAYBOOK and time.monotonic() - began < SLICE_SECONDS:
-        check_batch(batch)
-        batch += LANES
-        progress.write_text(str(batch))
-    seeds, count = min(SOAK_SEEDS, batch * SEEDS_PER_PLAYBOOK), (batch - first) // LANES * SEEDS_PER_PLAYBOOK
-    rate = f"{count / (time.monotonic() - began):.1f} seeds/s"
-    record_property("measured", f"lane {lane}: its seeds below {seeds:,} of {SOAK_SEEDS:,} have no problems ({rate})")
+    lane, began = Lane(PROGRESS, number, LANES), time.monotonic()
+    before = lane.seeds_done
+    failed = list(lane.run(SOAK_SEEDS // SEEDS_PER_PLAYBOOK, SLICE_SECONDS))
+    count, total = lane.seeds_done - before, sum(Lane(PROGRESS, other, LANES).seeds_done for other in range(LANES))
+    rate = f"{count:,} seeds, {count / (time.monotonic() - began):.1f}/s"
+    record_property("measured", f"lane {number}: {rate}, {len(failed)} failed; {total:,} of {SOAK_SEEDS:,} in all")
+    assert not failed, report(failed)
 
 
-def test_every_fault_and_every_end_occurs_in_the_sample() -> None:
+def test_every_fault_every_end_and_every_event_occurs_in_the_sample() -> None:
     faults: Counter[str] = Counter()
     statuses: Counter[str] = Counter()
-    for batch in range(60):
+    events: Counter[str] = Counter()
+    hints = snapshots = firings = 0
+    for seed in SAMPLE:
         with verified(damaged=True):
-            story = simulate(batch * SEEDS_PER_PLAYBOOK + batch % SEEDS_PER_PLAYBOOK)
+            story = simulate(seed)
         faults += story.faults
         statuses += story.statuses
+        events += story.events
+        hints += story.hints
+        snapshots += story.snapshots
+        firings += story.firings
     assert [kind for kind in KINDS if not faults[kind]] == []
+    assert hints
+    assert snapshots
+    assert firings
     assert {*statuses} == {"succeeded", "failed", "cancelled"}
+    assert [name for name in EVENTS if not events[name]] == UNSEEN_EVENTS
 
 
 def test_every_block_occurs_in_the_sample() -> None:
-    drawn = {block for number in range(BATCHES) for program in programs(number).values() for block in program.kinds}
+    playbooks = range(SEEDS // SEEDS_PER_PLAYBOOK)
+    drawn = {block for number in playbooks for program in programs(number).values() for block in program.kinds}
     assert drawn == {kind.__name__ for kind in [*CANONICAL, *CLASSIC]}
 
 
@@ -103,10 +108,43 @@ def test_a_zombie_that_calls_tools_without_a_lease_is_a_problem(monkeypatch: pyt
 
     monkeypatch.setattr(LeaseTerms, "current", trust)
     with verified(damaged=True):
-        assert any("which was accepted" in problem for seed in range(20) for problem in simulate(seed).problems)
+        stories = (simulate(seed) for seed in range(ZOMBIE_SEED, ZOMBIE_SEED + 1_000))
+        problems = next(story.problems for story in stories if story.problems)
+    assert any("which was accepted" in problem for problem in problems)
 
 
-def test_a_failing_seed_is_shrunk() -> None:
+@contextmanager
+def planted_defect() -> Iterator[None]:
+    """Servers accept the facts of a repeated report again."""
+
+    def accept(decision: Decision, report: Report) -> None:
+        lease = decision.state.leases.get(report.fence)
+        accept_report(decision, report if lease is None else replace(report, first=lease.facts))
+
+    with pytest.MonkeyPatch.context() as patch, verified(damaged=True):
+        patch.setattr(decide, "accept_report", accept)
+        patch.setattr(decide, "check_fact", lambda *fact: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def failing_seed() -> int:
+    """The first seed that finds the planted defect."""
+    with planted_defect():
+        return next(seed for seed in range(SEEDS_PER_TEST) if fails(seed))
+
+
+def test_a_failing_seed_is_shrunk(failing_seed: int) -> None:
+    with planted_defect():
+        whole, shrunk = simulate(failing_seed), shrink(failing_seed)
+        replayed = CliRunner().invoke(noetl_command, shlex.split(shrunk.command)[1:])
+    assert 0 < shrunk.story.faults.total() < whole.faults.total()
+    assert len(shrunk.story.lines) < len(whole.lines)
+    assert (replayed.exit_code, replayed.output) == (1, f"{shrunk.story}\n")
+    assert f"PROBLEM   {shrunk.story.problems[0]}" in replayed.output
+
+
+def test_the_smallest_set_of_faults_is_found() -> None:
     def run(seed: int, without: tuple[str, ...], limits: dict[str, int], blocks: tuple[int, ...]) -> Story:
         """A system that fails if a second request is lost, in the block 2."""
         story = Story(seed)
@@ -123,6 +161,22 @@ def test_a_failing_seed_is_shrunk() -> None:
     assert (shrunk.blocks, shrunk.limits) == ((2,), {"lost request": 2})
     assert set(shrunk.without) == set(KINDS) - {"lost request"}
     assert "noetl sim --seed 7" in str(shrunk)
+
+
+def test_a_slice_continues_the_last_one_and_tries_failed_seeds_again(
+    failing_seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.sim.many.SEEDS_PER_PLAYBOOK", 2)
+    playbook = failing_seed // 2
+    lane = Lane(tmp_path, playbook % 2, 2)
+    (tmp_path / f"lane-{lane.number}").write_text(str(playbook))
+    with planted_defect():
+        failed = list(lane.run(playbook + 1, 600.0))
+        assert failing_seed in failed == lane.failed
+        assert (lane.next_playbook, lane.seeds_done) == (playbook + 2, (playbook // 2 + 1) * 2)
+        assert list(lane.run(playbook + 1, 600.0)) == failed
+        assert f"replay it with: noetl sim --seed {failing_seed}" in report(failed)
+    assert (list(lane.run(playbook + 1, 600.0)), lane.failed) == ([], [])
 
 
 def test_the_verb_prints_the_story_of_a_seed() -> None:

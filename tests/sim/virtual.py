@@ -11,12 +11,14 @@ import asyncio
 import os
 import random
 import secrets
-import selectors
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
-from heapq import heappush
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -24,56 +26,84 @@ from unittest.mock import patch
 START_TIME = 1_700_000_000.0
 
 
-class JumpingSelector(selectors.DefaultSelector):
-    """Nothing comes from outside, so nothing is waited for: the time of the next timer is now."""
+class VirtualHandle:
+    """A callback, which belongs to the node of its context."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled", "node", "time")
+
+    def __init__(self, time: float, callback: Any, args: tuple[Any, ...], context: Context | None) -> None:
+        self.time, self.callback, self.args, self.is_cancelled = time, callback, args, False
+        self.context = context if context is not None else copy_context()
+        self.node = self.context.get(CURRENT)
+
+    def when(self) -> float:
+        return self.time
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.callback = self.args = None  # type: ignore[assignment]
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """An event loop in which nothing comes from outside: when no callback is ready, the time of the next timer is now.
+
+    It has its own queues, since most of the cost of a seed is that of the loop."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.time = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        if timeout is None:
-            raise AssertionError("deadlock: no task is ready and no timer is set")
-        self.time += max(0.0, timeout)
-        return []
-
-
-class NodeHandle(asyncio.Handle):
-    __slots__ = ()
-
-    def _run(self) -> None:
-        node = self._context.get(CURRENT)
-        if node is None or node.runs(self):
-            asyncio.Handle._run(self)
-
-
-class NodeTimer(asyncio.TimerHandle):
-    __slots__ = ()
-    _run = NodeHandle._run
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is that of its selector, and whose callbacks belong to nodes."""
-
-    def __init__(self) -> None:
-        self.jumping = JumpingSelector()
-        super().__init__(self.jumping)
+        self.now = 0.0
+        self.ready: deque[VirtualHandle] = deque()
+        self._timers: list[tuple[float, int, VirtualHandle]] = []
+        self._numbers = count()
+        self.create_future = partial(asyncio.Future, loop=self)  # type: ignore[method-assign]
+        self.get_debug = bool  # type: ignore[method-assign]  # returns False, without a call of Python code
 
     def time(self) -> float:
-        return self.jumping.time
+        return self.now
 
-    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
-        handle = NodeHandle(callback, args, self, context)
-        self._ready.append(handle)  # type: ignore[attr-defined]
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        return asyncio.Task(coro, loop=self, **options)
+
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:
+        handle = VirtualHandle(self.now, callback, args, context)
+        self.ready.append(handle)
         return handle
 
-    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+    call_soon_threadsafe = call_soon
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
-        timer = NodeTimer(when, callback, args, self, context)
-        heappush(self._scheduled, timer)  # type: ignore[attr-defined]
-        timer._scheduled = True  # type: ignore[attr-defined]
-        return timer
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
+        handle = VirtualHandle(when, callback, args, context)
+        heappush(self._timers, (when, next(self._numbers), handle))
+        return handle
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
+    def _run_once(self) -> None:
+        """Run all callbacks until the loop is stopped."""
+        ready, timers = self.ready, self._timers
+        while not self._stopping:  # type: ignore[attr-defined]
+            if not ready:
+                if not timers:
+                    raise AssertionError("deadlock: no task is ready and no timer is set")
+                when, _, timer = heappop(timers)
+                if not timer.is_cancelled:
+                    self.now = max(self.now, when)
+                    ready.append(timer)
+                continue
+            handle = ready.popleft()
+            node = handle.node
+            if handle.is_cancelled or (node is not None and node.is_halted and node.hold(handle)):
+                continue
+            try:
+                handle.context.run(handle.callback, *handle.args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # as any event loop does
+                self.call_exception_handler({"message": "error in a callback", "exception": error})
 
 
 class VirtualClock:
@@ -92,10 +122,10 @@ class Node:
     def __init__(self, name: str, loop: VirtualLoop, random: Random) -> None:
         self.name, self.loop, self.random = name, loop, random
         self.offset = 0.0  # seconds by which its clock is ahead
-        self.is_stopped = self.is_dead = False
+        self.is_stopped = self.is_dead = self.is_halted = False
         self.context = copy_context()
         self.context.run(CURRENT.set, self)
-        self._held: list[asyncio.Handle] = []
+        self._held: list[VirtualHandle] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
     def now(self) -> float:
@@ -110,24 +140,22 @@ class Node:
         self._tasks.append(task)
         return task
 
-    def runs(self, handle: asyncio.Handle) -> bool:
-        """Whether a callback runs now; a stopped node gets it later."""
-        if self.is_dead or self.is_stopped:
-            self._held.append(handle)
-            return False
+    def hold(self, handle: VirtualHandle) -> bool:
+        """Keep a callback of a halted node, which runs it when it goes on."""
+        self._held.append(handle)
         return True
 
     def stop(self) -> None:
-        self.is_stopped = True
+        self.is_stopped = self.is_halted = True
 
     def go_on(self) -> None:
-        self.is_stopped = False
+        self.is_stopped, self.is_halted = False, self.is_dead
         if not self.is_dead:
-            self.loop._ready.extend(self._held)  # type: ignore[attr-defined]
+            self.loop.ready.extend(self._held)
             self._held = []
 
     def kill(self) -> None:
-        self.is_dead = True
+        self.is_dead = self.is_halted = True
 
 
 CURRENT: ContextVar[Node | None] = ContextVar("node", default=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
@@ -56,6 +57,13 @@ def differences(first: Execution, second: Execution) -> list[str]:
     return [field for field in fields if getattr(first, field) != getattr(second, field)]
 
 
+@cache
+def _handled(bases: frozenset[type[e.Event]]) -> list[tuple[type[e.Event], type[e.Event]]]:
+    """The event types that one of these classes handles, with the nearest class."""
+    nearest = ((kind, next((base for base in kind.__mro__ if base in bases), None)) for kind in e.EVENTS.values())
+    return [(kind, base) for kind, base in nearest if base is not None]
+
+
 class LogReader:
     """Reads the rows of a log in batches and returns the violations at the end."""
 
@@ -91,10 +99,8 @@ class LogReader:
 
     def watch(self, kinds: Handlers) -> None:
         """Call a handler for each event of a type, after the handlers it has; a subclass is handled like its base."""
-        for kind, handlers in self.handlers.items():
-            handler = next((kinds[base] for base in kind.__mro__ if base in kinds), None)
-            if handler is not None:
-                self.handlers[kind] = (*handlers, handler)
+        for kind, base in _handled(frozenset(kinds)):
+            self.handlers[kind] = (*self.handlers[kind], kinds[base])
 
     def take(self, rows: Iterable[StoredRow]) -> None:
         check = self.rows.check if self.rows is not None else None
