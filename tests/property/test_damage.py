@@ -34,7 +34,9 @@ from noetl.tools.registry import KINDS
 pytestmark = pytest.mark.damaged_log("damages its logs")
 
 quick = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
-thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+SHARES = 4
+"""Of the thorough test, for as many processes."""
+thorough = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 STRIDE = 5
 """No divisor of the number of kinds, so that each kind of damage is tried."""
 Damage = tuple[str, list[Row]]
@@ -196,9 +198,10 @@ def test_every_kind_of_damage_is_found_at_many_positions(seed: int) -> None:
 
 
 @pytest.mark.slow(part="damage")
+@pytest.mark.parametrize("share", range(SHARES))
 @thorough
 @given(st.integers(0, 2**32))
-def test_every_damage_at_every_position_of_many_logs_is_found(seed: int) -> None:
+def test_every_damage_at_every_position_of_many_logs_is_found(share: int, seed: int) -> None:
     check(seed, 1)
 
 
