@@ -106,6 +106,8 @@ class LogReader:
         check = self.rows.check if self.rows is not None else None
         decode, handlers, state = self.codec.decode, self.handlers, self.state
         frozen_at = self.snapshot.seq if self.snapshot is not None else None
+        unoutlined: list[e.Event] = []  # the latest events, all of one time
+        unoutlined_at = 0.0
         for seq, name, at, data, hashed in rows:
             self.seq = seq
             if check is not None:
@@ -113,6 +115,7 @@ class LogReader:
             try:
                 event = decode(name, data)
             except Exception as error:
+                self._extend_outline(unoutlined, unoutlined_at, seq - 1)
                 self.foldable, self.outline = False, None  # nor can later rows be
                 if check is not None:
                     self.note("readable", str(error))
@@ -123,7 +126,10 @@ class LogReader:
                 except Exception as error:  # a damaged log can raise any exception
                     self.note("readable", f"{event.name} cannot be checked ({type(error).__name__}: {error})")
             if self.outline is not None:
-                self._extend_outline(event, at)
+                if at != unoutlined_at:
+                    self._extend_outline(unoutlined, unoutlined_at, seq - 1)
+                    unoutlined, unoutlined_at = [], at
+                unoutlined.append(event)
             if self.foldable:
                 try:
                     evolve(state, event, at)
@@ -131,6 +137,7 @@ class LogReader:
                     self._break_off(event, error)
             if seq == frozen_at:
                 frozen_at = self._check_snapshot(hashed)
+        self._extend_outline(unoutlined, unoutlined_at, self.seq)
         state.drain()
 
     def _check_snapshot(self, hashed: bytes) -> int | None:
@@ -147,25 +154,28 @@ class LogReader:
         self.snapshot = next(self.snapshots, None)
         return self.snapshot.seq if self.snapshot is not None else None
 
-    def _extend_outline(self, event: e.Event, at: float) -> None:
-        assert self.outline is not None
+    def _extend_outline(self, events: list[e.Event], at: float, last: int) -> None:
+        """Add events that were stored at one time, up to a seq, and compare the blocks that they complete."""
+        if self.outline is None or not events:
+            return
         try:
-            complete = self.outline.extend((event,), at)
+            complete = self.outline.extend(events, at)
         except Exception as error:  # a damaged log can raise any exception
             self.outline = None
-            self.note("outline", f"{event.name} does not fit the outline ({type(error).__name__}: {error})")
+            message = f"the events before event {last + 1} do not fit the outline ({type(error).__name__}: {error})"
+            self.note("outline", message, last)
             return
-        if complete:
-            self._check_block(complete[0])
+        for block in complete:
+            self._check_block(block, block.first + block.events - 1)
 
-    def _check_block(self, block: Block) -> None:
+    def _check_block(self, block: Block, last: int) -> None:
         assert self.stored_block is not None
         data = self.stored_block(block.number)
         try:
             if data is not None and decode_block(data) != block:  # one that is missing is made when it is read
-                self.note("outline", f"block {block.number} differs from the events {block.first} to {self.seq}")
+                self.note("outline", f"block {block.number} differs from the events {block.first} to {last}", last)
         except ValueError as error:
-            self.note("outline", f"block {block.number} cannot be read: {error}")
+            self.note("outline", f"block {block.number} cannot be read: {error}", last)
 
     def _change_net(self, event: e.ExecutionForked) -> None:
         if event.playbook and self.net_of is not None:
@@ -209,10 +219,11 @@ class LogReader:
                 self.violations.append(Violation(self.execution, self.seq, invariant, message))
         return self.violations
 
-    def note(self, invariant: str, message: str) -> None:
+    def note(self, invariant: str, message: str, seq: int | None = None) -> None:
+        """Add a violation of an event; by default of the current one."""
         count = self.counts[invariant] = self.counts.get(invariant, 0) + 1
         if count <= MAX_LISTED:
-            self.violations.append(Violation(self.execution, self.seq, invariant, message))
+            self.violations.append(Violation(self.execution, self.seq if seq is None else seq, invariant, message))
 
 
 class LogCheck:
