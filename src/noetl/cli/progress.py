@@ -20,12 +20,12 @@ from noetl.cli.output import (
     target_options_text,
     terminal_columns,
 )
-from noetl.client.client import Items, ProgressView
+from noetl.client.client import Answers, Items, ProgressView
 from noetl.engine import events as e
 from noetl.engine.step_runs import MAX_CONTINUED
 from noetl.engine.tasks import CONTINUES
-from noetl.engine.waits import signal_commands, signals_text
-from noetl.model.identity import TaskId
+from noetl.engine.waits import signals_text
+from noetl.model.identity import TaskId, step_of
 from noetl.model.outcome import Outcome
 from noetl.printable import printable
 from noetl.store.codec import decode
@@ -61,12 +61,13 @@ def waits_for(event: e.StepPaused) -> str:
     return f"{text} until {local_time(event.due)}" if event.until == "signal" and event.due is not None else text
 
 
-def answers(execution: str, event: e.StepPaused) -> str:
-    """The commands that send the signals which a run waits for."""
+def answer_text(event: e.StepPaused, answers: Answers) -> str:
+    """The commands that send the signals which a run waits for; empty if it waits for something else."""
     if event.until != "signal":
         return ""
-    commands = signal_commands(execution, event.keys or (event.key,))
-    return "answer with " + " or ".join(f"`{command}{target_options_text()}`" for command in commands)
+    commands = answers(step_of(event.run), event.keys or (event.key,))
+    texts = [f"`{command}{target_options_text()}`" for command in commands]
+    return f"answer with {' or '.join(texts)}" if texts else ""
 
 
 class FailureLine(NamedTuple):
@@ -84,11 +85,12 @@ class Lines(ProgressView):
         self.looped: set[str] = set()  # step runs whose loop is done; the rest of a classic step may follow
         self.problems: dict[TaskId, str] = {}
         self.continued = 0
-        self.execution = self.last = ""
+        self.last = ""
+        self.answers: Answers = lambda step, names: []
         self.failures: list[FailureLine] = []  # not printed yet: the run may end with them
 
-    def begin(self, name: str, execution: str, last_old: int) -> None:
-        self.last_old, self.execution = last_old, execution
+    def begin(self, name: str, execution: str, last_old: int, answers: Answers) -> None:
+        self.last_old, self.answers = last_old, answers
         print_message(f"{printable(name)} {execution}")
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
@@ -160,7 +162,7 @@ class Lines(ProgressView):
                 yield f"{task} attempt {attempt} in {format_duration(due - at)} ({self.problems.pop(task, 'again')})"
             case e.StepPaused(run=run, index=index) if event.reason != "returned":
                 yield f"{run if index is None else f'{run}[{index}]'} {waits_for(event)}"
-                if answer := answers(self.execution, event):
+                if answer := answer_text(event, self.answers):
                     yield f"  {answer}"
             case e.StepResumed(run=run, index=index):
                 yield f"{run if index is None else f'{run}[{index}]'} resumed"
@@ -294,9 +296,10 @@ class Tree(ProgressView):
         self.ended: float | None = None
         self.steps: dict[str, StepRow] = {}
         self.live: Live | None = None
+        self.answers: Answers = lambda step, names: []
 
-    def begin(self, name: str, execution: str, last_old: int) -> None:
-        self.name, self.execution = name, execution
+    def begin(self, name: str, execution: str, last_old: int, answers: Answers) -> None:
+        self.name, self.execution, self.answers = name, execution, answers
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
         for row in rows:
@@ -336,7 +339,7 @@ class Tree(ProgressView):
                 step = self.steps.setdefault(run, StepRow(run))
                 step.update(event, at)
                 if isinstance(event, e.StepPaused):
-                    step.answer = answers(self.execution, event)
+                    step.answer = answer_text(event, self.answers)
 
     def _drawing(self, height: int) -> Group:
         from rich.console import Group

@@ -66,10 +66,14 @@ class ExplainArgs(NamedTuple):
     limit: int = 20  # maximum number of decisions
 
 
+Answers = Callable[[str, tuple[str, ...]], list[str]]
+"""The commands that send the signals which a step waits for."""
+
+
 class ProgressView:
     """Shows the events of a run; this one shows nothing."""
 
-    def begin(self, name: str, execution: str, last_old: int) -> None:
+    def begin(self, name: str, execution: str, last_old: int, answers: Answers) -> None:
         """Called first. The events up to `last_old` were shown before."""
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:

@@ -7,11 +7,13 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.client.client import Json, ProgressView, Warn, print_warnings
 from noetl.client.database import json_of, opener
 from noetl.clock import SystemClock
+from noetl.engine.signal_fields import signal_commands
 from noetl.engine.state import Execution
 from noetl.errors import Interrupted, StoreError
 from noetl.host.embedded import FOREIGN_CHANGES_SECONDS, Embedded
@@ -171,7 +173,8 @@ class Follower:
     def __init__(self, engine: Engine, state: Execution, view: ProgressView | None, last_old: int = 0) -> None:
         self.runtime, self.execution, self.view, self.seq = engine.runtime, state.id, view or ProgressView(), 0
         self.envelopes = EventEnvelopes(self.runtime.store, state.id)
-        self.view.begin(state.net.playbook.name, state.id, last_old)
+        answers = partial(signal_commands, state.net, state.id)
+        self.view.begin(state.net.playbook.name, state.id, last_old, answers)
 
     async def show_all(self) -> None:
         """Show new events of this process until cancelled."""

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from math import inf
 from threading import Timer
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ from noetl.client.client import (
     print_warnings,
 )
 from noetl.dsl.problem import Problem
+from noetl.engine.signal_fields import signal_command
 from noetl.errors import NotFound, ServerUnreachable, UsageError
 from noetl.model.event_filter import ALL_EVENTS, EventFilter
 from noetl.settings import ServerAddress
@@ -396,12 +398,18 @@ class HttpRuns:
                 return self.get(execution)
             from noetl.client.replay import row_of
 
-            view.begin(str(self.get(execution)["name"]), execution, last_old)
+            view.begin(str(self.get(execution)["name"]), execution, last_old, partial(self._answers, execution))
             with closing(view):
                 for envelope in self._follow(execution, deadline):
                     row = row_of(envelope)
                     view.show([row] if row is not None else [], [envelope].copy)
         return self.get(execution)
+
+    def _answers(self, execution: str, step: str, names: tuple[str, ...]) -> list[str]:
+        """The commands as the server has them; without data if the step does not wait any more."""
+        waits = (wait for wait in self.get(execution)["waiting"] if (wait["step"], wait["names"]) == (step, list(names)))
+        commands: list[str] = next((wait["commands"] for wait in waits), [])
+        return commands or [signal_command(execution, name) for name in names]
 
     @contextmanager
     def _warning(self, execution: str) -> Iterator[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from hashlib import sha256
@@ -119,10 +118,6 @@ def awaited_text(parked: Parked) -> str:
     """What a run or an item waits for."""
     texts = {"signal": signals_text(parked.signals), "child": f"its child {parked.key}", "event": "an event"}
     return texts.get(parked.until, "its next attempt")
-
-
-def signal_commands(execution: str, names: Sequence[str]) -> list[str]:
-    return [shlex.join(["noetl", "runs", "signal", execution, name]) for name in names]
 
 
 def _first_sent(state: Execution, names: list[str]) -> str:

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Literal, NamedTuple
-from weakref import WeakKeyDictionary
 
 import msgspec
 
-from noetl.engine.net import Net
+from noetl.engine.signal_fields import SignalField, parts_of
 from noetl.engine.state import WHOLE_RUN, Execution, Run
 from noetl.engine.waits import awaited_text
-from noetl.runtime.signal_fields import SignalField, SignalFields, signal_fields
 from noetl.timestamps import optional_rfc3339, rfc3339
 
 WaitKind = Literal["signal", "child", "retry", "event", "worker", "join", "admission", "timer"]
@@ -328,19 +326,9 @@ def wait_views(wait: Pending, fields: list[SignalField]) -> Iterator[Wait]:
         yield Wait(wait.run or wait.step, wait.item, wait.kind, name, due, since, wait.message, fields)
 
 
-_FIELDS: WeakKeyDictionary[Net, SignalFields] = WeakKeyDictionary()
-
-
-def fields_of(net: Net) -> SignalFields:
-    """What a playbook reads from the payloads of signals; found once."""
-    fields = _FIELDS.get(net)
-    if fields is None:
-        fields = _FIELDS[net] = signal_fields(net.playbook)
-    return fields
-
-
 def _fields(state: Execution, wait: Pending) -> list[SignalField]:
     run = state.runs[wait.run]
     parked = run.parked[WHOLE_RUN if wait.item is None else wait.item]
     progress: Any = run.pipelines(wait.item).get(parked.chain)
-    return fields_of(state.net).get((wait.step, progress.at if progress is not None else ""), [])
+    parts = parts_of(state.net).get((wait.step, progress.at if progress is not None else ""), [])
+    return [part.field for part in parts]

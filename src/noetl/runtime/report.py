@@ -11,8 +11,8 @@ from msgspec.structs import astuple
 
 from noetl.dsl.tree import Mark
 from noetl.engine.history.reasons import DecisionKind, Reason, Verdict
+from noetl.engine.signal_fields import signal_commands
 from noetl.engine.state import Execution, Run
-from noetl.engine.waits import signal_commands
 from noetl.model.identity import TaskId
 from noetl.runtime.activity import Pending
 from noetl.timestamps import optional_rfc3339, rfc3339
@@ -89,7 +89,7 @@ def running_tasks(state: Execution, now: float) -> list[dict[str, Any]]:
     return tasks
 
 
-def waits(pending: Iterable[Pending], execution: str) -> list[dict[str, Any]]:
+def waits(pending: Iterable[Pending], state: Execution) -> list[dict[str, Any]]:
     """The waits of runs, items and tokens, each with its deadline and the commands that end it."""
     listed = []
     for wait in islice(pending, MAX_LISTED):
@@ -97,7 +97,7 @@ def waits(pending: Iterable[Pending], execution: str) -> list[dict[str, Any]]:
         child = wait.names[0] if wait.kind == "child" else None
         kind, until = KINDS.get(wait.kind, wait.kind), optional_rfc3339(wait.due)
         about = {"step": wait.step, "run": wait.run or None, "item": wait.item, "kind": kind, "names": names}
-        more = {"child": child, "commands": signal_commands(execution, names), "until": until}
+        more = {"child": child, "commands": signal_commands(state.net, state.id, wait.step, names), "until": until}
         listed.append({**about, **more, "message": wait.message})
     return listed
 

@@ -11,12 +11,11 @@ from noetl.engine.history.outline_fold import OutlineFold, StepRunRow
 from noetl.engine.history.run_index import RunIndex, ends
 from noetl.engine.history.step_run_history import StepRunHistory
 from noetl.errors import NotFound
-from noetl.runtime.activity import fields_of
+from noetl.engine.signal_fields import SignalField, parts_of
 from noetl.runtime.event_subjects import subject_of_row
 from noetl.runtime.item_pages import index_rows
 from noetl.runtime.outlines import blocks_from
 from noetl.runtime.past import PastReader
-from noetl.runtime.signal_fields import SignalField
 from noetl.store.codec import decode
 
 MAX_BLOCKS = 50  # that a page of step runs with filters reads, if their runs have ended by then
@@ -186,7 +185,8 @@ def _signal_fields(past: PastReader, execution: str, step: str) -> dict[str, lis
     digest = next((summary.digest for summary in past.store.summaries(prefix=execution, limit=1)), None)
     if digest is None:
         return {}  # it was pruned a moment ago
-    return {label: fields for (name, label), fields in fields_of(past.playbook(digest)).items() if name == step}
+    parts = parts_of(past.playbook(digest))
+    return {label: [part.field for part in parts[name, label]] for name, label in parts if name == step}
 
 
 def _history_blocks(index: RunIndex, item: int | None) -> tuple[Collection[int], bool]:

@@ -168,7 +168,7 @@ def execution_view(
         wait._replace(since=state.runs[wait.run].since) for wait in ready_waits(state.ready, now, missing_pools)
     ]
     listed = list(islice(waits_of(state, (*unattended, *pending)), MAX_LISTED))
-    now_active = {"running": running_tasks(state, now), "waiting": waits(pending, state.id), "waits": listed}
+    now_active = {"running": running_tasks(state, now), "waiting": waits(pending, state), "waits": listed}
     activity = unattended[0].message if unattended else activity_of(state).sentence
     about = {"tokens": _tokens(state), "progress": _loops(state), **_actors(state), **now_active}
     more = {"activity": activity, "trigger": trigger_of(state), "file": file.name, "playbook_id": summary.digest}

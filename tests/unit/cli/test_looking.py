@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,6 +96,10 @@ PRINTS = (
 CHILD = HEAD.replace("story", "child") + '  - step: start\n    tool: {kind: shell, command: "echo three"}\n'
 
 
+def no_answers(step: str, names: tuple[str, ...]) -> list[str]:
+    return []
+
+
 @contextmanager
 def begun(place: Place, text: str) -> Iterator[str]:
     """A run that goes on; it is cancelled at the end."""
@@ -155,6 +160,23 @@ def test_progress_tells_the_command_that_answers_a_wait(tmp_path: Path) -> None:
         assert line == f"  answer with `noetl runs signal {execution} verdict --db other.db`"
         noetl("runs", "signal", "last", "verdict", "--db", "other.db", cwd=tmp_path)
         assert one.end().code == 0
+
+
+def test_the_answer_to_a_wait_has_the_fields_that_the_playbook_reads(place: Place) -> None:
+    text = ASKS + """\
+    next: {arcs: [{step: pay, when: "{{ event.data.result.approved }}"}, {step: end}]}
+  - {step: pay, tool: {kind: noop, result: "paid by {{ steps.ask.result.by }}"}}
+  - {step: end, tool: {kind: noop}}
+"""
+    with begun(place, text) as execution:
+        answer = f"""noetl runs signal {execution} verdict --data '{{"approved": true, "by": "..."}}'"""
+        assert shown(place, execution, "waiting")["commands"] == [answer]
+        assert f"  answer with `{answer}`\n" in place("runs", "show", execution).out
+        assert f"answer with `{answer}`" in place("explain", execution, "ask").out
+        with terminal("runs", "watch", execution, cwd=place.folder, **place.env) as watch:
+            assert watch.line("  answer with") == f"  answer with `{answer}`"
+            assert place(*shlex.split(answer)[1:]).out == "accepted\n"
+            assert watch.end().out == '"paid by ..."\n'
 
 
 def test_failed_items_of_a_run_that_succeeded_are_counted_with_the_first_reasons(place: Place) -> None:
@@ -311,10 +333,10 @@ def test_times_of_a_fork_count_from_its_start(capsys: pytest.CaptureFixture[str]
     events = [*rows_of(source, 1, 1_000.0, ZERO), *rows_of(fork, 5, 9_000.0, ZERO)]
     events += rows_of([IterationDone("many#1", 1), LoopDone("many#1", 2, 2, 0)], 7, 9_002.0, ZERO)
     lines, tree = Lines(), Tree()
-    lines.begin("many", "b" * 32, 4)
+    lines.begin("many", "b" * 32, 4, no_answers)
     lines.show(events, list)
     assert capsys.readouterr().err.splitlines()[-1] == "many#1 done in 2.0 s, 2 items"
-    tree.begin("many", "b" * 32, 4)
+    tree.begin("many", "b" * 32, 4, no_answers)
     tree.show(events, list)
     tree.close()
     (step,) = tree.steps.values()

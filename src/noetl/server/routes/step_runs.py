@@ -13,7 +13,7 @@ from noetl.engine.history.step_run_history import AttemptRecord, StepRunHistory
 from noetl.model.outcome import Error
 from noetl.runtime.item_pages import check_run
 from noetl.runtime.past import PastReader
-from noetl.runtime.signal_fields import SignalField
+from noetl.engine.signal_fields import SignalField
 from noetl.runtime.step_run_pages import StepRunDetails, step_run_details, step_runs_after
 from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.execution_views import LoopView

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from noetl.dsl.compile import load
-from noetl.runtime.signal_fields import signal_fields
+from noetl.engine.net import Net
+from noetl.engine.signal_fields import signal_commands, signal_parts
 from noetl.tools.registry import KINDS
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: s, path: tests/s}\nworkflow:\n"
@@ -16,7 +19,13 @@ ASK = "  - {step: ask, tool: [{v: {kind: wait, signal: go%s}}], next: {arcs: [{s
 
 def fields_of(text: str, step: str = "ask", label: str = "v") -> dict[str, str]:
     playbook = load("s.yaml", HEAD + text, KINDS).require()
-    return {field.path: field.type for field in signal_fields(playbook)[step, label]}
+    return {part.field.path: part.field.type for part in signal_parts(playbook)[step, label]}
+
+
+def command_of(text: str, name: str = "go") -> str:
+    net = Net(load("s.yaml", HEAD + text, KINDS).require())
+    (command,) = signal_commands(net, "01a", "ask", [name])
+    return command.removeprefix("noetl runs signal 01a ")
 
 
 def asked(reader: str, rules: str = "", arc: str = "") -> dict[str, str]:
@@ -70,3 +79,28 @@ def test_of_several_signals_the_payload_is_a_part_of_the_result() -> None:
 
 def test_a_payload_that_is_read_in_a_loop_or_nowhere_has_no_fields() -> None:
     assert asked("nothing") == {}
+
+
+@pytest.mark.parametrize(
+    ("reader", "command"),
+    [
+        ("nothing", "go"),
+        ("{{ steps.ask.result }}", "go"),
+        ("{{ 1 if ask.ok else ask.by.name }}", """go --data '{"ok": true, "by": {"name": "..."}}'"""),
+        ("{{ ask.n * 2 }} {{ ask.lines[1].id }}", """go --data '{"n": 1, "lines": [null, {"id": "..."}]}'"""),
+        ("{{ ask.lines[4000].id }}", "go"),
+        ("{{ ask[\"it's\"] }}", """go --data '{"it'"'"'s": "..."}'"""),
+    ],
+)
+def test_the_command_that_answers_a_wait_has_the_fields_that_are_read(reader: str, command: str) -> None:
+    text = "  - {step: ask, tool: [{v: {kind: wait, signal: go}}], next: {arcs: [{step: a}]}}\n"
+    assert command_of(text + f"  - {{step: a, tool: [{{t: {{kind: noop, result: {json.dumps(reader)}}}}}]}}\n") == command
+
+
+def test_the_fields_of_a_command_are_those_of_its_signal() -> None:
+    waits = "{v: {kind: wait, signal: go}}, {t: {kind: noop, result: '{{ _prev.x }}'}}, {w: {kind: wait, signal: %s}}"
+    text = f"  - {{step: ask, tool: [{waits}, {{u: {{kind: noop, result: '{{{{ _prev.y }}}}'}}}}]}}\n"
+    assert command_of(text % "stop", "stop") == """stop --data '{"y": "..."}'"""
+    assert command_of(text % '"{{ execution_id }}-s"', "01a-s") == """01a-s --data '{"y": "..."}'"""
+    assert command_of(text % "go") == """go --data '{"x": "...", "y": "..."}'"""
+    assert command_of(text % "stop", "renamed") == "renamed"

@@ -6,16 +6,21 @@ parts of it new ones (`set_ctx: {verdict: "{{ outcome.result }}"}`), which are f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import msgspec
 
+from noetl.engine.net import Net
 from noetl.expression import TypedRead, ValueType, is_path, path_text, typed_reads
 from noetl.model.playbook import Playbook, Step, Task
 
 MAX_FIELDS = 50
 ROUNDS = 3  # how often a part of the payload may get a new name
+MAX_EXAMPLE_INDEX = 9  # of a list in an example
+EXAMPLES: dict[ValueType, Any] = {"boolean": True, "number": 1, "string": "...", "any": "..."}
 Path: TypeAlias = tuple[str | int, ...]
 
 
@@ -26,7 +31,16 @@ class SignalField(msgspec.Struct, frozen=True):
     type: ValueType
 
 
-SignalFields: TypeAlias = dict[tuple[str, str], list[SignalField]]
+class PayloadPart(NamedTuple):
+    path: Path
+    type: ValueType
+
+    @property
+    def field(self) -> SignalField:
+        return SignalField(path_text(self.path), self.type)
+
+
+SignalParts: TypeAlias = dict[tuple[str, str], list[PayloadPart]]
 """By step and label of the task that waits."""
 Aliases: TypeAlias = dict[tuple[str, Path], Path]
 """Paths under which templates of a step (of all steps, if it is empty) read a part of the payload."""
@@ -44,7 +58,64 @@ class ReadSite(NamedTuple):
     named: tuple[str, Path] | None = None  # the step and the path that read its value
 
 
-def signal_fields(playbook: Playbook) -> SignalFields:
+_PARTS: WeakKeyDictionary[Net, SignalParts] = WeakKeyDictionary()
+
+
+def parts_of(net: Net) -> SignalParts:
+    """What a playbook reads from the payloads of signals; found once."""
+    parts = _PARTS.get(net)
+    if parts is None:
+        parts = _PARTS[net] = signal_parts(net.playbook)
+    return parts
+
+
+def signal_commands(net: Net, execution: str, step: str, names: Sequence[str]) -> list[str]:
+    """The commands that send the signals which a step waits for, with an example of the data that the playbook reads."""
+    return [signal_command(execution, name, example_of(_awaited_parts(net, step, name))) for name in names]
+
+
+def signal_command(execution: str, name: str, data: Any = None) -> str:
+    options = [] if data is None else ["--data", msgspec.json.format(msgspec.json.encode(data), indent=0).decode()]
+    return shlex.join(["noetl", "runs", "signal", execution, name, *options])
+
+
+def _awaited_parts(net: Net, step: str, name: str) -> list[PayloadPart]:
+    """The parts that are read from a signal of a step: of the tasks that name it or, if none does, of those with a
+    template for the name."""
+    parts, names = parts_of(net), dict[str, Any]()
+    plan = net.steps.get(step)  # None: a fork has another playbook than the events before it
+    for _, task in plan.step.every_task if plan is not None else ():
+        if task.kind == "wait":
+            names[task.label] = task.inputs.get("signals") or [task.inputs.get("signal")]
+    literal = [label for label, awaited in names.items() if name in awaited]
+    labels = literal or [label for label, awaited in names.items() if any("{{" in str(text) for text in awaited)]
+    return list(dict.fromkeys(part for label in labels for part in parts[step, label]))
+
+
+def example_of(parts: Iterable[PayloadPart]) -> Any:
+    """A payload with these parts; None without any."""
+    root: dict[str | int, Any] = {}
+    for path, kind in parts:
+        if any(isinstance(key, int) and not 0 <= key <= MAX_EXAMPLE_INDEX for key in path):
+            continue
+        node = root
+        for key in path[:-1]:
+            if not isinstance(node.get(key), dict):
+                node[key] = {}
+            node = node[key]
+        node.setdefault(path[-1], EXAMPLES[kind])
+    return _with_lists(root) if root else None
+
+
+def _with_lists(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if all(isinstance(key, int) for key in value):
+        return [_with_lists(value.get(index)) for index in range(max(value) + 1)]
+    return {str(key): _with_lists(child) for key, child in value.items()}
+
+
+def signal_parts(playbook: Playbook) -> SignalParts:
     waits = [(step, task) for step in playbook.steps for _, task in step.every_task if task.kind == "wait"]
     if not waits:
         return {}
@@ -52,7 +123,7 @@ def signal_fields(playbook: Playbook) -> SignalFields:
     return {(step.name, task.label): _fields(step, task, reads) for step, task in waits}
 
 
-def _fields(step: Step, task: Task, reads: list[tuple[ReadSite, list[TypedRead]]]) -> list[SignalField]:
+def _fields(step: Step, task: Task, reads: list[tuple[ReadSite, list[TypedRead]]]) -> list[PayloadPart]:
     payload: Path = ("payload",) if "signals" in task.inputs else ()
     aliases = _first_aliases(step, task)
     types: dict[Path, set[ValueType]] = {}
@@ -70,7 +141,7 @@ def _fields(step: Step, task: Task, reads: list[tuple[ReadSite, list[TypedRead]]
             break
     parts = {part[len(payload) :]: kinds for part, kinds in types.items() if part[: len(payload)] == payload}
     whole = [part for part in parts if part and not any(_is_within(other, part) for other in parts)]
-    return [SignalField(path_text(part), _type(parts[part])) for part in whole][:MAX_FIELDS]
+    return [PayloadPart(part, _type(parts[part])) for part in whole][:MAX_FIELDS]
 
 
 def _first_aliases(step: Step, task: Task) -> Aliases:
