@@ -34,6 +34,7 @@ from __future__ import annotations
 from noetl.expression.budget import BUDGET_KEY, Budget, decision_budget
 from noetl.expression.entries import Entry
 from noetl.expression.functions import FILTERS, FUNCTIONS, METHODS, NOW_KEY, SQL_FILTERS, TESTS
+from noetl.expression.lexer import template_offsets
 from noetl.expression.nodes import Comparison, Read, Unknown, Use
 from noetl.expression.rename import rename
 from noetl.expression.static_checks import changed_secrets, doubled_quotes, may_take_error, some_error_passes
@@ -89,6 +90,7 @@ __all__ = [
     "render",
     "revealed",
     "some_error_passes",
+    "template_offsets",
     "typed_reads",
     "unwrapped",
 ]

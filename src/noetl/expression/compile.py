@@ -75,8 +75,8 @@ class Compiler:
 
     def failing(self, node: nodes.Node, offset: int | None = None) -> Callable[[Exception], Exception]:
         """What to raise for an error in this node, at its start unless an offset is given."""
-        source, place = self.source, start(node) if offset is None else offset
-        return lambda error: located(error, source, place)
+        source = self.source
+        return lambda error: located(error, source, start(node) if offset is None else offset)
 
     def behind(self, pattern: re.Pattern[str], node: nodes.Node) -> int:
         """The offset of a name whose node has the offset of the `is` or the dot before it."""
@@ -110,15 +110,25 @@ class Compiler:
         return _in_order([self._printed(child) for child in node.nodes])
 
     def _printed(self, node: nodes.Expr) -> Statement:
-        return self._printing(node, self.expression(node))
+        if not isinstance(node, nodes.TemplateData):
+            return self._printing(node, self.expression(node))
+        text, fail = node.data, self.failing(node)
+
+        def emit(scope: Scope, run: Evaluation) -> None:
+            try:
+                run.print(text)
+            except Exception as error:
+                raise fail(error) from None
+
+        return emit
 
     def _printing(self, node: nodes.Node, value: Closure) -> Statement:
-        fail, source, offset = self.failing(node), self.source, start(node)
+        fail, source = self.failing(node), self.source
 
         def emit(scope: Scope, run: Evaluation) -> None:
             printed = value(scope, run)
             if type(printed) is Missing:
-                raise undefined(printed, source, offset)
+                raise undefined(printed, source, start(node))
             try:
                 run.print(printed)
             except Exception as error:

@@ -24,6 +24,7 @@ class Lexeme(NamedTuple):
 
 
 _OPENING = re.compile(r"\{(?:%[-+]?\s*(?P<raw>raw)\s*(?:-%\}\s*|%\})|(?P<tag>[{%#])[-+]?)")
+_BEGIN = re.compile(r"\{[{%]")
 _COMMENT_END = re.compile(r"\+#\}|-#\}\s*|#\}")
 _RAW_END = re.compile(r"\{%(?P<sign>[-+]?)\s*endraw\s*(?:\+%\}|-%\}\s*|%\})")
 _TOKEN = r"""\s*(?:
@@ -38,6 +39,7 @@ _TAGS = {
     "{": ("variable", "}}", re.compile(_TOKEN.format(end=r"-\}\}\s*|\}\}"), re.VERBOSE | re.DOTALL)),
     "%": ("block", "%}", re.compile(_TOKEN.format(end=r"\+%\}|-%\}\s*|%\}"), re.VERBOSE | re.DOTALL)),
 }
+_LITERALS = frozenset(["string", "integer", "float"])
 _MISTAKES = {"||": "'||' is not an operator", "{{": "'{{' inside an expression"}
 _HINTS = {
     "||": "write 'or' instead of '||'",
@@ -53,6 +55,11 @@ _HINTS = {
 
 def has_syntax(source: str) -> bool:
     return "{{" in source or "{%" in source or "{#" in source
+
+
+def template_offsets(source: str) -> list[int]:
+    """Where each `{{` or `{%` begins."""
+    return [match.start() for match in _BEGIN.finditer(source)] if "{" in source else []
 
 
 def lex(source: str) -> list[Lexeme]:
@@ -107,9 +114,14 @@ def _tag_tokens(source: str, opening: re.Match[str], words: list[Lexeme]) -> int
     words.append(Lexeme(opening.start(), opening.end(), f"{tag}_begin", opening[0]))
     position = opening.end()
     brackets: list[Lexeme] = []
+    is_ascii = source.isascii()
     while (match := pattern.match(source, position)) is not None:
-        kind, position = str(match.lastgroup), match.end()
-        start, text = match.start(kind), match[kind]
+        kind, text = str(match.lastgroup), match[match.lastgroup or 0]
+        position = match.end()
+        start = position - len(text)
+        if (kind == "name" and is_ascii) or kind in _LITERALS:
+            words.append(Lexeme(start, position, kind, text))
+            continue
         if kind == "end":
             if not brackets:
                 words.append(Lexeme(start, position, f"{tag}_end", text))

@@ -11,8 +11,7 @@ from noetl.errors import TemplateFailed
 from noetl.expression import nodes
 from noetl.expression.functions import SQL_FILTERS
 from noetl.expression.nodes import Const, start, static_path
-from noetl.expression.template import single_expression
-from noetl.expression.template_parser import syntax_tree
+from noetl.expression.template import parse
 from noetl.expression.values import ENCODINGS, SECRET_HINT, SECRET_MESSAGE
 
 # --- secrets: `Sealed` rejects those of other sources, and names that the template binds, at run time
@@ -27,7 +26,7 @@ def changed_secrets(source: str) -> list[TemplateFailed]:
     """The errors of operations that would read a secret, in source order. The source must be valid."""
     if KEYCHAIN not in source:
         return []
-    candidates = syntax_tree(source).find_all((nodes.Expr, nodes.For))
+    candidates = parse(source).tree.find_all((nodes.Expr, nodes.For))
     offsets = sorted({start(node) for node in candidates if any(map(_is_secret, _looked_into(node)))})
     return [TemplateFailed(SECRET_MESSAGE, source, offset, SECRET_HINT) for offset in offsets]
 
@@ -75,7 +74,7 @@ def doubled_quotes(source: str) -> list[int]:
     """The offsets of `replace("'", "''")` outside of `raw_sql`. The source must be valid."""
     if "replace" not in source or "''" not in source:
         return []
-    tree = syntax_tree(source)
+    tree = parse(source).tree
     spliced = [use for use in tree.find_all(nodes.Filter) if use.name == "raw_sql"]
     inside = {id(node) for use in spliced for node in use.find_all((nodes.Filter, nodes.Call))}
     calls = [node for node in tree.find_all((nodes.Filter, nodes.Call)) if id(node) not in inside]
@@ -103,7 +102,9 @@ Formula = Callable[[tuple[bool, ...]], bool]
 def some_error_passes(guards: Iterable[str]) -> bool:
     """Whether an error is possible for which no guard holds; False if the guards are too many to decide it."""
     conditions: dict[Any, int] = {}
-    formulas = [_formula(expression, conditions) for guard in guards if (expression := _expression(guard)) is not None]
+    formulas = [
+        _formula(expression, conditions) for guard in guards if (expression := parse(guard).expression) is not None
+    ]
     if len(conditions) > MAX_CONDITIONS or len(formulas) > MAX_GUARDS:
         return False
     cases = product((False, True), repeat=len(conditions))
@@ -113,7 +114,7 @@ def some_error_passes(guards: Iterable[str]) -> bool:
 def may_take_error(guard: str) -> bool:
     """Whether a guard reads the outcome, and can hold for an error."""
     conditions: dict[Any, int] = {}
-    expression = _expression(guard)
+    expression = parse(guard).expression
     if expression is None or len(guard) > 2000:
         return False
     formula = _formula(expression, conditions)
@@ -122,10 +123,6 @@ def may_take_error(guard: str) -> bool:
     return looks and (
         len(conditions) > MAX_CONDITIONS or any(map(formula, product((False, True), repeat=len(conditions))))
     )
-
-
-def _expression(guard: str) -> nodes.Expr | None:
-    return single_expression(guard, syntax_tree(guard))
 
 
 def _formula(node: nodes.Expr, conditions: dict[Any, int]) -> Formula:

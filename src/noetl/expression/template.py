@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from noetl.errors import TemplateError, TemplateSyntax
@@ -11,7 +11,7 @@ from noetl.expression import nodes
 from noetl.expression.budget import BUDGET_KEY, Budget, budget_in
 from noetl.expression.compile import Compiler
 from noetl.expression.lexer import has_syntax
-from noetl.expression.nodes import Closure, Comparison, Read, Unknown, Use
+from noetl.expression.nodes import Closure, Comparison, Read, Unknown, Use, static_path
 from noetl.expression.operators import has_missing
 from noetl.expression.template_parser import syntax_tree
 from noetl.expression.text import Evaluation, storable
@@ -25,16 +25,15 @@ class Template:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.is_constant, self.is_expression = not has_syntax(source), False
-        compiler = Compiler(source)
-        try:
-            if not self.is_constant:
-                tree = syntax_tree(source)
-                single = single_expression(source, tree)
-                self.is_expression = single is not None
-                self._closure: Closure = compiler.body(tree.body) if single is None else compiler.whole(single)
-        except RecursionError:
-            raise TemplateSyntax("the template is nested too deeply", source, 0) from None
+        self.is_constant = not has_syntax(source)
+        self.tree = nodes.Root(0, []) if self.is_constant else syntax_tree(source)
+        self.expression = _single_expression(source, self.tree)
+        self.is_expression = self.expression is not None
+        compiler, reads = Compiler(source), _plain_reads(self.tree)
+        if reads is None:
+            self._closure = self._compiled(compiler)
+        else:  # all is known: it is compiled when it is evaluated, and a document may have thousands
+            compiler.reads, compiler.simple = reads, self.is_constant or self.is_expression
         self.is_simple = compiler.simple
         self.reads: tuple[Read, ...] = tuple(compiler.reads)
         self.filters: tuple[Use, ...] = tuple(compiler.filters)
@@ -42,6 +41,16 @@ class Template:
         self.functions: tuple[Use, ...] = tuple(compiler.functions)
         self.unknown: tuple[Unknown, ...] = tuple(compiler.unknown)
         self.string_comparisons: tuple[Comparison, ...] = tuple(compiler.comparisons)
+
+    @cached_property
+    def _closure(self) -> Closure:
+        return self._compiled(Compiler(self.source))
+
+    def _compiled(self, compiler: Compiler) -> Closure:
+        try:
+            return compiler.body(self.tree.body) if self.expression is None else compiler.whole(self.expression)
+        except RecursionError:
+            raise TemplateSyntax("the template is nested too deeply", self.source, 0) from None
 
     def __repr__(self) -> str:
         return f"Template({self.source!r})"
@@ -86,12 +95,29 @@ class Template:
         return None
 
 
-def single_expression(source: str, tree: nodes.Root) -> nodes.Expr | None:
+def _single_expression(source: str, tree: nodes.Root) -> nodes.Expr | None:
     match tree.body:
         case [nodes.Output(nodes=parts)] if source.lstrip().startswith("{{") and source.rstrip().endswith("}}"):
             rest = [n for n in parts if not (isinstance(n, nodes.TemplateData) and n.data.isspace())]
             return rest[0] if len(rest) == 1 and not isinstance(rest[0], nodes.TemplateData) else None
     return None
+
+
+def _plain_reads(tree: nodes.Root) -> list[Read] | None:
+    """The reads of a template of text and static paths; None for any other."""
+    if not tree.body:
+        return []
+    (output, *more) = tree.body
+    if more or not isinstance(output, nodes.Output):
+        return None
+    reads = []
+    for part in output.nodes:
+        if type(part) is not nodes.TemplateData:
+            path = static_path(part)
+            if path is None or len(path[0]) > nodes.MAX_KEYS:
+                return None
+            reads.append(Read(path[0], path[1].offset, False))
+    return reads
 
 
 def parse(source: str) -> Template:

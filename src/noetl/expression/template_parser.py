@@ -32,25 +32,48 @@ def syntax_tree(source: str) -> nodes.Root:
     """The tree of a template; only ever raises TemplateSyntax."""
     if len(source) > SOURCE_CHARACTERS:
         raise TemplateSyntax(f"the template is longer than {SOURCE_CHARACTERS:,} characters", source, 0)
-    if (path := _PATH.fullmatch(source)) and path[1] != "not" and path[1] not in CONSTANTS:
-        return _path_tree(path)
+    if parts := paths_and_text(source):
+        return nodes.Root(0, [nodes.Output(parts[0].offset, parts)])
     try:
         return nodes.Root(0, _TemplateParser(lex(source), source).body())
     except RecursionError:
         raise TemplateSyntax("the template is nested too deeply", source, 0) from None
 
 
-# Half of all templates are one plain path, whose tree needs no parser.
 _PATH = re.compile(r"\{\{\s*([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*)\s*\}\}", re.ASCII)
 
 
-def _path_tree(path: re.Match[str]) -> nodes.Root:
-    node: nodes.Expr = nodes.Name(path.start(1), path[1])
-    offset = path.start(2)
-    for attribute in path[2].split(".")[1:]:
+def paths_and_text(source: str) -> list[nodes.Expr] | None:
+    """The parts of a template of plain paths and text, as most are: they need no parser. None for any other."""
+    if "{%" in source or "{#" in source or "\r" in source:
+        return None
+    parts: list[nodes.Expr] = []
+    position = 0
+    for path in _PATH.finditer(source):
+        name, begin = path[1], path.start()
+        if name == "not" or name in CONSTANTS or path[2].count(".") >= nodes.MAX_KEYS:
+            return None
+        if begin > position:
+            text = source[position:begin]
+            if "{{" in text or text[-1] == "{":
+                return None
+            parts.append(nodes.TemplateData(position, text))
+        parts.append(_path(path))
+        position = path.end()
+    if position < len(source):
+        if not parts or source.find("{{", position) >= 0:
+            return None
+        parts.append(nodes.TemplateData(position, source[position:]))
+    return parts
+
+
+def _path(match: re.Match[str]) -> nodes.Expr:
+    node: nodes.Expr = nodes.Name(match.start(1), match[1])
+    offset = match.start(2)
+    for attribute in match[2].split(".")[1:]:
         node = nodes.Getattr(offset, node, attribute)
         offset += len(attribute) + 1
-    return nodes.Root(0, [nodes.Output(path.start(1), [node])])
+    return node
 
 
 class _TemplateParser(ExpressionParser):

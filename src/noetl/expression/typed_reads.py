@@ -8,8 +8,7 @@ from typing import Any, Literal, NamedTuple
 from noetl.errors import TemplateError
 from noetl.expression import nodes
 from noetl.expression.nodes import Path, path_texts, static_path
-from noetl.expression.template import parse, single_expression
-from noetl.expression.template_parser import syntax_tree
+from noetl.expression.template import parse
 
 ValueType = Literal["boolean", "number", "string", "any"]
 
@@ -32,7 +31,7 @@ def path_text(path: Path) -> str:
 
 def is_path(source: str) -> bool:
     """Whether the value of a valid template is one that it reads, unchanged."""
-    expression = single_expression(source, syntax_tree(source))
+    expression: nodes.Node | None = parse(source).expression
     while isinstance(expression, nodes.Filter) and expression.name in ("default", "d"):
         expression = expression.node
     return static_path(expression) is not None
@@ -41,9 +40,7 @@ def is_path(source: str) -> bool:
 def typed_reads(source: str, *, guard: bool) -> Iterator[TypedRead]:
     """The values that a template reads; a guard is used as a boolean. None for an invalid source."""
     try:
-        if parse(source).is_constant:
-            return
-        tree = syntax_tree(source)
+        tree = parse(source).tree
     except TemplateError:  # such as braces in a comment of SQL, which is never rendered
         return
     for node in tree.body:
