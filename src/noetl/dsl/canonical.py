@@ -16,6 +16,7 @@ from noetl.dsl.document import LAYERED
 from noetl.dsl.outline import labelled_items, workbook_tasks
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Mark, Seq, Span, Text, is_template, key_span, plain, span_in, span_of
+from noetl.expression import template_offsets
 from noetl.model import playbook as model
 from noetl.model.duration import seconds
 from noetl.model.event_names import end_names, with_event_names
@@ -199,10 +200,16 @@ class Builder:
             self.places[f"{key}/1"] = first
 
     def _place_templates(self, key: str, container: Map | Seq, name: str | int) -> None:
-        """Place a value, and the values inside it that have templates: `KEY/NAME/0`."""
-        self._place(key, span_in(container, name))
+        """Place a value, and the values inside it that have templates: `KEY/NAME/0`; and each template but the first of
+        a text: `KEY/NAME/0#1`."""
+        span = span_in(container, name)
+        self._place(key, span)
         value: Any = container[name]  # type: ignore[index]
-        if isinstance(value, Map | Seq):
+        if isinstance(value, str):
+            for number, offset in enumerate(template_offsets(value)):
+                if number and (mark := self.text.mark_in(span, value, offset)) is not None:
+                    self.places[f"{key}#{number}"] = mark
+        elif isinstance(value, Map | Seq):
             for part, item in value.items() if isinstance(value, Map) else enumerate(value):
                 if _has_template(item):
                     self._place_templates(f"{key}/{part}", value, part)

@@ -82,11 +82,19 @@ def is_template(value: object) -> bool:
 
 def text_size(node: Any) -> int:
     """About how many characters a node takes as text."""
-    if isinstance(node, dict):
-        return 2 + sum(len(key) + 3 + text_size(value) for key, value in node.items())
-    if isinstance(node, list):
-        return 2 + sum(1 + text_size(item) for item in node)
-    return len(node) + 2 if isinstance(node, str) else 0 if node is None else 8
+    size, nodes = 0, [node]
+    for part in nodes:  # the parts of a part are appended to them
+        if isinstance(part, str):
+            size += len(part) + 2
+        elif isinstance(part, dict):
+            size += 2 + 3 * len(part) + sum(map(len, part))
+            nodes.extend(part.values())
+        elif isinstance(part, list):
+            size += 2 + len(part)
+            nodes.extend(part)
+        elif part is not None:
+            size += 8
+    return size
 
 
 def unshare(node: Any, visited: set[int] | None = None) -> None:
@@ -142,6 +150,17 @@ class Text:
         if shared or span.style == ">" or "\n" in value or mark.line != self.mark(span.end - 1).line:
             return None
         return Mark(mark.line, mark.column + len(span.style))
+
+    def mark_in(self, span: Span, value: str, offset: int) -> Mark | None:
+        """The place of character `offset` of a scalar's value; None if folds or escapes make its source differ."""
+        if "\n" not in value and span.style != "|":
+            start = span.start + len(span.style)
+            return self.mark(start + offset) if self.text.startswith(value, start) else None
+        first = self.first_line(span, value)
+        if first is None:
+            return None
+        begin = value.rfind("\n", 0, offset) + 1
+        return Mark(first.line + value.count("\n", 0, offset), first.column + offset - begin)
 
     def offset_in(self, span: Span, value: str, offset: int) -> int:
         """The place of character `offset` of a scalar's value."""

@@ -18,7 +18,7 @@ from noetl.pipeline.templates import template_outcome
 if TYPE_CHECKING:
     from noetl.pipeline.run import Pipeline
 
-PLACE_DETAILS = ("source", "traceback", "hint", "input", "rule", "inner_task")
+PLACE_DETAILS = ("source", "traceback", "hint", "input", "template", "rule", "inner_task")
 """Details of an item's error that tell its place; the task fails with them."""
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from noetl.engine.patch import BadPatch
 from noetl.errors import TemplateError, TemplateFailed
-from noetl.expression import CONTENTS_KEY, Sealed
+from noetl.expression import CONTENTS_KEY, Sealed, template_offsets
 from noetl.model.outcome import Error, Outcome
 from noetl.model.playbook import Task
 from noetl.pipeline.host import Host, Value
@@ -78,7 +78,8 @@ def is_of_keychain(value: Any) -> bool:
 
 
 def template_outcome(error: TemplateError, task: Task) -> Outcome:
-    """The outcome of a call whose inputs cannot be rendered. The detail `input` is the path of the template."""
+    """The outcome of a call whose inputs cannot be rendered. The detail `input` is the path of the text to blame,
+    `template` the number of the template in a text that has several."""
     cause = template_error(error)
     path = (
         _path_of(error.source, {**task.inputs, "args": task.args, "timeout": task.spec.get("timeout")})
@@ -86,14 +87,17 @@ def template_outcome(error: TemplateError, task: Task) -> Outcome:
         else None
     )
     if path is not None:
-        cause = replace(cause, details={**cause.details, "input": "/".join(path)})
+        *keys, text = path
+        number = len(template_offsets(text[: text.index(error.source) + error.offset + 1])) - 1
+        template = {"template": number} if number > 0 else {}
+        cause = replace(cause, details={**cause.details, "input": "/".join(keys), **template})
     return Outcome("error", error=cause)
 
 
 def _path_of(text: str, value: Any) -> list[str] | None:
-    """The keys that lead to the first string with the text."""
+    """The keys that lead to the first string with the text, and that string."""
     if isinstance(value, str):
-        return [] if text in value else None
+        return [value] if text in value else None
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     paths = ((key, _path_of(text, item)) for key, item in items)
     return next(([str(key), *path] for key, path in paths if path is not None), None)

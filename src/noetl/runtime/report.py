@@ -134,7 +134,8 @@ def _places_of(error: dict[str, Any]) -> tuple[str, ...]:
     step, task, details = error.get("step"), error.get("task"), error.get("details") or {}
     owner = "/".join(str(part) for part in (step, task, details.get("inner_task")) if part)
     part = f"input/{details['input']}" if "input" in details else f"rules/{details.get('rule')}"
-    return f"{owner}/{part}", owner, f"{step}/{task}", f"{step}/{error.get('place')}", str(step)
+    template = f"{owner}/{part}#{details.get('template')}"
+    return template, f"{owner}/{part}", owner, f"{step}/{task}", f"{step}/{error.get('place')}", str(step)
 
 
 class ReasonView(msgspec.Struct, frozen=True):

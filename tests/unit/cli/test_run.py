@@ -157,6 +157,18 @@ def test_a_failure_shows_its_place_with_a_caret(tmp_path: Path) -> None:
     assert lines[place + 3].startswith("   = ")
 
 
+def test_of_several_templates_in_a_text_the_caret_is_at_the_one_that_fails(tmp_path: Path) -> None:
+    head = FAILS.replace("workflow:", "workload: {name: x}\nworkflow:")
+    block = """|
+            {{ workload.name }}
+            then {{ workload.name }} {{ workload.nothing }}
+"""
+    for text, line, column in (('"{{ workload.name }} and {{ workload.nothing }}"', 10, 44), (block, 12, 38)):
+        file(tmp_path, head.replace('"{{ workload.nothing }}"', text))
+        error = data(noetl("run", "playbook.yaml", "-o", "json", cwd=tmp_path))["error"]
+        assert (error["kind"], error["line"], error["column"]) == ("template", line + 1, column)
+
+
 def test_a_failure_in_json_has_all_its_fields(tmp_path: Path) -> None:
     file(tmp_path, FAILS)
     done = noetl("run", "playbook.yaml", "-o", "json", cwd=tmp_path)
