@@ -211,7 +211,9 @@ def _done(state: Execution, event: e.TaskDone, at: float) -> None:
     progress.at = event.to
     progress.ended = event.to is None
     if outcome.error is not None and event.do in CONTINUES:
-        note_continued(state, 1, [error_data(outcome.error, run.step, event.task.place, event.attempt)])
+        data = error_data(outcome.error, run.step, event.task.place, event.attempt)
+        index = event.task.index
+        note_continued(state, 1, [data if index is None else data | {"item": index}])
     error = event.error or outcome.error
     progress.failure = (error, label, event.attempt) if event.do == "fail" and error is not None else None
 

@@ -2122,6 +2122,7 @@ def test_r4_only_the_first_are_kept_and_all_are_counted() -> None:
     loop = 'loop: {in: "{{ range(20) }}", iterator: n, spec: {mode: parallel}}'
     stage = play(f"- {{step: a, {loop}, tool: {{kind: python, code: f, {policy}}}}}", tools={"f": broken})
     assert (stage.state.continued_errors, len(stage.state.continued)) == (20, 5)
+    assert [error["item"] for error in stage.state.continued] == [0, 1, 2, 3, 4]
 
 
 def test_r4_a_retry_a_failure_and_a_skip_are_no_continued_errors() -> None:

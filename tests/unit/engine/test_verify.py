@@ -21,7 +21,7 @@ from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command
 from noetl.engine.evolve import evolve
 from noetl.engine.history.verify import INVARIANTS
-from noetl.engine.history.verify.log import Frozen, Violation
+from noetl.engine.history.verify.log import Frozen, Violation, differences
 from noetl.engine.history.verify.rows import MAX_EVENT_BYTES
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
@@ -317,6 +317,17 @@ def test_a_snapshot_that_is_not_the_fold_is_found() -> None:
     for snapshot in (true._replace(**change) for change in unlike):
         found = verify(EXECUTION, story.rows, story.net, snapshots=[snapshot])
         assert {one.invariant for one in found} == {"snapshot"}
+
+
+def test_a_snapshot_of_an_earlier_version_lacks_the_items_of_continued_errors() -> None:
+    story = Story(CHAIN)
+    error, number = {"kind": "python", "message": "no", "step": "a"}, len(story.rows)
+    for items, holds in (([{}], True), ([{"item": 3}], True), ([{"message": "yes"}], False), ([], False)):
+        folded, snapshot = frozen(story, number).state, frozen(story, number).state
+        assert folded is not None
+        assert snapshot is not None
+        folded.continued, snapshot.continued = [error | {"item": 3}], [error | item for item in items]
+        assert (differences(snapshot, folded) == []) is holds
 
 
 def test_each_snapshot_that_the_log_passes_is_checked() -> None:
