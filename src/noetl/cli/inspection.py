@@ -4,6 +4,7 @@ invariants of the engine, the stored state and another run, and to explain the d
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -251,8 +252,9 @@ def _explain_run(record: Json, client: Client, output: str | None) -> None:
         click.echo()
         _print_explanation(explanation)
     if not explained:
-        names = ", ".join(record["steps"])
-        click.echo(printable(f"`noetl explain {record['execution_id']} STEP` explains one of its steps: {names}"))
+        for step in list(record["steps"])[:1]:
+            command = shlex.join(["noetl", "explain", record["execution_id"], step]) + target_options_text()
+            click.echo(printable(f"`{command}` explains one of its steps: {', '.join(record['steps'])}"))
 
 
 def _print_explanation(explanation: Json) -> None:

@@ -92,15 +92,23 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)  # the parser takes words out of the other one
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            ctx.fail(f"{error.message} Options follow the verb, as in `noetl runs list --server URL`.")
+            ctx.fail(f"{error.message} Options follow the verb: {self._reordered(given)}.")
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             ctx.fail(f"unknown verb {args[0]!r}: {self._advice(ctx, args[0])}")
         return super().resolve_command(ctx, args)
+
+    def _reordered(self, args: list[str]) -> str:
+        """The command with its options behind its verb."""
+        import shlex
+
+        verb = next((place for place, word in enumerate(args) if word in VERBS), len(args))
+        return f"`{shlex.join(['noetl', *(args[verb:] or ['runs', 'list']), *args[:verb]])}`"
 
     def _advice(self, ctx: click.Context, word: str) -> str:
         """The verbs below another one that have this name, or the closest verb."""

@@ -130,8 +130,17 @@ def print_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
         title = click.style(f"{problem.severity} {problem.code}", fg=colour, bold=True)
         lines = [f"{place}: {title}: {printable(problem.message, lines=True)}"]
         lines += excerpt(problem.line, problem.column, problem.source, colour) if problem.source else []
-        lines += _note(problem.hint, len(str(problem.line)))
+        lines += _note(_hint(problem), len(str(problem.line)))
         click.echo("\n".join(lines), err=err)
+
+
+def _hint(problem: Problem) -> str | None:
+    """The hint; a command in it names the file."""
+    if problem.hint is None or "migrate FILE" not in problem.hint:
+        return problem.hint
+    import shlex
+
+    return problem.hint.replace("migrate FILE", shlex.join(["migrate", problem.file]))
 
 
 def print_rejected(file: str, problems: Iterable[Problem], consequence: str = "") -> None:
@@ -188,9 +197,9 @@ def target_options_text() -> str:
     return f" {shlex.join(options)}" if options else ""
 
 
-def print_run(run: dict[str, Any], children: Sequence[dict[str, Any]], target: str) -> None:
+def print_run(run: dict[str, Any], children: Sequence[dict[str, Any]], target: str, url: str | None) -> None:
     """Print the status, steps, result and error of a run, what it is running and what it waits for, and its children.
-    `target` are the options that commands in messages need."""
+    `target` are the options that commands in messages need, `url` the address of the server, if one was asked."""
     status = f"{run['status']} (no process)" if run["orphaned"] else run["status"]
     click.echo(f"{printable(run['name'])}  {status}  {run['execution_id']}")
     took = format_duration(run["duration_ms"] / 1000)
@@ -203,7 +212,7 @@ def print_run(run: dict[str, Any], children: Sequence[dict[str, Any]], target: s
     for warning in run["warnings"]:
         click.echo(f"warning: {printable(warning)}")
     for pool in run["missing_pools"]:
-        click.echo(printable(no_worker(pool, run["server"] or "URL")))
+        click.echo(printable(no_worker(pool, url)))
     if run["steps"]:
         click.echo()
         emit([_step_row(name, step) for name, step in run["steps"].items()], "table")

@@ -123,7 +123,8 @@ def command(
             name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         ]
         if misplaced:
-            raise UsageError(f"options before `{verb}` are those of a new server: write `noetl server {verb} OPTIONS`")
+            command = f"noetl server {verb} --server http://{host}:{port}"
+            raise UsageError(f"options before `{verb}` are those of a new server: write `{command}`")
         return
     if workers_user is not None and not workers:
         raise UsageError("--workers-user requires --workers N: it applies only to workers that the server starts")

@@ -48,7 +48,7 @@ def show_command(run: str, with_tasks: bool, client: Client, output: str | None)
         emit(fields | {"tasks": tasks} if with_tasks else fields, output)
         return
     children = client.runs.list(RunFilter(parent=record["execution_id"]), MAX_LISTED_CHILDREN)
-    print_run(record, children, target_options_text())
+    print_run(record, children, target_options_text(), client.url)
     if tasks:
         click.echo()
         emit([_task_row(task) for task in tasks], "table")

@@ -39,7 +39,7 @@ def list_command(client: Client, output: str | None) -> None:
     emit(pick(workers, *COLUMNS), None)
     for pool in pools:
         if pool["queued"] and not pool["workers"]:
-            print_message(printable(no_worker(pool["pool"])))
+            print_message(printable(no_worker(pool["pool"], client.url)))
 
 
 def _add_directive(directive: WorkerDirective, status: str, help: str) -> None:

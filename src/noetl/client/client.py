@@ -66,7 +66,7 @@ class ExplainArgs(NamedTuple):
     limit: int = 20  # maximum number of decisions
 
 
-Answers = Callable[[str, tuple[str, ...]], list[str]]
+Answers = Callable[[str, tuple[str, ...]], Sequence[str]]
 """The commands that send the signals which a step waits for."""
 
 
@@ -100,9 +100,13 @@ def latest(run: str) -> tuple[RunFilter, int] | None:
     return match and (RunFilter(name=match["name"], top=match["name"] is None), int(match["back"] or 0))
 
 
-def no_worker(pool: str, url: str = "URL") -> str:
-    """The message about ready work of a pool without active workers."""
-    return f"pool {pool!r} has no active worker: start one with `noetl worker --server {url} --pool {pool}`"
+def no_worker(pool: str, url: str | None) -> str:
+    """The message about ready work of a pool without active workers; `url` is that of the server, if one was asked."""
+    if url is None:
+        remedy = f"set NOETL_SERVER to the address of the server, and start one with `noetl worker --pool {pool}`"
+    else:
+        remedy = f"start one with `noetl worker --server {url} --pool {pool}`"
+    return f"pool {pool!r} has no active worker: {remedy}"
 
 
 def not_one_run(run: str, matches: Sequence[tuple[str, str, str]]) -> NotFound | UsageError:

@@ -7,12 +7,13 @@ import re
 import secrets
 import signal
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
+from itertools import islice
 from math import inf
-from threading import Timer
+from queue import Empty, SimpleQueue
+from threading import Thread, Timer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -54,6 +55,8 @@ UNATTENDED_SECONDS = 3.0  # after that, a run that no worker takes is reported
 START_RETRIES = 2
 ID_LENGTH = 36
 KEY = re.compile("[0-9a-f]{64}")  # key of a value in the database; other stores are not reachable through the API
+IDLE_FRAME_SECONDS = 0.5  # how often a view is updated while nothing happens
+MAX_WARNED_CHILDREN = 20  # how many children of a run are asked for warnings
 SILENCE_SECONDS = 60.0  # a stream sends a sign of life more often than that
 MAX_OUTAGE_SECONDS = 60.0  # how long a server may be unreachable while a run is followed
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -152,7 +155,7 @@ def problem_of(fault: Json, **more: str) -> Problem:
 
 class HttpClient:
     def __init__(self, address: ServerAddress, warn: Warn) -> None:
-        self.http = Http(address)
+        self.http, self.url = Http(address), address.url
         if address.exposed:
             warn(f"noetl: {address.url} is not encrypted: others can read the token")
         self.runs = HttpRuns(self.http, warn)
@@ -259,8 +262,7 @@ class HttpRuns:
 
     def get(self, run: str) -> Json:
         record = self.http.get(f"/executions/{self.find(run)}")
-        url = self.http.address.url
-        return record | {"error_line": self._error_line(record), "orphaned": False, "server": url}
+        return record | {"error_line": self._error_line(record), "orphaned": False}
 
     def _error_line(self, record: Json) -> str:
         """The line of the playbook with the error; empty if there is none, or the error has a line of its own."""
@@ -392,24 +394,34 @@ class HttpRuns:
 
     def _watch(self, execution: str, view: ProgressView | None, deadline: float, last_old: int = 0) -> Json:
         """Follow a run to its end; the view has shown the events up to `last_old`."""
-        with interruptible(f"stopped watching; {execution} goes on at the server"), self._warning(execution):
-            if view is None:
-                deque(self._follow(execution, deadline), maxlen=0)
-                return self.get(execution)
-            from noetl.client.replay import row_of
+        from noetl.client.replay import row_of
 
+        view, children = view or ProgressView(), dict[str, None]()
+        with interruptible(f"stopped watching; {execution} goes on at the server"), self._warning(execution):
             view.begin(str(self.get(execution)["name"]), execution, last_old, partial(self._answers, execution))
             with closing(view):
-                for envelope in self._follow(execution, deadline):
-                    row = row_of(envelope)
-                    view.show([row] if row is not None else [], [envelope].copy)
+                for envelope in with_pauses(self._follow(execution, deadline), IDLE_FRAME_SECONDS):
+                    row = row_of(envelope) if envelope is not None else None
+                    view.show([row] if row is not None else [], [envelope].copy if envelope is not None else list)
+                    if envelope is not None and envelope["payload"].get("until") == "child":
+                        children[envelope["payload"]["key"]] = None
+            self._warn_about_children(islice(children, MAX_WARNED_CHILDREN))
         return self.get(execution)
 
-    def _answers(self, execution: str, step: str, names: tuple[str, ...]) -> list[str]:
+    def _warn_about_children(self, children: Iterable[str]) -> None:
+        """Print the warnings about the payloads of children, as `noetl run` does."""
+        for child in children:
+            with suppress(NotFound):  # it was never started
+                run = self.http.get(f"/executions/{child}")
+                print_warnings([f"{run['path']}: {warning}" for warning in run["warnings"]], self.warn)
+
+    def _answers(self, execution: str, step: str, names: tuple[str, ...]) -> Sequence[str]:
         """The commands as the server has them; without data if the step does not wait any more."""
-        waits = (wait for wait in self.get(execution)["waiting"] if (wait["step"], wait["names"]) == (step, list(names)))
-        commands: list[str] = next((wait["commands"] for wait in waits), [])
-        return commands or [signal_command(execution, name) for name in names]
+        for wait in self.get(execution)["waiting"]:
+            if (wait["step"], wait["names"]) == (step, list(names)):
+                commands: Sequence[str] = wait["commands"]
+                return commands
+        return [signal_command(execution, name) for name in names]
 
     @contextmanager
     def _warning(self, execution: str) -> Iterator[None]:
@@ -496,6 +508,32 @@ def _in_file(error: Json, source: PlaybookSource) -> Json:
 def _check_deadline(execution: str, deadline: float) -> None:
     if time.monotonic() > deadline:
         raise errors.TimedOut(f"{execution} did not end in time; it goes on")
+
+
+def with_pauses(items: Iterator[Json], seconds: float) -> Iterator[Json | None]:
+    """The items as they arrive, read by a thread; None whenever none arrives for some seconds."""
+    queue: SimpleQueue[Json | BaseException | None] = SimpleQueue()
+
+    def read() -> None:
+        try:
+            for item in items:
+                queue.put(item)
+            queue.put(None)
+        except BaseException as error:  # the caller raises it
+            queue.put(error)
+
+    Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            item = queue.get(timeout=seconds)
+        except Empty:
+            yield None
+            continue
+        if isinstance(item, BaseException):
+            raise item
+        if item is None:
+            return
+        yield item
 
 
 @contextmanager

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 class LocalClient:
     """Works on one database. `warn` gets lines for people. The engine and the schedules are imported on first use."""
 
+    url = None  # no server is asked
+
     def __init__(self, db: str | None, warn: Warn) -> None:
         self.db, self.warn = db, warn
         self.catalog = LocalCatalog(db)

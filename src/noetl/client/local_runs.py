@@ -85,13 +85,12 @@ class LocalRuns:
             ]
 
     def get(self, run: str) -> Json:
-        """The run; `error_line` is the line of the playbook with the error, `orphaned` is as in lists, `server` the
-        address of the server that answered."""
+        """The run; `error_line` is the line of the playbook with the error, `orphaned` is as in lists."""
 
         async def get(local: Engine, summary: Summary) -> Json:
             record = local.run(await local.runtime.executions.state(summary.execution_id), summary)
             orphaned = not summary.ended and not is_owned(local.runtime.store, summary)
-            return record | {"orphaned": orphaned, "server": None}
+            return record | {"orphaned": orphaned}
 
         return self._with_engine(run, get)
 

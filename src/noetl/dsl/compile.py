@@ -60,7 +60,7 @@ def compile_tree(
     if strict and classic:
         where, construct = first_construct(root)
         message = f"{construct!r} makes this playbook a classic one, which `--strict` refuses"
-        problems.add(names.CLASSIC_REFUSED, key_span(where, construct), message, "rewrite it with `noetl migrate`")
+        problems.add(names.CLASSIC_REFUSED, key_span(where, construct), message, "rewrite it with `noetl migrate FILE`")
     walk = Walk(problems, classic, kinds, _defaults(root, kinds), TASK_KEYS if classic else {}, [])
     ROOT.check(root, root.span, walk)
     document = dialect.document(root)

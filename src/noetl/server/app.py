@@ -225,7 +225,9 @@ class Guard:
                 try:
                     ip_address(name or "")  # an address cannot be rebound
                 except ValueError:
-                    detail = "unknown host name; allow it with `noetl server --allow-host NAME`"
+                    detail = "invalid `Host` header"
+                    if name is not None:
+                        detail = f"unknown host name {name!r}; allow it with `noetl server --allow-host {name}`"
                     raise Refused(421, detail) from None
             if len(self._accepted_hosts) < MAX_CACHED_HOSTS:
                 self._accepted_hosts.add(host)

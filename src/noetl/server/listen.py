@@ -264,7 +264,7 @@ def check_address(host: str, access: Access, now: float) -> None:
         return
     raise UsageError(
         f"{host} can be reached by others, and nobody can sign in yet: make a token (`noetl token create --role "
-        "admin`) or a user (`noetl user add NAME --role admin`) first, or listen on 127.0.0.1"
+        "admin`) or a user (`noetl user add admin --role admin`) first, or listen on 127.0.0.1"
     )
 
 

@@ -52,6 +52,19 @@ def test_a_child_beside_its_parent_is_found_by_path_and_by_file_everywhere(tmp_p
         assert noetl("exec", "shop/parent", "--wait", cwd=tmp_path).out == '"from the file"\n'
 
 
+def test_inputs_of_a_child_that_nothing_reads_are_warned_about_everywhere(tmp_path: Path) -> None:
+    text = PARENT.replace("path: CHILD", "path: shop/notify, args: {mesage: hello}")
+    noetl("register", file(tmp_path, text, "parent.yaml"), cwd=tmp_path)
+    noetl("register", child(tmp_path), cwd=tmp_path)
+    warning = "noetl: warning: shop/notify: "
+    lines = [line for line in run(tmp_path).err.splitlines() if line.startswith(warning)]
+    assert len(lines) == 1
+    assert "mesage" in lines[0]
+    with developing(tmp_path):
+        waiting = noetl("exec", "shop/parent", "--wait", cwd=tmp_path)
+        assert [line for line in waiting.err.splitlines() if line.startswith(warning)] == lines
+
+
 def test_the_catalog_comes_first(tmp_path: Path) -> None:
     parent(tmp_path, "shop/notify")
     noetl("register", child(tmp_path, "from the catalog"), cwd=tmp_path)

@@ -56,7 +56,7 @@ def test_a_verb_of_a_group_is_found_without_its_group(tmp_path: Path) -> None:
 
 def test_an_option_before_the_verb_says_where_options_belong(tmp_path: Path) -> None:
     done = noetl("--server", "http://127.0.0.1:1", "runs", "list", cwd=tmp_path)
-    hint = "No such option '--server'. Options follow the verb, as in `noetl runs list --server URL`."
+    hint = "No such option '--server'. Options follow the verb: `noetl runs list --server http://127.0.0.1:1`."
     assert (done.code, done.err.splitlines()[-1]) == (2, f"Error: {hint}")
 
 

@@ -151,6 +151,21 @@ def test_a_waiting_run_tells_what_it_waits_for_until_when_and_the_answer(place: 
         assert place(*answer.split()[1:]).out == "accepted\n"
 
 
+def test_a_failure_is_shown_while_the_run_goes_on(place: Place) -> None:
+    steps = """\
+  - step: start
+    tool: {kind: noop}
+    next: {spec: {mode: inclusive}, arcs: [{step: ask}, {step: bad}]}
+  - {step: bad, tool: {kind: noop, result: "{{ workload.nothing }}"}}
+"""
+    text = ASKS.replace("workflow:", "executor: {spec: {on_failure: finish}}\nworkflow:")
+    text = text.replace("  - step: ask", f"{steps}  - step: ask")
+    with begun(place, text) as execution, terminal("runs", "watch", execution, cwd=place.folder, **place.env) as watch:
+        assert "template: 'workload.nothing' is undefined" in watch.line("bad#1 failed in ")
+        assert place("runs", "signal", execution, "verdict").out == "accepted\n"
+        assert watch.end().code == 1
+
+
 def test_progress_tells_the_command_that_answers_a_wait(tmp_path: Path) -> None:
     (tmp_path / "story.yaml").write_text(ASKS)
     with terminal("run", "story.yaml", "--db", "other.db", cwd=tmp_path) as one:
@@ -163,11 +178,14 @@ def test_progress_tells_the_command_that_answers_a_wait(tmp_path: Path) -> None:
 
 
 def test_the_answer_to_a_wait_has_the_fields_that_the_playbook_reads(place: Place) -> None:
-    text = ASKS + """\
+    text = (
+        ASKS
+        + """\
     next: {arcs: [{step: pay, when: "{{ event.data.result.approved }}"}, {step: end}]}
   - {step: pay, tool: {kind: noop, result: "paid by {{ steps.ask.result.by }}"}}
   - {step: end, tool: {kind: noop}}
 """
+    )
     with begun(place, text) as execution:
         answer = f"""noetl runs signal {execution} verdict --data '{{"approved": true, "by": "..."}}'"""
         assert shown(place, execution, "waiting")["commands"] == [answer]
@@ -297,7 +315,7 @@ def test_without_a_step_the_failure_is_explained(place: Place) -> None:
 
 def test_a_run_that_succeeded_tells_how_its_steps_are_explained(place: Place) -> None:
     place.run(HEAD + "  - {step: start, tool: {kind: noop}}\n")
-    assert "STEP` explains one of its steps: start\n" in place("explain", "last").out
+    assert re.search(r"`noetl explain \S{36} start` explains one of its steps: start\n", place("explain", "last").out)
 
 
 @pytest.mark.parametrize("code", ["NTL308", "ntl308"])

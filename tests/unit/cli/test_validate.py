@@ -38,6 +38,7 @@ class TestExitCode:
         strict = noetl("validate", "--strict", file(tmp_path, CLASSIC))
         assert strict.code == 3
         assert "NTL114" in strict.out
+        assert f"rewrite it with `noetl migrate {file(tmp_path, CLASSIC)}`\n" in strict.out
 
     @pytest.mark.parametrize(
         "args", [["validate"], ["validate", "--nope", "x"], ["validate", "-o", "xml", "x"], ["valid"]]

@@ -83,11 +83,10 @@ def test_a_server_is_named_by_its_address_only(tmp_path: Path, verb: str) -> Non
     assert "--db" not in noetl("server", verb, "--help", cwd=tmp_path).out
     done = noetl("server", verb, cwd=tmp_path)
     assert (done.code, done.err) == (2, "noetl: name a server: use --server URL, or set NOETL_SERVER\n")
-    done = noetl("server", "--db", "x.db", verb, cwd=tmp_path)
-    assert (done.code, done.err) == (
-        2,
-        f"noetl: options before `{verb}` are those of a new server: write `noetl server {verb} OPTIONS`\n",
-    )
+    done = noetl("server", "--port", "9000", verb, cwd=tmp_path)
+    command = f"noetl server {verb} --server http://127.0.0.1:9000"
+    message = f"noetl: options before `{verb}` are those of a new server: write `{command}`\n"
+    assert (done.code, done.err) == (2, message)
 
 
 def test_a_worker_or_a_pool_must_be_named(tmp_path: Path) -> None:
@@ -103,8 +102,11 @@ def test_a_run_that_no_worker_takes_says_so(tmp_path: Path) -> None:
         message = "pool 'gpu' has no active worker: start one with `noetl worker --server {} --pool gpu`"
         assert (done.code, message.format(url) in done.err) == (124, True)
         assert message.format(url) in noetl("runs", "show", "last", cwd=tmp_path).out
+        assert message.format(url) in noetl("workers", "list", cwd=tmp_path).err
         assert data(noetl("runs", "show", "last", "-o", "json", cwd=tmp_path))["missing_pools"] == ["gpu"]
-    assert message.format("URL") in noetl("runs", "show", "last", cwd=tmp_path).out
+    local = "set NOETL_SERVER to the address of the server, and start one with `noetl worker --pool gpu`"
+    assert f"has no active worker: {local}\n" in noetl("runs", "show", "last", cwd=tmp_path).out
+    assert f"has no active worker: {local}\n" in noetl("workers", "list", cwd=tmp_path).err
 
 
 def test_events_name_the_worker_that_reported_them_at_the_server_and_on_its_database(tmp_path: Path) -> None:
