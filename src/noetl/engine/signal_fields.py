@@ -70,7 +70,7 @@ def parts_of(net: Net) -> SignalParts:
 
 
 def signal_commands(net: Net, execution: str, step: str, names: Sequence[str]) -> list[str]:
-    """The commands that send the signals which a step waits for, with an example of the data that the playbook reads."""
+    """The commands that send the signals which a step waits for, with an example of the data that is read."""
     return [signal_command(execution, name, example_of(_awaited_parts(net, step, name))) for name in names]
 
 

@@ -10,8 +10,8 @@ from noetl.engine.history.outline import BLOCK_EVENTS, STATUSES, Block, run_name
 from noetl.engine.history.outline_fold import OutlineFold, StepRunRow
 from noetl.engine.history.run_index import RunIndex, ends
 from noetl.engine.history.step_run_history import StepRunHistory
-from noetl.errors import NotFound
 from noetl.engine.signal_fields import SignalField, parts_of
+from noetl.errors import NotFound
 from noetl.runtime.event_subjects import subject_of_row
 from noetl.runtime.item_pages import index_rows
 from noetl.runtime.outlines import blocks_from

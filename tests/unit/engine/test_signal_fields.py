@@ -89,12 +89,14 @@ def test_a_payload_that_is_read_in_a_loop_or_nowhere_has_no_fields() -> None:
         ("{{ 1 if ask.ok else ask.by.name }}", """go --data '{"ok": true, "by": {"name": "..."}}'"""),
         ("{{ ask.n * 2 }} {{ ask.lines[1].id }}", """go --data '{"n": 1, "lines": [null, {"id": "..."}]}'"""),
         ("{{ ask.lines[4000].id }}", "go"),
-        ("{{ ask[\"it's\"] }}", """go --data '{"it'"'"'s": "..."}'"""),
+        ('{{ ask["it\'s"] }}', """go --data '{"it'"'"'s": "..."}'"""),
     ],
 )
 def test_the_command_that_answers_a_wait_has_the_fields_that_are_read(reader: str, command: str) -> None:
     text = "  - {step: ask, tool: [{v: {kind: wait, signal: go}}], next: {arcs: [{step: a}]}}\n"
-    assert command_of(text + f"  - {{step: a, tool: [{{t: {{kind: noop, result: {json.dumps(reader)}}}}}]}}\n") == command
+    assert (
+        command_of(text + f"  - {{step: a, tool: [{{t: {{kind: noop, result: {json.dumps(reader)}}}}}]}}\n") == command
+    )
 
 
 def test_the_fields_of_a_command_are_those_of_its_signal() -> None:

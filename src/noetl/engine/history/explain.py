@@ -177,7 +177,9 @@ def _activity(state: Execution, run: Run) -> str:
         (key, parked), *more = run.parked.items()
         item = "" if run.loop is None else f" with item {key}" + (f" and {len(more)} more" if more else "")
         until = f" until {rfc3339(parked.due, 'seconds')}" if parked.due is not None else ""
-        commands = " or ".join(f"`{command}`" for command in signal_commands(state.net, state.id, run.step, parked.signals))
+        commands = " or ".join(
+            f"`{command}`" for command in signal_commands(state.net, state.id, run.step, parked.signals)
+        )
         answer = f"; answer with {commands}" if commands else ""
         return f"{run.id} waits{item} for {awaited_text(parked)}{until}{answer}"
     workers = sorted({lease.worker for lease in state.leases.values() if lease.run == run.id})

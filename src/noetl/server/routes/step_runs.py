@@ -10,10 +10,10 @@ import msgspec
 from noetl.engine.history.outline_fold import StepRunRow
 from noetl.engine.history.run_index import RunIndex
 from noetl.engine.history.step_run_history import AttemptRecord, StepRunHistory
+from noetl.engine.signal_fields import SignalField
 from noetl.model.outcome import Error
 from noetl.runtime.item_pages import check_run
 from noetl.runtime.past import PastReader
-from noetl.engine.signal_fields import SignalField
 from noetl.runtime.step_run_pages import StepRunDetails, step_run_details, step_runs_after
 from noetl.server.endpoint import ApiCall, Routes
 from noetl.server.execution_views import LoopView
