@@ -7,10 +7,9 @@ import re
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from itertools import islice
 from math import inf
 from queue import Empty, SimpleQueue
 from threading import Thread, Timer
@@ -359,7 +358,10 @@ class HttpRuns:
         return started
 
     def run(self, new: NewRun, view: ProgressView | None, timeout: float | None = None) -> Json:
-        return _located(self.watch(self.start(new)["execution_id"], view, timeout), new.source)
+        run = self.watch(self.start(new)["execution_id"], view, timeout)
+        if new.source is None:  # those of a file were printed before it was started
+            self._warn_about_children(run["execution_id"])
+        return _located(run, new.source)
 
     def preview_fork(self, run: str, new: NewRun) -> Json:
         body, source = new
@@ -396,24 +398,20 @@ class HttpRuns:
         """Follow a run to its end; the view has shown the events up to `last_old`."""
         from noetl.client.replay import row_of
 
-        view, children = view or ProgressView(), dict[str, None]()
+        view = view or ProgressView()
         with interruptible(f"stopped watching; {execution} goes on at the server"), self._warning(execution):
             view.begin(str(self.get(execution)["name"]), execution, last_old, partial(self._answers, execution))
             with closing(view):
                 for envelope in with_pauses(self._follow(execution, deadline), IDLE_FRAME_SECONDS):
                     row = row_of(envelope) if envelope is not None else None
                     view.show([row] if row is not None else [], [envelope].copy if envelope is not None else list)
-                    if envelope is not None and envelope["payload"].get("until") == "child":
-                        children[envelope["payload"]["key"]] = None
-            self._warn_about_children(islice(children, MAX_WARNED_CHILDREN))
         return self.get(execution)
 
-    def _warn_about_children(self, children: Iterable[str]) -> None:
-        """Print the warnings about the payloads of children, as `noetl run` does."""
-        for child in children:
-            with suppress(NotFound):  # it was never started
-                run = self.http.get(f"/executions/{child}")
-                print_warnings([f"{run['path']}: {warning}" for warning in run["warnings"]], self.warn)
+    def _warn_about_children(self, execution: str) -> None:
+        """Print the warnings about the payloads of the children of a run, as `noetl run` does."""
+        for child in self.http.items("/executions", MAX_WARNED_CHILDREN, parent=execution):
+            warnings = self.http.get(f"/executions/{child['execution_id']}")["warnings"]
+            print_warnings([f"{child['path']}: {warning}" for warning in warnings], self.warn)
 
     def _answers(self, execution: str, step: str, names: tuple[str, ...]) -> Sequence[str]:
         """The commands as the server has them; without data if the step does not wait any more."""

@@ -117,7 +117,7 @@ def test_errors_that_a_policy_continued_past_are_shown(tmp_path: Path) -> None:
     assert done.err.count("continued past python: ValueError: 1") == 5
     end = done.err.splitlines()[-7:]
     assert (end[0], end[-1]) == ("continued past 7 errors:", "  and 2 more")
-    assert ":10:18: step start, task call, attempt 1: python: ValueError: 1" in end[1]
+    assert ":10:18: step start, item 0, task call, attempt 1: python: ValueError: 1" in end[1]
     shown = noetl("runs", "show", "last", cwd=tmp_path).out
     assert "continued past 7 errors:\n" in shown
     found = data(noetl("runs", "show", "last", "-o", "json", cwd=tmp_path))
