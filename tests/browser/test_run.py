@@ -339,6 +339,20 @@ def test_on_a_phone_a_list_stays_visible_over_its_selection(open_page: PageOpene
     check_accessibility(page)
 
 
+def test_a_run_scrolls_in_a_window_that_is_zoomed_in(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['failed']}?tab=events", width=720)
+    page.set_viewport_size({"width": 720, "height": 450})  # as 1440 by 900 at 200 %
+    row = page.get_by_role("grid", name="Events").get_by_role("row").last
+    row.click(trial=True)  # scrolls to it, and fails if something covers it
+    expect(row).to_be_in_viewport()
+    expect(page.get_by_role("button", name="Retry...").last).to_be_in_viewport()
+    bar = page.get_by_role("navigation").last.bounding_box()
+    actions = page.locator(".run-actions-bar").bounding_box()
+    assert bar is not None
+    assert actions is not None
+    assert actions["y"] + actions["height"] <= bar["y"], "the sections cover the actions"
+
+
 ZOOM = "new DOMMatrix(getComputedStyle(document.querySelector('.graph-world')).transform).a"
 
 
