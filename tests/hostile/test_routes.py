@@ -17,10 +17,13 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "server"))
 
 from api_server import HELLO, YAML, ApiServer
+from shared_store import safe_of
 from test_api_gate import ENDPOINTS, filled
+from tests.conformance.memory import MemoryStore
 from tests.hostile.test_corpora import corpus
 from tests.table import for_each
 
+from noetl.server.api import ServerSettings
 from noetl.server.roles import ALLOWED, PAGES
 from noetl.store.access import ROLES
 
@@ -53,7 +56,8 @@ OVERRIDES = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ApiServer]:
-    server = ApiServer()
+    store = MemoryStore()
+    server = ApiServer(store, ServerSettings(safe=safe_of(store)))  # without a safe, a credential is unavailable
     yield server
     server.close()
 
