@@ -40,7 +40,9 @@ from noetl.server.problems import Finding, Refused
 from noetl.tools.process.launcher import ending, start_python
 
 FILE = "playbook.yaml"  # file name of a text from a request, until it is compiled and has a path
-STORED_FACTOR = 5.0  # budget factor for stored texts: they compiled within the budget of the version that stored them
+TRUSTED_FACTOR = 5.0
+"""Budget factor for stored texts, which compiled within the budget of the version that stored them, and for the
+description of the language, which imports every installed kind."""
 DEADLINE_SECONDS = 60.0  # maximum wall-clock time to compile a text, and to start a process
 PROCESSES = 2
 MAX_TEXTS_PER_CALLER = 16
@@ -114,7 +116,7 @@ class PlaybookCompiler:
         """Compile a text of a caller, or a stored one for the server itself. With `whole=False` the result has no
         playbook, only problems and `parts`; these are empty if the text alone takes the budget. Refused if the caller
         has too many pending texts."""
-        seconds = self.seconds * (STORED_FACTOR if stored or caller is None else 1)
+        seconds = self.seconds * (TRUSTED_FACTOR if stored or caller is None else 1)
         request = CompileRequest(file, text, strict, seconds, whole, stored, frozenset(parts))
         try:
             return await self._run(caller, request, lambda fields, parts={}: _compiled(file, fields, parts))
@@ -132,7 +134,7 @@ class PlaybookCompiler:
     async def describe(self, caller: str, part: LanguagePart) -> bytes:
         """A part of the description of the language with the installed kinds, as JSON. Refused like `compile`."""
         try:
-            return await self._run(caller, LanguageRequest(part, self.seconds), bytes)
+            return await self._run(caller, LanguageRequest(part, self.seconds * TRUSTED_FACTOR), bytes)
         except TextTooExpensive as error:
             raise NoetlError(f"the description of the language {error}") from None
 
