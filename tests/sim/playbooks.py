@@ -124,8 +124,12 @@ def fan(random: Random, name: str) -> Block:
     text = f"- {{step: {name}, next: {{spec: {{mode: inclusive}}, arcs: [{targets}]}}}}\n"
     for branch in branches:
         text += f"- step: {branch}\n  tool:\n  - {task('t', branch, random.choice([0, 1]))}\n{arcs(f'{name}_join')}"
-    text += f"- step: {name}_join\n  spec: {{join: all}}\n  tool: {{kind: noop}}\n{arcs()}"
-    return Block(text, dict.fromkeys(branches, 1), (), tuple(branches))
+    rules = f"{{else: {{then: {{do: continue, set_ctx: {{{name}_join: {{$add: 1}}}}}}}}}}"
+    text += (
+        f"- step: {name}_join\n  spec: {{join: all}}\n  tool:\n"
+        f"  - t: {{kind: noop, spec: {{policy: {{rules: [{rules}]}}}}}}\n{arcs()}"
+    )
+    return Block(text, dict.fromkeys([*branches, f"{name}_join"], 1), (), tuple(branches))
 
 
 def jump(random: Random, name: str) -> Block:
