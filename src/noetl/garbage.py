@@ -1,4 +1,4 @@
-"""Keeps the garbage collector from visiting many long-lived objects again and again."""
+"""Keeps the garbage collector from visiting many long-lived objects at every collection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-MAX_FREEZES = 100
+FREEZES_PER_COLLECTION = 100
 _freezes = 0
 
 
@@ -24,14 +24,14 @@ def collector_paused() -> Iterator[None]:
 
 @contextmanager
 def long_lived() -> Iterator[None]:
-    """Exempt the objects that the body makes from garbage collection, during which all threads stand still. Only
-    reference counts free them, so they must not form cycles. Now and then everything is collected nevertheless, because
-    other objects that exist at the moment are exempt with them."""
+    """Exempt the objects that the body creates from garbage collection, which stops all threads. Only reference counts
+    free them, so they must not form cycles. All other objects of the process become exempt with them, so every
+    hundredth time everything is collected."""
     global _freezes
     with collector_paused():
         yield
     _freezes += 1
-    if _freezes % MAX_FREEZES == 0:
+    if _freezes % FREEZES_PER_COLLECTION == 0:
         gc.unfreeze()
         gc.collect()
     gc.freeze()

@@ -92,11 +92,11 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = list(args)  # the parser takes words out of the other one
+        command_line = list(args)  # the parser consumes `args`
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            ctx.fail(f"{error.message} Options follow the verb: {self._reordered(given)}.")
+            ctx.fail(f"{error.message} Options follow the verb: {self._reordered(command_line)}.")
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
@@ -104,10 +104,10 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def _reordered(self, args: list[str]) -> str:
-        """The command with its options behind its verb."""
+        """The command with its options after its verb."""
         import shlex
 
-        verb = next((place for place, word in enumerate(args) if word in VERBS), len(args))
+        verb = next((index for index, word in enumerate(args) if word in VERBS), len(args))
         return f"`{shlex.join(['noetl', *(args[verb:] or ['runs', 'list']), *args[:verb]])}`"
 
     def _advice(self, ctx: click.Context, word: str) -> str:

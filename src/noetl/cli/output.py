@@ -199,7 +199,7 @@ def target_options_text() -> str:
 
 def print_run(run: dict[str, Any], children: Sequence[dict[str, Any]], target: str, url: str | None) -> None:
     """Print the status, steps, result and error of a run, what it is running and what it waits for, and its children.
-    `target` are the options that commands in messages need, `url` the address of the server, if one was asked."""
+    `target` are the options that commands in messages need, `url` the address of the server, if there is one."""
     status = f"{run['status']} (no process)" if run["orphaned"] else run["status"]
     click.echo(f"{printable(run['name'])}  {status}  {run['execution_id']}")
     took = format_duration(run["duration_ms"] / 1000)

@@ -101,7 +101,7 @@ def latest(run: str) -> tuple[RunFilter, int] | None:
 
 
 def no_worker(pool: str, url: str | None) -> str:
-    """The message about ready work of a pool without active workers; `url` is that of the server, if one was asked."""
+    """The message about ready work of a pool without active workers; `url` is that of the server, if there is one."""
     if url is None:
         remedy = f"set NOETL_SERVER to the address of the server, and start one with `noetl worker --pool {pool}`"
     else:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class LocalClient:
     """Works on one database. `warn` gets lines for people. The engine and the schedules are imported on first use."""
 
-    url = None  # no server is asked
+    url = None  # there is no server
 
     def __init__(self, db: str | None, warn: Warn) -> None:
         self.db, self.warn = db, warn

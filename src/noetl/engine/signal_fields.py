@@ -62,7 +62,7 @@ _PARTS: WeakKeyDictionary[Net, SignalParts] = WeakKeyDictionary()
 
 
 def parts_of(net: Net) -> SignalParts:
-    """What a playbook reads from the payloads of signals; found once."""
+    """The parts of the payloads of signals that a playbook reads; cached."""
     parts = _PARTS.get(net)
     if parts is None:
         parts = _PARTS[net] = signal_parts(net.playbook)
@@ -120,10 +120,10 @@ def signal_parts(playbook: Playbook) -> SignalParts:
     if not waits:
         return {}
     reads = [(site, list(typed_reads(site.source, guard=site.guard))) for site in _sites(playbook)]
-    return {(step.name, task.label): _fields(step, task, reads) for step, task in waits}
+    return {(step.name, task.label): _parts_read(step, task, reads) for step, task in waits}
 
 
-def _fields(step: Step, task: Task, reads: list[tuple[ReadSite, list[TypedRead]]]) -> list[PayloadPart]:
+def _parts_read(step: Step, task: Task, reads: list[tuple[ReadSite, list[TypedRead]]]) -> list[PayloadPart]:
     payload: Path = ("payload",) if "signals" in task.inputs else ()
     aliases = _first_aliases(step, task)
     types: dict[Path, set[ValueType]] = {}

@@ -32,7 +32,7 @@ class Template:
         compiler, reads = Compiler(source), _plain_reads(self.tree)
         if reads is None:
             self._closure = self._compiled(compiler)
-        else:  # all is known: it is compiled when it is evaluated, and a document may have thousands
+        else:  # compiled on first evaluation: a document may have thousands of templates
             compiler.reads, compiler.simple = reads, self.is_constant or self.is_expression
         self.is_simple = compiler.simple
         self.reads: tuple[Read, ...] = tuple(compiler.reads)

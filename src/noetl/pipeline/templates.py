@@ -78,7 +78,7 @@ def is_of_keychain(value: Any) -> bool:
 
 
 def template_outcome(error: TemplateError, task: Task) -> Outcome:
-    """The outcome of a call whose inputs cannot be rendered. The detail `input` is the path of the text to blame,
+    """The outcome of a call whose inputs cannot be rendered. The detail `input` is the path of the text that failed,
     `template` the number of the template in a text that has several."""
     cause = template_error(error)
     path = (

@@ -55,8 +55,8 @@ class Refresh:
 
 
 class Regrant(Refresh):
-    """Pseudo-command: the work of a lease again, if it was granted to this claim and the worker has not reported under
-    it."""
+    """Pseudo-command: return the work of a lease again, if it was granted to this claim and the worker has not reported
+    under it."""
 
     def __init__(self, fence: int, claim: str) -> None:
         self.fence, self.claim = fence, claim

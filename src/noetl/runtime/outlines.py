@@ -97,10 +97,10 @@ def _made(store: Store, execution: str, number: int, before: Block | None, event
 class Outlines:
     """Folds of outlines. The latest are kept, encoded, and continue with the blocks that have come since."""
 
-    def __init__(self, along: Callable[[str, Iterator[Block]], Iterator[Block]] | None = None) -> None:
-        """`along` passes the blocks of a whole log on when they are read."""
+    def __init__(self, index_blocks: Callable[[str, Iterator[Block]], Iterator[Block]] | None = None) -> None:
+        """`index_blocks` sees the blocks of a whole log when they are read, and yields them."""
         self._folds: Latest[str, tuple[bytes, Block]] = Latest(MAX_FOLDS)
-        self._along = along
+        self._index_blocks = index_blocks
 
     def fold(self, store: Store, execution: str) -> OutlineFold:
         """The outline of the whole log; its `seq` is 0 if there is none."""
@@ -111,7 +111,9 @@ class Outlines:
         cached = self._folds.get(execution)
         fold, last = (_decode(cached[0]), cached[1]) if cached else (OutlineFold(), None)
         following = blocks(store, execution, last.number + 1 if last else 0, last)
-        for block in following if last is not None or self._along is None else self._along(execution, following):
+        if last is None and self._index_blocks is not None:
+            following = self._index_blocks(execution, following)
+        for block in following:
             if block.events < BLOCK_EVENTS:
                 self._keep(execution, fold, last)
             fold.add(block)

@@ -32,7 +32,7 @@ class RunIndexes:
 
     def __init__(self) -> None:
         self._of_logs: Latest[Key, CachedIndex] = Latest(MAX_INDEXES)
-        self._of_parts: Latest[Key, CachedIndex] = Latest(MAX_INDEXES)  # many: a slider asks for one after another
+        self._of_parts: Latest[Key, CachedIndex] = Latest(MAX_INDEXES)  # a slider requests many
         self._lock = Lock()
 
     def of(self, store: Store, execution: str, run: str, at: int | None = None) -> RunIndex:
@@ -52,9 +52,9 @@ class RunIndexes:
         self._keep(key, index, complete, last)
         return index
 
-    def along(self, execution: str, whole_log: Iterable[Block]) -> Iterator[Block]:
-        """The blocks of a whole log. The indexes of its large loops are made on the way: whoever reads the outline of
-        an execution often looks at the items of its loop next."""
+    def index_blocks(self, execution: str, whole_log: Iterable[Block]) -> Iterator[Block]:
+        """Yield the blocks of a whole log, and index its large loops: a client that reads the outline of an execution
+        often requests the items of its loop next."""
         complete: dict[str, RunIndex] = {}
         last, incomplete = None, None
         for block in whole_log:

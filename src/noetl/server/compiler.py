@@ -12,7 +12,7 @@ import pickle
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from io import BytesIO
@@ -122,7 +122,7 @@ class PlaybookCompiler:
             return await self._run(caller, request, lambda fields, parts={}: _compiled(file, fields, parts))
         except TextTooExpensive as error:
             problems = too_expensive(file, text, str(error)).problems
-            return Compiled(None, problems, findings=msgspec.json.encode(list(map(Finding.of, problems))))
+            return Compiled(None, problems, findings=_encoded(problems))
 
     async def assist(self, caller: str, text: bytes, line: int, column: int) -> bytes:
         """Completions and hover at a position of a caller's text, as JSON. Refused like `compile`."""
@@ -243,8 +243,8 @@ def _unpickled(data: bytes) -> Any:
 
 
 class PickleFile(BytesIO):
-    """Unpickling reads 64 KiB at a time from it. Since its methods are not written in C, other threads get their turn
-    between two of them, and need not wait until a large playbook is complete."""
+    """Unpickling reads 64 KiB at a time from it. Its methods are not written in C, so other threads can run between two
+    reads, and need not wait until a large playbook is complete."""
 
     def read(self, size: int | None = -1) -> bytes:
         return super().read(size)
@@ -259,13 +259,17 @@ class PickleFile(BytesIO):
 def _compiled(file: str, fields: tuple[Any, ...], parts: Mapping[Part, bytes]) -> Compiled:
     response = CompileResponse(*fields)
     loaded = Loaded(*response.loaded)
-    findings = msgspec.json.encode(list(map(Finding.of, loaded.problems)))
+    findings = _encoded(loaded.problems)
     if loaded.playbook is None:
         return Compiled(None, loaded.problems, response.digest, response.path, parts, findings)
     with long_lived():
         file = loaded.playbook.path if file == FILE else file
         playbook = LoadedPlaybook(loaded.playbook, file, loaded.places, loaded.inputs)
     return Compiled(playbook, loaded.problems, response.digest, response.path, parts, findings)
+
+
+def _encoded(problems: Iterable[Problem]) -> bytes:
+    return msgspec.json.encode([Finding.of(problem) for problem in problems])
 
 
 class _Process:

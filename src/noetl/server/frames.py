@@ -230,7 +230,7 @@ class Feed:
             missed = self._missed[after] = asyncio.ensure_future(
                 self._reader.do(lambda store: self._make_missed(store, after))
             )
-            missed.add_done_callback(lambda done: done.cancelled() or done.exception())  # clients may be gone
+            missed.add_done_callback(lambda done: done.cancelled() or done.exception())  # clients may have left
         return await asyncio.shield(missed)
 
     def _make(self, store: Store) -> tuple[list[EncodedFrame], bool]:
@@ -308,7 +308,7 @@ class Feeds:
                     await asyncio.wait([feed.task])
 
     async def _wake_all(self) -> None:
-        """Wake the clients of all feeds now and then, so that none of them needs a timer."""
+        """Wake the clients of all feeds periodically, so that none of them needs a timer."""
         while self._feeds and not self._streams.closing.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_SECONDS):

@@ -16,7 +16,7 @@ from noetl.store.store import Store
 class Histories:
     def __init__(self, store: Store, in_store: InStore, streams: Streams) -> None:
         self.run_indexes, self.replays = RunIndexes(), new_replays()
-        self.outlines = Outlines(self.run_indexes.along)
+        self.outlines = Outlines(self.run_indexes.index_blocks)
         self.reader = SecondConnection(store, in_store, "reader")  # for long reads
         self.stored_values = StoredValues(self.reader)
         self._frame_reader = SecondConnection(store, in_store, "frames")

@@ -34,8 +34,8 @@ TICKS_PER_SECOND = 10
 CLOSE_SECONDS = 3  # time for open requests after a stop signal
 DESCRIPTORS = 65_536  # requested file descriptor limit; a server needs a few more descriptors than connections
 SWITCH_SECONDS = 0.001
-"""How long a thread that computes keeps the interpreter while others wait for it. The event loop gives it up with every
-system call, of which a request needs many: with Python's 5 ms, one busy thread would delay each request by 50 ms."""
+"""How long a busy thread keeps the interpreter lock while others wait for it. The event loop releases it for every
+system call, of which a request makes many: with Python's 5 ms, one busy thread would delay each request by 50 ms."""
 RESERVED_DESCRIPTORS = 128  # kept free for the database, files, and connections accepted before another is closed
 
 

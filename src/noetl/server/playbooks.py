@@ -125,7 +125,7 @@ class Playbooks:
     async def _check(self, loaded: LoadedPlaybook) -> None:
         """Refused if this server cannot run all of it; its settings may have changed since the registration."""
         reasons = self._obstacles.get(loaded.digest)
-        if reasons is None:  # it may have thousands of steps
+        if reasons is None:  # in a thread, because it may have thousands of steps
             reasons = self._obstacles[loaded.digest] = await asyncio.to_thread(self._reasons, loaded.playbook)
         if reasons:
             raise Refused(422, "; ".join(reasons), kind="playbook-not-runnable")

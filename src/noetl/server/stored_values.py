@@ -191,13 +191,13 @@ def _split(content: bytes) -> Blocks | None:
         return None
     total, numbers, offsets = len(items), array("Q", [0]), array("Q", [1])
     while numbers[-1] < total:
-        some = items[numbers[-1] : numbers[-1] + BLOCK_ITEMS]
-        size = _joined_size(some)
+        block = items[numbers[-1] : numbers[-1] + BLOCK_ITEMS]
+        size = _joined_size(block)
         if size > BLOCK_BYTES:
-            starts = list(accumulate((len(item) + 1 for item in some), initial=0))
-            some = some[: bisect_left(starts, BLOCK_BYTES)]
-            size = starts[len(some)]
-        numbers.append(numbers[-1] + len(some))
+            starts = list(accumulate((len(item) + 1 for item in block), initial=0))
+            block = block[: bisect_left(starts, BLOCK_BYTES)]
+            size = starts[len(block)]
+        numbers.append(numbers[-1] + len(block))
         offsets.append(offsets[-1] + size)
     if not total or offsets[-1] != len(content):
         return None
@@ -206,7 +206,7 @@ def _split(content: bytes) -> Blocks | None:
 
 
 def _joined_size(items: list[msgspec.Raw]) -> int:
-    """The bytes of items with a comma after each. Encoding them copies these, which is faster than to add lengths."""
+    """The bytes of items with a comma after each. Encoding copies them, which is faster than adding up lengths."""
     return len(_encode(items)) - 1
 
 

@@ -117,7 +117,7 @@ def test_the_outline_leaves_the_index_of_a_large_loop(monkeypatch: pytest.Monkey
     store: Any = CountedReads()
     append(store, 0, end)
     indexes = RunIndexes()
-    Outlines(indexes.along).fold(store, EXECUTION)
+    Outlines(indexes.index_blocks).fold(store, EXECUTION)
     store.events_read = store.blocks_read = 0
     index = indexes.of(store, EXECUTION, RUN)
     assert (store.blocks_read, store.events_read) == (0, 0)

@@ -424,7 +424,7 @@ def loaded(path: str) -> LoadedPlaybook:
 
 
 def test_a_large_playbook_is_unpickled_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two pieces, other threads get their turn."""
+    """Other threads can run between two pieces."""
     pieces: list[int] = []
     readinto = PickleFile.readinto
 
@@ -454,7 +454,7 @@ def test_a_loaded_playbook_is_freed_without_the_garbage_collector() -> None:
 
 
 def _step_plans() -> int:
-    return sum(isinstance(thing, StepPlan) for thing in gc.get_objects())
+    return sum(isinstance(value, StepPlan) for value in gc.get_objects())
 
 
 class Linked:
@@ -464,8 +464,8 @@ class Linked:
         self.itself = self
 
 
-def test_cycles_that_were_exempt_by_the_way_are_collected_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(garbage, "MAX_FREEZES", 3)
+def test_cycles_that_became_exempt_with_others_are_collected_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "FREEZES_PER_COLLECTION", 3)
     linked = Linked()
     reference = weakref.ref(linked)
     with long_lived():
@@ -484,8 +484,8 @@ def test_the_event_loop_does_not_wait_long_for_other_threads(server: ApiServer) 
     assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
 
 
-def test_nothing_walks_a_text_in_the_event_loop(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of steps or problems would silence the server."""
+def test_nothing_processes_a_text_in_the_event_loop(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of steps or problems would block the server."""
     threads: dict[str, set[int | None]] = {}
 
     def recorded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -499,12 +499,12 @@ def test_nothing_walks_a_text_in_the_event_loop(server: ApiServer, monkeypatch: 
         monkeypatch.setattr(module, name, recorded(name, getattr(module, name)))
     monkeypatch.setattr(playbooks_module, "obstacles", recorded("obstacles", playbooks_module.obstacles))
     monkeypatch.setattr(Finding, "of", recorded("Finding", Finding.of))
-    text = HELLO.replace("tests/hello", "tests/walked").replace("metadata:", "strange: 1\nmetadata:")
+    text = HELLO.replace("tests/hello", "tests/processed").replace("metadata:", "strange: 1\nmetadata:")
     with server.client("author") as author:
         assert author.post(VALIDATE, content=text.encode(), headers=YAML).json()["problems"]
         fine = text.replace("strange: 1\n", "")
         assert author.post("/api/v1/playbooks", content=fine.encode(), headers=YAML).status_code == 201
-        begun(author, {"path": "tests/walked"})
+        begun(author, {"path": "tests/processed"})
         begun(author, {"playbook": fine + "# again"})
     assert set(threads) == {"LoadedPlaybook", "_unpickled", "obstacles", "Finding"}
     assert server._thread.ident not in set().union(*threads.values())

@@ -119,7 +119,7 @@ class LoopDetails(msgspec.Struct):
 
 
 class LoopFold(LoopDetails):
-    """Also how many items have ended, and when."""
+    """Adds the progress of the loop: how many items have ended, and when."""
 
     ok: int = 0
     failed: int = 0

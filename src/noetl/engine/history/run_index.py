@@ -97,16 +97,16 @@ class IndexedPart(NamedTuple):
     number: int
     first: int
     last: int
-    flat: array[int]  # the ranges of those that succeeded, then of those that failed, and that have other events
-    failed_at: int
-    touched_at: int
+    flat: array[int]  # ranges of the items that succeeded, then that failed, then that have other events
+    failed_start: int
+    touched_start: int
 
     @classmethod
     def of(cls, number: int, part: LoopPart) -> IndexedPart:
         flat = array("Q", part.done + part.failed + part.touched if part.failed or part.touched else part.done)
-        failed_at = len(part.done)
+        failed_start = len(part.done)
         first, last = (min(flat), max(flat)) if flat else (0, 0)
-        return cls(number, first, last - 1, flat, failed_at, failed_at + len(part.failed))
+        return cls(number, first, last - 1, flat, failed_start, failed_start + len(part.failed))
 
     @property
     def size(self) -> int:
@@ -114,7 +114,7 @@ class IndexedPart(NamedTuple):
         return 8 * len(self.flat) + 192
 
     def __contains__(self, item: object) -> bool:
-        starts, flat = (0, self.failed_at, self.touched_at, len(self.flat)), self.flat
+        starts, flat = (0, self.failed_start, self.touched_start, len(self.flat)), self.flat
         return isinstance(item, int) and any(
             (bisect_right(flat, item, start, end) - start) % 2 for start, end in pairwise(starts)
         )

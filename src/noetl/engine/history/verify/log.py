@@ -59,7 +59,7 @@ def differences(first: Execution, second: Execution) -> list[str]:
 
 
 def _equal_but_items(first: Execution, second: Execution) -> bool:
-    """Whether two folds have the same errors in `continued`: snapshots of 0.1.0 do not have the item of each."""
+    """Whether two folds have the same errors in `continued`; earlier versions stored them without their items."""
     return len(first.continued) == len(second.continued) and all(
         a.keys() ^ b.keys() <= {"item"} and a | b == b | a
         for a, b in zip(first.continued, second.continued, strict=True)
