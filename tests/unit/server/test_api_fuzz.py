@@ -10,6 +10,7 @@ from api_server import HELLO, ApiServer, register
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.config import SchemathesisConfig
+from schemathesis.core.failures import FailureGroup
 from schemathesis.pytest.lazy import get_all_tests
 from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
@@ -43,13 +44,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 
 def described(*, coverage: bool) -> BaseSchema:
-    """The API; with `coverage`, every value at the edge of every parameter is tried besides random ones."""
+    """The API; with `coverage`, every edge value of every parameter is tried besides random ones."""
     config = SchemathesisConfig(color=False)
     config.projects.default.phases.coverage.enabled = coverage
     return schemathesis.openapi.from_dict(describe(endpoints(), "1"), config=config)
 
 
-def is_answered(server: ApiServer, case: schemathesis.Case) -> None:
+def check_case(server: ApiServer, case: schemathesis.Case) -> None:
     worker = case.path.startswith("/api/v1/worker")
     if case.path == "/api/v1/worker/claim" and isinstance(case.body, dict):
         case.body["wait"] = 0
@@ -61,15 +62,16 @@ def is_answered(server: ApiServer, case: schemathesis.Case) -> None:
 
 
 def defects(server: ApiServer, schema: BaseSchema) -> list[str]:
-    """What is wrong with the answers of each operation. pytest would make up the requests in every worker."""
-    found = []
-    for result in get_all_tests(schema=schema, test_func=is_answered, settings=SETTINGS, given_kwargs=None):
+    """A message for each operation with an invalid response. One test calls all operations: with a parameter for each,
+    every pytest worker would generate all requests."""
+    messages = []
+    for result in get_all_tests(schema=schema, test_func=check_case, settings=SETTINGS, given_kwargs=None):
         operation, test = result.ok()
         try:
             test(server=server)
-        except Exception as error:  # whatever it is, the other operations are tried too
-            found.append(f"{operation.label}: {error!r}")
-    return found
+        except (Exception, FailureGroup) as error:  # the other operations are tried, too
+            messages.append(f"{operation.label}: {error!r}")
+    return messages
 
 
 def test_no_request_meets_a_defect(server: ApiServer) -> None:
