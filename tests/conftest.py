@@ -26,7 +26,7 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Nothing that is imported or collected is garbage: to look for some takes a tenth of the time."""
+    """Imports and collected tests are no garbage, and looking for some takes a tenth of the time."""
     with collector_paused():
         return (yield)
 

@@ -74,7 +74,7 @@ PARTS = {
 
 
 class LastRun(msgspec.Struct, frozen=True):
-    """Of a part: how long it took, when it ended, and whether it passed."""
+    """The last run of a part: its duration, its end (UTC), and whether it passed."""
 
     seconds: float
     at: str
@@ -83,9 +83,9 @@ class LastRun(msgspec.Struct, frozen=True):
 
 def check_parts(items: Iterable[pytest.Item]) -> None:
     """Refuse a slow test that no part would run."""
-    homeless = [item.nodeid for item in items if (slow := item.get_closest_marker("slow")) and not _runs(item, slow)]
-    if homeless:
-        raise pytest.UsageError("slow tests that belong to no part of tests/soak.py:\n" + "\n".join(homeless))
+    unassigned = [item.nodeid for item in items if (slow := item.get_closest_marker("slow")) and not _runs(item, slow)]
+    if unassigned:
+        raise pytest.UsageError("slow tests that belong to no part of tests/soak.py:\n" + "\n".join(unassigned))
 
 
 def _runs(item: pytest.Item, slow: pytest.Mark) -> bool:
@@ -104,12 +104,12 @@ def run(name: str) -> LastRun:
 
 
 def store(runs: dict[str, LastRun]) -> dict[str, LastRun]:
-    """Add these to the last runs of the other parts; all of them."""
+    """Add these to the stored runs of other parts, and return all of them."""
     TIMES.parent.mkdir(exist_ok=True)
-    known = msgspec.json.decode(TIMES.read_bytes(), type=dict[str, LastRun]) if TIMES.exists() else {}
-    known |= runs
-    TIMES.write_bytes(msgspec.json.encode(known))
-    return known
+    last_runs = msgspec.json.decode(TIMES.read_bytes(), type=dict[str, LastRun]) if TIMES.exists() else {}
+    last_runs |= runs
+    TIMES.write_bytes(msgspec.json.encode(last_runs))
+    return last_runs
 
 
 def table(runs: dict[str, LastRun]) -> Iterator[str]:
@@ -127,8 +127,8 @@ def main(names: list[str]) -> int:
     for name in names or PARTS:
         print(f"soak-{name}: {PARTS[name].proof}", flush=True)
         runs[name] = run(name)
-        known = store({name: runs[name]})
-    print("the last run of each part:", *table(known), sep="\n")
+        last_runs = store({name: runs[name]})
+    print("the last run of each part:", *table(last_runs), sep="\n")
     return 0 if all(last.passed for last in runs.values()) else 1
 
 

@@ -247,9 +247,9 @@ def test_the_record_of_the_last_commit_is_on_a_volume_of_each_server() -> None:
         for name, service in COMPOSE["services"].items()
         if service["image"] == "noetl" and "NOETL_DB" in service.get("environment", {})
     }
-    for one in OBJECTS:
-        if one["kind"] == "Deployment" and one["metadata"]["name"] == "noetl-server":
-            (container,) = one["spec"]["template"]["spec"]["containers"]
+    for manifest in OBJECTS:
+        if manifest["kind"] == "Deployment" and manifest["metadata"]["name"] == "noetl-server":
+            (container,) = manifest["spec"]["template"]["spec"]["containers"]
             volumes["noetl-server"] = [mount["mountPath"] for mount in container["volumeMounts"]]
     assert set(volumes) == {"server", "noetl-server"}
     assert [name for name, paths in volumes.items() if state not in paths] == []

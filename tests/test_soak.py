@@ -21,16 +21,16 @@ def test_every_path_of_a_part_exists() -> None:
 
 
 @pytest.mark.parametrize(
-    "homeless",
+    "unassigned",
     [
         pytest.param(item("crash/test_crash.py"), id="no part"),
-        pytest.param(item("crash/test_crash.py", part="teatime"), id="unknown part"),
+        pytest.param(item("crash/test_crash.py", part="unknown"), id="unknown part"),
         pytest.param(item("unit/test_metrics.py", part="crash"), id="outside of its paths"),
     ],
 )
-def test_a_slow_test_that_no_part_would_run_is_refused(homeless: Any) -> None:
-    with pytest.raises(pytest.UsageError, match=homeless.nodeid):
-        check_parts([homeless])
+def test_a_slow_test_that_no_part_would_run_is_refused(unassigned: Any) -> None:
+    with pytest.raises(pytest.UsageError, match=unassigned.nodeid):
+        check_parts([unassigned])
 
 
 def test_a_slow_test_below_the_paths_of_its_part_is_accepted() -> None:
@@ -40,8 +40,8 @@ def test_a_slow_test_below_the_paths_of_its_part_is_accepted() -> None:
 def test_the_time_of_each_part_is_stored_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soak, "TIMES", tmp_path / "times.json")
     soak.store({"mutants": LastRun(90.0, "2026-01-01 10:00", True), "crash": LastRun(30.0, "2026-01-01 10:01", True)})
-    known = soak.store({"crash": LastRun(60.0, "2026-01-02 10:00", False)})
-    assert list(soak.table(known)) == [
+    last_runs = soak.store({"crash": LastRun(60.0, "2026-01-02 10:00", False)})
+    assert list(soak.table(last_runs)) == [
         "crash           1.0 min  2026-01-02 10:00 UTC  failed",
         "mutants         1.5 min  2026-01-01 10:00 UTC",
     ]

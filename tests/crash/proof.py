@@ -295,20 +295,20 @@ def targets(hits: dict[str, int]) -> list[Target]:
 
 
 def sampled(nursery: Nursery, case: str, one_in: int) -> list[Target]:
-    """A part of the targets of a case: one in so many, and the places that of all cases are left to this one, at one of
-    their sides."""
+    """A part of the targets of a case: one in so many, and one side of each place that is assigned to this case."""
     surveys = {name: reference.started for name, reference in nursery.survey.items()}
     chosen = []
     for point, number in targets(surveys[case]):
         owner = min((name for name in surveys if point in surveys[name]), key=lambda name: dice(name, point))
-        is_left_to_it = owner == case and number == 1 and is_chosen_side(point)
-        if is_left_to_it or is_in_sample(case, "started", (point, number), one_in):
+        is_assigned = owner == case and number == 1 and is_chosen_side(point)
+        if is_assigned or is_in_sample(case, "started", (point, number), one_in):
             chosen.append((point, number))
     return chosen
 
 
 def is_chosen_side(point: str) -> bool:
-    """Of an await it is one of its two sides, the same in every run; of the store, where facts become durable, each."""
+    """Whether the default run kills at a point: at one side of an await, the same in every run, and at both sides of a
+    place of the store, where facts become durable."""
     place, _, side = point.rpartition(" ")
     return place.startswith("store:") or (side in ("before", "entering")) == (dice(place) % 2 == 0)
 

@@ -13,7 +13,7 @@ simulated, each part by one file:
     playbooks.py  random playbooks of which the result is known by construction
     schedule.py   a schedule whose firings both servers may start
     checks.py     what must hold after every run
-    many.py       the seeds of `make test`, and the slices of the soak
+    batches.py    the seeds of `make test`, and the slices of the soak
     story.py      `simulate(seed)`: one seed from its start to its checks
     shrink.py     the smallest set of faults with which a seed still fails
 

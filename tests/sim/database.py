@@ -67,7 +67,7 @@ class Connection:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.database, name)
         if callable(value):
-            self.__dict__[name] = value  # found at once the next time
+            self.__dict__[name] = value  # __getattr__ is slow, and not called again for it
         return value
 
     # -- Store ------------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ class Server(Node):
         super().__init__(base.name, base.loop, base.random)
         self.offset = base.offset
         self.network, self.record, self.database = world.network, world.record, world.database
-        self.ticked_at = -1  # number of commits before the last tick
+        self.commits_at_tick = -1  # before the last one
         self.open_requests: dict[int, HttpRequest] = {}
         self.playbooks = world.playbooks
         connection = Connection(
@@ -143,9 +143,9 @@ class Server(Node):
     async def _tick_if_due(self) -> None:
         """Tick if there is a due timer, or a commit since the last tick; otherwise it would find nothing."""
         commits = self.database.commits
-        if commits != self.ticked_at or self.database.due(self.now(), 1):
+        if commits != self.commits_at_tick or self.database.due(self.now(), 1):
             await self.host.tick_once()
-            self.ticked_at = commits
+            self.commits_at_tick = commits
 
     async def _reap_if_due(self) -> None:
         """Reap if there is an expired lease by the clock of the store."""

@@ -45,6 +45,6 @@ def schedule_problems(database: Database, mains: list[str]) -> Iterator[str]:
     for execution in sorted(expected - roots):
         yield f"a firing was lost: its run {execution} does not exist"
     for execution in sorted(roots - expected):
-        yield f"run {execution} was started by nobody"
+        yield f"run {execution} was started by no firing and no client"
     if schedule is not None and schedule.starting:
         yield f"the schedule has firings that are not settled: {schedule.starting}"

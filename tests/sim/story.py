@@ -101,7 +101,7 @@ def simulate(
 
 
 def _snapshot_events(seed: int) -> int:
-    """How many events a snapshot has after the one before."""
+    """The number of events between two snapshots."""
     return Random(f"{seed} snapshots").choice([5, 12, committer.SNAPSHOT_EVENTS])
 
 
@@ -231,8 +231,8 @@ class Simulation(World):
 
     def _is_scheduling(self) -> bool:
         """Whether a schedule may start runs."""
-        stored = self.database.triggers.schedule(SCHEDULE)
-        return stored is not None and (not stored.paused or bool(stored.starting))
+        schedule = self.database.triggers.schedule(SCHEDULE)
+        return schedule is not None and (not schedule.paused or bool(schedule.starting))
 
     def _resume_forgotten(self) -> None:
         """A pause may be late; somebody notices."""
@@ -242,9 +242,9 @@ class Simulation(World):
                     self.nodes[-1].spawn(self.client.act(execution, "resume"))
 
     def _pause_schedule(self) -> None:
-        stored = self.database.triggers.schedule(SCHEDULE)
-        assert stored is not None
-        self.database.triggers.change_schedule(schedules.paused(stored, self.database.node.now()))
+        schedule = self.database.triggers.schedule(SCHEDULE)
+        assert schedule is not None
+        self.database.triggers.change_schedule(schedules.paused(schedule, self.database.node.now()))
 
     async def _use(self, execution: str) -> None:
         random, client = Random(f"{self.seed} {execution}"), self.client

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 from tests.sim import simulate
+from tests.sim.batches import SoakLane, fails, report
 from tests.sim.faults import KINDS
-from tests.sim.many import Lane, fails, report
 from tests.sim.playbooks import CANONICAL, CLASSIC, SEEDS_PER_PLAYBOOK, programs
 from tests.sim.shrink import shrink
 from tests.sim.story import Story
@@ -39,7 +39,7 @@ UNSEEN_EVENTS = [
     *("poll.started", "poll.iteration", "poll.finished", "ctx.patched", "timer.armed", "case.branch.suppressed"),
 ]
 """Events of constructs that no playbook of the simulation has."""
-ZOMBIE_SEED = 102  # where the search for a zombie that does harm begins
+ZOMBIE_SEED = 102  # the search for a zombie that causes a problem starts here
 SOAK_SEEDS, LANES, SLICE_SECONDS = 1_000_000, 2, 1_500.0
 PROGRESS = Path(__file__).parents[2] / ".noetl" / "sim"
 """Has the files of the lanes of the soak. Without them it begins with the first seed."""
@@ -54,10 +54,10 @@ def test_seeds_have_no_problems(first: int) -> None:
 @pytest.mark.parametrize("number", range(LANES))
 def test_a_million_seeds_have_no_problems(number: int, record_property: Callable[[str, str], None]) -> None:
     """Continues where the last slice has stopped, and stops after its time."""
-    lane, began = Lane(PROGRESS, number, LANES), time.monotonic()
+    lane, began = SoakLane(PROGRESS, number, LANES), time.monotonic()
     before = lane.seeds_done
     failed = list(lane.run(SOAK_SEEDS // SEEDS_PER_PLAYBOOK, SLICE_SECONDS))
-    count, total = lane.seeds_done - before, sum(Lane(PROGRESS, other, LANES).seeds_done for other in range(LANES))
+    count, total = lane.seeds_done - before, sum(SoakLane(PROGRESS, other, LANES).seeds_done for other in range(LANES))
     rate = f"{count:,} seeds, {count / (time.monotonic() - began):.1f}/s"
     record_property("measured", f"lane {number}: {rate}, {len(failed)} failed; {total:,} of {SOAK_SEEDS:,} in all")
     assert not failed, report(failed)
@@ -166,13 +166,14 @@ def test_the_smallest_set_of_faults_is_found() -> None:
 def test_a_slice_continues_the_last_one_and_tries_failed_seeds_again(
     failing_seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.sim.many.SEEDS_PER_PLAYBOOK", 2)
+    monkeypatch.setattr("tests.sim.batches.SEEDS_PER_PLAYBOOK", 2)
     playbook = failing_seed // 2
-    lane = Lane(tmp_path, playbook % 2, 2)
+    lane = SoakLane(tmp_path, playbook % 2, 2)
     (tmp_path / f"lane-{lane.number}").write_text(str(playbook))
     with planted_defect():
         failed = list(lane.run(playbook + 1, 600.0))
-        assert failing_seed in failed == lane.failed
+        assert failing_seed in failed
+        assert failed == lane.failed
         assert (lane.next_playbook, lane.seeds_done) == (playbook + 2, (playbook // 2 + 1) * 2)
         assert list(lane.run(playbook + 1, 600.0)) == failed
         assert f"replay it with: noetl sim --seed {failing_seed}" in report(failed)

@@ -96,7 +96,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 continue
             handle = ready.popleft()
             node = handle.node
-            if handle.is_cancelled or (node is not None and node.is_halted and node.hold(handle)):
+            if handle.is_cancelled:
+                continue
+            if node is not None and node.is_halted:
+                node.hold(handle)
                 continue
             try:
                 handle.context.run(handle.callback, *handle.args)
@@ -140,10 +143,9 @@ class Node:
         self._tasks.append(task)
         return task
 
-    def hold(self, handle: VirtualHandle) -> bool:
+    def hold(self, handle: VirtualHandle) -> None:
         """Keep a callback of a halted node, which runs it when it goes on."""
         self._held.append(handle)
-        return True
 
     def stop(self) -> None:
         self.is_stopped = self.is_halted = True

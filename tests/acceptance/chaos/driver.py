@@ -34,7 +34,7 @@ MAX_POSTPONED = 10
 """Faults that come after all others; the rest of the postponed ones is left out."""
 STUCK_SECONDS = 300.0
 
-Volley = tuple[str, int]
+FaultCount = tuple[str, int]
 """A kind of fault, and the number of targets that it strikes at once."""
 
 
@@ -106,7 +106,7 @@ class Chaos:
             self._strike(kind)
         self.faults.heal_all()
 
-    def run_bursts(self, bursts: Iterable[list[Volley]]) -> None:
+    def run_bursts(self, bursts: Iterable[list[FaultCount]]) -> None:
         """Strike with one burst after the other. Each lasts until nothing is left of its faults, and every run has made
         progress since they took its leases: no lease expires while servers are killed."""
         for burst in bursts:

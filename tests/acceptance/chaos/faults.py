@@ -31,8 +31,8 @@ REFUSED_WRITES = 5
 FULL_SECONDS = 15.0
 """A disk has room again after this time even if no write has failed."""
 DROP_RATE = 0.3
-KILLED_AT_START = 0.003
-"""How often a process that is about to start is killed, each time that one is looked for."""
+STARTING_KILL_RATE = 0.003
+"""Probability that a process which is not up yet is chosen to be killed."""
 
 KILLS = ("worker killed", "server killed")
 ZOMBIES = "worker stopped past its lease"
@@ -147,7 +147,7 @@ class Faults:
         """kill -9, of a process that is up or about to start. A worker comes back under its name or under another one,
         as a new container would."""
         target = self._free(name, len(processes))
-        if target is None or not (processes[_number(target)].is_up() or self.dice.random() < KILLED_AT_START):
+        if target is None or not (processes[_number(target)].is_up() or self.dice.random() < STARTING_KILL_RATE):
             return None
         process = processes[_number(target)]
         process.kill()

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.acceptance.chaos.disk import SmallDisk, small_disk
-from tests.acceptance.chaos.driver import Chaos, Tally, Volley, chaos
+from tests.acceptance.chaos.driver import Chaos, FaultCount, Tally, chaos
 from tests.acceptance.chaos.faults import DATABASE_FAULTS, KILLS, NATS_FAULTS, ZOMBIES
 from tests.servers.postgres import PostgresServer
 
@@ -61,7 +61,7 @@ def each_kind(kinds: list[str], dice: random.Random) -> list[str]:
     return [*others, ZOMBIES]
 
 
-def bursts(kinds: list[str], dice: random.Random, seconds: float) -> Iterator[list[Volley]]:
+def bursts(kinds: list[str], dice: random.Random, seconds: float) -> Iterator[list[FaultCount]]:
     """Kills and stopped workers, one fault of Postgres and of NATS, and others of any kind, for so long."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -119,15 +119,15 @@ def test_a_slice_of_the_long_chaos(open_chaos: OpenChaos, number: int, report: C
     print(f"slice {number}: seed {seed}")
     strikes = open_chaos(seed, workers=SOAK_WORKERS, call_seconds=SOAK_CALL_SECONDS)
     strikes.run_bursts(bursts(list(strikes.faults.kinds), strikes.dice, SLICE_SECONDS))
-    tally = added(strikes.audit(seed, began))
+    tally = add_slice(strikes.audit(seed, began))
     report([*tally.lines(), *remaining(tally)])
 
 
-def added(tally: Tally) -> Tally:
-    """The figures of all slices up to this one, which are stored."""
+def add_slice(tally: Tally) -> Tally:
+    """Add the figures of a slice to the stored ones, and return the sum."""
     SLICES.parent.mkdir(exist_ok=True)
     with SLICES.open("a+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # the other slice may end now, too
+        fcntl.flock(file, fcntl.LOCK_EX)  # the other slice may end at the same time
         file.seek(0)
         before = file.read()
         total = (msgspec.json.decode(before, type=Tally) if before else Tally()) + tally

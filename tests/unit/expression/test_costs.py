@@ -25,7 +25,7 @@ BUDGET_SECONDS = 0.01
 CPU_SECONDS = 1.0
 LIMIT_SECONDS = 300  # for all calls of one entry; only a call that never ends gets there
 STRIDE = 8
-"""Of the 480 calls of an entry, the default run makes every so many; `make soak-fuzz` makes all."""
+"""The default run makes one in eight of the 480 calls of an entry; `make soak-fuzz` makes all."""
 
 MIB = 1 << 20
 
@@ -149,8 +149,8 @@ def check_calls(name: str, first: int, stride: int) -> None:
     if child == 0:  # a call into C that never returns cannot be stopped from inside
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(LIMIT_SECONDS)
-        for found in slow_calls(ENTRIES[name], first, stride):
-            os.write(writing, f"{found}\n".encode())
+        for slow_call in slow_calls(ENTRIES[name], first, stride):
+            os.write(writing, f"{slow_call}\n".encode())
         os._exit(0)
     os.close(writing)
     with open(reading) as report:

@@ -151,13 +151,13 @@ def test_a_run_with_loops_jumps_and_children_needs_no_outline(
         until(client, execution, "waiting" if text == RICH else "succeeded")
         if text == RICH:
             patiently(lambda: open_runs(client.get(f"/api/v1/executions/{execution}/outline").json()) == ["ask"])
-    before = everything(address, execution)
+    before = all_answers(address, execution)
     with closing(open_store(address)) as store:
         blocks = store.outline(execution)
         assert len(blocks) == store.seq(execution) // 1_000 >= 1
         assert text != RICH or store.snapshot_seqs(execution)
     forget(request, address)
-    assert everything(address, execution) == before
+    assert all_answers(address, execution) == before
     with closing(open_store(address)) as store:
         assert store.outline(execution) == blocks
         store.put_outline(execution, [(0, blocks[-1][1][:-9])])
@@ -173,7 +173,7 @@ def open_runs(outline: dict[str, Any]) -> list[str]:
     return [outline["steps"][step] for step in opened] if "call" in outline["steps"] else ["call"]
 
 
-def everything(address: str, execution: str) -> dict[str, Any]:
+def all_answers(address: str, execution: str) -> dict[str, Any]:
     """What the API answers about a run and its step runs, now and at earlier events."""
     with closing(server_at(address)) as server, server.client("viewer") as client:
 

@@ -211,7 +211,7 @@ def test_a_connection_that_has_gone_silent_is_given_up(
     store: PostgresStore, distant: PostgresStore, link: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What stands between acknowledges every packet, and nothing comes back."""
-    store.commit([change(A, 0)])  # the other store would still notify, and await the response with the usual patience
+    store.commit([change(A, 0)])  # `distant` would notify after it, and wait for the response with the usual timeout
     monkeypatch.setattr(connection, "RESPONSE_SECONDS", 1.0)
     link.silence()
     assert distant.seq(A) == 1

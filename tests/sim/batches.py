@@ -1,4 +1,4 @@
-"""Many seeds: those of `make test`, and the slices of the soak."""
+"""Runs many seeds: those of `make test`, and the slices of the soak."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def report(seeds: Iterable[int]) -> str:
     return "\n\n".join([*shrunk, *listed])
 
 
-class Lane:
+class SoakLane:
     """Every n-th playbook of the soak with all of its seeds. Its files have the number of its next playbook, and the
-    seeds that have failed, which each slice tries again first."""
+    seeds that have failed, which each slice retries first."""
 
     def __init__(self, folder: Path, number: int, lanes: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,11 +52,11 @@ class Lane:
 
     def run(self, playbooks: int, seconds: float) -> Iterator[int]:
         """Each seed that fails, until the time is over or the first `playbooks` are done."""
-        give_up = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         failed = [seed for seed in self.failed if fails(seed)]
         self._write(failed)
         yield from failed
-        while (playbook := self.next_playbook) < playbooks and time.monotonic() < give_up:
+        while (playbook := self.next_playbook) < playbooks and time.monotonic() < deadline:
             for seed in range(playbook * SEEDS_PER_PLAYBOOK, (playbook + 1) * SEEDS_PER_PLAYBOOK):
                 if fails(seed):
                     failed.append(seed)
