@@ -120,11 +120,11 @@ def check() -> None:
     for script in ("check", "test"):
         node.run_npm("run", "--silent", script)
     if screenshots_are_outdated():
-        print("docs/img shows an earlier page: run `make docs` before you land a change that one can see")
+        print("docs/img shows an earlier page: run `make docs` if the change is visible")
 
 
 def screenshots_are_outdated() -> bool:
-    """Whether the page has changed since its screenshots were taken. No test fails then: few changes can be seen."""
+    """Whether the page has changed since its screenshots were taken. No test fails then: few changes are visible."""
     return _text(SCREENSHOTS_SOURCE) != digest(_sources())
 
 

@@ -3,7 +3,7 @@
 Each view is drawn light at 1440 pixels and dark at 390, on the example runs of the browser tests and a recorded one.
 The clocks of the server and the browser are set, so the screenshots show the same times of day whenever they are taken.
 The milliseconds of the examples are measured, so no test compares the screenshots; `docs/img/source.txt` says which
-page they show, and `make check` if that is an earlier one.
+page they show, and `make check` warns if the page has changed since.
 """
 
 from __future__ import annotations
