@@ -123,7 +123,9 @@ def command(
             name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         ]
         if misplaced:
-            command = f"noetl server {verb} --server http://{host}:{port}"
+            from noetl.server.listen import server_url
+
+            command = f"noetl server {verb} --server {server_url(host, port)}"
             raise UsageError(f"options before `{verb}` are those of a new server: write `{command}`")
         return
     if workers_user is not None and not workers:

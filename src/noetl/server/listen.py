@@ -293,7 +293,11 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
+    return server_url(*listener.getsockname()[:2])
+
+
+def server_url(host: str, port: int) -> str:
+    """The URL at which this machine reaches a server that listens there."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

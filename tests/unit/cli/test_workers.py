@@ -83,10 +83,11 @@ def test_a_server_is_named_by_its_address_only(tmp_path: Path, verb: str) -> Non
     assert "--db" not in noetl("server", verb, "--help", cwd=tmp_path).out
     done = noetl("server", verb, cwd=tmp_path)
     assert (done.code, done.err) == (2, "noetl: name a server: use --server URL, or set NOETL_SERVER\n")
-    done = noetl("server", "--port", "9000", verb, cwd=tmp_path)
-    command = f"noetl server {verb} --server http://127.0.0.1:9000"
-    message = f"noetl: options before `{verb}` are those of a new server: write `{command}`\n"
-    assert (done.code, done.err) == (2, message)
+    for host, address in (("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::", "[::1]")):
+        done = noetl("server", "--host", host, "--port", "9000", verb, cwd=tmp_path)
+        command = f"noetl server {verb} --server http://{address}:9000"
+        message = f"noetl: options before `{verb}` are those of a new server: write `{command}`\n"
+        assert (done.code, done.err) == (2, message)
 
 
 def test_a_worker_or_a_pool_must_be_named(tmp_path: Path) -> None:
