@@ -31,9 +31,9 @@ def printable_json(text: str) -> str:
 
 
 PASSWORDS = re.compile(
-    r"(://[^\s:@/'\"]*:|\bpassword\s*=\s*)('[^']*'|(?!\d{1,5}/)[^\s'\"{}?]+(?=@)|(?<==)[^\s'\"&{}]+)"
+    r"(://[^\s:@/'\"]*:|\bpassword\s*=\s*|(?<![^\s'\"/])[\w.+-]+:(?!//))('[^']*'|(?!\d{1,5}/)[^\s'\"{}?]+(?=@)|(?<==)[^\s'\"&{}]+)"
 )
-"""In connection strings: `postgresql://ada:PASSWORD@host`, `host=... password=PASSWORD`."""
+"""In connection strings: `postgresql://ada:PASSWORD@host`, `host=... password=PASSWORD`, `ada:PASSWORD@host`."""
 
 
 def without_passwords(source: str) -> str:

@@ -19,7 +19,7 @@ from noetl.errors import TemplateSyntax
 from noetl.expression import parse
 
 CREDENTIALS = {"postgres": "postgres_credential", "snowflake": "snowflake_credential", "gcs": "gcs_credential"}
-_DSN = re.compile(r"^postgres(ql)?://|=")
+_NAME = re.compile(r"[\w./@-]+")  # of a credential
 SQL_KINDS = ("postgres", "duckdb", "snowflake")
 IS_ERROR = "outcome.status == 'error'"
 EVENT_NAME = re.compile(r"""event\.name\s*==\s*(['"])(call\.done|call\.error|step\.exit)\1""")
@@ -138,7 +138,7 @@ def declare_credentials(document: ClassicDocument, kinds: KindSource, leftovers:
         credential = holder.get("auth")
         if not isinstance(credential, str) or is_template(credential):
             return
-        if kind == "postgres" and _DSN.search(credential):
+        if kind == "postgres" and not _NAME.fullmatch(credential):  # it may have a password, which no message repeats
             rename_key(holder, "auth", "dsn")
             return
         name = re.sub(r"\W", "_", credential)
