@@ -30,7 +30,8 @@ def ignored_call(outcome: dict[str, Any]) -> dict[str, Any]:
 
 def _is_answered(outcome: dict[str, Any]) -> bool:
     """Whether the call got a response: it was ok, or the server answered with an error."""
-    return bool(outcome.get("answered", outcome["status"] == "ok" or outcome.get("http")))
+    http = outcome.get("http") or {}
+    return bool(outcome.get("answered", outcome["status"] == "ok" or http.get("status")))
 
 
 def call_names(outcome: dict[str, Any], view: str, loop: bool) -> dict[str, Any]:

@@ -274,6 +274,7 @@ def test_r5_response_is_undefined_where_the_call_got_none() -> None:
         return play(branches(line), tools={"f": lambda: answer}).of("token.enqueued")[1].args["k"]
 
     assert seen(broken()) == [False, "none", "error", "shaky"]
+    assert seen(broken("connect", extra={"http": {"status": None}})) == [False, "none", "error", "connect"]
     assert seen(broken("http_status", extra={"http": {"status": 404}})) == [True, 404, "error", "http_status"]
     ignored = when("event.name == 'call.done' and response is not defined", "{next: a}")
     assert ran(play(branches(ignored, spec="on_error: ignore"), tools={"f": broken})) == ["start", "a"]
