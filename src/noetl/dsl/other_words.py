@@ -244,10 +244,12 @@ _OF_TASK = _words(
     ("credential credentials connection conn_id", _AUTH),
     ("description desc doc", "describe the step with `desc`"),
 )
-_SQL = {"statement": "query", "sql": "query", "commands": "command", "credential": "auth"}
+_SQL = {"statement": "query", "sql": "query", "commands": "command"}
+_REMOTE_SQL = {**_SQL, "credential": "auth"}
 OTHER_INPUTS: Mapping[str, Mapping[str, str]] = {
     "http": {"payload": "json", "data": "json", "endpoint": "url", "uri": "url", "query": "params"},
-    **dict.fromkeys(["postgres", "duckdb", "snowflake"], _SQL),
+    **dict.fromkeys(["postgres", "snowflake"], _REMOTE_SQL),
+    "duckdb": _SQL,
     "shell": {"script": "command", "run": "command", "bash_command": "command", "commands": "cmds"},
     "python": {"script": "code"},
     "script": {"file": "path", "script": "path", "args": "argv"},
@@ -256,6 +258,8 @@ OTHER_INPUTS: Mapping[str, Mapping[str, str]] = {
     "wait": {"event": "signal", "message": "signal"},
 }
 """By kind: other names of inputs, each with the input."""
+SIGN_IN = ("auth", "credential")
+DUCKDB_SIGN_IN = "read the other database with a task of its own kind, or copy its rows with `kind: transfer`"
 
 
 def inputs_of(task: Any, kind: Kind) -> list[str]:
@@ -268,6 +272,8 @@ def of_task(task: Any, key: str, kind: Kind) -> str | None:
     """Advice for a key that a task of this kind does not have."""
     if name := OTHER_INPUTS.get(kind.name, {}).get(key):
         return f"write `{name}`"
+    if kind.name == "duckdb" and key in SIGN_IN:
+        return DUCKDB_SIGN_IN
     if kind.name == "http" and key in ("verify_ssl", "verify", "ssl_verify"):
         return f"write `tls: {{verify: {written(task[key], 'false')}}}`"
     return _OF_TASK[key].advice(task, key) if key in _OF_TASK else None

@@ -9,6 +9,7 @@ from noetl.classic.nodes import as_list, as_map, list_at, map_at, put_after
 from noetl.dsl.tree import Map, Seq, is_template
 from noetl.generations.document import OtherDocument
 from noetl.generations.names import reads_of
+from noetl.model.inputs import fields
 
 KINDS = {**CREDENTIALS, "s3": "s3_credential", "nats": "secret_manager"}
 """The kind of a credential by the kind of the tool that signs in with it."""
@@ -25,8 +26,8 @@ def declare(document: OtherDocument) -> None:
     for _, task, kind in document.all_tasks:
         written = task.get("auth")
         auth = _credential_name(written) if isinstance(written, Map) else written
-        if kind is None or not isinstance(auth, str):
-            continue
+        if kind is None or "auth" not in fields(kind.inputs) or not isinstance(auth, str):
+            continue  # the checks report an input that the kind does not have
         entry_kind = KINDS.get(kind.name, TYPES.get(str(as_map(written).get("type")), ""))
         if is_template(auth):
             stored = _default(document, task, auth, entry_kind, own)

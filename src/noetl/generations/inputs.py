@@ -5,7 +5,7 @@ from __future__ import annotations
 from noetl.classic.nodes import as_map, map_at, merged, rename_key
 from noetl.dsl.document import TASK_SPEC
 from noetl.dsl.inputs import COMMON, UNDER_SPEC
-from noetl.dsl.other_words import OTHER_INPUTS
+from noetl.dsl.other_words import DUCKDB_SIGN_IN, OTHER_INPUTS, SIGN_IN
 from noetl.dsl.tree import Map, is_template
 from noetl.generations.document import OtherDocument
 from noetl.model.inputs import fields, misfit
@@ -97,7 +97,7 @@ def drop_inputs(document: OtherDocument) -> None:
 
 
 def refuse_kinds(document: OtherDocument) -> None:
-    """Kinds, programs and loops that have no counterpart."""
+    """Kinds, programs, credentials and loops that have no counterpart."""
     for _, task, _ in document.all_tasks:
         kind = task.get("kind")
         if isinstance(kind, str) and kind in KINDS and document.kinds.get(kind) is None:
@@ -105,6 +105,8 @@ def refuse_kinds(document: OtherDocument) -> None:
         if kind == "python" and isinstance(task.get("script"), Map):
             hint = "put the program into `code`, or run a file with `kind: script`"
             document.refuse(task, "script", "`script` with a place elsewhere has no counterpart", hint)
+        for key in [key for key in SIGN_IN if kind == "duckdb" and key in task]:
+            document.refuse(task, key, f"`{key}` of duckdb has no counterpart", DUCKDB_SIGN_IN)
     for step in document.steps:
         if "cursor" in as_map(step.get("loop")):
             hint = "claim a row in the first task, and `jump` back to it from a rule of the last"

@@ -17,6 +17,9 @@ from noetl.classic.writer import YamlLayout
 from noetl.cli import playbook as verb
 from noetl.dsl.compile import load
 from noetl.dsl.migrate import Migration, migrate
+from noetl.dsl.other_words import OTHER_INPUTS, SIGN_IN
+from noetl.model.inputs import fields
+from noetl.model.kind import Kind
 from noetl.testing import run_playbook
 from noetl.tools.registry import KINDS
 
@@ -118,8 +121,17 @@ NOTES = {
 }
 
 
+HEAD = "apiVersion: noetl.io/v10\nkind: Playbook\nmetadata: {name: n, path: t/n}\n"
+
+
 def before(name: str) -> str:
     return (CORPUS / f"{name}.before.yaml").read_text()
+
+
+def kind_named(name: str) -> Kind:
+    kind = KINDS.get(name)
+    assert kind is not None
+    return kind
 
 
 def comments(text: str) -> list[str]:
@@ -230,9 +242,24 @@ def test_a_canonical_example_comes_back_as_it_is(path: Path) -> None:
     ],
 )
 def test_a_malformed_document_is_reported_and_never_crashes(part: str) -> None:
-    text = f"apiVersion: noetl.io/v10\nkind: Playbook\nmetadata: {{name: n, path: t/n}}\n{part}\n"
+    text = f"{HEAD}{part}\n"
     assert migrate("p.yaml", text, KINDS).failed
     assert migrate("p.yaml", text.replace("metadata: {name: n, path: t/n}\n", ""), KINDS).failed
+
+
+@for_each(
+    ("kind", "name"),
+    [(kind, name) for kind, names in OTHER_INPUTS.items() for name in sorted({*names, *SIGN_IN})],
+)
+def test_another_name_of_an_input_is_rewritten_or_listed_at_its_place(kind: str, name: str) -> None:
+    own = OTHER_INPUTS[kind].get(name, name)
+    declared = fields(kind_named(kind).inputs)
+    assert own in declared or name in SIGN_IN
+    for value in ("x", "[x]", "{a: x}"):
+        text = f"{HEAD}workflow:\n  - step: s\n    tool:\n      kind: {kind}\n      {name}: {value}\n"
+        migrated = migrate("p.yaml", text, KINDS)
+        errors = migrated.leftovers or [problem for problem in migrated.problems if problem.severity == "error"]
+        assert own in declared or (7, 7) in [(problem.line, problem.column) for problem in errors]
 
 
 def _places(node: Any) -> Iterator[tuple[Any, Any]]:
