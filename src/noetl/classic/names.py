@@ -148,9 +148,14 @@ def with_nulls(guard: Any) -> Any:
             continue
         if name == "response":
             guard = f"{guard[: read.offset]}(response if success else outcome.http){guard[end:]}"
-        elif name in _NULLABLE and (_NULL_MATTERS.match(guard, end) or _NULL_BEFORE.search(guard[: read.offset])):
+        elif name in _NULLABLE and null_matters(guard, read.offset, end):
             guard = f"{guard[: read.offset]}({name} | default(none)){guard[end:]}"
     return guard
+
+
+def null_matters(template: str, start: int, end: int) -> bool:
+    """Whether the template would differ if the value that it reads at `start` were null and not missing."""
+    return bool(_NULL_MATTERS.match(template, end) or _NULL_BEFORE.search(template[:start]))
 
 
 def expression_of(guard: Any, names: Names) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from noetl.classic.names import Names, path_of, renamed_text, templates_in
+from noetl.classic.names import Names, null_matters, path_of, renamed_text, templates_in
 from noetl.classic.nodes import as_list, as_map
 from noetl.dsl.tree import Map, Seq
 from noetl.errors import TemplateSyntax
@@ -20,6 +20,8 @@ _COMMAND = re.compile(r"command_(\d+)")
 _TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _BRACKETED = re.compile(r"\A\{\{ \((\{[^{}()]*(?:\([^{}()]*\)[^{}()]*)*\})\) \}\}\Z")
 """A map as the whole of a template, in brackets that it does not need."""
+_NULLABLE = re.compile(r"""output(?:\.|\[['"])(?:error|data|result)\b(?:['"]\])?""")
+_COPES = re.compile(r"\s*(?:\|\s*(?:default|d)\b|is\s+(?:not\s+)?(?:un)?defined\b)")
 _OUTPUT_HINT = "an outcome has `status`, `result`, `error` and the field of its kind (`http`, `pg`, `py`)"
 
 
@@ -94,17 +96,28 @@ def reads_of(text: str) -> tuple[Read, ...]:
         return ()  # reported by the template checks
 
 
-def rename(document: OtherDocument, container: Map | Seq, key: Any, names: Names, hint: str = _OUTPUT_HINT) -> None:
-    """Replace names in the templates of a value; `output` and `event` that have no counterpart are leftovers."""
+def rename(
+    document: OtherDocument,
+    container: Map | Seq,
+    key: Any,
+    names: Names,
+    hint: str = _OUTPUT_HINT,
+    prepare: Callable[[str], str] = str,
+) -> None:
+    """Replace names in the templates of a value; `output` and `event` that have no counterpart are leftovers.
+
+    `prepare` edits the templates after the check for leftovers, whose places are in the text as it was read.
+    """
     if "output" in document.declared:
         names = {name: text for name, text in names.items() if not name.startswith("output")}
+        prepare = str
     foreign = {name.partition(".")[0] for name in names} & {"output", "event"}
     for holder, at, text in list(templates_in(container, document.kinds, key)):
         for read in reads_of(text):
             if read.path[0] in foreign and not _prefixes(read) & names.keys():
                 message = f"`{'.'.join(map(str, read.path[:2]))}` has no counterpart here"
                 document.refuse_in(holder, at, read.offset, message, hint)
-        holder[at] = _BRACKETED.sub(r"{{ \1 }}", renamed_text(text, names))
+        holder[at] = _BRACKETED.sub(r"{{ \1 }}", renamed_text(prepare(text), names))
 
 
 def _prefixes(read: Read) -> set[str]:
@@ -129,7 +142,29 @@ def rename_in_arcs(document: OtherDocument) -> None:
         names = on_arc(last_task(document, step))
         for arc in as_list(as_map(step.get("next")).get("arcs")):
             for key in [key for key in ("when", "args") if isinstance(arc, Map) and key in arc]:
-                rename(document, arc, key, {name: text for name, text in names.items() if name.startswith("output")})
+                rename(document, arc, key, names, prepare=_null_in_guard if key == "when" else _null_in_value)
+
+
+def _null_in_guard(template: str) -> str:
+    return _with_nulls(template, is_guard=True)
+
+
+def _null_in_value(template: str) -> str:
+    return _with_nulls(template, is_guard=False)
+
+
+def _with_nulls(template: str, *, is_guard: bool) -> str:
+    """The template with null for an error or a result that the step does not have: the event leaves the field out."""
+    for read in sorted(reads_of(template), key=lambda read: -read.offset):
+        field = _NULLABLE.match(template, read.offset)
+        if field is None or len(read.path) != 2:
+            continue
+        start, end = field.span()
+        if null_matters(template, start, end) or not (is_guard or _COPES.match(template, end)):
+            alone = template[:start].rstrip().endswith("{{") and template[end:].lstrip().startswith("}}")
+            value = f"{field[0]} | default(none)"
+            template = template[:start] + (value if alone else f"({value})") + template[end:]
+    return template
 
 
 def refuse_elsewhere(document: OtherDocument) -> None:

@@ -38,7 +38,7 @@ ROWS = {
     "`input` of a task": "task_input input_below_args workbook workbook_assert",
     "`output.status`, `.error`, `.http` in rules": "output_in_rules",
     "`output.data` in rules and patches": "output_data",
-    "`output` on arcs": "arc_output",
+    "`output` on arcs": "arc_output arc_output_is_none",
     "`then.set`": "rule_set rule_set_without_do",
     "`set` of a task": "task_set task_set_after_error task_set_without_else task_set_beside_ctx nested_tasks",
     "`set` of a step": "step_set step_set_keys step_set_of_pipeline step_set_beside_break step_set_whole_output",
@@ -61,6 +61,7 @@ ROWS = {
 
 RESULTS: dict[str, Any] = {
     "arc_output": "good 7",
+    "arc_output_is_none": ["good", None, 7],
     "arc_set": "ada reviews 70 (slow)",
     "command_results": "2 1",
     "input_below_args": 4,
@@ -170,9 +171,10 @@ def test_a_rewritten_playbook_does_what_its_author_meant(name: str) -> None:
     assert finished.result == RESULTS[name]
 
 
-def test_an_arc_on_output_sees_the_failure() -> None:
-    finished = run_playbook((CORPUS / "arc_output.after.yaml").read_text(), {"fail": True})
-    assert (finished.status, finished.result) == ("succeeded", "bad python")
+@for_each(("name", "result"), [("arc_output", "bad python"), ("arc_output_is_none", ["bad", "python", None])])
+def test_an_arc_on_output_sees_the_failure(name: str, result: Any) -> None:
+    finished = run_playbook((CORPUS / f"{name}.after.yaml").read_text(), {"fail": True})
+    assert (finished.status, finished.result) == ("succeeded", result)
 
 
 @for_each("name", sorted(path.stem for path in REFUSED.glob("*.yaml")))
@@ -204,7 +206,7 @@ workload: {output: {data: 1}, job: {uuid: x}, loop_index: 2}
 workflow:
   - step: s
     tool: {kind: noop, result: "{{ output.data }} {{ job.uuid }} {{ loop_index }}"}
-    next: {arcs: [{step: t, when: "{{ output.data == 1 }}"}]}
+    next: {arcs: [{step: t, when: "{{ output.data == 1 or output.data is none }}"}]}
   - step: t
     tool: {kind: noop}
 """
