@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from noetl.classic.conversions import labelled
 from noetl.classic.names import expression_of, path_of, renamed, renamed_text, templates_in
-from noetl.classic.nodes import as_list, as_map, free_label, insert_item, list_at, map_at, merged, put_after
+from noetl.classic.nodes import as_list, as_map, free_label, insert_item, list_at, map_at, merged, part_of, put_after
 from noetl.dsl.tree import Map, Seq, is_template
 from noetl.generations.document import OtherDocument, rules, thens
 from noetl.generations.names import after_step, in_pipeline, in_rule, last_task, reads_of, rename, rendered_keys
@@ -25,7 +25,7 @@ def rewrite_rule_patches(document: OtherDocument) -> None:
     for task in document.all_tasks:
         for then in thens(task.tree):
             if isinstance(then.get("set"), Map):
-                _add(then, _patch(document, then, "set", "iter"))
+                _add(document, then, _patch(document, then, "set", "iter"), "`set` of the rule")
                 del then["set"]
 
 
@@ -56,7 +56,8 @@ def rewrite_task_patches(document: OtherDocument) -> None:
             then = as_map(as_map(rule.get("else")).get("then") if "else" in rule else rule.get("then"))
             if then.get("do") == "continue":
                 after_error = any(read.path[0] == "outcome" for read in reads_of(str(rule.get("when", ""))))
-                _add(then, Patch(*(_tolerant(part) if after_error else renamed(part, {}) for part in patch)))
+                part = Patch(*(_tolerant(part) if after_error else renamed(part, {}) for part in patch))
+                _add(document, then, part, "`set` of the task")
 
 
 def rewrite_step_patches(document: OtherDocument) -> None:
@@ -91,7 +92,7 @@ def rewrite_step_patches(document: OtherDocument) -> None:
             for name in part.iter:
                 hint = "write `set_ctx`, or `set_iter` in a rule of a task"
                 document.refuse(step[key], f"iter.{name}", f"`iter.{name}` ends with the step", hint)
-            merged(patch.ctx, part.ctx)
+            _merge(document, patch.ctx, part.ctx, "ctx", f"`{key}` of the step")
         then = map_at(step, do="continue", set_ctx=patch.ctx)
         policy = map_at(step, rules=list_at(step, [map_at(step, {"else": map_at(step, then=then)})]))
         noop = map_at(step, kind="noop", spec=map_at(step, policy=policy))
@@ -121,7 +122,7 @@ def rewrite_arc_patches(document: OtherDocument) -> None:
                 for name in part.iter:
                     hint = "`iter` exists inside of a step: write `ctx`"
                     document.refuse(arc[key], f"iter.{name}", f"`iter.{name}` on an arc has no counterpart", hint)
-                merged(patch.ctx, part.ctx)
+                _merge(document, patch.ctx, part.ctx, "ctx", f"`{key}` of the arc")
                 del arc[key]
             name = f"{step['step']}_to_{arc['step']}"
             while name in document.step_names:
@@ -183,7 +184,11 @@ def _patch_breaks(document: OtherDocument, step: Map, keys: list[str]) -> None:
                         if read.path[0] == "ctx" and len(read.path) > 1 and read.path[1] in written:
                             message = f"`ctx.{read.path[1]}`, which a rule that breaks writes, in `{key}` of the step"
                             document.refuse_in(holder, at, read.offset, message, "write both in the rule")
-                _add(then, Patch(_patch(document, copy, key, "ctx").ctx, map_at(step)))
+                patch = _patch(document, copy, key, "ctx").ctx
+                for name in [name for name in patch if name in written and "$merge" in as_map(patch[name])]:
+                    _refuse_second(document, part_of(written, [name]), name, f"ctx.{name}", f"`{key}` of the step")
+                if patch:
+                    then["set_ctx"] = merged(as_map(then["set_ctx"]), patch) if "set_ctx" in then else patch
 
 
 def _patch(document: OtherDocument, holder: Map, key: str, scope: str) -> Patch:
@@ -200,8 +205,10 @@ def _patch(document: OtherDocument, holder: Map, key: str, scope: str) -> Patch:
             continue
         target = patch.ctx if first == "ctx" else patch.iter
         name, *inner = path
+        below = as_map(as_map(target.get(name)).get("$merge")) if inner else map_at(values)
+        if name in target and not below:
+            _refuse_second(document, values, written, f"{first}.{name}", f"another key of `{key}`")
         if inner:
-            below = as_map(as_map(target.get(name)).get("$merge"))
             value = map_at(values, {"$merge": map_at(values, {**below, inner[0]: value})})
         target[name] = value
         if written in values.spans:
@@ -209,10 +216,23 @@ def _patch(document: OtherDocument, holder: Map, key: str, scope: str) -> Patch:
     return patch
 
 
-def _add(then: Map, patch: Patch) -> None:
-    for key, values in (("set_iter", patch.iter), ("set_ctx", patch.ctx)):
+def _add(document: OtherDocument, then: Map, patch: Patch, source: str) -> None:
+    for key, scope, values in (("set_iter", "iter", patch.iter), ("set_ctx", "ctx", patch.ctx)):
         if values:
-            then[key] = merged(as_map(then.get(key)), values) if key in then else values
+            then[key] = _merge(document, as_map(then[key]), values, scope, source) if key in then else values
+
+
+def _merge(document: OtherDocument, own: Map, added: Map, scope: str, source: str) -> Map:
+    """Add the writes of `source`; a key with two values is a leftover, because one of them would be lost."""
+    for name in [name for name in own if name in added and added[name] != own[name]]:
+        _refuse_second(document, part_of(own, [name]), name, f"{scope}.{name}", source)
+    return merged(own, added)
+
+
+def _refuse_second(document: OtherDocument, values: Map, key: str, name: str, source: str) -> None:
+    document.refuse(
+        values, key, f"`{name}` is written here and by {source}", f"write `{name}` in one of the two places"
+    )
 
 
 def _tolerant(node: Any) -> Any:
