@@ -21,7 +21,7 @@ def wrap_rules(document: OtherDocument) -> None:
             if "then" in rule and not body:  # `- else:` above `then:`
                 rule["else"] = part_of(rule, ["then"])
                 del rule["then"]
-            elif isinstance(body, Map) and "then" not in body and set(body) & {"do", "allow"}:
+            elif isinstance(body, Map) and "then" not in body and set(body) & {"do", "allow", *PATCHES}:
                 rule["else"] = map_at(body, then=body)
             continue
         directive = [key for key in rule if key in THEN_KEYS]

@@ -31,7 +31,7 @@ NAMES = sorted(path.name.removesuffix(".before.yaml") for path in CORPUS.glob("*
 ROWS = {
     "`apiVersion: noetl.io/v10` and `v1`": "v10_version v1_version v10_executor",
     "`{name, kind}` tasks, `set_ctx` of a step": "v10_named_tasks v10_step_state_of_outcome v10_state_without_tool",
-    "`else` and directives without `then`": "v10_rules_without_then v10_else_above_then",
+    "`else` and directives without `then`": "v10_rules_without_then v10_else_above_then else_with_set",
     "`args` and `input` of a step": "v10_step_args step_input",
     "`result` and `output` with options of a step": "v10_result_options step_output_options",
     "the classic dialect of v10": "v10_classic",
@@ -64,6 +64,7 @@ RESULTS: dict[str, Any] = {
     "arc_output_is_none": ["good", None, 7],
     "arc_set": "ada reviews 70 (slow)",
     "command_results": "2 1",
+    "else_with_set": "4 5",
     "input_below_args": 4,
     "input_data": 3,
     "inputs_under_spec": 16,
