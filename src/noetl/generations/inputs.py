@@ -8,6 +8,7 @@ from noetl.dsl.inputs import COMMON, UNDER_SPEC
 from noetl.dsl.other_words import DUCKDB_SIGN_IN, OTHER_INPUTS, SIGN_IN
 from noetl.dsl.tree import Map, is_template
 from noetl.generations.document import OtherDocument
+from noetl.generations.statements import is_list_of_statements
 from noetl.model.inputs import fields, misfit
 
 ARGS = {"playbook": ("input", "payload", "data", "inputs", "with")}
@@ -37,13 +38,15 @@ def move_out_of_spec(document: OtherDocument) -> None:
 
 def rename_inputs(document: OtherDocument) -> None:
     for _, task, kind in document.all_tasks:
-        declared = fields(kind.inputs) if kind is not None else {}
-        renames = OTHER_INPUTS.get(kind.name, {}) if kind is not None else {}
+        if kind is None:
+            continue
+        declared, renames = fields(kind.inputs), OTHER_INPUTS.get(kind.name, {})
         for key in [key for key in task if key in renames and key not in COMMON and key not in declared]:
             name = renames[key]
             if name == "json" and isinstance(task[key], str):
                 name = "body"  # text is sent as it is
-            if name not in task and misfit(declared[name].type, task[key]) is None:
+            fits = misfit(declared[name].type, task[key]) is None
+            if name not in task and (fits or (name in kind.sql and is_list_of_statements(task[key]))):
                 rename_key(task, key, name)
 
 

@@ -12,6 +12,7 @@ from noetl.dsl.tree import Map, Seq
 from noetl.errors import TemplateSyntax
 from noetl.expression import Read, parse
 from noetl.generations.document import OtherDocument, OtherTask, rules
+from noetl.generations.statements import is_list_of_statements, joined
 from noetl.model.kind import Kind
 from noetl.sql.statements import Sql, statements
 
@@ -258,8 +259,9 @@ def _statement_counts(document: OtherDocument) -> Mapping[str, int]:
     for step in document.steps:
         for task in document.tasks(step):
             texts = [task.tree[key] for key in (task.kind.sql if task.kind else ()) if key in task.tree]
-            if texts and isinstance(texts[0], str):
-                counts[task.label] = len(statements(Sql((_TEMPLATE.sub("x", texts[0]),))))
+            text = joined(texts[0]) if texts and is_list_of_statements(texts[0]) else texts[0] if texts else None
+            if isinstance(text, str):
+                counts[task.label] = len(statements(Sql((_TEMPLATE.sub("x", text),))))
         last = last_task(document, step)
         if last is not None and last.label in counts:
             counts[step["step"]] = counts[last.label]

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from noetl.classic.nodes import as_map, map_at
-from noetl.dsl.tree import Map
+from noetl.dsl.tree import Map, Seq
 from noetl.generations.document import OtherDocument
+from noetl.generations.statements import is_list_of_statements, joined
 
 _DOUBLED = re.compile(r"""(?:\s*\|\s*|\.)replace\(\s*(?:"'"|'\\'')\s*,\s*(?:"''"|'\\'\\'')\s*\)""")
 _DOLLARS = re.compile(r"\$(\w*)\$((?:(?!\$\1\$).)*?\{\{.*?)\$\1\$", re.DOTALL)
@@ -24,19 +25,26 @@ _COMMAND = re.compile(r"command_\d+")
 
 
 def rewrite_sql(document: OtherDocument) -> None:
+    """Rewrite the statements of each task; a list of them becomes one text."""
     for _, task, kind in document.all_tasks:
         for key in kind.sql if kind is not None else ():
-            if not isinstance(task.get(key), str):
-                continue
-            text = _DOLLARS.sub(_quoted, _DOUBLED.sub("", task[key]))
-            whole = _WHOLE.fullmatch(text)
-            if whole and "raw_sql" not in whole[1] and "ident" not in whole[1]:
-                expression = whole[1].strip()
-                plain = _PATH.fullmatch(expression)
-                text = f"{{{{ {expression if plain else f'({expression})'} | raw_sql }}}}"
-                hint = "do not build statements from untrusted input: `raw_sql` splices text"
-                document.note(task, key, "the whole statement is a template and is spliced with `raw_sql`", hint)
-            task[key] = text
+            value = task.get(key)
+            if isinstance(value, str):
+                task[key] = _statement(document, task, key)
+            elif is_list_of_statements(value):
+                task[key] = joined([_statement(document, value, place) for place in range(len(value))])
+
+
+def _statement(document: OtherDocument, container: Map | Seq, key: Any) -> str:
+    text = _DOLLARS.sub(_quoted, _DOUBLED.sub("", container[key]))
+    whole = _WHOLE.fullmatch(text)
+    if whole and "raw_sql" not in whole[1] and "ident" not in whole[1]:
+        expression = whole[1].strip()
+        plain = _PATH.fullmatch(expression)
+        text = f"{{{{ {expression if plain else f'({expression})'} | raw_sql }}}}"
+        hint = "do not build statements from untrusted input: `raw_sql` splices text"
+        document.note(container, key, "the whole statement is a template and is spliced with `raw_sql`", hint)
+    return text
 
 
 def _quoted(match: re.Match[str]) -> str:

@@ -50,6 +50,7 @@ ROWS = {
     "http `payload`, `data`, `endpoint`, `timeout`, `verify_ssl`": "http_names",
     "playbook `return_step`, `timeout`, `payload`": "child_playbook",
     "postgres `pool`, `credential`, `statement`; nats `value`": "postgres_names nats_value",
+    "a list of SQL statements": "list_of_commands",
     "`auth` without a keychain": "auth_names auth_from_workload auth_maps",
     "`job.uuid`, `job.execution_id`, `loop_index`": "job_ids loop_index",
     "`input_data` in code": "input_data main_of_input_data",
@@ -70,6 +71,7 @@ RESULTS: dict[str, Any] = {
     "inputs_under_spec": 16,
     "job_ids": True,
     "libs_from_import": ['["2026-11-17", 3.0]', 4.0],
+    "list_of_commands": [1, 2],
     "loop_index": "0a 1b",
     "main_of_input_data": 3,
     "nested_tasks": [30, 30],
@@ -113,6 +115,7 @@ RESULTS: dict[str, Any] = {
 NOTES = {
     "auth_from_workload": ["10:7 `auth` was the input 'pg_auth' and is now its default 'shop_db'"],
     "child_playbook": ["14:7 `return_step` was dropped: the result is that of the last step"],
+    "list_of_commands": ["13:11 the whole statement is a template and is spliced with `raw_sql`"],
     "postgres_names": ["9:7 `pool` was dropped"],
     "quotes_in_code": ["9:7 the code doubles quotes"],
     "v10_executor": ["5:3 `profile: auto` was dropped"],
@@ -263,6 +266,8 @@ def test_another_name_of_an_input_is_rewritten_or_listed_at_its_place(kind: str,
         migrated = migrate("p.yaml", text, KINDS)
         errors = migrated.leftovers or [problem for problem in migrated.problems if problem.severity == "error"]
         assert own in declared or (7, 7) in [(problem.line, problem.column) for problem in errors]
+        if own in kind_named(kind).sql and value != "{a: x}":
+            assert 7 not in [problem.line for problem in errors]
 
 
 def _places(node: Any) -> Iterator[tuple[Any, Any]]:
