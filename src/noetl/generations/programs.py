@@ -15,6 +15,7 @@ from noetl.dsl.tree import Map, Seq
 from noetl.generations.document import OtherDocument
 from noetl.generations.statements import is_list_of_statements, joined
 
+INDENT = "    "
 _DOUBLED = re.compile(r"""(?:\s*\|\s*|\.)replace\(\s*(?:"'"|'\\'')\s*,\s*(?:"''"|'\\'\\'')\s*\)""")
 _DOLLARS = re.compile(r"\$(\w*)\$((?:(?!\$\1\$).)*?\{\{.*?)\$\1\$", re.DOTALL)
 _CODE_BEFORE = re.compile(r"\b(?:DO|AS)\s*$", re.IGNORECASE)
@@ -75,7 +76,10 @@ def rewrite_python(document: OtherDocument) -> None:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             tree = None  # reported by the checks
         if tree is not None:
-            code = _rewritten(document, task, tree, code)
+            rewritten = _rewritten(document, task, tree, code)
+            if rewritten is None:
+                continue
+            code = rewritten
         if imports:
             code = "\n".join([*imports, "", code])
         if code != task["code"]:
@@ -98,7 +102,8 @@ def _imports(task: Map) -> Iterator[str]:
         del task["libs"]
 
 
-def _rewritten(document: OtherDocument, task: Map, tree: ast.Module, code: str) -> str:
+def _rewritten(document: OtherDocument, task: Map, tree: ast.Module, code: str) -> str | None:
+    """The new code; None if it is refused. The task keeps its code then, where the checks find the right places."""
     args, bound = as_map(task.get("args")), _bound(tree)
     provided = bound | set(args) | set(as_map(task.get("libs")))
     starts = [0, *(match.end() for match in re.finditer("\n", code))]
@@ -135,10 +140,29 @@ def _rewritten(document: OtherDocument, task: Map, tree: ast.Module, code: str) 
         offset = starts[returned.lineno - 1] + returned.col_offset
         message = "`return` outside a function beside `def main` has no counterpart"
         document.refuse_in(task, "code", offset, message, "set `result` instead")
-        return code
+        return None
     end = "" if isinstance(tree.body[-1], ast.Return) or "result" not in bound else "return result\n"
-    body = prelude + code.rstrip("\n") + "\n" + end
-    return f"def main({', '.join(filter(_is_variable, args))}):\n{_indented(body)}"
+    head = f"def main({', '.join(filter(_is_variable, args))}):\n"
+    function = head + _indented(prelude + code.rstrip("\n") + "\n" + end)
+    if error := _syntax_error(function):
+        line = min(max((error.lineno or 1) - 1 - prelude.count("\n"), 1), len(starts))
+        offset = starts[line - 1] + max((error.offset or 1) - 1 - len(INDENT), 0)
+        message = f"`return` outside a function in code that cannot become one: {error.msg}"
+        document.refuse_in(task, "code", offset, message, "set `result` instead of `return`, or change this line")
+        return None
+    return function
+
+
+def _syntax_error(code: str) -> SyntaxError | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(code, "<code>", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return error
+    except (ValueError, RecursionError, MemoryError):
+        pass  # reported by the checks
+    return None
 
 
 def _is_variable(name: str) -> bool:
@@ -186,5 +210,5 @@ def _indented(code: str) -> str:
             inside |= set(range(depth.pop() + 1, token.end[0] + 1))
     lines = code.split("\n")
     return "\n".join(
-        f"    {line}" if line.strip() and number not in inside else line for number, line in enumerate(lines, start=1)
+        f"{INDENT}{line}" if line.strip() and number not in inside else line for number, line in enumerate(lines, start=1)
     )
