@@ -6,7 +6,7 @@ these tables. `noetl.classic.language` adds the keys of the classic dialect to t
 
 from __future__ import annotations
 
-from noetl.dsl.other_words import collection_advice, then_advice
+from noetl.dsl.other_words import collection_advice, then_advice, version_advice
 from noetl.dsl.part_shapes import (
     RUNTIME_VERSION,
     LoopShape,
@@ -343,9 +343,8 @@ WORKBOOK_ENTRY = Fields(
     Field("name", NAME, "name it is called by", required=True),
     Field("tool", TASK, "the tool call", required=True),
 )
-_VERSION_HINT = "the text may be the same: set noetl.io/v2, or run `noetl migrate FILE`"
-LANGUAGE = exactly("noetl.io/v2", API_VERSION, _VERSION_HINT)
-PLAYBOOK = exactly("Playbook", DOCUMENT_KIND, "write `kind: Playbook`")
+LANGUAGE = exactly("noetl.io/v2", API_VERSION, version_advice)
+PLAYBOOK = exactly("Playbook", DOCUMENT_KIND, lambda value: "write `kind: Playbook`")
 STEPS_EXAMPLE = "write `- step: NAME` for each, with `tool` and `next` below"
 ROOT = Fields(
     "a playbook",

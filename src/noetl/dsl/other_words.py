@@ -279,6 +279,16 @@ def of_task(task: Any, key: str, kind: Kind) -> str | None:
     return _OF_TASK[key].advice(task, key) if key in _OF_TASK else None
 
 
+VERSIONS = ("noetl.io/v1", "noetl.io/v10")
+"""Other values of `apiVersion` that `noetl migrate` reads."""
+
+
+def version_advice(version: Any) -> str:
+    if version in VERSIONS:
+        return "the text may be the same: set noetl.io/v2, or run `noetl migrate FILE`"
+    return f"set noetl.io/v2; `noetl migrate` reads only {' and '.join(VERSIONS)} besides"
+
+
 KINDS: Mapping[str, str] = {
     **dict.fromkeys(["bash", "sh", "command", "exec", "cmd"], "shell"),
     **dict.fromkeys(["rest", "request", "api", "web", "curl"], "http"),

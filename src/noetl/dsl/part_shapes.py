@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from noetl.dsl import shape
@@ -31,8 +31,8 @@ def when_or_else(words: str, rule: Fields, otherwise: Fields, wrong: Check = sha
     return OneOf(words, is_rule, Form(dict, otherwise), wrong=wrong)
 
 
-def exactly(word: str, check: Check, hint: str) -> Shape:
-    return Shape(f"`{word}`", lambda value: value == word, {"const": word}, wrong=(check, hint))
+def exactly(word: str, check: Check, hint: Callable[[Any], str]) -> Shape:
+    return Shape(f"`{word}`", lambda value: value == word, {"const": word}, hint=hint, wrong=(check, None))
 
 
 _MAJOR_2 = r"(.*/)?v?2(\..*)?"

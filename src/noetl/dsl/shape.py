@@ -80,7 +80,8 @@ class Shape:
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         """Report what is wrong with the node; False if it is unusable as a whole."""
         if self.wrong is not None and not self._fits(value):
-            return self.refuse(value, span, walk, *self.wrong)
+            check, advice = self.wrong
+            return self.refuse(value, span, walk, check, self._hint(value) if self._hint is not None else advice)
         if is_template(value):
             if not self.templates:
                 walk.add(TEMPLATE_HERE, span, "a template is not allowed here", self.instead)

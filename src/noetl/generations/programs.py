@@ -210,5 +210,6 @@ def _indented(code: str) -> str:
             inside |= set(range(depth.pop() + 1, token.end[0] + 1))
     lines = code.split("\n")
     return "\n".join(
-        f"{INDENT}{line}" if line.strip() and number not in inside else line for number, line in enumerate(lines, start=1)
+        f"{INDENT}{line}" if line.strip() and number not in inside else line
+        for number, line in enumerate(lines, start=1)
     )

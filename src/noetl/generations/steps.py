@@ -6,11 +6,11 @@ from typing import Any
 
 from noetl.classic.conversions import convert_loop, give_args, router_at
 from noetl.classic.nodes import as_list, as_map, map_at, merged, rename_key
+from noetl.dsl.other_words import VERSIONS
 from noetl.dsl.tree import Map, Seq
 from noetl.generations.document import OtherDocument
 
 RUNTIMES = ("noetl-runtime/1", "noetl-runtime/10", 1, "1")
-VERSIONS = ("noetl.io/v1", "noetl.io/v10")
 RESULT_OPTIONS = frozenset(["output_select", "result_select", "select", "store", "ttl", "scope", "compress"])
 
 

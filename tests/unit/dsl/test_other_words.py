@@ -250,10 +250,18 @@ def test_a_step_in_a_chain() -> None:
     assert hint(problem) == "write `- next: {to: [{step: end}]}`"
 
 
-def test_another_version_of_the_language() -> None:
-    (problem,) = problems("workflow: [{step: load, tool: {kind: noop}}]\n", HEAD.replace("v2", "v10"))
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [
+        ("v1", "the text may be the same: set noetl.io/v2, or run `noetl migrate FILE`"),
+        ("v10", "the text may be the same: set noetl.io/v2, or run `noetl migrate FILE`"),
+        ("v3", "set noetl.io/v2; `noetl migrate` reads only noetl.io/v1 and noetl.io/v10 besides"),
+    ],
+)
+def test_another_version_of_the_language(version: str, advice: str) -> None:
+    (problem,) = problems("workflow: [{step: load, tool: {kind: noop}}]\n", HEAD.replace("v2", version))
     assert (problem.code, problem.line) == ("NTL104", 1)
-    assert hint(problem) == "the text may be the same: set noetl.io/v2, or run `noetl migrate FILE`"
+    assert hint(problem) == advice
 
 
 @pytest.mark.parametrize(
