@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from noetl.clock import Clock
 from noetl.engine.commands import Start
 from noetl.engine.state import Execution
-from noetl.errors import NotFound
+from noetl.errors import NotFound, StoreError
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.actor import Actor
 from noetl.model.identity import uuid7
@@ -75,7 +75,10 @@ class Runtime:
         execution = execution or uuid7(self.clock.now(), os.urandom(8))
         self.executions.create(execution, playbook, digest)
         command = Start(payload, ctx, parent, actor=actor, warnings=warnings)
-        state = (await self.committer.handle(execution, command)).state
+        try:
+            state = (await self.committer.handle(execution, command)).state
+        except NotFound:  # dropped with a start of the same id that could not be stored
+            raise StoreError(f"the start of {execution} could not be stored; try again") from None
         if warnings:
             self.on_warnings(state)
         return state

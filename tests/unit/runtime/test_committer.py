@@ -13,6 +13,7 @@ from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine.commands import Claim, Pause, Report, Resume, Signal
 from noetl.engine.events import StepDone
+from noetl.errors import StoreError
 from noetl.model.identity import uuid7
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
@@ -62,6 +63,42 @@ def test_a_report_under_a_lease_that_another_server_granted_is_accepted(tmp_path
         assert answer.state.status == "succeeded"
         for runtime in (first, second):
             runtime.close()
+
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_SECONDS))
+
+
+class FailingStore(GatedStore):
+    """Fails its first commit."""
+
+    has_failed = False
+
+    def commit(self, changes: Any) -> list[bool]:
+        self.waits.set()
+        assert self.gate.wait(PATIENCE_SECONDS)
+        if not self.has_failed:
+            self.has_failed = True
+            raise StoreError("the disk has failed")
+        return super().commit(changes)
+
+
+def test_a_start_beside_one_that_could_not_be_stored_may_be_repeated(tmp_path: Path) -> None:
+    """Both are of one execution, which is dropped with the first: the second must not say that there is none."""
+
+    async def story() -> None:
+        store = FailingStore(tmp_path / "starts.db")
+        runtime = Runtime(LoadedPlaybooks(store), SystemClock(), shared=True)
+        digest = runtime.playbooks.add(load("reads.yaml", TEXT, KINDS).require())
+        execution = uuid7(1.0, b"12345678")
+        store.gate.clear()
+        first = asyncio.create_task(runtime.start(digest, {}, {}, execution))
+        await until_async(store.waits.is_set)  # its commit is under way
+        second = asyncio.create_task(runtime.start(digest, {}, {}, execution))
+        await until_async(lambda: bool(runtime.committer.pending))
+        store.gate.set()
+        answers = await asyncio.gather(first, second, return_exceptions=True)
+        assert list(map(type, answers)) == [StoreError, StoreError]
+        assert (await runtime.start(digest, {}, {}, execution)).id == execution
+        runtime.close()
 
     asyncio.run(asyncio.wait_for(story(), PATIENCE_SECONDS))
 
