@@ -114,6 +114,7 @@ def test_a_problem_can_be_chosen_and_fixed_before_the_editor_has_loaded(open_pag
     write(page, APPROVAL.replace("PATH", "written/early"))
     problem = page.get_by_role("region", name="Problems").get_by_role("button", name=re.compile(r"^\d+:\d+$"))
     expect(problem).to_be_visible()
+    expect(page.get_by_text("draft saved")).to_be_visible()
     held: list[Route] = []
     page.route("**/assets/code-mirror*", lambda route: held.append(route))
 

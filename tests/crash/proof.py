@@ -129,6 +129,7 @@ def end_of(execution: str, log: list[Row], net: Net) -> dict[str, Any]:
         evolve(state, event, row.at)
     found: dict[str, Any] = whole(report(state, "", {}, 0))
     del found["events"], found["duration_ms"]
+    found["continued"].sort(key=lambda error: error["item"] or 0)  # items of a loop run side by side
     return {**found, "over": state.over, "leases": len(state.leases), "cancel": state.cancel_reason}
 
 
