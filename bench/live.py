@@ -92,7 +92,7 @@ class _SignalLoad:
 
 
 def _rate(mode: stage.Served) -> float:
-    return max(RUNS / _posted(mode).seconds for _ in range(3))
+    return max(RUNS / _posted(mode).seconds for _ in range(5))
 
 
 def _megabytes(mode: stage.Served) -> int:

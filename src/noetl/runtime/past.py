@@ -17,6 +17,7 @@ from noetl.engine import events as e
 from noetl.engine.evolve import evolve
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError, NotFound
+from noetl.interpreter_lock import lock_shared_often
 from noetl.reference import Need
 from noetl.runtime.contents import DecisionContents
 from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks
@@ -71,7 +72,8 @@ class Past:
         def run() -> Value:
             store = self._idle.pop() if self._idle else self.playbooks.store.reopen()
             try:
-                return work(PastReader(store, load, is_stopped))
+                with lock_shared_often():
+                    return work(PastReader(store, load, is_stopped))
             finally:
                 self._idle.append(store)
 

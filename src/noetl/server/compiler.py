@@ -26,6 +26,7 @@ from noetl.dsl.compile import CPU_SECONDS, Loaded, too_expensive
 from noetl.dsl.problem import Problem
 from noetl.errors import NoetlError, PlaybookInvalid, StoreError
 from noetl.garbage import collector_paused, long_lived
+from noetl.interpreter_lock import lock_shared_often
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.server.compile_process import (
     AssistRequest,
@@ -238,7 +239,7 @@ class PlaybookCompiler:
 
 def _unpickled(data: bytes) -> Any:
     """Unpickle without garbage collection, which visits every object of the server and blocks all threads."""
-    with collector_paused():
+    with lock_shared_often(), collector_paused():
         return pickle.Unpickler(PickleFile(data)).load()
 
 
@@ -259,12 +260,13 @@ class PickleFile(BytesIO):
 def _compiled(file: str, fields: tuple[Any, ...], parts: Mapping[Part, bytes]) -> Compiled:
     response = CompileResponse(*fields)
     loaded = Loaded(*response.loaded)
-    findings = _encoded(loaded.problems)
-    if loaded.playbook is None:
-        return Compiled(None, loaded.problems, response.digest, response.path, parts, findings)
-    with long_lived():
-        file = loaded.playbook.path if file == FILE else file
-        playbook = LoadedPlaybook(loaded.playbook, file, loaded.places, loaded.inputs)
+    with lock_shared_often():
+        findings = _encoded(loaded.problems)
+        if loaded.playbook is None:
+            return Compiled(None, loaded.problems, response.digest, response.path, parts, findings)
+        with long_lived():
+            file = loaded.playbook.path if file == FILE else file
+            playbook = LoadedPlaybook(loaded.playbook, file, loaded.places, loaded.inputs)
     return Compiled(playbook, loaded.problems, response.digest, response.path, parts, findings)
 
 

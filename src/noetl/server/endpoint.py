@@ -25,6 +25,7 @@ from starlette.types import Receive, Scope
 
 from noetl.dsl.reader import read_data
 from noetl.errors import UsageError
+from noetl.interpreter_lock import lock_shared_often
 from noetl.reference import encode_reference
 from noetl.server.parameters import JSON, MIB, YAML, Header, QueryString
 from noetl.server.problems import Refused
@@ -232,7 +233,7 @@ async def respond(call: ApiCall) -> Response:
         data = await call.body() or (b"{}" if endpoint.optional else b"")
         try:
             if call.media == YAML:
-                value = await asyncio.to_thread(read_data, data)  # takes longer than JSON
+                value = await asyncio.to_thread(lock_shared_often()(read_data), data)  # takes longer than JSON
                 arguments["body"] = msgspec.convert(value, endpoint.body)
             else:
                 arguments["body"] = endpoint.decoder.decode(data)

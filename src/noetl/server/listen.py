@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address, ip_network
@@ -33,9 +32,6 @@ free descriptors."""
 TICKS_PER_SECOND = 10
 CLOSE_SECONDS = 3  # time for open requests after a stop signal
 DESCRIPTORS = 65_536  # requested file descriptor limit; a server needs a few more descriptors than connections
-SWITCH_SECONDS = 0.001
-"""How long a busy thread keeps the interpreter lock while others wait for it. The event loop releases it for every
-system call, of which a request makes many: with Python's 5 ms, one busy thread would delay each request by 50 ms."""
 RESERVED_DESCRIPTORS = 128  # kept free for the database, files, and connections accepted before another is closed
 
 
@@ -243,7 +239,6 @@ class HttpServer(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        sys.setswitchinterval(SWITCH_SECONDS)
         await super().startup(sockets)
         for listener in sockets or []:
             listener.listen(BACKLOG)  # asyncio has set it to ACCEPTED_AT_ONCE

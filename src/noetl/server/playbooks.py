@@ -11,6 +11,7 @@ from typing import Any
 from noetl.engine.state import Execution
 from noetl.errors import AuthError, Conflict, FileMissing, NoetlError, NotFound, PlaybookInvalid
 from noetl.files import read_playbook
+from noetl.interpreter_lock import lock_shared_often
 from noetl.keychain.keychain import KeychainFault, keychain_faults
 from noetl.latest import Latest
 from noetl.model.playbook import Playbook
@@ -130,6 +131,7 @@ class Playbooks:
         if reasons:
             raise Refused(422, "; ".join(reasons), kind="playbook-not-runnable")
 
+    @lock_shared_often()
     def _reasons(self, playbook: Playbook) -> list[str]:
         return [f"{place}: {reason}" for place, reason in obstacles(playbook, nats=self.nats)]
 

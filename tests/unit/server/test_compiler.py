@@ -28,14 +28,15 @@ from tests.conformance.memory import MemoryStore
 from noetl import garbage
 from noetl.dsl import compile as dsl_compile
 from noetl.dsl.compile import load
+from noetl.dsl.problem import Problem
 from noetl.engine.net import Net, StepPlan
 from noetl.garbage import collector_paused, long_lived
+from noetl.interpreter_lock import SWITCH_SECONDS, lock_shared_often
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.server import compile_process
 from noetl.server import compiler as compiler_module
 from noetl.server import playbooks as playbooks_module
 from noetl.server.compiler import MAX_TEXTS_PER_CALLER, PROCESSES, PickleFile, PlaybookCompiler, _unpickled
-from noetl.server.listen import SWITCH_SECONDS
 from noetl.server.playbooks import Playbooks
 from noetl.server.problems import Finding
 from noetl.tools.registry import KINDS
@@ -478,10 +479,31 @@ def test_cycles_that_became_exempt_with_others_are_collected_later(monkeypatch: 
     assert reference() is None
 
 
-def test_the_event_loop_does_not_wait_long_for_other_threads(server: ApiServer) -> None:
-    with server.client("viewer") as viewer:
-        assert viewer.get("/livez").status_code == 200
-    assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
+def test_the_event_loop_does_not_wait_long_for_a_thread_that_reads_a_result(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, during = sys.getswitchinterval(), []
+
+    def of(problem: Problem) -> Finding:
+        during.append(sys.getswitchinterval())
+        return original(problem)
+
+    original = Finding.of
+    monkeypatch.setattr(Finding, "of", of)
+    with server.client("author") as author:
+        text = HELLO.replace("metadata:", "strange: 1\nmetadata:").encode()
+        assert author.post(VALIDATE, content=text, headers=YAML).json()["problems"]
+    assert during == [pytest.approx(SWITCH_SECONDS)]
+    assert sys.getswitchinterval() == usual
+
+
+def test_the_lock_is_shared_often_until_the_last_busy_thread_ends() -> None:
+    usual = sys.getswitchinterval()
+    with lock_shared_often():
+        with lock_shared_often():
+            assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
+    assert sys.getswitchinterval() == usual
 
 
 def test_nothing_processes_a_text_in_the_event_loop(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
