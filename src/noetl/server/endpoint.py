@@ -14,9 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
-from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -29,6 +27,7 @@ from noetl.interpreter_lock import lock_shared_often
 from noetl.reference import encode_reference
 from noetl.server.parameters import JSON, MIB, YAML, Header, QueryString
 from noetl.server.problems import Refused
+from noetl.server.query_strings import read_query
 from noetl.server.roles import ALLOWED, PREFIX
 from noetl.server.traces import Point, caller_of
 
@@ -172,32 +171,6 @@ class ApiCall(Request):
     def too_large(self) -> Refused:
         return Refused(413, f"the request body must not exceed {self.endpoint.limit:,} bytes")
 
-    def read_query(self, declared: type[QueryString]) -> QueryString:
-        """The query string as a struct; each parameter is declared, and given once unless it is a list."""
-        try:
-            text = self.scope.get("query_string", b"").decode("ascii")
-            pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=50)
-        except (ValueError, UnicodeDecodeError):
-            raise Refused(400, "invalid query string") from None
-        values: dict[str, str] = {}
-        attributes = dict(zip(declared.__struct_encode_fields__, declared.__struct_fields__, strict=True))
-        for name, value in pairs:
-            if name not in attributes:
-                available = ", ".join(sorted(attributes)) or "none"
-                raise Refused(422, f"unknown query parameter {name!r}; available: {available}")
-            if name in values and name not in declared.repeatable:
-                raise Refused(422, f"duplicate query parameter {name!r}")
-            values[name] = f"{values[name]},{value}" if name in values else value
-        try:
-            query = msgspec.convert(values, declared, strict=False)
-        except msgspec.ValidationError as error:
-            raise Refused(422, f"invalid query parameter: {error}") from None
-        for name, value in values.items():  # other spellings are accepted above: 1e3, 1.0, null
-            result = getattr(query, attributes[name])
-            if not isinstance(result, str | datetime) and str(result).lower() != value:
-                raise Refused(422, f"invalid query parameter {name!r}: {value[:100]!r}")
-        return query
-
     async def remember(self, scope: str, record: bytes) -> bytes | None:
         """Store a record under the caller's Idempotency-Key; returns the one of an earlier request."""
         key, api = self.headers["idempotency-key"], self.api
@@ -228,7 +201,7 @@ async def respond(call: ApiCall) -> Response:
     endpoint = call.endpoint
     arguments: dict[str, Any] = {}
     if endpoint.query is not None:
-        arguments["query"] = call.read_query(endpoint.query)
+        arguments["query"] = read_query(call.scope.get("query_string", b""), endpoint.query)
     if endpoint.decoder is not None:
         data = await call.body() or (b"{}" if endpoint.optional else b"")
         try:

@@ -76,7 +76,8 @@ def run_cursor(last: Summary) -> str:
 STATUS = f"(?:{'|'.join(STATUSES)})"
 STATUS_LIST = rf"^({STATUS}(,{STATUS})*)?(?!\n)$"
 StatusList = Annotated[
-    str, msgspec.Meta(description="Statuses; repeat it or separate them by commas.", pattern=STATUS_LIST)
+    str,
+    msgspec.Meta(description=f"Statuses, repeated or separated by commas: {', '.join(STATUSES)}.", pattern=STATUS_LIST),
 ]
 
 
