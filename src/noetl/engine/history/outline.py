@@ -158,12 +158,16 @@ class _Loop:
 
     def end_item(self, index: int, now: int) -> None:
         start, work = self.open.pop(index, None), self.work.pop(index, None)
-        self.parked.pop(index, None)
+        if self.parked:
+            self.parked.pop(index, None)
         if start is None and work is None:
             self.unknown += 1
             return
-        took = max(now - start if start is not None else 0, int(work or 0))
-        self.bins[min(took.bit_length(), BINS - 1)] += 1
+        took = 0 if start is None or now < start else now - start
+        if work is not None and work > took:
+            took = int(work)
+        place = took.bit_length()
+        self.bins[place if place < BINS else -1] += 1
         if took > self.threshold:
             insort(self.slowest, (took, index))
             del self.slowest[:-MAX_SLOWEST]
