@@ -33,11 +33,14 @@ class InputName(NamedTuple):
     column: int
     place: str
     required: bool
-    """Whether its absence is an error; in a guard, a name that is missing is false."""
+    """Whether its absence is certainly an error. In a condition a missing name is false, and a branch may not be
+    reached."""
     default: Path = ()
     """The key of `workload` whose default reads it; a payload with that key replaces the default."""
     advice: str | None = None
     """What the author probably meant."""
+    facts: frozenset[tuple[str, bool]] = frozenset()
+    """Names that must be provided, or must not, for the template to need this one."""
 
 
 class PlaybookInputs(NamedTuple):
@@ -75,11 +78,14 @@ def check_payload(
         warnings = _checked_by_defaults(_Workload(playbook.workload, inputs.reads), payload, strict_keys)
     else:
         warnings = _checked_by_schema(schema, playbook.workload, inputs.reads, payload)
-    missing = [name for name in inputs.names if not _is_provided(name, payload, ctx)]
+    given = payload.keys() | ctx.keys()
+    missing = [name for name in inputs.names if _is_read(name, given) and not _is_provided(name, payload, ctx)]
     if problems := [_problem(name, file, payload) for name in missing if name.required]:
         raise PlaybookInvalid(problems)
     warnings += [
-        f"{file}:{name.line}:{name.column}: nothing provides {name.name!r}: it counts as false" for name in missing
+        f"{file}:{name.line}:{name.column}: nothing provides {name.name!r}: "
+        "it counts as false in a condition, and is an error where its value is needed"
+        for name in missing
     ]
     if len(warnings) > MAX_WARNINGS:
         warnings[MAX_WARNINGS:] = [f"and {len(warnings) - MAX_WARNINGS} more warnings"]
@@ -157,6 +163,10 @@ def ready(default: Any, path: Path, unknown: set[Path]) -> Any:
     if is_template(default):
         unknown.add(path)
     return default
+
+
+def _is_read(name: InputName, given: Collection[str]) -> bool:
+    return all((other in given) is present for other, present in name.facts)
 
 
 def _is_provided(name: InputName, payload: Json, ctx: Json) -> bool:

@@ -31,6 +31,7 @@ evaluation. An Interruption raised by a View passes through.
 
 from __future__ import annotations
 
+from noetl.expression.absence import Absence, Facts, absences
 from noetl.expression.budget import BUDGET_KEY, Budget, decision_budget
 from noetl.expression.entries import Entry
 from noetl.expression.functions import FILTERS, FUNCTIONS, METHODS, NOW_KEY, SQL_FILTERS, TESTS
@@ -62,10 +63,12 @@ __all__ = [
     "NOW_KEY",
     "SQL_FILTERS",
     "TESTS",
+    "Absence",
     "Budget",
     "Comparison",
     "Contents",
     "Entry",
+    "Facts",
     "Interruption",
     "Missing",
     "Read",
@@ -76,6 +79,7 @@ __all__ = [
     "Use",
     "ValueType",
     "View",
+    "absences",
     "changed_secrets",
     "decision_budget",
     "doubled_quotes",

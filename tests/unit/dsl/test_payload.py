@@ -85,7 +85,8 @@ def test_a_name_with_a_default_is_optional(template: str) -> None:
 def test_a_guard_on_a_missing_name_is_false_and_a_warning() -> None:
     arcs = "    next: {arcs: [{step: b, when: '{{ flag }}'}]}\n  - step: b\n    tool: {kind: noop}\n"
     text = playbook("x", more=arcs)
-    assert warnings(text, {}) == ["p.yaml:7:39: nothing provides 'flag': it counts as false"]
+    (warning,) = warnings(text, {})
+    assert warning.startswith("p.yaml:7:39: nothing provides 'flag': it counts as false")
     assert warnings(text, {"flag": True}) == []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from noetl.dsl.checks.credentials import UNKNOWN_CREDENTIAL
@@ -17,7 +17,19 @@ from noetl.dsl.problem import Check, FixHint, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource
 from noetl.dsl.tree import Map, Seq, is_template, key_span, span_in
 from noetl.errors import TemplateError, TemplateSyntax
-from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, changed_secrets, doubled_quotes, parse
+from noetl.expression import (
+    FILTERS,
+    FUNCTIONS,
+    TESTS,
+    Absence,
+    Facts,
+    Read,
+    Template,
+    absences,
+    changed_secrets,
+    doubled_quotes,
+    parse,
+)
 from noetl.model.event_names import end_names, event_names
 from noetl.model.kind import Kind
 from noetl.model.playbook import STEP_FIELDS
@@ -129,7 +141,7 @@ class _Checker:
         misread = self._misread(site, text) if "-" in text or text.count(".") > 2 else []
         for read in template.reads:
             if not any(start <= read.offset < end for start, end in misread):
-                self._check_read(site, read)
+                self._check_read(site, template, read)
         if any(comparison.path == ("event", "name") for comparison in template.string_comparisons):
             self._check_events(site, template)
 
@@ -170,7 +182,7 @@ class _Checker:
                 hint = "bind values as they are; quote names with `ident`"
                 self._add(RAW_SQL, site, offset, "`raw_sql` splices text into SQL", hint)
 
-    def _check_read(self, site: Site, read: Read) -> None:
+    def _check_read(self, site: Site, template: Template, read: Read) -> None:
         root, (place, roots, provided) = str(read.path[0]), self.places[site.place]
         bare: tuple[frozenset[str], ...] = (self.workload,)
         if site.place != "workload":  # sets that are not united, since a document may have very many names
@@ -193,13 +205,22 @@ class _Checker:
         elif root in HOME or (root in self.homes and not read.guarded):
             where, advice = HOME.get(root) or self.homes[root]
             self._add(WRONG_PLACE, site, read.offset, f"{root!r} is not visible {place}: {where}", advice)
-        elif not read.guarded:
-            advice = NAMES.get(root) or self.problems.did_you_mean(root, *bare, roots)
-            hint = advice or f"give it a default in `workload`, or pass it to each run with `--set {root}=VALUE`"
-            self._add(UNKNOWN_NAME, site, read.offset, f"unknown name {root!r} {place}", hint)
-            mark = self.problems.text.mark(self._offset(site, read.offset))
-            name = InputName(root, *mark, place, not site.guard, site.path, advice)
-            self.names.setdefault((root, site.guard, site.path), name)
+        else:
+            self._check_input(site, template, read, (*bare, roots))
+
+    def _check_input(self, site: Site, template: Template, read: Read, names: tuple[Collection[str], ...]) -> None:
+        """Note a bare name that nothing in the playbook provides, unless the template copes with its absence."""
+        root, place = str(read.path[0]), self.places[site.place].words
+        reached = [absence for absence in absences(template, site.guard)[read.offset] if not absence.is_unreachable]
+        if not reached or (read.guarded and not any(absence.fails for absence in reached)):
+            return
+        advice = NAMES.get(root) or self.problems.did_you_mean(root, *names)
+        hint = advice or f"give it a default in `workload`, or pass it to each run with `--set {root}=VALUE`"
+        self._add(UNKNOWN_NAME, site, read.offset, f"unknown name {root!r} {place}", hint)
+        mark = self.problems.text.mark(self._offset(site, read.offset))
+        for required, facts in {_need(absence, names) for absence in reached}:
+            name = InputName(root, *mark, place, required, site.path, advice, facts)
+            self.names.setdefault((root, required, facts, site.path), name)
 
     def _misread(self, site: Site, text: str) -> list[tuple[int, int]]:
         """Report names with dashes or dots after a dot, such as `steps.load-data`, and return their offsets."""
@@ -309,6 +330,16 @@ class _Checker:
                 names = " or ".join(repr(value) for value in never[:3])
                 hint = self.problems.did_you_mean(never[0], expected.known) or expected.hint
                 self._add(NEVER_EQUAL, site, comparison.offset, f"event.name is never {names} here", hint)
+
+
+def _need(absence: Absence, provided: tuple[Collection[str], ...]) -> tuple[bool, Facts]:
+    """Whether a template certainly fails without a name, and under which facts about names of the request."""
+    if not (absence.fails and absence.certain):
+        return False, frozenset()
+    facts = [(any(name in names for names in provided), present) for name, present in absence.facts]
+    if (True, False) in facts:  # what the playbook provides may still be missing, but nobody knows
+        return False, frozenset()
+    return True, frozenset(fact for fact in absence.facts if not any(fact[0] in names for names in provided))
 
 
 def _task_kinds(document: Document) -> dict[str, list[str]]:

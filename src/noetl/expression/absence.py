@@ -1,0 +1,392 @@
+"""What a template does without the names that its scope does not have: known before it is evaluated.
+
+A missing value travels up the tree, as it does in an evaluation: a test or a comparison absorbs it, `default` and `or`
+replace it, most operations pass it on, and at the end it is an error. `Demand` says what the operations above a node do
+with it. A branch is reached under facts: in `{{ x if x is defined else 1 }}` the first `x` is read only if it exists.
+Where a condition depends on values, nobody knows beforehand whether its branch is reached.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from noetl.expression import nodes
+from noetl.expression.functions import TOLERANT
+from noetl.expression.nodes import Const, constant_key, static_path
+from noetl.expression.template import Template
+
+Facts = frozenset[tuple[str, bool]]
+"""Names, and whether the scope has them."""
+
+
+class Absence(NamedTuple):
+    """A read of a name that the scope may not have."""
+
+    name: str
+    offset: int
+    fails: bool
+    """Whether the template fails here if the name is missing."""
+    facts: Facts
+    """What holds where the template comes here."""
+    certain: bool
+    """Whether the template comes here wherever the facts hold. The body of a loop counts as reached."""
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Whether the template never comes here without the name."""
+        return (self.name, True) in self.facts
+
+
+class Demand(NamedTuple):
+    """Whether a missing value is an error, and one inside a list or map."""
+
+    value: bool
+    parts: bool
+
+    @property
+    def of_container(self) -> Demand:
+        """Of a list or map from which a part is taken."""
+        return Demand(self.value, self.value)
+
+    @property
+    def of_part(self) -> Demand:
+        return Demand(self.parts, self.parts)
+
+    @property
+    def of_operand(self) -> Demand:
+        """Of a value that an operation reads: it passes on a missing one, and fails at a missing part."""
+        return Demand(self.value, True)
+
+
+NEEDED, ABSORBED = Demand(True, True), Demand(False, False)
+_PICKING = ("first", "last", "sum")  # filters whose result may be one of the parts
+_PASSING = ("list", "reverse", "items")  # filters whose result has the same parts
+_COUNTING = ("length", "count")
+_KEEPING_TESTS = ("undefined", "ne", "!=")  # tests that a missing value passes
+_UNEQUAL = ("!=", "not in")  # comparisons that are true for a missing value
+
+
+class Branch(NamedTuple):
+    """What is known where a condition is true, or where it is false."""
+
+    facts: Facts = frozenset()
+    certain: bool = False
+    """Whether the condition is so wherever the facts hold."""
+
+
+class Position(NamedTuple):
+    """What is known where a node is evaluated."""
+
+    facts: Facts = frozenset()
+    certain: bool = True
+    own: Mapping[str, Any] = {}
+    """The template's own names: the expression and the position of their value, None if it has none."""
+
+    def where(self, condition: nodes.Expr, truth: bool) -> Position:
+        return self.inside(_branch(condition, truth, self))
+
+    def inside(self, branch: Branch) -> Position:
+        return self._replace(facts=self.facts | branch.facts, certain=self.certain and branch.certain)
+
+    def binding(self, target: nodes.Node, value: Any = None) -> Position:
+        if isinstance(target, nodes.Name):
+            return self._replace(own={**self.own, target.name: value})
+        return self._replace(own={**self.own, **dict.fromkeys(name.name for name in target.find_all(nodes.Name))})
+
+
+@lru_cache(maxsize=8)
+def absences(template: Template, guard: bool) -> Mapping[int, list[Absence]]:
+    """Every read of a name in the scope, by its offset. `guard`: the template is a condition, where a missing value is
+    false."""
+    reader, by_offset = _Reader(), defaultdict[int, list[Absence]](list)
+    if template.expression is not None:
+        reads = list(reader.expression(template.expression, ABSORBED if guard else NEEDED, Position()))
+    else:
+        reads = reader.body(template.tree.body, Position())[0]
+    for absence in reads:
+        by_offset[absence.offset].append(absence)
+    return by_offset
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.followed: set[tuple[int, Demand]] = set()  # values of the template's own names; each is read once
+
+    # --- statements
+
+    def body(self, children: list[nodes.Node], at: Position) -> tuple[list[Absence], Position]:
+        reads: list[Absence] = []
+        for child in children:
+            more, at = self.statement(child, at)
+            reads += more
+        return reads, at
+
+    def statement(self, node: nodes.Node, at: Position) -> tuple[list[Absence], Position]:
+        match node:
+            case nodes.Output():
+                return [read for part in node.nodes for read in self.expression(part, NEEDED, at)], at
+            case nodes.If():
+                return self._choice(node, at)
+            case nodes.For():
+                return self._loop(node, at), at
+            case nodes.Assign():
+                return list(self.expression(node.node, ABSORBED, at)), at.binding(node.target, (node.node, at))
+            case nodes.AssignBlock():
+                return self._captured(node, at), at.binding(node.target)
+            case nodes.FilterBlock():
+                return self._captured(node, at), at
+            case nodes.With():
+                reads, inner = [], at
+                for target, value in zip(node.targets, node.values, strict=True):
+                    reads += self.expression(value, ABSORBED, at)
+                    inner = inner.binding(target, (value, at))
+                return reads + self.body(node.body, inner)[0], at
+        return [], at
+
+    def _choice(self, node: nodes.If, at: Position) -> tuple[list[Absence], Position]:
+        reads: list[Absence] = []
+        own = dict(at.own)
+        otherwise = at
+        for branch in (node, *node.elif_):
+            reads += self.expression(branch.test, ABSORBED, otherwise)
+            more, after = self.body(branch.body, otherwise.where(branch.test, True))
+            otherwise = otherwise.where(branch.test, False)
+            reads += more
+            own |= after.own
+        more, after = self.body(node.else_, otherwise)
+        return reads + more, at._replace(own=own | dict(after.own))
+
+    def _loop(self, node: nodes.For, at: Position) -> list[Absence]:
+        reads = list(self.expression(node.iter, Demand(True, node.test is None), at))
+        inner = at.binding(node.target)
+        if node.test is not None:
+            reads += self.expression(node.test, ABSORBED, inner)
+        inner = inner._replace(own={**inner.own, "loop": None})
+        return reads + self.body(node.body, inner)[0] + self.body(node.else_, at)[0]
+
+    def _captured(self, node: nodes.AssignBlock | nodes.FilterBlock, at: Position) -> list[Absence]:
+        reads = self.body(node.body, at)[0]
+        pipe: nodes.Expr | None = node.filter
+        while isinstance(pipe, nodes.Filter):
+            for argument in (*pipe.args, *pipe.kwargs.values()):
+                reads += self.expression(argument, NEEDED, at)
+            pipe = pipe.node
+        return reads
+
+    # --- expressions
+
+    def expression(self, node: nodes.Expr | None, demand: Demand, at: Position) -> Iterator[Absence]:
+        match node:
+            case nodes.Name():
+                yield from self._name(node, demand, at)
+            case nodes.Getattr() | nodes.Getitem():
+                yield from self._item(node, demand, at)
+            case nodes.Slice():
+                yield from self._each([node.start, node.stop, node.step], demand, at)
+            case nodes.List() | nodes.Tuple():
+                yield from self._each(node.items, demand.of_part, at)
+            case nodes.Dict():
+                yield from self._each([key for key, _ in node.items], NEEDED, at)
+                yield from self._each([value for _, value in node.items], demand.of_part, at)
+            case nodes.Filter():
+                yield from self._filter(node, demand, at)
+            case nodes.Test():
+                yield from self._each([node.node, *node.args], ABSORBED, at)
+            case nodes.Call():
+                yield from self._call(node, demand, at)
+            case nodes.Compare():
+                yield from self._each([node.expr, *(operand for _, operand in node.ops)], ABSORBED, at)
+            case nodes.Concat():
+                yield from self._each(node.nodes, demand.of_operand, at)
+            case nodes.Unary():
+                yield from self.expression(node.node, ABSORBED if node.op == "not" else demand.of_operand, at)
+            case nodes.Binary():
+                yield from self._binary(node, demand, at)
+            case nodes.CondExpr():
+                yield from self._conditional(node, demand, at)
+
+    def _each(self, parts: Iterable[nodes.Expr | None], demand: Demand, at: Position) -> Iterator[Absence]:
+        for part in parts:
+            yield from self.expression(part, demand, at)
+
+    def _name(self, node: nodes.Name, demand: Demand, at: Position) -> Iterator[Absence]:
+        if node.name not in at.own:
+            yield Absence(node.name, node.offset, demand.value, at.facts, at.certain)
+        elif (binding := at.own[node.name]) is not None and (id(binding[0]), demand) not in self.followed:
+            self.followed.add((id(binding[0]), demand))
+            value, position = binding
+            yield from self.expression(value, demand, position.inside(Branch(at.facts, at.certain)))
+
+    def _item(self, node: nodes.Getattr | nodes.Getitem, demand: Demand, at: Position) -> Iterator[Absence]:
+        key = node.attr if isinstance(node, nodes.Getattr) else constant_key(node.arg)
+        if isinstance(node, nodes.Getitem):
+            yield from self.expression(node.arg, demand.of_operand, at)
+        subject, fallback = _alternatives(node.node)
+        if isinstance(node.node, nodes.Dict) and key is not None:
+            for name, value in node.node.items:
+                chosen = not isinstance(name, Const) or name.value == key
+                yield from self.expression(value, demand if chosen else ABSORBED, at)
+        elif fallback is not None and key is not None and _lacks(fallback, key):
+            yield from self.expression(subject, demand, at)  # the fallback has no such key either
+        else:
+            yield from self.expression(node.node, demand.of_container, at)
+
+    def _filter(self, node: nodes.Filter, demand: Demand, at: Position) -> Iterator[Absence]:
+        arguments = [*node.args, *node.kwargs.values()]
+        if node.name not in TOLERANT:
+            yield from self.expression(node.node, _filter_demand(node, demand), at)
+            yield from self._each(arguments, demand.of_operand, at)
+            return
+        yield from self.expression(node.node, Demand(False, demand.parts), at)
+        yield from self._each(arguments, demand, at.inside(_absent([node.node], at)))
+
+    def _call(self, node: nodes.Call, demand: Demand, at: Position) -> Iterator[Absence]:
+        if isinstance(node.node, nodes.Getattr):
+            yield from self.expression(node.node.node, demand.of_container, at)
+        yield from self._each(node.args, demand.of_operand, at)
+        yield from self._each(node.kwargs.values(), demand.of_part, at)
+
+    def _binary(self, node: nodes.Binary, demand: Demand, at: Position) -> Iterator[Absence]:
+        first, then = demand if node.op in ("and", "+") else demand.of_operand, at
+        if node.op == "or":
+            first = Demand(False, demand.parts)
+        if node.op in ("and", "or"):
+            then = at.where(node.first, node.op == "and")
+        yield from self.expression(node.first, first, at)
+        yield from self.expression(node.second, demand if node.op in ("and", "or", "+") else first, then)
+
+    def _conditional(self, node: nodes.CondExpr, demand: Demand, at: Position) -> Iterator[Absence]:
+        yield from self.expression(node.test, ABSORBED, at)
+        yield from self.expression(node.expr1, demand, at.where(node.test, True))
+        if node.expr2 is not None:
+            yield from self.expression(node.expr2, demand, at.where(node.test, False))
+        elif demand.value:  # without an `else` the value is missing where the test is false
+            needed = {name for name, present in _branch(node.test, True, at).facts if present}
+            tested = [node.test] if isinstance(node.test, nodes.Name) else node.test.find_all(nodes.Name)
+            yield from self._each((name for name in tested if name.name in needed), NEEDED, at)
+
+
+def _filter_demand(node: nodes.Filter, demand: Demand) -> Demand:
+    """Of the value of a filter: most fail at a missing part."""
+    first = node.args[0].value if node.args and isinstance(node.args[0], Const) else None
+    parts = True
+    if node.name in (*_COUNTING, "selectattr"):
+        parts = False
+    elif node.name == "select":
+        parts = demand.parts and first in _KEEPING_TESTS
+    elif node.name == "reject":
+        parts = demand.parts and first not in _KEEPING_TESTS
+    elif node.name == "map":
+        parts = demand.parts and first not in TOLERANT and "default" not in node.kwargs
+    elif node.name in _PICKING:
+        parts = demand.value
+    elif node.name in _PASSING:
+        parts = demand.parts
+    return Demand(demand.value, parts)
+
+
+def _alternatives(node: nodes.Expr) -> tuple[nodes.Expr | None, nodes.Expr | None]:
+    """The parts of `a or b` and `a | default(b)`."""
+    match node:
+        case nodes.Binary(op="or"):
+            return node.first, node.second
+        case nodes.Filter(args=[fallback, *_]) if node.name in TOLERANT:
+            return node.node, fallback
+    return None, None
+
+
+def _lacks(node: nodes.Expr, key: str | int) -> bool:
+    """Whether a literal has no such key."""
+    match node:
+        case nodes.Dict():
+            return all(isinstance(name, Const) and name.value != key for name, _ in node.items)
+        case nodes.List():
+            return not (isinstance(key, int) and -len(node.items) <= key < len(node.items))
+        case Const(value=str(text)):
+            return not (isinstance(key, int) and -len(text) <= key < len(text))
+    return isinstance(node, Const)
+
+
+# --- conditions
+
+
+def _branch(node: nodes.Expr, truth: bool, at: Position) -> Branch:
+    match node:
+        case nodes.Unary(op="not"):
+            return _branch(node.node, not truth, at)
+        case nodes.Binary(op="and" | "or" as op):
+            first, second = _branch(node.first, truth, at), _branch(node.second, truth, at)
+            return _both(first, second) if (op == "and") is truth else _either(first, second)
+        case nodes.Test(name="defined" | "undefined" as name) if truth is (name == "defined"):
+            return _present([node.node], at, isinstance(node.node, nodes.Name))
+        case nodes.Test(name="defined" | "undefined"):
+            return _absent([node.node], at)
+        case nodes.Test():
+            return _compared([node.node, *node.args], truth is (node.name not in _KEEPING_TESTS), at)
+        case nodes.Compare(ops=[(op, other)]):
+            return _compared([node.expr, other], truth is (op not in _UNEQUAL), at)
+        case nodes.Compare():
+            return Branch()
+        case Const():
+            return Branch(certain=bool(node.value) is truth)
+    return _compared([node], truth, at)
+
+
+def _both(first: Branch, second: Branch) -> Branch:
+    return Branch(first.facts | second.facts, first.certain and second.certain)
+
+
+def _either(first: Branch, second: Branch) -> Branch:
+    common = first.facts & second.facts
+    for branch in (first, second):
+        if branch.certain and all(fact in common for fact in branch.facts if fact[1]):
+            return branch
+    return Branch(common)
+
+
+def _compared(parts: list[nodes.Expr], holds: bool, at: Position) -> Branch:
+    """A condition that never holds if one of these values is missing."""
+    return _present(parts, at) if holds else _absent(parts, at)
+
+
+def _present(parts: list[nodes.Expr], at: Position, certain: bool = False) -> Branch:
+    return Branch(frozenset((name, True) for name in _needed_for(parts, at)), certain)
+
+
+def _absent(parts: list[nodes.Expr | None] | list[nodes.Expr], at: Position) -> Branch:
+    """It is certain that one of these values is missing if the only name that they need is."""
+    names = _needed_for(parts, at)
+    return Branch(frozenset((name, False) for name in names), True) if len(names) == 1 else Branch()
+
+
+def _needed_for(parts: Iterable[nodes.Expr | None], at: Position) -> set[str]:
+    """The names without which one of these values is missing."""
+    names: set[str] = set()
+    for node in parts:
+        match node:
+            case nodes.Name() if node.name not in at.own:
+                names.add(node.name)
+            case nodes.Name() if isinstance(binding := at.own[node.name], tuple) and static_path(binding[0]):
+                names |= _needed_for([binding[0]], binding[1])
+            case nodes.Getattr() | nodes.Unary(op="-" | "+"):
+                names |= _needed_for([node.node], at)
+            case nodes.Getitem():
+                names |= _needed_for([node.node, node.arg], at)
+            case nodes.Slice():
+                names |= _needed_for([node.start, node.stop, node.step], at)
+            case nodes.Filter() if node.name not in TOLERANT:
+                names |= _needed_for([node.node, *node.args], at)
+            case nodes.Concat():
+                names |= _needed_for(node.nodes, at)
+            case nodes.Binary(op="and"):
+                names |= _needed_for([node.first], at)
+            case nodes.Binary() if node.op != "or":
+                names |= _needed_for([node.first, node.second], at)
+            case nodes.Call(node=nodes.Getattr(node=subject)):
+                names |= _needed_for([subject, *node.args], at)
+            case nodes.Call():
+                names |= _needed_for(node.args, at)
+    return names
