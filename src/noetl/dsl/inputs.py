@@ -87,7 +87,7 @@ def _value_hint(value: Any, wrong: Misfit, kind: Kind, key: str) -> str:
     if kind.name == "iterator" and key == "in" and (advice := other_words.collection_advice(value)):
         return advice
     guess = did_you_mean(value, wrong.choices) if not wrong.path else None
-    return guess or f"`noetl tools schema {kind.name}` shows what it takes"
+    return guess or wrong.remedy or f"`noetl tools schema {kind.name}` shows what it takes"
 
 
 def _refuse(task: Any, key: str, kind: Kind, walk: Walk) -> None:

@@ -69,7 +69,7 @@ _KEEPING_TESTS = ("undefined", "ne", "!=")  # tests that a missing value passes
 _UNEQUAL = ("!=", "not in")  # comparisons that are true for a missing value
 
 
-class Branch(NamedTuple):
+class BranchFacts(NamedTuple):
     """What is known where a condition is true, or where it is false."""
 
     facts: Facts = frozenset()
@@ -77,7 +77,7 @@ class Branch(NamedTuple):
     """Whether the condition is so wherever the facts hold."""
 
 
-class Position(NamedTuple):
+class EvaluationPoint(NamedTuple):
     """What is known where a node is evaluated."""
 
     facts: Facts = frozenset()
@@ -85,13 +85,13 @@ class Position(NamedTuple):
     own: Mapping[str, Any] = {}
     """The template's own names: the expression and the position of their value, None if it has none."""
 
-    def where(self, condition: nodes.Expr, truth: bool) -> Position:
+    def where(self, condition: nodes.Expr, truth: bool) -> EvaluationPoint:
         return self.inside(_branch(condition, truth, self))
 
-    def inside(self, branch: Branch) -> Position:
+    def inside(self, branch: BranchFacts) -> EvaluationPoint:
         return self._replace(facts=self.facts | branch.facts, certain=self.certain and branch.certain)
 
-    def binding(self, target: nodes.Node, value: Any = None) -> Position:
+    def binding(self, target: nodes.Node, value: Any = None) -> EvaluationPoint:
         if isinstance(target, nodes.Name):
             return self._replace(own={**self.own, target.name: value})
         return self._replace(own={**self.own, **dict.fromkeys(name.name for name in target.find_all(nodes.Name))})
@@ -103,9 +103,9 @@ def absences(template: Template, guard: bool) -> Mapping[int, list[Absence]]:
     false."""
     reader, by_offset = _Reader(), defaultdict[int, list[Absence]](list)
     if template.expression is not None:
-        reads = list(reader.expression(template.expression, ABSORBED if guard else NEEDED, Position()))
+        reads = list(reader.expression(template.expression, ABSORBED if guard else NEEDED, EvaluationPoint()))
     else:
-        reads = reader.body(template.tree.body, Position())[0]
+        reads = reader.body(template.tree.body, EvaluationPoint())[0]
     for absence in reads:
         by_offset[absence.offset].append(absence)
     return by_offset
@@ -117,14 +117,14 @@ class _Reader:
 
     # --- statements
 
-    def body(self, children: list[nodes.Node], at: Position) -> tuple[list[Absence], Position]:
+    def body(self, children: list[nodes.Node], at: EvaluationPoint) -> tuple[list[Absence], EvaluationPoint]:
         reads: list[Absence] = []
         for child in children:
             more, at = self.statement(child, at)
             reads += more
         return reads, at
 
-    def statement(self, node: nodes.Node, at: Position) -> tuple[list[Absence], Position]:
+    def statement(self, node: nodes.Node, at: EvaluationPoint) -> tuple[list[Absence], EvaluationPoint]:
         match node:
             case nodes.Output():
                 return [read for part in node.nodes for read in self.expression(part, NEEDED, at)], at
@@ -139,14 +139,13 @@ class _Reader:
             case nodes.FilterBlock():
                 return self._captured(node, at), at
             case nodes.With():
-                reads, inner = [], at
+                reads, inner = list(self._each(node.values, ABSORBED, at)), at
                 for target, value in zip(node.targets, node.values, strict=True):
-                    reads += self.expression(value, ABSORBED, at)
                     inner = inner.binding(target, (value, at))
                 return reads + self.body(node.body, inner)[0], at
         return [], at
 
-    def _choice(self, node: nodes.If, at: Position) -> tuple[list[Absence], Position]:
+    def _choice(self, node: nodes.If, at: EvaluationPoint) -> tuple[list[Absence], EvaluationPoint]:
         reads: list[Absence] = []
         own = dict(at.own)
         otherwise = at
@@ -159,7 +158,7 @@ class _Reader:
         more, after = self.body(node.else_, otherwise)
         return reads + more, at._replace(own=own | dict(after.own))
 
-    def _loop(self, node: nodes.For, at: Position) -> list[Absence]:
+    def _loop(self, node: nodes.For, at: EvaluationPoint) -> list[Absence]:
         reads = list(self.expression(node.iter, Demand(True, node.test is None), at))
         inner = at.binding(node.target)
         if node.test is not None:
@@ -167,7 +166,7 @@ class _Reader:
         inner = inner._replace(own={**inner.own, "loop": None})
         return reads + self.body(node.body, inner)[0] + self.body(node.else_, at)[0]
 
-    def _captured(self, node: nodes.AssignBlock | nodes.FilterBlock, at: Position) -> list[Absence]:
+    def _captured(self, node: nodes.AssignBlock | nodes.FilterBlock, at: EvaluationPoint) -> list[Absence]:
         reads = self.body(node.body, at)[0]
         pipe: nodes.Expr | None = node.filter
         while isinstance(pipe, nodes.Filter):
@@ -178,7 +177,7 @@ class _Reader:
 
     # --- expressions
 
-    def expression(self, node: nodes.Expr | None, demand: Demand, at: Position) -> Iterator[Absence]:
+    def expression(self, node: nodes.Expr | None, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         match node:
             case nodes.Name():
                 yield from self._name(node, demand, at)
@@ -208,19 +207,19 @@ class _Reader:
             case nodes.CondExpr():
                 yield from self._conditional(node, demand, at)
 
-    def _each(self, parts: Iterable[nodes.Expr | None], demand: Demand, at: Position) -> Iterator[Absence]:
+    def _each(self, parts: Iterable[nodes.Expr | None], demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         for part in parts:
             yield from self.expression(part, demand, at)
 
-    def _name(self, node: nodes.Name, demand: Demand, at: Position) -> Iterator[Absence]:
+    def _name(self, node: nodes.Name, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         if node.name not in at.own:
             yield Absence(node.name, node.offset, demand.value, at.facts, at.certain)
         elif (binding := at.own[node.name]) is not None and (id(binding[0]), demand) not in self.followed:
             self.followed.add((id(binding[0]), demand))
             value, position = binding
-            yield from self.expression(value, demand, position.inside(Branch(at.facts, at.certain)))
+            yield from self.expression(value, demand, position.inside(BranchFacts(at.facts, at.certain)))
 
-    def _item(self, node: nodes.Getattr | nodes.Getitem, demand: Demand, at: Position) -> Iterator[Absence]:
+    def _item(self, node: nodes.Getattr | nodes.Getitem, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         key = node.attr if isinstance(node, nodes.Getattr) else constant_key(node.arg)
         if isinstance(node, nodes.Getitem):
             yield from self.expression(node.arg, demand.of_operand, at)
@@ -234,7 +233,7 @@ class _Reader:
         else:
             yield from self.expression(node.node, demand.of_container, at)
 
-    def _filter(self, node: nodes.Filter, demand: Demand, at: Position) -> Iterator[Absence]:
+    def _filter(self, node: nodes.Filter, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         arguments = [*node.args, *node.kwargs.values()]
         if node.name not in TOLERANT:
             yield from self.expression(node.node, _filter_demand(node, demand), at)
@@ -243,13 +242,13 @@ class _Reader:
         yield from self.expression(node.node, Demand(False, demand.parts), at)
         yield from self._each(arguments, demand, at.inside(_absent([node.node], at)))
 
-    def _call(self, node: nodes.Call, demand: Demand, at: Position) -> Iterator[Absence]:
+    def _call(self, node: nodes.Call, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         if isinstance(node.node, nodes.Getattr):
             yield from self.expression(node.node.node, demand.of_container, at)
         yield from self._each(node.args, demand.of_operand, at)
         yield from self._each(node.kwargs.values(), demand.of_part, at)
 
-    def _binary(self, node: nodes.Binary, demand: Demand, at: Position) -> Iterator[Absence]:
+    def _binary(self, node: nodes.Binary, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         first, then = demand if node.op in ("and", "+") else demand.of_operand, at
         if node.op == "or":
             first = Demand(False, demand.parts)
@@ -258,7 +257,7 @@ class _Reader:
         yield from self.expression(node.first, first, at)
         yield from self.expression(node.second, demand if node.op in ("and", "or", "+") else first, then)
 
-    def _conditional(self, node: nodes.CondExpr, demand: Demand, at: Position) -> Iterator[Absence]:
+    def _conditional(self, node: nodes.CondExpr, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         yield from self.expression(node.test, ABSORBED, at)
         yield from self.expression(node.expr1, demand, at.where(node.test, True))
         if node.expr2 is not None:
@@ -313,7 +312,7 @@ def _lacks(node: nodes.Expr, key: str | int) -> bool:
 # --- conditions
 
 
-def _branch(node: nodes.Expr, truth: bool, at: Position) -> Branch:
+def _branch(node: nodes.Expr, truth: bool, at: EvaluationPoint) -> BranchFacts:
     match node:
         case nodes.Unary(op="not"):
             return _branch(node.node, not truth, at)
@@ -329,40 +328,40 @@ def _branch(node: nodes.Expr, truth: bool, at: Position) -> Branch:
         case nodes.Compare(ops=[(op, other)]):
             return _compared([node.expr, other], truth is (op not in _UNEQUAL), at)
         case nodes.Compare():
-            return Branch()
+            return BranchFacts()
         case Const():
-            return Branch(certain=bool(node.value) is truth)
+            return BranchFacts(certain=bool(node.value) is truth)
     return _compared([node], truth, at)
 
 
-def _both(first: Branch, second: Branch) -> Branch:
-    return Branch(first.facts | second.facts, first.certain and second.certain)
+def _both(first: BranchFacts, second: BranchFacts) -> BranchFacts:
+    return BranchFacts(first.facts | second.facts, first.certain and second.certain)
 
 
-def _either(first: Branch, second: Branch) -> Branch:
+def _either(first: BranchFacts, second: BranchFacts) -> BranchFacts:
     common = first.facts & second.facts
     for branch in (first, second):
         if branch.certain and all(fact in common for fact in branch.facts if fact[1]):
             return branch
-    return Branch(common)
+    return BranchFacts(common)
 
 
-def _compared(parts: list[nodes.Expr], holds: bool, at: Position) -> Branch:
+def _compared(parts: list[nodes.Expr], holds: bool, at: EvaluationPoint) -> BranchFacts:
     """A condition that never holds if one of these values is missing."""
     return _present(parts, at) if holds else _absent(parts, at)
 
 
-def _present(parts: list[nodes.Expr], at: Position, certain: bool = False) -> Branch:
-    return Branch(frozenset((name, True) for name in _needed_for(parts, at)), certain)
+def _present(parts: list[nodes.Expr], at: EvaluationPoint, certain: bool = False) -> BranchFacts:
+    return BranchFacts(frozenset((name, True) for name in _needed_for(parts, at)), certain)
 
 
-def _absent(parts: list[nodes.Expr | None] | list[nodes.Expr], at: Position) -> Branch:
+def _absent(parts: list[nodes.Expr | None] | list[nodes.Expr], at: EvaluationPoint) -> BranchFacts:
     """It is certain that one of these values is missing if the only name that they need is."""
     names = _needed_for(parts, at)
-    return Branch(frozenset((name, False) for name in names), True) if len(names) == 1 else Branch()
+    return BranchFacts(frozenset((name, False) for name in names), True) if len(names) == 1 else BranchFacts()
 
 
-def _needed_for(parts: Iterable[nodes.Expr | None], at: Position) -> set[str]:
+def _needed_for(parts: Iterable[nodes.Expr | None], at: EvaluationPoint) -> set[str]:
     """The names without which one of these values is missing."""
     names: set[str] = set()
     for node in parts:

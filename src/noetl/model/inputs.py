@@ -64,6 +64,7 @@ class Misfit(NamedTuple):
     message: str
     choices: tuple[str, ...] = ()
     """The texts that the input takes, if they are few."""
+    remedy: str = ""
 
 
 def describe(value: object) -> str:
@@ -299,6 +300,10 @@ def _inside(kind: inspect.Type, value: Any, path: Path) -> Misfit | None:
             )
             broken = [(words, bound) for words, bound, holds in bounds if bound is not None and not holds(value, bound)]
             parts = (Misfit(path, f"expected {words} {bound}, found {value}") for words, bound in broken)
+        case inspect.StrType(min_length=int(least)) if len(value) < least:
+            return Misfit(path, "expected text, found an empty text", remedy="write a value, or remove the key")
+        case inspect.CollectionType(min_length=int(least)) if len(value) < least:
+            return Misfit(path, "expected a list with an item, found an empty list", remedy="add an item")
         case inspect.CollectionType(item_type=item):
             parts = (misfit(item, part, (*path, index)) for index, part in enumerate(value))
         case inspect.DictType():

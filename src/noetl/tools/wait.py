@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Outcome, failed
 from noetl.tools.base import Context
 
+SignalName: TypeAlias = Annotated[str, Meta(min_length=1)]
+
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    signal: Annotated[str | None, doc("Name of the signal to wait for; one sent earlier counts")] = None
+    signal: Annotated[SignalName | None, doc("Name of the signal to wait for; one sent earlier counts")] = None
     signals: Annotated[
-        list[str] | None,
+        Annotated[list[SignalName], Meta(min_length=1)] | None,
         doc("Names of signals; the first to arrive ends the wait; the result is {signal, payload}"),
     ] = None
 
@@ -34,8 +36,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
     from noetl.pipeline.host import ParkedCall, Waiting
 
     names = [inputs.signal or ""] if inputs.signals is None else inputs.signals
-    if not names or not all(names):
-        return failed("input", "wait: the signal has no name")
     if any(context.redact(name) != name for name in names):
         return failed("input", "wait: the name of the signal contains a secret, which its sender would have to know")
     due = context.now + context.timeout if isinstance(context.timeout, int | float) else None

@@ -46,6 +46,9 @@ CANONICAL = {
         "retry",
         ["tool: [{a: {kind: iterator, in: [1], iterator: n, spec: {retry: 2}, tool: [{b: {kind: noop}}]}}]"],
     ),
+    "retry of noop": ("retry", ["tool: [{a: {kind: noop, spec: {retry: 2}}}]"]),
+    "retry of wait": ("retry", ["tool: [{a: {kind: wait, signal: go, spec: {retry: {attempts: 3}}}}]"]),
+    "retry of a step of noops": ("retry", ["spec: {retry: 2}", "tool: [{a: {kind: noop}}, {b: {kind: noop}}]"]),
     "async": ("async", ["tool: [{a: {kind: noop, spec: {async: true}}}]"]),
 }
 CLASSIC = {
@@ -193,3 +196,35 @@ def test_every_key_of_the_language_has_a_reader() -> None:
     assert {"retry_when", "max_in_flight", "deadline", "eval_mode", "set_ctx", "inline_bytes"} <= keys
     unread = {key for key in keys if not re.search(rf"""["'.]{key}\b|\b{key}\s*[:=]""", source)}
     assert unread == set()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "column", "words"),
+    [
+        ("signals: []", 33, "'signals' of wait: expected a list with an item, found an empty list"),
+        ("signals: [a, '']", 37, "'signals[1]' of wait: expected text, found an empty text"),
+        ("signal: ''", 32, "'signal' of wait: expected text, found an empty text"),
+    ],
+)
+def test_a_wait_for_no_signal_is_an_error(inputs: str, column: int, words: str) -> None:
+    text = f"{HEAD}workflow:\n  - step: s\n    tool: {{kind: wait, {inputs}}}\n"
+    (problem,) = load("x.yaml", text, KINDS).problems
+    assert (problem.code, problem.line, problem.column, problem.message) == ("NTL205", 6, column, words)
+    assert problem.hint in ("add an item", "write a value, or remove the key")
+
+
+@pytest.mark.parametrize(
+    ("step", "database", "problems"),
+    [
+        ("", "", ["needs a `database` file"]),
+        ("", "database: a.duckdb, read_only: true, ", ["is `read_only`"]),
+        ("", "database: '{{ workload.file }}', ", []),
+        ("spec: {duckdb: {database: a.duckdb}}", "", []),
+    ],
+)
+def test_exactly_once_needs_a_file_for_its_ledger(step: str, database: str, problems: list[str]) -> None:
+    task = f"{{kind: duckdb, {database}query: 'INSERT INTO t VALUES (1)', spec: {{exactly_once: true}}}}"
+    text = f"{HEAD}workload: {{file: a}}\nworkflow:\n  - step: s\n    {step}\n    tool: [{{a: {task}}}]\n"
+    reported = load("x.yaml", text, KINDS).problems
+    assert [problem.code for problem in reported] == ["NTL316"] * len(problems)
+    assert all(words in problem.message and problem.hint for words, problem in zip(problems, reported, strict=True))

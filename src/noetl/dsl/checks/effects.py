@@ -20,6 +20,8 @@ WITHOUT_PROCESS = frozenset(
     ]
 )  # fmt: skip
 """Kinds whose calls start no process on the worker that a sandbox could confine."""
+NEVER_RETRIED = frozenset(["noop", "wait"])
+RETRY_HINT = "give it to the task that calls something"
 
 
 def check(document: Document, problems: Problems) -> None:
@@ -56,6 +58,10 @@ def _in_steps(document: Document) -> Iterator[Unused]:
         if loop.get("mode", spec.get("mode", "sequential")) == "sequential":
             hint = "remove it, or set `mode: parallel`"
             yield from _unused(spec, ("max_in_flight", "batch_size"), "a sequential loop runs one item at a time", hint)
+        tasks = list(document.tasks(step))
+        if tasks and all(site.tree.get("kind") in NEVER_RETRIED for site in tasks):
+            why = "no task of the step has an error that a retry could mend"
+            yield from _unused(step.get("spec", {}), ("retry",), why, RETRY_HINT)
         if "timers" in step.get("spec", {}) and not document.listens(step):
             hint = "wait with `spec.timeout`, or in a classic step listen with `eval_mode: on_event`"
             yield Unused(step["spec"], "timers", "the step does not listen to its timers", hint)
@@ -82,6 +88,8 @@ def _in_task(site: TaskSite) -> Iterator[Unused]:
     if kind == "iterator":
         hint = "give it to the tasks of the iterator"
         yield from _unused(spec, ("retry",), "an iterator is not repeated as a whole", hint)
+    if kind in NEVER_RETRIED:
+        yield from _unused(spec, ("retry",), f"a call of {kind} has no error that a retry could mend", RETRY_HINT)
 
 
 def _unused(container: Map, keys: tuple[str, ...], why: str, hint: str = "remove it") -> Iterator[Unused]:

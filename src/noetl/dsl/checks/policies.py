@@ -22,6 +22,7 @@ PARALLEL_CTX = Check("NTL311", "warning", "`set_ctx` in a parallel loop")
 NO_WAY_OUT = Check("NTL312", "error", "a pipeline cannot end", stored_ok=False)
 ENDS_BY_FAILURE = Check("NTL313", "warning", "a pipeline ends only by failing")
 ERRORS_PASS = Check("NTL315", "warning", "`else` lets errors pass")
+NO_LEDGER = Check("NTL316", "error", "`exactly_once` without a file for its ledger", stored_ok=True)
 IDLE_OPTION = Check("NTL314", "error", "an option does not apply to this kind", stored_ok=False)
 
 FAIL_RULE = "`- {when: \"{{ outcome.status == 'error' }}\", then: {do: fail}}`"
@@ -37,10 +38,13 @@ def check(document: Document, problems: Problems) -> None:
         parallel = document.is_parallel(step)
         for site in document.tasks(step):
             _check_task(site, parallel, problems)
+            _check_ledger(site, [document.executor_spec, *document.layers(step)], problems)
         for tool in document.pipelines(step):
             _check_end(tool, problems)
     for _, site in document.workbook:
         _check_task(site, False, problems)
+        every_layer = [layer for step in document.steps for layer in document.layers(step)]
+        _check_ledger(site, [document.executor_spec, *every_layer], problems)
 
 
 def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
@@ -73,6 +77,21 @@ def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
         message = f"the rules of {site.label!r} have no `else`"
         message += f": the pipeline continues after {errors}" if errors else ""
         problems.add(NO_ELSE, span_of(written), message, ELSE_HINT)
+
+
+def _check_ledger(site: TaskSite, layers: list[Map], problems: Problems) -> None:
+    """DuckDB keeps the ledger of `exactly_once` in the file of its database."""
+    spec = site.tree.get("spec", {})
+    if site.tree.get("kind") != "duckdb" or spec.get("exactly_once") is not True:
+        return
+    defaults = [layer["duckdb"] for layer in layers if isinstance(layer.get("duckdb"), dict)]
+    hint = "add `database: FILE`, or remove `exactly_once`"
+    if not any(task.get("database") is not None for task in (site.tree, *defaults)):
+        message = "`exactly_once` needs a `database` file for its ledger, and this one is in memory"
+        problems.add(NO_LEDGER, key_span(spec, "exactly_once"), message, hint)
+    elif site.tree.get("read_only") is True:
+        message = "`exactly_once` writes its ledger into the database, and this one is `read_only`"
+        problems.add(NO_LEDGER, key_span(spec, "exactly_once"), message, "remove `read_only` or `exactly_once`")
 
 
 def _passing(policy: list[tuple[Map, Map, bool]]) -> str | None:
