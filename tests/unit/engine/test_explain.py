@@ -191,6 +191,18 @@ def test_the_last_attempt_and_a_skip_and_a_jump_are_told() -> None:
     )
 
 
+def test_the_error_of_an_item_names_it() -> None:
+    loop = "loop: {in: '{{ [5, 6] }}', iterator: x, spec: {on_error: continue}}"
+    stage = play(
+        f"- {{step: a, {loop}, tool: {{kind: python, code: bad}}}}", tools={"bad": lambda: failed("shaky", "no")}
+    )
+    errors = [one.error for one in of(explained(stage, "a"), "rules")]
+    assert [error and (error["step"], error["item"], error["kind"]) for error in errors] == [
+        ("a", 0, "shaky"),
+        ("a", 1, "shaky"),
+    ]
+
+
 def test_rules_in_loops_see_their_item_and_its_own_writes() -> None:
     rules = policy(
         "{when: '{{ iter.x.n > 1 and ctx.seen | default(0) == 0 }}', then: {do: continue, set_ctx: {top: {$max: '{{ iter.x.n }}'}}}}"

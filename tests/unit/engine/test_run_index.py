@@ -166,3 +166,13 @@ def test_the_life_of_an_item() -> None:
         None,
         10,
     )
+
+
+def test_an_item_starts_with_its_first_call_not_when_its_report_is_stored() -> None:
+    task, histories = TaskId(RUN, "t#1", 4), ItemHistories(RUN, [4])
+    for seq, event in enumerate(
+        [e.IterationStarted(RUN, 4), e.TaskStarted(task, 1, at=19_000), e.IterationDone(RUN, 4)], 1
+    ):
+        histories.take(event, seq, 20.0)
+    history = histories.by_item[4]
+    assert (history.started, history.ended, history.duration_ms) == (19.0, 20.0, 1_000.0)

@@ -49,6 +49,12 @@ def test_a_run_whose_lease_has_ended_is_scheduled_again() -> None:
     assert history_of(*lanes, e.StepPaused("a#1", 1, "lost")).status == "running"
 
 
+def test_an_item_starts_with_its_first_call_not_when_its_report_is_stored() -> None:
+    task = TaskId("a#1", "t#1", 2)
+    history = history_of(e.IterationStarted("a#1", 2), e.TaskStarted(task, at=400), e.IterationDone("a#1", 2), item=2)
+    assert (history.started, history.ended) == (0.4, 3.0)
+
+
 def test_an_item_has_only_its_own_leases_tasks_and_waits() -> None:
     other = TaskId("a#1", "t#1", 1)
     history = history_of(

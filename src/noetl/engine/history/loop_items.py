@@ -48,6 +48,8 @@ class ItemHistories:
                 self.by_item[index] = ItemHistory(at, seq=seq)
             case e.TaskStarted(attempt=attempt):
                 history.attempts = max(history.attempts, attempt)
+                if history.started is not None:  # the start of an item is stored with the report of its first task
+                    history.started = min(history.started, event.began(at))
             case e.TaskDone(attempt=attempt, duration_ms=duration, task=task):
                 history.attempts = max(history.attempts, attempt)
                 history.work_ms += duration if "/" not in task.path else 0.0

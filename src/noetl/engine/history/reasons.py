@@ -220,6 +220,7 @@ def rules_of(past: Decision, event: e.TaskDone) -> ExplainedDecision | None:
     data = None
     if failure is not None:
         data = error_data(failure, step_of(event.task.run), event.task.place, event.attempt)
+        data |= {} if event.task.index is None else {"item": event.task.index}
     return ExplainedDecision(past.state.seq + 1, past.now, "rules", str(event.task), says, reasons, differs, data)
 
 

@@ -182,6 +182,8 @@ class StepRunHistory:
     def _take_task(self, event: e.Event, task: TaskId, seq: int, at: float) -> None:
         if isinstance(event, e.TaskStarted):
             self._started_tasks[task.chain] = task.label
+            if self.item is not None and self.started is not None:  # stored with the report of its first task
+                self.started = min(self.started, event.began(at))
         attempts = self.visits.get(task)
         if attempts is None:
             if len(self.visits) >= MAX_VISITS:
