@@ -325,6 +325,13 @@ def test_damaged_files_are_counted_and_only_they_are_read_again(folder: Path) ->
     assert noetl(folder, "verify").returncode == 0
 
 
+def test_a_missing_folder_of_files_is_an_error(folder: Path) -> None:
+    done = noetl(folder, "run", "examples/many_files.yaml")
+    assert done.returncode == 1
+    assert "examples/many_files.yaml:32:51: step list_files, task names" in done.stderr
+    assert "No such file or directory: 'readings'" in done.stderr
+
+
 def test_the_sweep_is_plotted(folder: Path) -> None:
     done = noetl(folder, "run", "examples/quantum_sweep.yaml", "--set", "points=5", "--set", "shots=400", "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
