@@ -119,6 +119,18 @@ class Settling:
         self.pending.discard(request)
 
 
+def set_visible(page: Page, visible: bool) -> None:
+    """As if the user changed tabs: headless Chromium shows all of them."""
+    state = "visible" if visible else "hidden"
+    page.evaluate(
+        """(state) => {
+          Object.defineProperty(document, 'visibilityState', {value: state, configurable: true});
+          document.dispatchEvent(new Event('visibilitychange'));
+        }""",
+        state,
+    )
+
+
 SERIOUS = ("moderate", "serious", "critical")
 
 

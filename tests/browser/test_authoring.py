@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 from tests.browser.examples import PLAYBOOKS, ExampleRuns
-from tests.browser.opening import PageOpener, check_accessibility
+from tests.browser.opening import PageOpener, check_accessibility, set_visible
 from tests.browser.serving import PageServer
 
 APPROVAL = """\
@@ -107,6 +107,22 @@ def test_a_draft_survives_a_reload_and_meets_a_newer_version(open_page: PageOpen
     expect(page.get_by_role("table", name="Differences between version 2 and version 3")).to_contain_text(
         "result: theirs"
     )
+
+
+@pytest.mark.parametrize("leave", ["reload", "hide"])
+def test_a_draft_has_the_last_keystroke_however_the_editor_is_left(open_page: PageOpener, leave: str) -> None:
+    page = open_page("/edit/written/left", role="author", expect=["status of 404"])
+    editor_of(page).click()
+    page.clock.install()
+    page.clock.pause_at(page.evaluate("Date.now() + 1000"))  # the time of the next save does not come
+    page.keyboard.insert_text("# the last words\n")
+    if leave == "reload":
+        page.reload()
+    else:
+        set_visible(page, False)
+    assert "# the last words" in page.evaluate("localStorage.getItem('noetl.draft.written/left')")
+    page.clock.resume()
+    expect(editor_of(page)).to_contain_text("# the last words")
 
 
 def test_a_problem_can_be_chosen_and_fixed_before_the_editor_has_loaded(open_page: PageOpener) -> None:

@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.acceptance.modes.stage import OVER, until
-from tests.browser.examples import PLAYBOOKS
-from tests.browser.opening import PageOpener
+from tests.browser.examples import PLAYBOOKS, ExampleRuns
+from tests.browser.opening import PageOpener, set_visible
 from tests.browser.serving import PageServer, page_server
 
 Motion = Literal["reduce", "no-preference"]
@@ -105,6 +105,29 @@ def test_no_event_is_lost_or_repeated_when_the_server_is_killed(open_own: PageOp
     assert seqs == list(range(seqs[0], last + 1))
 
 
+def test_a_cancel_in_one_tab_reaches_the_others(open_page: PageOpener, runs: ExampleRuns) -> None:
+    _ = runs["finished"]
+    execution = runs.until_waiting(runs.start("shop/release"))
+    context = open_page.context("operator")
+    context.clock.install()
+    acting, beside, hidden = (watch(context, open_page.server, execution) for _ in range(3))
+    with hidden.expect_event("requestfailed", lambda request: "/live" in request.url):
+        set_visible(hidden, False)
+        context.clock.fast_forward(31_000)
+    beside.locator(".run-header").get_by_role("button", name="Respond...").click()
+    beside.get_by_role("dialog").get_by_label("by").fill("otto")
+    acting.locator(".run-header").get_by_role("button", name="Cancel...").click()
+    acting.get_by_role("dialog").get_by_role("button", name="Cancel run").click()
+    for page in (acting, beside):
+        expect(page.locator(".run-title")).to_contain_text("cancelled")
+    expect(beside.get_by_role("dialog").get_by_role("alert")).to_contain_text("no longer waits")
+    expect(hidden.locator(".run-title")).to_contain_text("waiting")
+    set_visible(hidden, True)
+    expect(hidden.locator(".run-title")).to_contain_text("cancelled by user otto")
+    buttons = hidden.locator(".run-actions-bar > .button:not([aria-haspopup])")
+    expect(buttons).to_have_text(["Retry...", "Fork..."])
+
+
 def test_a_hidden_tab_closes_its_stream_and_catches_up(open_own: PageOpener, own_server: PageServer) -> None:
     execution = own_server.api.start({"path": "shop/ticks"})
     tick(own_server, execution, 1)
@@ -112,26 +135,14 @@ def test_a_hidden_tab_closes_its_stream_and_catches_up(open_own: PageOpener, own
     context.clock.install()
     shown, hidden = watch(context, own_server, execution), watch(context, own_server, execution)
     with hidden.expect_event("requestfailed", lambda request: "/live" in request.url):
-        _set_visible(hidden, False)
+        set_visible(hidden, False)
         context.clock.fast_forward(31_000)
     last = tick(own_server, execution, 10)
     expect(shown.get_by_role("slider", name="event")).to_have_attribute("max", str(last), timeout=SECONDS)
     assert hidden.get_by_role("slider", name="event").get_attribute("max") != str(last)
-    _set_visible(hidden, True)
+    set_visible(hidden, True)
     expect(hidden.get_by_role("slider", name="event")).to_have_attribute("max", str(last), timeout=SECONDS)
     for page in (shown, hidden):
         assert page.evaluate("window.dots") == 0, "dots move although the user wants no motion"
         seqs = frame_seqs(page)
         assert seqs == list(range(seqs[0], last + 1))
-
-
-def _set_visible(page: Page, visible: bool) -> None:
-    """As if the user changed tabs: headless Chromium shows all of them."""
-    state = "visible" if visible else "hidden"
-    page.evaluate(
-        """(state) => {
-          Object.defineProperty(document, 'visibilityState', {value: state, configurable: true});
-          document.dispatchEvent(new Event('visibilitychange'));
-        }""",
-        state,
-    )

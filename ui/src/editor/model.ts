@@ -38,6 +38,12 @@ export class EditorModel {
     this.path = path;
   }
 
+  /** Save the draft whenever the page is hidden or left, until `stop`. */
+  start(): void {
+    window.addEventListener("pagehide", this.#savePending);
+    document.addEventListener("visibilitychange", this.#savePending);
+  }
+
   async load(version: number | null): Promise<void> {
     this.problem.value = null;
     try {
@@ -114,9 +120,15 @@ export class EditorModel {
   }
 
   stop(): void {
-    if (this.#timer) this.save();
+    this.#savePending();
+    window.removeEventListener("pagehide", this.#savePending);
+    document.removeEventListener("visibilitychange", this.#savePending);
     this.validation.stop();
   }
+
+  #savePending = (): void => {
+    if (this.#timer) this.save();
+  };
 
   #cancelSave(): void {
     window.clearTimeout(this.#timer);

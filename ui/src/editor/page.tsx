@@ -31,6 +31,7 @@ export default function EditorPage({ params }: ViewProps) {
   const model = useMemo(() => new EditorModel(path), [path]);
   const load = () => model.load(Number(parameter("version")) || null);
   useEffect(() => {
+    model.start();
     void load();
     return () => model.stop();
   }, [model]);
