@@ -41,7 +41,7 @@ class PageServer:
         self.url = f"http://127.0.0.1:{(port := reserved_port())}"
         self.process = process_type(folder, "dev", "dev", "--port", str(port), "--db", str(database_in(folder)))
         self.token = ""
-        self.session_cookie = cache(self._session_cookie)
+        self.session_cookie = cache(self.new_session_cookie)
         self._clients: dict[str, Client] = {}
 
     def start(self) -> None:
@@ -87,8 +87,8 @@ class PageServer:
             if name not in names:
                 self.api.ask("POST", "/users", {"name": name, "password": password_of(role), "role": role})
 
-    def _session_cookie(self, role: str) -> Any:
-        """The cookie of a session of the role's user, as a browser context takes it."""
+    def new_session_cookie(self, role: str) -> Any:
+        """The cookie of a new session of the role's user, as a browser context takes it."""
         login = {"user": USERS[role], "password": password_of(role)}
         response = self.api.http.post(f"{self.url}/api/v1/sessions", json=login)
         assert response.status_code == 201, response.text

@@ -87,6 +87,41 @@ def test_back_after_a_cancel_leads_to_the_list(open_page: PageOpener, runs: Exam
     back_to_the_list(page)
 
 
+def test_back_after_every_other_action_of_a_run_leads_to_the_list(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = opened_from_the_list(open_page, runs.until_waiting(runs.start("shop/release")))
+    header = page.locator(".run-header")
+    header.get_by_role("button", name="Pause").click()
+    header.get_by_role("button", name="Resume").click()
+    expect(header.get_by_role("button", name="Pause")).to_be_visible()
+    header.get_by_role("button", name="Copy").first.click()
+    page.get_by_role("menuitem", name="Run id").click()
+    page.keyboard.press(".")
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name="Export").click()
+    assert b"playbook.execution.requested" in download.value.path().read_bytes()
+    page.keyboard.press(".")
+    page.get_by_role("menuitem", name="Send signal...").click()
+    page.get_by_role("dialog").get_by_label("Name").fill("verdict")
+    page.get_by_role("dialog").get_by_role("button", name="Send").click()
+    expect(page.locator(".run-title")).to_contain_text("succeeded")
+    back_to_the_list(page)
+
+
+def test_back_after_a_bulk_action_leads_to_the_view_before(open_page: PageOpener, runs: ExampleRuns) -> None:
+    _ = runs["finished"]
+    failed = runs.ended("shop/stock")
+    page = open_page("/workers", "operator")
+    page.get_by_role("link", name="Runs", exact=True).first.click()
+    page.locator(".list-row", has=page.locator(f"a[title='{failed}']")).get_by_role("checkbox").click()
+    page.get_by_role("button", name="Retry...").click()
+    page.get_by_role("dialog").get_by_role("button", name="Retry runs").dblclick()
+    expect(page.get_by_role("toolbar", name="Selected runs")).to_have_count(0)
+    page.keyboard.press("Escape")
+    page.go_back()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Workers")
+    assert runs.client.show(failed)["forks"] == 1
+
+
 def test_back_after_registering_leads_to_the_playbooks(open_page: PageOpener, server: PageServer) -> None:
     text = (PLAYBOOKS / "stock.yaml").read_text("utf-8").replace("shop/stock", "back/stock")
     server.api.register(text)

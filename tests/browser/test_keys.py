@@ -92,7 +92,7 @@ def test_every_key_of_a_list(open_page: PageOpener, runs: ExampleRuns) -> None:
         "lists",
         {
             "next-row": ("j ArrowDown", active(1)),
-            "previous-row": ("k", active(0)),
+            "previous-row": ("k j ArrowUp", active(0)),
             "last-row": ("End", active(total - 1)),
             "first-row": ("Home", active(0)),
             "next-page": ("PageDown", lambda: expect(selected).not_to_have_attribute("aria-rowindex", "2")),
@@ -143,6 +143,70 @@ def test_every_key_of_a_run(open_page: PageOpener, runs: ExampleRuns) -> None:
             "previous-run": ("K", lambda: expect(page).to_have_url(re.compile(loop))),
         },
     )
+
+
+def test_every_key_of_the_graph(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}")
+    box = page.get_by_role("group", name="Steps").get_by_role("button")
+    expect(box.first).to_be_visible()
+    page.keyboard.press("0")
+    zoom = page.locator(".graph-world")
+
+    def scale(factor: str) -> Callable[[], None]:
+        return lambda: expect(zoom).to_have_css("transform", re.compile(rf"^matrix\({factor}, "))
+
+    def focused(name: str) -> Callable[[], None]:
+        return lambda: expect(box.and_(page.get_by_role("button", name=name))).to_be_focused()
+
+    def found() -> None:
+        page.get_by_role("combobox", name="Find a step").fill("start")
+        page.keyboard.press("Enter")
+        focused("start, succeeded")()
+
+    try_all(
+        page,
+        "graph",
+        {
+            "zoom-in": ("+", scale(r"1\.\d+")),
+            "zoom-out": ("- -", scale(r"0\.\d+")),
+            "zoom-reset": ("0", scale("1")),
+            "zoom-fit": ("- f", lambda: expect(box.last).to_be_in_viewport()),
+            "find-step": ("s", found),
+            "follow-arcs": ("ArrowDown ArrowRight ArrowUp ArrowDown ArrowLeft", focused("price, succeeded")),
+            "select-step": ("Enter", lambda: page.wait_for_url("**step=price*")),
+        },
+    )
+
+
+def test_escape_leaves_the_field_then_the_past_then_the_selection(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}?at=12&step=price")
+    field, past = page.get_by_role("textbox", name="Event number"), page.get_by_text("Viewing event 12.")
+    field.focus()
+    page.keyboard.press("Escape")
+    expect(field).not_to_be_focused()
+    expect(past).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(past).to_be_hidden()
+    expect(page).to_have_url(re.compile("step=price$"))
+    page.keyboard.press("Escape")
+    expect(page).not_to_have_url(re.compile("step="))
+    page.goto(f"{open_page.server.url}/runs?preview={runs['finished']}")
+    page.get_by_role("checkbox", name=re.compile("^Select ")).first.click()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("complementary", name="Preview")).to_have_count(0)
+    expect(page.get_by_text("1 selected")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("1 selected")).to_have_count(0)
+
+
+def test_single_keys_can_be_turned_off(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}")
+    page.get_by_role("button", name="ada").click()
+    page.get_by_role("menuitem", name="Turn off single-key shortcuts").click()
+    page.keyboard.press("e")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog", name="Search")).to_be_visible()
+    expect(page).not_to_have_url(re.compile("tab="))
 
 
 PRESSED_WHEN_SHOWN = """(() => {

@@ -89,6 +89,38 @@ def test_every_item_of_100_000_can_be_reached(open_recorded: PageOpener) -> None
     assert page.evaluate("document.querySelectorAll('[role=row]').length") < 100
 
 
+LOOP_OF_10_000 = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: many, path: shop/many}
+workflow:
+  - step: each
+    loop: {in: "{{ range(10000) }}", iterator: n, spec: {mode: parallel, max_in_flight: 500, on_error: continue}}
+    tool:
+      - check:
+          kind: noop
+          result: "{{ iter.n }}"
+          spec:
+            policy:
+              rules:
+                - {when: "{{ iter.n == 7777 }}", then: {do: fail}}
+                - {else: {then: {do: continue}}}
+"""
+
+
+def test_a_loop_of_10_000_items_is_watched_and_searched(open_page: PageOpener, server: PageServer) -> None:
+    execution = server.api.start({"playbook": LOOP_OF_10_000})
+    page = open_page(f"/runs/{execution}?tab=items&run=each%231", "viewer")
+    expect(page.get_by_role("button", name=re.compile("^each, running, [0-9,]+ of 10,000"))).to_be_visible()
+    expect(page.locator(".run-title")).to_contain_text("succeeded", timeout=120_000)
+    expect(page.get_by_role("button", name=re.compile("^each, succeeded, 10,000 of 10,000, 1 failed"))).to_be_visible()
+    page.keyboard.press("F")
+    expect(grid(page, "Items").get_by_role("row")).to_have_count(1)
+    row(page, "Items", "7,777").click()
+    expect(page.get_by_role("complementary", name="Inspector")).to_contain_text("each#1, item 7,777 failed.")
+    assert page.evaluate("document.querySelectorAll('*').length") <= 3_000
+
+
 def test_items_are_shown_as_of_the_event_of_the_view(open_page: PageOpener, runs: ExampleRuns) -> None:
     ends = ("loop.iteration.done", "loop.iteration.failed")
     done = [event for event in runs.client.events(runs["loop"]) if event["event_type"] in ends]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from tests.browser.examples import ExampleRuns
-from tests.browser.opening import PageOpener
+from tests.browser.opening import PageOpener, Settling, set_visible
 from tests.browser.recorded import MANY
 from tests.browser.serving import PageServer
 
@@ -116,6 +116,53 @@ def test_bulk_cancel_reports_each_run_and_keeps_failures_selected(
     expect(page.get_by_role("toolbar", name="Selected runs")).to_contain_text("1 selected")
     for execution in waiting:
         assert server.api.ended(execution)["status"] == "cancelled"
+
+
+def test_all_matching_runs_are_selected_and_a_range_is_chosen_with_shift(open_recorded: PageOpener) -> None:
+    page = open_recorded("/runs?status=succeeded", "operator")
+    boxes, bar = page.get_by_role("checkbox", name="Select "), page.get_by_role("toolbar", name="Selected runs")
+    boxes.nth(1).click()
+    boxes.nth(4).click(modifiers=["Shift"])
+    expect(bar).to_contain_text("4 selected")
+    bar.get_by_role("button", name="Select all").click()
+    total = open_recorded.server.api.ask("GET", "/executions/counts")["succeeded"]
+    assert total > PAGE
+    expect(bar).to_contain_text(f"{total} selected")
+    expect(bar.get_by_role("button", name="Select all")).to_have_count(0)
+    bar.get_by_role("button", name="Clear").click()
+    expect(bar).to_have_count(0)
+
+
+def test_a_hidden_list_asks_for_nothing(open_page: PageOpener, runs: ExampleRuns) -> None:
+    _ = runs["running"]
+    context = open_page.context("viewer")
+    context.clock.install()
+    page = context.new_page()
+    page.goto(f"{open_page.server.url}/runs")
+    with page.expect_request("**/executions?*"):
+        expect(page.get_by_role("row").first).to_be_visible()
+        context.clock.fast_forward(3_000)
+    set_visible(page, False)
+    Settling(page).wait()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    context.clock.run_for(30_000)
+    assert not asked
+    with page.expect_request("**/executions?*"):
+        set_visible(page, True)
+        context.clock.run_for(10_000)
+
+
+def test_a_run_with_failed_items_has_a_mark_and_a_preview(open_page: PageOpener, runs: ExampleRuns) -> None:
+    loop = new(runs, "shop/images")
+    page = open_page("/runs")
+    expect(row(page, loop)).to_contain_text("6 of 40 items failed")
+    expect(row(page, loop).locator(".runs-mark")).to_be_visible()
+    page.goto(f"{page.url}?preview={loop}")
+    preview = page.get_by_role("complementary", name="Preview")
+    expect(preview).to_contain_text("6 of 40 items failed")
+    preview.get_by_role("link", name="resize").click()
+    page.wait_for_url(f"**/runs/{loop}?step=resize")
 
 
 def test_the_next_run_of_a_list_is_found_behind_its_first_page(open_recorded: PageOpener) -> None:

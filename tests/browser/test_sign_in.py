@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import expect
-from tests.browser.examples import ExampleRuns
+from playwright.sync_api import Page, expect
+from tests.browser.examples import PLAYBOOKS, ExampleRuns
 from tests.browser.opening import PageOpener
 from tests.browser.serving import USERS, PageServer, password_of
 
@@ -41,13 +41,53 @@ def test_an_expired_session_signs_in_over_the_view_and_repeats_the_request(
     expect(page.get_by_role("row").first).to_be_visible()
     page.context.clear_cookies()
     page.get_by_role("button", name="failed").click()
-    dialog = page.get_by_role("dialog", name="Sign in")
-    dialog.get_by_label("Name").fill(USERS["operator"])
-    dialog.get_by_label("Password").fill(password_of("operator"))
-    dialog.get_by_role("button", name="Sign in").click()
-    expect(dialog).to_have_count(0)
+    sign_in_again(page, "operator")
     expect(page.get_by_role("row").first).to_be_visible()
     assert page.url.endswith("status=succeeded%2Cfailed")
+
+
+def sign_in_again(page: Page, role: str) -> None:
+    dialog = page.get_by_role("dialog", name="Sign in")
+    dialog.get_by_label("Name").fill(USERS[role])
+    dialog.get_by_label("Password").fill(password_of(role))
+    dialog.get_by_role("button", name="Sign in").click()
+    expect(dialog).to_have_count(0)
+
+
+def test_a_session_that_expires_at_work_costs_no_word_and_no_view(open_page: PageOpener, server: PageServer) -> None:
+    text = (PLAYBOOKS / "stock.yaml").read_text("utf-8").replace("shop/stock", "signed/stock")
+    server.api.register(text)
+    page = open_page("/edit/signed/stock?line=3", role="author", expect=["status of 401"])
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text.replace("nothing to order", "mine"))
+    register = page.get_by_role("button", name="Register as 2")
+    expect(register).not_to_have_attribute("aria-disabled", "true")
+    page.context.clear_cookies()
+    register.click()
+    sign_in_again(page, "author")
+    expect(page.get_by_text("Registered signed/stock as version 2.").first).to_be_visible()
+    page.locator(".cm-content").get_by_text("result: mine").click()
+    page.keyboard.press("End")
+    page.keyboard.insert_text("\n# the last words")
+    page.context.clear_cookies()
+    url = page.url
+    page.reload()
+    sign_in_again(page, "author")
+    expect(page.locator(".cm-content")).to_contain_text("# the last words")
+    assert page.url == url
+
+
+def test_a_refused_cookie_is_explained(open_page: PageOpener) -> None:
+    page = open_page("/sign-in", role=None, expect=["status of 401"])
+    page.route(
+        "**/api/v1/sessions",
+        lambda route: route.fulfill(status=201, json={}) if route.request.method == "POST" else route.continue_(),
+    )
+    page.get_by_label("Name").fill(USERS["viewer"])
+    page.get_by_label("Password").fill(password_of("viewer"))
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("Signing in requires HTTPS or localhost.")
 
 
 def test_the_link_of_noetl_dev_signs_in_and_leaves_no_token_behind(open_page: PageOpener, server: PageServer) -> None:

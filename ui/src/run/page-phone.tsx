@@ -35,17 +35,17 @@ export function PhoneBody({ model, graph }: BodyProps) {
           isList && <Panel model={model} />
         )}
       </div>
-      {isSelected && <Sheet model={model} graph={graph} peeks={isList} />}
+      {isSelected && <Sheet model={model} graph={graph} headingOnly={isList} />}
       <RunActions model={model} />
     </div>
   );
 }
 
 /** Until it is expanded, it covers the lower half of the graph, and only its heading is over a list. */
-function Sheet({ model, graph, peeks }: BodyProps & { peeks: boolean }) {
+function Sheet({ model, graph, headingOnly }: BodyProps & { headingOnly: boolean }) {
   const isTall = useSignal(false);
   return (
-    <div class={isTall.value ? "sheet tall" : peeks ? "sheet peek" : "sheet"}>
+    <div class={isTall.value ? "sheet tall" : headingOnly ? "sheet heading-only" : "sheet"}>
       <div class="sheet-handle">
         <Button
           kind="quiet"

@@ -33,6 +33,7 @@ export default function BulkDialog({ action, ids: selected, onClose, onDone }: B
   const [results, busy, finished] = [useSignal<BulkResult[]>([]), useSignal(false), useSignal(false)];
   const words = WORDS[action];
   const go = async () => {
+    if (busy.value) return; // the second click of a double click
     busy.value = true;
     const all = await bulk(action, ids, (result) => {
       results.value = [...results.value, result];

@@ -91,6 +91,7 @@ function RunsList({ model, filters, selected }: { model: RunsModel; filters: Fil
     },
     [model],
   );
+  useKeys("global", { leave: () => leave(selected) }, []);
   if (!rows)
     return model.problem.value ? (
       <ProblemBox problem={model.problem.value} onRetry={() => void model.reload()} />
@@ -131,6 +132,12 @@ function RunsList({ model, filters, selected }: { model: RunsModel; filters: Fil
       </List>
     </div>
   );
+}
+
+/** Escape closes the preview, then clears the selection. */
+function leave(selected: SelectedRuns): void {
+  if (parameter("preview")) setQuery({ preview: null });
+  else if (selected.peek().size) selected.value = new Set();
 }
 
 function Columns() {

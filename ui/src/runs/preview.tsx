@@ -1,5 +1,6 @@
 import { useResource } from "../api/resource.ts";
 import type { Execution } from "../api/types.gen.ts";
+import { now } from "../clock.ts";
 import { setQuery } from "../location.ts";
 import { Status } from "../look/status.tsx";
 import { Button, LinkButton } from "../parts/button.tsx";
@@ -7,7 +8,9 @@ import { Copy } from "../parts/copy.tsx";
 import { Elapsed, Moment } from "../parts/moment.tsx";
 import { Loaded } from "../parts/states.tsx";
 import { href } from "../routes.ts";
+import { activityText } from "../text/activity.ts";
 import { shortId } from "../text/number.ts";
+import { triggerText } from "./row.tsx";
 
 const every = (run: Execution | undefined) => (run?.ended ? null : 2_000);
 
@@ -30,7 +33,7 @@ function Summary({ run }: { run: Execution }) {
   return (
     <div class="preview-body">
       <Status status={run.status} soft />
-      {run.activity && <p>{run.activity}</p>}
+      {run.activity && <p>{activityText(run.activity, now.value)}</p>}
       {run.error && (
         <div class="preview-error">
           <strong>
@@ -53,7 +56,7 @@ function Summary({ run }: { run: Execution }) {
           <Elapsed from={run.started} to={run.ended} ms={run.ended ? run.duration_ms : null} />
         </dd>
         <dt>Trigger</dt>
-        <dd>{run.trigger.name || run.trigger.kind}</dd>
+        <dd>{triggerText(run)}</dd>
       </dl>
       {steps.length > 0 && (
         <ul class="preview-steps">

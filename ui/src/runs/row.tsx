@@ -104,7 +104,7 @@ export function NarrowRow({ run }: { run: ExecutionSummary }) {
   );
 }
 
-function triggerText({ trigger }: ExecutionSummary): string {
+export function triggerText({ trigger }: Pick<ExecutionSummary, "trigger">): string {
   if (!trigger) return "-";
   if (trigger.kind === "fork" || trigger.kind === "child") return `${trigger.kind} of ${shortId(trigger.name)}`;
   return trigger.name || trigger.kind;

@@ -40,7 +40,7 @@ export function ArcInspector({ model, graph, arc }: InspectorProps & { arc: stri
           This line is the next step of a branch; the decisions about {from} say why it was taken.
         </div>
       ) : (
-        <Why model={model} subject={{ arc }} marked={to} standing={firedText(model, from, edge, to)} />
+        <Why model={model} subject={{ arc }} marked={to} state={firedText(model, from, edge, to)} />
       )}
     </>
   );

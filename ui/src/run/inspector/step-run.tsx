@@ -63,7 +63,7 @@ export function StepRunInspector({ model, graph, run, item }: StepRunProps) {
       <div class="inspector-part" role="tabpanel" aria-label={part}>
         {part === "why" ? (
           <>
-            <Why model={model} subject={{ step, run, item }} standing={`${name} ${isWord(status)}.`} />
+            <Why model={model} subject={{ step, run, item }} state={`${name} ${isWord(status)}.`} />
             {item === null && <ArcList model={model} graph={graph} step={step} />}
           </>
         ) : part === "logs" ? (

@@ -26,10 +26,10 @@ interface WhyProps {
   model: RunModel;
   subject: Subject;
   marked?: string; // the step that the user asks about
-  standing?: string; // the state in a sentence, if the server has none
+  state?: string; // the current state in a sentence, if the server has none
 }
 
-export function Why({ model, subject, marked, standing }: WhyProps) {
+export function Why({ model, subject, marked, state }: WhyProps) {
   const query = { ...existing(model, subject) };
   const explanation = useFollowing<Explanation>(model, "explain", query);
   const older = useOlder(model, query);
@@ -45,7 +45,7 @@ export function Why({ model, subject, marked, standing }: WhyProps) {
         {data.stands.length ? (
           data.stands.map((text) => <Sentence key={text} model={model} text={text} />)
         ) : (
-          <p>{standing ?? stateOf(data)}</p>
+          <p>{state ?? stateOf(data)}</p>
         )}
       </div>
       {decisions.length > 0 && (
