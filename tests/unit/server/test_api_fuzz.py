@@ -24,6 +24,12 @@ from noetl.server.openapi import describe
 from noetl.settings import MasterKeySettings
 
 EXAMPLES = 6
+OPERATIONS = {
+    f"{method.upper()} {path}"
+    for path, operations in describe(endpoints(), "1")["paths"].items()
+    for method in operations
+    if method in ("get", "put", "post", "delete", "patch", "head")
+}
 SETTINGS = settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -64,13 +70,15 @@ def check_case(server: ApiServer, case: schemathesis.Case) -> None:
 def defects(server: ApiServer, schema: BaseSchema) -> list[str]:
     """A message for each operation with an invalid response. One test calls all operations: with a parameter for each,
     every pytest worker would generate all requests."""
-    messages = []
+    messages, tested = [], set()
     for result in get_all_tests(schema=schema, test_func=check_case, settings=SETTINGS, given_kwargs=None):
         operation, test = result.ok()
+        tested.add(operation.label)
         try:
             test(server=server)
         except (Exception, FailureGroup) as error:  # the other operations are tried, too
             messages.append(f"{operation.label}: {error!r}")
+    assert tested == OPERATIONS
     return messages
 
 
