@@ -1,8 +1,9 @@
 """Compiles playbooks for a server: in separate processes, within a CPU budget, fairly between callers.
 
 A text is untrusted: on the event loop it could block the server, and a thread cannot be killed. The kernel kills the
-process when a text exceeds its CPU time, and this module when it exceeds its deadline. Processes start on demand and
-end after an idle timeout. Each caller has one text compiled at a time, and callers take turns.
+process when a text exceeds its CPU time, and this module when it neither answers nor uses CPU time. The time on the wall
+does not count: on a busy machine the process has a low priority. Processes start on demand and end after an idle
+timeout. Each caller has one text compiled at a time, and callers take turns.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import pickle
 import signal
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -44,7 +46,11 @@ FILE = "playbook.yaml"  # file name of a text from a request, until it is compil
 TRUSTED_FACTOR = 5.0
 """Budget factor for stored texts, which compiled within the budget of the version that stored them, and for the
 description of the language, which imports every installed kind."""
-DEADLINE_SECONDS = 60.0  # maximum wall-clock time to compile a text, and to start a process
+STALL_SECONDS = 60.0  # a process that is silent and uses no CPU time for so long is stuck
+MIN_CPU_SHARE = 0.002
+"""The part of that time for which it must use the CPU. A process of its priority gets more than ten times as much, even
+beside a hundred busy ones."""
+LINUX_PROCESS_CLOCK = 2  # CPUCLOCK_SCHED, as in clock_getcpuclockid(3)
 PROCESSES = 2
 MAX_TEXTS_PER_CALLER = 16
 IDLE_SECONDS = 60.0
@@ -79,8 +85,8 @@ class TextTooExpensive(Exception):
 
 
 class PlaybookCompiler:
-    def __init__(self, seconds: float = CPU_SECONDS, deadline: float = DEADLINE_SECONDS) -> None:
-        self.seconds, self.deadline = seconds, deadline
+    def __init__(self, seconds: float = CPU_SECONDS, stall_seconds: float = STALL_SECONDS) -> None:
+        self.seconds, self.stall_seconds = seconds, stall_seconds
         self.pending: Counter[str | None] = Counter()  # texts by caller; the key None is the server itself
         self.running: set[str | None] = set()
         self._turns: WeakValueDictionary[str | None, asyncio.Lock] = WeakValueDictionary()
@@ -171,10 +177,10 @@ class PlaybookCompiler:
         for _ in range(STARTS):
             process = self._take()
             try:
-                answer = process.ask(request, self.deadline)
+                answer = process.ask(request, self.stall_seconds)
             except TimeoutError:
                 process.kill()
-                why = f"takes more than {self.deadline:g} s to compile"
+                why = f"made no progress for {self.stall_seconds:g} s while it was compiled"
             except BrokenPipeError:  # it ended while it was idle
                 self._discard(process)
                 continue
@@ -200,7 +206,7 @@ class PlaybookCompiler:
         parts = []
         if isinstance(request, CompileRequest) and request.parts:
             try:
-                parts = [_unpickled(process.receive(self.deadline))]
+                parts = [_unpickled(process.receive(self.stall_seconds))]
             except (EOFError, OSError):  # also a TimeoutError
                 process.kill()
                 self._discard(process)
@@ -230,7 +236,7 @@ class PlaybookCompiler:
         if self._closed:  # stopped in the meantime
             process.kill()
         try:
-            process.receive(DEADLINE_SECONDS)
+            process.receive(STALL_SECONDS)
         except (EOFError, OSError):  # also a TimeoutError
             process.kill()
             raise StoreError(f"the compile process {ending(self._discard(process))} during startup") from None
@@ -282,10 +288,21 @@ class _Process:
         self._process = start_python(["-m", "noetl.server.compile_process"], self._connection, theirs)
 
     def receive(self, seconds: float) -> bytes:
-        """The next message; TimeoutError, or EOFError or OSError if the process has ended."""
-        if not self._connection.poll(seconds):
-            raise TimeoutError
+        """The next message; TimeoutError after so many seconds in which the process uses no CPU time, and EOFError or
+        OSError if it has ended."""
+        used = self._cpu_seconds()
+        while not self._connection.poll(seconds):
+            before, used = used, self._cpu_seconds()
+            if used - before < seconds * MIN_CPU_SHARE:
+                raise TimeoutError
         return self._connection.recv_bytes()
+
+    def _cpu_seconds(self) -> float:
+        """The CPU time that the process has used; 0 where the system does not say."""
+        try:
+            return time.clock_gettime(~self._process.pid << 3 | LINUX_PROCESS_CLOCK)
+        except OSError:
+            return 0.0
 
     def ask(self, request: Request, seconds: float) -> bytes:
         message = (type(request).__name__, tuple(request))
