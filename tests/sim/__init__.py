@@ -9,9 +9,10 @@ simulated, each part by one file:
     database.py   a store in memory behind connections that are slow, break, and lose the answer of a commit
     network.py    requests that are lost, repeated, delayed and reordered on their way to a server and back
     broker.py     hints between servers, which get lost
-    machines.py   servers and workers as nodes, and the client that starts, signals, pauses and cancels runs
+    machines.py   servers and workers as nodes, and the client that starts, signals, pauses, cancels and forks runs
     playbooks.py  random playbooks of which the result is known by construction
     schedule.py   a schedule whose firings both servers may start
+    forks.py      forks and retries of runs that run or have ended, and what must hold for them
     checks.py     what must hold after every run
     batches.py    the seeds of `make test`, and the slices of the soak
     story.py      `simulate(seed)`: one seed from its start to its checks

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.sim.database import Database
-from tests.sim.playbooks import Call, Playbooks, Script
+from tests.sim.forks import Forked, fork_problems, has_kept_failure, kept_flaws, reopened_items
+from tests.sim.playbooks import Call, Playbooks, Program, Script
 from tests.verifying import verify
 
 from noetl.engine import events as e
 from noetl.engine.history.verify.log import Frozen
 from noetl.engine.leases import MAX_LOSSES
 from noetl.engine.net import Net
-from noetl.model.identity import action_id
+from noetl.model.identity import TaskId, action_id, step_of
 from noetl.store import codec
 from noetl.store.store import Summary
 
 
 def problems_of(
-    database: Database, playbooks: Playbooks, script: Script, cancelled: bool, mains: list[str]
+    database: Database,
+    playbooks: Playbooks,
+    script: Script,
+    cancelled: bool,
+    mains: list[str],
+    forks: Mapping[str, Forked],
 ) -> list[str]:
     problems: list[str] = []
     for execution in mains:
@@ -31,6 +37,7 @@ def problems_of(
         problems += violations(database, playbooks, summary)
         problems += result_problems(summary, events, playbooks, script, cancelled)
         problems += ledger_problems(database, summary.execution_id, events, script.ledger)
+    problems += fork_problems(database, forks, script.ledger)
     return problems
 
 
@@ -72,26 +79,42 @@ def result_problems(
         and max(lost.values(), default=0) >= MAX_LOSSES
     ):
         return
-    if end.outcome == "cancelled" and (cancelled or summary.parent is not None):
+    is_fork = summary.source is not None
+    if end.outcome == "cancelled" and ((cancelled and not is_fork) or summary.parent is not None):
         return
-    is_broken = program.path == "main" and bool(script.broken)
+    if is_fork:  # its tools work, but it may have kept a failure
+        is_broken = has_kept_failure(events) and end.outcome == "failed"
+    else:
+        is_broken = program.path == "main" and (bool(script.broken) or program.fails)
     if is_broken and end.outcome == "failed":
         return
     if end.outcome == "failed" and "poison" in str(end.error):
         return  # of a child
+    expected = _expected_result(program, events, is_fork)
     if is_broken or end.outcome != "succeeded":
         yield f"{name} ({program.path}) has {end.outcome}: {end.error}"
-    elif end.result != program.result:
-        yield f"{name} ({program.path}) has the result {end.result}, and not {program.result}"
+    elif end.result != expected:
+        yield f"{name} ({program.path}) has the result {end.result}, and not {expected}"
+
+
+def _expected_result(program: Program, events: list[e.Event], is_fork: bool) -> dict[str, Any]:
+    """The counts of the playbook, less the failed items: in a fork, where all items succeed, only those it has kept."""
+    steps = {step_of(run) for run in kept_flaws(events)}
+    flaws = [count for count in program.flaws if not is_fork or count.removesuffix("_t") in steps]
+    return program.result | {count: program.result[count] - 1 for count in flaws}
 
 
 def ledger_problems(database: Database, execution: str, events: list[e.Event], ledger: list[Call]) -> Iterator[str]:
-    """No tool is called for an attempt whose outcome was accepted before."""
+    """No tool is called for an attempt whose outcome was accepted; failed items of a reopened loop start over."""
     accepted: dict[tuple[str, int], float] = {}
-    times = database.committed_at[execution]
+    times, reopened = database.committed_at[execution], reopened_items(events)
     for event, at in zip(events, times, strict=True):
         task: Any = getattr(event, "task", None)
-        if isinstance(event, e.TaskDone):
+        if isinstance(event, e.ExecutionForked):
+            reopened = set()
+        elif isinstance(task, TaskId) and (task.run, task.index) in reopened:
+            continue
+        elif isinstance(event, e.TaskDone):
             accepted.setdefault((action_id(execution, task), event.attempt), at)
         elif isinstance(event, e.TaskRetryScheduled):
             accepted.setdefault((action_id(execution, task), event.attempt - 1), at)

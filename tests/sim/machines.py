@@ -27,13 +27,17 @@ from noetl.host.background import keep_running
 from noetl.host.server_host import ServerHost
 from noetl.log import Log
 from noetl.model.actor import Actor
+from noetl.runtime.history import ForkView
 from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks
+from noetl.runtime.past import Past, PastReader, Value
 from noetl.server.api import Api
 from noetl.server.app import path_pattern
 from noetl.server.auth import Caller
 from noetl.server.endpoint import ApiCall, Endpoint, respond
+from noetl.server.playbooks import Playbooks as StoredPlaybooks
 from noetl.server.problems import document, refused
 from noetl.server.routes import executions as execution_routes
+from noetl.server.routes import history as history_routes
 from noetl.server.routes import worker as worker_routes
 from noetl.server.scheduler import Scheduler
 from noetl.server.telemetry import Telemetry
@@ -43,7 +47,7 @@ from noetl.worker import wire
 from noetl.worker.heartbeat import RETRY_SECONDS, Heartbeat
 from noetl.worker.http_link import HttpLink
 from noetl.worker.output import OutputBuffer
-from noetl.worker.server_client import ServerClient, error_of
+from noetl.worker.server_client import ServerClient, rejection_of
 from noetl.worker.terms import HEARTBEAT_SECONDS
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import WorkerLoop
@@ -55,7 +59,9 @@ that of scans which find nothing."""
 IDLE_HEARTBEAT_SECONDS = 20.0
 TOKEN = ApiToken("t1", hash_of("noetl_simulated"), "worker", "simulated", 0.0)
 ADMIN = ApiToken("t2", hash_of("noetl_client"), "admin", "client", 0.0)
-ENDPOINTS = [*worker_routes.routes.endpoints, *execution_routes.routes.endpoints]
+ENDPOINTS = [
+    endpoint for module in (worker_routes, execution_routes, history_routes) for endpoint in module.routes.endpoints
+]
 DEFECT = re.compile(r"[A-Z]\w+ in \w+, line \d+")
 """How `described` names an error that no code raises on purpose."""
 
@@ -84,6 +90,19 @@ class WorkerApi(Api):
     def __init__(self, clock: Node, connection: Any, telemetry: Telemetry, host: ServerHost) -> None:
         self.clock, self.store, self.thread = clock, connection, connection
         self.telemetry, self.host = telemetry, host
+        self.playbooks = StoredPlaybooks(connection, connection)
+
+
+class SimulatedPast(Past):
+    """Folds logs in one call of the store, without threads."""
+
+    def __init__(self, playbooks: LoadedPlaybooks, connection: Any, load: Callable[[str], LoadedPlaybook]) -> None:
+        super().__init__(playbooks)
+        self.connection, self.load = connection, load
+
+    async def do(self, work: Callable[[PastReader], Value]) -> Value:
+        result: Value = await self.connection.ask(lambda: work(PastReader(self.connection, self.load)))
+        return result
 
 
 class Server(Node):
@@ -107,12 +126,14 @@ class Server(Node):
 
     def _create_host(self, connection: Any, broker: Broker | None) -> ServerHost:
         nats: Any = None if broker is None else BrokerConnection(broker, self)
+        playbooks = LoadedPlaybooks(connection, self._compile, connection)
         return ServerHost(
-            LoadedPlaybooks(connection, self._compile, connection),
+            playbooks,
             self,
             self._find,
             on_error=lambda message, execution: self.log.write("error", message),
             connection=nats,
+            past=SimulatedPast(playbooks, connection, self.playbooks.of),
         )
 
     async def _compile(self, file: str, text: bytes) -> LoadedPlaybook:
@@ -179,13 +200,14 @@ class Server(Node):
             return HttpReply(200, b"{}")
         path, _, query = request.path.partition("?")
         endpoint, path_params = _route(request.method, path)
+        key = [(b"idempotency-key", request.key.encode())] if request.key else []
         scope = {
             "type": "http",
             "method": request.method,
             "path": path,
             "path_params": path_params,
             "query_string": query.encode(),
-            "headers": [(b"content-type", b"application/json")],
+            "headers": [(b"content-type", b"application/json"), *key],
         }
         call = ApiCall(self.api, endpoint, scope, partial(_disconnect, request), "")
         call._body = request.content
@@ -270,7 +292,7 @@ class WorkerMachine(Node):
                 "POST", "/heartbeat", content=wire.encode(request), timeout=httpx2.Timeout(5.0)
             )
             if not reply.is_success:
-                raise error_of(reply)
+                raise rejection_of(reply)
             heartbeat.answered(request, wire.decode_as(wire.HeartbeatReply, reply.content), sent)
             return True
         except (httpx2.TransportError, NoetlError) as error:
@@ -299,6 +321,7 @@ class Client:
     """Starts runs and acts on them; repeats each request until it gets a response."""
 
     def __init__(self, node: Node, network: Network) -> None:
+        self.node, self.network = node, network
         self.server = ServerClient(NodeHttp(network, node))  # type: ignore[arg-type]
 
     async def start(self, execution: str, path: str) -> None:
@@ -316,6 +339,15 @@ class Client:
             await self.server.call("POST", f"/executions/{execution}/{verb}", msgspec.json.encode(body))
         except Conflict:
             return
+
+    async def fork(self, execution: str, verb: str, body: dict[str, Any], key: str) -> ForkView | None:
+        """`fork` or `retry`; None if the run refuses it."""
+        server = ServerClient(NodeHttp(self.network, self.node, key))  # type: ignore[arg-type]
+        try:
+            content = await server.call("POST", f"/executions/{execution}/{verb}", msgspec.json.encode(body))
+        except Conflict:
+            return None
+        return msgspec.json.decode(content, type=ForkView)
 
 
 class World:

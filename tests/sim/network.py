@@ -36,6 +36,7 @@ class HttpRequest(NamedTuple):
     method: str
     path: str
     content: bytes
+    key: str  # its Idempotency-Key
     answer: asyncio.Future[HttpReply]
     given_up: asyncio.Future[None]
     """Done when the sender no longer waits: the server sees a closed connection."""
@@ -57,11 +58,13 @@ class Network:
         self._numbers = count(1)
         self._arrived: dict[str, int] = {}  # the latest request of each sender
 
-    async def request(self, sender: Node, method: str, path: str, content: bytes, seconds: float) -> HttpReply:
+    async def request(
+        self, sender: Node, method: str, path: str, content: bytes, seconds: float, key: str = ""
+    ) -> HttpReply:
         """The response of a server; TransportError if there is none in time."""
         answer: asyncio.Future[HttpReply] = self.loop.create_future()
         given_up: asyncio.Future[None] = self.loop.create_future()
-        request = HttpRequest(sender, next(self._numbers), method, path, content, answer, given_up)
+        request = HttpRequest(sender, next(self._numbers), method, path, content, key, answer, given_up)
         self._send(request)
         if self.is_faulty() and self.faults.happens("repeated request"):
             self._note(request, "FAULT repeated request")
@@ -120,10 +123,10 @@ class Network:
 
 
 class NodeHttp:
-    """The HTTP client of a node."""
+    """The HTTP client of a node. Its requests have the Idempotency-Key, if there is one."""
 
-    def __init__(self, network: Network, node: Node) -> None:
-        self.network, self.node = network, node
+    def __init__(self, network: Network, node: Node, key: str = "") -> None:
+        self.network, self.node, self.key = network, node, key
 
     async def request(
         self,
@@ -135,7 +138,7 @@ class NodeHttp:
         timeout: httpx2.Timeout,  # noqa: ASYNC109 - as httpx2 names it
     ) -> HttpReply:
         prefix = "/api/v1" if path.startswith("/executions") else "/api/v1/worker"
-        return await self.network.request(self.node, method, prefix + path, content, timeout.read or 15.0)
+        return await self.network.request(self.node, method, prefix + path, content, timeout.read or 15.0, self.key)
 
 
 def _settle(answer: asyncio.Future[HttpReply], reply: HttpReply) -> None:

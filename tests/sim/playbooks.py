@@ -59,6 +59,8 @@ class Block(NamedTuple):
     counts: dict[str, Any]  # what it adds to the result
     signals: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()  # steps that fail the run if their tool fails
+    flaws: tuple[str, ...] = ()  # counts that are one less in the run of a client: an item of a loop fails there
+    fails: bool = False  # whether such an item fails the run
     kind: str = ""
 
 
@@ -73,6 +75,8 @@ class Program(NamedTuple):
     result: dict[str, Any]
     signals: tuple[str, ...]
     calls: tuple[str, ...]
+    flaws: tuple[str, ...]
+    fails: bool
     blocks: int  # how many were drawn
     kinds: tuple[str, ...]
 
@@ -80,7 +84,7 @@ class Program(NamedTuple):
 # -- canonical blocks -------------------------------------------------------------------------------------------------
 
 
-def task(label: str, count: str, delay: float, n: str = "0") -> str:
+def task(label: str, count: str, delay: float, n: str = "0", code: str = "work") -> str:
     rules = ", ".join(
         [
             RETRY.replace("DELAY", f"{delay:g}"),
@@ -89,7 +93,7 @@ def task(label: str, count: str, delay: float, n: str = "0") -> str:
         ]
     )
     args = f"args: {{n: {n}}}, " if n else ""
-    return f"{label}: {{kind: python, code: work, {args}spec: {{policy: {{rules: [{rules}]}}}}}}"
+    return f"{label}: {{kind: python, code: {code}, {args}spec: {{policy: {{rules: [{rules}]}}}}}}"
 
 
 def arcs(next_step: str = "NEXT") -> str:
@@ -116,6 +120,18 @@ def loop(random: Random, name: str) -> Block:
         f"spec: {{mode: {mode}, max_in_flight: {lanes}, on_error: fail}}}}\n  tool:\n  - {body}\n{wait}{arcs()}"
     )
     return Block(text, counts, (), (name,))
+
+
+def flawed_loop(random: Random, name: str) -> Block:
+    """One item fails, after which the others go on. A retry of the failed items mends it."""
+    total, on_error = random.randint(2, 4), random.choice(["continue", "continue", "collect"])
+    mode = random.choice(["sequential", "parallel"])
+    body = task("t", f"{name}_t", random.choice([0, 1]), "'{{ iter.n }}'", "flawed")
+    text = (
+        f"- step: {name}\n  loop: {{in: '{{{{ range({total}) | list }}}}', iterator: n, "
+        f"spec: {{mode: {mode}, max_in_flight: 2, on_error: {on_error}}}}}\n  tool:\n  - {body}\n{arcs()}"
+    )
+    return Block(text, {f"{name}_t": total}, flaws=(f"{name}_t",), fails=on_error == "collect")
 
 
 def fan(random: Random, name: str) -> Block:
@@ -193,7 +209,7 @@ def child(random: Random, name: str) -> Block:
     return Block(text, {name: many or 1})
 
 
-CANONICAL = [call, call, loop, loop, fan, jump, cycle, large, wait, signal, child]
+CANONICAL = [call, call, loop, loop, flawed_loop, fan, jump, cycle, large, wait, signal, child]
 
 
 # -- classic blocks ---------------------------------------------------------------------------------------------------
@@ -254,7 +270,9 @@ def chain(path: str, drawn: dict[str, Block], keep: Keep, end: str) -> Program:
         result |= block.counts
     signals = tuple(name for block in blocks for name in block.signals)
     calls = tuple(name for block in blocks for name in block.calls)
-    return Program(path, text + end, result, signals, calls, len(drawn), tuple(block.kind for block in blocks))
+    flaws = tuple(count for block in blocks for count in block.flaws)
+    fails, kinds = any(block.fails for block in blocks), tuple(block.kind for block in blocks)
+    return Program(path, text + end, result, signals, calls, flaws, fails, len(drawn), kinds)
 
 
 def canonical(random: Random, path: str, kinds: list[Kind], most: int, keep: Keep = ()) -> Program:
@@ -318,6 +336,9 @@ class Playbooks:
     def loaded(self, text: str) -> LoadedPlaybook:
         return compiled(text)
 
+    def of(self, digest: str) -> LoadedPlaybook:
+        return compiled(self.program(digest).text)
+
 
 class Call(NamedTuple):
     at: float
@@ -343,7 +364,7 @@ class Script:
 
     @property
     def tools(self) -> dict[str, Tool]:
-        return {"work": self.work, "large": self.large}
+        return {"work": self.work, "large": self.large, "flawed": self.flawed}
 
     def _enter(self, context: Context) -> None:
         at = asyncio.get_running_loop().time()
@@ -352,6 +373,12 @@ class Script:
     async def large(self, context: Context) -> Any:
         self._enter(context)
         return LARGE
+
+    async def flawed(self, context: Context) -> Any:
+        if context.args["n"] == 0 and self.is_main(context.execution):
+            self._enter(context)
+            return failed("broken", "this tool never succeeds for the first item")
+        return await self.work(context)
 
     async def work(self, context: Context) -> Any:
         self._enter(context)

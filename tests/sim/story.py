@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from inspect import CORO_CREATED, getcoroutinestate
 from random import Random
@@ -17,6 +17,7 @@ from tests.sim.broker import Broker
 from tests.sim.checks import problems_of
 from tests.sim.database import Database
 from tests.sim.faults import FAULTY_SECONDS, Faults
+from tests.sim.forks import FORK_SHARE, RETRY_SHARE, ForkAction, Forked, has_failed, retry_of
 from tests.sim.machines import ADMIN, TOKEN, Client, Server, WorkerMachine, World
 from tests.sim.network import OUTSIDE, Network
 from tests.sim.playbooks import Keep, Playbooks, Script, SimulatedTools
@@ -25,6 +26,7 @@ from tests.sim.virtual import CURRENT, Node, VirtualLoop, virtual_processes
 
 from noetl.engine.leases import LEASE_SECONDS
 from noetl.runtime import committer
+from noetl.store.store import Row
 from noetl.triggers import schedules
 
 SERVERS, WORKERS = 2, 3
@@ -58,6 +60,7 @@ class Story:
         self.hints = 0  # that have reached a server
         self.snapshots = 0  # from which a server has loaded a run
         self.firings = 0  # of its schedule
+        self.forks: Counter[str] = Counter()  # by kind
         self.seconds = 0.0  # virtual
         self.playbook = ""
         self.blocks = 0  # of which the playbook consists
@@ -132,6 +135,8 @@ class Simulation(World):
         count = self.random.choice([1, 1, 1, 1, 1, 2])
         self.mains = [f"00000000-0000-7000-8000-{seed:08x}{number:04x}" for number in range(count)]
         self.cancels = self.random.random() < 0.1
+        self.forks: dict[str, Forked] = {}
+        self.operators: list[asyncio.Task[None]] = []  # those that fork and retry runs
 
     # -- what machines use --------------------------------------------------------------------------------------------
 
@@ -192,6 +197,7 @@ class Simulation(World):
             self.loop.call_later(SCHEDULED_SECONDS, self._pause_schedule)
         for execution in self.mains:
             self.nodes[-1].spawn(self._use(execution))
+            self.operators.append(self.nodes[-1].spawn(self._fork(execution)))
         faults = self.loop.create_task(self._harm())
         while not await self._has_settled() and self.loop.time() < LONGEST_SECONDS:
             await asyncio.sleep(POLL_SECONDS)
@@ -204,8 +210,11 @@ class Simulation(World):
         self.story.statuses = Counter(run.status for run in self.database.runs.values())
         self.story.events = Counter(row.type for rows in self.database.events.values() for row in rows)
         self.story.firings = len(firings(self.database))
-        self.story.problems += schedule_problems(self.database, self.mains)
-        self.story.problems += problems_of(self.database, self.playbooks, self.script, self.cancels, self.mains)
+        self.story.forks = Counter(fork.action.kind for fork in self.forks.values())
+        self.story.problems += schedule_problems(self.database, [*self.mains, *self.forks])
+        self.story.problems += problems_of(
+            self.database, self.playbooks, self.script, self.cancels, self.mains, self.forks
+        )
 
     def end(self) -> None:
         """Let go of everything: nothing that is closed now belongs to the story."""
@@ -227,7 +236,8 @@ class Simulation(World):
         """Whether all runs have ended, and no stopped machine may come back."""
         runs, machines = self.database.runs, [*self.servers, *self.workers]
         is_open = any(run.ended is None for run in runs.values()) or not all(main in runs for main in self.mains)
-        return not is_open and not self._is_scheduling() and not any(machine.is_stopped for machine in machines)
+        is_busy = self._is_scheduling() or not all(operator.done() for operator in self.operators)
+        return not is_open and not is_busy and not any(machine.is_stopped for machine in machines)
 
     def _is_scheduling(self) -> bool:
         """Whether a schedule may start runs."""
@@ -245,6 +255,32 @@ class Simulation(World):
         schedule = self.database.triggers.schedule(SCHEDULE)
         assert schedule is not None
         self.database.triggers.change_schedule(schedules.paused(schedule, self.database.node.now()))
+
+    async def _fork(self, execution: str) -> None:
+        """Fork or retry a run, or do nothing."""
+        random = Random(f"{self.seed} fork {execution}")
+        share = random.random()
+        if share < FORK_SHARE / 2:
+            await asyncio.sleep(random.uniform(0.5, 10.0))
+            await self._start_fork(random, execution, ForkAction("fork of a running run", "fork", {}))
+            return
+        while execution not in self.database.runs or self.database.runs[execution].ended is None:
+            await self.client.node.sleep(POLL_SECONDS)
+        rows = self.database.read(execution)
+        if share < (RETRY_SHARE if has_failed(rows) else FORK_SHARE):
+            await self._start_fork(random, execution, retry_of(random, rows), rows)
+
+    async def _start_fork(self, random: Random, execution: str, action: ForkAction, ended: Sequence[Row] = ()) -> None:
+        self.record("client", f"sends {action.verb} {action.body} to {execution[-4:]}: {action.kind}")
+        view = await self.client.fork(execution, action.verb, action.body, f"{action.kind} {execution}")
+        if view is None:
+            self.record("client", "is refused")
+            return
+        self.record("client", f"gets {view.execution_id[-4:]} with {view.source_seq} events of {execution[-4:]}")
+        self.forks[view.execution_id] = Forked(action, view, list(ended))
+        for name in self.playbooks.main.signals:
+            await asyncio.sleep(random.expovariate(0.3))
+            await self.client.signal(view.execution_id, name, name, 1)
 
     async def _use(self, execution: str) -> None:
         random, client = Random(f"{self.seed} {execution}"), self.client

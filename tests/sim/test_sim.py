@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from tests.sim import simulate
 from tests.sim.batches import SoakLane, fails, report
 from tests.sim.faults import KINDS
+from tests.sim.forks import FORK_KINDS
 from tests.sim.playbooks import CANONICAL, CLASSIC, SEEDS_PER_PLAYBOOK, programs
 from tests.sim.shrink import shrink
 from tests.sim.story import Story
@@ -32,10 +33,10 @@ from noetl.engine.events import EVENTS
 from noetl.worker.terms import LeaseTerms
 
 SEEDS, SEEDS_PER_TEST = 20_000, 400
-SAMPLE = range(0, SEEDS, SEEDS_PER_TEST // 4 + 1)
+SAMPLE = range(0, SEEDS, 79)
 """Seeds of different playbooks, for the tests of what occurs."""
 UNSEEN_EVENTS = [
-    *("execution.forked", "token.held", "token.denied", "sink.started", "sink.processed"),
+    *("token.held", "token.denied", "sink.started", "sink.processed"),
     *("poll.started", "poll.iteration", "poll.finished", "ctx.patched", "timer.armed", "case.branch.suppressed"),
 ]
 """Events of constructs that no playbook of the simulation has."""
@@ -63,10 +64,11 @@ def test_a_million_seeds_have_no_problems(number: int, record_property: Callable
     assert not failed, report(failed)
 
 
-def test_every_fault_every_end_and_every_event_occurs_in_the_sample() -> None:
+def test_every_fault_every_fork_every_end_and_every_event_occurs_in_the_sample() -> None:
     faults: Counter[str] = Counter()
     statuses: Counter[str] = Counter()
     events: Counter[str] = Counter()
+    forks: Counter[str] = Counter()
     hints = snapshots = firings = 0
     for seed in SAMPLE:
         with verified(damaged=True):
@@ -77,7 +79,9 @@ def test_every_fault_every_end_and_every_event_occurs_in_the_sample() -> None:
         hints += story.hints
         snapshots += story.snapshots
         firings += story.firings
+        forks += story.forks
     assert [kind for kind in KINDS if not faults[kind]] == []
+    assert [kind for kind in FORK_KINDS if not forks[kind]] == []
     assert hints
     assert snapshots
     assert firings

@@ -17,6 +17,7 @@ from noetl.host.recovery import Recovery
 from noetl.host.waiters import Waiters
 from noetl.runtime.committer import OnCommit, OnEvents
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.past import Past
 from noetl.runtime.runtime import OpenCredential, Runtime, no_credentials
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class ServerHost:
         connection: NatsConnection | None = None,
         on_events: Sequence[OnEvents] = (),
         on_commit: Sequence[OnCommit] = (),
+        past: Past | None = None,
     ) -> None:
         hints = buckets = None
         if connection is not None:
@@ -61,6 +63,7 @@ class ServerHost:
             buckets=buckets,
             on_events=(queue.on_events, self.families.on_events, self.waiters.on_events, *on_events),
             on_commit=on_commit,
+            past=past,
         )
         self.on_error, self.stall = on_error, StallDetector()
         self.commands = commands = BackgroundCommands(runtime.committer, Backoff(clock), on_error)

@@ -48,13 +48,14 @@ class Runtime:
         on_events: Sequence[OnEvents] = (),
         on_commit: Sequence[OnCommit] = (),
         on_warnings: OnWarnings = lambda state: None,
+        past: Past | None = None,
     ) -> None:
         self.on_warnings = on_warnings
         self.playbooks, self.store, self.thread, self.clock = playbooks, playbooks.store, playbooks.thread, clock
         self.open_credential = open_credential
         self.executions = LoadedExecutions(playbooks)
         self.contents = Contents(self.store, self.thread, buckets)
-        self.past = Past(playbooks)
+        self.past = past or Past(playbooks)
         self.committer = Committer(
             self.executions, self.contents, clock, shared=shared, on_events=on_events, on_commit=on_commit
         )
