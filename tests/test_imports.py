@@ -48,8 +48,8 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "noetl"
 LEVELS = [
     ["errors"],
-    ["model", "printable", "timestamps", "durable", "cpu_limit", "garbage", "interpreter_lock"],
-    ["clock", "latest", "settings", "log", "problem_pages", "classic.state"],
+    ["model", "printable", "timestamps", "durable", "cpu_limit", "garbage", "interpreter_lock", "json_errors"],
+    ["clock", "latest", "settings", "log", "problem_documents", "problem_pages", "classic.state"],
     ["file_access", "addresses"],
     ["expression"],
     ["scope", "reference", "sql", "shell_text"],

@@ -138,7 +138,7 @@ def response(data: bytes) -> None:
     with suppress(wire.BadMessage):
         wire.decode_works(data)
     answer = httpx2.Response(502, content=data, request=httpx2.Request("GET", "http://127.0.0.1/"))
-    for error_of in (server_client.error_of, http.error_of):
+    for error_of in (server_client.rejection_of, http.error_of):
         assert isinstance(error_of(answer), NoetlError)
 
 

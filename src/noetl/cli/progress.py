@@ -20,7 +20,7 @@ from noetl.cli.output import (
     target_options_text,
     terminal_columns,
 )
-from noetl.client.client import Answers, Items, ProgressView
+from noetl.client.client import Items, ProgressView, SignalCommands
 from noetl.engine import events as e
 from noetl.engine.step_runs import MAX_CONTINUED
 from noetl.engine.tasks import CONTINUES
@@ -61,7 +61,7 @@ def waits_for(event: e.StepPaused) -> str:
     return f"{text} until {local_time(event.due)}" if event.until == "signal" and event.due is not None else text
 
 
-def answer_text(event: e.StepPaused, answers: Answers) -> str:
+def answer_text(event: e.StepPaused, answers: SignalCommands) -> str:
     """The commands that send the signals which a run waits for; empty if it waits for something else."""
     if event.until != "signal":
         return ""
@@ -86,10 +86,10 @@ class Lines(ProgressView):
         self.problems: dict[TaskId, str] = {}
         self.continued = 0
         self.last = ""
-        self.answers: Answers = lambda step, names: []
+        self.answers: SignalCommands = lambda step, names: []
         self.failures: list[FailureLine] = []  # not printed yet: the run may end with them
 
-    def begin(self, name: str, execution: str, last_old: int, answers: Answers) -> None:
+    def begin(self, name: str, execution: str, last_old: int, answers: SignalCommands) -> None:
         self.last_old, self.answers = last_old, answers
         print_message(f"{printable(name)} {execution}")
 
@@ -296,9 +296,9 @@ class Tree(ProgressView):
         self.ended: float | None = None
         self.steps: dict[str, StepRow] = {}
         self.live: Live | None = None
-        self.answers: Answers = lambda step, names: []
+        self.answers: SignalCommands = lambda step, names: []
 
-    def begin(self, name: str, execution: str, last_old: int, answers: Answers) -> None:
+    def begin(self, name: str, execution: str, last_old: int, answers: SignalCommands) -> None:
         self.name, self.execution, self.answers = name, execution, answers
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:

@@ -66,14 +66,14 @@ class ExplainArgs(NamedTuple):
     limit: int = 20  # maximum number of decisions
 
 
-Answers = Callable[[str, tuple[str, ...]], Sequence[str]]
+SignalCommands = Callable[[str, tuple[str, ...]], Sequence[str]]
 """The commands that send the signals which a step waits for."""
 
 
 class ProgressView:
     """Shows the events of a run; this one shows nothing."""
 
-    def begin(self, name: str, execution: str, last_old: int, answers: Answers) -> None:
+    def begin(self, name: str, execution: str, last_old: int, answers: SignalCommands) -> None:
         """Called first. The events up to `last_old` were shown before."""
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager, suppress
 
 import msgspec
 
+from noetl.json_errors import NOT_JSON
 from noetl.settings import ServerAddress, default_db
 
 SUFFIX = ".dev"
@@ -29,7 +30,7 @@ def dev_file(db: str) -> str:
 
 def stored_token(file: str) -> str:
     """The token of the last start; empty if there is none."""
-    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError), open(file, "rb") as opened:
+    with suppress(OSError, *NOT_JSON), open(file, "rb") as opened:
         return msgspec.json.decode(opened.read(), type=DevServer).token
     return ""
 

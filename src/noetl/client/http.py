@@ -39,6 +39,7 @@ from noetl.dsl.problem import Problem
 from noetl.engine.signal_fields import signal_command
 from noetl.errors import NotFound, ServerUnreachable, UsageError
 from noetl.model.event_filter import ALL_EVENTS, EventFilter
+from noetl.problem_documents import problem_document
 from noetl.settings import ServerAddress
 from noetl.timestamps import rfc3339
 
@@ -56,7 +57,7 @@ ID_LENGTH = 36
 KEY = re.compile("[0-9a-f]{64}")  # key of a value in the database; other stores are not reachable through the API
 IDLE_FRAME_SECONDS = 0.5  # how often a view is updated while nothing happens
 MAX_WARNED_CHILDREN = 20  # how many children of a run are asked for warnings
-SILENCE_SECONDS = 60.0  # a stream sends a sign of life more often than that
+SILENCE_SECONDS = 60.0  # a stream sends a keep-alive comment more often than that
 MAX_OUTAGE_SECONDS = 60.0  # how long a server may be unreachable while a run is followed
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 JSON_BODY = {"Content-Type": "application/json"}
@@ -129,12 +130,7 @@ class Http:
 
 def error_of(response: httpx2.Response) -> errors.NoetlError:
     """The error of a response, which has the same exit code as that of a database."""
-    try:
-        body = msgspec.json.decode(response.content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        body = None
-    problem = body if isinstance(body, dict) else {}
-    detail = str(problem.get("detail") or problem.get("title") or response.text[:200] or response.reason_phrase)
+    problem, detail = problem_document(response)
     if response.status_code == 401:
         host = response.request.url.host
         return errors.AuthError(f"{detail}; set NOETL_TOKEN or NOETL_TOKEN_FILE to a token of {host}")

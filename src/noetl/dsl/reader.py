@@ -19,6 +19,7 @@ from noetl.dsl.problem import Check, Problems, few, replacing
 from noetl.dsl.tree import NOWHERE, Map, Seq, Span, Text, plain
 from noetl.errors import UsageError
 from noetl.expression import kind_of
+from noetl.json_errors import NOT_JSON
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
@@ -72,7 +73,7 @@ def read_data(data: bytes | str) -> Any:
     """The value of a text that is JSON, or YAML as in playbooks; UsageError says where it is neither."""
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except NOT_JSON:
         value, problems = _read("", data)
     if fault := next((problem for problem in problems.sorted() if problem.severity == "error"), None):
         raise UsageError(f"neither JSON nor YAML: line {fault.line}, column {fault.column}: {fault.message}")

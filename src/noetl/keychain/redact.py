@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from noetl.expression import Sealed
+from noetl.json_errors import NOT_JSON
 from noetl.keychain.secret_forms import SHORTEST, Base64Form, HexForm, SecretForm, TextForm, encoded, merged, notations
 from noetl.model.outcome import Error, Outcome, failed
 
@@ -205,6 +206,6 @@ class _Pass:
 def _is_json(data: bytes) -> bool:
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except NOT_JSON:
         return False
     return True

@@ -16,6 +16,7 @@ from urllib.parse import quote_plus
 
 import msgspec
 
+from noetl.json_errors import NOT_JSON
 from noetl.model.outcome import Failure
 from noetl.tools.base import RETRYABLE_STATUSES
 
@@ -145,7 +146,7 @@ class SecretServer(NamedTuple):
             raise Failure("connect", message, retryable=True) from None
         try:
             data = msgspec.json.decode(body) if len(body) <= MAX_BYTES else None
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except NOT_JSON:
             data = None
         return SecretResponse(response.status_code, data)
 

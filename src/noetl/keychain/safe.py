@@ -12,6 +12,7 @@ import msgspec
 
 from noetl.durable import replace_file
 from noetl.errors import AuthError, NotFound, UsageError
+from noetl.json_errors import NOT_JSON
 from noetl.keychain.keychain import Fields, StoredCredential
 from noetl.keychain.kinds import PLUGIN, SHAPES, WEBHOOK, faults, is_known, public_fields
 from noetl.keychain.master import MasterKeySource
@@ -79,7 +80,7 @@ class Revisions:
             return msgspec.json.decode(self.file.read_bytes(), type=dict[str, Newest]) if self.file is not None else {}
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        except (OSError, *NOT_JSON):
             raise AuthError(
                 f"{self.file} is not readable, so rollbacks of credentials cannot be detected: repair or remove it"
             ) from None

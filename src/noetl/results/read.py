@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from noetl.errors import NoetlError
+from noetl.json_errors import NOT_JSON
 from noetl.reference import CHUNKS, HOLDS_REFERENCES, Reference, decoded
 
 MAX_HOLES = 1_000_000  # failed items of a loop. None has more: the engine keeps the error of each in memory
@@ -82,7 +83,7 @@ def read_value(read_blob: ReadBlob, reference: Reference, admit: Admit = admit_a
         if reference.schema_hint == CHUNKS:
             return _joined(read_blob, msgspec.json.decode(content, type=Manifest), admit)
         return decoded(content, reference)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, ValueError) as error:
+    except (*NOT_JSON, TypeError, ValueError) as error:
         raise Damaged(f"cannot decode the stored value {reference.digest[:12]}: {error}") from error
 
 

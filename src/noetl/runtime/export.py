@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from noetl.json_errors import NOT_JSON
 from noetl.model.marks import referenced_keys
 from noetl.reference import encode_reference
 from noetl.runtime.event_envelopes import EventEnvelopes
@@ -103,5 +104,5 @@ def _json_of(content: bytes) -> bytes:
         content.decode()
         msgspec.json.decode(content, type=msgspec.Raw)
         return content
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except NOT_JSON:
         return encode({"base64": base64.b64encode(content).decode()})

@@ -24,6 +24,7 @@ from starlette.types import Receive, Scope
 from noetl.dsl.reader import read_data
 from noetl.errors import UsageError
 from noetl.interpreter_lock import lock_shared_often
+from noetl.json_errors import NOT_JSON
 from noetl.reference import encode_reference
 from noetl.server.parameters import JSON, MIB, YAML, Header, QueryString
 from noetl.server.problems import Refused
@@ -214,7 +215,7 @@ async def respond(call: ApiCall) -> Response:
             raise Refused(422, f"invalid request body: {error}") from None
         except UsageError as error:
             raise Refused(400, f"the request body is {error}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except NOT_JSON as error:
             raise Refused(400, f"the request body is not valid JSON: {error}") from None
     result = await endpoint.function(call, **arguments)
     if isinstance(result, Response):

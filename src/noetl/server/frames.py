@@ -320,14 +320,14 @@ class Feeds:
         """The frames after a seq, until the execution has ended or the client is not authorized any more."""
         now = asyncio.get_running_loop().time
         yield HEAD
-        checked = spoken = now()
+        checked = last_sent = now()
         async with self._following(execution) as feed:
             while not self._streams.closing.is_set():
                 changed = feed.changed
                 while after < feed.seq:
                     frame = await feed.next_frame(after)
                     yield frame.message
-                    after, spoken = frame.seq, now()
+                    after, last_sent = frame.seq, now()
                 if feed.has_failed:
                     return  # the store is unavailable; the client reconnects
                 if feed.ended and after >= feed.seq:
@@ -338,6 +338,6 @@ class Feeds:
                     checked = now()
                     if not await is_authorized():
                         return
-                if now() - spoken >= KEEP_ALIVE_SECONDS:
-                    yield b": still here\n\n"
-                    spoken = now()
+                if now() - last_sent >= KEEP_ALIVE_SECONDS:
+                    yield b": keep-alive\n\n"
+                    last_sent = now()

@@ -142,7 +142,7 @@ class Streams:
                     if not await is_authorized():
                         return
                     if loop.time() > next_comment:
-                        yield b": still here\n\n"
+                        yield b": keep-alive\n\n"
                         next_comment = loop.time() + KEEP_ALIVE_SECONDS
 
 

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import msgspec
 
 from noetl.errors import NotFound
+from noetl.json_errors import NOT_JSON
 from noetl.latest import Latest
 from noetl.results.read import Manifest
 from noetl.server.second_connection import SecondConnection
@@ -131,7 +132,7 @@ def _manifest(store: Store, key: str) -> Manifest | None:
         return None
     try:
         return msgspec.json.decode(_blob(store, key), type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except NOT_JSON:
         return None
 
 
@@ -141,7 +142,7 @@ def _read_chunks(store: Store, keys: list[str]) -> list[Chunk] | None:
     for key in keys:
         try:
             numbers = [number for number, _ in _pairs(store, key)]
-        except (msgspec.DecodeError, UnicodeDecodeError, NotFound):
+        except (*NOT_JSON, NotFound):
             return None
         chunks.append(Chunk(min(numbers, default=0), max(numbers, default=-1), key))
     return chunks

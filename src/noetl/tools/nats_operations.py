@@ -13,6 +13,7 @@ from nats import errors
 from nats.aio.client import Client
 from nats.js import errors as stream_errors
 
+from noetl.json_errors import NOT_JSON
 from noetl.model.outcome import Failure, Outcome
 from noetl.nats.client import error_text, flush, open_connection, shared_connection
 from noetl.settings import NatsSettings
@@ -191,7 +192,7 @@ def _decode(content: bytes, form: str) -> Any:
     if form == "json" or (form == "auto" and content.lstrip()[:1] in (b"{", b"[")):
         try:
             return msgspec.json.decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except NOT_JSON as error:
             if form == "json":
                 raise Failure("input", f"the response is not JSON: {error}") from None
     try:

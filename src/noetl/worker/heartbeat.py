@@ -20,7 +20,7 @@ from noetl.log import Level
 from noetl.store.store import WorkerDirective
 from noetl.worker import wire
 from noetl.worker.http_link import HttpLink
-from noetl.worker.server_client import error_of
+from noetl.worker.server_client import rejection_of
 from noetl.worker.terms import HEARTBEAT_SECONDS
 from noetl.worker.worker import Worker
 
@@ -73,7 +73,7 @@ class Heartbeat(Thread):
             content, kind = wire.encode(request), {"Content-Type": "application/json"}
             response = client.post("/heartbeat", content=content, headers=kind)
             if not response.is_success:
-                raise error_of(response)
+                raise rejection_of(response)
             reply = wire.decode_as(wire.HeartbeatReply, response.content)
         except Exception as error:  # any error: the next heartbeat may succeed
             self.missed(request, error)

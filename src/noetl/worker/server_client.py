@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import httpx2
-import msgspec
 
 from noetl.errors import AuthError, Conflict, NoetlError, NotFound
+from noetl.problem_documents import problem_document
 from noetl.worker import wire
 
 CALL = httpx2.Timeout(15.0, connect=5.0)  # without data; then the request is sent again on a new connection
@@ -53,19 +53,15 @@ class ServerClient:
             if response is not None and response.status_code not in TRANSIENT:
                 server_errors += 1
                 if response.status_code < 500 or server_errors >= MAX_SERVER_ERRORS:
-                    raise error_of(response)
+                    raise rejection_of(response)
             await asyncio.sleep(pause * (1 + random.random()))
             pause = min(LAST_PAUSE_SECONDS, pause * 2)
             content = again or content
 
 
-def error_of(response: httpx2.Response) -> NoetlError:
+def rejection_of(response: httpx2.Response) -> NoetlError:
     """The error of a response that is not a success, with the detail of its problem document."""
-    try:
-        problem = msgspec.json.decode(response.content)
-        detail = str(problem.get("detail") or problem["title"])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, AttributeError):
-        detail = response.text[:200] or response.reason_phrase
+    _, detail = problem_document(response)
     match response.status_code:
         case 401 | 403:
             return AuthError(f"the server rejected this worker's token: {detail}")

@@ -15,6 +15,7 @@ import msgspec
 
 from noetl.engine.commands import Claim, Report
 from noetl.errors import NoetlError
+from noetl.json_errors import NOT_JSON
 from noetl.model.identity import TaskId
 from noetl.reference import Reference
 from noetl.store import codec
@@ -99,7 +100,7 @@ def encode_work(work: Work) -> msgspec.Raw:
 def decode_work(data: bytes | msgspec.Raw) -> Work:
     try:
         return msgspec.convert(codec.decode_value(bytes(data)), Work, str_keys=True)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise BadMessage(f"invalid work: {error}") from None
 
 
@@ -176,7 +177,7 @@ encode = msgspec.json.encode
 def decode_as(kind: type[Message], data: bytes) -> Message:
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise BadMessage(str(error)) from None
 
 

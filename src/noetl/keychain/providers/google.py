@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from noetl.json_errors import NOT_JSON
 from noetl.keychain.providers import ProviderRequest
 from noetl.keychain.rest import TOKENS, AccessToken, SecretServer
 
@@ -69,7 +70,7 @@ def _service_account(request: ProviderRequest) -> Mapping[str, Any] | None:
     if isinstance(account, str | bytes):
         try:
             account = msgspec.json.decode(account)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except NOT_JSON:
             account = {}
     if account is not None and not (isinstance(account, Mapping) and {"client_email", "private_key"} <= account.keys()):
         raise request.failure("auth", "the service account is not the JSON of a key with client_email and private_key")

@@ -12,6 +12,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from noetl.errors import NotFound
+from noetl.json_errors import NOT_JSON
 from noetl.server.endpoint import IMMUTABLE, ApiCall, Routes, download
 from noetl.server.etag import is_current
 from noetl.server.parameters import BYTES, JSON, Header, Limit, QueryString
@@ -81,7 +82,7 @@ def _requested(headers: Mapping[str, str], tag: str, size: int) -> tuple[int, in
 
 
 def _is_json(content: bytes) -> bool:
-    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    with suppress(*NOT_JSON):
         msgspec.json.decode(content)
         return True
     return False

@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 from starlette.responses import Response
 
 from noetl.errors import AuthError, Conflict, NotFound, PlaybookInvalid, UsageError
+from noetl.json_errors import NOT_JSON
 from noetl.keychain.safe import Safe
 from noetl.model.actor import Actor
 from noetl.model.identity import uuid7
@@ -171,7 +172,7 @@ async def deliver(call: ApiCall) -> Delivered:
     hook, signature, body = await _verified(call)
     try:
         payload = hooks.payload_of(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise Refused(400, f"the request body is not valid JSON: {error}") from None
     delivery = call.headers.get("x-noetl-delivery", "")
     if len(delivery) > MAX_DELIVERY_LENGTH:

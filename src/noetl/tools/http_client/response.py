@@ -18,6 +18,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 import msgspec
 from httpx2 import URL, Request, RequestError, Response
 
+from noetl.json_errors import NOT_JSON
 from noetl.model.outcome import Outcome, failed
 from noetl.tools.base import RETRYABLE_STATUSES, Redact
 
@@ -122,7 +123,7 @@ def _data(body: bytes, content_type: str) -> tuple[Any, str | None]:
         return None, None
     encoding = _encoding(body, content_type)
     if encoding == "json":
-        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        with suppress(*NOT_JSON):
             return msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8)), "json"
     return (body, "binary") if encoding == "binary" else (_decode_text(body, content_type), "text")
 

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 import msgspec
 
+from noetl.json_errors import NOT_JSON
 from noetl.model.outcome import Failure
 from noetl.tools.files import open_task_file, task_file
 
@@ -54,7 +55,7 @@ def decode(content: bytes, content_type: str, key: str, encoding: str | None = N
     if encoding and encoding != "identity":
         return content
     if media in ("application/json", "text/json") or media.endswith("+json"):
-        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        with suppress(*NOT_JSON):
             return msgspec.json.decode(content)
     elif not re.fullmatch(TEXT_TYPE, media):
         return content
