@@ -13,13 +13,17 @@ from noetl.tools.fields import SqlInputs, sql_kind
 
 
 class Inputs(SqlInputs, forbid_unknown_fields=True, kw_only=True):
-    database: Annotated[str | None, doc("File of the database; in memory by default")] = None
+    database: Annotated[str | None, doc("File of the database; in memory by default, and with `:memory:`")] = None
     read_only: Annotated[bool, doc("Open the file for reading only")] = False
     paths: Annotated[list[str], doc("Folders and files that the statements may read and write")] = []
     memory: Annotated[
         str, Meta(pattern=r"^[1-9]\d*(KB|MB|GB|KiB|MiB|GiB)$", description="Memory limit, such as `512MB`")
     ] = "1GB"
     threads: Annotated[int, Meta(ge=1, le=64, description="Threads that DuckDB may use")] = 2
+
+    @property
+    def is_in_memory(self) -> bool:
+        return self.database in (None, ":memory:")
 
 
 KIND = sql_kind("duckdb", "DuckDB", Inputs, outcome="duckdb")

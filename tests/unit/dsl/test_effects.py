@@ -217,6 +217,7 @@ def test_a_wait_for_no_signal_is_an_error(inputs: str, column: int, words: str) 
     ("step", "database", "problems"),
     [
         ("", "", ["needs a `database` file"]),
+        ("", "database: ':memory:', ", ["needs a `database` file"]),
         ("", "database: a.duckdb, read_only: true, ", ["is `read_only`"]),
         ("", "database: '{{ workload.file }}', ", []),
         ("spec: {duckdb: {database: a.duckdb}}", "", []),

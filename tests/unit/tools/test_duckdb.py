@@ -28,6 +28,12 @@ def file(tmp_path: Path) -> Calls:
     return Calls(kind, database=str(tmp_path / "shop.db"))
 
 
+def test_a_database_called_memory_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Calls(kind, database=":memory:").value("SELECT 1 AS v") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 # -- results ----------------------------------------------------------------------------------------------------------
 
 

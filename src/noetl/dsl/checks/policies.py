@@ -86,7 +86,7 @@ def _check_ledger(site: TaskSite, layers: list[Map], problems: Problems) -> None
         return
     defaults = [layer["duckdb"] for layer in layers if isinstance(layer.get("duckdb"), dict)]
     hint = "add `database: FILE`, or remove `exactly_once`"
-    if not any(task.get("database") is not None for task in (site.tree, *defaults)):
+    if all(task.get("database") in (None, ":memory:") for task in (site.tree, *defaults)):
         message = "`exactly_once` needs a `database` file for its ledger, and this one is in memory"
         problems.add(NO_LEDGER, key_span(spec, "exactly_once"), message, hint)
     elif site.tree.get("read_only") is True:

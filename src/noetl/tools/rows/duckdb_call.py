@@ -39,8 +39,9 @@ PreparedStatement: TypeAlias = tuple[Statement, Params, WrittenSql]
 
 async def call(inputs: Inputs, context: Context) -> Outcome:
     loop, load = asyncio.get_running_loop(), load_of(inputs, context.own_args)
+    database = None if inputs.is_in_memory else inputs.database
     exactly_once = bool(context.spec.get("exactly_once"))
-    if exactly_once and (inputs.database is None or inputs.read_only):
+    if exactly_once and (database is None or inputs.read_only):
         raise Failure("input", "`exactly_once` needs a `database` file that can be written: its ledger is in there")
 
     def log(line: str) -> None:
@@ -49,7 +50,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
     def work(cancellation: Cancellation) -> Outcome:
         options = OpenOptions(inputs.read_only, tuple(inputs.paths), inputs.memory, inputs.threads)
         alone = exactly_once or load is not None
-        with open_database(inputs.database, options, cancellation, alone=alone) as connection:
+        with open_database(database, options, cancellation, alone=alone) as connection:
             if load is None:
                 statements = _statements(connection, context.bound[inputs.sql_field], inputs.params)
                 job = partial(_run, connection, statements, cancellation)
@@ -59,7 +60,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
                     message = "`exactly_once` runs everything in one transaction: leave BEGIN and COMMIT out"
                     raise Failure("input", message)
             else:
-                job, transaction = partial(load_rows, connection, load, inputs.database, log), True
+                job, transaction = partial(load_rows, connection, load, database, log), True
             if exactly_once:
                 result, repeated = run_once(connection, context.idempotency_key, job)
                 return Outcome(result=result, extra={"duckdb": {"code": None, "repeated": repeated}})
@@ -75,7 +76,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
         return await in_thread(work)
     except Failure as failure:
         error = failure.outcome.error
-        if inputs.database is None and error is not None and "Table with name" in error.message:
+        if database is None and error is not None and "Table with name" in error.message:
             advice = "a database in memory ends with its task: set `database` to a file that the tasks share"
             error = replace(error, message=f"{error.message}; {advice}")
         return replace(failure.outcome, error=error)
