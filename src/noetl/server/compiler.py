@@ -1,7 +1,7 @@
 """Compiles playbooks for a server: in separate processes, within a CPU budget, fairly between callers.
 
 A text is untrusted: on the event loop it could block the server, and a thread cannot be killed. The kernel kills the
-process when a text exceeds its CPU time, and this module when it neither answers nor uses CPU time. The time on the wall
+process when a text exceeds its CPU time, and this module when it neither answers nor uses CPU time. Wall-clock time
 does not count: on a busy machine the process has a low priority. Processes start on demand and end after an idle
 timeout. Each caller has one text compiled at a time, and callers take turns.
 """
