@@ -508,6 +508,32 @@ def test_branches_of_a_case_tell_what_they_saw() -> None:
     assert (found.reasons[1].place, found.differs) == ("start/case_1", "")
 
 
+CASE_TARGETS = """\
+- step: a
+  tool: {kind: noop, result: {n: 3}}
+  case:
+    - {when: "{{ event.name == 'call.done' and response.n > 5 }}", then: {next: [{step: big}]}}
+    - {when: "{{ event.name == 'call.done' }}", then: {next: [{step: small}]}}
+- {step: big, tool: {kind: noop}}
+- {step: small, tool: {kind: noop}, case: [{when: "{{ false }}", then: {next: [{step: late}]}}]}
+- {step: late, tool: {kind: noop}, case: [{when: "{{ true }}", then: {next: [{step: last}]}}]}
+- {step: last, tool: {kind: noop}}
+"""
+
+
+def test_a_step_that_only_branches_lead_to_names_the_branch_that_did_not() -> None:
+    stage = play(CASE_TARGETS)
+    assert explained(stage, "big").notes == [
+        "it has not run: no token arrived",
+        "a did not lead here by its branch case_0, when {{ event.name == 'call.done' and response.n > 5 }}: "
+        f"`noetl explain {EXECUTION} a` shows why",
+    ]
+    assert (
+        explained(stage, "late").notes[1].startswith("small did not lead here by its branch case_0, when {{ false }}")
+    )
+    assert explained(stage, "last").notes[1:] == ["late has not run either"]
+
+
 def test_what_a_rule_could_not_write_is_told() -> None:
     rules = policy("{else: {then: {do: continue, set_ctx: {n: {$add: 1}}}}}")
     stage = play(f"- {{step: a, tool: {{kind: noop, {rules}}}}}", ctx={"n": "text"})

@@ -24,7 +24,9 @@ from noetl.engine.net import Net
 from noetl.engine.signal_fields import signal_commands
 from noetl.engine.state import Execution, Run, Token
 from noetl.engine.waits import awaited_text
+from noetl.expression import parse
 from noetl.model.identity import step_of
+from noetl.model.playbook import Goto, Step
 from noetl.timestamps import rfc3339
 
 
@@ -143,7 +145,8 @@ class Question(NamedTuple):
             yield f"{names} wait{'s' * (len(waiting) == 1)} here for others: {others} may still come"
 
     def _never(self, state: Execution, arrival: StepArrival) -> Iterator[str]:
-        sources = [name for name, plan in state.net.steps.items() if any(arc.step == self.step for arc in plan.arcs)]
+        plans = state.net.steps
+        sources = [name for name, plan in plans.items() if self.step in plan.targets(plans)]
         if self.run is not None:
             yield f"there was no run {self.run}"
         elif self.step == state.net.playbook.final:
@@ -154,14 +157,32 @@ class Question(NamedTuple):
         else:
             yield f"it has not run: {'no token arrived' if sources else 'no arc leads to it'}"
             for name in sources:
+                branches = _branches_to(plans[name].step, self.step)
                 if name in arrival.before:
                     yield f"{name} did not lead here, see event {arrival.before[name].seq}"
-                elif state.occupancy.get(name):
+                if name in state.steps and not state.occupancy.get(name):
+                    command = f"`noetl explain {state.id} {name}` shows why"
+                    yield from (f"{name} did not lead here by its branch {branch}: {command}" for branch in branches)
+                if name in arrival.before:
+                    continue
+                if state.occupancy.get(name):
                     yield f"{name} is running, and may still lead here"
-                elif name in state.steps:
+                elif name in state.steps and not branches:
                     yield f"{name} was {state.steps[name].status}, and its arcs were not evaluated"
-                else:
+                elif name not in state.steps:
                     yield f"{name} has not run either"
+
+
+def _branches_to(step: Step, target: str) -> list[str]:
+    """The branches of a classic step that may lead to another one, with their guards."""
+    cases = step.after_call.cases if step.after_call else None
+    names = []
+    for number, branch in enumerate(cases.branches if cases else ()):
+        arcs = [arc for link in branch.chain if isinstance(link, Goto) for arc in link.to]
+        if any(arc.step == target or not parse(arc.step).is_constant for arc in arcs):
+            guard = "else" if branch.when is None else f"when {' '.join(str(branch.when).split())}"
+            names.append(f"case_{number}, {guard}")
+    return names
 
 
 def _name(token: Token) -> str:
