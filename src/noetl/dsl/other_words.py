@@ -6,7 +6,7 @@ A word is looked up only where the language has no such key, so that no table ca
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from noetl.model.kind import Kind
@@ -75,8 +75,15 @@ def then_advice(value: Any) -> str | None:
     return f'route on an arc of the step: `next: {{arcs: [{{step: {written(name, "NAME")}, when: "{{{{ ... }}}}"}}]}}`'
 
 
-def spec_advice(node: Any, key: str) -> str:
-    return f"move it under `spec`: `spec: {{{key}: {written(node[key])}}}`"
+def spec_advice(node: Any, key: str, choices: Sequence[str] = ()) -> str:
+    """`choices` are the values that the key takes there, if they are few."""
+    value = node[key]
+    if choices and value not in choices:
+        ours = CHOICES.get(value, "") if isinstance(value, str) else ""
+        if ours not in choices:
+            return f"move it under `spec`, with one of its values: {', '.join(choices)}"
+        value = ours
+    return f"move it under `spec`: `spec: {{{key}: {written(value)}}}`"
 
 
 def _before(node: Any, key: str) -> str:

@@ -279,7 +279,9 @@ class Fields(Shape):
         """What to write instead of an unknown key: the same under `spec`, our word for it, or a similar key."""
         keys, spec = self._keys(walk), self.fields.get("spec")
         if spec is not None and isinstance(spec.shape, Fields) and key in spec.shape._keys(walk):
-            return spec_advice(value, key)
+            shape = spec.shape.fields[key].shape
+            choices = shape.choices if isinstance(shape, Choice) else ()
+            return spec_advice(value, key, choices)
         if key in self.other_words:
             return self.other_words[key].advice(value, key, walk.classic)
         return walk.problems.did_you_mean(key, keys) or f"known keys: {', '.join(keys)}"

@@ -277,3 +277,15 @@ def test_indentation_is_explained_in_plain_words(body: str, place: tuple[int, in
     assert (problem.line, problem.column) == place
     assert problem.message.startswith(message)
     assert "spaces" in hint(problem)
+
+
+@pytest.mark.parametrize(("word", "ours"), [("ignore", "continue"), ("abort", "fail"), ("collect", "collect")])
+@pytest.mark.parametrize("more", ["", "    case: [{when: true, then: {next: [{step: s}]}}]\n"])
+def test_the_remedy_for_an_option_of_a_loop_outside_spec_is_valid(word: str, ours: str, more: str) -> None:
+    head = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x, path: x}\nworkflow:\n  - step: s\n"
+    text = f"{head}    loop: {{in: [1], iterator: n, on_error: {word}}}\n    tool: {{kind: noop}}\n{more}"
+    (problem,) = [one for one in load("x.yaml", text, KINDS).problems if one.severity == "error"]
+    remedy = f"spec: {{on_error: {ours}}}"
+    assert problem.hint == f"move it under `spec`: `{remedy}`"
+    mended = load("x.yaml", text.replace(f"on_error: {word}", remedy), KINDS)
+    assert [one for one in mended.problems if one.severity == "error"] == []
