@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import keyword
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from noetl.classic.nodes import as_map, map_at
 from noetl.dsl.tree import Map, Seq
@@ -16,6 +17,8 @@ from noetl.generations.document import OtherDocument
 from noetl.generations.statements import is_list_of_statements, joined
 
 INDENT = "    "
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
 _DOUBLED = re.compile(r"""(?:\s*\|\s*|\.)replace\(\s*(?:"'"|'\\'')\s*,\s*(?:"''"|'\\'\\'')\s*\)""")
 _DOLLARS = re.compile(r"\$(\w*)\$((?:(?!\$\1\$).)*?\{\{.*?)\$\1\$", re.DOTALL)
 _CODE_BEFORE = re.compile(r"\b(?:DO|AS)\s*$", re.IGNORECASE)
@@ -141,6 +144,11 @@ def _rewritten(document: OtherDocument, task: Map, tree: ast.Module, code: str) 
         message = "`return` outside a function beside `def main` has no counterpart"
         document.refuse_in(task, "code", offset, message, "set `result` instead")
         return None
+    if (used := _module_use(tree, set(args))) is not None:
+        message = f"`return` outside a function in code that would mean something else in one: {used.words}"
+        hint = "set `result` instead of `return`, or change this line"
+        document.refuse_in(task, "code", starts[used.node.lineno - 1] + used.node.col_offset, message, hint)
+        return None
     end = "" if isinstance(tree.body[-1], ast.Return) or "result" not in bound else "return result\n"
     head = f"def main({', '.join(filter(_is_variable, args))}):\n"
     function = head + _indented(prelude + code.rstrip("\n") + "\n" + end)
@@ -151,6 +159,44 @@ def _rewritten(document: OtherDocument, task: Map, tree: ast.Module, code: str) 
         document.refuse_in(task, "code", offset, message, "set `result` instead of `return`, or change this line")
         return None
     return function
+
+
+class _ModuleUse(NamedTuple):
+    """Code that means something else inside a function."""
+
+    node: ast.stmt | ast.expr
+    words: str
+
+
+def _module_use(tree: ast.Module, args: set[str]) -> _ModuleUse | None:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Global(names=names):
+                return _ModuleUse(node, f"`global {', '.join(names)}`")
+            case ast.Call(func=ast.Name(id="globals" | "locals" | "vars" | "exec" as name)):
+                return _ModuleUse(node, f"`{name}()`")
+    names = list(_module_names(tree.body))
+    unset = {name.id for name in names if isinstance(name.ctx, ast.Store) and hasattr(builtins, name.id)} - args
+    for name in names:
+        if isinstance(name.ctx, ast.Store):
+            unset.discard(name.id)
+        elif name.id in unset:  # in a function it would be its own variable, still without a value
+            return _ModuleUse(name, f"it reads `{name.id}` of Python and assigns to that name later")
+    return None
+
+
+def _module_names(body: Iterable[ast.AST]) -> Iterator[ast.Name]:
+    """The names outside of functions, classes and comprehensions, in the order of their evaluation."""
+    for node in body:
+        if isinstance(node, ast.Name):
+            yield node
+        elif not isinstance(node, _SCOPES):
+            children = list(ast.iter_child_nodes(node))
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+                children.reverse()  # the value, then the target
+            elif isinstance(node, ast.For | ast.AsyncFor):
+                children[:2] = children[1::-1]
+            yield from _module_names(children)
 
 
 def _syntax_error(code: str) -> SyntaxError | None:
