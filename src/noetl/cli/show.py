@@ -6,7 +6,7 @@ import base64
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -32,6 +32,7 @@ MAX_LISTED_CHILDREN = 20
 STARTED = frozenset(["task.started", "sink.started"])
 DONE = frozenset(["task.done", "sink.processed"])
 FORKED = "execution.forked"
+REQUESTED = frozenset(["playbook.execution.requested"])
 STATUSES = {"success": "succeeded", "error": "failed", "skipped": "skipped"}
 
 
@@ -149,7 +150,7 @@ def _loaded(client: Client, value: Any) -> Any:
 @click.command("logs")
 @click.argument("run", metavar="RUN")
 @click.option("--follow", "-f", is_flag=True, help="Print new lines until the run has ended.")
-@click.option("--step", metavar="STEP", help="Print only the output of this step.")
+@click.option("--step", metavar="STEP", help="Print only the output of this step, and of the children it started.")
 @since_option("lines")
 @client_and_output
 def logs_command(run: str, follow: bool, step: str | None, since: float, client: Client, output: str | None) -> None:
@@ -191,32 +192,50 @@ def _print_line(line: Json, output: str | None) -> None:
     click.echo(f"{'  ' * line['depth']}{moment} {stream} {task} | {printable(line['line'])}")
 
 
+class FamilyMember(NamedTuple):
+    execution: str
+    depth: int = 0
+    step: str | None = None
+    """The step of the run that started it, itself or by another child; None for the run, and if nobody asks."""
+
+
 class RunLogs:
-    """The output of a run and of its descendants."""
+    """The output of a run and of its descendants, or of one of its steps with the descendants that it started."""
 
     def __init__(self, client: Client, execution: str, step: str | None, since: float) -> None:
         self.client, self.execution, self.step, self.since = client, execution, step, since
         self.last: dict[str, int] = {}  # the number of the last line that was read, by execution
-        self.steps: set[str] = set()  # those with output
+        self.steps: set[str] = set()  # of the run, with output of their own or of their children
+        self.starters: dict[str, str] = {}  # the steps that started the children of the run
         self.has_output = False
 
     def new_lines(self) -> Items:
         """Lines that have been written since the last call, in the order of their time."""
         lines = []
-        for execution, depth in self._family():
+        for member in self._family():
+            execution = member.execution
             for line in self.client.runs.output(execution, self.last.get(execution, 0)):
                 self.last[execution] = line["number"]
-                step = step_of(line["task"].partition("/")[0].partition("[")[0])
+                step = member.step or step_of(line["task"].partition("/")[0].partition("[")[0])
                 self.steps.add(step)
                 if self.step in (None, step) and datetime.fromisoformat(line["timestamp"]).timestamp() >= self.since:
-                    lines.append({"execution_id": execution, **line, "depth": depth})
+                    lines.append({"execution_id": execution, **line, "depth": member.depth})
                     self.has_output = True
         return sorted(lines, key=lambda line: (line["timestamp"], line["number"]))
 
-    def _family(self) -> Iterator[tuple[str, int]]:
-        remaining = [(self.execution, 0)]
+    def _family(self) -> Iterator[FamilyMember]:
+        remaining = [FamilyMember(self.execution)]
         while remaining:
-            execution, depth = remaining.pop()
-            yield execution, depth
-            children = self.client.runs.list(RunFilter(parent=execution), PAGE)
-            remaining += [(child["execution_id"], depth + 1) for child in children]
+            member = remaining.pop()
+            yield member
+            for child in self.client.runs.list(RunFilter(parent=member.execution), PAGE):
+                execution = child["execution_id"]
+                starter = member.step or (self._starter(execution) if self.step is not None else None)
+                remaining.append(FamilyMember(execution, member.depth + 1, starter))
+
+    def _starter(self, child: str) -> str:
+        """The step that started a child of the run, as its first event says."""
+        if child not in self.starters:
+            first = next(self.client.runs.events(child, filter=EventFilter(types=REQUESTED)))[0]
+            self.starters[child] = first["payload"]["parent"][1]
+        return self.starters[child]

@@ -290,9 +290,36 @@ def test_output_has_time_and_stream_and_that_of_children_is_indented(place: Plac
     assert place.json("runs", "logs", "last", "--since", "2100-01-01") == []
     assert (
         place("runs", "logs", "last", "--step", "fist").err
-        == "no output of step 'fist'; steps with output: first, start\n"
+        == "no output of step 'fist'; steps with output: below, first\n"
     )
     assert len(place.json("runs", "logs", "last", "--since", "1h", "--follow")) == 3
+
+
+def test_output_of_a_step_has_that_of_the_children_it_started_and_no_other(place: Place) -> None:
+    child = (
+        HEAD.replace("story", "child") + "  - step: work\n    tool: {kind: shell, command: 'echo {{ workload.who }}'}\n"
+    )
+    (place.folder / "child.yaml").write_text(child)
+    path = "child.yaml"
+    if place.env:
+        assert place("register", path).code == 0
+        path = "tests/child"
+    text = (
+        HEAD
+        + f"""\
+  - step: work
+    tool:
+      - say: {{kind: shell, command: echo own}}
+      - call: {{kind: playbook, path: {path}, args: {{who: ours}}}}
+    next: {{arcs: [{{step: later}}]}}
+  - step: later
+    tool: {{kind: playbook, path: {path}, args: {{who: theirs}}}}
+"""
+    )
+    place.run(text)
+    lines = place("runs", "logs", "last", "--step", "work").out.splitlines()
+    assert [(line.startswith("  "), line.rpartition("| ")[2]) for line in lines] == [(False, "own"), (True, "ours")]
+    assert [line["line"] for line in place.json("runs", "logs", "last", "--step", "later")] == ["theirs"]
 
 
 def test_output_is_followed_to_the_end_of_the_run(place: Place) -> None:
