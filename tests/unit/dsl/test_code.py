@@ -41,6 +41,8 @@ def place(problem: Problem) -> tuple[int, int]:
         ("x = await f()\n", (1, 5), "'await' outside function", "write `async def main(...)`"),
         ("if True:\nx = 1\n", (2, 1), "expected an indented block", None),
         ("x = {% if workload.city %}1\n", (1, 6), "invalid syntax", "code is not rendered: pass the value with `args"),
+        ("def main():\n    x = 1\n      y = 2\n", (3, 7), "unexpected indent", None),
+        ("if True:\n    if x:\n        y = 1\n     z = 2\n", (4, 6), "unindent does not match", None),
         ("ünï = (\n", (1, 7), "'(' was never closed", None),
     ],
 )

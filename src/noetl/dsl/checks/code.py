@@ -117,6 +117,8 @@ def _syntax(code: str, error: SyntaxError) -> CodeFinding:
     number = min(max(error.lineno or 1, 1), len(lines))
     line = lines[number - 1]
     column = min(max((error.offset or 1) - 1, 0), len(line))
+    if isinstance(error, IndentationError):  # Python names a column of the indentation, or the end of the line
+        column = len(line) - len(line.lstrip())
     offset = sum(len(before) + 1 for before in lines[: number - 1]) + column
     message, hint = error.msg or "invalid syntax", OUTSIDE.get(error.msg or "")
     if "{{" in line or "{%" in line:
