@@ -11,6 +11,7 @@ import msgspec
 
 from noetl.client.client import no_worker
 from noetl.dsl.problem import Problem
+from noetl.model.actor import actor_words
 from noetl.model.status import ENDED
 from noetl.printable import is_printable, printable, printable_json, without_passwords
 
@@ -130,17 +131,8 @@ def print_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
         title = click.style(f"{problem.severity} {problem.code}", fg=colour, bold=True)
         lines = [f"{place}: {title}: {printable(problem.message, lines=True)}"]
         lines += excerpt(problem.line, problem.column, problem.source, colour) if problem.source else []
-        lines += _note(_hint(problem), len(str(problem.line)))
+        lines += _note(problem.hint, len(str(problem.line)))
         click.echo("\n".join(lines), err=err)
-
-
-def _hint(problem: Problem) -> str | None:
-    """The hint; a command in it names the file."""
-    if problem.hint is None or "migrate FILE" not in problem.hint:
-        return problem.hint
-    import shlex
-
-    return problem.hint.replace("migrate FILE", shlex.join(["migrate", problem.file]))
 
 
 def print_rejected(file: str, problems: Iterable[Problem], consequence: str = "") -> None:
@@ -184,7 +176,7 @@ def print_result(run: dict[str, Any], output: str | None) -> int:
 
 
 def actor_text(actor: dict[str, str]) -> str:
-    return printable(f"{actor['kind']} {actor['name']}")
+    return printable(actor_words(actor["kind"], actor["name"]))
 
 
 def target_options_text() -> str:

@@ -11,7 +11,7 @@ from noetl.classic.nodes import as_list, as_map
 from noetl.dsl.checks import code, credentials, effects, names, net, policies, schemas, size, templates
 from noetl.dsl.dialect import Dialect, DialectName
 from noetl.dsl.payload import PlaybookInputs
-from noetl.dsl.problem import Check, Problem, Problems
+from noetl.dsl.problem import Check, FileHint, Problem, Problems
 from noetl.dsl.reader import read
 from noetl.dsl.shape import KindSource, Walk
 from noetl.dsl.tree import Map, Mark, Text, key_span
@@ -60,7 +60,8 @@ def compile_tree(
     if strict and classic:
         where, construct = first_construct(root)
         message = f"{construct!r} makes this playbook a classic one, which `--strict` refuses"
-        problems.add(names.CLASSIC_REFUSED, key_span(where, construct), message, "rewrite it with `noetl migrate FILE`")
+        hint = FileHint("rewrite it with", "noetl", "migrate")
+        problems.add(names.CLASSIC_REFUSED, key_span(where, construct), message, hint)
     walk = Walk(problems, classic, kinds, _defaults(root, kinds), TASK_KEYS if classic else {}, [])
     ROOT.check(root, root.span, walk)
     document = dialect.document(root)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from noetl.dsl.problem import FileHint
 from noetl.model.kind import Kind
 
 
@@ -292,7 +293,7 @@ VERSIONS = ("noetl.io/v1", "noetl.io/v10")
 
 def version_advice(version: Any) -> str:
     if version in VERSIONS:
-        return "the text may be the same: set noetl.io/v2, or run `noetl migrate FILE`"
+        return FileHint("the text may be the same: set noetl.io/v2, or run", "noetl", "migrate")
     return f"set noetl.io/v2; `noetl migrate` reads only {' and '.join(VERSIONS)} besides"
 
 

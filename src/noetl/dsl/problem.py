@@ -55,6 +55,23 @@ class FixHint(str):
         return str, (str(self),)
 
 
+class FileHint(str):
+    """A hint that ends with a command for the file of the playbook."""
+
+    __slots__ = ("command",)
+    command: tuple[str, ...]
+
+    def __new__(cls, hint: str, *command: str) -> FileHint:
+        self = super().__new__(cls, hint)
+        self.command = command
+        return self
+
+    def for_file(self, file: str) -> str:
+        from shlex import join
+
+        return f"{self} `{join([*self.command, file])}`"
+
+
 class Problem(msgspec.Struct, frozen=True):
     """A finding. Its range ends before `end_line` and `end_column`, which are 0 where nothing of the text is meant.
     `path` has the steps that lead to it, for problems of the net."""
@@ -148,7 +165,7 @@ class Problems:
             check.code,
             check.severity,
             message,
-            hint if hint is None else str(hint),
+            hint.for_file(self.text.file) if isinstance(hint, FileHint) else hint if hint is None else str(hint),
             line,
             mark.line,
             mark.column + len(source),

@@ -16,4 +16,9 @@ class Actor(msgspec.Struct, frozen=True):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
+        return actor_words(self.kind, self.name)
+
+
+def actor_words(kind: str, name: str) -> str:
+    """A token need not have a name."""
+    return f"{kind} {name}" if name else f"an unnamed {kind}"

@@ -253,8 +253,8 @@ def test_a_step_in_a_chain() -> None:
 @pytest.mark.parametrize(
     ("version", "advice"),
     [
-        ("v1", "the text may be the same: set noetl.io/v2, or run `noetl migrate FILE`"),
-        ("v10", "the text may be the same: set noetl.io/v2, or run `noetl migrate FILE`"),
+        ("v1", "the text may be the same: set noetl.io/v2, or run `noetl migrate orders.yaml`"),
+        ("v10", "the text may be the same: set noetl.io/v2, or run `noetl migrate orders.yaml`"),
         ("v3", "set noetl.io/v2; `noetl migrate` reads only noetl.io/v1 and noetl.io/v10 besides"),
     ],
 )
@@ -289,3 +289,9 @@ def test_the_remedy_for_an_option_of_a_loop_outside_spec_is_valid(word: str, our
     assert problem.hint == f"move it under `spec`: `{remedy}`"
     mended = load("x.yaml", text.replace(f"on_error: {word}", remedy), KINDS)
     assert [one for one in mended.problems if one.severity == "error"] == []
+
+
+def test_the_command_in_a_remedy_names_the_file() -> None:
+    text = HEAD + "workflow: [{step: a, next: b}, {step: b}]\n"
+    (problem,) = [one for one in load("my book.yaml", text, KINDS, strict=True).problems if one.severity == "error"]
+    assert problem.hint == "rewrite it with `noetl migrate 'my book.yaml'`"

@@ -24,6 +24,7 @@ from noetl.engine.tasks import split_path
 from noetl.engine.tokens import merged_args
 from noetl.errors import TemplateError
 from noetl.expression import CONTENTS_KEY, Missing, lookup, parse
+from noetl.model.actor import actor_words
 from noetl.model.identity import step_of
 from noetl.model.playbook import DEFAULT_ATTEMPTS, Guard, Rule
 from noetl.reference import Need, Reference, encode_reference, preview_of, shape_of
@@ -188,7 +189,7 @@ def rules_of(past: Decision, event: e.TaskDone) -> ExplainedDecision | None:
         return None
     outcome = "ok" if error is None else f"error {error.kind}"
     if isinstance(actor, dict):
-        outcome += f", by {actor.get('kind')} {actor.get('name')}"
+        outcome += f", by {actor_words(actor.get('kind', ''), actor.get('name', ''))}"
     head = f"{event.task}, {'skipped' if event.skipped else f'attempt {event.attempt}: {outcome}'}; "
     directive = f"jump to {event.to}" if event.do == "jump" else event.do
     reasons: list[Reason] = []

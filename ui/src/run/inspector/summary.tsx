@@ -191,5 +191,6 @@ function Fact({ name, children }: { name: string; children: preact.ComponentChil
 }
 
 export function actorWords(actor: Actor): string {
+  if (!actor.name) return `an unnamed ${actor.kind}`;
   return actor.kind === "user" ? actor.name : `${actor.kind} ${actor.name}`;
 }
