@@ -24,6 +24,7 @@ _NULL_MATTERS = re.compile(
     re.IGNORECASE,
 )
 _NULL_BEFORE = re.compile(r"\bnone\s*(==|!=)\s*$", re.IGNORECASE)
+_RESPONSE = "response if success else outcome.http if outcome.http.status"  # missing if no server answered
 _BRACES = re.compile(r"\{\{[-+]?(.*?)[-+]?\}\}", re.DOTALL)
 
 
@@ -131,7 +132,8 @@ def _renamed_template(value: str, names: tuple[tuple[str, str], ...]) -> str:
 
 
 def with_nulls(guard: Any) -> Any:
-    """The condition of a retry, with null for a status or an error that does not exist (R6).
+    """The condition of a retry, with null for a status or an error that does not exist (R6), and without `response`
+    where the call got none (R5).
 
     Only where it makes a difference: elsewhere a missing value behaves like null, or better (`status_code >= 500`).
     """
@@ -147,7 +149,7 @@ def with_nulls(guard: Any) -> Any:
         if guard[read.offset : end] != name:
             continue
         if name == "response":
-            guard = f"{guard[: read.offset]}(response if success else outcome.http){guard[end:]}"
+            guard = f"{guard[: read.offset]}({_RESPONSE}){guard[end:]}"
         elif name in _NULLABLE and null_matters(guard, read.offset, end):
             guard = f"{guard[: read.offset]}({name} | default(none)){guard[end:]}"
     return guard

@@ -683,6 +683,28 @@ def test_r6_an_error_and_a_status_code_that_do_not_exist_are_null(guard: str) ->
     assert (ran(play(steps, tools={"f": tool})), len(tool.asked)) == (["start", "a"], 2)
 
 
+@pytest.mark.parametrize(
+    ("guard", "refused", "answered"),
+    [
+        ("response is defined", 1, 2),
+        ("response is undefined", 2, 1),
+        ("response", 1, 2),
+        ("not response", 2, 1),
+        ("(response | default('none')) == 'none'", 2, 1),
+        ("response.status == 'error'", 2, 2),
+    ],
+)
+def test_r5_response_is_undefined_in_retries_where_the_call_got_none(guard: str, refused: int, answered: int) -> None:
+    steps = f"""
+    - {{step: start, tool: {{kind: python, code: f}}, retry: {{max_attempts: 2, initial_delay: 0, retry_when: "{{{{ {guard} }}}}"}}, next: a}}{ENDS}
+    """
+    nothing = {"http": {"status": None, "headers": {}, "url": "http://127.0.0.1:9/"}}
+    for outcome, count in ((failed("connect", "refused", extra=nothing), refused), (busy(503), answered)):
+        tool = Answers(outcome)
+        play(steps, tools={"f": tool})
+        assert len(tool.asked) == count, guard
+
+
 def test_r6_a_status_code_that_does_not_exist_is_in_no_order() -> None:
     steps = f"""
     - {{step: start, tool: {{kind: python, code: f}}, retry: {{initial_delay: 0, retry_when: "{{{{ status_code >= 500 or error is defined }}}}"}}, next: a}}{ENDS}
