@@ -31,6 +31,8 @@ class Span(NamedTuple):
 NOWHERE = Span(0, 0)
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _BLOCK_START = re.compile(r"[^\n]*\n(?:[ \t]*\r?\n)*( *)")
+_WORD = re.compile(r"\w+|[^\w\s]")
+MAX_COMPARED_WORDS = 400
 _ESCAPED_LINE_END = re.compile(r"\\\r?\n[ \t]*")
 
 
@@ -174,6 +176,7 @@ class Text:
 
         Walks the value and its source side by side. Folding, indentation and escapes make the two differ, but never
         in the order of what can be visible, so blanks are skipped on either side and an escape counts as one character.
+        A value that was rewritten since it was read is compared with its source word by word.
         """
         if span.style == "" and self.text.startswith("*", span.start):
             return [span.start]  # an alias: the value is elsewhere
@@ -185,7 +188,7 @@ class Text:
             start = newline + 1 if newline >= 0 else end
         elif style:
             start, end = start + 1, max(end - 1, start + 1)
-        at, escapes = start, style == '"'
+        at, escapes, rewritten = start, style == '"', False
         places = []
         for char in value:
             skipped = False
@@ -206,5 +209,27 @@ class Text:
             elif escapes and self.text[at] == "\\":
                 at += {"x": 4, "u": 6, "U": 10}.get(self.text[at + 1 : at + 2], 2)
             else:
+                rewritten = rewritten or (visible and self.text[at] != char)
                 at += 1
-        return [*places, min(at, end)]
+        walked = [*places, min(at, end)]
+        return self._aligned(start, end, value) or walked if rewritten else walked
+
+    def _aligned(self, start: int, end: int, value: str) -> list[int]:
+        """The places in the source of a rewritten value; those of new words are where the old ones begin. Empty for
+        long texts."""
+        from difflib import SequenceMatcher
+
+        old, new = list(_WORD.finditer(self.text, start, end)), list(_WORD.finditer(value))
+        if max(len(old), len(new)) > MAX_COMPARED_WORDS:
+            return []
+        matcher = SequenceMatcher(None, [word[0] for word in old], [word[0] for word in new], autojunk=False)
+        places, bounds = [start] * (len(value) + 1), [word.start() for word in old] + [end]
+        for tag, first, _, new_first, new_last in matcher.get_opcodes():
+            for number in range(new_first, new_last):
+                place = bounds[first + number - new_first if tag == "equal" else first]
+                begin, last = new[number].span()
+                following = new[number + 1].start() if number + 1 < len(new) else len(value) + 1
+                for offset in range(begin, following):
+                    inside = min(offset, last) - begin if tag == "equal" else 0
+                    places[offset] = min(place + inside, end)
+        return places

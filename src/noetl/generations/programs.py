@@ -175,13 +175,13 @@ def _module_use(tree: ast.Module, args: set[str]) -> _ModuleUse | None:
                 return _ModuleUse(node, f"`global {', '.join(names)}`")
             case ast.Call(func=ast.Name(id="globals" | "locals" | "vars" | "exec" as name)):
                 return _ModuleUse(node, f"`{name}()`")
-    names = list(_module_names(tree.body))
-    unset = {name.id for name in names if isinstance(name.ctx, ast.Store) and hasattr(builtins, name.id)} - args
-    for name in names:
-        if isinstance(name.ctx, ast.Store):
-            unset.discard(name.id)
-        elif name.id in unset:  # in a function it would be its own variable, still without a value
-            return _ModuleUse(name, f"it reads `{name.id}` of Python and assigns to that name later")
+    reads = list(_module_names(tree.body))
+    unset = {read.id for read in reads if isinstance(read.ctx, ast.Store) and hasattr(builtins, read.id)} - args
+    for read in reads:
+        if isinstance(read.ctx, ast.Store):
+            unset.discard(read.id)
+        elif read.id in unset:  # in a function it would be its own variable, still without a value
+            return _ModuleUse(read, f"it reads `{read.id}` of Python and assigns to that name later")
     return None
 
 

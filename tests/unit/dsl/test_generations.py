@@ -201,6 +201,25 @@ def test_a_file_with_windows_line_ends_keeps_them_and_its_places() -> None:
     assert [(problem.line, problem.column) for problem in migrate("p.yaml", refused, KINDS).leftovers] == [(13, 18)]
 
 
+@pytest.mark.parametrize("style", ['"{}"', "'{}'", "|\n          {}", ">-\n          {}"])
+def test_a_problem_of_a_rewritten_template_has_its_place_in_the_text_as_it_was_read(style: str) -> None:
+    url = "http://{{ job.uuid }}/{{ job.uuid }}/{{ workload.x | nosuch }}"
+    text = f"""\
+apiVersion: noetl.io/v10
+kind: Playbook
+metadata: {{name: p, path: corpus/p}}
+workflow:
+  - step: work
+    tool:
+      - name: call
+        kind: http
+        url: {style.format(url)}
+"""
+    (problem,) = [one for one in migrate("p.yaml", text, KINDS).problems if one.severity == "error"]
+    line = text.splitlines()[problem.line - 1]
+    assert (problem.code, line[problem.column - 1 :].startswith("nosuch")) == ("NTL503", True)
+
+
 def test_a_name_that_the_playbook_declares_is_its_own() -> None:
     text = """\
 apiVersion: noetl.io/v2
