@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
+import yaml
 from tools.docs import generate
 from tools.docs.events import ALIASES, ENVELOPE
 from tools.docs.fields import fields
@@ -219,6 +220,44 @@ def _errors(path: Path) -> Iterator[str]:
                 text = migrate(path.name, text, KINDS).text
             problems = load(path.name, text, KINDS).problems
             yield from (f"{path}: {problem}" for problem in problems if problem.severity == "error")
+
+
+ELSEWHERE = ("NTL213", "NTL304", "NTL401", "NTL513")  # names that the rest of a playbook declares
+PLAYBOOK = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: part, path: docs/part}\n"
+STEP = "workflow:\n  - step: part\n"
+
+
+def test_parts_of_playbooks_shown_in_the_docs_have_no_errors() -> None:
+    parts = [(path, part) for path in PAGES if PROBLEMS not in path.parents for part in _parts_of_playbooks(path)]
+    assert len(parts) > 15
+    problems = [(path, problem) for path, part in parts for problem in load(path.name, part, KINDS).problems]
+    errors = [(path, one) for path, one in problems if one.severity == "error" and one.code not in ELSEWHERE]
+    assert [f"{path}: {error}" for path, error in errors] == []
+
+
+def _parts_of_playbooks(path: Path) -> Iterator[str]:
+    """The blocks of a page that are a part of a playbook, each inside of one."""
+    for match in FENCE.finditer(path.read_text("utf-8")):
+        text = dedent(match.group(4))
+        if match.group(3) != "yaml" or "apiVersion:" in text:
+            continue
+        match yaml.safe_load(text):
+            case {"keychain": _} | {"executor": _} | {"workflow": _}:
+                yield PLAYBOOK + text + ("" if "workflow:" in text else f"{STEP}    tool: {{kind: noop}}\n")
+            case [{"step": _}, *_]:
+                yield f"{PLAYBOOK}workflow:\n{text}"
+            case {"loop": _} | {"next": _}:
+                yield f"{PLAYBOOK}{STEP}    tool: {{kind: noop}}\n{indent(text, ' ' * 4)}"
+            case {"tool": _}:
+                yield f"{PLAYBOOK}{STEP}{indent(text, ' ' * 4)}"
+            case {"case": _}:
+                yield f"{PLAYBOOK}{STEP}    tool: {{kind: http, url: x}}\n{indent(text, ' ' * 4)}"
+            case [{**task}, *_] if all(isinstance(value, dict) and "kind" in value for value in task.values()):
+                yield f"{PLAYBOOK}{STEP}    tool:\n{indent(text, ' ' * 6)}"
+            case {"spec": _}:
+                yield f"{PLAYBOOK}{STEP}    tool:\n      kind: http\n      url: x\n{indent(text, ' ' * 6)}"
+            case {"requirements": _}:
+                yield f"{PLAYBOOK}{STEP}    tool:\n      kind: python\n      code: x\n{indent(text, ' ' * 6)}"
 
 
 def test_links_lead_somewhere() -> None:
