@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +271,18 @@ def test_the_body_of_a_failed_response_is_shown_with_the_error(place: Place, htt
         assert '  = the response: {"error":"no such entity"}\n' in place(*verb).out
 
 
+def test_a_retry_waits_for_the_date_that_a_server_asks_for(place: Place, httpserver: HTTPServer) -> None:
+    due = math.ceil(time.time()) + 2
+    headers = {"Retry-After": formatdate(due, usegmt=True)}
+    httpserver.expect_ordered_request("/shop").respond_with_data("", status=503, headers=headers)
+    httpserver.expect_ordered_request("/shop").respond_with_json({"open": True})
+    text = HEAD + "  - {step: a, tool: {kind: http, url: URL, spec: {retry: {attempts: 2, delay: 0}}}}\n"
+    place.run(text.replace("URL", httpserver.url_for("/shop")))
+    (retry,) = place.json("runs", "events", "last", "--type", "task.retry.scheduled")
+    assert retry["payload"]["due"] >= due
+    assert place.json("runs", "result", "last", "a")["data"] == {"open": True}
+
+
 def test_output_has_time_and_stream_and_that_of_children_is_indented(place: Place) -> None:
     path = "child.yaml"
     (place.folder / path).write_text(CHILD)
@@ -275,10 +290,10 @@ def test_output_has_time_and_stream_and_that_of_children_is_indented(place: Plac
         assert place("register", path).code == 0
         path = "tests/child"
     run = place.run(PRINTS.replace("PATH", path))
-    time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
+    moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
     lines = place("runs", "logs", "last").out.splitlines()
-    expected = [rf"{time} stdout first#1/\S+ \| one", rf"{time} stderr first#1/\S+ \| two"]
-    expected.append(rf"  {time} stdout start#1/\S+ \| three")
+    expected = [rf"{moment} stdout first#1/\S+ \| one", rf"{moment} stderr first#1/\S+ \| two"]
+    expected.append(rf"  {moment} stdout start#1/\S+ \| three")
     assert all(any(re.fullmatch(pattern, line) for line in lines) for pattern in expected)
     assert len(lines) == 3
     assert lines[2].startswith("  ")
