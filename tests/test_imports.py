@@ -48,7 +48,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "noetl"
 LEVELS = [
     ["errors"],
-    ["model", "printable", "timestamps", "durable", "cpu_limit", "garbage", "interpreter_lock", "json_errors"],
+    ["model", "printable", "timestamps", "durable", "cpu_limit", "garbage", "json_errors", "switch_interval"],
     ["clock", "latest", "settings", "log", "problem_documents", "problem_pages", "classic.state"],
     ["file_access", "addresses"],
     ["expression"],

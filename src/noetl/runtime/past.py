@@ -17,12 +17,12 @@ from noetl.engine import events as e
 from noetl.engine.evolve import evolve
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError, NotFound
-from noetl.interpreter_lock import lock_shared_often
 from noetl.reference import Need
 from noetl.runtime.contents import DecisionContents
 from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks
 from noetl.store.codec import decode, digest_of, readable_snapshot, thaw
 from noetl.store.store import Row, Store
+from noetl.switch_interval import short_switch_interval
 
 THREADS = 2
 MAX_PENDING = 32  # folds that run or wait for a thread
@@ -72,7 +72,7 @@ class Past:
         def run() -> Value:
             store = self._idle.pop() if self._idle else self.playbooks.store.reopen()
             try:
-                with lock_shared_often():
+                with short_switch_interval():
                     return work(PastReader(store, load, is_stopped))
             finally:
                 self._idle.append(store)

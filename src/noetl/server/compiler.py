@@ -1,9 +1,9 @@
 """Compiles playbooks for a server: in separate processes, within a CPU budget, fairly between callers.
 
 A text is untrusted: on the event loop it could block the server, and a thread cannot be killed. The kernel kills the
-process when a text exceeds its CPU time, and this module when it neither answers nor uses CPU time. Wall-clock time
-does not count: on a busy machine the process has a low priority. Processes start on demand and end after an idle
-timeout. Each caller has one text compiled at a time, and callers take turns.
+process when a text exceeds its CPU time, and this module kills it when it neither answers nor uses CPU time. Wall-clock
+time does not count, because the process has a low priority and a busy machine delays it. Processes start on demand and
+end after an idle timeout. Each caller has one text compiled at a time, and callers take turns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from noetl.dsl.compile import CPU_SECONDS, Loaded, too_expensive
 from noetl.dsl.problem import Problem
 from noetl.errors import NoetlError, PlaybookInvalid, StoreError
 from noetl.garbage import collector_paused, long_lived
-from noetl.interpreter_lock import lock_shared_often
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.server.compile_process import (
     AssistRequest,
@@ -40,16 +39,17 @@ from noetl.server.compile_process import (
     Request,
 )
 from noetl.server.problems import Finding, Refused
+from noetl.switch_interval import short_switch_interval
 from noetl.tools.process.launcher import ending, start_python
 
 FILE = "playbook.yaml"  # file name of a text from a request, until it is compiled and has a path
 TRUSTED_FACTOR = 5.0
 """Budget factor for stored texts, which compiled within the budget of the version that stored them, and for the
 description of the language, which imports every installed kind."""
-STALL_SECONDS = 60.0  # a process that is silent and uses no CPU time for so long is stuck
+STALL_SECONDS = 60.0  # a process that neither answers nor uses CPU time for this long is stuck
 MIN_CPU_SHARE = 0.002
-"""The part of that time for which it must use the CPU. A process of its priority gets more than ten times as much, even
-beside a hundred busy ones."""
+"""The least CPU time of a process that is not stuck, per second. Beside a hundred busy processes, one of its priority
+still gets more than ten times as much."""
 LINUX_PROCESS_CLOCK = 2  # CPUCLOCK_SCHED, as in clock_getcpuclockid(3)
 PROCESSES = 2
 MAX_TEXTS_PER_CALLER = 16
@@ -245,7 +245,7 @@ class PlaybookCompiler:
 
 def _unpickled(data: bytes) -> Any:
     """Unpickle without garbage collection, which visits every object of the server and blocks all threads."""
-    with lock_shared_often(), collector_paused():
+    with short_switch_interval(), collector_paused():
         return pickle.Unpickler(PickleFile(data)).load()
 
 
@@ -266,7 +266,7 @@ class PickleFile(BytesIO):
 def _compiled(file: str, fields: tuple[Any, ...], parts: Mapping[Part, bytes]) -> Compiled:
     response = CompileResponse(*fields)
     loaded = Loaded(*response.loaded)
-    with lock_shared_often():
+    with short_switch_interval():
         findings = _encoded(loaded.problems)
         if loaded.playbook is None:
             return Compiled(None, loaded.problems, response.digest, response.path, parts, findings)
@@ -288,8 +288,8 @@ class _Process:
         self._process = start_python(["-m", "noetl.server.compile_process"], self._connection, theirs)
 
     def receive(self, seconds: float) -> bytes:
-        """The next message; TimeoutError after so many seconds in which the process uses no CPU time, and EOFError or
-        OSError if it has ended."""
+        """The next message. TimeoutError if the process uses no CPU time for this many seconds; EOFError or OSError if
+        it has ended."""
         used = self._cpu_seconds()
         while not self._connection.poll(seconds):
             before, used = used, self._cpu_seconds()
@@ -298,7 +298,7 @@ class _Process:
         return self._connection.recv_bytes()
 
     def _cpu_seconds(self) -> float:
-        """The CPU time that the process has used; 0 where the system does not say."""
+        """The CPU time that the process has used; 0 if the system does not report it."""
         try:
             return time.clock_gettime(~self._process.pid << 3 | LINUX_PROCESS_CLOCK)
         except OSError:

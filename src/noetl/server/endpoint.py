@@ -23,7 +23,6 @@ from starlette.types import Receive, Scope
 
 from noetl.dsl.reader import read_data
 from noetl.errors import UsageError
-from noetl.interpreter_lock import lock_shared_often
 from noetl.json_errors import NOT_JSON
 from noetl.reference import encode_reference
 from noetl.server.parameters import JSON, MIB, YAML, Header, QueryString
@@ -31,6 +30,7 @@ from noetl.server.problems import Refused
 from noetl.server.query_strings import read_query
 from noetl.server.roles import ALLOWED, PREFIX
 from noetl.server.traces import Point, caller_of
+from noetl.switch_interval import short_switch_interval
 
 if TYPE_CHECKING:
     from noetl.server.api import Api
@@ -207,7 +207,7 @@ async def respond(call: ApiCall) -> Response:
         data = await call.body() or (b"{}" if endpoint.optional else b"")
         try:
             if call.media == YAML:
-                value = await asyncio.to_thread(lock_shared_often()(read_data), data)  # takes longer than JSON
+                value = await asyncio.to_thread(short_switch_interval()(read_data), data)  # takes longer than JSON
                 arguments["body"] = msgspec.convert(value, endpoint.body)
             else:
                 arguments["body"] = endpoint.decoder.decode(data)

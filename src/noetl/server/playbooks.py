@@ -11,7 +11,6 @@ from typing import Any
 from noetl.engine.state import Execution
 from noetl.errors import AuthError, Conflict, FileMissing, NoetlError, NotFound, PlaybookInvalid
 from noetl.files import read_playbook
-from noetl.interpreter_lock import lock_shared_often
 from noetl.keychain.keychain import KeychainFault, keychain_faults
 from noetl.latest import Latest
 from noetl.model.playbook import Playbook
@@ -21,6 +20,7 @@ from noetl.runtime.store_thread import StoreThread
 from noetl.server.compiler import Compiled, PlaybookCompiler
 from noetl.server.problems import Refused
 from noetl.store.store import Store
+from noetl.switch_interval import short_switch_interval
 
 MAX_PATH_LENGTH = 500
 MAX_DIGESTS = 1_000
@@ -131,7 +131,7 @@ class Playbooks:
         if reasons:
             raise Refused(422, "; ".join(reasons), kind="playbook-not-runnable")
 
-    @lock_shared_often()
+    @short_switch_interval()
     def _reasons(self, playbook: Playbook) -> list[str]:
         return [f"{place}: {reason}" for place, reason in obstacles(playbook, nats=self.nats)]
 

@@ -31,7 +31,6 @@ from noetl.dsl.compile import load
 from noetl.dsl.problem import Problem
 from noetl.engine.net import Net, StepPlan
 from noetl.garbage import collector_paused, long_lived
-from noetl.interpreter_lock import SWITCH_SECONDS, lock_shared_often
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.server import compile_process
 from noetl.server import compiler as compiler_module
@@ -39,6 +38,7 @@ from noetl.server import playbooks as playbooks_module
 from noetl.server.compiler import MAX_TEXTS_PER_CALLER, PROCESSES, PickleFile, PlaybookCompiler, _unpickled
 from noetl.server.playbooks import Playbooks
 from noetl.server.problems import Finding
+from noetl.switch_interval import SWITCH_SECONDS, short_switch_interval
 from noetl.tools.registry import KINDS
 from noetl.worker.playbook_cache import MAX_PLAYBOOKS, PlaybookCache
 
@@ -506,10 +506,10 @@ def test_the_event_loop_does_not_wait_long_for_a_thread_that_reads_a_result(
     assert sys.getswitchinterval() == usual
 
 
-def test_the_lock_is_shared_often_until_the_last_busy_thread_ends() -> None:
+def test_the_switch_interval_is_short_until_the_last_busy_thread_ends() -> None:
     usual = sys.getswitchinterval()
-    with lock_shared_often():
-        with lock_shared_often():
+    with short_switch_interval():
+        with short_switch_interval():
             assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
         assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
     assert sys.getswitchinterval() == usual
