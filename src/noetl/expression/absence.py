@@ -222,7 +222,7 @@ class _Reader:
     def _item(self, node: nodes.Getattr | nodes.Getitem, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         key = node.attr if isinstance(node, nodes.Getattr) else constant_key(node.arg)
         if isinstance(node, nodes.Getitem):
-            yield from self.expression(node.arg, demand.of_operand, at)
+            yield from self.expression(node.arg, demand.of_container, at)  # a list is no key, whatever is in it
         subject, fallback = _alternatives(node.node)
         if isinstance(node.node, nodes.Dict) and key is not None:
             for name, value in node.node.items:
@@ -249,13 +249,15 @@ class _Reader:
         yield from self._each(node.kwargs.values(), demand.of_part, at)
 
     def _binary(self, node: nodes.Binary, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
-        first, then = demand if node.op in ("and", "+") else demand.of_operand, at
-        if node.op == "or":
-            first = Demand(False, demand.parts)
-        if node.op in ("and", "or"):
-            then = at.where(node.first, node.op == "and")
+        first, second, then = demand.of_operand, demand.of_operand, at
+        if node.op == "+":
+            first = second = demand
+        elif node.op == "and":  # a list or map that it passes on is empty
+            first, second, then = Demand(demand.value, False), demand, at.where(node.first, True)
+        elif node.op == "or":
+            first, second, then = Demand(False, demand.parts), demand, at.where(node.first, False)
         yield from self.expression(node.first, first, at)
-        yield from self.expression(node.second, demand if node.op in ("and", "or", "+") else first, then)
+        yield from self.expression(node.second, second, then)
 
     def _conditional(self, node: nodes.CondExpr, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         yield from self.expression(node.test, ABSORBED, at)
@@ -282,6 +284,8 @@ def _filter_demand(node: nodes.Filter, demand: Demand) -> Demand:
         parts = demand.parts and first not in TOLERANT and "default" not in node.kwargs
     elif node.name in _PICKING:
         parts = demand.value
+    elif node.name == "list" and isinstance(node.node, nodes.Dict):
+        parts = False  # its keys
     elif node.name in _PASSING:
         parts = demand.parts
     return Demand(demand.value, parts)
