@@ -14,6 +14,7 @@ from msgspec import UNSET
 from noetl.dsl.problem import Problem, did_you_mean
 from noetl.dsl.tree import is_template
 from noetl.errors import PlaybookInvalid, UsageError
+from noetl.expression import Facts, NameState
 from noetl.model.playbook import Playbook
 
 UNKNOWN_NAME_CODE = "NTL502"
@@ -39,8 +40,8 @@ class InputName(NamedTuple):
     """The key of `workload` whose default reads it; a payload with that key replaces the default."""
     advice: str | None = None
     """What the author probably meant."""
-    facts: frozenset[tuple[str, bool]] = frozenset()
-    """Names that must be provided, or must not, for the template to need this one."""
+    facts: Facts = frozenset()
+    """The other names of the request, as they must be for the template to need this one."""
 
 
 class PlaybookInputs(NamedTuple):
@@ -78,7 +79,7 @@ def check_payload(
         warnings = _checked_by_defaults(_Workload(playbook.workload, inputs.reads), payload, strict_keys)
     else:
         warnings = _checked_by_schema(schema, playbook.workload, inputs.reads, payload)
-    given = payload.keys() | ctx.keys()
+    given = payload | ctx
     missing = [name for name in inputs.names if _is_read(name, given) and not _is_provided(name, payload, ctx)]
     if problems := [_problem(name, file, payload) for name in missing if name.required]:
         raise PlaybookInvalid(problems)
@@ -165,8 +166,20 @@ def ready(default: Any, path: Path, unknown: set[Path]) -> Any:
     return default
 
 
-def _is_read(name: InputName, given: Collection[str]) -> bool:
-    return all((other in given) is present for other, present in name.facts)
+def _is_read(name: InputName, given: Json) -> bool:
+    return all(_is_so(state, other, given) for other, state in name.facts)
+
+
+def _is_so(state: NameState, name: str, given: Json) -> bool:
+    match state:
+        case "present":
+            return name in given
+        case "missing":
+            return name not in given
+        case "true":
+            return bool(given.get(name))
+        case "false":
+            return not given.get(name)
 
 
 def _is_provided(name: InputName, payload: Json, ctx: Json) -> bool:

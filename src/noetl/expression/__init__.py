@@ -31,7 +31,7 @@ evaluation. An Interruption raised by a View passes through.
 
 from __future__ import annotations
 
-from noetl.expression.absence import Absence, Facts, absences
+from noetl.expression.absence import Absence, Facts, NameState, absences
 from noetl.expression.budget import BUDGET_KEY, Budget, decision_budget
 from noetl.expression.entries import Entry
 from noetl.expression.functions import FILTERS, FUNCTIONS, METHODS, NOW_KEY, SQL_FILTERS, TESTS
@@ -71,6 +71,7 @@ __all__ = [
     "Facts",
     "Interruption",
     "Missing",
+    "NameState",
     "Read",
     "Sealed",
     "Template",

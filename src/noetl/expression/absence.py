@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from noetl.expression import nodes
 from noetl.expression.functions import TOLERANT
 from noetl.expression.nodes import Const, constant_key, static_path
 from noetl.expression.template import Template
 
-Facts = frozenset[tuple[str, bool]]
-"""Names, and whether the scope has them."""
+NameState = Literal["present", "missing", "true", "false"]
+"""Of a name in the scope. A value that is missing is false, too."""
+Facts = frozenset[tuple[str, NameState]]
 
 
 class Absence(NamedTuple):
@@ -37,7 +38,7 @@ class Absence(NamedTuple):
     @property
     def is_unreachable(self) -> bool:
         """Whether the template never comes here without the name."""
-        return (self.name, True) in self.facts
+        return (self.name, "present") in self.facts
 
 
 class Demand(NamedTuple):
@@ -265,7 +266,7 @@ class _Reader:
         if node.expr2 is not None:
             yield from self.expression(node.expr2, demand, at.where(node.test, False))
         elif demand.value:  # without an `else` the value is missing where the test is false
-            needed = {name for name, present in _branch(node.test, True, at).facts if present}
+            needed = {name for name, state in _branch(node.test, True, at).facts if state == "present"}
             tested = [node.test] if isinstance(node.test, nodes.Name) else node.test.find_all(nodes.Name)
             yield from self._each((name for name in tested if name.name in needed), NEEDED, at)
 
@@ -335,6 +336,10 @@ def _branch(node: nodes.Expr, truth: bool, at: EvaluationPoint) -> BranchFacts:
             return BranchFacts()
         case Const():
             return BranchFacts(certain=bool(node.value) is truth)
+        case nodes.Name() if node.name not in at.own and truth:
+            return BranchFacts(frozenset([(node.name, "present"), (node.name, "true")]), True)
+        case nodes.Name() if node.name not in at.own:
+            return BranchFacts(frozenset([(node.name, "false")]), True)
     return _compared([node], truth, at)
 
 
@@ -345,7 +350,7 @@ def _both(first: BranchFacts, second: BranchFacts) -> BranchFacts:
 def _either(first: BranchFacts, second: BranchFacts) -> BranchFacts:
     common = first.facts & second.facts
     for branch in (first, second):
-        if branch.certain and all(fact in common for fact in branch.facts if fact[1]):
+        if branch.certain and all(fact in common for fact in branch.facts if fact[1] == "present"):
             return branch
     return BranchFacts(common)
 
@@ -356,13 +361,13 @@ def _compared(parts: list[nodes.Expr], holds: bool, at: EvaluationPoint) -> Bran
 
 
 def _present(parts: list[nodes.Expr], at: EvaluationPoint, certain: bool = False) -> BranchFacts:
-    return BranchFacts(frozenset((name, True) for name in _needed_for(parts, at)), certain)
+    return BranchFacts(frozenset((name, "present") for name in _needed_for(parts, at)), certain)
 
 
 def _absent(parts: list[nodes.Expr | None] | list[nodes.Expr], at: EvaluationPoint) -> BranchFacts:
     """It is certain that one of these values is missing if the only name that they need is."""
     names = _needed_for(parts, at)
-    return BranchFacts(frozenset((name, False) for name in names), True) if len(names) == 1 else BranchFacts()
+    return BranchFacts(frozenset((name, "missing") for name in names), True) if len(names) == 1 else BranchFacts()
 
 
 def _needed_for(parts: Iterable[nodes.Expr | None], at: EvaluationPoint) -> set[str]:

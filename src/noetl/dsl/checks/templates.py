@@ -218,9 +218,22 @@ class _Checker:
         hint = advice or f"give it a default in `workload`, or pass it to each run with `--set {root}=VALUE`"
         self._add(UNKNOWN_NAME, site, read.offset, f"unknown name {root!r} {place}", hint)
         mark = self.problems.text.mark(self._offset(site, read.offset))
-        for required, facts in {_need(absence, names) for absence in reached}:
+        for required, facts in {self._need(absence, names) for absence in reached}:
             name = InputName(root, *mark, place, required, site.path, advice, facts)
             self.names.setdefault((root, required, facts, site.path), name)
+
+    def _need(self, absence: Absence, provided: tuple[Collection[str], ...]) -> tuple[bool, Facts]:
+        """Whether a template certainly fails without a name, and under which facts about names of the request.
+
+        Of the names that the playbook provides, only those of the workload are known to exist.
+        """
+        ours = [fact for fact in absence.facts if any(fact[0] in names for names in provided)]
+        sure = all(name in self.workload and state == "present" for name, state in ours)
+        return (
+            (True, absence.facts.difference(ours))
+            if absence.fails and absence.certain and sure
+            else (False, frozenset())
+        )
 
     def _misread(self, site: Site, text: str) -> list[tuple[int, int]]:
         """Report names with dashes or dots after a dot, such as `steps.load-data`, and return their offsets."""
@@ -330,16 +343,6 @@ class _Checker:
                 names = " or ".join(repr(value) for value in never[:3])
                 hint = self.problems.did_you_mean(never[0], expected.known) or expected.hint
                 self._add(NEVER_EQUAL, site, comparison.offset, f"event.name is never {names} here", hint)
-
-
-def _need(absence: Absence, provided: tuple[Collection[str], ...]) -> tuple[bool, Facts]:
-    """Whether a template certainly fails without a name, and under which facts about names of the request."""
-    if not (absence.fails and absence.certain):
-        return False, frozenset()
-    facts = [(any(name in names for names in provided), present) for name, present in absence.facts]
-    if (True, False) in facts:  # what the playbook provides may still be missing, but nobody knows
-        return False, frozenset()
-    return True, frozenset(fact for fact in absence.facts if not any(fact[0] in names for names in provided))
 
 
 def _task_kinds(document: Document) -> dict[str, list[str]]:
