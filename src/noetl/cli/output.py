@@ -11,7 +11,6 @@ import msgspec
 
 from noetl.client.client import no_worker
 from noetl.dsl.problem import Problem
-from noetl.model.actor import actor_words
 from noetl.model.status import ENDED
 from noetl.printable import is_printable, printable, printable_json, without_passwords
 
@@ -176,6 +175,8 @@ def print_result(run: dict[str, Any], output: str | None) -> int:
 
 
 def actor_text(actor: dict[str, str]) -> str:
+    from noetl.model.actor import actor_words  # `noetl validate` starts without it
+
     return printable(actor_words(actor["kind"], actor["name"]))
 
 

@@ -31,12 +31,11 @@ evaluation. An Interruption raised by a View passes through.
 
 from __future__ import annotations
 
-from noetl.expression.absence import Absence, Facts, NameState, absences
 from noetl.expression.budget import BUDGET_KEY, Budget, decision_budget
 from noetl.expression.entries import Entry
 from noetl.expression.functions import FILTERS, FUNCTIONS, METHODS, NOW_KEY, SQL_FILTERS, TESTS
 from noetl.expression.lexer import template_offsets
-from noetl.expression.nodes import Comparison, Read, Unknown, Use
+from noetl.expression.nodes import Absence, Comparison, Facts, NameState, Read, Unknown, Use
 from noetl.expression.rename import rename
 from noetl.expression.static_checks import changed_secrets, doubled_quotes, may_take_error, some_error_passes
 from noetl.expression.template import Template, parse, prepare, render
@@ -80,7 +79,6 @@ __all__ = [
     "Use",
     "ValueType",
     "View",
-    "absences",
     "changed_secrets",
     "decision_budget",
     "doubled_quotes",

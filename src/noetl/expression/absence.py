@@ -11,34 +11,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.expression import nodes
 from noetl.expression.functions import TOLERANT
-from noetl.expression.nodes import Const, constant_key, static_path
-from noetl.expression.template import Template
+from noetl.expression.nodes import Absence, Const, Facts, constant_key, static_path
 
-NameState = Literal["present", "missing", "true", "false"]
-"""Of a name in the scope. A value that is missing is false, too."""
-Facts = frozenset[tuple[str, NameState]]
-
-
-class Absence(NamedTuple):
-    """A read of a name that the scope may not have."""
-
-    name: str
-    offset: int
-    fails: bool
-    """Whether the template fails here if the name is missing."""
-    facts: Facts
-    """What holds where the template comes here."""
-    certain: bool
-    """Whether the template comes here wherever the facts hold. The body of a loop counts as reached."""
-
-    @property
-    def is_unreachable(self) -> bool:
-        """Whether the template never comes here without the name."""
-        return (self.name, "present") in self.facts
+if TYPE_CHECKING:
+    from noetl.expression.template import Template
 
 
 class Demand(NamedTuple):
@@ -100,8 +80,6 @@ class EvaluationPoint(NamedTuple):
 
 @lru_cache(maxsize=8)
 def absences(template: Template, guard: bool) -> Mapping[int, list[Absence]]:
-    """Every read of a name in the scope, by its offset. `guard`: the template is a condition, where a missing value is
-    false."""
     reader, by_offset = _Reader(), defaultdict[int, list[Absence]](list)
     if template.expression is not None:
         reads = list(reader.expression(template.expression, ABSORBED if guard else NEEDED, EvaluationPoint()))

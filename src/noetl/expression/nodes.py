@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -213,6 +213,29 @@ class Comparison(NamedTuple):
     op: str
     values: tuple[str, ...]
     offset: int
+
+
+NameState = Literal["present", "missing", "true", "false"]
+"""Of a name in the scope. A value that is missing is false, too."""
+Facts = frozenset[tuple[str, NameState]]
+
+
+class Absence(NamedTuple):
+    """A read of a name that the scope may not have."""
+
+    name: str
+    offset: int
+    fails: bool
+    """Whether the template fails here if the name is missing."""
+    facts: Facts
+    """What holds where the template comes here."""
+    certain: bool
+    """Whether the template comes here wherever the facts hold. The body of a loop counts as reached."""
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Whether the template never comes here without the name."""
+        return (self.name, "present") in self.facts
 
 
 # For nodes that have the offset of a later token: the part that they start with.

@@ -11,7 +11,7 @@ from noetl.expression import nodes
 from noetl.expression.budget import BUDGET_KEY, Budget, budget_in
 from noetl.expression.compile import Compiler
 from noetl.expression.lexer import has_syntax
-from noetl.expression.nodes import Closure, Comparison, Read, Unknown, Use, static_path
+from noetl.expression.nodes import Absence, Closure, Comparison, Read, Unknown, Use, static_path
 from noetl.expression.operators import has_missing
 from noetl.expression.template_parser import syntax_tree
 from noetl.expression.text import Evaluation, storable
@@ -85,6 +85,13 @@ class Template:
             return bool(self._closure(scope, self._run(scope) if budget is None else Evaluation(budget)))
         except Exception as error:
             raise explain(located(error, self.source, 0), scope) from None
+
+    def absences(self, guard: bool) -> Mapping[int, list[Absence]]:
+        """Every read of a name in the scope, by its offset, with what happens without the name. With `guard` the
+        template is a condition, where a missing value is false."""
+        from noetl.expression.absence import absences  # most playbooks need it for no template
+
+        return absences(self, guard)
 
     def _run(self, scope: Mapping[str, Any]) -> Evaluation | None:
         """None for what is simple: it makes nothing, and its comparisons find the budget in the scope."""

@@ -25,7 +25,6 @@ from noetl.expression import (
     Facts,
     Read,
     Template,
-    absences,
     changed_secrets,
     doubled_quotes,
     parse,
@@ -211,7 +210,7 @@ class _Checker:
     def _check_input(self, site: Site, template: Template, read: Read, names: tuple[Collection[str], ...]) -> None:
         """Note a bare name that nothing in the playbook provides, unless the template copes with its absence."""
         root, place = str(read.path[0]), self.places[site.place].words
-        reached = [absence for absence in absences(template, site.guard)[read.offset] if not absence.is_unreachable]
+        reached = [absence for absence in template.absences(site.guard)[read.offset] if not absence.is_unreachable]
         if not reached or (read.guarded and not any(absence.fails for absence in reached)):
             return
         advice = NAMES.get(root) or self.problems.did_you_mean(root, *names)
