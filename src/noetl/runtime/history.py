@@ -18,7 +18,7 @@ from noetl.engine.history.outline import Block, OutlineWriter, encode_block
 from noetl.engine.history.verify.log import derived_rows, differences
 from noetl.engine.start import overlaid
 from noetl.engine.state import Execution
-from noetl.errors import Conflict, NotFound, UsageError
+from noetl.errors import Conflict, NotFound, StoreError, UsageError
 from noetl.model.actor import Actor
 from noetl.model.identity import step_of
 from noetl.runtime.loaded_executions import LoadedExecution
@@ -104,9 +104,27 @@ async def replay_with(runtime: Runtime, execution: str, digest: str) -> ReplayVi
 
 
 async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: Edit) -> ForkView:
+    """Fork an execution under an id. If an earlier request has done it, the result is the same."""
+    if (earlier := await _earlier_fork(runtime, source, name)) is not None:
+        return earlier
     prefix = await runtime.past.do(lambda past: _prefix(past, source, Cut(at)))
     check_forkable(source, prefix.state, at)
     return await _start_fork(runtime, source, name, prefix, edit, Cut(at))
+
+
+async def _earlier_fork(runtime: Runtime, source: str, name: str) -> ForkView | None:
+    """The stored fork of this id; its source may have moved on since."""
+
+    def find(past: PastReader) -> ForkView | None:
+        state = past.stored_state(name, 0)
+        for event, _ in past.fold(state):
+            if isinstance(event, e.ExecutionForked) and event.source_id == source:
+                again, done = under_way(state, "".join(event.again)), list(state.steps)
+                warnings = event.warnings if event.playbook or event.payload is not None else state.warnings
+                return ForkView(name, source, event.source_seq, again, done, list(warnings))
+        return None
+
+    return await runtime.past.do(find) if await runtime.thread.ask(runtime.store.seq, name) else None
 
 
 def check_forkable(source: str, state: Execution, at: int | None) -> None:
@@ -122,7 +140,9 @@ def check_forkable(source: str, state: Execution, at: int | None) -> None:
 
 
 async def retry(runtime: Runtime, source: str, name: str, edit: Edit, point: RetryPoint) -> ForkView:
-    """Fork an execution just before it failed or was cancelled, or at another point of its past."""
+    """Fork an execution just before it failed or was cancelled, or at another point of its past; once, as `fork`."""
+    if (earlier := await _earlier_fork(runtime, source, name)) is not None:
+        return earlier
     cut, edit = await retry_cut(runtime, source, edit, point)
     prefix = await runtime.past.do(lambda past: _prefix(past, source, cut))
     return await _start_fork(runtime, source, name, prefix, edit, cut)
@@ -236,9 +256,13 @@ async def _start_fork(
         loaded = runtime.executions[name] = LoadedExecution(state, last.hash, None, outline)
         loaded.stored_seq = 0
         loaded.fork_prefix = Change(name, 0, rows, blobs=blobs, outline=list(map(encode_block, blocks)))
-    fork = (await runtime.committer.handle(name, command)).state
-    await runtime.executions.copy_snapshots(source, name, last.seq)
-    return ForkView(name, source, fork.forked[1] if fork.forked else last.seq, again, done, list(fork.warnings))
+    try:
+        fork = (await runtime.committer.handle(name, command)).state
+    except NotFound:  # dropped with a fork of the same id that could not be stored
+        raise StoreError(f"the fork {name} could not be stored; try again") from None
+    source_seq = fork.forked[1] if fork.forked else last.seq  # smaller if an earlier request has made the fork
+    await runtime.executions.copy_snapshots(source, name, source_seq)
+    return ForkView(name, source, source_seq, again, done, list(fork.warnings))
 
 
 def _payload(rows: list[Row]) -> dict[str, Any]:

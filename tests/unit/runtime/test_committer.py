@@ -15,7 +15,9 @@ from noetl.engine.commands import Claim, Pause, Report, Resume, Signal
 from noetl.engine.events import StepDone
 from noetl.errors import StoreError
 from noetl.model.identity import uuid7
-from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime import history
+from noetl.runtime.history import Edit
+from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS
@@ -98,6 +100,50 @@ def test_a_start_beside_one_that_could_not_be_stored_may_be_repeated(tmp_path: P
         answers = await asyncio.gather(first, second, return_exceptions=True)
         assert list(map(type, answers)) == [StoreError, StoreError]
         assert (await runtime.start(digest, {}, {}, execution)).id == execution
+        runtime.close()
+
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_SECONDS))
+
+
+class HeldPlaybooks(LoadedPlaybooks):
+    """Its n-th load waits for the gate."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        super().__init__(store)
+        self.gate, self.loads, self.held_load = asyncio.Event(), 0, 0
+
+    async def load(self, digest: str) -> LoadedPlaybook:
+        self.loads += 1
+        if self.loads == self.held_load:
+            await self.gate.wait()
+        return await super().load(digest)
+
+
+def test_a_fork_beside_one_that_could_not_be_stored_may_be_repeated(tmp_path: Path) -> None:
+    """As a start: the second must not say that there is no such execution, which a client does not repeat."""
+
+    async def story() -> None:
+        store = FailingStore(tmp_path / "forks.db")
+        store.has_failed = True  # not yet
+        playbooks = HeldPlaybooks(store)
+        runtime = Runtime(playbooks, SystemClock(), shared=True)
+        digest = playbooks.add(load("reads.yaml", TEXT, KINDS).require())
+        source, name = uuid7(1.0, b"12345678"), uuid7(2.0, b"12345678")
+        await runtime.start(digest, {}, {}, source)
+        store.has_failed = False
+        store.waits.clear()
+        store.gate.clear()
+        playbooks.held_load = playbooks.loads + 2  # the first is that of its fold
+        second = asyncio.create_task(history.fork(runtime, source, name, None, Edit()))
+        await until_async(lambda: playbooks.loads == playbooks.held_load)
+        first = asyncio.create_task(history.fork(runtime, source, name, None, Edit()))
+        await until_async(store.waits.is_set)  # its commit is under way
+        playbooks.gate.set()
+        await until_async(lambda: bool(runtime.committer.pending))
+        store.gate.set()
+        answers = await asyncio.gather(first, second, return_exceptions=True)
+        assert list(map(type, answers)) == [StoreError, StoreError]
+        assert (await history.fork(runtime, source, name, None, Edit())).execution_id == name
         runtime.close()
 
     asyncio.run(asyncio.wait_for(story(), PATIENCE_SECONDS))

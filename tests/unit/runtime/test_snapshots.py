@@ -231,6 +231,34 @@ def test_a_fork_has_the_snapshots_of_its_source(tmp_path: Path) -> None:
         assert Audit(store).of(fork) == []
 
 
+def test_a_repeated_fork_takes_no_snapshot_of_what_its_source_did_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The response was lost, and the client sends its request again."""
+    monkeypatch.setattr(committer, "SNAPSHOT_EVENTS", 2)
+
+    async def story(store: SqliteStore) -> None:
+        runtime = Runtime(LoadedPlaybooks(store), SystemClock(), shared=True)
+        digest = runtime.playbooks.add(load("story.yaml", TEXT, KINDS).require())
+        store.put_playbook(digest, "story.yaml", TEXT.encode())
+        await runtime.start(digest, {}, {}, EXECUTION)
+        forked = await history.fork(runtime, EXECUTION, FORK, None, Edit())
+        for _ in range(5):
+            await runtime.committer.handle(EXECUTION, Pause())
+            await runtime.committer.handle(EXECUTION, Resume())
+        assert store.snapshot_seqs(EXECUTION)[-1] > forked.source_seq
+        again = await history.fork(runtime, EXECUTION, FORK, None, Edit())
+        assert (again.execution_id, again.source_seq) == (FORK, forked.source_seq)
+        (summary,) = store.summaries(prefix=FORK)
+        assert store.snapshot_seqs(FORK)[-1] <= store.seq(FORK)
+        assert Audit(store).of(summary) == []
+        runtime.past.close()
+        runtime.thread.shutdown()
+
+    with closing(SqliteStore(tmp_path / "again.db")) as store:
+        asyncio.run(asyncio.wait_for(story(store), PATIENCE_SECONDS))
+
+
 def freeze_explained(found: Explained) -> bytes:
     assert [decision.seq for decision in found.explanation.decisions] == [6]
     return msgspec.json.encode(found.explanation) + freeze(found.state)

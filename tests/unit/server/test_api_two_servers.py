@@ -118,6 +118,8 @@ def test_forks_are_made_at_either_server_once(clients: tuple[httpx2.Client, http
     for execution in (source, first["execution_id"]):
         other.post(f"{API}/{execution}/signals", json={"name": "go", "payload": "enough"})
         assert until(one, execution, "succeeded")["steps"]["many"]["result"] == list(range(30))
+    late = other.post(f"{API}/{source}/fork", json={}, headers=key)  # its source has ended
+    assert (late.status_code, late.json()) == (202, first)
     found = other.get(f"{API}/{first['execution_id']}/explain", params={"step": "many"}).json()
     assert found["decisions"][-1]["reasons"][0]["values"] == {"steps.ask.result": "enough"}
 
