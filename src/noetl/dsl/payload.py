@@ -176,10 +176,9 @@ def _is_so(state: NameState, name: str, given: Json) -> bool:
             return name in given
         case "missing":
             return name not in given
-        case "true":
-            return bool(given.get(name))
-        case "false":
-            return not given.get(name)
+        case "true" | "false":
+            value = given.get(name)  # UNSET for a template, whose value is not known yet
+            return value is not UNSET and bool(value) is (state == "true")
 
 
 def _is_provided(name: InputName, payload: Json, ctx: Json) -> bool:

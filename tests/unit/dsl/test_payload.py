@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from noetl.dsl.compile import load
-from noetl.dsl.payload import check_payload
+from noetl.dsl.payload import check_args, check_payload
 from noetl.errors import PlaybookInvalid, UsageError
 from noetl.reference import Reference
 from noetl.tools.registry import KINDS
@@ -294,3 +294,14 @@ def test_the_schema_is_part_of_the_digest_and_nothing_else_changes_it() -> None:
     }
     assert len(digests) == 2
     assert b"workload_schema" not in msgspec.json.encode(load("p.yaml", NAME, KINDS).require())
+
+
+@pytest.mark.parametrize(
+    ("args", "count"),
+    [({"use": True}, 1), ({"use": False}, 0), ({"use": "{{ ctx.use }}"}, 0), ({"other": "{{ 1 }}"}, 0)],
+)
+@pytest.mark.parametrize("template", ["{{ token if use else 1 }}", "{{ token if use and use else 1 }}"])
+def test_args_that_are_templates_decide_nothing(template: str, args: dict[str, Any], count: int) -> None:
+    loaded = load("p.yaml", playbook(template), KINDS)
+    reported = check_args(loaded.require(), loaded.inputs, "p.yaml", args)
+    assert sum("nothing provides 'token', which" in warning for warning in reported) == count
