@@ -37,6 +37,10 @@ class Manifest(msgspec.Struct):
     marked: list[str] = []  # chunks whose content contains references
 
 
+decode_manifest = msgspec.json.Decoder(Manifest).decode
+"""Made here and not in the threads that use it: see `noetl.store.codec`."""
+
+
 def read_content(read_blob: ReadBlob, kind: str, key: str, size: int | None = None) -> bytes | None:
     """The unverified bytes of a reference; None if there are none. A file of another size is not read."""
     if kind not in ("file", "object"):
@@ -81,7 +85,7 @@ def read_value(read_blob: ReadBlob, reference: Reference, admit: Admit = admit_a
     admit(content)
     try:
         if reference.schema_hint == CHUNKS:
-            return _joined(read_blob, msgspec.json.decode(content, type=Manifest), admit)
+            return _joined(read_blob, decode_manifest(content), admit)
         return decoded(content, reference)
     except (*NOT_JSON, TypeError, ValueError) as error:
         raise Damaged(f"cannot decode the stored value {reference.digest[:12]}: {error}") from error

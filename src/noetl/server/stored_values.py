@@ -21,7 +21,7 @@ import msgspec
 from noetl.errors import NotFound
 from noetl.json_errors import NOT_JSON
 from noetl.latest import Latest
-from noetl.results.read import Manifest
+from noetl.results.read import Manifest, decode_manifest
 from noetl.server.second_connection import SecondConnection
 from noetl.store.store import Store
 
@@ -131,7 +131,7 @@ def _manifest(store: Store, key: str) -> Manifest | None:
     if not MANIFEST.match(store.blob_part(key, 0, 100) or b""):
         return None
     try:
-        return msgspec.json.decode(_blob(store, key), type=Manifest)
+        return decode_manifest(_blob(store, key))
     except NOT_JSON:
         return None
 

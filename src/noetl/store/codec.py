@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from hashlib import sha256
 from math import isfinite
+from threading import Lock
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -125,11 +126,17 @@ def decode_value(data: bytes) -> Any:
     return revived(value) if b"$" in data and may_hold_references(data) else value
 
 
+_types = Lock()
+"""Held while msgspec reads the fields of a struct for the first time: it publishes the struct before its fields, and
+another thread that uses it then crashes the process."""
+
+
 @cache
 def _decoder(name: str) -> Callable[[bytes], Any]:
     if name not in EVENTS:
         raise Unreadable(f"unknown event type {name!r}: upgrade noetl to read this log")
-    return msgspec.json.Decoder(EVENTS[name]).decode
+    with _types:
+        return msgspec.json.Decoder(EVENTS[name]).decode
 
 
 @cache
@@ -271,9 +278,19 @@ class _Named(msgspec.Struct):
     digest: str
 
 
+_decode_named = msgspec.json.Decoder(_Named).decode
+
+
 def digest_of(data: bytes) -> str:
     """The digest of the playbook that was in force at a snapshot."""
-    return msgspec.json.decode(data, type=_Named).digest
+    return _decode_named(data).digest
+
+
+@cache
+def _state_type() -> type[Execution]:
+    with _types:
+        msgspec.json.Decoder(Execution)
+    return Execution
 
 
 def thaw(data: bytes, net: Net, execution: str = "") -> Execution:
@@ -285,7 +302,7 @@ def thaw(data: bytes, net: Net, execution: str = "") -> Execution:
     def hook(kind: type, value: Any) -> Any:
         return net if kind is Net else value
 
-    return msgspec.convert(fields, Execution, dec_hook=hook, str_keys=True)
+    return msgspec.convert(fields, _state_type(), dec_hook=hook, str_keys=True)
 
 
 def plain(value: Any) -> Any:

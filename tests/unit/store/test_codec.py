@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -176,3 +178,33 @@ def test_a_changed_row_breaks_the_chain() -> None:
     assert rows[1].hash == chained(rows[0].hash, "step.done", 1.5, rows[1].data)
     assert rows[1].hash != chained(rows[0].hash, "step.done", 1.5, rows[1].data + b" ")
     assert rows[1].hash != chained(ZERO, "step.done", 1.5, rows[1].data)
+
+
+FIRST_USE = """
+import sys
+from threading import Barrier, Thread
+from noetl.engine.net import Net
+from noetl.engine.state import Execution
+from noetl.store import codec
+
+net = Net.__new__(Net)
+data = codec.freeze(Execution("x", net, "d"))
+sys.setswitchinterval(1e-5)
+together = Barrier(4)
+
+def read() -> None:
+    together.wait()
+    codec.thaw(data, net)
+
+threads = [Thread(target=read) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_threads_may_read_the_first_state_at_once() -> None:
+    """msgspec crashes a process in which threads prepare the same struct; five processes, as it takes some luck."""
+    processes = [subprocess.Popen([sys.executable, "-c", FIRST_USE]) for _ in range(5)]
+    assert [process.wait(60) for process in processes] == [0] * 5
