@@ -41,13 +41,19 @@ def test_the_tutorial_leads_from_a_start_to_a_comparison(open_page: PageOpener, 
     reader.use("link", "Start...")
     reader.use("button", "Start run")
     expect(page.locator(".run-header")).to_contain_text("waiting")
-    waiting_at = int(page.get_by_label("Event", exact=True).first.input_value())
     reader.answer("yes")
     first = page.url.split("/runs/")[1].partition("?")[0]
     page.get_by_role("button", name=re.compile("^pay, succeeded")).click()
     reader.use("tab", "Why")
-    page.goto(f"{server.url}/runs/{first}?at={waiting_at}")
-    expect(page.locator(".run")).to_contain_text("Back to latest")
+    page.locator(".arc-list").get_by_role("button", name=re.compile("^ask")).click()
+    expect(page.get_by_role("complementary", name="Inspector")).to_contain_text("steps.ask.result.approved = true")
+    events, handle = server.api.events(first), page.get_by_role("slider", name="event")
+    for event in reversed(events):
+        if event["event_type"] == "step.paused":
+            break
+        handle.press("ArrowLeft")
+    expect(handle).to_have_attribute("aria-valuetext", re.compile("step.paused"))
+    expect(page.get_by_role("button", name="ask, waiting")).to_be_visible()
     reader.use("button", "Fork from here...")
     reader.use("button", "Fork this run")
     page.wait_for_url(lambda url: "/fork" not in url and first not in url)

@@ -38,6 +38,7 @@ export function Tokens() {
     <>
       <div>
         <Button
+          kind="primary"
           onClick={() => {
             creating.value = true;
           }}

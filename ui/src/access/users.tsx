@@ -26,6 +26,7 @@ export function Users() {
     <>
       <div>
         <Button
+          kind="primary"
           onClick={() => {
             dialog.value = { action: "create" };
           }}

@@ -176,7 +176,9 @@ export class RunModel {
 
   async #showState(at: number): Promise<void> {
     try {
-      const shown = this.#states.get(at) ?? (await this.#loadState(at));
+      const kept = this.#states.get(at);
+      // A state that was the latest may have no row; in the past it needs one.
+      const shown = kept && (kept.row || !this.isPast.peek()) ? kept : await this.#loadState(at);
       this.#keepState(at, shown);
       if (this.settled.peek() !== at) return;
       batch(() => {
@@ -198,7 +200,7 @@ export class RunModel {
         ? null
         : get<EventPage>(this.path("events"), { query: { after: at - 1, limit: 1, view: "row" } }),
     ]);
-    return { state, row: (page?.items[0] ?? known) as Row | undefined };
+    return { state, row: (page?.items[0] ?? (known?.[0] === at ? known : undefined)) as Row | undefined };
   }
 
   #keepState(at: number, shown: Shown): void {

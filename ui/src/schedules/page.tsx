@@ -72,7 +72,14 @@ const COLUMNS: Column<Schedule>[] = [
     ),
   },
   { title: "Playbook", cell: (schedule) => <a href={href("playbook", { path: schedule.path })}>{schedule.path}</a> },
-  { title: "Fires", cell: (schedule) => whenWords(schedule) },
+  {
+    title: "Fires",
+    cell: (schedule) => (
+      <>
+        {whenWords(schedule)} {schedule.cron && <span class="quiet">{schedule.timezone}</span>}
+      </>
+    ),
+  },
   {
     title: "Next",
     cell: (schedule) =>

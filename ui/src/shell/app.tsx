@@ -35,17 +35,18 @@ const VIEWS: Partial<Record<View, Lazy<ViewProps>>> = {
 };
 
 export function App() {
+  const isSignIn = route.value?.view === "signIn";
   return (
     <>
       <a class="skip-link" href="#main">
         Skip to the content
       </a>
-      <TopBar />
+      {!isSignIn && <TopBar />}
       <main id="main" tabIndex={-1}>
         <CurrentView here={route.value} />
       </main>
-      <BottomBar />
-      {signInWanted.value && route.value?.view !== "signIn" && <SignInDialog />}
+      {!isSignIn && <BottomBar />}
+      {signInWanted.value && !isSignIn && <SignInDialog />}
       <GlobalKeys />
       <Toasts />
     </>

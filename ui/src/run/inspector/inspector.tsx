@@ -34,7 +34,10 @@ export function Inspector({ model, graph }: InspectorProps) {
         )}
       </div>
       <footer class="inspector-footer">
-        <Button role="operator" onClick={() => go(href("fork", { id: model.id }, { at: model.at.peek() }))}>
+        <Button
+          role="operator"
+          onClick={() => go(href("fork", { id: model.id }, { at: model.isPast.peek() ? model.at.peek() : null }))}
+        >
           Fork from here...
         </Button>
         <Copy text={() => window.location.href} what="the link to this view">

@@ -63,7 +63,11 @@ export function StepRunInspector({ model, graph, run, item }: StepRunProps) {
       <div class="inspector-part" role="tabpanel" aria-label={part}>
         {part === "why" ? (
           <>
-            <Why model={model} subject={{ step, run, item }} state={`${name} ${isWord(status)}.`} />
+            <Why
+              model={model}
+              subject={{ step, run, item }}
+              {...(status ? { state: `${name} ${isWord(status)}.` } : {})}
+            />
             {item === null && <ArcList model={model} graph={graph} step={step} />}
           </>
         ) : part === "logs" ? (
@@ -90,7 +94,7 @@ function Part({ model, data, part }: { model: RunModel; data: StepRun; part: str
   );
 }
 
-/** The status at the event of the view; while the slider moves, the outline knows it. */
+/** The status at the event of the view, empty until it is loaded; while the slider moves, the outline knows it. */
 function statusOf(model: RunModel, data: StepRun | undefined, run: string, item: number | null): string {
   const [outline, at] = [model.outline.value, model.at.value];
   if (item === null && outline?.runs) {
@@ -99,7 +103,7 @@ function statusOf(model: RunModel, data: StepRun | undefined, run: string, item:
     if (row >= 0 && runs.scheduled_seq[row]! <= at)
       return runStatusAt(runs, row, at, outline.seq, parkedRuns(outline.parked, at));
   }
-  return data?.status ?? "scheduled";
+  return data?.status ?? "";
 }
 
 function Facts({

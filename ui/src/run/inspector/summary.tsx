@@ -37,7 +37,7 @@ export function Summary({ model }: { model: RunModel }) {
           </p>
         ))}
         {details.continued_errors > 0 && <Continued details={details} isPast={isPast} />}
-        <Facts details={details} isPast={isPast} />
+        <Facts details={details} events={model.latest.value} isPast={isPast} />
         {result != null && (
           <section>
             <h3>Result</h3>
@@ -144,7 +144,7 @@ function ContinuedError({ error }: { error: ExecutionError }) {
   );
 }
 
-function Facts({ details, isPast }: { details: Execution; isPast: boolean }) {
+function Facts({ details, events, isPast }: { details: Execution; events: number; isPast: boolean }) {
   const { trigger, actor } = details;
   return (
     <dl class="facts">
@@ -159,7 +159,7 @@ function Facts({ details, isPast }: { details: Execution; isPast: boolean }) {
       <Fact name="Duration">
         <Elapsed from={details.started} to={details.ended} />
       </Fact>
-      <Fact name="Events">{count(details.events)}</Fact>
+      <Fact name="Events">{count(events)}</Fact>
       <Fact name="Trigger">
         <TriggerWords trigger={trigger} />
       </Fact>
