@@ -61,11 +61,11 @@ def waits_for(event: e.StepPaused) -> str:
     return f"{text} until {local_time(event.due)}" if event.until == "signal" and event.due is not None else text
 
 
-def answer_text(event: e.StepPaused, answers: SignalCommands) -> str:
+def answer_text(event: e.StepPaused, signal_commands: SignalCommands) -> str:
     """The commands that send the signals which a run waits for; empty if it waits for something else."""
     if event.until != "signal":
         return ""
-    commands = answers(step_of(event.run), event.keys or (event.key,))
+    commands = signal_commands(step_of(event.run), event.keys or (event.key,))
     texts = [f"`{command}{target_options_text()}`" for command in commands]
     return f"answer with {' or '.join(texts)}" if texts else ""
 
@@ -86,11 +86,11 @@ class Lines(ProgressView):
         self.problems: dict[TaskId, str] = {}
         self.continued = 0
         self.last = ""
-        self.answers: SignalCommands = lambda step, names: []
+        self.signal_commands: SignalCommands = lambda step, names: []
         self.failures: list[FailureLine] = []  # not printed yet: the run may end with them
 
-    def begin(self, name: str, execution: str, last_old: int, answers: SignalCommands) -> None:
-        self.last_old, self.answers = last_old, answers
+    def begin(self, name: str, execution: str, last_old: int, signal_commands: SignalCommands) -> None:
+        self.last_old, self.signal_commands = last_old, signal_commands
         print_message(f"{printable(name)} {execution}")
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
@@ -162,7 +162,7 @@ class Lines(ProgressView):
                 yield f"{task} attempt {attempt} in {format_duration(due - at)} ({self.problems.pop(task, 'again')})"
             case e.StepPaused(run=run, index=index) if event.reason != "returned":
                 yield f"{run if index is None else f'{run}[{index}]'} {waits_for(event)}"
-                if answer := answer_text(event, self.answers):
+                if answer := answer_text(event, self.signal_commands):
                     yield f"  {answer}"
             case e.StepResumed(run=run, index=index):
                 yield f"{run if index is None else f'{run}[{index}]'} resumed"
@@ -296,10 +296,10 @@ class Tree(ProgressView):
         self.ended: float | None = None
         self.steps: dict[str, StepRow] = {}
         self.live: Live | None = None
-        self.answers: SignalCommands = lambda step, names: []
+        self.signal_commands: SignalCommands = lambda step, names: []
 
-    def begin(self, name: str, execution: str, last_old: int, answers: SignalCommands) -> None:
-        self.name, self.execution, self.answers = name, execution, answers
+    def begin(self, name: str, execution: str, last_old: int, signal_commands: SignalCommands) -> None:
+        self.name, self.execution, self.signal_commands = name, execution, signal_commands
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
         for row in rows:
@@ -339,7 +339,7 @@ class Tree(ProgressView):
                 step = self.steps.setdefault(run, StepRow(run))
                 step.update(event, at)
                 if isinstance(event, e.StepPaused):
-                    step.answer = answer_text(event, self.answers)
+                    step.answer = answer_text(event, self.signal_commands)
 
     def _drawing(self, height: int) -> Group:
         from rich.console import Group

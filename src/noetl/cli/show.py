@@ -196,7 +196,8 @@ class FamilyMember(NamedTuple):
     execution: str
     depth: int = 0
     step: str | None = None
-    """The step of the run that started it, itself or by another child; None for the run, and if nobody asks."""
+    """The step of the run that started it, directly or through another child. None for the run itself, and if the
+    output is not limited to a step."""
 
 
 class RunLogs:
@@ -234,7 +235,7 @@ class RunLogs:
                 remaining.append(FamilyMember(execution, member.depth + 1, starter))
 
     def _starter(self, child: str) -> str:
-        """The step that started a child of the run, as its first event says."""
+        """The step that started a child of the run; it is in the first event of the child."""
         if child not in self.starters:
             first = next(self.client.runs.events(child, filter=EventFilter(types=REQUESTED)))[0]
             self.starters[child] = first["payload"]["parent"][1]

@@ -73,7 +73,7 @@ SignalCommands = Callable[[str, tuple[str, ...]], Sequence[str]]
 class ProgressView:
     """Shows the events of a run; this one shows nothing."""
 
-    def begin(self, name: str, execution: str, last_old: int, answers: SignalCommands) -> None:
+    def begin(self, name: str, execution: str, last_old: int, signal_commands: SignalCommands) -> None:
         """Called first. The events up to `last_old` were shown before."""
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:

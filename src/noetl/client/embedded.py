@@ -173,8 +173,8 @@ class Follower:
     def __init__(self, engine: Engine, state: Execution, view: ProgressView | None, last_old: int = 0) -> None:
         self.runtime, self.execution, self.view, self.seq = engine.runtime, state.id, view or ProgressView(), 0
         self.envelopes = EventEnvelopes(self.runtime.store, state.id)
-        answers = partial(signal_commands, state.net, state.id)
-        self.view.begin(state.net.playbook.name, state.id, last_old, answers)
+        commands = partial(signal_commands, state.net, state.id)
+        self.view.begin(state.net.playbook.name, state.id, last_old, commands)
 
     async def show_all(self) -> None:
         """Show new events of this process until cancelled."""

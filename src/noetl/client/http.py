@@ -396,7 +396,7 @@ class HttpRuns:
 
         view = view or ProgressView()
         with interruptible(f"stopped watching; {execution} goes on at the server"), self._warning(execution):
-            view.begin(str(self.get(execution)["name"]), execution, last_old, partial(self._answers, execution))
+            view.begin(str(self.get(execution)["name"]), execution, last_old, partial(self._signal_commands, execution))
             with closing(view):
                 for envelope in with_pauses(self._follow(execution, deadline), IDLE_FRAME_SECONDS):
                     row = row_of(envelope) if envelope is not None else None
@@ -409,7 +409,7 @@ class HttpRuns:
             warnings = self.http.get(f"/executions/{child['execution_id']}")["warnings"]
             print_warnings([f"{child['path']}: {warning}" for warning in warnings], self.warn)
 
-    def _answers(self, execution: str, step: str, names: tuple[str, ...]) -> Sequence[str]:
+    def _signal_commands(self, execution: str, step: str, names: tuple[str, ...]) -> Sequence[str]:
         """The commands as the server has them; without data if the step does not wait any more."""
         for wait in self.get(execution)["waiting"]:
             if (wait["step"], wait["names"]) == (step, list(names)):
