@@ -144,10 +144,10 @@ def _rewritten(document: OtherDocument, task: Map, tree: ast.Module, code: str) 
         message = "`return` outside a function beside `def main` has no counterpart"
         document.refuse_in(task, "code", offset, message, "set `result` instead")
         return None
-    if (used := _module_use(tree, set(args))) is not None:
-        message = f"`return` outside a function in code that would mean something else in one: {used.words}"
+    if (use := _module_use(tree, set(args))) is not None:
+        message = f"`return` outside a function in code that behaves differently inside one: {use.words}"
         hint = "set `result` instead of `return`, or change this line"
-        document.refuse_in(task, "code", starts[used.node.lineno - 1] + used.node.col_offset, message, hint)
+        document.refuse_in(task, "code", starts[use.node.lineno - 1] + use.node.col_offset, message, hint)
         return None
     end = "" if isinstance(tree.body[-1], ast.Return) or "result" not in bound else "return result\n"
     head = f"def main({', '.join(filter(_is_variable, args))}):\n"
@@ -162,7 +162,7 @@ def _rewritten(document: OtherDocument, task: Map, tree: ast.Module, code: str) 
 
 
 class _ModuleUse(NamedTuple):
-    """Code that means something else inside a function."""
+    """Code that behaves differently inside a function."""
 
     node: ast.stmt | ast.expr
     words: str
@@ -171,17 +171,17 @@ class _ModuleUse(NamedTuple):
 def _module_use(tree: ast.Module, args: set[str]) -> _ModuleUse | None:
     for node in ast.walk(tree):
         match node:
-            case ast.Global(names=names):
-                return _ModuleUse(node, f"`global {', '.join(names)}`")
-            case ast.Call(func=ast.Name(id="globals" | "locals" | "vars" | "exec" as name)):
-                return _ModuleUse(node, f"`{name}()`")
-    reads = list(_module_names(tree.body))
-    unset = {read.id for read in reads if isinstance(read.ctx, ast.Store) and hasattr(builtins, read.id)} - args
-    for read in reads:
-        if isinstance(read.ctx, ast.Store):
-            unset.discard(read.id)
-        elif read.id in unset:  # in a function it would be its own variable, still without a value
-            return _ModuleUse(read, f"it reads `{read.id}` of Python and assigns to that name later")
+            case ast.Global():
+                return _ModuleUse(node, f"`global {', '.join(node.names)}`")
+            case ast.Call(func=ast.Name(id="globals" | "locals" | "vars" | "exec" as function)):
+                return _ModuleUse(node, f"`{function}()`")
+    names = list(_module_names(tree.body))
+    unset = {name.id for name in names if isinstance(name.ctx, ast.Store) and hasattr(builtins, name.id)} - args
+    for name in names:
+        if isinstance(name.ctx, ast.Store):
+            unset.discard(name.id)
+        elif name.id in unset:  # in a function it would be a local variable that has no value yet
+            return _ModuleUse(name, f"it reads the builtin `{name.id}` before it assigns to that name")
     return None
 
 

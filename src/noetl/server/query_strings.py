@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -13,17 +13,17 @@ from noetl.server.parameters import QueryString
 from noetl.server.problems import Refused
 
 MAX_PARAMETERS = 50
-SHOWN_CHARACTERS = 100
+MAX_QUOTED_CHARACTERS = 100
 
 
-def read_query(text: bytes, declared: type[QueryString]) -> QueryString:
+def read_query(text: bytes, query_type: type[QueryString]) -> QueryString:
     """The query string as a struct; each parameter is declared, and given once unless it is a list."""
-    attributes = dict(zip(declared.__struct_encode_fields__, declared.__struct_fields__, strict=True))
-    values = _values(text, attributes, declared)
+    attributes = dict(zip(query_type.__struct_encode_fields__, query_type.__struct_fields__, strict=True))
+    values = _values(text, attributes, query_type)
     try:
-        query = msgspec.convert(values, declared, strict=False)
+        query = msgspec.convert(values, query_type, strict=False)
     except msgspec.ValidationError as error:
-        raise Refused(422, _reason(declared, values, str(error))) from None
+        raise Refused(422, _reason(query_type, values, str(error))) from None
     for name, value in values.items():  # other spellings are accepted above: 1e3, 1.0, null
         result = getattr(query, attributes[name])
         if not isinstance(result, str | datetime) and str(result).lower() != value:
@@ -31,7 +31,7 @@ def read_query(text: bytes, declared: type[QueryString]) -> QueryString:
     return query
 
 
-def _values(text: bytes, attributes: Mapping[str, str], declared: type[QueryString]) -> dict[str, str]:
+def _values(text: bytes, attributes: Mapping[str, str], query_type: type[QueryString]) -> dict[str, str]:
     try:
         pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
     except (ValueError, UnicodeDecodeError):
@@ -41,35 +41,36 @@ def _values(text: bytes, attributes: Mapping[str, str], declared: type[QueryStri
         if name not in attributes:
             available = ", ".join(sorted(attributes)) or "none"
             raise Refused(422, f"unknown query parameter {name!r}; available: {available}")
-        if name in values and name not in declared.repeatable:
+        if name in values and name not in query_type.repeatable:
             raise Refused(422, f"duplicate query parameter {name!r}")
         values[name] = f"{values[name]},{value}" if name in values else value
     return values
 
 
 def _invalid(name: str, value: str) -> str:
-    return f"invalid query parameter {name!r}: {value[:SHOWN_CHARACTERS]!r}"
+    return f"invalid query parameter {name!r}: {value[:MAX_QUOTED_CHARACTERS]!r}"
 
 
-def _reason(declared: type[QueryString], values: Mapping[str, str], error: str) -> str:
-    """What is wrong, and what is expected: a pattern or the name of a format tells a reader nothing."""
+def _reason(query_type: type[QueryString], values: Mapping[str, str], error: str) -> str:
+    """What is wrong and what is expected, without regular expressions and names of formats."""
     why, _, name = error.partition(" - at `$.")
     name = name.rstrip("`")
     if name not in values:
         return f"invalid query parameter: {error}"
-    field = next(field for field in msgspec.inspect.type_info(declared).fields if field.encode_name == name)  # type: ignore[attr-defined]
-    return f"{_invalid(name, values[name])}; {_expected(field.type, why)}"
+    fields = cast(msgspec.inspect.StructType, msgspec.inspect.type_info(query_type)).fields
+    kind = next(field.type for field in fields if field.encode_name == name)
+    return f"{_invalid(name, values[name])}; {_expected(kind, why)}"
 
 
 def _expected(kind: Any, why: str) -> str:
     schema = kind.extra_json_schema if isinstance(kind, msgspec.inspect.Metadata) else None
-    described = (schema or {}).get("description", "")
+    description = (schema or {}).get("description", "")
     kinds = list(_plain_kinds(kind))
-    if choices := [choice for kind in kinds for choice in _choices(kind)]:
+    if choices := [choice for plain in kinds for choice in _choices(plain)]:
         return f"expected one of: {', '.join(choices)}"
-    if any(isinstance(kind, msgspec.inspect.DateTimeType) for kind in kinds):
+    if any(isinstance(plain, msgspec.inspect.DateTimeType) for plain in kinds):
         return "expected an RFC 3339 time with its offset, such as 2026-01-31T12:00:00Z"
-    return f"expected: {described.rstrip('.')}" if "regex" in why and described else why[:1].lower() + why[1:]
+    return f"expected: {description.rstrip('.')}" if "regex" in why and description else why[:1].lower() + why[1:]
 
 
 def _plain_kinds(kind: Any) -> Iterator[Any]:

@@ -21,7 +21,7 @@ WITHOUT_PROCESS = frozenset(
 )  # fmt: skip
 """Kinds whose calls start no process on the worker that a sandbox could confine."""
 NEVER_RETRIED = frozenset(["noop", "wait"])
-RETRY_HINT = "give it to the task that calls something"
+RETRY_HINT = "set it on a task that can fail"
 
 
 def check(document: Document, problems: Problems) -> None:
@@ -60,7 +60,7 @@ def _in_steps(document: Document) -> Iterator[Unused]:
             yield from _unused(spec, ("max_in_flight", "batch_size"), "a sequential loop runs one item at a time", hint)
         tasks = list(document.tasks(step))
         if tasks and all(site.tree.get("kind") in NEVER_RETRIED for site in tasks):
-            why = "no task of the step has an error that a retry could mend"
+            why = "no task of the step has an error that a retry could fix"
             yield from _unused(step.get("spec", {}), ("retry",), why, RETRY_HINT)
         if "timers" in step.get("spec", {}) and not document.listens(step):
             hint = "wait with `spec.timeout`, or in a classic step listen with `eval_mode: on_event`"
@@ -89,7 +89,7 @@ def _in_task(site: TaskSite) -> Iterator[Unused]:
         hint = "give it to the tasks of the iterator"
         yield from _unused(spec, ("retry",), "an iterator is not repeated as a whole", hint)
     if kind in NEVER_RETRIED:
-        yield from _unused(spec, ("retry",), f"a call of {kind} has no error that a retry could mend", RETRY_HINT)
+        yield from _unused(spec, ("retry",), f"a call of {kind} has no error that a retry could fix", RETRY_HINT)
 
 
 def _unused(container: Map, keys: tuple[str, ...], why: str, hint: str = "remove it") -> Iterator[Unused]:

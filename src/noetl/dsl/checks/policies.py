@@ -87,10 +87,10 @@ def _check_ledger(site: TaskSite, layers: list[Map], problems: Problems) -> None
     defaults = [layer["duckdb"] for layer in layers if isinstance(layer.get("duckdb"), dict)]
     hint = "add `database: FILE`, or remove `exactly_once`"
     if all(task.get("database") in (None, ":memory:") for task in (site.tree, *defaults)):
-        message = "`exactly_once` needs a `database` file for its ledger, and this one is in memory"
+        message = "`exactly_once` needs a `database` file for its ledger, but the database is in memory"
         problems.add(NO_LEDGER, key_span(spec, "exactly_once"), message, hint)
     elif site.tree.get("read_only") is True:
-        message = "`exactly_once` writes its ledger into the database, and this one is `read_only`"
+        message = "`exactly_once` writes its ledger into the database, but the database is `read_only`"
         problems.add(NO_LEDGER, key_span(spec, "exactly_once"), message, "remove `read_only` or `exactly_once`")
 
 

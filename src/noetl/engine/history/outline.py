@@ -166,8 +166,8 @@ class _Loop:
         took = 0 if start is None or now < start else now - start
         if work is not None and work > took:
             took = int(work)
-        place = took.bit_length()
-        self.bins[place if place < BINS else -1] += 1
+        width = took.bit_length()
+        self.bins[width if width < BINS else -1] += 1
         if took > self.threshold:
             insort(self.slowest, (took, index))
             del self.slowest[:-MAX_SLOWEST]
