@@ -1,7 +1,7 @@
 """What outlines and snapshots cost: W1 and W2 with and without them, in turn. `python -m bench.outline` runs it alone.
 
-Whole runs differ by more than three percent on a shared machine, even in the CPU time of the least of several. So the
-bar is for the CPU time within the code of outlines and snapshots, of that of the runs in which it was spent.
+On a shared machine the CPU time of whole runs varies by more than three percent, even the least of several. So the
+limit applies to the share of the CPU time that a run spends in the code of outlines and snapshots.
 """
 
 from __future__ import annotations

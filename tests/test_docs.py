@@ -231,8 +231,12 @@ def test_parts_of_playbooks_shown_in_the_docs_have_no_errors() -> None:
     parts = [(path, part) for path in PAGES if PROBLEMS not in path.parents for part in _parts_of_playbooks(path)]
     assert len(parts) > 15
     problems = [(path, problem) for path, part in parts for problem in load(path.name, part, KINDS).problems]
-    errors = [(path, one) for path, one in problems if one.severity == "error" and one.code not in ELSEWHERE]
-    assert [f"{path}: {error}" for path, error in errors] == []
+    errors = [
+        f"{path}: {problem}"
+        for path, problem in problems
+        if problem.severity == "error" and problem.code not in ELSEWHERE
+    ]
+    assert errors == []
 
 
 def _parts_of_playbooks(path: Path) -> Iterator[str]:

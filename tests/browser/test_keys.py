@@ -158,7 +158,7 @@ def test_every_key_of_the_graph(open_page: PageOpener, runs: ExampleRuns) -> Non
     def focused(name: str) -> Callable[[], None]:
         return lambda: expect(box.and_(page.get_by_role("button", name=name))).to_be_focused()
 
-    def found() -> None:
+    def find_step() -> None:
         page.get_by_role("combobox", name="Find a step").fill("start")
         page.keyboard.press("Enter")
         focused("start, succeeded")()
@@ -171,7 +171,7 @@ def test_every_key_of_the_graph(open_page: PageOpener, runs: ExampleRuns) -> Non
             "zoom-out": ("- -", scale(r"0\.\d+")),
             "zoom-reset": ("0", scale("1")),
             "zoom-fit": ("- f", lambda: expect(box.last).to_be_in_viewport()),
-            "find-step": ("s", found),
+            "find-step": ("s", find_step),
             "follow-arcs": ("ArrowDown ArrowRight ArrowUp ArrowDown ArrowLeft", focused("price, succeeded")),
             "select-step": ("Enter", lambda: page.wait_for_url("**step=price*")),
         },

@@ -92,8 +92,8 @@ def test_every_route_that_changes_something_has_an_action() -> None:
         for (method, path), roles in ALLOWED.items()
         if method != "GET" and roles is not None and roles & set(ROLES)
     }
-    behind = {route for actions in ACTIONS.values() for route in actions.values()}
-    assert writes - WITHOUT_ACTION == behind - {"GET /verify"}
+    routes = {route for actions in ACTIONS.values() for route in actions.values()}
+    assert writes - WITHOUT_ACTION == routes - {"GET /verify"}
 
 
 @pytest.fixture
@@ -135,12 +135,12 @@ def reason(role: str, route: str) -> str:
     return f"Requires the {least_role(route)} role. You are {TITLE[role]}."
 
 
-def check_action(page: Page, role: str, what: str, name: str, route: str) -> None:
+def check_action(page: Page, role: str, message: str, name: str, route: str) -> None:
     main = page.locator("main")
     action = main.get_by_role("button", name=name, exact=True).or_(main.get_by_role("link", name=name, exact=True))
     if is_allowed(role, route):
-        expect(action.first, what).to_be_visible()
-        expect(action.first, what).not_to_have_attribute("title", re.compile("Requires the"))
+        expect(action.first, message).to_be_visible()
+        expect(action.first, message).not_to_have_attribute("title", re.compile("Requires the"))
     else:
-        expect(action.first, what).to_have_attribute("aria-disabled", "true")
-        expect(action.first, what).to_have_attribute("title", reason(role, route))
+        expect(action.first, message).to_have_attribute("aria-disabled", "true")
+        expect(action.first, message).to_have_attribute("title", reason(role, route))

@@ -144,10 +144,10 @@ def test_a_hidden_list_asks_for_nothing(open_page: PageOpener, runs: ExampleRuns
         context.clock.fast_forward(3_000)
     set_visible(page, False)
     Settling(page).wait()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
     context.clock.run_for(30_000)
-    assert not asked
+    assert not requests
     with page.expect_request("**/executions?*"):
         set_visible(page, True)
         context.clock.run_for(10_000)

@@ -54,7 +54,7 @@ def sign_in_again(page: Page, role: str) -> None:
     expect(dialog).to_have_count(0)
 
 
-def test_a_session_that_expires_at_work_costs_no_word_and_no_view(open_page: PageOpener, server: PageServer) -> None:
+def test_an_expired_session_keeps_the_draft_and_the_view(open_page: PageOpener, server: PageServer) -> None:
     text = (PLAYBOOKS / "stock.yaml").read_text("utf-8").replace("shop/stock", "signed/stock")
     server.api.register(text)
     page = open_page("/edit/signed/stock?line=3", role="author", expect=["status of 401"])

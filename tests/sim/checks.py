@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.sim.database import Database
-from tests.sim.forks import Forked, fork_problems, has_kept_failure, kept_flaws, reopened_items
+from tests.sim.forks import ClientFork, fork_problems, has_inherited_failure, inherited_flaws, reopened_items
 from tests.sim.playbooks import Call, Playbooks, Program, Script
 from tests.verifying import verify
 
@@ -26,7 +26,7 @@ def problems_of(
     script: Script,
     cancelled: bool,
     mains: list[str],
-    forks: Mapping[str, Forked],
+    forks: Mapping[str, ClientFork],
 ) -> list[str]:
     problems: list[str] = []
     for execution in mains:
@@ -82,8 +82,8 @@ def result_problems(
     is_fork = summary.source is not None
     if end.outcome == "cancelled" and ((cancelled and not is_fork) or summary.parent is not None):
         return
-    if is_fork:  # its tools work, but it may have kept a failure
-        is_broken = has_kept_failure(events) and end.outcome == "failed"
+    if is_fork:  # its tools work, but it may have a failure of its source
+        is_broken = has_inherited_failure(events) and end.outcome == "failed"
     else:
         is_broken = program.path == "main" and (bool(script.broken) or program.fails)
     if is_broken and end.outcome == "failed":
@@ -98,8 +98,8 @@ def result_problems(
 
 
 def _expected_result(program: Program, events: list[e.Event], is_fork: bool) -> dict[str, Any]:
-    """The counts of the playbook, less the failed items: in a fork, where all items succeed, only those it has kept."""
-    steps = {step_of(run) for run in kept_flaws(events)}
+    """The counts of the playbook, less the failed items; in a fork only those of its source, as all others succeed."""
+    steps = {step_of(run) for run in inherited_flaws(events)}
     flaws = [count for count in program.flaws if not is_fork or count.removesuffix("_t") in steps]
     return program.result | {count: program.result[count] - 1 for count in flaws}
 

@@ -20,7 +20,7 @@ FORK_SHARE, RETRY_SHARE = 0.04, 0.2
 
 
 class ForkAction(NamedTuple):
-    """A request of the client: its verb, its body, and the name of its kind."""
+    """A request of the client; `kind` is one of FORK_KINDS."""
 
     kind: str
     verb: str
@@ -36,7 +36,7 @@ FORK_KINDS = {
 }
 
 
-class Forked(NamedTuple):
+class ClientFork(NamedTuple):
     """A fork that the client has made."""
 
     action: ForkAction
@@ -45,8 +45,8 @@ class Forked(NamedTuple):
     """The log of its source, if that had ended."""
 
 
-def retry_of(random: Random, rows: list[Row]) -> ForkAction:
-    """A request about a run that has ended."""
+def fork_action(random: Random, rows: list[Row]) -> ForkAction:
+    """A random fork or retry of a run that has ended."""
     events = [codec.decode(row.type, row.data) for row in rows]
     end, steps = events[-1], sorted({step_of(event.run) for event in events if isinstance(event, e.StepScheduled)})
     actions = [ForkAction("fork at an event", "fork", {"at": random.randint(2, len(events))})]
@@ -63,57 +63,59 @@ def has_failed(rows: list[Row]) -> bool:
     return any(row.type in (e.StepFailed.name, e.IterationFailed.name) for row in rows)
 
 
-def kept(events: list[e.Event]) -> list[e.Event]:
+def inherited_events(events: list[e.Event]) -> list[e.Event]:
     """The events that a fork has from its source; none if it is no fork."""
     return next((events[:place] for place, event in enumerate(events) if isinstance(event, e.ExecutionForked)), [])
 
 
-def has_kept_failure(events: list[e.Event]) -> bool:
-    """Whether a fork has a failure of its source, which it does not retry."""
-    failures = (event for event in kept(events) if isinstance(event, e.StepFailed | e.IterationFailed | e.TaskDone))
+def has_inherited_failure(events: list[e.Event]) -> bool:
+    """Whether a fork has a failure of its source and does not retry it."""
+    failures = (
+        event for event in inherited_events(events) if isinstance(event, e.StepFailed | e.IterationFailed | e.TaskDone)
+    )
     has_failed = any(not isinstance(event, e.TaskDone) or event.do == "fail" for event in failures)
     return has_failed and not any(isinstance(event, e.ExecutionForked) and event.again for event in events)
 
 
-def kept_flaws(events: list[e.Event]) -> set[str]:
-    """The runs of loops that keep their failed items in a fork."""
+def inherited_flaws(events: list[e.Event]) -> set[str]:
+    """The step runs of loops whose failed items a fork does not run again."""
     forked = next((event for event in events if isinstance(event, e.ExecutionForked)), None)
-    failed = {event.run for event in kept(events) if isinstance(event, e.IterationFailed)}
+    failed = {event.run for event in inherited_events(events) if isinstance(event, e.IterationFailed)}
     return failed - ({forked.reopened} if forked is not None else set())
 
 
 def reopened_items(events: list[e.Event]) -> set[tuple[str, int | None]]:
     """The failed items that a fork runs again: run and index."""
     forked = next((event for event in events if isinstance(event, e.ExecutionForked)), None)
-    failed = {(event.run, event.index) for event in kept(events) if isinstance(event, e.IterationFailed)}
+    failed = {(event.run, event.index) for event in inherited_events(events) if isinstance(event, e.IterationFailed)}
     return {(run, index) for run, index in failed if forked is not None and run == forked.reopened}
 
 
-def fork_problems(database: Database, forks: Mapping[str, Forked], ledger: list[Call]) -> Iterator[str]:
+def fork_problems(database: Database, forks: Mapping[str, ClientFork], ledger: list[Call]) -> Iterator[str]:
     for execution, fork in forks.items():
         for problem in _problems(database, execution, fork, ledger):
             yield f"{execution[-4:]}, {fork.action.kind} of {fork.view.source_id[-4:]}: {problem}"
 
 
-def _problems(database: Database, execution: str, fork: Forked, ledger: list[Call]) -> Iterator[str]:
+def _problems(database: Database, execution: str, fork: ClientFork, ledger: list[Call]) -> Iterator[str]:
     rows, source, seq = database.read(execution), database.read(fork.view.source_id), fork.view.source_seq
     if fork.source and source != fork.source:
         yield f"its source had ended, and has {len(source)} events instead of {len(fork.source)}"
     if rows[:seq] != source[:seq]:
         yield f"its first {seq} events are not those of its source"
     events = [codec.decode(row.type, row.data) for row in rows]
-    before, after = kept(events), events[seq:]
+    before, after = inherited_events(events), events[seq:]
     if len(before) != seq or not isinstance(after[0], e.ExecutionForked):
-        yield f"it says that it has {seq} events of its source, and has {len(before)}"
+        yield f"it says that it has {seq} events of its source, but has {len(before)}"
         return
-    done = {action_id(execution, event.task) for event in before if _is_kept(event)}
+    done = {action_id(execution, event.task) for event in before if _has_succeeded(event)}
     for call in ledger:
         if call.execution == execution and call.action in done:
             yield f"{call.worker} calls action {call.action[:8]} at {call.at:.3f}, whose result it has"
     yield from _item_problems(fork.action.kind, before, after, after[0])
 
 
-def _is_kept(event: e.Event) -> bool:
+def _has_succeeded(event: e.Event) -> bool:
     return isinstance(event, e.TaskDone) and event.outcome.status == "ok"
 
 

@@ -341,7 +341,7 @@ class Client:
             return
 
     async def fork(self, execution: str, verb: str, body: dict[str, Any], key: str) -> ForkView | None:
-        """`fork` or `retry`; None if the run refuses it."""
+        """Send `fork` or `retry`; None on a conflict."""
         server = ServerClient(NodeHttp(self.network, self.node, key))  # type: ignore[arg-type]
         try:
             content = await server.call("POST", f"/executions/{execution}/{verb}", msgspec.json.encode(body))

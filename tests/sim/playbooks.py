@@ -123,7 +123,7 @@ def loop(random: Random, name: str) -> Block:
 
 
 def flawed_loop(random: Random, name: str) -> Block:
-    """One item fails, after which the others go on. A retry of the failed items mends it."""
+    """One item fails, and the others run on. A retry of the failed items succeeds."""
     total, on_error = random.randint(2, 4), random.choice(["continue", "continue", "collect"])
     mode = random.choice(["sequential", "parallel"])
     body = task("t", f"{name}_t", random.choice([0, 1]), "'{{ iter.n }}'", "flawed")

@@ -17,7 +17,7 @@ from tests.sim.broker import Broker
 from tests.sim.checks import problems_of
 from tests.sim.database import Database
 from tests.sim.faults import FAULTY_SECONDS, Faults
-from tests.sim.forks import FORK_SHARE, RETRY_SHARE, ForkAction, Forked, has_failed, retry_of
+from tests.sim.forks import FORK_SHARE, RETRY_SHARE, ClientFork, ForkAction, fork_action, has_failed
 from tests.sim.machines import ADMIN, TOKEN, Client, Server, WorkerMachine, World
 from tests.sim.network import OUTSIDE, Network
 from tests.sim.playbooks import Keep, Playbooks, Script, SimulatedTools
@@ -135,8 +135,8 @@ class Simulation(World):
         count = self.random.choice([1, 1, 1, 1, 1, 2])
         self.mains = [f"00000000-0000-7000-8000-{seed:08x}{number:04x}" for number in range(count)]
         self.cancels = self.random.random() < 0.1
-        self.forks: dict[str, Forked] = {}
-        self.operators: list[asyncio.Task[None]] = []  # those that fork and retry runs
+        self.forks: dict[str, ClientFork] = {}
+        self.operators: list[asyncio.Task[None]] = []  # they fork and retry runs
 
     # -- what machines use --------------------------------------------------------------------------------------------
 
@@ -259,16 +259,16 @@ class Simulation(World):
     async def _fork(self, execution: str) -> None:
         """Fork or retry a run, or do nothing."""
         random = Random(f"{self.seed} fork {execution}")
-        share = random.random()
-        if share < FORK_SHARE / 2:
+        draw = random.random()
+        if draw < FORK_SHARE / 2:
             await asyncio.sleep(random.uniform(0.5, 10.0))
             await self._start_fork(random, execution, ForkAction("fork of a running run", "fork", {}))
             return
         while execution not in self.database.runs or self.database.runs[execution].ended is None:
             await self.client.node.sleep(POLL_SECONDS)
         rows = self.database.read(execution)
-        if share < (RETRY_SHARE if has_failed(rows) else FORK_SHARE):
-            await self._start_fork(random, execution, retry_of(random, rows), rows)
+        if draw < (RETRY_SHARE if has_failed(rows) else FORK_SHARE):
+            await self._start_fork(random, execution, fork_action(random, rows), rows)
 
     async def _start_fork(self, random: Random, execution: str, action: ForkAction, ended: Sequence[Row] = ()) -> None:
         self.record("client", f"sends {action.verb} {action.body} to {execution[-4:]}: {action.kind}")
@@ -277,7 +277,7 @@ class Simulation(World):
             self.record("client", "is refused")
             return
         self.record("client", f"gets {view.execution_id[-4:]} with {view.source_seq} events of {execution[-4:]}")
-        self.forks[view.execution_id] = Forked(action, view, list(ended))
+        self.forks[view.execution_id] = ClientFork(action, view, list(ended))
         for name in self.playbooks.main.signals:
             await asyncio.sleep(random.expovariate(0.3))
             await self.client.signal(view.execution_id, name, name, 1)

@@ -215,7 +215,7 @@ workflow:
         kind: http
         url: {style.format(url)}
 """
-    (problem,) = [one for one in migrate("p.yaml", text, KINDS).problems if one.severity == "error"]
+    (problem,) = [problem for problem in migrate("p.yaml", text, KINDS).problems if problem.severity == "error"]
     line = text.splitlines()[problem.line - 1]
     assert (problem.code, line[problem.column - 1 :].startswith("nosuch")) == ("NTL503", True)
 

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from noetl.dsl.compile import load
+from noetl.dsl.compile import Loaded, load
 from noetl.dsl.problem import Problem
 from noetl.tools.registry import KINDS
 
@@ -279,19 +279,22 @@ def test_indentation_is_explained_in_plain_words(body: str, place: tuple[int, in
     assert "spaces" in hint(problem)
 
 
+def errors_of(loaded: Loaded) -> list[Problem]:
+    return [problem for problem in loaded.problems if problem.severity == "error"]
+
+
 @pytest.mark.parametrize(("word", "ours"), [("ignore", "continue"), ("abort", "fail"), ("collect", "collect")])
 @pytest.mark.parametrize("more", ["", "    case: [{when: true, then: {next: [{step: s}]}}]\n"])
 def test_the_remedy_for_an_option_of_a_loop_outside_spec_is_valid(word: str, ours: str, more: str) -> None:
     head = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x, path: x}\nworkflow:\n  - step: s\n"
     text = f"{head}    loop: {{in: [1], iterator: n, on_error: {word}}}\n    tool: {{kind: noop}}\n{more}"
-    (problem,) = [one for one in load("x.yaml", text, KINDS).problems if one.severity == "error"]
+    (problem,) = errors_of(load("x.yaml", text, KINDS))
     remedy = f"spec: {{on_error: {ours}}}"
     assert problem.hint == f"move it under `spec`: `{remedy}`"
-    mended = load("x.yaml", text.replace(f"on_error: {word}", remedy), KINDS)
-    assert [one for one in mended.problems if one.severity == "error"] == []
+    assert errors_of(load("x.yaml", text.replace(f"on_error: {word}", remedy), KINDS)) == []
 
 
 def test_the_command_in_a_remedy_names_the_file() -> None:
     text = HEAD + "workflow: [{step: a, next: b}, {step: b}]\n"
-    (problem,) = [one for one in load("my book.yaml", text, KINDS, strict=True).problems if one.severity == "error"]
+    (problem,) = errors_of(load("my book.yaml", text, KINDS, strict=True))
     assert problem.hint == "rewrite it with `noetl migrate 'my book.yaml'`"

@@ -196,7 +196,7 @@ def test_the_error_of_an_item_names_it() -> None:
     stage = play(
         f"- {{step: a, {loop}, tool: {{kind: python, code: bad}}}}", tools={"bad": lambda: failed("shaky", "no")}
     )
-    errors = [one.error for one in of(explained(stage, "a"), "rules")]
+    errors = [decision.error for decision in of(explained(stage, "a"), "rules")]
     assert [error and (error["step"], error["item"], error["kind"]) for error in errors] == [
         ("a", 0, "shaky"),
         ("a", 1, "shaky"),
