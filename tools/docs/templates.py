@@ -25,7 +25,7 @@ BARE = f"""A name without a namespace is a convenience. It is looked up in this 
 `workload`, task labels, step names. The first match wins, and the validator warns where one shadows another
 ({link("NTL408")}). A bare step or task name is that step's or task's result. Nothing can shadow a
 namespace. A name that nothing in the playbook provides is a warning ({link("NTL502")}), since a payload may provide it;
-a run whose payload and `ctx` do not have it does not start."""
+a run whose payload and `ctx` do not have it does not start if its template would fail without it."""
 
 MISSING = """A name, key or index that does not exist is *missing*.
 

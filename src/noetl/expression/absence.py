@@ -42,6 +42,7 @@ class Demand(NamedTuple):
         return Demand(self.value, True)
 
 
+MAX_FOLLOWED = 1000
 NEEDED, ABSORBED = Demand(True, True), Demand(False, False)
 _PICKING = ("first", "last", "sum")  # filters whose result may be one of the parts
 _PASSING = ("list", "reverse", "items")  # filters whose result has the same parts
@@ -80,19 +81,30 @@ class EvaluationPoint(NamedTuple):
 
 @lru_cache(maxsize=8)
 def absences(template: Template, guard: bool) -> Mapping[int, list[Absence]]:
-    reader, by_offset = _Reader(), defaultdict[int, list[Absence]](list)
-    if template.expression is not None:
-        reads = list(reader.expression(template.expression, ABSORBED if guard else NEEDED, EvaluationPoint()))
-    else:
-        reads = reader.body(template.tree.body, EvaluationPoint())[0]
+    by_offset = defaultdict[int, list[Absence]](list)
+    try:
+        reads = _absences(template, guard)
+    except (RecursionError, _TooManyBindings):  # nothing is certain
+        reads = [Absence(str(read.path[0]), read.offset, True, frozenset(), False) for read in template.reads]
     for absence in reads:
         by_offset[absence.offset].append(absence)
     return by_offset
 
 
+def _absences(template: Template, guard: bool) -> list[Absence]:
+    reader = _Reader()
+    if template.expression is not None:
+        return list(reader.expression(template.expression, ABSORBED if guard else NEEDED, EvaluationPoint()))
+    return reader.body(template.tree.body, EvaluationPoint())[0]
+
+
+class _TooManyBindings(Exception):
+    """The values of the template's own names depend on each other in too many ways."""
+
+
 class _Reader:
     def __init__(self) -> None:
-        self.followed: set[tuple[int, Demand]] = set()  # values of the template's own names; each is read once
+        self.followed: set[tuple[int, Demand, Facts, bool]] = set()  # values of the template's own names
 
     # --- statements
 
@@ -193,9 +205,14 @@ class _Reader:
     def _name(self, node: nodes.Name, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         if node.name not in at.own:
             yield Absence(node.name, node.offset, demand.value, at.facts, at.certain)
-        elif (binding := at.own[node.name]) is not None and (id(binding[0]), demand) not in self.followed:
-            self.followed.add((id(binding[0]), demand))
+        elif (binding := at.own[node.name]) is not None:
             value, position = binding
+            key = (id(value), demand, at.facts, at.certain)
+            if key in self.followed:
+                return
+            self.followed.add(key)
+            if len(self.followed) > MAX_FOLLOWED:
+                raise _TooManyBindings
             yield from self.expression(value, demand, position.inside(BranchFacts(at.facts, at.certain)))
 
     def _item(self, node: nodes.Getattr | nodes.Getitem, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:

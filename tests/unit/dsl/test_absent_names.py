@@ -101,6 +101,8 @@ STATEMENTS = [
     "{% set y = x %}{{ y }}",
     "{% set y = x %}{{ y | default(2) }}",
     "{% set y = x %}{{ y if y else 2 }}",
+    "{% set y = x %}{{ y if y else y }}",
+    "{% set y = x %}{% set w = y %}{{ w if y else w | default(2) }}",
     "{% set x = x or 1 %}{{ x }}",
     "{% with y = x %}{{ y is defined }}{% endwith %}",
     "a {{ x }}",
@@ -204,3 +206,10 @@ def test_a_condition_on_a_missing_name_is_a_warning(template: str) -> None:
     assert [problem.code for problem in loaded.problems] == ["NTL502"]
     (warning,) = check_payload(loaded.require(), loaded.inputs, "p.yaml", {}, {})
     assert "nothing provides 'x': it counts as false" in warning
+
+
+@for_each("link", ["a{}", "a{} ~ 'b'", "[a{}]", "(a{} if z else a0)", "a{0} if a{0} else a0"])
+def test_a_long_chain_of_names_is_no_error(link: str) -> None:
+    chained = "".join(f"{{% set a{number + 1} = {link.format(number)} %}}" for number in range(1200))
+    template = f"{{% set a0 = x %}}{chained}{{{{ a1200 if a1200 else a1200 }}}}"
+    assert {problem.code for problem in load("p.yaml", HEAD + result_of(template), KINDS).problems} == {"NTL502"}
