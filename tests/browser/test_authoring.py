@@ -226,6 +226,25 @@ def test_unknown_inputs_are_named_and_inputs_of_a_run_are_copied(open_page: Page
     expect(page.get_by_role("button", name="Start run")).to_be_visible()
 
 
+def test_playbooks_are_a_tree_that_is_filtered_and_leads_to_runs_and_versions(
+    open_page: PageOpener, runs: ExampleRuns
+) -> None:
+    _ = runs["finished"]
+    page = open_page("/playbooks", role="viewer")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="orders", exact=True))
+    expect(row).to_contain_text("succeeded")
+    page.get_by_role("button", name="shop/").click()
+    expect(row).to_have_count(0)
+    page.get_by_role("button", name="shop/").click()
+    page.get_by_label("Filter by path").fill("ORD")
+    expect(page).to_have_url(re.compile("q=ORD$"))
+    expect(page.get_by_role("link", name="images", exact=True)).to_have_count(0)
+    row.get_by_role("link", name="orders", exact=True).click()
+    for tab, text in (("Graph", "reserve"), ("Runs", "succeeded"), ("Versions", "1"), ("Text", "step: reserve")):
+        page.get_by_role("tab", name=tab).click()
+        expect(page.locator("main")).to_contain_text(text)
+
+
 def test_a_missing_credential_is_reported_and_nothing_starts(open_page: PageOpener, server: PageServer) -> None:
     playbook = APPROVAL.replace("PATH", "written/secret").replace("wiat", "wait")
     server.api.register(playbook + "keychain: [{name: shop_api, kind: bearer}]\n")

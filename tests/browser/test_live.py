@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -97,6 +98,7 @@ def test_no_event_is_lost_or_repeated_when_the_server_is_killed(open_own: PageOp
     lost = page.get_by_text("Reconnecting").or_(page.get_by_text("The server is not responding")).first
     own_server.kill()
     expect(lost).to_be_visible(timeout=SECONDS)
+    expect(page.get_by_text(re.compile(r"as of \d\d:\d\d:\d\d"))).to_be_visible()  # the clocks have stopped
     own_server.start()
     last = tick(own_server, execution, 10, stop=True)
     expect(page.locator(".run-header")).to_contain_text("succeeded", timeout=SECONDS)

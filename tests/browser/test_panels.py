@@ -94,6 +94,9 @@ apiVersion: noetl.io/v2
 kind: Playbook
 metadata: {name: many, path: shop/many}
 workflow:
+  - step: begin
+    tool: [{go: {kind: wait, signal: go}}]
+    next: {arcs: [{step: each}]}
   - step: each
     loop: {in: "{{ range(10000) }}", iterator: n, spec: {mode: parallel, max_in_flight: 500, on_error: continue}}
     tool:
@@ -108,9 +111,13 @@ workflow:
 """
 
 
-def test_a_loop_of_10_000_items_is_watched_and_searched(open_page: PageOpener, server: PageServer) -> None:
-    execution = server.api.start({"playbook": LOOP_OF_10_000})
-    page = open_page(f"/runs/{execution}?tab=items&run=each%231", "viewer")
+def test_a_loop_of_10_000_items_is_watched_and_searched(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    execution = runs.until_waiting(server.api.start({"playbook": LOOP_OF_10_000}))
+    page = open_page(f"/runs/{execution}?tab=items", "viewer")
+    expect(page.get_by_role("button", name="each, has not run")).to_be_visible()
+    runs.act(execution, "signals", name="go")
     expect(page.get_by_role("button", name=re.compile("^each, running, [0-9,]+ of 10,000"))).to_be_visible()
     expect(page.locator(".run-title")).to_contain_text("succeeded", timeout=120_000)
     expect(page.get_by_role("button", name=re.compile("^each, succeeded, 10,000 of 10,000, 1 failed"))).to_be_visible()

@@ -286,6 +286,10 @@ def test_a_waiting_run_is_answered_from_its_header(open_page: PageOpener, runs: 
     dialog.get_by_role("button", name="Send").click()
     expect(box(page, "ship, succeeded")).to_be_visible()
     expect(page.locator(".run-title")).to_contain_text("succeeded")
+    page.keyboard.press("e")
+    page.get_by_role("button", name="Signals and timers").click()
+    received = page.get_by_role("grid", name="Events").get_by_role("row").filter(has_text="message.received")
+    expect(received).to_contain_text("Signal 'verdict' received, sent by user otto")
 
 
 def test_the_panes_follow_the_keys(open_page: PageOpener, runs: ExampleRuns) -> None:
