@@ -14,7 +14,7 @@ from msgspec import UNSET
 from noetl.dsl.problem import Problem, did_you_mean
 from noetl.dsl.tree import is_template
 from noetl.errors import PlaybookInvalid, UsageError
-from noetl.expression import Facts, NameState
+from noetl.expression import Assumptions, NameState
 from noetl.model.playbook import Playbook
 
 UNKNOWN_NAME_CODE = "NTL502"
@@ -34,14 +34,14 @@ class InputName(NamedTuple):
     column: int
     place: str
     required: bool
-    """Whether its absence is certainly an error. In a condition a missing name is false, and a branch may not be
-    reached."""
+    """Whether its absence is certainly an error: in a condition a missing name is false, and a branch may not be
+    evaluated."""
     default: Path = ()
     """The key of `workload` whose default reads it; a payload with that key replaces the default."""
     advice: str | None = None
     """What the author probably meant."""
-    facts: Facts = frozenset()
-    """The other names of the request, as they must be for the template to need this one."""
+    assumptions: Assumptions = frozenset()
+    """The states of other names of the request in which the template needs this one."""
 
 
 class PlaybookInputs(NamedTuple):
@@ -79,8 +79,8 @@ def check_payload(
         warnings = _checked_by_defaults(_Workload(playbook.workload, inputs.reads), payload, strict_keys)
     else:
         warnings = _checked_by_schema(schema, playbook.workload, inputs.reads, payload)
-    given = payload | ctx
-    missing = [name for name in inputs.names if _is_read(name, given) and not _is_provided(name, payload, ctx)]
+    values = payload | ctx
+    missing = [name for name in inputs.names if _is_needed(name, values) and not _is_provided(name, payload, ctx)]
     if problems := [_problem(name, file, payload) for name in missing if name.required]:
         raise PlaybookInvalid(problems)
     warnings += [
@@ -166,18 +166,18 @@ def ready(default: Any, path: Path, unknown: set[Path]) -> Any:
     return default
 
 
-def _is_read(name: InputName, given: Json) -> bool:
-    return all(_is_so(state, other, given) for other, state in name.facts)
+def _is_needed(name: InputName, values: Json) -> bool:
+    return all(_has_state(other, state, values) for other, state in name.assumptions)
 
 
-def _is_so(state: NameState, name: str, given: Json) -> bool:
+def _has_state(name: str, state: NameState, values: Json) -> bool:
     match state:
         case "present":
-            return name in given
+            return name in values
         case "missing":
-            return name not in given
+            return name not in values
         case "true" | "false":
-            value = given.get(name)  # UNSET for a template, whose value is not known yet
+            value = values.get(name)  # UNSET for a template, whose value is not known yet
             return value is not UNSET and bool(value) is (state == "true")
 
 

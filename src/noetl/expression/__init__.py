@@ -35,7 +35,7 @@ from noetl.expression.budget import BUDGET_KEY, Budget, decision_budget
 from noetl.expression.entries import Entry
 from noetl.expression.functions import FILTERS, FUNCTIONS, METHODS, NOW_KEY, SQL_FILTERS, TESTS
 from noetl.expression.lexer import template_offsets
-from noetl.expression.nodes import Absence, Comparison, Facts, NameState, Read, Unknown, Use
+from noetl.expression.nodes import Absence, Assumptions, Comparison, NameState, Read, Unknown, Use
 from noetl.expression.rename import rename
 from noetl.expression.static_checks import changed_secrets, doubled_quotes, may_take_error, some_error_passes
 from noetl.expression.template import Template, parse, prepare, render
@@ -63,11 +63,11 @@ __all__ = [
     "SQL_FILTERS",
     "TESTS",
     "Absence",
+    "Assumptions",
     "Budget",
     "Comparison",
     "Contents",
     "Entry",
-    "Facts",
     "Interruption",
     "Missing",
     "NameState",

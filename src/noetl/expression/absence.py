@@ -1,9 +1,9 @@
-"""What a template does without the names that its scope does not have: known before it is evaluated.
+"""Finds the reads of a template that fail if the scope does not have a name, without evaluating the template.
 
-A missing value travels up the tree, as it does in an evaluation: a test or a comparison absorbs it, `default` and `or`
-replace it, most operations pass it on, and at the end it is an error. `Demand` says what the operations above a node do
-with it. A branch is reached under facts: in `{{ x if x is defined else 1 }}` the first `x` is read only if it exists.
-Where a condition depends on values, nobody knows beforehand whether its branch is reached.
+It follows a missing value up the tree, as an evaluation does: a test or a comparison absorbs it, `default` and `or`
+replace it, most operations pass it on, and at the root it is an error. `Demand` says what the operations above a node
+do with it. A branch is evaluated under assumptions: in `{{ x if x is defined else 1 }}` the first `x` is read only if
+it exists. If a condition depends on more than that, it is unknown whether its branch is evaluated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.expression import nodes
 from noetl.expression.functions import TOLERANT
-from noetl.expression.nodes import Absence, Const, Facts, constant_key, static_path
+from noetl.expression.nodes import Absence, Assumptions, Const, constant_key, static_path
 
 if TYPE_CHECKING:
     from noetl.expression.template import Template
@@ -42,7 +42,7 @@ class Demand(NamedTuple):
         return Demand(self.value, True)
 
 
-MAX_FOLLOWED = 1000
+MAX_FOLLOWED_VALUES = 1000
 NEEDED, ABSORBED = Demand(True, True), Demand(False, False)
 _PICKING = ("first", "last", "sum")  # filters whose result may be one of the parts
 _PASSING = ("list", "reverse", "items")  # filters whose result has the same parts
@@ -51,32 +51,33 @@ _KEEPING_TESTS = ("undefined", "ne", "!=")  # tests that a missing value passes
 _UNEQUAL = ("!=", "not in")  # comparisons that are true for a missing value
 
 
-class BranchFacts(NamedTuple):
-    """What is known where a condition is true, or where it is false."""
+class BranchAssumptions(NamedTuple):
+    """What is known if a condition is true, or if it is false."""
 
-    facts: Facts = frozenset()
+    assumptions: Assumptions = frozenset()
     certain: bool = False
-    """Whether the condition is so wherever the facts hold."""
+    """Whether the assumptions are sufficient for it."""
 
 
 class EvaluationPoint(NamedTuple):
     """What is known where a node is evaluated."""
 
-    facts: Facts = frozenset()
+    assumptions: Assumptions = frozenset()
     certain: bool = True
-    own: Mapping[str, Any] = {}
-    """The template's own names: the expression and the position of their value, None if it has none."""
+    local_names: Mapping[str, Any] = {}
+    """Names that the template sets: the expression of the value and the point where it is evaluated, or None."""
 
     def where(self, condition: nodes.Expr, truth: bool) -> EvaluationPoint:
         return self.inside(_branch(condition, truth, self))
 
-    def inside(self, branch: BranchFacts) -> EvaluationPoint:
-        return self._replace(facts=self.facts | branch.facts, certain=self.certain and branch.certain)
+    def inside(self, branch: BranchAssumptions) -> EvaluationPoint:
+        return self._replace(assumptions=self.assumptions | branch.assumptions, certain=self.certain and branch.certain)
 
     def binding(self, target: nodes.Node, value: Any = None) -> EvaluationPoint:
         if isinstance(target, nodes.Name):
-            return self._replace(own={**self.own, target.name: value})
-        return self._replace(own={**self.own, **dict.fromkeys(name.name for name in target.find_all(nodes.Name))})
+            return self._replace(local_names={**self.local_names, target.name: value})
+        names = dict.fromkeys(name.name for name in target.find_all(nodes.Name))
+        return self._replace(local_names={**self.local_names, **names})
 
 
 @lru_cache(maxsize=8)
@@ -99,12 +100,12 @@ def _absences(template: Template, guard: bool) -> list[Absence]:
 
 
 class _TooManyBindings(Exception):
-    """The values of the template's own names depend on each other in too many ways."""
+    """The values of local names depend on each other in too many ways."""
 
 
 class _Reader:
     def __init__(self) -> None:
-        self.followed: set[tuple[int, Demand, Facts, bool]] = set()  # values of the template's own names
+        self.followed: set[tuple[int, Demand, Assumptions, bool]] = set()  # values of local names
 
     # --- statements
 
@@ -138,23 +139,23 @@ class _Reader:
 
     def _choice(self, node: nodes.If, at: EvaluationPoint) -> tuple[list[Absence], EvaluationPoint]:
         reads: list[Absence] = []
-        own = dict(at.own)
+        local_names = dict(at.local_names)
         otherwise = at
         for branch in (node, *node.elif_):
             reads += self.expression(branch.test, ABSORBED, otherwise)
             more, after = self.body(branch.body, otherwise.where(branch.test, True))
             otherwise = otherwise.where(branch.test, False)
             reads += more
-            own |= after.own
+            local_names |= after.local_names
         more, after = self.body(node.else_, otherwise)
-        return reads + more, at._replace(own=own | dict(after.own))
+        return reads + more, at._replace(local_names=local_names | dict(after.local_names))
 
     def _loop(self, node: nodes.For, at: EvaluationPoint) -> list[Absence]:
         reads = list(self.expression(node.iter, Demand(True, node.test is None), at))
         inner = at.binding(node.target)
         if node.test is not None:
             reads += self.expression(node.test, ABSORBED, inner)
-        inner = inner._replace(own={**inner.own, "loop": None})
+        inner = inner._replace(local_names={**inner.local_names, "loop": None})
         return reads + self.body(node.body, inner)[0] + self.body(node.else_, at)[0]
 
     def _captured(self, node: nodes.AssignBlock | nodes.FilterBlock, at: EvaluationPoint) -> list[Absence]:
@@ -203,17 +204,17 @@ class _Reader:
             yield from self.expression(part, demand, at)
 
     def _name(self, node: nodes.Name, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
-        if node.name not in at.own:
-            yield Absence(node.name, node.offset, demand.value, at.facts, at.certain)
-        elif (binding := at.own[node.name]) is not None:
-            value, position = binding
-            key = (id(value), demand, at.facts, at.certain)
+        if node.name not in at.local_names:
+            yield Absence(node.name, node.offset, demand.value, at.assumptions, at.certain)
+        elif (binding := at.local_names[node.name]) is not None:
+            value, point = binding
+            key = (id(value), demand, at.assumptions, at.certain)
             if key in self.followed:
                 return
             self.followed.add(key)
-            if len(self.followed) > MAX_FOLLOWED:
+            if len(self.followed) > MAX_FOLLOWED_VALUES:
                 raise _TooManyBindings
-            yield from self.expression(value, demand, position.inside(BranchFacts(at.facts, at.certain)))
+            yield from self.expression(value, demand, point.inside(BranchAssumptions(at.assumptions, at.certain)))
 
     def _item(self, node: nodes.Getattr | nodes.Getitem, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         key = node.attr if isinstance(node, nodes.Getattr) else constant_key(node.arg)
@@ -261,13 +262,13 @@ class _Reader:
         if node.expr2 is not None:
             yield from self.expression(node.expr2, demand, at.where(node.test, False))
         elif demand.value:  # without an `else` the value is missing where the test is false
-            needed = {name for name, state in _branch(node.test, True, at).facts if state == "present"}
+            needed = {name for name, state in _branch(node.test, True, at).assumptions if state == "present"}
             tested = [node.test] if isinstance(node.test, nodes.Name) else node.test.find_all(nodes.Name)
             yield from self._each((name for name in tested if name.name in needed), NEEDED, at)
 
 
 def _filter_demand(node: nodes.Filter, demand: Demand) -> Demand:
-    """Of the value of a filter: most fail at a missing part."""
+    """The demand of a filter on its value: most filters fail at a missing part."""
     first = node.args[0].value if node.args and isinstance(node.args[0], Const) else None
     parts = True
     if node.name in (*_COUNTING, "selectattr"):
@@ -312,7 +313,7 @@ def _lacks(node: nodes.Expr, key: str | int) -> bool:
 # --- conditions
 
 
-def _branch(node: nodes.Expr, truth: bool, at: EvaluationPoint) -> BranchFacts:
+def _branch(node: nodes.Expr, truth: bool, at: EvaluationPoint) -> BranchAssumptions:
     match node:
         case nodes.Unary(op="not"):
             return _branch(node.node, not truth, at)
@@ -328,41 +329,43 @@ def _branch(node: nodes.Expr, truth: bool, at: EvaluationPoint) -> BranchFacts:
         case nodes.Compare(ops=[(op, other)]):
             return _compared([node.expr, other], truth is (op not in _UNEQUAL), at)
         case nodes.Compare():
-            return BranchFacts()
+            return BranchAssumptions()
         case Const():
-            return BranchFacts(certain=bool(node.value) is truth)
-        case nodes.Name() if node.name not in at.own and truth:
-            return BranchFacts(frozenset([(node.name, "present"), (node.name, "true")]), True)
-        case nodes.Name() if node.name not in at.own:
-            return BranchFacts(frozenset([(node.name, "false")]), True)
+            return BranchAssumptions(certain=bool(node.value) is truth)
+        case nodes.Name() if node.name not in at.local_names and truth:
+            return BranchAssumptions(frozenset([(node.name, "present"), (node.name, "true")]), True)
+        case nodes.Name() if node.name not in at.local_names:
+            return BranchAssumptions(frozenset([(node.name, "false")]), True)
     return _compared([node], truth, at)
 
 
-def _both(first: BranchFacts, second: BranchFacts) -> BranchFacts:
-    return BranchFacts(first.facts | second.facts, first.certain and second.certain)
+def _both(first: BranchAssumptions, second: BranchAssumptions) -> BranchAssumptions:
+    return BranchAssumptions(first.assumptions | second.assumptions, first.certain and second.certain)
 
 
-def _either(first: BranchFacts, second: BranchFacts) -> BranchFacts:
-    common = first.facts & second.facts
+def _either(first: BranchAssumptions, second: BranchAssumptions) -> BranchAssumptions:
+    common = first.assumptions & second.assumptions
     for branch in (first, second):
-        if branch.certain and all(fact in common for fact in branch.facts if fact[1] == "present"):
+        if branch.certain and common.issuperset(pair for pair in branch.assumptions if pair[1] == "present"):
             return branch
-    return BranchFacts(common)
+    return BranchAssumptions(common)
 
 
-def _compared(parts: list[nodes.Expr], holds: bool, at: EvaluationPoint) -> BranchFacts:
-    """A condition that never holds if one of these values is missing."""
+def _compared(parts: list[nodes.Expr], holds: bool, at: EvaluationPoint) -> BranchAssumptions:
+    """For a condition that is false if one of these values is missing."""
     return _present(parts, at) if holds else _absent(parts, at)
 
 
-def _present(parts: list[nodes.Expr], at: EvaluationPoint, certain: bool = False) -> BranchFacts:
-    return BranchFacts(frozenset((name, "present") for name in _needed_for(parts, at)), certain)
+def _present(parts: list[nodes.Expr], at: EvaluationPoint, certain: bool = False) -> BranchAssumptions:
+    return BranchAssumptions(frozenset((name, "present") for name in _needed_for(parts, at)), certain)
 
 
-def _absent(parts: list[nodes.Expr | None] | list[nodes.Expr], at: EvaluationPoint) -> BranchFacts:
-    """It is certain that one of these values is missing if the only name that they need is."""
+def _absent(parts: list[nodes.Expr | None] | list[nodes.Expr], at: EvaluationPoint) -> BranchAssumptions:
+    """That one of these values is missing is certain only if they need a single name."""
     names = _needed_for(parts, at)
-    return BranchFacts(frozenset((name, "missing") for name in names), True) if len(names) == 1 else BranchFacts()
+    if len(names) != 1:
+        return BranchAssumptions()
+    return BranchAssumptions(frozenset((name, "missing") for name in names), True)
 
 
 def _needed_for(parts: Iterable[nodes.Expr | None], at: EvaluationPoint) -> set[str]:
@@ -370,9 +373,9 @@ def _needed_for(parts: Iterable[nodes.Expr | None], at: EvaluationPoint) -> set[
     names: set[str] = set()
     for node in parts:
         match node:
-            case nodes.Name() if node.name not in at.own:
+            case nodes.Name() if node.name not in at.local_names:
                 names.add(node.name)
-            case nodes.Name() if isinstance(binding := at.own[node.name], tuple) and static_path(binding[0]):
+            case nodes.Name() if isinstance(binding := at.local_names[node.name], tuple) and static_path(binding[0]):
                 names |= _needed_for([binding[0]], binding[1])
             case nodes.Getattr() | nodes.Unary(op="-" | "+"):
                 names |= _needed_for([node.node], at)

@@ -185,7 +185,7 @@ Closure = Callable[[Scope, Any], Any]  # scope and Evaluation (None if the templ
 class Read(NamedTuple):
     """A value that a template takes from its scope, by the longest path that is known beforehand.
 
-    `guarded`: the template copes with its absence (default, `is defined`, left of `or`).
+    `guarded`: the template handles its absence (default, `is defined`, left of `or`).
     """
 
     path: Path
@@ -216,8 +216,8 @@ class Comparison(NamedTuple):
 
 
 NameState = Literal["present", "missing", "true", "false"]
-"""Of a name in the scope. A value that is missing is false, too."""
-Facts = frozenset[tuple[str, NameState]]
+"""Of a name in the scope. A missing name is also false."""
+Assumptions = frozenset[tuple[str, NameState]]
 
 
 class Absence(NamedTuple):
@@ -227,15 +227,16 @@ class Absence(NamedTuple):
     offset: int
     fails: bool
     """Whether the template fails here if the name is missing."""
-    facts: Facts
-    """What holds where the template comes here."""
+    assumptions: Assumptions
+    """What holds whenever the template reads the name here."""
     certain: bool
-    """Whether the template comes here wherever the facts hold. The body of a loop counts as reached."""
+    """Whether the template reads the name here whenever the assumptions hold. The body of a loop counts as
+    evaluated."""
 
     @property
     def is_unreachable(self) -> bool:
-        """Whether the template never comes here without the name."""
-        return (self.name, "present") in self.facts
+        """Whether the template reads the name here only if the scope has it."""
+        return (self.name, "present") in self.assumptions
 
 
 # For nodes that have the offset of a later token: the part that they start with.

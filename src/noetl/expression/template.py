@@ -89,7 +89,7 @@ class Template:
     def absences(self, guard: bool) -> Mapping[int, list[Absence]]:
         """Every read of a name in the scope, by its offset, with what happens without the name. With `guard` the
         template is a condition, where a missing value is false."""
-        from noetl.expression.absence import absences  # most playbooks need it for no template
+        from noetl.expression.absence import absences  # most playbooks do not need it
 
         return absences(self, guard)
 

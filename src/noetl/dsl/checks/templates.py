@@ -22,7 +22,7 @@ from noetl.expression import (
     FUNCTIONS,
     TESTS,
     Absence,
-    Facts,
+    Assumptions,
     Read,
     Template,
     changed_secrets,
@@ -207,32 +207,30 @@ class _Checker:
         else:
             self._check_input(site, template, read, (*bare, roots))
 
-    def _check_input(self, site: Site, template: Template, read: Read, names: tuple[Collection[str], ...]) -> None:
-        """Note a bare name that nothing in the playbook provides, unless the template copes with its absence."""
+    def _check_input(self, site: Site, template: Template, read: Read, provided: tuple[Collection[str], ...]) -> None:
+        """Report a bare name that nothing in the playbook provides, unless the template handles its absence."""
         root, place = str(read.path[0]), self.places[site.place].words
         reached = [absence for absence in template.absences(site.guard)[read.offset] if not absence.is_unreachable]
         if not reached or (read.guarded and not any(absence.fails for absence in reached)):
             return
-        advice = NAMES.get(root) or self.problems.did_you_mean(root, *names)
+        advice = NAMES.get(root) or self.problems.did_you_mean(root, *provided)
         hint = advice or f"give it a default in `workload`, or pass it to each run with `--set {root}=VALUE`"
         self._add(UNKNOWN_NAME, site, read.offset, f"unknown name {root!r} {place}", hint)
         mark = self.problems.text.mark(self._offset(site, read.offset))
-        for required, facts in {self._need(absence, names) for absence in reached}:
-            name = InputName(root, *mark, place, required, site.path, advice, facts)
-            self.names.setdefault((root, required, facts, site.path), name)
+        for required, assumptions in {self._need(absence, provided) for absence in reached}:
+            name = InputName(root, *mark, place, required, site.path, advice, assumptions)
+            self.names.setdefault((root, required, assumptions, site.path), name)
 
-    def _need(self, absence: Absence, provided: tuple[Collection[str], ...]) -> tuple[bool, Facts]:
-        """Whether a template certainly fails without a name, and under which facts about names of the request.
+    def _need(self, absence: Absence, provided: tuple[Collection[str], ...]) -> tuple[bool, Assumptions]:
+        """Whether a template certainly fails without a name, and under which assumptions about the request.
 
         Of the names that the playbook provides, only those of the workload are known to exist.
         """
-        ours = [fact for fact in absence.facts if any(fact[0] in names for names in provided)]
-        sure = all(name in self.workload and state == "present" for name, state in ours)
-        return (
-            (True, absence.facts.difference(ours))
-            if absence.fails and absence.certain and sure
-            else (False, frozenset())
-        )
+        of_playbook = {(name, state) for name, state in absence.assumptions if any(name in names for names in provided)}
+        hold = all(name in self.workload and state == "present" for name, state in of_playbook)
+        if absence.fails and absence.certain and hold:
+            return True, absence.assumptions - of_playbook
+        return False, frozenset()
 
     def _misread(self, site: Site, text: str) -> list[tuple[int, int]]:
         """Report names with dashes or dots after a dot, such as `steps.load-data`, and return their offsets."""
