@@ -10,12 +10,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
-from tests.sim import simulate
+from tests.sim import simulate, story
 from tests.sim.batches import SoakLane, fails, report
 from tests.sim.faults import KINDS
 from tests.sim.forks import FORK_KINDS
@@ -29,7 +30,11 @@ from noetl.engine import decide
 from noetl.engine.commands import Report
 from noetl.engine.decide import accept_report
 from noetl.engine.decision import Decision
-from noetl.engine.events import EVENTS
+from noetl.engine.events import EVENTS, ExecutionForked
+from noetl.engine.evolve import HANDLERS
+from noetl.engine.history import fork
+from noetl.engine.history.fork import _forked
+from noetl.engine.state import Execution, Run
 from noetl.worker.terms import LeaseTerms
 
 SEEDS, SEEDS_PER_TEST = 20_000, 400
@@ -115,6 +120,35 @@ def test_a_zombie_that_calls_tools_without_a_lease_is_a_problem(monkeypatch: pyt
         stories = (simulate(seed) for seed in range(ZOMBIE_SEED, ZOMBIE_SEED + 1_000))
         problems = next(story.problems for story in stories if story.problems)
     assert any("which was accepted" in problem for problem in problems)
+
+
+def test_a_retry_that_repeats_finished_items_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reopen_all(run: Run) -> None:
+        assert run.loop is not None
+        run.loop.returned = [(0, run.loop.total)]
+        run.loop.ok, run.loop.failed, run.loop.failures = 0, 0, []
+
+    monkeypatch.setattr(fork, "reopen", reopen_all)
+    monkeypatch.setattr(story, "RETRY_SHARE", 1.0)
+    first = next(number for number in count() if programs(number)["main"].flaws) * SEEDS_PER_PLAYBOOK
+    with verified(damaged=True):
+        stories = (simulate(seed) for seed in range(first, first + SEEDS_PER_PLAYBOOK))
+        problems = next(told.problems for told in stories if told.forks["retry of failed items"])
+    assert any("have ended, and are run again" in problem for problem in problems)
+
+
+def test_a_fork_that_repeats_finished_tasks_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget(state: Execution, event: ExecutionForked, at: float) -> None:
+        for run in state.runs.values():
+            run.progress.clear()
+            run.item_progress.clear()
+        _forked(state, event, at)
+
+    monkeypatch.setitem(HANDLERS, ExecutionForked, forget)
+    monkeypatch.setattr(story, "FORK_SHARE", 2.0)
+    with verified(damaged=True):
+        problems = (problem for seed in range(SEEDS_PER_TEST) for problem in simulate(seed).problems)
+        assert any("whose result it has" in problem for problem in problems)
 
 
 @contextmanager

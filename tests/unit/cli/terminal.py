@@ -79,7 +79,7 @@ class Terminal:
         """The next line on stderr that holds this."""
         while True:
             line = self.lines.get(timeout=SECONDS)
-            assert line is not None, f"{part!r} never came: {self.seen}"
+            assert line is not None, f"{part!r} never came: {self.seen}, exit code {self.process.wait(SECONDS)}"
             self.seen.append(line)
             if part in line:
                 return line
