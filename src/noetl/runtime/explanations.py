@@ -62,6 +62,9 @@ def explain(past: PastReader, execution: str, question: Question, part: Explanat
         if block.first > until:
             break
         index.add(block)
+    if question.item is not None and index.entered and question.item >= index.items:
+        loop = f"its loop has {index.items:,} items" if index.items else "it has no items"
+        raise NotFound(f"item {question.item} of step {question.step!r} not found: {loop}")
     search = TaskSearch(past, execution, question, state.net, index.spans)
     newest = merge(reversed(index.seqs), search.seqs(), reverse=True)
     seqs = [seq for seq, _ in zip(newest, range(part.limit + 1), strict=False)]

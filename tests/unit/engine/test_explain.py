@@ -367,6 +367,26 @@ def test_of_several_runs_one_can_be_asked_for() -> None:
         explained(stage, "aa")
 
 
+def test_an_item_that_the_loop_does_not_have_is_not_found() -> None:
+    stage = play(
+        "- {step: a, loop: {in: [1, 2], iterator: x}, tool: {kind: noop}, next: {arcs: [{step: b}]}}\n- {step: b}"
+    )
+
+    def of_item(step: str, item: int) -> Explanation:
+        async def work() -> Explanation:
+            question = question_about(step, item=item)
+            found = await stage.engine.runtime.past.do(lambda past: explain(past, EXECUTION, question, EVERYTHING))
+            return found.explanation
+
+        return again(stage, work)
+
+    assert of_item("a", 1).step == "a"
+    with pytest.raises(NotFound, match="item 2 of step 'a' not found: its loop has 2 items"):
+        of_item("a", 2)
+    with pytest.raises(NotFound, match="item 0 of step 'b' not found: it has no items"):
+        of_item("b", 0)
+
+
 def test_of_many_decisions_the_latest_are_told() -> None:
     rules = policy("{when: '{{ false }}', then: {do: break}}")
     stage = play(

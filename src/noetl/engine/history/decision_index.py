@@ -23,12 +23,15 @@ class DecisionIndex:
         self.spans: list[Span] = []  # with decisions about tasks of the step, possibly
         self.routed: dict[str, int] = {}  # the latest evaluation of the arcs of each step that leads to it
         self.entered = self.arrived = self.refused = False
+        self.items = 0  # of the longest loop in question
         self._has_rules = edited or _has_rules(net, question.step)  # the rules of an earlier playbook are not loaded
         self._open: set[str] = set()
         self._tokens: set[int] = set()
 
     def add(self, block: Block) -> None:
         names, seqs = run_names(block), []
+        totals = [part.total for part in block.loops if self.question.is_about(names[part.run])]
+        self.items = max(self.items, *totals, 0)
         for number, step, _, offset in rows(block.tokens, 4):
             if block.steps[step] == self.question.step and block.first + offset <= self.until:
                 self.arrived = True
