@@ -94,7 +94,7 @@ def row_page(
     if place.before is not None:
         matching.reverse()
         stretches = [rows[::-1] for rows in reversed(stretches)]
-        first, last = scanned_to if is_full and scanned_to is not None else 1, min(place.before - 1, end)
+        first, last = scanned_to if is_full and scanned_to is not None else 1, min(max(0, place.before - 1), end)
     else:
         first, last = place.after + 1, scanned_to if is_full and scanned_to is not None else end
     following = last if any(span_last > last for _, span_last in spans) else None

@@ -109,7 +109,7 @@ def _page(store: Store, execution: str, query: LogQuery) -> LogPage:
             break
     if query.before is not None:
         lines.reverse()
-        first, last = scanned_to if scanned_to is not None else query.before, query.before - 1
+        first, last = scanned_to if scanned_to is not None else query.before, max(0, query.before - 1)
     else:
         first, last = query.after + 1, scanned_to if scanned_to is not None else query.after
     following = last if store.output(execution, last, 1) else None

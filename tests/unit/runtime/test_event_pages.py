@@ -134,6 +134,12 @@ def test_a_page_leads_to_its_neighbours(store: Any) -> None:
     assert ([row.seq for row in last.matching][-1], last.next) == (len(EVENTS), None)
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_the_page_before_the_first_event_leads_to_the_start(store: Any, before: int) -> None:
+    page = row_page(store, EXECUTION, ALL_EVENTS, PagePlace(before=before, limit=10))
+    assert (page.matching, page.next, page.prev) == ([], 0, None)
+
+
 def test_the_events_of_an_item_are_read_without_the_rest(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     filter = EventFilter(run="load#1", item=399)
     page = row_page(store, EXECUTION, filter, PagePlace(), spans_of(store, filter))

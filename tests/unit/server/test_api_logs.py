@@ -77,6 +77,7 @@ def test_a_log_can_be_read_from_both_ends(on_disk: ApiServer, client: httpx2.Cli
         following = page["next"]
     assert [line["line"] for items in again for line in items] == [str(n) for n in range(250)]
     assert log.page()["prev"] is None
+    assert log.page(before=0)["next"] == 0
 
 
 def test_lines_have_places_from_which_a_page_begins(on_disk: ApiServer, client: httpx2.Client) -> None:
