@@ -107,6 +107,14 @@ def test_a_condition_without_braces_is_fixed() -> None:
     assert (range_of(problem, text), problem.fix.text) == ("ctx.ready", '"{{ ctx.ready }}"')
 
 
+@pytest.mark.parametrize(("word", "condition"), [("yes", "true"), ("Off", "false")])
+def test_a_yaml_1_1_boolean_as_a_condition_is_fixed(word: str, condition: str) -> None:
+    text = HEAD + STEPS.replace('"{{ ctx.ready }}"', word) % "tool: {kind: noop}"
+    problem = next(problem for problem in problems(text) if problem.code == "NTL504")
+    assert problem.fix is not None
+    assert problem.fix.text == f'"{{{{ {condition} }}}}"'
+
+
 def test_a_name_that_is_no_word_is_not_put_after_a_dot() -> None:
     hint = did_you_mean("load_data", ["load-data"])
     assert hint is not None

@@ -46,6 +46,7 @@ SQL_ONLY = Check("NTL510", "error", "an SQL filter outside SQL", stored_ok=False
 UNKNOWN_PART = Check("NTL513", "error", "a template reads a step or task that does not exist", stored_ok=False)
 UNKNOWN_FIELD = Check("NTL519", "error", "a template reads a field that a step does not have", stored_ok=True)
 UNBOUND = Check("NTL514", "error", "the value of a template would be read as code", stored_ok=True)
+YAML_1_1_BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 NEVER_EQUAL = Check("NTL406", "warning", "a guard compares event.name with a name that never occurs")
 HIDDEN = Check("NTL408", "warning", "a bare name hides another")
 CTX_NEVER_SET = Check("NTL409", "warning", "a ctx key is read but never written")
@@ -127,7 +128,8 @@ class _Checker:
             self._check_bound(site)
         if site.guard and not template.is_expression:
             guard = site.value.strip()[:60]
-            span, quoted = span_in(site.container, site.key), f'"{{{{ {guard} }}}}"'
+            condition = YAML_1_1_BOOLEANS.get(guard.lower(), guard)
+            span, quoted = span_in(site.container, site.key), f'"{{{{ {condition} }}}}"'
             message, hint = f"{guard!r} is text, not a condition", f"write {quoted}"
             if is_template(site.value):
                 message = "a condition is exactly one `{{ expression }}`"
