@@ -133,7 +133,7 @@ def test_a_retry_that_repeats_finished_items_is_a_problem(monkeypatch: pytest.Mo
     first = next(number for number in count() if programs(number)["main"].flaws) * SEEDS_PER_PLAYBOOK
     with verified(damaged=True):
         stories = (simulate(seed) for seed in range(first, first + SEEDS_PER_PLAYBOOK))
-        problems = next(told.problems for told in stories if told.forks["retry of failed items"])
+        problems = next(retried.problems for retried in stories if retried.forks["retry of failed items"])
     assert any("have ended, and are run again" in problem for problem in problems)
 
 

@@ -113,7 +113,7 @@ async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: E
 
 
 async def _earlier_fork(runtime: Runtime, source: str, name: str) -> ForkView | None:
-    """The stored fork of this id; its source may have moved on since."""
+    """The stored fork of this id; its source may have more events by now."""
 
     def find(past: PastReader) -> ForkView | None:
         state = past.stored_state(name, 0)
@@ -140,7 +140,7 @@ def check_forkable(source: str, state: Execution, at: int | None) -> None:
 
 
 async def retry(runtime: Runtime, source: str, name: str, edit: Edit, point: RetryPoint) -> ForkView:
-    """Fork an execution just before it failed or was cancelled, or at another point of its past; once, as `fork`."""
+    """Fork an execution before it failed or was cancelled, or at another point of its past; idempotent like `fork`."""
     if (earlier := await _earlier_fork(runtime, source, name)) is not None:
         return earlier
     cut, edit = await retry_cut(runtime, source, edit, point)

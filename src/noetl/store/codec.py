@@ -126,7 +126,7 @@ def decode_value(data: bytes) -> Any:
     return revived(value) if b"$" in data and may_hold_references(data) else value
 
 
-_types = Lock()
+_struct_lock = Lock()
 """Held while msgspec reads the fields of a struct for the first time: it publishes the struct before its fields, and
 another thread that uses it then crashes the process."""
 
@@ -135,7 +135,7 @@ another thread that uses it then crashes the process."""
 def _decoder(name: str) -> Callable[[bytes], Any]:
     if name not in EVENTS:
         raise Unreadable(f"unknown event type {name!r}: upgrade noetl to read this log")
-    with _types:
+    with _struct_lock:
         return msgspec.json.Decoder(EVENTS[name]).decode
 
 
@@ -288,7 +288,7 @@ def digest_of(data: bytes) -> str:
 
 @cache
 def _state_type() -> type[Execution]:
-    with _types:
+    with _struct_lock:
         msgspec.json.Decoder(Execution)
     return Execution
 

@@ -205,6 +205,6 @@ for thread in threads:
 
 
 def test_threads_may_read_the_first_state_at_once() -> None:
-    """msgspec crashes a process in which threads prepare the same struct; five processes, as it takes some luck."""
+    """msgspec may crash a process in which threads prepare the same struct; five processes make a crash likely."""
     processes = [subprocess.Popen([sys.executable, "-c", FIRST_USE]) for _ in range(5)]
     assert [process.wait(60) for process in processes] == [0] * 5
