@@ -8,7 +8,7 @@ from tests.mutants.mutant import mutants
 
 from tools.docs.markdown import code, page, table
 
-INTRO = """A mutant is the engine with one rule broken. `make soak-mutants` builds each of them, runs the named test
+INTRO = """A mutant is noetl with one rule broken. `make soak-mutants` builds each of them, runs the named test
 against it, and fails if the test passes: then nothing would notice that the rule is gone. `tests/mutants/table.yaml`
 has the edits."""
 
