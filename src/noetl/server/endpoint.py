@@ -50,6 +50,7 @@ class EndpointOptions(TypedDict, total=False):
     raw: tuple[str, ...]  # content types of a body that the function reads itself
     yaml: bool  # whether the body may be YAML, too
     optional: bool  # whether the body may be missing
+    any_query: bool  # whether query parameters that are not declared are ignored; default: only outside of the API
     limit: int  # maximum size of the body in bytes; default: 1 MiB
     headers: tuple[Header, ...]
     operation: str  # its id in the OpenAPI document; default: MODULE_FUNCTION
@@ -68,6 +69,7 @@ class Endpoint:
         self.body: Any = types.get("body")
         self.decoder = None if self.body is None else msgspec.json.Decoder(self.body)
         self.query: type[QueryString] | None = types.get("query")
+        self.any_query = options.get("any_query", not path.startswith(PREFIX))
         self.headers, self.optional = options.get("headers", ()), options.get("optional", False)
         self.secret, self.also = options.get("secret", False), options.get("also", "")
         decoded = (JSON, YAML) if options.get("yaml") else (JSON,)
@@ -201,8 +203,11 @@ class ApiCall(Request):
 async def respond(call: ApiCall) -> Response:
     endpoint = call.endpoint
     arguments: dict[str, Any] = {}
+    query = call.scope.get("query_string", b"")
     if endpoint.query is not None:
-        arguments["query"] = read_query(call.scope.get("query_string", b""), endpoint.query)
+        arguments["query"] = read_query(query, endpoint.query)
+    elif query and not endpoint.any_query:
+        read_query(query, QueryString)
     if endpoint.decoder is not None:
         data = await call.body() or (b"{}" if endpoint.optional else b"")
         try:

@@ -440,3 +440,23 @@ def test_a_defect_is_a_problem_without_its_inside(monkeypatch: pytest.MonkeyPatc
     assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
     assert "s3cret" not in answer.text + server.log.getvalue()
     assert '"error":"RuntimeError"' in server.log.getvalue()
+
+
+def test_routes_of_the_api_refuse_query_parameters_that_they_do_not_have(server: ApiServer) -> None:
+    """An option that is spelled wrong must not do the whole: `cancel?dry_run=true` would cancel."""
+    strict = [one for one in endpoints() if one.path.startswith("/api/v1/") and not one.any_query]
+    assert {one.operation for one in endpoints() if one.path.startswith("/api/v1/") and one.any_query} == {
+        "hooks_deliver"
+    }
+    with server.client("admin") as admin:
+        for endpoint in strict:
+            body = b"{}" if endpoint.media else b""
+            headers = {"Content-Type": endpoint.media[0]} if endpoint.media else {}
+            path = filled(endpoint.path) + "?no_such_parameter=1"
+            response = admin.request(endpoint.method, path, content=body, headers=headers)
+            if response.status_code != 403:  # of another role
+                assert (response.status_code, response.json()["detail"].partition(";")[0]) == (
+                    422,
+                    "unknown query parameter 'no_such_parameter'",
+                ), endpoint.path
+    assert len(strict) > 60

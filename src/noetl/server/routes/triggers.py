@@ -166,7 +166,7 @@ class Delivered(msgspec.Struct, frozen=True):
     warnings: list[str]
 
 
-@routes.add("POST", "/hooks/{name}", raw=(JSON,), headers=SIGNED, status=202, operation="hooks_deliver")
+@routes.add("POST", "/hooks/{name}", raw=(JSON,), headers=SIGNED, status=202, any_query=True, operation="hooks_deliver")
 async def deliver(call: ApiCall) -> Delivered:
     """Start the playbook of a hook. The body is its payload; the signature authorizes the sender."""
     hook, signature, body = await _verified(call)
