@@ -26,6 +26,8 @@ type RunDialog = { kind: "cancel" | "signal" | "compare" } | { kind: "respond"; 
 export const runDialog = signal<RunDialog | null>(null);
 
 const LOCAL = "Runs in a local process.";
+const isActing = signal(false); // the second click of a double click must not undo the first
+const ACTING = "The last action is not finished yet.";
 const ENDED: readonly Status[] = ["succeeded", "failed", "cancelled"];
 
 /** The waits that a signal ends. */
@@ -57,12 +59,12 @@ export function runActions(model: RunModel): RunAction[] {
     !isOver &&
       status !== "paused" && {
         ...allowed<"POST /executions/{id}/pause">("pause", "Pause", "operator"),
-        reason: status === "cancelling" ? "The run is being cancelled." : null,
+        reason: isActing.value ? ACTING : status === "cancelling" ? "The run is being cancelled." : null,
         run: () => void act(model, "pause", "paused"),
       },
     status === "paused" && {
       ...allowed<"POST /executions/{id}/resume">("resume", "Resume", "operator"),
-      reason: isLocal ? LOCAL : null,
+      reason: isActing.value ? ACTING : isLocal ? LOCAL : null,
       run: () => void act(model, "resume", "resumed"),
     },
     !isOver && {
@@ -109,11 +111,9 @@ export function perform(action: RunAction): void {
   else if (action.href) go(action.href);
 }
 
-let isActing = false; // the second click of a double click must not undo the first
-
 async function act(model: RunModel, verb: "pause" | "resume", done: string): Promise<void> {
-  if (isActing) return;
-  isActing = true;
+  if (isActing.peek()) return;
+  isActing.value = true;
   try {
     await post<ExecutionStatus>(model.path(verb));
     toast(`The run is ${done}.`);
@@ -121,7 +121,7 @@ async function act(model: RunModel, verb: "pause" | "resume", done: string): Pro
   } catch (error) {
     toastProblem(`The run was not ${done}`, error);
   } finally {
-    isActing = false;
+    isActing.value = false;
   }
 }
 
