@@ -12,7 +12,7 @@ import click
 
 from noetl.cli.options import client_and_output, since_option
 from noetl.cli.output import RESULT, brief, emit, format_duration, print_message, print_run, target_options_text
-from noetl.client.client import PAGE, Client, Items, Json, RunFilter
+from noetl.client.client import PAGE, Client, ExplainArgs, Items, Json, RunFilter
 from noetl.dsl.problem import did_you_mean
 from noetl.errors import Conflict, Interrupted, NotFound
 from noetl.model.event_filter import EventFilter
@@ -159,6 +159,8 @@ def logs_command(run: str, follow: bool, step: str | None, since: float, client:
     The output of child runs is indented. `-f -o jsonl` prints one line of JSON for each line.
     """
     logs = RunLogs(client, client.runs.item(run)["execution_id"], step, since)
+    if step is not None:
+        client.runs.explain(logs.execution, ExplainArgs(step, limit=1))  # NotFound if the playbook has no such step
     collected: Items = []
     try:
         while True:

@@ -303,10 +303,9 @@ def test_output_has_time_and_stream_and_that_of_children_is_indented(place: Plac
         (run["execution_id"], "two"),
     }
     assert place.json("runs", "logs", "last", "--since", "2100-01-01") == []
-    assert (
-        place("runs", "logs", "last", "--step", "fist").err
-        == "no output of step 'fist'; steps with output: below, first\n"
-    )
+    for options in ((), ("--follow",)):
+        unknown = place("runs", "logs", "last", "--step", "fist", *options)
+        assert (unknown.code, "step 'fist' not found: did you mean 'first'?" in unknown.err) == (4, True)
     assert len(place.json("runs", "logs", "last", "--since", "1h", "--follow")) == 3
 
 
