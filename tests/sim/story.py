@@ -211,6 +211,8 @@ class Simulation(World):
         self.story.events = Counter(row.type for rows in self.database.events.values() for row in rows)
         self.story.firings = len(firings(self.database))
         self.story.forks = Counter(fork.action.kind for fork in self.forks.values())
+        errors = [operator.exception() for operator in self.operators if operator.done()]
+        self.story.problems += [f"client: a fork or retry has failed: {error!r}" for error in errors if error]
         self.story.problems += schedule_problems(self.database, [*self.mains, *self.forks])
         self.story.problems += problems_of(
             self.database, self.playbooks, self.script, self.cancels, self.mains, self.forks
@@ -260,11 +262,13 @@ class Simulation(World):
         """Fork or retry a run, or do nothing."""
         random = Random(f"{self.seed} fork {execution}")
         draw = random.random()
+        while execution not in self.database.runs:
+            await self.client.node.sleep(POLL_SECONDS)
         if draw < FORK_SHARE / 2:
             await asyncio.sleep(random.uniform(0.5, 10.0))
             await self._start_fork(random, execution, ForkAction("fork of a running run", "fork", {}))
             return
-        while execution not in self.database.runs or self.database.runs[execution].ended is None:
+        while self.database.runs[execution].ended is None:
             await self.client.node.sleep(POLL_SECONDS)
         rows = self.database.read(execution)
         if draw < (RETRY_SHARE if has_failed(rows) else FORK_SHARE):
