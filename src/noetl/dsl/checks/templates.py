@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, get_args
 
 from noetl.dsl.checks.credentials import UNKNOWN_CREDENTIAL
 from noetl.dsl.checks.policies import SKIP_RULE
@@ -31,6 +31,7 @@ from noetl.expression import (
 )
 from noetl.model.event_names import end_names, event_names
 from noetl.model.kind import Kind
+from noetl.model.outcome import Status
 from noetl.model.playbook import STEP_FIELDS
 
 SYNTAX = Check("NTL501", "error", "a template does not parse", stored_ok=False)
@@ -47,7 +48,7 @@ UNKNOWN_PART = Check("NTL513", "error", "a template reads a step or task that do
 UNKNOWN_FIELD = Check("NTL519", "error", "a template reads a field that a step does not have", stored_ok=True)
 UNBOUND = Check("NTL514", "error", "the value of a template would be read as code", stored_ok=True)
 YAML_1_1_BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
-NEVER_EQUAL = Check("NTL406", "warning", "a guard compares event.name with a name that never occurs")
+NEVER_EQUAL = Check("NTL406", "warning", "a guard compares event.name or outcome.status with a text that never occurs")
 HIDDEN = Check("NTL408", "warning", "a bare name hides another")
 CTX_NEVER_SET = Check("NTL409", "warning", "a ctx key is read but never written")
 ARG_NEVER_SET = Check("NTL411", "warning", "an arg is read that no arc supplies")
@@ -145,6 +146,8 @@ class _Checker:
                 self._check_read(site, template, read)
         if any(comparison.path == ("event", "name") for comparison in template.string_comparisons):
             self._check_events(site, template)
+        if "outcome" in self.places[site.place].roots:
+            self._check_status(site, template)
 
     def _add(self, check: Check, site: Site, offset: int, message: str, hint: str | None = None) -> None:
         self.problems.add(check, self._offset(site, offset), message, hint)
@@ -342,6 +345,15 @@ class _Checker:
                 names = " or ".join(repr(value) for value in never[:3])
                 hint = self.problems.did_you_mean(never[0], expected.known) or expected.hint
                 self._add(NEVER_EQUAL, site, comparison.offset, f"event.name is never {names} here", hint)
+
+    def _check_status(self, site: Site, template: Template) -> None:
+        statuses = get_args(Status)
+        for comparison in template.string_comparisons:
+            never = [value for value in comparison.values if value not in statuses]
+            if comparison.path == ("outcome", "status") and never:
+                names = " or ".join(repr(value) for value in never[:3])
+                hint = f"outcome.status is {' or '.join(map(repr, statuses))}"
+                self._add(NEVER_EQUAL, site, comparison.offset, f"outcome.status is never {names}", hint)
 
 
 def _task_kinds(document: Document) -> dict[str, list[str]]:
