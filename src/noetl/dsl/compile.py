@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from noetl.classic.detect import first_construct, is_classic
 from noetl.classic.language import ROOT, TASK_KEYS
 from noetl.classic.nodes import as_list, as_map
-from noetl.dsl.checks import code, credentials, effects, names, net, policies, schemas, size, templates
+from noetl.dsl.checks import code, credentials, effects, names, net, policies, schemas, size, tables, templates
 from noetl.dsl.dialect import Dialect, DialectName
 from noetl.dsl.payload import PlaybookInputs
 from noetl.dsl.problem import Check, FileHint, Problem, Problems
@@ -88,6 +88,9 @@ def compile_tree(
         problems.add_at(check, builder.places[place], message, hint, path)
 
     net.check(playbook, declared, report)
+    tables.check(playbook, kinds, report)
+    if problems.count("error") and not stored:
+        return Loaded(None, problems.sorted(), dialect.name, {})
     return Loaded(playbook, problems.sorted(), dialect.name, builder.places, inputs)
 
 

@@ -87,6 +87,13 @@ def spec_advice(node: Any, key: str, choices: Sequence[str] = ()) -> str:
     return f"move it under `spec`: `spec: {{{key}: {written(value)}}}`"
 
 
+def defaults_advice(node: Any, kind: str) -> str:
+    """For the name of a kind under `spec` of a task: inputs are beside `kind`, and defaults in the executor."""
+    values = node[kind] if isinstance(node[kind], Mapping) else {}
+    defaults = ", ".join(f"{name}: {written(value)}" for name, value in values.items()) or "..."
+    return f"write inputs beside `kind`, or for all {kind} tasks `executor: {{spec: {{{kind}: {{{defaults}}}}}}}`"
+
+
 def _before(node: Any, key: str) -> str:
     names = [node[key]] if isinstance(node[key], str) else node[key] if isinstance(node[key], list) else []
     steps = " and ".join(f"step {name!r}" for name in names[:3] if isinstance(name, str)) or "the step before it"

@@ -13,7 +13,7 @@ from itertools import compress
 from typing import Any, Literal, NamedTuple, Protocol
 
 from noetl.dsl.inputs import check_keys
-from noetl.dsl.other_words import CHOICES, OF_PART, retry_advice, spec_advice
+from noetl.dsl.other_words import CHOICES, OF_PART, defaults_advice, retry_advice, spec_advice
 from noetl.dsl.problem import Check, FixHint, Problems, did_you_mean
 from noetl.dsl.tree import Map, Span, is_template, key_span, span_in
 from noetl.model.inputs import describe
@@ -284,6 +284,8 @@ class Fields(Shape):
             return spec_advice(value, key, choices)
         if key in self.other_words:
             return self.other_words[key].advice(value, key, walk.classic)
+        if self.part == "task.spec" and walk.kinds.get(key) is not None:
+            return defaults_advice(value, key)
         return walk.problems.did_you_mean(key, keys) or f"known keys: {', '.join(keys)}"
 
     def schema(self) -> Schema:
