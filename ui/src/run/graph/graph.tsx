@@ -51,6 +51,7 @@ function Drawing({ model, graph }: { model: RunModel; graph: Graph }) {
   const pane = useRef<HTMLDivElement>(null);
   const state = useComputed(() => graphState(model, graph));
   const isFinding = useSignal(false);
+  const isMeasured = useComputed(() => port.size.value.w > 0);
   useEffect(() => {
     const element = pane.current;
     if (!element) return;
@@ -103,7 +104,8 @@ function Drawing({ model, graph }: { model: RunModel; graph: Graph }) {
         onClick={selectArc}
         onKeyDown={(event) => followArcs(event, graph, pane.current, port)}
       >
-        <World port={port} graph={graph} state={state.value} />
+        {/* Before its size is known, it would be drawn in another place, and a zoom would be lost. */}
+        {isMeasured.value && <World port={port} graph={graph} state={state.value} />}
         <FiringDots model={model} graph={graph} port={port} />
       </div>
       <div class="graph-tools">
