@@ -38,6 +38,7 @@ BY_NO_PLAYBOOK = {
     "runtime.fork_preview:preview_fork:1": "a dry run, which writes nothing",
     "runtime.fork_preview:preview_retry:1": "the same",
     "runtime.fork_preview:preview_retry:2": "the same",
+    "runtime.history:_earlier_fork:1": "a fork that is asked for again, which writes nothing",
     "runtime.loaded_executions:LoadedExecutions.change_net:1": "a fork is loaded again only after a kill",
     "worker.link:Reporter.send_early:1": "a task that takes more than a second: a report like the others",
     "worker.result_store:ResultStore._put:2": "an object store, as above",

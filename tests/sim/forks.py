@@ -80,8 +80,13 @@ def has_inherited_failure(events: list[e.Event]) -> bool:
 def inherited_flaws(events: list[e.Event]) -> set[str]:
     """The step runs of loops whose failed items a fork does not run again."""
     forked = next((event for event in events if isinstance(event, e.ExecutionForked)), None)
-    failed = {event.run for event in inherited_events(events) if isinstance(event, e.IterationFailed)}
-    return failed - ({forked.reopened} if forked is not None else set())
+    if forked is None:
+        return set()
+    inherited = inherited_events(events)
+    failed = {event.run for event in inherited if isinstance(event, e.IterationFailed)}
+    if not forked.again:  # the fork was cut between the outcome of a task and the end of its item
+        failed |= {event.task.run for event in inherited if isinstance(event, e.TaskDone) and event.do == "fail"}
+    return failed - {forked.reopened}
 
 
 def reopened_items(events: list[e.Event]) -> set[tuple[str, int | None]]:

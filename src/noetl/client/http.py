@@ -158,7 +158,7 @@ class HttpClient:
         self.credentials = HttpCredentials(self.http, "/credentials")
         self.tokens = HttpResource(self.http, "/tokens")
         self.users = HttpResource(self.http, "/users")
-        self.schedules = HttpResource(self.http, "/schedules")
+        self.schedules = PagedResource(self.http, "/schedules")
         self.hooks = HttpResource(self.http, "/hooks")
         self.workers = HttpWorkers(self.http, "/workers")
         self.server = HttpServerControl(self.http)
@@ -172,7 +172,7 @@ class HttpResource:
         self.http, self.path = http, path
 
     def list(self, **query: Any) -> Items:
-        return list(self.http.items(self.path, **query))
+        return list(self.http.get(self.path, **query)["items"])
 
     def get(self, name: str, **query: Any) -> Json:
         return self.http.get(f"{self.path}/{quote(name)}", **query)
@@ -192,15 +192,17 @@ class HttpResource:
         self.http.send("DELETE", f"{self.path}/{name}")
 
 
+class PagedResource(HttpResource):
+    def list(self, **query: Any) -> Items:
+        return list(self.http.items(self.path, **query))
+
+
 class HttpCredentials(HttpResource):
     def rotate(self, forget_old: bool) -> Json:
         raise UsageError("clients of a server have no access to its master key: rotate it with --db on its machine")
 
 
 class HttpWorkers(HttpResource):
-    def list(self) -> Items:  # type: ignore[override]  # the route has no pages
-        return list(self.http.get(self.path)["items"])
-
     def pools(self) -> Items:
         return list(self.http.get(self.path)["pools"])
 
@@ -219,7 +221,7 @@ class HttpServerControl:
         self.http.post("/server/stop")
 
 
-class HttpCatalog(HttpResource):
+class HttpCatalog(PagedResource):
     def register(self, source: PlaybookSource) -> Json:
         body = self.http.call("POST", "/playbooks", content=source.text, headers=YAML_BODY)
         return {key: body[key] for key in ("playbook_id", "path", "version")}

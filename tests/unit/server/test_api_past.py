@@ -209,6 +209,14 @@ class Reading:
             "scheduled": self.last(e.StepScheduled),
         }
         details: dict[str, Any] = {name: rfc3339(last[0].at) for name, last in started.items() if last is not None}
+        if started["started"] is not None:  # stored with the report of its first task
+            begin = started["started"][0]
+            calls = [
+                event.began(row.at)
+                for row, event in self.events
+                if isinstance(event, e.TaskStarted) and row.seq > begin.seq
+            ]
+            details["started"] = rfc3339(min([begin.at, *calls]))
         if (end := self.last(e.IterationDone, e.StepDone, e.LoopDone)) is not None:
             result = getattr(end[1], "result")  # noqa: B009
             details |= {"status": "succeeded", "ended": rfc3339(end[0].at), "error": None}

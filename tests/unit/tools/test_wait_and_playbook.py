@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from noetl.model.identity import child_id
@@ -47,9 +48,9 @@ def test_wait_parks_until_its_time_is_over(timeout: float, due: float) -> None:
 
 
 def test_signal_needs_a_name() -> None:
-    outcome = asyncio.run(wait.run(wait.Inputs(signal=""), context()))
-    assert outcome.error is not None
-    assert outcome.error.kind == "input"
+    for inputs in ({"signal": ""}, {"signals": []}, {"signals": ["a", ""]}):
+        with pytest.raises(msgspec.ValidationError, match="length"):
+            msgspec.convert(inputs, wait.Inputs)
 
 
 def test_a_signal_is_not_named_by_a_secret() -> None:
