@@ -13,14 +13,14 @@ from typing import Any
 
 from bench.engine import CHAIN, NOOP, chain, loop, run
 from bench.measure import Figure, print_figures
-from noetl.engine.history.outline import OutlineWriter
+from noetl.engine.history.outline import OutlineBuffer
 from noetl.runtime import committer
 
 TRIES = 7
 ITEMS = 20_000
 LONG_CHAIN = 5 * CHAIN
 PARTS: list[tuple[Any, str]] = [
-    (OutlineWriter, "extend"),
+    (OutlineBuffer, "extend"),
     (committer, "encode_block"),
     (committer, "freeze"),
     (committer, "packed"),
@@ -78,13 +78,13 @@ def _timed() -> Iterator[list[float]]:
 
 @contextmanager
 def _without_history() -> Iterator[None]:
-    extend, events = OutlineWriter.extend, committer.SNAPSHOT_EVENTS
-    OutlineWriter.extend = lambda self, events, at: []  # type: ignore[method-assign]
+    extend, events = OutlineBuffer.extend, committer.SNAPSHOT_EVENTS
+    OutlineBuffer.extend = lambda self, events, at: []  # type: ignore[method-assign]
     committer.SNAPSHOT_EVENTS = 1 << 60
     try:
         yield
     finally:
-        OutlineWriter.extend, committer.SNAPSHOT_EVENTS = extend, events  # type: ignore[method-assign]
+        OutlineBuffer.extend, committer.SNAPSHOT_EVENTS = extend, events  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

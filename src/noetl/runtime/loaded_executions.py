@@ -10,7 +10,7 @@ import msgspec
 
 from noetl.engine import events as e
 from noetl.engine.evolve import evolve
-from noetl.engine.history.outline import OutlineWriter
+from noetl.engine.history.outline import OutlineBuffer, OutlineWriter
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
@@ -34,7 +34,8 @@ class LoadedExecution:
 
     def __init__(self, state: Execution, head: bytes, summary: Summary | None, outline: OutlineWriter | None) -> None:
         self.state, self.head, self.summary = state, head, summary
-        self.outline = outline  # None if the block before is not stored: readers make the blocks that are missing
+        # None if the block before is not stored: readers make the blocks that are missing
+        self.outline = OutlineBuffer(outline) if outline is not None else None
         self.summarised = 0.0  # when its progress was last looked at for the summary
         self.urgent: object = None  # the part of its activity that is stored at once when it changes
         self.items: dict[str, list[Any]] = {}  # items of running loops that are stored by reference, by run

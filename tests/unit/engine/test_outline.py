@@ -22,6 +22,7 @@ from noetl.engine.history.outline import (
     SUCCEEDED,
     WAITING,
     Block,
+    OutlineBuffer,
     OutlineWriter,
     Times,
     decode_block,
@@ -123,6 +124,46 @@ def test_events_of_one_decision_may_end_in_several_blocks() -> None:
     blocks = together.extend(events, AT)
     assert blocks == [block for event in events for block in alone.extend((event,), AT)]
     assert len(blocks) == len(events) // BLOCK_EVENTS
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_blocks_do_not_depend_on_how_events_were_batched(seed: int) -> None:
+    rng = random.Random(seed)
+    events = list(mixed_items(rng, 400))
+    together, alone = OutlineWriter(), OutlineWriter()
+    buffer, first = OutlineBuffer(together), 0
+    while first < len(events):
+        batch, at = events[first : first + rng.randint(1, 40)], AT + first
+        expected = [block for event in batch for block in alone.extend((event,), at)]
+        assert buffer.extend(batch, at) == expected, "the batch that completes a block returns it"
+        first += len(batch)
+    assert alone.next_seq > BLOCK_EVENTS
+
+
+def mixed_items(rng: random.Random, items: int) -> Iterator[e.Event]:
+    """Items of two loops that start, call tasks, fail, wait and end, some of them beside others."""
+    lanes: list[list[e.Event]] = []
+    for index in range(items):
+        run = rng.choice(["a#1", "b#1"])
+        error = Error("tool", "no") if rng.random() < 0.1 else None
+        outcome = Outcome("error" if error else "ok", error=error)
+        task = TaskId(run, rng.choice(["t#1", "t#1/u#1"]), index)
+        events: list[e.Event] = [e.IterationStarted(run, index)] * rng.choice([0, 1, 1, 1, 1, 2])
+        events += [
+            e.TaskStarted(task),
+            e.TaskDone(task, 1, outcome, "continue", duration_ms=rng.random() * 5),
+        ] * rng.randint(0, 2)
+        if rng.random() < 0.1:
+            events += [e.StepPaused(run, 1, "waiting", index, "signal"), e.StepResumed(run, index)]
+        events.append(e.IterationDone(run, index) if error is None else e.IterationFailed(run, index, error))
+        lanes.append(events)
+        while len(lanes) > rng.choice([0, 0, 3]):
+            lane = rng.choice(lanes)
+            yield lane.pop(0)
+            if not lane:
+                lanes.remove(lane)
+    for lane in lanes:
+        yield from lane
 
 
 def test_a_damaged_block_is_reported() -> None:
