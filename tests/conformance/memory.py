@@ -235,6 +235,7 @@ class MemoryStore(MemoryCatalog):
         """The blobs that each execution refers to."""
         self.parts: set[tuple[str, str]] = set()
         """Blobs, and those that they refer to."""
+        self.granted_at: dict[tuple[str, int], float] = {}
         self.sessions: dict[str, WorkerSession] = {}
         self.responses: dict[tuple[str, str], tuple[float, bytes]] = {}
         self.credentials = MemoryCredentials()
@@ -290,6 +291,8 @@ class MemoryStore(MemoryCatalog):
                 self.queued_at.pop((change.execution, run), None)
             else:
                 self.queued_at.setdefault((change.execution, run), time.time())
+        for fence in change.leases:
+            self.granted_at.setdefault((change.execution, fence), time.time())
         self.derived_rows[change.execution] = Derived(
             _merged(before.ready, change.ready),
             _merged(before.leases, change.leases),
@@ -518,12 +521,18 @@ class MemoryStore(MemoryCatalog):
             session = self.sessions.get(lease.worker)
             heartbeat = session.beat if session is not None else 0.0
             if self._is_served(execution) and lease.ttl < max_ttl:
-                ends.append((max(heartbeat, lease.since) + lease.ttl, execution, fence))
+                ends.append((max(heartbeat, self.granted_at[execution, fence]) + lease.ttl, execution, fence))
         return [(execution, fence) for end, execution, fence in sorted(ends) if end < or_clock(now)][:limit]
 
+    def clock(self) -> float:
+        return time.time()
+
     def leases_of(self, worker: str) -> list[HeldLease]:
+        now = time.time()
         return sorted(
-            HeldLease(execution, fence, lease.since, self.runs[execution].status == "paused")
+            HeldLease(
+                execution, fence, now - self.granted_at[execution, fence], self.runs[execution].status == "paused"
+            )
             for execution, fence, lease in self._leases()
             if lease.worker == worker and self._is_served(execution)
         )
@@ -569,10 +578,15 @@ class MemoryStore(MemoryCatalog):
         is_open = parent is not None and parent.ended is None
         return is_open and (parent.status == "paused") == (child.status == "paused")  # type: ignore[union-attr]
 
-    def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> None:
+    def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> bool:
         before = self.sessions.get(session.worker)
-        directive = before.directive if before is not None and before.started == session.started else ""
+        directive = ""
+        if before is not None and before.started == session.started:
+            if 0 < session.number <= before.number:
+                return False
+            directive = before.directive
         self.sessions[session.worker] = replace(session, beat=or_clock(now), directive=directive)
+        return True
 
     def direct_worker(self, name: str, directive: WorkerDirective) -> None:
         if name in self.sessions:

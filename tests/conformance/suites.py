@@ -643,6 +643,15 @@ class WorkerSuite:
         store.record_heartbeat(worker("w", started=AT + 2), AT + 2)
         assert [session.directive for session in store.workers()] == [""]
 
+    def test_a_heartbeat_that_was_overtaken_or_comes_again_is_not_recorded(self, store: Store) -> None:
+        assert store.record_heartbeat(worker("w", number=2, slots=2), AT)
+        assert not store.record_heartbeat(worker("w", number=1), AT + 1)
+        assert not store.record_heartbeat(worker("w", number=2), AT + 1)
+        assert store.workers() == [worker("w", number=2, slots=2, beat=AT)]
+        assert store.record_heartbeat(worker("w", number=3), AT + 2)
+        assert store.record_heartbeat(worker("w", number=1, started=AT + 3), AT + 3)
+        assert store.workers() == [worker("w", number=1, started=AT + 3, beat=AT + 3)]
+
     def test_a_beat_without_a_time_is_now(self, store: Store) -> None:
         before = time.time() - 5
         store.record_heartbeat(worker("w", beat=1.0))
@@ -650,21 +659,36 @@ class WorkerSuite:
         assert store.expired_leases() == []
 
     def test_leases_of_a_silent_worker_are_lost_when_their_time_is_over(self, store: Store) -> None:
-        leases = {1: Leased("a#1", "w", AT, 30.0), 2: Leased("b#1", "w", AT + 100, 5.0)}
+        leases = {1: Leased("a#1", "w", AT, 30.0), 2: Leased("b#1", "w", AT, 60.0)}
         store.commit([change(A, 0, summary=summary(A), leases=leases)])
-        store.record_heartbeat(worker("w"), AT + 10)
-        assert store.expired_leases(AT + 40) == []
-        assert store.expired_leases(AT + 41) == [(A, 1)]
-        assert store.expired_leases(AT + 105) == [(A, 1)]
-        assert store.expired_leases(AT + 106) == [(A, 1), (A, 2)]
-        assert store.expired_leases(AT + 106, 1) == [(A, 1)]
-        assert store.expired_leases() == [(A, 1), (A, 2)]
-        store.record_heartbeat(worker("w"), AT + 100)
-        assert store.expired_leases(AT + 106) == [(A, 2)]
-        assert store.leases_of("w") == [(A, 1, AT, False), (A, 2, AT + 100, False)]
+        beat = store.clock() + 10_000
+        store.record_heartbeat(worker("w"), beat)
+        assert store.expired_leases(beat + 30) == []
+        assert store.expired_leases(beat + 31) == [(A, 1)]
+        assert store.expired_leases(beat + 60) == [(A, 1)]
+        assert store.expired_leases(beat + 61) == [(A, 1), (A, 2)]
+        assert store.expired_leases(beat + 61, 1) == [(A, 1)]
+        assert store.expired_leases() == []
+        store.record_heartbeat(worker("w"), beat + 20)
+        assert store.expired_leases(beat + 61) == [(A, 1)]
+        assert [lease[:2] + lease[3:] for lease in store.leases_of("w")] == [(A, 1, False), (A, 2, False)]
         assert store.leases_of("nobody") == []
-        store.commit([change(A, 1, leases={2: None})])
-        assert store.expired_leases(AT + 106) == []
+        store.commit([change(A, 1, leases={1: None})])
+        assert store.expired_leases(beat + 61) == []
+
+    def test_a_lease_has_its_age_from_the_clock_of_the_store(self, store: Store) -> None:
+        """That of the server which has granted it may differ by any time."""
+        before = store.clock()
+        granted = {1: Leased("a#1", "w", AT - 500, 30.0), 2: Leased("b#1", "w", before + 500, 30.0)}
+        store.commit([change(A, 0, summary=summary(A), leases=granted)])
+        after = store.clock()
+        assert store.expired_leases(before + 29) == []
+        assert store.expired_leases(after + 31) == [(A, 1), (A, 2)]
+        store.commit([change(A, 1, leases={1: Leased("a#1", "w", AT + 500, 60.0)})])
+        assert store.expired_leases(after + 59) == [(A, 2)]
+        assert store.expired_leases(after + 61) == [(A, 2), (A, 1)]
+        ages = [lease.age for lease in store.leases_of("w")]
+        assert all(-0.01 <= age <= store.clock() - before + 0.01 for age in ages)
 
     def test_content_is_read_by_who_holds_a_lease_of_an_execution_that_refers_to_it(self, store: Store) -> None:
         chunk, part = (refer([[0, text]]) for text in ("one", "two"))
@@ -686,28 +710,31 @@ class WorkerSuite:
         assert not store.may_read("@mine", whole.key)
 
     def test_leases_of_a_worker_that_was_never_heard_are_lost_as_well(self, store: Store) -> None:
-        leases = {1: Leased("a#1", "unheard", AT, 30.0), 2: Leased("b#1", "unheard", AT + 20, 30.0)}
+        leases = {1: Leased("a#1", "unheard", AT, 30.0), 2: Leased("b#1", "unheard", AT, 9000.0)}
+        before = store.clock()
         store.commit([change(A, 0, summary=summary(A), leases=leases)])
-        assert store.expired_leases(AT + 30) == []
-        assert store.expired_leases(AT + 31) == [(A, 1)]
-        assert store.expired_leases(AT + 51) == [(A, 1), (A, 2)]
-        store.record_heartbeat(worker("unheard"), AT + 40)
-        assert store.expired_leases(AT + 70) == []
+        after = store.clock()
+        assert store.expired_leases(before + 29) == []
+        assert store.expired_leases(after + 31) == [(A, 1)]
+        assert store.expired_leases(after + 9001) == [(A, 1), (A, 2)]
+        store.record_heartbeat(worker("unheard"), after + 8990)
+        assert store.expired_leases(after + 9001) == []
 
     def test_nobody_takes_the_leases_of_a_local_execution(self, store: Store) -> None:
         lease = {1: Leased("a#1", "w", AT, 30.0)}
         store.commit([change(A, 0, summary=summary(A, local=True), leases=lease)])
         store.commit([change(B, 0, summary=summary(B, "paused"), leases=lease)])
         store.record_heartbeat(worker("w"), AT)
-        assert store.expired_leases(AT + 99) == [(B, 1)]
-        assert store.leases_of("w") == [(B, 1, AT, True)]
+        assert store.expired_leases(store.clock() + 99) == [(B, 1)]
+        assert [lease[:2] + lease[3:] for lease in store.leases_of("w")] == [(B, 1, True)]
 
     def test_who_was_silent_itself_waits_for_the_lifetime_of_a_lease(self, store: Store) -> None:
         leases = {1: Leased("a#1", "w", AT, 30.0), 2: Leased("b#1", "w", AT, 60.0)}
         store.commit([change(A, 0, summary=summary(A), leases=leases)])
-        assert store.expired_leases(AT + 99, 9, 30.0) == []
-        assert store.expired_leases(AT + 99, 9, 31.0) == [(A, 1)]
-        assert store.expired_leases(AT + 99, 9, 61.0) == [(A, 1), (A, 2)]
+        late = store.clock() + 99
+        assert store.expired_leases(late, 9, 30.0) == []
+        assert store.expired_leases(late, 9, 31.0) == [(A, 1)]
+        assert store.expired_leases(late, 9, 61.0) == [(A, 1), (A, 2)]
 
 
 def worker(name: str, **more: Any) -> WorkerSession:
@@ -1097,7 +1124,7 @@ def _look(store: Store, execution: str, limit: int, at: float) -> Any:
         store.waiting("pool", limit, execution),
         store.due(at, limit),
         store.next_due(),
-        store.expired_leases(at, limit),
+        sorted(store.expired_leases(9e9)),
     )
     families = store.open_digests(), store.open_of([""]), store.open_children()
     return found, store.children(execution), store.stray_children(limit), families

@@ -222,7 +222,7 @@ SPECIAL = _cases(
         Case("child_unawaited", may_skip=True, calls=4),
         Case("child_orphaned", may_skip=True, calls=3),
         Case("grandchild_orphaned", may_skip=True, calls=6),
-        Case("sub_playbook", crash=("host.children:ChildExecutions._sync_child:6 before", 1)),
+        Case("sub_playbook", crash=("host.children:ChildExecutions._sync_child:7 before", 1)),
     ]
 )
 CASES = _cases(

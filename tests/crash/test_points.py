@@ -19,7 +19,7 @@ from crash.proof import Nursery, Reference, surveyed
 SURVEYS = 3
 """How often all playbooks are run again, at most: a point may be come by, or not, by chance."""
 BY_NO_PLAYBOOK = {
-    "host.children:ChildExecutions._sync_child:4": "an execution with the id of a child and another parent",
+    "host.children:ChildExecutions._sync_child:5": "an execution with the id of a child and another parent",
     "host.children:ChildExecutions._start:6": "a child refuses its payload: told as for one that is not found",
     "host.dispatcher:Dispatcher._granted": "only a server gets a claim again: it is killed in tests/acceptance/modes",
     "host.dispatcher:Dispatcher.claim:1": "the same",
@@ -48,6 +48,7 @@ BY_NO_PLAYBOOK = {
 }
 """Places that no reference playbook comes by, and why that has to be so."""
 BY_CHANCE = {
+    "host.children:ChildExecutions._has_stored_wait:1": "a wait for a child is decided and its commit is on its way",
     "runtime.committer:Committer.handle:1": "a child that has ended is unloaded while a command to it is on its way",
     "runtime.loaded_executions:LoadedExecutions.require": "the same",
     "host.local_link:LocalLink.holds:1": "an execution is loaded again while a task of it is about to be called",

@@ -65,4 +65,7 @@ class SoakLane:
             self._next.write_text(str(playbook + self.lanes))
 
     def _write(self, failed: list[int]) -> None:
-        self._failed.write_text("\n".join(map(str, failed)))
+        if failed:
+            self._failed.write_text("\n".join(map(str, failed)))
+        else:
+            self._failed.unlink(missing_ok=True)

@@ -26,6 +26,7 @@ from tests.sim.virtual import CURRENT, Node, VirtualLoop, virtual_processes
 
 from noetl.engine.leases import LEASE_SECONDS
 from noetl.runtime import committer
+from noetl.runtime.history import ForkView
 from noetl.store.store import Row
 from noetl.triggers import schedules
 
@@ -276,15 +277,28 @@ class Simulation(World):
 
     async def _start_fork(self, random: Random, execution: str, action: ForkAction, ended: Sequence[Row] = ()) -> None:
         self.record("client", f"sends {action.verb} {action.body} to {execution[-4:]}: {action.kind}")
-        view = await self.client.fork(execution, action.verb, action.body, f"{action.kind} {execution}")
+        view = await self._fork_view(execution, action)
         if view is None:
             self.record("client", "is refused")
+            await self._until_no_request_is_late()
+            view = await self._fork_view(execution, action)
+        if view is None:
             return
         self.record("client", f"gets {view.execution_id[-4:]} with {view.source_seq} events of {execution[-4:]}")
         self.forks[view.execution_id] = ClientFork(action, view, list(ended))
         for name in self.playbooks.main.signals:
             await asyncio.sleep(random.expovariate(0.3))
             await self.client.signal(view.execution_id, name, name, 1)
+
+    async def _fork_view(self, execution: str, action: ForkAction) -> ForkView | None:
+        return await self.client.fork(execution, action.verb, action.body, f"{action.kind} {execution}")
+
+    async def _until_no_request_is_late(self) -> None:
+        """A server may carry out a request without a response after another server has refused its repetition."""
+        node = self.client.node
+        await node.sleep(SETTLE_SECONDS)
+        while self.is_faulty() or any(server.is_stopped for server in self.servers):
+            await node.sleep(SETTLE_SECONDS)
 
     async def _use(self, execution: str) -> None:
         random, client = Random(f"{self.seed} {execution}"), self.client

@@ -47,8 +47,8 @@ UNSEEN_EVENTS = [
 """Events of constructs that no playbook of the simulation has."""
 ZOMBIE_SEED = 102  # the search for a zombie that causes a problem starts here
 SOAK_SEEDS, LANES, SLICE_SECONDS = 1_000_000, 2, 1_500.0
-PROGRESS = Path(__file__).parents[2] / ".noetl" / "sim"
-"""Has the files of the lanes of the soak. Without them it begins with the first seed."""
+PROGRESS = Path(__file__).parent / "progress"
+"""Has the files of the lanes of the soak, which are committed: a million seeds take longer than one checkout lives."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))

@@ -111,7 +111,8 @@ class ChildExecutions:
         child = parked.key
         loaded = self.runtime.executions.get(child)
         if loaded is None and not await self.runtime.thread.ask(self.runtime.store.seq, child):
-            await self._start(parent, child, parked.request or {})
+            if await self._has_stored_wait(parent, child):
+                await self._start(parent, child, parked.request or {})
             return
         state = (loaded or await self.runtime.executions.load(child)).state
         if state.seq == 0:  # its first events are not committed yet
@@ -126,6 +127,14 @@ class ChildExecutions:
                 outcome = failed("child_failed", message, execution_id=child, status=state.status)
             await self.committer.handle(parent.id, ChildEnded(child, outcome))
             self.runtime.executions.pop(child, None)
+
+    async def _has_stored_wait(self, parent: Execution, child: str) -> bool:
+        """Whether the wait is stored, and not only decided: a child of a wait that could not be stored would be
+        cancelled, and its id is that of the child which the repeated task starts."""
+        loaded = self.runtime.executions.get(parent.id)
+        if loaded is None or loaded.state is not parent or loaded.stored_seq != parent.seq:
+            parent = await self.committer.stored_state(parent.id)
+        return waiting_for(parent, "child", child) is not None
 
     async def _start(self, parent: Execution, child: str, request: dict[str, Any]) -> None:
         if parent.depth + 1 > MAX_DEPTH:

@@ -13,7 +13,6 @@ from noetl.engine.commands import Lost
 from noetl.engine.leases import LEASE_SECONDS
 from noetl.errors import Conflict
 from noetl.host.background import BackgroundCommands, OnError, described
-from noetl.latest import Latest
 from noetl.runtime.runtime import Runtime
 from noetl.store.store import WorkerDirective, WorkerSession
 from noetl.worker.terms import GRANT_SECONDS, HEARTBEAT_SECONDS
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from noetl.host.local_link import LocalLink
     from noetl.worker.worker import Worker
 
-MAX_SESSIONS = 10_000
 LEASES_PER_SCAN = 100
 STALL_SECONDS = 5.0  # A longer pause between two observations is a stall
 CHECK_SECONDS = 0.5  # interval at which a local worker stops work with a void lease and stores output
@@ -31,17 +29,21 @@ CHECK_SECONDS = 0.5  # interval at which a local worker stops work with a void l
 class StallDetector:
     """Measures how long the server has run without a stall, from regular calls of `observe`. During a stall (it was
     stopped, suspended, out of CPU, or without its database) a server records no heartbeats, so missing ones are not the
-    fault of workers: after it they get the full duration of their leases to send one."""
+    fault of workers: after it they get the full duration of their leases to send one. The same if the clock of the
+    store has jumped, since leases expire by it."""
 
     def __init__(self, now: Callable[[], float] = uptime) -> None:
         self.now = now
         self.last_observed = self.attentive_since = now()  # the time before the start counts as a stall
+        self.store_ahead: float | None = None  # the clock of the store less `now`
 
-    def observe(self) -> None:
+    def observe(self, store_time: float) -> None:
         now = self.now()
-        if now - self.last_observed > STALL_SECONDS:
+        ahead = store_time - now
+        has_jumped = self.store_ahead is not None and abs(ahead - self.store_ahead) > STALL_SECONDS
+        if has_jumped or now - self.last_observed > STALL_SECONDS:
             self.attentive_since = now
-        self.last_observed = now
+        self.last_observed, self.store_ahead = now, ahead
 
     def attentive_seconds(self) -> float:
         """Seconds for which this server has been able to record heartbeats; 0 right after a stall."""
@@ -58,30 +60,25 @@ class HeartbeatAnswer(NamedTuple):
 class Heartbeats:
     def __init__(self, runtime: Runtime, commands: BackgroundCommands, stall: StallDetector) -> None:
         self.runtime, self.commands, self.stall = runtime, commands, stall
-        self.latest: Latest[tuple[str, float], int] = Latest(MAX_SESSIONS)  # by worker and start of its process
 
-    async def record(self, session: WorkerSession, number: int = 0) -> HeartbeatAnswer:
-        """Record a heartbeat; return revoked leases, paused executions and the operator's directive. `number` counts
-        the heartbeats of a process: one that arrives after a later one revokes nothing, since it does not name newer
-        leases. Conflict if a process that was started later has the same worker name and is alive: the two would take
-        each other's leases."""
+    async def record(self, session: WorkerSession) -> HeartbeatAnswer:
+        """Record a heartbeat; return revoked leases, paused executions and the operator's directive. One that arrives
+        again, or after a later one, takes no lease back, since it does not name newer ones. Conflict if a process that
+        was started later has the same worker name and is alive: the two would take each other's leases."""
         store, ask, now = self.runtime.store, self.runtime.thread.ask, self.runtime.clock.now
         previous = await ask(store.worker_session, session.worker)
         if previous is not None and previous.started > session.started and now() - previous.beat < LEASE_SECONDS:
             name = session.worker.rpartition("@")[0] or session.worker
             raise Conflict(f"another process runs as worker {name!r}: stop it, or start this one with another --name")
         restarted = previous is not None and previous.started != session.started
-        process = (session.worker, session.started)
-        latest = self.latest.get(process, 0)
-        self.latest[process] = max(latest, number)
-        await ask(store.record_heartbeat, session)
+        is_latest = await ask(store.record_heartbeat, session)
         held = await ask(store.leases_of, session.worker)
-        if restarted or (number >= latest and self.stall.attentive_seconds() > GRANT_SECONDS):
-            granted_before = now() - (0.0 if restarted else GRANT_SECONDS)
+        if is_latest and (restarted or self.stall.attentive_seconds() > GRANT_SECONDS):
+            min_age = 0.0 if restarted else GRANT_SECONDS
             await self.commands.send(  # leases that the worker does not name
                 (lease.execution, Lost(lease.fence))
                 for lease in held
-                if lease.fence not in session.leases.get(lease.execution, ()) and lease.since < granted_before
+                if lease.fence not in session.leases.get(lease.execution, ()) and lease.age > min_age
             )
         valid = {(lease.execution, lease.fence) for lease in held}
         reported = [(execution, fence) for execution, fences in session.leases.items() for fence in fences]
@@ -95,7 +92,9 @@ class Heartbeats:
         attentive = self.stall.attentive_seconds()
         limit = LEASES_PER_SCAN + len(self.commands.backoff)  # paused executions must not hide the others
         lost = await self.runtime.thread.ask(self.runtime.store.expired_leases, None, limit, attentive)
-        if self.stall.attentive_seconds() >= attentive:  # else the stall began with the query
+        if lost:
+            self.stall.observe(await self.runtime.thread.ask(self.runtime.store.clock))
+        if self.stall.attentive_seconds() >= attentive:  # else the stall, or the jump, was before the query
             await self.commands.send((execution, Lost(fence)) for execution, fence in lost)
 
 

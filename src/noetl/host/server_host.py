@@ -128,8 +128,7 @@ class ServerHost:
         self.dispatcher.turn_started_at = {id: at for id, at in started.items() if id in executions}
 
     async def observe_once(self) -> None:
-        await self.runtime.thread.ask(self.runtime.store.next_due)
-        self.stall.observe()
+        self.stall.observe(await self.runtime.thread.ask(self.runtime.store.clock))
 
     async def wait(self, execution: str, seconds: float) -> Execution:
         return await self.waiters.wait(self.runtime, execution, seconds)

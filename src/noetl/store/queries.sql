@@ -198,13 +198,6 @@ SELECT timer.due FROM timer JOIN execution ON execution.id = timer.execution
 WHERE NOT execution.local AND execution.status <> 'paused'
 ORDER BY timer.due LIMIT 1
 
--- name: list_leases_of_worker
-SELECT lease.execution, lease.fence, lease.since, execution.status = 'paused'
-FROM lease
-JOIN execution ON execution.id = lease.execution
-WHERE lease.worker = ? AND NOT execution.local
-ORDER BY lease.execution, lease.fence
-
 -- name: list_leases
 SELECT lease.execution, lease.fence FROM lease JOIN execution ON execution.id = lease.execution
 WHERE NOT execution.local ORDER BY lease.execution, lease.fence
@@ -212,10 +205,10 @@ WHERE NOT execution.local ORDER BY lease.execution, lease.fence
 -- Workers -------------------------------------------------------------------------------------------------------------
 
 -- name: find_worker
-SELECT worker, pool, slots, host, started, beat, leases, version, directive FROM worker_session WHERE worker = ?
+SELECT worker, pool, slots, host, started, beat, leases, version, directive, number FROM worker_session WHERE worker = ?
 
 -- name: list_workers
-SELECT worker, pool, slots, host, started, beat, leases, version, directive FROM worker_session ORDER BY worker
+SELECT worker, pool, slots, host, started, beat, leases, version, directive, number FROM worker_session ORDER BY worker
 
 -- name: direct_worker
 UPDATE worker_session SET directive = ? WHERE worker = ?

@@ -69,7 +69,7 @@ class Leased(NamedTuple):
 class HeldLease(NamedTuple):
     execution: str
     fence: int
-    since: float  # when it was granted
+    age: float  # seconds since it was granted, by the clock of the store
     paused: bool = False  # whether its execution is paused
 
 
@@ -133,6 +133,7 @@ class WorkerSession(msgspec.Struct, frozen=True):
     leases: dict[str, list[int]] = {}  # the fences of the leases that it reports, by execution
     version: str = ""
     directive: WorkerDirective = ""  # the directive of an operator; the store ignores the value that a caller sets
+    number: int = 0  # counts the heartbeats of its process; 0: they arrive in their order, and each once
 
     @property
     def busy(self) -> int:
@@ -437,13 +438,18 @@ class Store(ABC):
 
     def expired_leases(self, now: float | None = None, limit: int = 100, max_ttl: float = inf) -> list[tuple[str, int]]:
         """Leases, by execution and fence, that have outlived their `ttl` since the last heartbeat of their worker (or
-        since they were granted, if that was later); the longest expired first. Only those with a `ttl` below `max_ttl`,
-        the seconds for which the caller has recorded heartbeats without a pause."""
+        since they were granted, if that was later), all by the clock of the store; the longest expired first. Only
+        those with a `ttl` below `max_ttl`, the seconds for which the caller has recorded heartbeats without a
+        pause."""
         return self._with_ids("find_expired_leases", now, max_ttl, limit)
 
     def leases_of(self, worker: str) -> list[HeldLease]:
         rows = self._db.rows("list_leases_of_worker", worker)
-        return [HeldLease(id_of(key), fence, since, bool(paused)) for key, fence, since, paused in rows]
+        return [HeldLease(id_of(key), fence, age, bool(paused)) for key, fence, age, paused in rows]
+
+    def clock(self) -> float:
+        """The time of the store, by which leases expire."""
+        return float(self._db.row("read_clock")[0])
 
     def leases(self) -> list[tuple[str, int]]:
         """All leases, by execution and fence."""
@@ -470,10 +476,11 @@ class Store(ABC):
     def _with_ids(self, query: str, *parameters: Any) -> list[tuple[str, Any]]:
         return [(id_of(key), value) for key, value in self._db.rows(query, *parameters)]
 
-    def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> None:
+    def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> bool:
+        """Whether it was recorded: not if it arrives again, or after a later one of the same process."""
         leases = msgspec.json.encode(session.leases).decode()
         about = session.worker, session.pool, session.slots, session.host, session.started
-        self._db.write("put_worker", *about, leases, session.version, now)
+        return bool(self._db.write("put_worker", *about, leases, session.version, session.number, now))
 
     def worker_session(self, name: str) -> WorkerSession | None:
         return self._db.get(_session, "find_worker", name)
@@ -568,5 +575,5 @@ def _summary(key: bytes, *row: Any) -> Summary:
 
 
 def _session(*row: Any) -> WorkerSession:
-    *about, leases, version, directive = row
-    return WorkerSession(*(*about, msgspec.json.decode(leases, type=dict[str, list[int]]), version, directive))
+    *about, leases, version, directive, number = row
+    return WorkerSession(*(*about, msgspec.json.decode(leases, type=dict[str, list[int]]), version, directive, number))

@@ -58,13 +58,28 @@ def test_a_stall_is_noticed_before_and_after_it_is_observed() -> None:
     assert stall.attentive_seconds() == 0.0
     for _ in range(10):
         hand.at += 1
-        stall.observe()
+        stall.observe(hand.at + 1e9)
     assert stall.attentive_seconds() == 10.0
     hand.at += STALL_SECONDS + 1
     assert stall.attentive_seconds() == 0.0
-    stall.observe()
+    stall.observe(hand.at + 1e9)
     assert stall.attentive_seconds() == 0.0
     hand.at += 1
+    assert stall.attentive_seconds() == 1.0
+
+
+@pytest.mark.parametrize("seconds", [-40.0, 40.0])
+def test_a_jump_of_the_clock_of_the_store_counts_as_a_stall(seconds: float) -> None:
+    hand = Hand()
+    stall = StallDetector(hand)
+    stall.observe(hand.at + 1e9)
+    for _ in range(10):
+        hand.at += 1
+        stall.observe(hand.at + 1e9)
+    stall.observe(hand.at + 1e9 + seconds)
+    assert stall.attentive_seconds() == 0.0
+    hand.at += 1
+    stall.observe(hand.at + 1e9 + seconds)
     assert stall.attentive_seconds() == 1.0
 
 
@@ -219,8 +234,10 @@ def test_a_repeated_report_gets_the_work_that_it_got_before(store: Store) -> Non
     play(store, story, worker=False, opened=False)
 
 
-def test_a_heartbeat_that_was_overtaken_takes_nothing_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was made before the lease arrived, and got through after one that names it."""
+def test_a_heartbeat_that_was_overtaken_or_comes_again_takes_nothing_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made before the lease arrived, and got through after one that names it, perhaps on another server."""
     monkeypatch.setattr(heartbeats, "GRANT_SECONDS", 0.0)
 
     async def story(house: House) -> None:
@@ -228,10 +245,22 @@ def test_a_heartbeat_that_was_overtaken_takes_nothing_back(store: Store, monkeyp
         (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
         await asyncio.sleep(0.01)
         named = {work.execution: [work.fence]}
-        assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4, leases=named), 2) == ([], [], "")
-        assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4), 1) == ([], [], "")
+        assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4, leases=named, number=2)) == (
+            [],
+            [],
+            "",
+        )
+        other = House(store)
+        for server in (house, other):
+            for number in (1, 2):
+                late = WorkerSession("w1", "default", 4, number=number)
+                assert await server.host.heartbeats.record(late) == ([], [], "")
+        other.host.runtime.thread.shutdown()
+        session = store.worker_session("w1")
+        assert session is not None
+        assert session.leases == named
         assert house.host.runtime.executions[state.id].state.leases
-        await house.host.heartbeats.record(WorkerSession("w1", "default", 4), 3)
+        await house.host.heartbeats.record(WorkerSession("w1", "default", 4, number=3))
         assert not house.host.runtime.executions[state.id].state.leases
         await house.host.runtime.committer.handle(state.id, Cancel("enough"))
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 from test_server_host import CHAIN, CHILD, PARENT, WAITS, House, new_host
 from tests.conformance.memory import MemoryStore
-from tests.servers.patience import PATIENCE_SECONDS
+from tests.servers.patience import PATIENCE_SECONDS, until_async
 
 from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim, Pause, Resume
+from noetl.errors import StoreError
 from noetl.host import server_host
-from noetl.store.store import WorkerSession
+from noetl.host.children import waits_for_children
+from noetl.store.store import Change, WorkerSession
 
 SECONDS = PATIENCE_SECONDS
 
@@ -85,6 +88,43 @@ def test_the_syncer_starts_children_and_delivers_their_ends() -> None:
         assert (await host.runtime.executions.state(parent.id)).result == [2, 4, 6]
 
     play(story)
+
+
+class FailingStore(MemoryStore):
+    """Once its gate is closed, the next commit waits for the gate and fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def commit(self, changes: Sequence[Change]) -> list[bool]:
+        if self.gate.is_set():
+            return super().commit(changes)
+        assert self.gate.wait(SECONDS)
+        raise StoreError("the disk has failed")
+
+
+def test_no_child_is_started_for_a_wait_that_could_not_be_stored() -> None:
+    """It would be cancelled, and its id is that of the child which the repeated task starts."""
+    store = FailingStore()
+
+    async def story(house: House) -> None:
+        host = house.host
+        parent = await host.runtime.start(house.add(PARENT), {}, {})
+        works = await host.dispatcher.claim(Claim("w1", 8, "default"))
+        store.gate.clear()
+        house.worker.take(works)
+        decided = host.runtime.executions[parent.id]
+        await until_async(lambda: any(waits_for_children(decided.state)))
+        sync = asyncio.create_task(host.children.sync(parent.id))
+        await asyncio.sleep(0.01)
+        store.gate.set()
+        await sync
+        assert len(store.summaries()) == 1
+        await host.runtime.committer.handle(parent.id, Cancel("enough"))
+
+    play(story, store)
 
 
 def test_a_recovery_finds_what_another_server_left_behind() -> None:

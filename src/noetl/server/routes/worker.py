@@ -38,6 +38,7 @@ Content = TypeVar("Content")
 
 MAX_WAIT_SECONDS = 60.0
 MAX_SLOTS = 10_000
+MAX_HEARTBEATS = 1_000_000_000_000
 MAX_REPORTS = 1_000
 MAX_EVENTS_PER_DECISION = 500  # which take about 50 ms; other requests wait
 LARGE_BYTES = 1 << 20  # larger content is hashed in a thread
@@ -174,13 +175,16 @@ async def heartbeat(call: ApiCall, body: wire.HeartbeatRequest) -> wire.Heartbea
     _checked("host` and `version", body.host + body.version)
     if not 0 <= body.slots <= MAX_SLOTS:
         raise Refused(422, f"`slots` must be 0 to {MAX_SLOTS:,}")
+    if not 0 <= body.number <= MAX_HEARTBEATS:
+        raise Refused(422, f"`number` must be 0 to {MAX_HEARTBEATS:,}")
     if sum(map(len, body.leases.values())) > MAX_SLOTS or len(body.leases) > MAX_SLOTS:
         raise Refused(413, f"a worker must not hold more than {MAX_SLOTS:,} leases")
     if not all(len(execution) <= MAX_NAME_LENGTH for execution in body.leases):
         raise Refused(422, "the keys of `leases` must be execution ids")
     await _store_lines(call, body.lines)
     session = WorkerSession(worker, pool, body.slots, body.host, body.started, 0.0, body.leases, body.version)
-    return wire.HeartbeatReply(*await call.api.host.heartbeats.record(session, body.number))
+    answer = await call.api.host.heartbeats.record(replace(session, number=body.number))
+    return wire.HeartbeatReply(*answer)
 
 
 @routes.add("POST", "/worker/secrets")

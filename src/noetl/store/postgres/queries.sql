@@ -119,19 +119,32 @@ SELECT lease.execution, lease.fence
 FROM lease
 JOIN execution ON execution.id = lease.execution
 LEFT JOIN worker_session AS session ON session.worker = lease.worker
-WHERE greatest(session.beat, lease.since) + lease.ttl < coalesce(%s, extract(epoch FROM clock_timestamp())::float8)
+WHERE greatest(session.beat, lease.granted) + lease.ttl < coalesce(%s, extract(epoch FROM clock_timestamp())::float8)
 AND lease.ttl < %s AND NOT execution.local
-ORDER BY greatest(session.beat, lease.since) + lease.ttl, lease.execution, lease.fence LIMIT %s
+ORDER BY greatest(session.beat, lease.granted) + lease.ttl, lease.execution, lease.fence LIMIT %s
+
+-- name: list_leases_of_worker
+SELECT lease.execution, lease.fence, extract(epoch FROM clock_timestamp())::float8 - lease.granted,
+    execution.status = 'paused'
+FROM lease
+JOIN execution ON execution.id = lease.execution
+WHERE lease.worker = %s AND NOT execution.local
+ORDER BY lease.execution, lease.fence
+
+-- name: read_clock
+SELECT extract(epoch FROM clock_timestamp())::float8
 
 -- Workers -------------------------------------------------------------------------------------------------------------
 
 -- name: put_worker
-INSERT INTO worker_session (worker, pool, slots, host, started, leases, version, beat)
-VALUES (%s, %s, %s, %s, %s, %s, %s, coalesce(%s, extract(epoch FROM clock_timestamp())::float8))
+INSERT INTO worker_session (worker, pool, slots, host, started, leases, version, number, beat)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, coalesce(%s, extract(epoch FROM clock_timestamp())::float8))
 ON CONFLICT (worker) DO UPDATE
 SET pool = excluded.pool, slots = excluded.slots, host = excluded.host, started = excluded.started,
-    leases = excluded.leases, version = excluded.version, beat = excluded.beat,
+    leases = excluded.leases, version = excluded.version, number = excluded.number, beat = excluded.beat,
     directive = CASE WHEN worker_session.started = excluded.started THEN worker_session.directive ELSE '' END
+WHERE excluded.number = 0 OR excluded.number > worker_session.number OR excluded.started <> worker_session.started
+RETURNING worker
 
 -- Removal of old executions -------------------------------------------------------------------------------------------
 

@@ -44,7 +44,8 @@ ON CONFLICT (execution, run) DO UPDATE SET pool = excluded.pool
 DELETE FROM ready WHERE execution = ? AND run = ?
 
 -- name: put_lease
-INSERT INTO lease (execution, fence, run, worker, since, ttl) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO lease (execution, fence, run, worker, since, ttl, granted)
+VALUES (?, ?, ?, ?, ?, ?, unixepoch('subsec'))
 ON CONFLICT (execution, fence) DO UPDATE
 SET run = excluded.run, worker = excluded.worker, since = excluded.since, ttl = excluded.ttl
 
@@ -126,19 +127,31 @@ SELECT lease.execution, lease.fence
 FROM lease
 JOIN execution ON execution.id = lease.execution
 LEFT JOIN worker_session AS session ON session.worker = lease.worker
-WHERE max(coalesce(session.beat, 0), lease.since) + lease.ttl < coalesce(?, unixepoch('subsec'))
+WHERE max(coalesce(session.beat, 0), lease.granted) + lease.ttl < coalesce(?, unixepoch('subsec'))
 AND lease.ttl < ? AND NOT execution.local
-ORDER BY max(coalesce(session.beat, 0), lease.since) + lease.ttl, lease.execution, lease.fence LIMIT ?
+ORDER BY max(coalesce(session.beat, 0), lease.granted) + lease.ttl, lease.execution, lease.fence LIMIT ?
+
+-- name: list_leases_of_worker
+SELECT lease.execution, lease.fence, unixepoch('subsec') - lease.granted, execution.status = 'paused'
+FROM lease
+JOIN execution ON execution.id = lease.execution
+WHERE lease.worker = ? AND NOT execution.local
+ORDER BY lease.execution, lease.fence
+
+-- name: read_clock
+SELECT unixepoch('subsec')
 
 -- Workers -------------------------------------------------------------------------------------------------------------
 
 -- name: put_worker
-INSERT INTO worker_session (worker, pool, slots, host, started, leases, version, beat)
-VALUES (?, ?, ?, ?, ?, ?, ?, coalesce(?, unixepoch('subsec')))
+INSERT INTO worker_session (worker, pool, slots, host, started, leases, version, number, beat)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, unixepoch('subsec')))
 ON CONFLICT (worker) DO UPDATE
 SET pool = excluded.pool, slots = excluded.slots, host = excluded.host, started = excluded.started,
-    leases = excluded.leases, version = excluded.version, beat = excluded.beat,
+    leases = excluded.leases, version = excluded.version, number = excluded.number, beat = excluded.beat,
     directive = CASE WHEN worker_session.started = excluded.started THEN worker_session.directive ELSE '' END
+WHERE excluded.number = 0 OR excluded.number > worker_session.number OR excluded.started <> worker_session.started
+RETURNING worker
 
 -- Removal of old executions -------------------------------------------------------------------------------------------
 

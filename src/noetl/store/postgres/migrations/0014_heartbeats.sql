@@ -1,0 +1,3 @@
+-- Counts the heartbeats of a process, so that one that was overtaken or arrives twice is known on every server.
+
+ALTER TABLE worker_session ADD COLUMN number bigint NOT NULL DEFAULT 0;
