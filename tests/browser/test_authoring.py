@@ -29,6 +29,20 @@ workflow:
   - {step: granted, tool: {kind: noop, result: "granted {{ workload.subject }}"}}
   - {step: refused, tool: {kind: noop, result: refused}}
 """
+UNSOUND = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: unsound, path: written/unsound}
+workflow:
+  - {step: start, next: {spec: {mode: inclusive}, arcs: [{step: invoice}, {step: ship}]}}
+  - {step: invoice, tool: {kind: noop}, next: {arcs: [{step: tell}]}}
+  - {step: ship, tool: {kind: noop}, next: {arcs: [{step: tell}]}}
+  - {step: tell, tool: {kind: noop}, next: {arcs: [{step: late, when: "{{ workload.again }}"}, {step: rest}]}}
+  - {step: late, tool: {kind: noop}, next: {arcs: [{step: early}]}}
+  - {step: early, tool: {kind: noop}, next: {arcs: [{step: late}]}}
+  - {step: rest, tool: {kind: noop}}
+"""
+"""Tokens may meet at `tell`, and `late` and `early` never end."""
 STOCK = (PLAYBOOKS / "stock.yaml").read_text("utf-8")
 
 
@@ -174,6 +188,41 @@ def test_problems_graph_and_text_lead_to_each_other(open_page: PageOpener) -> No
     expect(editor_of(page)).not_to_be_focused()
 
 
+def test_the_path_of_a_soundness_problem_is_marked_in_the_graph(open_page: PageOpener) -> None:
+    page = open_page("/edit", role="author")
+    write(page, UNSOUND)
+    problems = page.get_by_role("region", name="Problems").get_by_role("listitem")
+    graph = page.get_by_role("group", name="Graph of unsound")
+
+    def expect_marked(codes: dict[str, str], arcs: set[str]) -> None:
+        boxes = graph.get_by_role("button", name="on the path of")
+        expect(boxes).to_have_count(len(codes))
+        for step, code in codes.items():
+            expect(boxes.and_(graph.get_by_role("button", name=f"{step} on the path of {code}"))).to_be_visible()
+        expect(graph.locator(".arc.marked")).to_have_count(len(arcs))
+        for arc in arcs:
+            expect(graph.locator(f".arc.marked[data-arc='{arc}']")).to_have_count(1)
+
+    def choose(code: str) -> None:
+        problems.filter(has_text=code).get_by_role("button", name=re.compile(r"^\d+:\d+$")).click()
+
+    meeting = dict.fromkeys(["start", "invoice", "ship", "tell"], "NTL405")
+    cycle = dict.fromkeys(["late", "early"], "NTL410")
+    meeting_arcs = {"start/next/0", "start/next/1", "invoice/next/0", "ship/next/0"}
+    cycle_arcs = {"late/next/0", "early/next/0"}
+    expect(problems.first).to_contain_text("start → invoice → tell and start → ship → tell")
+    expect(problems.last).to_contain_text("Endless cycle: late → early → late")
+    expect_marked(meeting | cycle, meeting_arcs | cycle_arcs)
+    check_accessibility(page)
+    choose("NTL410")
+    expect_marked(cycle, cycle_arcs)
+    choose("NTL405")
+    expect_marked(meeting, meeting_arcs)
+    expect(page.get_by_text("draft saved")).to_be_visible()
+    page.reload()
+    expect_marked(meeting, meeting_arcs)
+
+
 def test_a_step_that_is_chosen_before_the_editor_has_loaded_is_shown_then(open_page: PageOpener) -> None:
     page = open_page("/playbooks", role="author")
     waiting: list[Route] = []
@@ -224,6 +273,77 @@ def test_unknown_inputs_are_named_and_inputs_of_a_run_are_copied(open_page: Page
     assert server.api.show(run_id(page))["payload"] == {"limit": 8, "order": {"custmer": "bob"}}
     page.go_back()
     expect(page.get_by_role("button", name="Start run")).to_be_visible()
+
+
+def test_inputs_of_a_start_survive_a_reload_until_they_are_sent_or_cancelled(
+    open_page: PageOpener, server: PageServer
+) -> None:
+    server.api.register(
+        APPROVAL.replace("PATH", "written/unsent")
+        .replace("wiat", "wait")
+        .replace("  subject: holiday", "  subject: holiday\n  limit: 1\n  db_password: none")
+    )
+    page = open_page("/playbooks/written/unsent", role="operator")
+    page.goto(f"{server.url}/start/written/unsent")
+    subject, limit, password = (page.get_by_label(name) for name in ("subject", "limit", "db_password"))
+    subject.fill("birthday")
+    limit.fill("many")
+    password.fill("hunter2")
+    page.reload()
+    expect(subject).to_have_value("birthday")
+    expect(limit).to_have_value("many")
+    expect(password).to_have_value("none")  # a secret is not kept
+    limit.fill("2")
+    page.get_by_role("tab", name="JSON").click()
+    payload = page.get_by_label("Payload")
+    payload.fill('{"subject": "bir')
+    page.reload()
+    expect(payload).to_have_value('{"subject": "bir')
+    payload.fill('{"db_password": "hunter2"}')
+    assert "hunter2" not in page.evaluate("JSON.stringify({...sessionStorage, ...localStorage})")
+
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("heading", name="written/unsent")).to_be_visible()
+    page.go_forward()
+    expect(subject).to_have_value("holiday")
+    subject.fill("sent")
+    page.get_by_role("button", name="Start run").click()
+    assert server.api.show(run_id(page))["payload"] == {"subject": "sent"}
+    page.go_back()
+    expect(subject).to_have_value("holiday")
+
+
+def test_changes_of_a_fork_survive_a_reload_until_they_are_sent_or_cancelled(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    address = f"/runs/{runs['failed']}/fork?at=12"
+    page = open_page(address, role="author")
+    key, add = page.get_by_label("Key of ctx"), page.get_by_role("button", name="Change a value")
+    for name, value in (("note", "by hand"), ("api_token", "hunter2")):
+        add.click()
+        key.last.fill(name)
+        page.get_by_label(f"New value of {name}").fill(value)
+    page.get_by_role("button", name="Edited").click()
+    write(page, STOCK.replace("nothing to order", "edited"))
+    page.reload()
+    expect(page.get_by_label("New value of note")).to_have_value("by hand")
+    expect(key).to_have_count(1)  # a secret is not kept
+    expect(editor_of(page)).to_contain_text("result: edited")
+    expect(page.get_by_role("button", name="Fork this run")).not_to_have_attribute("aria-disabled", "true")
+
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator(".run-header")).to_be_visible()
+    page.go_back()
+    expect(add).to_be_visible()
+    expect(key).to_have_count(0)
+    add.click()
+    key.fill("note")
+    page.get_by_label("New value of note").fill("sent")
+    page.get_by_role("button", name="Fork this run").click()
+    assert server.api.ended(run_id(page))["ctx"] == {"note": "sent"}
+    page.go_back()
+    expect(add).to_be_visible()
+    expect(key).to_have_count(0)
 
 
 def test_playbooks_are_a_tree_that_is_filtered_and_leads_to_runs_and_versions(

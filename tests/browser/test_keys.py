@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener
 
@@ -143,6 +143,46 @@ def test_every_key_of_a_run(open_page: PageOpener, runs: ExampleRuns) -> None:
             "previous-run": ("K", lambda: expect(page).to_have_url(re.compile(loop))),
         },
     )
+
+
+FRAMES = """(count) => new Promise((done) => {
+  const next = (left) => (left ? requestAnimationFrame(() => next(left - 1)) : done());
+  next(count);
+})"""
+
+
+def test_why_gets_the_focus_when_it_is_loaded(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page("/system")
+    requests: list[Route] = []
+    page.route("**/explain?*", lambda route: requests.append(route))
+    page.goto(f"{page.url.removesuffix('/system')}/runs/{runs['finished']}?arc=start/next/0")
+    expect(page.locator(".run-header")).to_be_visible()
+    page.keyboard.press("w")
+    page.evaluate(FRAMES, 60)
+    assert requests
+    for request in requests:
+        request.continue_()
+    page.unroute("**/explain?*")
+    expect(page.locator(".run-inspector .event-link:focus")).to_be_visible()
+
+
+LIST_WHEN_SHOWN = """(() => {
+  const observer = new MutationObserver(() => {
+    if (!document.querySelector("[role=grid][aria-label=Runs]")) return;
+    observer.disconnect();
+    window.listWhenShown = sessionStorage.getItem("noetl.list");
+  });
+  observer.observe(document, { subtree: true, childList: true });
+})()"""
+
+
+def test_the_run_view_knows_the_list_as_soon_as_it_is_shown(open_page: PageOpener, runs: ExampleRuns) -> None:
+    execution = runs["finished"]
+    page = open_page("/system")
+    page.add_init_script(LIST_WHEN_SHOWN)
+    page.goto(f"{page.url.removesuffix('/system')}/runs?q={execution}")
+    expect(page.get_by_role("grid", name="Runs").get_by_role("row").first).to_be_visible()
+    assert execution in (page.evaluate("window.listWhenShown") or "")
 
 
 def test_every_key_of_the_graph(open_page: PageOpener, runs: ExampleRuns) -> None:

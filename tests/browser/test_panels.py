@@ -216,6 +216,31 @@ def test_a_filter_begins_at_the_event_of_the_view(open_recorded: PageOpener) -> 
     expect(page.get_by_text("Searched up to event 220,000.")).to_be_visible()
 
 
+# Frames are slow, and the later events are there as soon as they are requested: as on a busy machine.
+LATE_FRAMES = """
+const { fetch } = window;
+let later;
+window.requestAnimationFrame = (draw) => window.setTimeout(() => draw(performance.now()), 300);
+window.fetch = async (address, options) => {
+  if (!address.includes("level=step")) return fetch(address, options);
+  if (address.includes("after=200000&")) return new Response(later, {headers: {"content-type": "application/json"}});
+  if (address.includes("before=200001&"))
+    later = await (await fetch(address.replace("before=200001", "after=200000"))).text();
+  return fetch(address, options);
+};
+"""
+
+
+def test_a_late_frame_does_not_continue_a_search(open_recorded: PageOpener) -> None:
+    page = open_recorded("/runs", "viewer")
+    page.add_init_script(LATE_FRAMES)
+    settling = Settling(page)
+    page.goto(page.url.replace("/runs", f"/runs/{RECORDED['items'].execution}?tab=events&level=step&at=200000"))
+    expect(row(page, "Events", re.compile("^197,914"))).to_have_attribute("aria-selected", "true")
+    settling.wait()
+    expect(page.get_by_text("Searched up to event 220,000.")).to_be_visible()
+
+
 def test_the_list_of_events_is_as_long_as_the_log(open_recorded: PageOpener) -> None:
     recorded = RECORDED["million"]
     page = open_recorded(f"/runs/{recorded.execution}?tab=events&at=500000", "viewer")

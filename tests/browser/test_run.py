@@ -302,6 +302,57 @@ def test_a_waiting_run_is_answered_from_its_header(open_page: PageOpener, runs: 
     expect(received).to_contain_text("Signal 'verdict' received, sent by user otto")
 
 
+WAITS = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: waits, path: shop/waits}
+workflow:
+  - step: begin
+    tool: {kind: noop}
+    next: {spec: {mode: inclusive}, arcs: [{step: ask}, {step: try}, {step: rest, spec: {delay: 30m}}]}
+  - {step: ask, tool: [{verdict: {kind: wait, signal: verdict, spec: {timeout: 10m}}}]}
+  - step: try
+    tool:
+      - call:
+          kind: noop
+          spec: {policy: {rules: [{else: {then: {do: retry, attempts: 2, delay: 20m, max_delay: 1h}}}]}}
+  - {step: rest, tool: {kind: noop}}
+"""
+LEFT = re.compile(r"in (\d+) min(?: (\d+) s)?")
+
+
+def seconds_left(countdown: Locator) -> int:
+    minutes, seconds = LEFT.findall(countdown.inner_text())[0]
+    return int(minutes) * 60 + int(seconds or 0)
+
+
+def expect_countdown(countdown: Locator, limit: int) -> None:
+    expect(countdown).to_contain_text(LEFT)
+    before = seconds_left(countdown)
+    assert before <= limit
+    until(lambda: seconds_left(countdown) < before)
+
+
+def test_waits_count_down_until_they_are_due(open_page: PageOpener, runs: ExampleRuns, server: PageServer) -> None:
+    execution = server.api.start({"playbook": WAITS})
+    until(lambda: len(server.api.show(execution)["waits"]) == 3)
+    page = open_page(f"/runs/{execution}", "operator")
+    waits = (("signal 'verdict'", 10), ("next attempt", 20), ("delay of its arc", 30))
+    for wait, minutes in waits:
+        row = inspector(page).get_by_role("listitem").filter(has_text=wait)
+        expect(row).to_contain_text(re.compile(r"for \d.*, due in"))
+        expect_countdown(row.get_by_text("due in"), minutes * 60)
+    page.get_by_role("button", name="Respond...").first.click()
+    expect_countdown(page.get_by_role("dialog").get_by_text("times out in"), 600)
+    page.keyboard.press("Escape")
+    page.goto(f"{page.url}?at={server.api.show(execution)['events'] - 1}")
+    expect(page.get_by_text("Viewing event")).to_be_visible()
+    past = inspector(page).get_by_role("listitem").filter(has_text="signal 'verdict'")
+    expect(past).to_contain_text(re.compile(r"since .*\d\d:\d\d.*, due .*\d\d:\d\d"))
+    runs.act(execution, "cancel")
+    runs.client.ended(execution)
+
+
 def test_the_panes_follow_the_keys(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['finished']}?step=price&part=result", "viewer")
     graph, panel = page.get_by_role("region", name="Graph"), page.get_by_role("tablist", name="Parts of the run")

@@ -188,6 +188,20 @@ def test_two_selected_runs_are_compared(open_page: PageOpener, runs: ExampleRuns
     expect(row(page, a)).to_be_visible()
 
 
+def test_the_time_zone_is_in_the_top_bar_and_can_be_changed(open_page: PageOpener, runs: ExampleRuns) -> None:
+    execution = runs["finished"]
+    page = open_page("/system")
+    page.evaluate("localStorage.setItem('noetl.zone', 'Asia/Tokyo')")
+    page.goto(f"{page.url.removesuffix('/system')}/runs/{execution}")
+    started, bar = page.locator(".run-header time").first, page.get_by_role("banner")
+    expect(bar).to_contain_text("GMT+9")
+    in_tokyo = started.inner_text()
+    page.get_by_role("button", name="ada").click()
+    page.get_by_role("menuitem", name="Times in UTC").click()
+    expect(bar).to_contain_text("UTC")
+    expect(started).not_to_have_text(in_tokyo)
+
+
 @pytest.mark.parametrize("role", ["viewer", "operator"])
 def test_a_viewer_sees_why_an_action_is_disabled(open_page: PageOpener, runs: ExampleRuns, role: str) -> None:
     failed = new(runs, "shop/stock")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
+from tests.acceptance.modes.stage import Process
 from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener
 from tests.browser.serving import USERS, PageServer, password_of
@@ -76,6 +78,45 @@ def test_workers_show_pools_with_an_alert(open_page: PageOpener, runs: ExampleRu
     expect(page.get_by_role("button", name="Drain...").first).to_have_attribute(
         "title", "Requires the operator role. You are a viewer."
     )
+
+
+SPARE = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: spare, path: shop/spare}
+executor: {spec: {pool: spare}}
+workflow:
+  - {step: work, tool: {kind: noop, result: done}}
+"""
+
+
+def test_a_worker_is_drained_and_its_pool_gets_an_alert(
+    open_page: PageOpener, server: PageServer, tmp_path: Path
+) -> None:
+    token = server.api.ask("POST", "/tokens", {"role": "worker", "name": "spare"})["token"]
+    options = ("--server", server.url, "--pool", "spare", "--name", "helper")
+    worker = Process(tmp_path, "worker", "worker", *options, NOETL_TOKEN=token).start()
+    try:
+        page = open_page("/workers", role="operator")
+        row = page.get_by_role("table", name="Workers").get_by_role("row", name=re.compile("helper"))
+        pool = page.get_by_role("table", name="Pools").get_by_role("row", name=re.compile("spare"))
+        expect(row).to_contain_text("active")
+        row.get_by_role("button", name="Drain...").click()
+        dialog = page.get_by_role("dialog", name="Drain worker")
+        expect(dialog).to_contain_text(re.compile("helper@.+ has no leases and takes no new work."))
+        dialog.get_by_role("button", name="Drain worker").click()
+        expect(page.get_by_text(re.compile("helper@.+ is draining.")).first).to_be_visible()
+        expect(dialog).to_have_count(0)
+        expect(row).to_contain_text("draining")
+        expect(row.get_by_role("button", name="Drain...")).to_have_attribute("title", "The worker is draining.")
+        expect(pool).to_contain_text("1 draining")
+        worker.until_said("draining: ")
+        execution = server.api.start({"playbook": SPARE})
+        expect(pool).to_contain_text("no active worker, 1 draining")
+        assert server.api.show(execution)["waits"][0]["for"] == "worker"
+        server.api.ask("POST", f"/executions/{execution}/cancel", {})
+    finally:
+        worker.stop()
 
 
 def test_a_credential_is_written_and_never_read(open_page: PageOpener, server: PageServer) -> None:

@@ -1,29 +1,16 @@
 /** Preferences of this browser, which are not in the URL: theme, time zone, shortcuts, panel sizes. */
 
 import { effect, type Signal, signal } from "@preact/signals";
+import { readText, writeText } from "./storage.ts";
 
 /** A signal that is stored in localStorage as text; `parse` validates the stored text. */
 export function preference<T>(name: string, parse: (text: string | null) => T): Signal<T> {
   const key = `noetl.${name}`;
-  const value = signal(parse(read(key)));
-  effect(() => write(key, String(value.value)));
+  const value = signal(parse(readText("localStorage", key)));
+  effect(() => {
+    writeText("localStorage", key, String(value.value));
+  });
   return value;
-}
-
-function read(key: string): string | null {
-  try {
-    return window.localStorage.getItem(key);
-  } catch {
-    return null; // storage is forbidden here: the preference lasts as long as the page
-  }
-}
-
-function write(key: string, text: string): void {
-  try {
-    window.localStorage.setItem(key, text);
-  } catch {
-    // As above.
-  }
 }
 
 export type Theme = "system" | "light" | "dark";

@@ -19,7 +19,7 @@ export interface Actor {
 
 export type ActorKind = "user" | "token" | "schedule" | "hook" | "worker" | "local";
 
-/** A step run that continues: with which task, or how many items of its loop are left. */
+/** A step run that continues: with which task, or how many items of its loop are left; neither if a loop starts. */
 export interface Again {
   run: string;
   step: string;

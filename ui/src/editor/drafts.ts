@@ -1,5 +1,7 @@
 /** Drafts of playbooks, kept in this browser per path. */
 
+import { readJson, writeText } from "../storage.ts";
+
 export interface Draft {
   text: string;
   base: number; // the version it was begun from, 0 for a new playbook
@@ -9,12 +11,8 @@ export interface Draft {
 const key = (path: string) => `noetl.draft.${path}`;
 
 export function readDraft(path: string): Draft | null {
-  try {
-    const stored: unknown = JSON.parse(window.localStorage.getItem(key(path)) ?? "null");
-    return isDraft(stored) ? stored : null;
-  } catch {
-    return null; // storage is forbidden, or holds something else
-  }
+  const stored = readJson("localStorage", key(path));
+  return isDraft(stored) ? stored : null;
 }
 
 function isDraft(value: unknown): value is Draft {
@@ -24,18 +22,9 @@ function isDraft(value: unknown): value is Draft {
 
 /** False if the browser keeps nothing. */
 export function saveDraft(path: string, draft: Draft): boolean {
-  try {
-    window.localStorage.setItem(key(path), JSON.stringify(draft));
-    return true;
-  } catch {
-    return false;
-  }
+  return writeText("localStorage", key(path), JSON.stringify(draft));
 }
 
 export function removeDraft(path: string): void {
-  try {
-    window.localStorage.removeItem(key(path));
-  } catch {
-    // Nothing was kept.
-  }
+  writeText("localStorage", key(path), null);
 }

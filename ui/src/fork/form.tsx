@@ -11,10 +11,12 @@ import { forbidden } from "../me.ts";
 import { Button } from "../parts/button.tsx";
 import { ProblemBox } from "../parts/states.tsx";
 import { toast } from "../parts/toast.tsx";
+import { useUnsent } from "../parts/unsent.ts";
 import { href } from "../routes.ts";
 import { whole } from "../run/selection.ts";
 import { count, shortId } from "../text/number.ts";
 import { cut, oneLine } from "../text/printable.ts";
+import { hasSecretName } from "../text/secrets.ts";
 import { type CtxChange, CtxChanges, readChanges } from "./ctx-changes.tsx";
 import { EventChoice } from "./event-choice.tsx";
 import { PlaybookChoice } from "./playbook-choice.tsx";
@@ -29,6 +31,14 @@ export function ForkForm({ run, outline }: { run: Execution; outline: Outline })
   const isRetry = parameter("retry") === "1" && chosen === null;
   const changes = useSignal<CtxChange[]>([]);
   const edited = useSignal<string | null>(null);
+  const forget = useUnsent(
+    `fork.${id}`,
+    () => ({ changes: changes.value.filter(({ key }) => !hasSecretName(key)), edited: edited.value }),
+    (kept) => {
+      changes.value = kept.changes ?? [];
+      edited.value = kept.edited ?? null;
+    },
+  );
   const validation = useMemo(() => new Validation(), []);
   const repeatKey = useMemo(() => new RepeatKey(), []);
   const busy = useSignal(false);
@@ -48,6 +58,7 @@ export function ForkForm({ run, outline }: { run: Execution; outline: Outline })
     problem.value = null;
     try {
       const fork = await post<Fork>(call.path, call.body, { headers: repeatKey.headers(call) });
+      forget();
       for (const warning of fork.warnings) toast(warning, { tone: "bad" });
       const verb = isRetry ? "Retried" : "Forked";
       toast(`${verb} at event ${count(fork.source_seq)}.`, {
@@ -91,7 +102,14 @@ export function ForkForm({ run, outline }: { run: Execution; outline: Outline })
       <footer class="fork-foot">
         {problem.value && <ProblemBox problem={problem.value} />}
         <p class="secondary">Creates a new run. The original run does not change.</p>
-        <Button onClick={() => go(href("run", { id }))}>Cancel</Button>
+        <Button
+          onClick={() => {
+            forget();
+            go(href("run", { id }));
+          }}
+        >
+          Cancel
+        </Button>
         <Button
           kind="primary"
           role={edited.value === null ? "operator" : "author"}

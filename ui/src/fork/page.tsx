@@ -16,7 +16,7 @@ export default function ForkPage({ params }: ViewProps) {
   if (details.problem.value?.status === 404 && !details.data.value) return <NotFound id={id} />;
   return (
     <Loaded of={details}>
-      {(run) => <Loaded of={outline}>{(log) => <ForkForm run={run} outline={log} />}</Loaded>}
+      {(run) => <Loaded of={outline}>{(log) => <ForkForm key={id} run={run} outline={log} />}</Loaded>}
     </Loaded>
   );
 }

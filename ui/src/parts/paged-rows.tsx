@@ -38,6 +38,7 @@ export function PagedRows<T>(props: PagedRowsProps<T>) {
     return <ProblemBox problem={problem} onRetry={() => void list.read(later === null ? "earlier" : "later")} />;
   const isOver = earlier === null && later === null;
   const readNear = (first: number, last: number) => {
+    if (items !== list.items.peek()) return; // rows were added since this render: the next one decides
     if (first < NEAR && items.length && earlier !== null) void list.read("earlier");
     if (last > items.length - NEAR && items.length && later !== null) void list.read("later");
   };

@@ -12,6 +12,7 @@ import { NOTHING, select, selection } from "./selection.ts";
 
 type Panes = "both" | "graph" | "panel";
 export const panes = preference<Panes>("panes", (text) => (text === "graph" || text === "panel" ? text : "both"));
+const FOCUS_MS = 10_000; // the longest that a key waits for the element that it focuses
 const NEXT_PANES: Record<Panes, Panes> = { both: "graph", graph: "panel", panel: "both" };
 
 export function runKeys(id: string) {
@@ -52,13 +53,20 @@ function showWhy(): void {
   focusSoon(".inspector [role=tab][aria-selected=true], .inspector .event-link");
 }
 
-/** Focuses an element when it is rendered. */
-function focusSoon(selector: string, frames = 20): void {
-  window.requestAnimationFrame(() => {
+let focusFrame = 0; // of the latest element that is to get the focus
+
+/** Focuses an element when it is rendered, unless the user moves the focus before. */
+function focusSoon(selector: string): void {
+  const [before, limit] = [document.activeElement, performance.now() + FOCUS_MS];
+  const attempt = () => {
+    const active = document.activeElement;
+    if (active !== before && active !== document.body) return;
     const element = document.querySelector<HTMLElement>(selector);
     if (element) element.focus();
-    else if (frames) focusSoon(selector, frames - 1);
-  });
+    else if (performance.now() < limit) focusFrame = window.requestAnimationFrame(attempt);
+  };
+  window.cancelAnimationFrame(focusFrame);
+  focusFrame = window.requestAnimationFrame(attempt);
 }
 
 /** Esc leaves the past first, then the selection; on a phone the selection is a sheet, which goes first. */

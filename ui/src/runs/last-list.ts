@@ -2,6 +2,7 @@
 
 import { get } from "../api/client.ts";
 import type { ExecutionPage } from "../api/types.gen.ts";
+import { readJson, writeText } from "../storage.ts";
 
 const KEY = "noetl.list";
 const MAX_RUNS = 10_000;
@@ -15,25 +16,13 @@ interface RunList {
 }
 
 export function rememberList({ ids, query, next }: RunList): void {
-  try {
-    window.sessionStorage.setItem(KEY, JSON.stringify({ ids: ids.slice(-MAX_RUNS), query, next }));
-  } catch {
-    // Without storage the run view has no neighbours.
-  }
-}
-
-function lastList(): RunList | null {
-  try {
-    return JSON.parse(window.sessionStorage.getItem(KEY) ?? "null") as RunList | null;
-  } catch {
-    return null;
-  }
+  writeText("sessionStorage", KEY, JSON.stringify({ ids: ids.slice(-MAX_RUNS), query, next }));
 }
 
 /** The run `step` places after another one in the list, null at its ends. Behind the last one that was loaded, the next
  *  page is loaded. */
 export async function neighbour(id: string, step: 1 | -1): Promise<string | null> {
-  const list = lastList();
+  const list = readJson("sessionStorage", KEY) as RunList | null;
   const place = list?.ids.indexOf(id) ?? -1;
   if (!list || place < 0) return null;
   if (place + step === list.ids.length && list.next !== null) {

@@ -1,7 +1,7 @@
 /** The list of runs. */
 
 import { type Signal, useSignal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
 import type { ExecutionSummary } from "../api/types.gen.ts";
 import { now } from "../clock.ts";
 import { useKeys } from "../keys.ts";
@@ -76,7 +76,7 @@ function RunsList({ model, filters, selected }: { model: RunsModel; filters: Fil
     if (run) active.value = run.execution_id;
     if (run && parameter("preview")) setQuery({ preview: run.execution_id }, { replace: true });
   };
-  useEffect(model.remember, [rows]);
+  useLayoutEffect(model.remember, [rows]); // with the DOM: a key of the run view may follow at once
   useKeys(
     "lists",
     {

@@ -5,7 +5,9 @@ import { path } from "../location.ts";
 import { Icon, type IconName } from "../look/icons.tsx";
 import { me } from "../me.ts";
 import { Moment } from "../parts/moment.tsx";
+import { zone } from "../preferences.ts";
 import { href, type View } from "../routes.ts";
+import { zoneName } from "../text/time.ts";
 import { openPalette } from "./palette-state.ts";
 import { UserMenu } from "./user-menu.tsx";
 import "./sections.css";
@@ -56,6 +58,7 @@ export function TopBar() {
         <kbd>Ctrl K</kbd>
       </button>
       <ConnectionIndicator />
+      <small title="Time zone of the page">{zoneName(zone.value, Date.now())}</small>
       {me.value && <UserMenu user={me.value} />}
     </header>
   );

@@ -3,6 +3,7 @@ import { type Me, me, setToken } from "../me.ts";
 import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { toastProblem } from "../parts/toast.tsx";
 import { singleKeys, type Theme, theme, zone } from "../preferences.ts";
+import { clearSession } from "../storage.ts";
 import { openHelp } from "./help-state.ts";
 
 const THEMES: [Theme, string][] = [
@@ -51,5 +52,6 @@ async function signOut(): Promise<void> {
   }
   setToken(null);
   me.value = null;
+  clearSession();
   window.location.assign("/sign-in");
 }

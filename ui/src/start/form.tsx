@@ -11,8 +11,10 @@ import { ProblemBox } from "../parts/states.tsx";
 import { Tabs } from "../parts/tabs.tsx";
 import { toast } from "../parts/toast.tsx";
 import { TypedField } from "../parts/typed-field.tsx";
+import { useUnsent } from "../parts/unsent.ts";
 import { href } from "../routes.ts";
 import { shortId } from "../text/number.ts";
+import { hasSecretName } from "../text/secrets.ts";
 import { parseMap } from "../text/typed.ts";
 import { besideForm, enumTexts, payloadOf, type Texts, textsOf } from "./inputs.ts";
 
@@ -29,6 +31,21 @@ export function StartForm({ playbook, source, copy }: StartFormProps) {
   const texts = useSignal<Texts>(textsOf(form, given));
   const others = useSignal(besideForm(form, given).others);
   const json = useSignal(JSON.stringify(given, null, 2));
+  const forget = useUnsent(
+    `start.${playbook.path}@${playbook.version}.${source?.execution_id ?? ""}`,
+    () => ({
+      mode: mode.value,
+      texts: texts.value,
+      others: others.value,
+      json: hasSecretName(json.value) ? undefined : json.value,
+    }),
+    (kept) => {
+      mode.value = kept.mode ?? mode.value;
+      texts.value = { ...texts.value, ...kept.texts };
+      others.value = kept.others ?? others.value;
+      json.value = kept.json ?? json.value;
+    },
+  );
   const tried = useSignal(false);
   const busy = useSignal(false);
   const problem = useSignal<Problem | null>(null);
@@ -60,6 +77,7 @@ export function StartForm({ playbook, source, copy }: StartFormProps) {
     const body = { path: playbook.path, version: playbook.version, payload };
     try {
       const started = await post<Started>("/executions", body, { headers: repeatKey.headers(body) });
+      forget();
       for (const warning of started.warnings) toast(warning, { tone: "bad" });
       go(href("run", { id: started.execution_id }));
     } catch (error) {
@@ -119,7 +137,14 @@ export function StartForm({ playbook, source, copy }: StartFormProps) {
       <KeychainFaults faults={playbook.keychain_faults ?? []} />
       {problem.value && <ProblemBox problem={problem.value} />}
       <footer>
-        <Button onClick={() => window.history.back()}>Cancel</Button>
+        <Button
+          onClick={() => {
+            forget();
+            window.history.back();
+          }}
+        >
+          Cancel
+        </Button>
         <Button kind="primary" type="submit" role="operator" busy={busy.value}>
           Start run
         </Button>

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { duration, moment, momentTitle, runningDuration } from "./time.ts";
+import { duration, moment, momentTitle, runningDuration, zoneName } from "./time.ts";
 
 const noon = Date.parse("2026-11-17T12:03:41.220Z");
 
@@ -29,4 +29,10 @@ test("a moment of today is a clock time, another one has its day", () => {
 
 test("a tooltip has UTC and the age", () => {
   assert.equal(momentTitle(noon, noon + 60_000), "2026-11-17T12:03:41.220Z, 1 min ago");
+});
+
+test("a zone has the name that it has at that time", () => {
+  assert.equal(zoneName("UTC", noon), "UTC");
+  assert.equal(zoneName("Europe/Berlin", noon), "CET");
+  assert.equal(zoneName("Europe/Berlin", Date.parse("2026-07-17T12:00:00Z")), "CEST");
 });

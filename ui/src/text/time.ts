@@ -39,6 +39,12 @@ export function moment(ms: number | null, now: number, zone: Zone, withMillis = 
   return `${format(zone, short).format(ms)} ${format(zone, { hour: "2-digit", minute: "2-digit" }).format(ms)}`;
 }
 
+/** `UTC`, `CET`, `GMT+9`: what the zone is called at a time. */
+export function zoneName(zone: Zone, ms: number): string {
+  const parts = format(zone, { timeZoneName: "short" }).formatToParts(ms);
+  return parts.find(({ type }) => type === "timeZoneName")?.value ?? zone;
+}
+
 /** For tooltips: the UTC time in RFC 3339 and the age. */
 export function momentTitle(ms: number | null, now: number): string {
   if (ms == null) return "";

@@ -11,7 +11,7 @@ import { FormDialog } from "../parts/form-dialog.tsx";
 import { Elapsed, Moment } from "../parts/moment.tsx";
 import { Empty, Loaded } from "../parts/states.tsx";
 import { type Column, Table } from "../parts/table.tsx";
-import { count } from "../text/number.ts";
+import { count, counted } from "../text/number.ts";
 
 const every = () => 2_000;
 
@@ -83,7 +83,8 @@ const POOLS: Column<Pool>[] = [
     cell: (pool) =>
       pool.queued && !pool.workers ? (
         <span class="alert">
-          <Icon name="warning" /> no worker connected
+          <Icon name="warning" />{" "}
+          {pool.draining ? `no active worker, ${count(pool.draining)} draining` : "no worker connected"}
         </span>
       ) : pool.draining ? (
         `${count(pool.draining)} draining`
@@ -131,6 +132,7 @@ function workerColumns(open: (dialog: OpenDialog) => void): Column<Worker>[] {
 
 function ConfirmAction({ dialog: { action, worker }, onClose }: { dialog: OpenDialog; onClose: () => void }) {
   const isDrain = action === "drain";
+  const leases = worker.busy ? `finishes ${counted(worker.busy, "lease")}` : "has no leases";
   return (
     <FormDialog
       title={isDrain ? "Drain worker" : "Stop worker"}
@@ -140,11 +142,7 @@ function ConfirmAction({ dialog: { action, worker }, onClose }: { dialog: OpenDi
       act={() => post(`/workers/${action}`, { worker: worker.worker })}
       onClose={onClose}
     >
-      <p>
-        {isDrain
-          ? `${worker.worker} finishes its ${count(worker.busy)} leases and takes no new work.`
-          : `${worker.worker} finishes its ${count(worker.busy)} leases and then ends.`}
-      </p>
+      <p>{`${worker.worker} ${leases} and ${isDrain ? "takes no new work" : "then ends"}.`}</p>
     </FormDialog>
   );
 }

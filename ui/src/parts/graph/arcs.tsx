@@ -14,6 +14,7 @@ interface ArcsProps {
   edges: readonly GraphEdge[]; // those to draw
   fired?: ReadonlyMap<string, number>; // how often, by key
   selected?: string; // the key of an arc
+  marked?: ReadonlySet<string> | undefined; // keys of arcs on the path of a problem
   hasLabels?: boolean;
 }
 
@@ -23,18 +24,19 @@ export const arcKey = (step: string, arc: number): string => `${step}/next/${arc
 export const keyOfEdge = ({ nodes }: Graph, { source, arc }: GraphEdge): string =>
   arcKey(nodes[source]?.name ?? "", arc);
 
-export const Arcs = memo(function Arcs({ graph, edges, fired, selected, hasLabels = true }: ArcsProps) {
+export const Arcs = memo(function Arcs({ graph, edges, fired, selected, marked, hasLabels = true }: ArcsProps) {
   const arcs = edges.map((edge) => {
     const arc = keyOfEdge(graph, edge);
     const times = fired?.get(arc);
-    const kinds = arc === selected ? ["selected"] : [edge.failure ? "failure" : "", times ? "fired" : ""];
+    const chosen = arc === selected ? "selected" : marked?.has(arc) ? "marked" : "";
+    const kinds = chosen ? [chosen] : [edge.failure ? "failure" : "", times ? "fired" : ""];
     return { edge, arc, times, kinds: kinds.filter(Boolean) };
   });
   return (
     <>
       <svg class="graph-arcs" width={graph.width} height={graph.height} aria-hidden="true">
         <defs>
-          {["", "-fired", "-failure", "-selected"].map((kind) => (
+          {["", "-fired", "-failure", "-selected", "-marked"].map((kind) => (
             <ArrowHead key={kind} id={`arc-head${kind}`} />
           ))}
         </defs>

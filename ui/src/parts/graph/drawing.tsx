@@ -10,11 +10,12 @@ interface GraphDrawingProps {
   graph: Graph;
   selected?: string; // the name of a step
   marked?: ReadonlySet<string>; // steps that a problem or a difference is about
+  markedArcs?: ReadonlySet<string>; // keys of arcs between them
   note?: (step: string) => ComponentChildren; // beside the name
   onStep?: (node: GraphNode) => void;
 }
 
-export function GraphDrawing({ graph, selected, marked, note, onStep }: GraphDrawingProps) {
+export function GraphDrawing({ graph, selected, marked, markedArcs, note, onStep }: GraphDrawingProps) {
   const place = useRef<HTMLDivElement>(null);
   const [scale, setScale] = useState(1);
   useLayoutEffect(() => {
@@ -38,7 +39,7 @@ export function GraphDrawing({ graph, selected, marked, note, onStep }: GraphDra
           class="graph-world"
           style={{ width: `${graph.width}px`, height: `${graph.height}px`, transform: `scale(${scale})` }}
         >
-          <Arcs graph={graph} edges={graph.edges} />
+          <Arcs graph={graph} edges={graph.edges} marked={markedArcs} />
           {graph.nodes.map((node) => (
             <GraphBox
               key={node.name}

@@ -77,12 +77,9 @@ function Waits({ waits, isPast }: { waits: Wait[]; isPast: boolean }) {
                 {printable(withoutRun(wait))}
               </p>
               <p class="quiet">
-                for <Elapsed from={wait.since} />
-                {wait.due && (
-                  <>
-                    , due <Countdown due={wait.due} />
-                  </>
-                )}
+                {isPast ? "since " : "for "}
+                {isPast ? <Moment at={wait.since} /> : <Elapsed from={wait.since} />}
+                {wait.due && <>, due {isPast ? <Moment at={wait.due} /> : <Countdown due={wait.due} />}</>}
               </p>
             </div>
             {wait.for === "signal" && !isPast && (

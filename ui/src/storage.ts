@@ -1,0 +1,41 @@
+/** What this browser keeps. Where it forbids storage, nothing is kept and nothing fails. */
+
+/** `localStorage` outlives the tab, `sessionStorage` a reload. */
+type Kind = "localStorage" | "sessionStorage";
+
+export function readText(kind: Kind, key: string): string | null {
+  try {
+    return window[kind].getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+/** Null if there is nothing, or something else than JSON. */
+export function readJson(kind: Kind, key: string): unknown {
+  try {
+    return JSON.parse(readText(kind, key) ?? "null");
+  } catch {
+    return null;
+  }
+}
+
+/** Null removes the key. False if the browser does not keep the text. */
+export function writeText(kind: Kind, key: string, text: string | null): boolean {
+  try {
+    if (text === null) window[kind].removeItem(key);
+    else window[kind].setItem(key, text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Remove what the tab keeps: the next user of it must not see the input of the one before. */
+export function clearSession(): void {
+  try {
+    window.sessionStorage.clear();
+  } catch {
+    // Nothing was kept.
+  }
+}
