@@ -41,8 +41,9 @@ def for_each(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Cal
                     test(*args, **fixtures, **dict(zip(parameters, row, strict=True)))
                 except Exception as error:  # whatever it is, the other rows are tried too
                     failures.append(_failure(row, error))
-            shown = "\n".join(failures[:SHOWN_ROWS])
-            assert not failures, f"{len(failures)} of {len(table)} rows do not hold:\n{shown}"
+            if failures:  # not `assert`, whose message pytest indents if this file is one of its arguments
+                shown = "\n".join(failures[:SHOWN_ROWS])
+                raise AssertionError(f"{len(failures)} of {len(table)} rows do not hold:\n{shown}")
 
         kept = [one for name, one in signature(test).parameters.items() if name not in parameters]
         all_rows.__signature__ = signature(test).replace(parameters=kept)  # type: ignore[attr-defined]

@@ -9,9 +9,11 @@ from tests.table import for_each
 from tools.docs.problems import EXAMPLES, WHY, example
 
 from noetl.dsl.checks import net
+from noetl.dsl.checks.code import UNREADABLE_FILE
 from noetl.dsl.compile import TOO_EXPENSIVE, load
 from noetl.dsl.migrate import NO_SPELLING, NOT_CANONICAL, TO_REVIEW, migrate
 from noetl.dsl.problem import CHECKS, Check, Problem
+from noetl.program_files import with_programs
 from noetl.server.compiler import PlaybookCompiler
 from noetl.tools.registry import KINDS
 
@@ -39,6 +41,8 @@ def problems(code: str, data: bytes) -> list[Problem]:
     if code in MIGRATION:
         found = migrate("playbook.yaml", data, KINDS)
         return [*found.problems, *found.leftovers, *found.notes]
+    if code == UNREADABLE_FILE.code:
+        return with_programs("playbook.yaml", data, str(EXAMPLES)).problems
     return load("playbook.yaml", data, KINDS, strict=code in STRICT).problems
 
 

@@ -255,11 +255,11 @@ def _parts_of_playbooks(path: Path) -> Iterator[str]:
             case {"tool": _}:
                 yield f"{PLAYBOOK}{STEP}{indent(text, ' ' * 4)}"
             case {"case": _}:
-                yield f"{PLAYBOOK}{STEP}    tool: {{kind: http, url: x}}\n{indent(text, ' ' * 4)}"
+                yield f"{PLAYBOOK}{STEP}    tool: {{kind: http, url: http://x}}\n{indent(text, ' ' * 4)}"
             case [{**task}, *_] if all(isinstance(value, dict) and "kind" in value for value in task.values()):
                 yield f"{PLAYBOOK}{STEP}    tool:\n{indent(text, ' ' * 6)}"
             case {"spec": _}:
-                yield f"{PLAYBOOK}{STEP}    tool:\n      kind: http\n      url: x\n{indent(text, ' ' * 6)}"
+                yield f"{PLAYBOOK}{STEP}    tool:\n      kind: http\n      url: http://x\n{indent(text, ' ' * 6)}"
             case {"requirements": _}:
                 yield f"{PLAYBOOK}{STEP}    tool:\n      kind: python\n      code: x\n{indent(text, ' ' * 6)}"
 

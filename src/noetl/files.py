@@ -7,8 +7,9 @@ import sys
 
 from noetl.cpu_limit import CpuTimeExceeded, cpu_limit
 from noetl.dsl.compile import CPU_SECONDS, Loaded, load, too_expensive
+from noetl.dsl.problem import Problem
 from noetl.dsl.reader import MAX_BYTES
-from noetl.errors import FileMissing
+from noetl.errors import FileMissing, PlaybookInvalid
 from noetl.garbage import collector_paused
 from noetl.model.playbook import Playbook
 from noetl.tools.registry import KINDS
@@ -32,13 +33,17 @@ def read_file(name: str) -> bytes:
 
 
 def read_playbook(name: str) -> bytes:
-    """The text of a playbook, with the programs in the files that it names; FileMissing if one cannot be read."""
-    return _with_programs(name, read_file(name))
+    """The text of a playbook, with the programs in the files that it names. FileMissing if it cannot be read,
+    PlaybookInvalid if one of the programs cannot."""
+    text, problems = _with_programs(name, read_file(name))
+    if problems:
+        raise PlaybookInvalid(problems)
+    return text
 
 
-def _with_programs(name: str, text: bytes) -> bytes:
+def _with_programs(name: str, text: bytes) -> tuple[bytes, list[Problem]]:
     if b"file" not in text or b"python" not in text:
-        return text
+        return text, []
     from noetl.program_files import with_programs
 
     return with_programs(display_name(name), text, "" if name == STDIN else os.path.dirname(name))
@@ -57,8 +62,11 @@ def load_file(name: str, *, strict: bool = False) -> Loaded:
 def load_text(name: str, *, strict: bool = False) -> tuple[bytes, Loaded]:
     """The text of a file with its programs, and the compiled playbook."""
     own = read_file(name)
-    text = _with_programs(name, own)
+    text, unreadable = _with_programs(name, own)
     loaded = _compiled(display_name(name), text, strict)
+    if unreadable:
+        problems = sorted([*loaded.problems, *unreadable], key=lambda problem: (problem.line, problem.column))
+        loaded = Loaded(None, problems, loaded.dialect, {})
     if text is not own:  # problems show the lines of the file
         from msgspec.structs import replace
 

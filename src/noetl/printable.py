@@ -35,10 +35,48 @@ PASSWORDS = re.compile(
 )
 """In connection strings: `postgresql://ada:PASSWORD@host`, `host=... password=PASSWORD`, `ada:PASSWORD@host`."""
 
+_SECRET = r"auth|cookie|token|secret|api.?key|passw|pwd|credential|session|signature|(?<![a-z])sig(?![a-z])"
+SECRET_NAME = re.compile(f"(?i){_SECRET}")
+"""In names of headers and query parameters whose values are secret."""
+_VALUE = r"(?:\{\{[^{}]*\}\}|[^\s'\"&#{}])+"
+_WORD = r"(?:\{\{[^{}]*\}\}|[^\s'\";])+"
+TOKENS = re.compile(
+    rf"(?i)(\bhttps?://)([^\s:/@'\"?#{{}}]+(?=@))"
+    rf"|([?&#;](?=[\w.%~-]*(?:{_SECRET})|key=)[\w.%~-]+=|\bauthorization['\"]?\s*[:=]\s*['\"]?[a-z]+\s+)({_VALUE})"
+)
+"""In URLs and headers: `https://TOKEN@host`, `?api_key=TOKEN`, `Authorization: Bearer TOKEN`."""
+_NOT_SECRET = (
+    r"(?:(?:\w*_)?auth|author(?!iz)\w*|credentials?|max_tokens|\w*_(?:type|ur[il]|endpoint|file|name))(?![\w-])"
+)
+_KEY = rf"(?<![\w.:/?&#;-])(?!{_NOT_SECRET})(?=[\w-]*(?:{_SECRET}))[\w-]+\\?['\"]?"
+_SCHEME = r"(?:(?:basic|bearer|digest|token)\s+)?+"
+_PLAIN = r"(?![|>&*\[]|(?:str|int|float|bool|bytes|dict|list|Any|None|null|true|false)\b)"
+_OPTION = rf"--(?=[\w-]*(?:{_SECRET}))[\w-]+[ =]['\"]?"
+_VARIABLE = rf"(?:export |^[\s-]*|[;&] *)(?=\w*(?:{_SECRET}))\w+="
+FIELDS = (
+    rf"({_KEY}\s*[:=]\s*+\\?+(['\"]){_SCHEME})((?:(?!\2).)+)",
+    rf"(^[\s-]*{_KEY}:\s++{_SCHEME}){_PLAIN}([^\s'\"{{].*)",
+    rf"({_KEY}:(?!//)\s*+{_SCHEME}){_PLAIN}((?:\{{\{{[^{{}}]*\}}\}}|[^'\",{{}}\[\]\\])+)",
+    rf"(?<!\S)({_OPTION}|{_VARIABLE})({_WORD})",
+    rf"(?<!\S)((?:-u|--user)[ =]?['\"]?[^\s:'\"]+:)(?!\d+(?!\S))({_WORD})",
+)
+"""Keys and options with secret names, and what follows: `{api_key: TOKEN}`, `-H 'X-Api-Key: TOKEN'`, `-u ada:TOKEN`."""
+_TEMPLATE = re.compile(r"(\{\{[^{}]*\}\})")
+
 
 def without_passwords(source: str) -> str:
-    """The line of a playbook with the passwords in its connection strings masked; columns do not shift."""
-    return PASSWORDS.sub(lambda match: match[1] + "*" * len(match[2]), source)
+    """The line of a playbook with the passwords and tokens in its URLs, connection strings, headers and fields masked;
+    columns do not shift."""
+    source = PASSWORDS.sub(lambda match: match[1] + "*" * len(match[2]), source)
+    source = TOKENS.sub(lambda match: (match[1] or match[3]) + _masked(match[2] or match[4]), source)
+    for fields in FIELDS:
+        source = re.sub(fields, lambda match: match[1] + _masked(match[match.lastindex or 0]), source, flags=re.I)
+    return source
+
+
+def _masked(value: str) -> str:
+    """Asterisks in place of all but the templates."""
+    return "".join(part if number % 2 else "*" * len(part) for number, part in enumerate(_TEMPLATE.split(value)))
 
 
 def is_printable(text: str) -> bool:

@@ -11,11 +11,14 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from typing import Any
+from shlex import quote
+from typing import Any, NamedTuple
 
+from noetl.dsl.checks.code import UNREADABLE_FILE
+from noetl.dsl.problem import Problem, Problems
 from noetl.dsl.reader import MAX_BYTES, read
 from noetl.dsl.tree import Map, Span, span_in
-from noetl.errors import FileMissing, NoetlError
+from noetl.errors import NoetlError
 from noetl.file_access import FileRefused, open_checked
 
 DATA = frozenset(["args", "result", "rows", "json", "params", "set_ctx", "set_iter"])
@@ -23,23 +26,55 @@ DATA = frozenset(["args", "result", "rows", "json", "params", "set_ctx", "set_it
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
 
 
-def with_programs(file: str, text: bytes, folder: str) -> bytes:
-    """The text with the programs in it. FileMissing with the place if a file cannot be read."""
+class PlaybookWithPrograms(NamedTuple):
+    """The text of a playbook with its programs, and a problem for each file that cannot be read."""
+
+    text: bytes
+    problems: list[Problem]
+
+
+def with_programs(file: str, text: bytes, folder: str) -> PlaybookWithPrograms:
+    """The text with the programs in it. The path of a file that cannot be read stays as it is."""
     root, problems = read(file, text)
     if root is None:
-        return text
-    whole = problems.text.text
+        return PlaybookWithPrograms(text, [])
+    whole, unreadable = problems.text.text, Problems(problems.text)
     tasks = {span_in(task, "file"): task["file"] for task in _tasks([root.get("workflow"), root.get("workbook")])}
     for span, path in sorted(tasks.items(), reverse=True):
-        mark = problems.text.mark(span.start)
+        name = os.path.join(folder, path)
         try:
-            program = _program(os.path.join(folder, path))
+            program = _program(name)
         except (OSError, NoetlError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise FileMissing(f"{file}:{mark.line}:{mark.column}: cannot read {path!r}: {reason}") from None
+            unreadable.add(UNREADABLE_FILE, span, f"cannot read {path!r}: {_reason(error, name)}", _advice(error, name))
+            continue
         embedded = f"{{path: {_quoted(path)}, text: {_quoted(program)}}}"
         whole = whole[: span.start] + embedded + whole[span.end :]
-    return whole.encode() if tasks else text
+    return PlaybookWithPrograms(whole.encode() if tasks else text, unreadable.sorted())
+
+
+def _reason(error: Exception, name: str) -> str:
+    match error:
+        case UnicodeDecodeError(object=content, start=start):
+            line = content.count(b"\n", 0, start) + 1
+            return f"byte 0x{content[start]:02x} in line {line} is not valid UTF-8"
+        case OSError(strerror=str(reason)):
+            return reason
+        case FileRefused() if os.path.isdir(name):
+            return "it is a folder"
+    return str(error)
+
+
+def _advice(error: Exception, name: str) -> str:
+    match error:
+        case UnicodeDecodeError():
+            return "save the file as UTF-8"
+        case PermissionError():
+            return f"allow yourself to read it: `chmod u+r {quote(name)}`"
+        case FileRefused() if os.path.isdir(name):
+            return "name a file in this folder, such as `file: FOLDER/program.py`"
+        case FileRefused():
+            return "name a file beside the playbook, or write the program into `code`"
+    return "create the file, or write its path relative to the folder of the playbook"
 
 
 def _tasks(node: Any) -> Iterator[Map]:

@@ -2,7 +2,8 @@
 
 `result` is the body, the rows or the value itself, by the kind of the call. `response` has {status_code, headers, data,
 status, error}, `this` has {status, data, error, meta}. Both are evaluated lazily, so a large result that is
-stored elsewhere is loaded only when a template reads it. A call that got no response has no `response` (R5).
+stored elsewhere is loaded only when a template reads it. A call that got no response has no `response` (R5); after an
+HTTP error `response.data` is the body of the error response.
 """
 
 from __future__ import annotations
@@ -39,11 +40,16 @@ def call_names(outcome: dict[str, Any], view: str, loop: bool) -> dict[str, Any]
     data = _items(outcome["result"], view) if loop else _part(outcome["result"], view)
     return {
         "result": RowList(data) if view == "rows" and not loop and data is not None else data,
-        "response": Envelope(outcome, data, RESPONSE_FIELDS) if _is_answered(outcome) else _NO_RESPONSE,
+        "response": Envelope(outcome, _body(outcome, data), RESPONSE_FIELDS) if _is_answered(outcome) else _NO_RESPONSE,
         "this": Envelope(outcome, data, ("status", "data", "error", "meta")),
         "error": outcome["error"],
         "outcome": outcome,
     }
+
+
+def _body(outcome: dict[str, Any], data: Any) -> Any:
+    """The body of the response: after an HTTP error that of the error response, null if it had none."""
+    return outcome["error"]["details"].get("body") if outcome["status"] == "error" else data
 
 
 def _part(result: Any, view: str) -> Any:

@@ -215,17 +215,16 @@ def set_policy(
     retry = default if retry is None else retry
     if retry is None:
         retry = names.tool_of(task).get("retry")
-    in_rule = names.in_rule(task)
     rules = list_at(task)
     if skip is not None:
         rules.append(_rule(task, skip, do="skip"))
     rules += retries
     if retry is not None:
-        rules.append(retry_rule(task, retry, in_rule, ignore is not None))
+        rules.append(retry_rule(task, retry, names.in_retry(task), ignore is not None))
     if not rules and not ignore and not variables:
         return
     rules.append(_rule(task, f"{{{{ {IS_ERROR} }}}}", do=ignore or "fail"))
-    rules.append(_otherwise(task, renamed(variables, in_rule) if variables else None))
+    rules.append(_otherwise(task, renamed(variables, names.in_rule(task)) if variables else None))
     spec = task["spec"] if isinstance(task.get("spec"), Map) else map_at(task)
     spec["policy"] = map_at(task, rules=rules)
     task["spec"] = spec
@@ -304,12 +303,12 @@ def branch_retries(step: Map, task: Map, names: CallNames, *, last: bool, ignore
     spec, own = as_map(step.get("spec")), step["step"]
     if spec.get("branch_order") == "priority":
         branches.sort(key=lambda branch: -branch.get("priority", 0))
-    in_rule = {**names.in_rule(task), **_own_names(own)}
+    in_retry = {**names.in_retry(task), **_own_names(own)}
     before: list[str] = []
     rules: list[Map] = []
     for branch in branches:
         when, retry = branch["when"], branch_retry(branch)
-        guard = _at_call(when, in_rule)
+        guard = _at_call(when, in_retry)
         if retry is not None:
             explicit = "retry_when" in retry or "stop_when" in retry
             failed_only = expects_failure(when) and not any(point in str(when) for point in ("call.done", "step.exit"))
@@ -322,7 +321,7 @@ def branch_retries(step: Map, task: Map, names: CallNames, *, last: bool, ignore
                 guards.append(IS_ERROR)
             ok_too = not failed_only and IS_ERROR not in guards
             rules.append(
-                retry_rule(branch, retry, in_rule, ignore or ok_too, [part for part in guards if part != "true"])
+                retry_rule(branch, retry, in_retry, ignore or ok_too, [part for part in guards if part != "true"])
             )
         if spec.get("case_mode") != "inclusive":
             handles = reads_failure(own, when) or expects_failure(when)

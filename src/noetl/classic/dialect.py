@@ -82,7 +82,7 @@ def _set_chain_policies(step: Map, names: CallNames) -> None:
         default = conversions.step_retry(step) if retry is None else retry
         if retry is not None and retry.get("scope") == "chain":
             default = map_at(step) if conversions.on_error_of(step) == "retry" else None
-            branch["again"] = conversions.retry_rule(branch, retry, names.in_rule(branch), ignore=False)
+            branch["again"] = conversions.retry_rule(branch, retry, names.in_retry(branch), ignore=False)
         for name, body, container in list(chain_items(branch)):
             if name == "sink":
                 container[name] = _sink_in_place(body, names, default)
@@ -92,7 +92,7 @@ def _set_chain_policies(step: Map, names: CallNames) -> None:
             if "retry" in body:
                 call["retry"] = body.pop("retry")
             if "poll" in body:
-                body["poll"]["until"] = renamed_text(with_nulls(body["poll"]["until"]), names.in_rule(call))
+                body["poll"]["until"] = renamed_text(with_nulls(body["poll"]["until"]), names.in_retry(call))
             for sink in reversed(names.sinks_of(call)):
                 task = conversions.sink_task(sink, names, names.in_pipeline(name, call), default)
                 item = conversions.labelled(sink, "sink", map_at(sink, tool=task))

@@ -14,11 +14,12 @@ from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, is_template
 from noetl.errors import TemplateSyntax
 from noetl.expression import parse, rename
+from noetl.model.kind import Kind
 
 Names = Mapping[str, str]
 """Classic names, each with the expression that replaces it."""
 
-_NULLABLE = ("error", "status_code", "response.status_code", "this.status_code")
+_NULLABLE = ("error", "status_code", "response.status_code", "response.data", "this.status_code")
 _NULL_MATTERS = re.compile(
     r"\s*((==|!=)\s*none\b|is\s+(not\s+)?(?!not\b|defined\b|undefined\b)|\|\s*(?!default\b|d\b)|(not\s+)?in\b[^}]*\bnone\b|~)",
     re.IGNORECASE,
@@ -60,13 +61,23 @@ class CallNames:
             "data": result,
         }
 
+    def in_retry(self, task: Map) -> Names:
+        """Names in a condition that is also evaluated after a failure: `response.data` is then the body of the error
+        response."""
+        names = self.in_rule(task)
+        if self._has_no_response(task):
+            return names
+        body = f"outcome.error.details.body if outcome.status == 'error' else {names['response.data']}"
+        return {**names, "response.data": body}
+
     def in_pipeline(self, label: str, call: Map) -> Names:
         """Names as they read in a later task of the same pipeline."""
         own = path_of("tasks", label)
         result = f"{own}.result{self._view(call)}"
         return _envelope(f"{own}.result", result, f"{own}.error", f"{own}.http.status", f"{own}.status")
 
-    def after_step(self, step: Map) -> Names:
+    def after_step(self, step: Map, *, failures: bool = False) -> Names:
+        """Names as they read after the step; `failures`: also after a failure, as in `in_retry`."""
         own, tasks = path_of("steps", step["step"]), tasks_of(step.get("tool"))
         view = self._view(tasks[-1]) if tasks else ""
         result = f"{own}.result{view}"
@@ -74,12 +85,22 @@ class CallNames:
             result = f"{own}.result | map(attribute='{view[1:]}') | list"
         code = f"{own}.result.status | default({own}.error.details.status)"
         status = f"'ok' if {own}.status == 'succeeded' else 'error'"
-        return _envelope(f"{own}.result", result, f"{own}.error", code, status)
+        names = _envelope(f"{own}.result", result, f"{own}.error", code, status)
+        if failures and view == ".data" and "loop" not in step:
+            names["response.data"] = f"{result} | default({own}.error.details.body | default(none))"
+        return names
+
+    def _has_no_response(self, task: Map) -> bool:
+        kind = self._kind(task)
+        return kind is not None and kind.result != "data"
+
+    def _kind(self, task: Map) -> Kind | None:
+        name = (self.tool_of(task) if task.get("kind") == "workbook" else task).get("kind")
+        return self.kinds.get(name) if isinstance(name, str) else None
 
     def _view(self, task: Map) -> str:
         """The path of the classic `result` in the value of a call: empty, `.data` or `.rows`."""
-        name = (self.tool_of(task) if task.get("kind") == "workbook" else task).get("kind")
-        kind = self.kinds.get(name) if isinstance(name, str) else None
+        kind = self._kind(task)
         return "" if kind is None or kind.result == "value" else f".{kind.result}"
 
 

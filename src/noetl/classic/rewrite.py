@@ -10,7 +10,7 @@ from noetl.classic import conversions
 from noetl.classic.chain_items import chain_items, step_items
 from noetl.classic.detect import CASE_SPEC, tasks_of
 from noetl.classic.failure_guards import expects_failure, reads_failure
-from noetl.classic.names import CallNames, expression_of, path_of, rename_everywhere, renamed, renamed_text
+from noetl.classic.names import CallNames, Names, expression_of, path_of, rename_everywhere, renamed, renamed_text
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at, merged, part_of
 from noetl.classic.outline import ClassicDocument, stores_items
 from noetl.classic.points import rename_events
@@ -143,7 +143,7 @@ class ClassicRoutes:
     def __init__(self, rewriter: _Rewriter, step: Map, local: frozenset[str], sink_label: str | None) -> None:
         self.calls, self.leftovers, self.step_names = rewriter.names, rewriter.leftovers, rewriter.step_names
         self.step, self.name, self.local, self.sink_label = step, step["step"], local, sink_label
-        self.names = {**self.calls.after_step(step), "error": f"{path_of('steps', step['step'])}.error"}
+        self.names = self._names()
         self.added: list[Map] = []
 
     def router(self) -> Map | None:
@@ -167,6 +167,7 @@ class ClassicRoutes:
         for number, branch in branches:
             if conversions.only_retries(branch):  # a rule of the call
                 continue
+            self.names = self._names(branch)
             arc = self._branch_arc(number, branch)
             if "else" in branch:
                 otherwise.append(arc)
@@ -179,6 +180,13 @@ class ClassicRoutes:
                 arcs = [self._add_step(f"{self.name}_next", self.step["next"], None, self._plain_router())]
             otherwise += arcs
         return map_at(case, arcs=list_at(case, [*on_call, *on_exit, *otherwise]))
+
+    def _names(self, branch: Map | None = None) -> Names:
+        when = branch.get("when") if branch is not None else None
+        expects = expects_failure(when) and conversions.NEGATION.search(str(when)) is None
+        failures = expects or reads_failure(self.name, when)
+        names = self.calls.after_step(self.step, failures=failures)
+        return {**names, "error": f"{path_of('steps', self.name)}.error"}
 
     def _guarded(self, branch: Map, guard: Any, arc: Map) -> Map:
         if self.sink_label is not None and self._sees_failure(guard):  # branches do not see the failure of a sink

@@ -14,7 +14,7 @@ from noetl.cli.options import INSECURE_HELP
 from noetl.cli.output import count, emit, output_option, print_message, print_problems, print_rejected, summary
 from noetl.dsl.problem import Problem, did_you_mean
 from noetl.durable import replace_file
-from noetl.errors import FileMissing, UsageError
+from noetl.errors import FileMissing, PlaybookInvalid, UsageError
 from noetl.files import STDIN, display_name, load_file, read_file, read_playbook
 from noetl.model.inputs import rows, schema
 from noetl.printable import printable
@@ -70,7 +70,10 @@ def _check(name: str, strict: bool, address: ServerAddress | None) -> tuple[list
         return list(loaded.problems), f"{loaded.dialect}, {count(len(steps), 'step')}" if loaded.playbook else ""
     from noetl.client.http import HttpClient, problem_of
 
-    text = read_playbook(name)
+    try:
+        text = read_playbook(name)
+    except PlaybookInvalid as error:  # a program cannot be read
+        return list(error.problems), ""
     with closing(HttpClient(address, print_message)) as client:
         answer = client.catalog.validate(text, strict)
     problems = []

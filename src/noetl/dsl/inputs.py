@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
 UNKNOWN_INPUT = Check("NTL203", "error", "the tool kind has no such input", stored_ok=False)
 MISSING_INPUT = Check("NTL204", "error", "a required input is missing", stored_ok=False)
 WRONG_INPUT = Check("NTL205", "error", "an input has the wrong type", stored_ok=True)
+BAD_URL = Check("NTL219", "error", "the URL of an HTTP request has no scheme or no host", stored_ok=True)
 UNDER_SPEC = frozenset(["timeout", "policy", "pool", "on_lost", "max_visits", "sandbox", "exactly_once"])
 COMMON = frozenset(["kind", "name", "args", "spec"])
+_TEMPLATE_START = re.compile(r"\{[{%#]")
+_HTTP = re.compile("https?://", re.IGNORECASE)
+_HOST = re.compile("(?:[^/?#]*@)?[^/?#:@]")
+_AUTHORITY_END = re.compile("[/?#]")
+_AFTER_PATH = re.compile("[?#]")
 
 
 def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
@@ -35,7 +42,7 @@ def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
         if len(own) == 1 and task[name := own.pop()] is None:
             message = f"{name!r} of {kind.name}: expected a value, found nothing"
             walk.problems.add(WRONG_INPUT, span_in(task, name), message, f"indent the value below `{name}:`")
-    if "mode" in task and {"mode", "key"} <= fields(kind.inputs).keys():
+    if {"mode", "key"} <= fields(kind.inputs).keys():
         _check_key(task, supplied, walk)
 
 
@@ -71,6 +78,8 @@ def _check_value(task: Any, key: str, kind: Kind, walk: Walk) -> bool:
         return True  # a pipeline, checked as such
     wrong = misfit(fields(kind.inputs)[key].type, task[key])
     if wrong is None:
+        if kind.name == "http" and key == "url":
+            _check_url(task, walk)
         return True
     hint = _value_hint(task[key], wrong, kind, key)
     container: Any = task
@@ -83,9 +92,29 @@ def _check_value(task: Any, key: str, kind: Kind, walk: Walk) -> bool:
     return False
 
 
+def _check_url(task: Any, walk: Walk) -> None:
+    """Report a URL that a request would refuse, judged by its text before the first template."""
+    url = task["url"].strip()
+    template = _TEMPLATE_START.search(url)
+    literal = url[: template.start()] if template else url
+    if template and any(start.startswith(literal.lower()) for start in ("http://", "https://")):
+        return  # the template may complete it
+    start = _HTTP.match(literal)
+    if start and (_HOST.match(literal, start.end()) or (template and not _AUTHORITY_END.search(literal, start.end()))):
+        return
+    shown = "" if "@" in url else f", found {_AFTER_PATH.split(url, maxsplit=1)[0][:60]!r}"  # without secrets
+    message = "has no host" if start else f"must start with http:// or https://{shown}"
+    hint = "write the full URL: `https://HOST/PATH` or `http://HOST/PATH`"
+    walk.problems.add(BAD_URL, span_in(task, "url"), f"'url' of http {message}", hint)
+
+
 def _value_hint(value: Any, wrong: Misfit, kind: Kind, key: str) -> str:
     if kind.name == "iterator" and key == "in" and (advice := other_words.collection_advice(value)):
         return advice
+    if wrong.takes_list and (item := other_words.written(value, "")):
+        return f"write `{wrong.path[-1] if wrong.path else key}: [{item}]`"
+    if "upsert" in wrong.choices and isinstance(value, str) and value in other_words.LOAD_MODES:
+        return other_words.LOAD_MODES[value]
     guess = did_you_mean(value, wrong.choices) if not wrong.path else None
     return guess or wrong.remedy or f"`noetl tools schema {kind.name}` shows what it takes"
 
@@ -111,7 +140,7 @@ def _check_one_of(group: tuple[str, ...], supplied: set[str], kind: Kind, span: 
 
 def _check_key(task: Any, supplied: set[str], walk: Walk) -> None:
     """Rows are updated by a key, and only then have one."""
-    mode = task["mode"]
+    mode = task.get("mode") if "mode" in supplied else "append"
     if mode == "upsert" and "key" not in supplied:
         hint = "add `key: [id]`, the columns that identify a row"
         walk.problems.add(MISSING_INPUT, span_in(task, "mode"), "`mode: upsert` needs 'key'", hint)

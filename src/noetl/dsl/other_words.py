@@ -67,6 +67,15 @@ def collection_advice(value: Any) -> str | None:
     return 'write a list, or "{{ workload.NAME | items }}" for the pairs of a map' if isinstance(value, dict) else None
 
 
+_UPSERT = "write `mode: upsert`, and `key: [id]` with the columns that identify a row"
+LOAD_MODES = {
+    **dict.fromkeys(["merge", "update"], _UPSERT),
+    **dict.fromkeys(["insert", "add"], "write `mode: append`"),
+    **dict.fromkeys(["overwrite", "truncate", "truncate_insert", "full_refresh"], "write `mode: replace`"),
+}
+"""Modes of other engines for rows of a table."""
+
+
 def then_advice(value: Any) -> str | None:
     """For a `then` that is not a map: a directive alone, or a list of steps, which rules of a task do not have."""
     if value in ("continue", "retry", "jump", "break", "fail", "skip"):
@@ -122,6 +131,17 @@ def _executor_spec(node: Any, key: str) -> str:
     return f"write `executor: {{spec: {{{'retry' if key == 'retries' else key}: {written(node[key])}}}}}`"
 
 
+def result_of(step: Any, missing: str = "") -> str:
+    """The template of a step's result; `missing` is its value where the step did not run."""
+    name = written(step, "NAME")
+    path = f"steps.{name}" if name.isidentifier() else f"steps['{name}']"
+    return f"{{{{ {path}.result{f' | default({missing})' if missing else ''} }}}}"
+
+
+def _return_step(node: Any, key: str) -> str:
+    return f'write `executor: {{spec: {{output: "{result_of(node[key])}"}}}}`'
+
+
 _ARGS = 'give the task `args: {name: "{{ workload.name }}"}`'
 _RESULT = "results need no declaration: read `steps.NAME.result`, or `_prev` in the next task; keep more with `set_ctx`"
 _ON_ERROR = (
@@ -145,7 +165,7 @@ _STEP = {
         ("retry retries max_retries maxRetries", retry_advice),
         ("on_error onError on_failure onFailure errors allow_failure continue_on_error allowFailure", _ON_ERROR),
         ("args inputs input with params parameters variables payload arguments", _ARGS),
-        ("outputs output register set save returns result", _RESULT),
+        ("outputs output register set save returns return_step result", _RESULT),
         ("env environment", _ENV),
         ("rules", "write them in the task: `spec: {policy: {rules: [...]}}`"),
         ("set_ctx set_iter", "write it in `then` of a rule of the task: `spec: {policy: {rules: [...]}}`"),
@@ -173,6 +193,7 @@ _ROOT = {
         ("description doc labels tags owner version", "put it into `metadata`"),
         ("inputs input params parameters variables payload args", "declare inputs with their defaults in `workload`"),
         ("outputs output result returns", "write `executor: {spec: {output: ...}}`"),
+        ("return_step", _return_step),
         ("env environment", _ENV),
         ("secrets credentials auth connections", "write `keychain: [{name: ..., kind: ...}]`"),
         ("schedule schedule_interval cron triggers on", 'run `noetl schedule add NAME PATH --cron "0 6 * * *"`'),
@@ -192,7 +213,8 @@ _IN_LOOP = (
 )
 _PARALLEL = "concurrency parallel parallelism max_parallel max_concurrency"
 OF_PART: Mapping[str, Words] = {
-    "executor.spec": _SPEC | _words((_PARALLEL, _IN_LOOP)),
+    "executor": _words(("return_step", _return_step)),
+    "executor.spec": _SPEC | _words((_PARALLEL, _IN_LOOP), ("return_step", _return_step)),
     "step.spec": _SPEC
     | _words(
         (_PARALLEL, _IN_LOOP),

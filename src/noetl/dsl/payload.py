@@ -47,7 +47,22 @@ class InputName(NamedTuple):
 class PlaybookInputs(NamedTuple):
     names: tuple[InputName, ...] = ()
     reads: frozenset[Path] = frozenset()
-    """Paths in the workload that templates read; the empty path is the whole of it."""
+    """Paths in the workload that templates outside of steps read; the empty path is the whole of it."""
+    step_reads: frozenset[tuple[str, Path]] = frozenset()
+    """Paths that templates of a step read, except its `loop.in`, each with the step."""
+    loop_reads: frozenset[tuple[str, Path]] = frozenset()
+    """Paths that `loop.in` reads, each with its step."""
+
+    @property
+    def all_reads(self) -> frozenset[Path]:
+        return self.reads | {path for _, path in self.step_reads | self.loop_reads}
+
+
+class Kept(NamedTuple):
+    """What a fork does not evaluate again."""
+
+    steps: frozenset[str]  # which do not run again
+    loops: frozenset[str]  # steps that continue, with the items they have
 
 
 def properties_of(schema: Any) -> frozenset[str]:
@@ -76,9 +91,9 @@ def check_payload(
     """
     schema = playbook.executor.workload_schema
     if schema is UNSET:
-        warnings = _checked_by_defaults(_Workload(playbook.workload, inputs.reads), payload, strict_keys)
+        warnings = _checked_by_defaults(_Workload(playbook.workload, inputs.all_reads), payload, strict_keys)
     else:
-        warnings = _checked_by_schema(schema, playbook.workload, inputs.reads, payload)
+        warnings = _checked_by_schema(schema, playbook.workload, inputs.all_reads, payload)
     values = payload | ctx
     missing = [name for name in inputs.names if _is_needed(name, values) and not _is_provided(name, payload, ctx)]
     if problems := [_problem(name, file, payload) for name in missing if name.required]:
@@ -91,6 +106,45 @@ def check_payload(
     if len(warnings) > MAX_WARNINGS:
         warnings[MAX_WARNINGS:] = [f"and {len(warnings) - MAX_WARNINGS} more warnings"]
     return warnings
+
+
+def check_kept(inputs: PlaybookInputs, kept: Kept, payload: Json, strict_keys: Collection[str] = ()) -> list[str]:
+    """Warnings about changed inputs that nothing reads again; UsageError for one of `strict_keys`."""
+    strict: list[Path] = [tuple(key.split(".")) for key in strict_keys]
+    for path in strict:
+        if message := _without_effect(inputs, kept, path):
+            raise UsageError(message)
+    paths = [path for path in _leaves(payload, ()) if not any(path[: len(key)] == key for key in strict)]
+    return [message for path in paths if (message := _without_effect(inputs, kept, path))][:MAX_WARNINGS]
+
+
+def _without_effect(inputs: PlaybookInputs, kept: Kept, path: Path) -> str | None:
+    if any(_overlap(read, path) for read in inputs.reads):
+        return None
+    steps = {step for step, read in inputs.step_reads if _overlap(read, path)}
+    loops = {step for step, read in inputs.loop_reads if _overlap(read, path)}
+    if not steps | loops or steps - kept.steps or loops - kept.steps - kept.loops:
+        return None
+    message = f"{dotted(path)!r} has no effect: only "
+    if loops & kept.loops:
+        step = min(loops & kept.loops)
+        message += f"`loop.in` of {step!r} reads it, and its items are kept"
+        return f"{message}; run the whole loop again with `--from {step}`, without `--failed-items`"
+    step = min(steps | loops)
+    return f"{message}step {step!r} reads it, which does not run again; use `--from {step}`, or start a new run"
+
+
+def _leaves(value: Any, path: Path) -> Iterator[Path]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _leaves(item, (*path, key))
+    elif path:
+        yield path
+
+
+def _overlap(read: Path, path: Path) -> bool:
+    """Whether one is the other, or a part of it."""
+    return read[: len(path)] == path[: len(read)]
 
 
 def check_args(playbook: Playbook, inputs: PlaybookInputs, file: str, args: Json) -> list[str]:
@@ -213,7 +267,7 @@ class _Workload:
 
     def knows(self, path: Path) -> bool:
         """Whether the workload declares a path, or a template reads it, a part of it or a value that contains it."""
-        return self._declares(path) or any(read[: len(path)] == path[: len(read)] for read in self.reads)
+        return self._declares(path) or any(_overlap(read, path) for read in self.reads)
 
     def _declares(self, path: Path) -> bool:
         value: Any = self.defaults

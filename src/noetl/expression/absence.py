@@ -48,6 +48,7 @@ _PICKING = ("first", "last", "sum")  # filters whose result may be one of the pa
 _PASSING = ("list", "reverse", "items")  # filters whose result has the same parts
 _COUNTING = ("length", "count")
 _KEEPING_TESTS = ("undefined", "ne", "!=")  # tests that a missing value passes
+_DROPPING = (("select", "defined"), ("reject", "undefined"))  # filters that drop missing values
 _UNEQUAL = ("!=", "not in")  # comparisons that are true for a missing value
 
 
@@ -233,7 +234,11 @@ class _Reader:
     def _filter(self, node: nodes.Filter, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         arguments = [*node.args, *node.kwargs.values()]
         if node.name not in TOLERANT:
-            yield from self.expression(node.node, _filter_demand(node, demand), at)
+            if isinstance(node.node, nodes.List | nodes.Tuple) and _handles_missing_parts(node):
+                items = [item for item in node.node.items if static_path(item) is None]
+                yield from self._each(items, _filter_demand(node, demand).of_part, at)
+            else:
+                yield from self.expression(node.node, _filter_demand(node, demand), at)
             yield from self._each(arguments, demand.of_operand, at)
             return
         yield from self.expression(node.node, Demand(False, demand.parts), at)
@@ -265,6 +270,12 @@ class _Reader:
             needed = {name for name, state in _branch(node.test, True, at).assumptions if state == "present"}
             tested = [node.test] if isinstance(node.test, nodes.Name) else node.test.find_all(nodes.Name)
             yield from self._each((name for name in tested if name.name in needed), NEEDED, at)
+
+
+def _handles_missing_parts(node: nodes.Filter) -> bool:
+    """Whether the author of a filter expects that parts are missing: it drops or replaces them."""
+    first = node.args[0].value if node.args and isinstance(node.args[0], Const) else None
+    return (node.name, first) in _DROPPING or (node.name == "map" and first in TOLERANT)
 
 
 def _filter_demand(node: nodes.Filter, demand: Demand) -> Demand:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, unshare
-from noetl.generations import credentials, inputs, names, patches, policies, programs, steps
+from noetl.generations import credentials, inputs, names, patches, policies, programs, returns, steps
 from noetl.generations.document import OtherDocument
 
 Rewrite = Callable[[OtherDocument], None]
@@ -24,6 +24,8 @@ INPUTS: tuple[Rewrite, ...] = (
     inputs.rename_input,
     inputs.move_under_spec,
     inputs.drop_inputs,
+    returns.rewrite_return_step,
+    returns.drop_return_step_of_calls,
     inputs.refuse_kinds,
 )
 """Other names and places of inputs, in both generations. They come first: the others know tasks by their inputs."""

@@ -82,15 +82,9 @@ def move_under_spec(document: OtherDocument) -> None:
 
 
 def drop_inputs(document: OtherDocument) -> None:
-    """`return_step` and the options of a connection pool have no counterpart."""
+    """`task` of a playbook and the options of a connection pool have no counterpart."""
     for _, task, kind in document.all_tasks:
         name = kind.name if kind is not None else ""
-        if name == "playbook" and "return_step" in task:
-            step = task["return_step"]
-            output = f'`executor: {{spec: {{output: "{{{{ steps.{step}.result }}}}"}}}}`'
-            hint = f"if {step!r} is not the last step of {task.get('path')!r}, write {output} there"
-            document.note(task, "return_step", "`return_step` was dropped: the result is that of the last step", hint)
-            del task["return_step"]
         if name == "playbook" and isinstance(task.get("task"), str):
             document.note(task, "task", "`task` was dropped", "a task has a label: `- LABEL: {kind: ...}`")
             del task["task"]

@@ -65,6 +65,8 @@ class Misfit(NamedTuple):
     choices: tuple[str, ...] = ()
     """The texts that the input takes, if they are few."""
     remedy: str = ""
+    takes_list: bool = False
+    """Whether a list with the value as its only item would do."""
 
 
 def describe(value: object) -> str:
@@ -238,9 +240,19 @@ def misfit(kind: inspect.Type, value: object, path: Path = ()) -> Misfit | None:
         quotes = ": put it in quotes" if isinstance(value, int | float) and "text" in words else ""
         literals = [option for option in _alternatives(kind) if isinstance(option, inspect.LiteralType)]
         choices = tuple(str(choice) for option in literals for choice in option.values)
-        return Misfit(path, f"expected {_joined(words)}, found {describe(value)}{quotes}", choices)
+        return Misfit(
+            path,
+            f"expected {_joined(words)}, found {describe(value)}{quotes}",
+            choices,
+            takes_list=_takes_list(kind, value),
+        )
     inside = [_inside(option, value, path) for option in fitting]
     return None if None in inside else inside[0]
+
+
+def _takes_list(kind: inspect.Type, value: object) -> bool:
+    lists = [option for option in _alternatives(kind) if isinstance(option, inspect.CollectionType)]
+    return any(misfit(option.item_type, value) is None for option in lists)
 
 
 def rendered_misfit(model: type[msgspec.Struct], inputs: Mapping[str, Any], error: msgspec.ValidationError) -> str:

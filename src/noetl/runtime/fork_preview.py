@@ -13,7 +13,7 @@ from noetl.engine.history.fork import AgainView, check_playbook, is_incomplete, 
 from noetl.engine.start import overlaid
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
-from noetl.runtime.history import Cut, Edit, RetryPoint, check_event, check_forkable, retry_cut
+from noetl.runtime.history import Cut, Edit, RetryPoint, check_event, check_forkable, input_warnings, retry_cut
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.runtime.past import PastReader
 from noetl.runtime.runtime import Runtime
@@ -81,11 +81,11 @@ def _preview(past: PastReader, state: Execution, cut: Cut, edit: Edit, playbook:
     if edited is not None:
         check_playbook(state, edited)
     warnings: list[str] = []
-    if edited is not None or edit.payload:
-        payload = overlaid(_payload(past, state), edit.payload)
-        net = edited or past.playbook(state.digest)
-        warnings = net.check_payload(payload, state.ctx | edit.ctx, edit.strict_keys)
-    return ForkPreview(state.id, state.seq, under_way(state, cut.failed or ""), list(state.steps), warnings)
+    if edited is not None or edit.inputs:
+        payload = overlaid(_payload(past, state), edit.inputs)
+        warnings = input_warnings(edited or past.playbook(state.digest), state, payload, edit)
+    again = under_way(state, cut.failed or "", cut.begins_with)
+    return ForkPreview(state.id, state.seq, again, list(state.steps), warnings)
 
 
 def _payload(past: PastReader, state: Execution) -> dict[str, Any]:

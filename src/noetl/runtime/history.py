@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from noetl.dsl.payload import Kept
 from noetl.dsl.problem import did_you_mean
 from noetl.engine import events as e
 from noetl.engine.commands import Fork
-from noetl.engine.history.fork import AgainView, FailedItems, Retrace, is_incomplete, under_way
+from noetl.engine.history.fork import AgainView, FailedItems, Retrace, is_incomplete, kept_steps, under_way
 from noetl.engine.history.outline import Block, OutlineWriter, encode_block
 from noetl.engine.history.verify.log import derived_rows, differences
 from noetl.engine.start import overlaid
@@ -22,6 +23,7 @@ from noetl.errors import Conflict, NotFound, StoreError, UsageError
 from noetl.model.actor import Actor
 from noetl.model.identity import step_of
 from noetl.runtime.loaded_executions import LoadedExecution
+from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.runtime.past import PastReader
 from noetl.runtime.replays import Replayer, ReplayView
 from noetl.runtime.runtime import Runtime
@@ -35,6 +37,13 @@ class Edit(NamedTuple):
     payload: dict[str, Any] = {}  # values that are laid over the payload of the source
     actor: Actor | None = None
     strict_keys: Sequence[str] = ()  # keys of the payload that are refused if the playbook does not know them
+    later_payload: dict[str, Any] = {}  # values that forks after the cut laid over it; `payload` is laid over them
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """All values that the fork lays over the payload."""
+        values: dict[str, Any] = overlaid(self.later_payload, self.payload)
+        return values
 
 
 class RetryPoint(NamedTuple):
@@ -50,6 +59,7 @@ class Cut(NamedTuple):
     seq: int | None  # after this event, or the first one after it at which a decision is complete; None: at the end
     failed: str | None = None  # the run that failed; None: it is not a retry
     reopen: str = ""  # the loop whose failed items run again; its log is cut at `seq` itself
+    begins_with: str = ""  # the run that starts once more, of which the fork has no event
 
     @property
     def is_exact(self) -> bool:
@@ -155,12 +165,12 @@ async def retry_cut(runtime: Runtime, source: str, edit: Edit, point: RetryPoint
 
     def fold(past: PastReader) -> Execution:
         state, last = past.stored_state(source, 0), None
-        for event, row in past.fold(state):
+        for event, _ in past.fold(state):
             if last is not None:
                 retrace.see(state, last)
             failed_items.see(state, event)
             if isinstance(event, e.StepScheduled):
-                scheduled[event.run] = scheduled[step_of(event.run)] = row.seq
+                scheduled[event.run] = scheduled[step_of(event.run)] = retrace.settled, event.run
             if isinstance(event, e.ExecutionForked) and event.payload is not None:
                 payload.update(event.payload)
             last = event
@@ -171,7 +181,7 @@ async def retry_cut(runtime: Runtime, source: str, edit: Edit, point: RetryPoint
     whole = await runtime.past.do(fold)
     if not whole.over:
         raise Conflict(f"cannot retry {source}: the run is {whole.shown_status} and has not ended")
-    edit = edit._replace(digest=edit.digest or whole.digest, payload=overlaid(payload, edit.payload))
+    edit = edit._replace(digest=edit.digest or whole.digest, later_payload=payload)
     loops = failed_items.loops
     if point.failed_items:
         run = _loop_to_reopen(source, loops, point.step)
@@ -180,7 +190,8 @@ async def retry_cut(runtime: Runtime, source: str, edit: Edit, point: RetryPoint
         if point.step not in scheduled:
             hint = did_you_mean(point.step, scheduled)
             raise NotFound(f"run of step {point.step!r} not found in {source}" + (f": {hint}" if hint else ""))
-        return Cut(scheduled[point.step], ""), edit
+        seq, run = scheduled[point.step]
+        return Cut(seq, "", begins_with=run), edit
     if whole.status == "succeeded":
         failures = ": `--failed-items` runs the failed items of its loop again" if loops else ""
         raise Conflict(f"{source} has succeeded: there is nothing to retry{failures}")
@@ -242,14 +253,14 @@ async def _start_fork(
     stored = await runtime.thread.ask(lambda: [(key, runtime.store.blob(key)) for key in chunks])
     blobs = [(key, content) for key, content in stored if content is not None]
     state.id = name
-    again, done = under_way(state, cut.failed or ""), list(state.steps)
+    again, done = under_way(state, cut.failed or "", cut.begins_with), list(state.steps)
     net = await runtime.playbooks.load(edit.digest or state.digest)
     edited = net if net is not state.net else None
     digest = edit.digest if edited else ""
-    payload, sets = overlaid(_payload(rows), edit.payload), bool(edit.payload)
+    payload, sets = overlaid(_payload(rows), edit.inputs), bool(edit.inputs)
     warnings: tuple[str, ...] = ()
     if edited or sets:
-        warnings = tuple(net.check_payload(payload, state.ctx | edit.ctx, edit.strict_keys))
+        warnings = tuple(input_warnings(net, state, payload, edit))
     changes = edited, digest, payload, sets, edit.ctx
     command = Fork(source, last.seq, last.at, *changes, cut.failed, cut.reopen, edit.actor, warnings)
     if name not in runtime.executions:
@@ -263,6 +274,12 @@ async def _start_fork(
     source_seq = fork.forked[1] if fork.forked else last.seq  # smaller if an earlier request has made the fork
     await runtime.executions.copy_snapshots(source, name, source_seq)
     return ForkView(name, source, source_seq, again, done, list(fork.warnings))
+
+
+def input_warnings(net: LoadedPlaybook, state: Execution, payload: dict[str, Any], edit: Edit) -> list[str]:
+    """Warnings about the inputs of a fork of this state; UsageError if it cannot start."""
+    warnings = net.check_payload(payload, state.ctx | edit.ctx, edit.strict_keys)
+    return warnings + net.check_kept(Kept(*kept_steps(state, net)), edit.payload, edit.strict_keys)
 
 
 def _payload(rows: list[Row]) -> dict[str, Any]:

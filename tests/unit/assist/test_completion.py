@@ -91,7 +91,7 @@ VALUES = [
     ("    tool: {kind: ht█\n", "http", "kind"),
     ("    tool:\n      kind: █\n", "postgres", "kind"),
     ("    tool:\n      - get:\n          kind: po█\n", "postgres", "kind"),
-    ("    tool: {kind: http, url: x, method: █}\n", "POST", "value"),
+    ("    tool: {kind: http, url: http://x, method: █}\n", "POST", "value"),
     ("    tool: {kind: http, spec: {policy: {rules: [{else: {then: {do: █", "retry", "value"),
     ("    spec: {join: █}\n", "all", "value"),
     ("    spec:\n      join: a█\n", "all", "value"),
@@ -116,7 +116,7 @@ def test_the_entry_step_is_a_step() -> None:
 
 
 def in_template(expression: str, task: str = "noop") -> str:
-    tasks = f"      - one: {{kind: http, url: x}}\n      - two:\n          kind: {task}\n"
+    tasks = f"      - one: {{kind: http, url: http://x}}\n      - two:\n          kind: {task}\n"
     return f'    tool:\n{tasks}          result: "{expression}'
 
 

@@ -8,7 +8,7 @@ from .cursor import HEAD, STEPS, ask, ask_step
 
 MEANINGS = [
     ("    des█c: x\n", "what it does", "desc"),
-    ("    tool: {kind: ht█tp, url: x}\n", "HTTP", "http"),
+    ("    tool: {kind: ht█tp, url: http://x}\n", "HTTP", "http"),
     ("    tool: {kind: http, u█rl: x}\n", "url", "url"),
     ("    next: {arcs: [{step: sta█rt}]}\n", "gets the orders", "start"),
     ('    tool: {kind: noop, result: "{{ wor█kload.since }}"}\n', "inputs of the run", "workload"),

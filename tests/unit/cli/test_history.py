@@ -181,6 +181,56 @@ def test_warnings_about_the_payload_of_a_fork_are_printed_and_logged(place: Plac
     assert place.json("runs", "show", source)["warnings"] == []
 
 
+def test_an_input_that_only_the_items_of_a_kept_loop_come_from_is_refused_or_a_warning(place: Place) -> None:
+    text = ITEMS.replace("FOLDER", str(place.folder))
+    head, _, tail = text.partition("loop: {in: ")
+    text = head + 'loop: {in: "{{ workload.names }}"' + tail[tail.index(", iterator") :]
+    text = text.replace("workload: {", "workload: {names: [a, b, c], ")
+    source = place.run(text)["execution_id"]
+    (place.folder / "mended").touch()
+    message = "'names' has no effect: only `loop.in` of 'each' reads it, and its items are kept"
+    for more in ([], ["--dry-run"]):
+        refused = place("runs", "retry", source, "--failed-items", "--set", "names=[b]", *more)
+        assert (refused.code, message in refused.err) == (2, True), refused.err
+        warned = place("runs", "retry", source, "--failed-items", "--payload", '{"names": ["b"]}', *more)
+        assert (warned.code, f"warning: {message}" in warned.err) == (0, True), warned.err
+        other = place("runs", "retry", source, "--failed-items", "--set", "ending=mended", *more)
+        assert (other.code, "has no effect" in other.err) == (0, False), other.err
+        whole = place("runs", "retry", source, "--from", "each", "--set", "names=[b]", *more)
+        assert (whole.code, "has no effect" in whole.err) == (0, False), whole.err
+
+
+KEPT = (
+    HEAD
+    + """\
+workload: {endpoints: [a, b], size: 1, both: 1, never: 1, last: 1}
+executor: {spec: {final_step: over}}
+workflow:
+  - step: a
+    tool: {kind: noop, result: "{{ workload.endpoints | length }} {{ both }}"}
+    next: {arcs: [{step: never, when: "{{ size > 9 }}"}, {step: z}]}
+  - {step: never, tool: {kind: noop, result: "{{ workload.never }}"}}
+  - {step: z, tool: {kind: noop, result: "{{ workload.both }}"}}
+  - {step: over, tool: {kind: noop, result: "{{ last }}"}}
+"""
+)
+
+
+def test_an_input_that_only_kept_steps_read_is_refused_or_a_warning(place: Place) -> None:
+    source = place.run(KEPT)["execution_id"]
+    retry = ("runs", "retry", source, "--from", "z")
+    for key, value, step in (("endpoints", '["q"]', "a"), ("size", "10", "a"), ("never", "2", "never")):
+        message = f"{key!r} has no effect: only step {step!r} reads it, which does not run again; use `--from {step}`"
+        for more in ([], ["--dry-run"]):
+            refused = place(*retry, "--set", f"{key}={value}", *more)
+            assert (refused.code, message in refused.err) == (2, True), refused.err
+            warned = place(*retry, "--payload", f'{{"{key}": {value}}}', *more)
+            assert (warned.code, f"warning: {message}" in warned.err) == (0, True), warned.err
+    for verb in ((*retry, "--set", "both=2"), (*retry, "--set", "last=2"), (*retry[:4], "a", "--set", "endpoints=[q]")):
+        other = place(*verb)
+        assert (other.code, "has no effect" in other.err) == (0, False), other.err
+
+
 def test_a_dry_run_prints_what_a_retry_or_a_fork_would_do(place: Place) -> None:
     text = ITEMS.replace("FOLDER", str(place.folder))
     source = place.run(text)["execution_id"]

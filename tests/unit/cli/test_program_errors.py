@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from command import file, noetl
 from places import Place
 from terminal import HEAD, data
+
+from noetl.printable import without_passwords
 
 DIVIDE = (
     HEAD
@@ -163,6 +166,104 @@ def test_a_loop_keeps_the_tracebacks_of_its_first_failures(tmp_path: Path) -> No
     failures = data(noetl("run", file(tmp_path, text), "-o", "json", cwd=tmp_path))["result"]
     assert [("traceback" in failure["error"]["details"]) for failure in failures] == [True] * 20 + [False] * 5
     assert all("source" in failure["error"]["details"] for failure in failures)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:1/a?api_key=s3cret&page=1",
+        "http://127.0.0.1:1/a?page=1&access_token=s3cret-w0rd",
+        "http://127.0.0.1:1/a?TOKEN=s3cret",
+        "http://127.0.0.1:1/a?key=s3cret",
+        "http://127.0.0.1:1/a?sv=1&sig=s3cret%2Fw0rd",
+        "http://127.0.0.1:1/a?X-Amz-Signature=s3cret",
+        "http://127.0.0.1:1/a?client_secret={{ workload.page }}s3cret&page={{ workload.page }}",
+        "http://127.0.0.1:1/a#id_token=s3cret",
+        "http://ada:s3cret@127.0.0.1:1/a?page=1",
+        "http://ada:s3c/re@t-s3cret@127.0.0.1:1/a",
+        "https://s3cret@127.0.0.1:1/a",
+    ],
+)
+def test_the_line_of_an_error_shows_no_token_of_a_url(tmp_path: Path, url: str) -> None:
+    text = f'{HEAD}workload: {{page: 1}}\nworkflow:\n  - step: a\n    tool: {{kind: http, url: "{url}", nosuch: 1}}\n'
+    file(tmp_path, text, "p.yaml")
+    for verb in ("validate", "run"):
+        done = noetl(verb, "p.yaml", cwd=tmp_path)
+        said = done.out + done.err
+        assert ("****" in said, "s3c" in said) == (True, False)
+        quoted, caret = next((line, below) for line, below in pairwise(said.splitlines()) if below.strip(" |") == "^")
+        assert quoted[caret.index("^") :].startswith("nosuch: 1}")
+    file(tmp_path, text.replace(", nosuch: 1", ""), "p.yaml")
+    assert "s3c" not in noetl("run", "p.yaml", cwd=tmp_path).err
+    for show in (("runs", "show", "last"), ("explain", "last")):
+        assert "s3c" not in noetl(*show, cwd=tmp_path).out
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        "kind: http, url: http://127.0.0.1:1/, params: {api_key: s3cret, page: 1}",
+        "kind: http, url: http://127.0.0.1:1/, params: {page: 1, api_key: 's3cret w0rd'}",
+        "kind: http, url: http://127.0.0.1:1/, method: POST, json: {password: s3cret-w0rd}",
+        'kind: http, url: http://127.0.0.1:1/, method: POST, json: {"client_secret": "{{ workload.page }}s3cret"}',
+        "kind: http, url: http://127.0.0.1:1/, headers: {X-Api-Key: s3cret}",
+        "kind: http, url: http://127.0.0.1:1/, headers: {Authorization: Bearer s3cret}",
+        "kind: http, url: http://127.0.0.1:1/, headers: {Authorization: 's3cret s3cret'}",
+        "kind: shell, cmds: ['exit 1; curl -u ada:s3cret http://127.0.0.1:1/']",
+        "kind: shell, cmds: [\"exit 1; curl -H 'X-Api-Key: s3cret' http://127.0.0.1:1/\"]",
+        'kind: shell, cmds: ["exit 1; curl -H \\"Authorization: Bearer s3cret\\" http://127.0.0.1:1/"]',
+        'kind: shell, cmds: ["exit 1; export API_TOKEN=s3cret; call --token s3cret"]',
+    ],
+)
+def test_the_line_of_an_error_shows_no_secret_of_a_field_or_an_option(tmp_path: Path, inputs: str) -> None:
+    text = f"{HEAD}workload: {{page: 1}}\nworkflow:\n  - step: a\n    tool: {{{inputs}, nosuch: 1}}\n"
+    file(tmp_path, text, "p.yaml")
+    said = noetl("validate", "p.yaml", cwd=tmp_path).out
+    assert ("****" in said, "s3c" in said) == (True, False)
+    quoted, caret = next((line, below) for line, below in pairwise(said.splitlines()) if below.strip(" |") == "^")
+    assert quoted[caret.index("^") :].startswith("nosuch: 1}")
+    file(tmp_path, text.replace(", nosuch: 1", ""), "p.yaml")
+    assert "s3c" not in noetl("run", "p.yaml", cwd=tmp_path).err
+
+
+@pytest.mark.parametrize(
+    ("line", "masked"),
+    [
+        ("  password: s3c,r{e}t # of ada", "  password: ******************"),
+        ("- X-Auth-Token: s3cret", "- X-Auth-Token: ******"),
+        ("requests.get(url, api_key='s3cret', page=1)", "requests.get(url, api_key='******', page=1)"),
+        ("  -u 'ada:s3cret' \\", "  -u 'ada:******' \\"),
+        ("headers: {Cookie: 'a=s3cret; b=s3cret'}", "headers: {Cookie: '******************'}"),
+    ],
+)
+def test_the_value_of_a_secret_name_is_masked(line: str, masked: str) -> None:
+    assert without_passwords(line) == masked
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "auth: pg_main",
+        "destination: {kind: postgres, auth: pg_main, table: t}",
+        "credential: shop_api",
+        "author: Ada",
+        "token_url: https://127.0.0.1/token",
+        "def main(token: str, password: str = None):",
+        'token = response["token"]',
+        'args: {token: "{{ keychain.shop_api.token }}"}',
+        'headers: {Authorization: "Bearer {{ keychain.shop_api.token }}"}',
+        "docker run -u 1000:1000 image",
+        "- get_token: {kind: noop}",
+        "json: {max_tokens: 100}",
+        "url: http://127.0.0.1/?page=1&token={{ workload.token }}",
+        "url: http://127.0.0.1/design?assignee=ada&monkey=1&design=2",
+        "desc: tokens and keys = secret",
+        "in: keychain.api_key == workload.key",
+        "url: http://127.0.0.1/a@b",
+    ],
+)
+def test_a_line_without_a_secret_is_quoted_as_it_is(line: str) -> None:
+    assert without_passwords(line) == line
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from places import Place
 from terminal import HEAD, data
 
 from noetl.dsl.compile import load
-from noetl.errors import FileMissing
 from noetl.files import load_text
 from noetl.testing import run_playbook
 from noetl.tools.process.inside.linux import landlock_version
@@ -88,17 +87,56 @@ class TestFile:
             in failed.err
         )
 
-    def test_a_file_that_does_not_exist_is_named_with_its_place(self, tmp_path: Path) -> None:
-        for verb in ("run", "validate"):
-            failed = noetl(verb, file(tmp_path, HALF, "p.yaml"), cwd=tmp_path)
-            assert failed.code == 4
-            assert "p.yaml:7:33: cannot read 'half.py': No such file or directory" in failed.err
+    @pytest.mark.parametrize("verb", ["run", "validate", "register"])
+    def test_a_file_that_cannot_be_read_is_a_problem_with_its_place_and_a_remedy(
+        self, tmp_path: Path, verb: str
+    ) -> None:
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "latin.py").write_bytes(b"x = 1\nname = '\xe9'\n")
+        reasons = {
+            "half.py": ("No such file or directory", "write its path relative to the folder of the playbook"),
+            "folder": ("it is a folder", "name a file in this folder"),
+            "latin.py": ("byte 0xe9 in line 2 is not valid UTF-8", "save the file as UTF-8"),
+        }
+        for name, (reason, remedy) in reasons.items():
+            failed = noetl(verb, file(tmp_path, HALF.replace("half.py", name), "p.yaml"), cwd=tmp_path)
+            printed = failed.out + failed.err
+            assert failed.code == 3, printed
+            assert f"p.yaml:7:33: error NTL220: cannot read '{name}': " in printed
+            assert reason in printed
+            assert remedy in printed
+            line = next(line for line in printed.splitlines() if line.startswith("  | ") and line.endswith("^"))
+            assert line == f"  | {' ' * 32}^"
+            assert "p.yaml: 1 error" in printed
+
+    def test_a_file_without_permission_says_how_to_permit_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(path: str) -> None:  # root may read every file
+            raise PermissionError(13, "Permission denied", path)
+
+        monkeypatch.setattr("noetl.program_files.open_checked", refuse)
+        (problem,) = load_text(file(tmp_path, HALF))[1].problems
+        assert (problem.code, problem.message) == ("NTL220", "cannot read 'half.py': Permission denied")
+        assert problem.hint == f"allow yourself to read it: `chmod u+r {tmp_path}/half.py`"
+
+    def test_every_file_that_cannot_be_read_is_reported_with_the_other_problems(self, tmp_path: Path) -> None:
+        text = HALF + "      - u: {kind: python, file: other.py}\n      - v: {kind: nop}\n"
+        problems = load_text(file(tmp_path, text))[1].problems
+        assert [(problem.code, problem.line) for problem in problems] == [("NTL220", 7), ("NTL220", 8), ("NTL202", 9)]
+
+    def test_a_child_is_found_beside_a_playbook_whose_program_is_missing(self, tmp_path: Path) -> None:
+        file(tmp_path, HALF + "# shop/child\n", "a.yaml")
+        child = one_task("{kind: noop, result: 5}").replace("tests/story", "shop/child")
+        file(tmp_path, child, "b.yaml")
+        done = run(tmp_path, one_task("{kind: playbook, path: shop/child}").replace("tests/story", "shop/parent"))
+        assert (done.code, done.out) == (0, "5\n"), done.err
 
     def test_a_file_that_is_not_allowed_is_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NOETL_TOOL_FILES", str(tmp_path / "allowed"))
         file(tmp_path, PROGRAM, "half.py")
-        with pytest.raises(FileMissing, match="outside of the folders that NOETL_TOOL_FILES allows"):
-            load_text(file(tmp_path, HALF))
+        (problem,) = load_text(file(tmp_path, HALF))[1].problems
+        assert "outside of the folders that NOETL_TOOL_FILES allows" in problem.message
 
     def test_the_program_is_checked_and_the_problem_shows_the_line_of_the_playbook(self, tmp_path: Path) -> None:
         file(tmp_path, "x = 1\nreturn x\n", "half.py")

@@ -195,12 +195,22 @@ def test_a_branch_that_depends_on_a_value_may_not_be_reached(expression: str) ->
     assert "NTL502" in {problem.code for problem in load("p.yaml", HEAD + text, KINDS).problems}
 
 
-@for_each("template", ["{{ x if x is defined else 1 }}", "{% if x is defined %}{{ x }}{% endif %}"])
+@for_each(
+    "template",
+    [
+        "{{ x if x is defined else 1 }}",
+        "{% if x is defined %}{{ x }}{% endif %}",
+        "{{ [x, 1] | select('defined') | list }}",
+        "{{ (x.y, 1) | select('defined') | first }}",
+        "{{ [x, 1] | reject('undefined') | join(',') }}",
+        "{{ [x, 1] | map('default', 0) | list }}",
+    ],
+)
 def test_a_name_that_is_read_only_where_it_exists_is_no_problem(template: str) -> None:
     assert load("p.yaml", HEAD + result_of(template), KINDS).problems == []
 
 
-@for_each("template", ["{{ 'a' if x else 'b' }}", "{% if x %}y{% endif %}", "{{ x == 1 }}"])
+@for_each("template", ["{{ 'a' if x else 'b' }}", "{% if x %}y{% endif %}", "{{ x == 1 }}", "{{ [x] | length }}"])
 def test_a_condition_on_a_missing_name_is_a_warning(template: str) -> None:
     loaded = load("p.yaml", HEAD + result_of(template), KINDS)
     assert [problem.code for problem in loaded.problems] == ["NTL502"]

@@ -32,7 +32,7 @@ def step(*lines: str, head: str = "") -> str:
 
 
 CANONICAL = {
-    "sandbox of http": ("sandbox", ["tool: [{a: {kind: http, url: x, spec: {sandbox: landlock}}}]"]),
+    "sandbox of http": ("sandbox", ["tool: [{a: {kind: http, url: http://x, spec: {sandbox: landlock}}}]"]),
     "sandbox of noop": ("sandbox", ["tool: [{a: {kind: noop, spec: {sandbox: none}}}]"]),
     "sandbox of all http calls": ("sandbox", ["spec: {http: {sandbox: landlock}}", CALL]),
     "timers": ("timers", ["spec: {timers: {late: 5s}}", CALL]),

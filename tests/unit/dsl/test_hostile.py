@@ -387,7 +387,7 @@ class TestWrittenOut:
 
     def test_large_defaults_under_many_tasks(self, apart: Apart) -> None:
         headers = ", ".join(f"h{i}: v" for i in range(8000))
-        tasks = "".join(f"  - t{i}: {{kind: http, url: x, headers: {{a: b}}}}\n" for i in range(3000))
+        tasks = "".join(f"  - t{i}: {{kind: http, url: http://x, headers: {{a: b}}}}\n" for i in range(3000))
         spec = f"executor: {{spec: {{http: {{headers: {{{headers}}}}}}}}}\n"
         assert apart(f"{HEAD}{spec}workflow:\n- step: s\n  tool:\n{tasks}").codes == ["NTL003"]
 
@@ -430,7 +430,7 @@ MANY = {
     "credentials that are not declared": f"{HEAD}keychain:\n"
     + "".join(f"- {{name: key_{i}, kind: bearer}}\n" for i in range(4000))
     + "workflow:\n- step: s\n  tool:\n"
-    + "".join(f"  - {{kind: http, url: x, auth: kee_{i}}}\n" for i in range(3000)),
+    + "".join(f"  - {{kind: http, url: http://x, auth: kee_{i}}}\n" for i in range(3000)),
     "filters that do not exist": workflow(
         "- step: s\n  tool:\n"
         + "".join(

@@ -68,7 +68,7 @@ STEPS = {
     "args below the task's own": """
         - step: s
           args: {x: 1, y: 2}
-          tool: {kind: http, url: u, args: {y: 3}}
+          tool: {kind: http, url: http://u, args: {y: 3}}
         """,
     "retry": """
         - step: s
@@ -140,7 +140,7 @@ STEPS = {
     "retry of the tool": """
         - step: s
           args: {}
-          tool: {kind: http, url: u, retry: {max_attempts: 2, on: error}}
+          tool: {kind: http, url: http://u, retry: {max_attempts: 2, on: error}}
         """,
     "vars": """
         - step: s
@@ -185,7 +185,7 @@ STEPS = {
     "sink by http": """
         - step: s
           tool: {kind: http, url: http://x}
-          sink: {tool: {kind: http, method: POST, url: u}, args: {a: 1}}
+          sink: {tool: {kind: http, method: POST, url: http://u}, args: {a: 1}}
         """,
     "sink with a condition": """
         - step: s
@@ -215,7 +215,7 @@ STEPS = {
     "sink behind a list of tasks": """
         - step: s
           tool:
-            - {name: call-it, kind: http, url: u}
+            - {name: call-it, kind: http, url: http://u}
             - {name: sink, kind: noop}
             - {name: last-one, kind: postgres, query: "select 1"}
           sink: {tool: {kind: postgres, table: t}}
@@ -285,7 +285,7 @@ STEPS = {
     "on_error of a pipeline": """
         - step: s
           spec: {on_error: ignore}
-          tool: [{kind: http, url: u}, {kind: http, url: v}]
+          tool: [{kind: http, url: http://u}, {kind: http, url: http://v}]
         """,
     "case with maps": """
         - step: s
@@ -350,7 +350,7 @@ STEPS = {
           case:
             - when: "{{ result.ok }}"
               then:
-                sink: {tool: {kind: http, url: u}}
+                sink: {tool: {kind: http, url: http://u}}
                 set: {n: 1}
                 retry: {max_attempts: 2}
                 next: a
@@ -381,7 +381,7 @@ STEPS = {
           case:
             - when: "{{ event.name == 'call.done' and result | length > 1 }}"
               then:
-                - send: {tool: {kind: http, url: u, body: "{{ result }}"}}
+                - send: {tool: {kind: http, url: http://u, body: "{{ result }}"}}
                 - next: a
         """,
     "case without a tool": """
@@ -406,9 +406,9 @@ STEPS = {
         """,
     "names with dashes": """
         - step: s-1.x
-          tool: [{name: do-it, kind: http, url: u}]
+          tool: [{name: do-it, kind: http, url: http://u}]
           vars: {n: "{{ result.n }}"}
-          sink: {tool: {kind: http, url: u}}
+          sink: {tool: {kind: http, url: http://u}}
           case:
             - {when: "{{ result.a }}", then: {next: a}}
         """,
@@ -433,7 +433,7 @@ STEPS = {
             kind: iterator
             in: [1]
             iterator: x
-            tool: [{kind: postgres, query: "select {{ x }}"}, {kind: http, url: u, retry: {max_attempts: 2}}]
+            tool: [{kind: postgres, query: "select {{ x }}"}, {kind: http, url: http://u, retry: {max_attempts: 2}}]
           next: a
         """,
     "an anchor whose node changes": """
@@ -441,7 +441,7 @@ STEPS = {
           args: {x: 1}
           tool: &call
             kind: http
-            url: u
+            url: http://u
             headers: &headers {a: "{{ vars.a }}"}
           next: t
         - step: t
@@ -450,13 +450,13 @@ STEPS = {
           vars: {a: 1}
           next: u
         - step: u
-          tool: {kind: http, url: v, headers: *headers}
+          tool: {kind: http, url: http://v, headers: *headers}
         """,
     "a merge key whose map changes": """
         - step: s
           tool: &call
             kind: http
-            url: u
+            url: http://u
           retry: &twice {max_attempts: 2}
           next: t
         - step: t
@@ -495,7 +495,7 @@ ROOTS = {
         """
             workbook:
               - name: get
-                tool: {kind: http, url: u}
+                tool: {kind: http, url: http://u}
                 sink: {tool: {kind: postgres, table: t}}
             """,
     ),
@@ -514,7 +514,7 @@ ROOTS = {
     "keychain that is there": (
         """
             - step: s
-              tool: {kind: http, url: u, auth: api}
+              tool: {kind: http, url: http://u, auth: api}
               next: t
             - step: t
               tool: {kind: postgres, query: select 1}
@@ -607,7 +607,7 @@ def test_what_does_not_change_stays_as_it_was_written() -> None:
           desc:  >
               folded
               text
-          tool: {  kind:   http, url: 'u',
+          tool: {  kind:   http, url: 'http://u',
                    body: [1,2,   3] }
           next: a
         -   step: t
@@ -626,7 +626,7 @@ def test_what_does_not_change_stays_as_it_was_written() -> None:
     after = migrated(text)
     for part in (
         "workload: { when: 2024-01-01,  on: yes, n: 0o17, f: 1.50, nothing: ~, empty: }\n",
-        "  - step:   s   # odd\n    desc:  >\n        folded\n        text\n    tool: {  kind:   http, url: 'u',\n",
+        "  - step:   s   # odd\n    desc:  >\n        folded\n        text\n    tool: {  kind:   http, url: 'http://u',\n",
         "    tool:\n          kind: python\n          code: |2\n             # indented\n          libs: &l [ os ]\n",
         "  - step: u\n    tool: {kind: python, code: x, libs: *l}\n",
     ):
@@ -639,7 +639,7 @@ def test_anchors_stay_where_nothing_in_them_changed() -> None:
         - step: s
           tool: &call
             kind: http
-            url: u
+            url: http://u
             params: &params {a: 1}
           next: t
         - step: t
@@ -648,7 +648,7 @@ def test_anchors_stay_where_nothing_in_them_changed() -> None:
             method: POST
           next: u
         - step: u
-          tool: {kind: http, url: v, params: *params}
+          tool: {kind: http, url: http://v, params: *params}
           retry: {max_attempts: 2}
         """
     )
@@ -863,7 +863,7 @@ LEFTOVERS = {
     "unknown credential": (
         """
             - step: s
-              tool: {kind: http, url: u, auth: token}
+              tool: {kind: http, url: http://u, auth: token}
               next: a
             """,
         "auth",
@@ -948,17 +948,17 @@ def test_all_leftovers_of_all_steps_are_listed() -> None:
         """
         - step: s
           spec: {case_mode: inclusive, eval_mode: on_event}
-          tool: {kind: http, url: u}
+          tool: {kind: http, url: http://u}
           case:
             - when: true
               then:
-                - x: {tool: {kind: http, url: u}, poll: {until: true}}
+                - x: {tool: {kind: http, url: http://u}, poll: {until: true}}
           next: t
         - step: t
           loop: {in: [1], iterator: i}
-          tool: {kind: http, url: u}
+          tool: {kind: http, url: http://u}
           vars: {x: 1}
-          sink: {tool: {kind: http, url: u}}
+          sink: {tool: {kind: http, url: http://u}}
         """
     )
     found = [problem.message.split("`")[1] for problem in migrate("p.yaml", text, KINDS).leftovers]
@@ -970,7 +970,7 @@ def test_a_sink_behind_chains_stays_with_its_step() -> None:
         """\
         - step: s
           tool: {kind: noop}
-          sink: {tool: {kind: http, url: u}}
+          sink: {tool: {kind: http, url: http://u}}
           case: [{when: "{{ true }}", then: {set: {n: 1}, next: a}}]
         """
     )

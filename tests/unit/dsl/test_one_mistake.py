@@ -170,6 +170,28 @@ class TestRowsAreUpdatedByAKey:
         assert step(load % "upsert, key: [id]") == []
         assert step(load % '"{{ workload.city }}"') == []
 
+        assert step(load.replace(", mode: %s", "")) == []
+        (problem,) = step(load.replace("mode: %s", "key: [id]"))
+        assert (problem.message, problem.hint) == (
+            "`mode: append` takes no 'key'",
+            "set `mode: upsert`, or leave `key` out",
+        )
+
+    @pytest.mark.parametrize("kind", ["postgres, auth: {host: db}", "duckdb, database: shop.db", "snowflake, auth: {}"])
+    def test_a_key_that_is_text_and_modes_of_other_engines_have_a_remedy(self, kind: str) -> None:
+        load = f"- load: {{kind: {kind}, table: t, rows: [{{id: 1}}], mode: %s}}\n"
+        (problem,) = step(load % "upsert, key: id")
+        assert (problem.code, problem.hint) == ("NTL205", "write `key: [id]`")
+        for mode, hint in (
+            ("merge", "write `mode: upsert`, and `key: [id]` with the columns that identify a row"),
+            ("insert", "write `mode: append`"),
+            ("overwrite", "write `mode: replace`"),
+            ("truncate", "write `mode: replace`"),
+            ("upsrt", "did you mean 'upsert'?"),
+            ("[merge]", f"`noetl tools schema {kind.partition(',')[0]}` shows what it takes"),
+        ):
+            assert [problem.hint for problem in step(load % mode)] == [hint]
+
     def test_exactly_once_is_an_option_of_postgres_and_duckdb(self) -> None:
         once = "- load: {kind: %s, command: SELECT 1, spec: {exactly_once: true}}\n"
         assert step(once % "duckdb, database: shop.db") == []

@@ -64,6 +64,8 @@ def test_a_word_on_a_step(line: str, advice: str) -> None:
             "write `mode: parallel` and `max_in_flight: 10`",
         ),
         ("step: {loop: {in: [1], iterator: x, spec: {timeout: 5s}}}", "for one item"),
+        ("executor: {return_step: end}", 'write `executor: {spec: {output: "{{ steps.end.result }}"}}`'),
+        ("executor: {spec: {return_step: sum-up}}", """{output: "{{ steps['sum-up'].result }}"}"""),
         ("task: {retries: 3}", "write `retry: 3`"),
         ("task: {on_error: continue}", "outcome.status == 'error'"),
         ("task: {if: '{{ true }}'}", "{do: skip}"),

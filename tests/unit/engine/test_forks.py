@@ -647,6 +647,22 @@ def test_a_retry_from_a_loop_runs_all_its_items() -> None:
     assert (state.status, state.result, len(shaky.seen)) == ("succeeded", 30, 12)
 
 
+def test_a_retry_from_a_step_evaluates_its_gate_and_the_items_of_its_loop_again() -> None:
+    shaky = Shaky()
+    steps = items("continue").replace("{{ range(6) }}", "{{ range(workload.count) }}")
+    steps = steps.replace(
+        "- step: each",
+        '- step: each\n  spec: {policy: {admit: {rules: [{when: "{{ workload.count < 9 }}", then: {allow: true}}]}}}',
+    )
+    stage = play(steps, head="workload: {count: 2}\n", tools={"shaky": shaky})
+    assert stage.state.result == 2
+    found, state = forked(stage, retry=RetryPoint("each"), payload={"count": 4})
+    assert found.again == [AgainView("each#1", "each", None, None, False)]
+    assert (state.result, shaky.seen[2:]) == (12, [0, 1, 2, 3])
+    _, state = forked(stage, retry=RetryPoint("each"), payload={"count": 9}, name=AGAIN)
+    assert ("each" in state.steps, len(shaky.seen)) == (False, 6)
+
+
 def test_values_of_the_payload_can_be_set_and_later_forks_keep_them() -> None:
     head = "workload: {city: Rome, size: 1, text: '{{ workload.city }} {{ workload.size }}'}\n"
     steps = "- {step: a, next: {arcs: [{step: b}]}, tool: {kind: noop}}\n- {step: b, tool: {kind: noop, result: '{{ text }}'}}"

@@ -182,8 +182,8 @@ def test_what_people_write_is_accepted(block: dict[str, Any]) -> None:
     ("block", "says"),
     [
         ("{kind: http}", ["url is missing"]),
-        ("{kind: http, url: x, methode: GET}", ["unknown methode"]),
-        ("{kind: http, url: x, tls: {verify: 'no'}}", ["tls: verify: expected yes/no, found the text 'no'"]),
+        ("{kind: http, url: http://x, methode: GET}", ["unknown methode"]),
+        ("{kind: http, url: http://x, tls: {verify: 'no'}}", ["tls: verify: expected yes/no, found the text 'no'"]),
         ("{kind: postgres, auth: pg}", ["one of ('command', 'query', 'table')"]),
         ("{kind: postgres, query: SELECT 1, table: t}", ["one of ('command', 'query', 'table')"]),
         ("{kind: wait, signal: s, timeout: 5}", ["unknown timeout"]),

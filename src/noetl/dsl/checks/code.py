@@ -21,6 +21,7 @@ NOT_A_VARIABLE = Check("NTL518", "warning", "Python code reads a name that only 
 INVALID_REQUIREMENT = Check(
     "NTL521", "error", "a requirement or a module of Python code has an invalid name", stored_ok=True
 )
+UNREADABLE_FILE = Check("NTL220", "error", "the file of a Python task cannot be read", stored_ok=True)
 NO_RESULT = Check("NTL522", "warning", "Python code probably has no result")
 
 MAX_FINDINGS = 100

@@ -89,7 +89,8 @@ def check(sites: SiteFinder) -> PlaybookInputs:
     checker = _Checker(sites)
     for site in sites.find():
         checker.check(site)
-    return PlaybookInputs(tuple(checker.names.values()), frozenset(checker.reads))
+    steps, loops = frozenset(checker.step_reads), frozenset(checker.loop_reads)
+    return PlaybookInputs(tuple(checker.names.values()), frozenset(checker.reads), steps, loops)
 
 
 class _Checker:
@@ -113,6 +114,8 @@ class _Checker:
         self.everywhere = self.workload | self.ctx | self.args | self.steps
         self.names: dict[tuple[Any, ...], InputName] = {}
         self.reads: set[InputPath] = set()
+        self.step_reads: set[tuple[str, InputPath]] = set()
+        self.loop_reads: set[tuple[str, InputPath]] = set()
 
     def check(self, site: Site) -> None:
         text, sql = site.value, site.bound in ("sql", "snowflake")
@@ -192,9 +195,9 @@ class _Checker:
         if site.place != "workload":  # sets that are not united, since a document may have very many names
             bare = (self.everywhere, *site.local, provided)
         if root == "workload":
-            self.reads.add(read.path[1:])
+            self._note_input(site, read.path[1:])
         elif root not in roots and root not in site.local.iter:
-            self.reads.add(read.path)
+            self._note_input(site, read.path)
         if root in roots:
             self._check_path(site, read)
         elif root == "keychain":
@@ -211,6 +214,14 @@ class _Checker:
             self._add(WRONG_PLACE, site, read.offset, f"{root!r} is not visible {place}: {where}", advice)
         else:
             self._check_input(site, template, read, (*bare, roots))
+
+    def _note_input(self, site: Site, path: InputPath) -> None:
+        if not site.step:
+            self.reads.add(path)
+        elif site.place == "loop":
+            self.loop_reads.add((site.step["step"], path))
+        else:
+            self.step_reads.add((site.step["step"], path))
 
     def _check_input(self, site: Site, template: Template, read: Read, provided: tuple[Collection[str], ...]) -> None:
         """Report a bare name that nothing in the playbook provides, unless the template handles its absence."""

@@ -270,7 +270,7 @@ class FailedItems:
 
 
 class AgainView(msgspec.Struct, frozen=True):
-    """A step run that continues: with which task, or how many items of its loop are left."""
+    """A step run that continues: with which task, or how many items of its loop are left; neither if a loop starts."""
 
     run: str
     step: str
@@ -279,8 +279,9 @@ class AgainView(msgspec.Struct, frozen=True):
     failed: bool
 
 
-def under_way(state: Execution, failed: str = "") -> list[AgainView]:
-    """What a fork of this state does first: runs that continue, and the task with which each continues."""
+def under_way(state: Execution, failed: str = "", begins_with: str = "") -> list[AgainView]:
+    """What a fork of this state does first: runs that continue, the task with which each does, and a run that starts
+    once more."""
     runs = []
     for run in state.runs.values():
         progress, labels, task = run.progress.get(""), state.net.steps[run.step].labels, None
@@ -289,7 +290,26 @@ def under_way(state: Execution, failed: str = "") -> list[AgainView]:
             task = at or labels[0]
         items = None if run.loop is None else run.loop.total - run.loop.ok
         runs.append(AgainView(run.id, run.step, task, items, run.id == failed))
+    if begins_with:
+        plan = state.net.steps[step := step_of(begins_with)]
+        task = plan.labels[0] if plan.labels and plan.step.loop is None else None
+        runs.append(AgainView(begins_with, step, task, None, False))
     return runs
+
+
+def kept_steps(state: Execution, net: Net) -> tuple[frozenset[str], frozenset[str]]:
+    """Steps that no token can start in a fork, and steps with an open loop, which keeps its items, that no token can
+    start once more."""
+    loops = {run.step for run in state.runs.values() if run.loop is not None and state.occupancy[run.step] == 1}
+    final = net.playbook.final
+    reached = {final} if final is not None and state.finished is None else set()
+    remaining = [*state.occupancy, *reached]
+    while remaining:
+        plan = net.steps.get(remaining.pop())
+        for target in set(plan.targets(net.steps)) - reached if plan is not None else ():
+            reached.add(target)
+            remaining.append(target)
+    return frozenset(net.steps) - reached - state.occupancy.keys(), frozenset(loops - reached)
 
 
 HANDLERS: Handlers = {e.ExecutionForked: _forked}

@@ -20,6 +20,7 @@ from httpx2 import URL, Request, RequestError, Response
 
 from noetl.json_errors import NOT_JSON
 from noetl.model.outcome import Outcome, failed
+from noetl.printable import SECRET_NAME
 from noetl.tools.base import RETRYABLE_STATUSES, Redact
 
 MAX_BODY_BYTES = 50 * 2**20
@@ -28,7 +29,6 @@ MAX_ERROR_BYTES = 4 * 2**10
 DISCARD_BYTES = 64 * 2**10
 """The most that is read of a body that is not the result: of an error, of a redirect."""
 HIDDEN = "***"
-SECRET_NAME = re.compile(r"(?i)auth|cookie|token|secret|api.?key|passw|credential|session|signature")
 REQUEST_IDS = ("x-request-id", "request-id", "x-correlation-id", "x-amzn-requestid", "x-ms-request-id")
 TEXT_TYPE = re.compile(
     r"text/.+|.+\+xml|application/((x-)?(javascript|ndjson|yaml)|graphql|jsonl|sql|toml|x-www-form-urlencoded|xml)"
