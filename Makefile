@@ -8,11 +8,11 @@ DEV_LOCK := requirements/dev.txt
 PAGE_LOCK := requirements/page.txt
 IMAGE_EXTRAS := server postgres nats otel object duckdb
 
-.PHONY: run dev page page-watch test setup check bench bench-page cost soak docs history lock clean bytecode
+.PHONY: run dev page page-watch test sim setup check bench bench-page cost soak docs history lock clean bytecode
 
 # Some environments forbid Python to keep what it has compiled: then every process would compile noetl anew, and every
 # test process the tests.
-test soak soak-%: export PYTHONDONTWRITEBYTECODE =
+test sim soak soak-%: export PYTHONDONTWRITEBYTECODE =
 
 run: .venv/run.stamp bytecode
 	@$(BIN)/noetl graph examples/hello.yaml
@@ -31,6 +31,10 @@ page-watch: .venv/node.stamp
 
 test: .venv/dev.stamp page bytecode
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+
+# The simulation with 20,000 seeds; `make test` has a sample of them.
+sim: .venv/dev.stamp bytecode
+	$(BIN)/python -m tests.sim
 
 setup: .venv/dev.stamp bytecode
 

@@ -1,4 +1,4 @@
-"""Runs many seeds: those of `make test`, and the slices of the soak."""
+"""Runs many seeds: a sample in `make test`, all of `make sim`, and the slices of the soak."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ from tests.sim.shrink import shrink
 from tests.sim.story import simulate
 from tests.verifying import verified
 
+SEEDS = 20_000
+"""Those of `make sim`, which every change has to pass."""
 MAX_SHRUNK = 3
 """Failing seeds that are shrunk in a report; the others are listed with the command that replays them."""
 
 
 def fails(seed: int) -> bool:
-    with verified(damaged=True):  # `simulate` verifies the logs itself, and knows their seed
-        return bool(simulate(seed).problems)
+    try:
+        with verified(damaged=True):  # `simulate` verifies the logs itself, and knows their seed
+            return bool(simulate(seed).problems)
+    except Exception as error:
+        error.add_note(f"seed {seed}; replay it with: noetl sim --seed {seed}")
+        raise
 
 
 def report(seeds: Iterable[int]) -> str:

@@ -1,4 +1,4 @@
-"""Seeds of the simulation: a sample in every run of the tests, a million in the soak."""
+"""Seeds of the simulation: a sample here, 20,000 in `make sim`, a million in the soak."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 from tests.sim import simulate, story
-from tests.sim.batches import SoakLane, fails, report
+from tests.sim.__main__ import main
+from tests.sim.batches import SEEDS, SoakLane, fails, report
 from tests.sim.faults import KINDS
 from tests.sim.forks import FORK_KINDS
 from tests.sim.playbooks import CANONICAL, CLASSIC, SEEDS_PER_PLAYBOOK, programs
@@ -37,9 +38,10 @@ from noetl.engine.history.fork import _forked
 from noetl.engine.state import Execution, Run
 from noetl.worker.terms import LeaseTerms
 
-SEEDS, SEEDS_PER_TEST = 20_000, 400
-SAMPLE = range(0, SEEDS, 79)
-"""Seeds of different playbooks, for the tests of what occurs."""
+SAMPLES = [range(first, SEEDS, 79) for first in (0, 20, 40, 60)]
+"""A thousand seeds of `make sim`, each sample of different playbooks. In the first one, everything occurs."""
+SEARCHED_SEEDS = 400
+"""In which a planted defect must be found."""
 UNSEEN_EVENTS = [
     *("token.held", "token.denied", "sink.started", "sink.processed"),
     *("poll.started", "poll.iteration", "poll.finished", "ctx.patched", "timer.armed", "case.branch.suppressed"),
@@ -51,9 +53,9 @@ PROGRESS = Path(__file__).parent / "progress"
 """Has the files of the lanes of the soak, which are committed: a million seeds take longer than one checkout lives."""
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
-def test_seeds_have_no_problems(first: int) -> None:
-    assert not report(seed for seed in range(first, first + SEEDS_PER_TEST) if fails(seed))
+@pytest.mark.parametrize("sample", SAMPLES[1:], ids=str)
+def test_seeds_have_no_problems(sample: range) -> None:
+    assert not report(seed for seed in sample if fails(seed))
 
 
 @pytest.mark.slow(part="sim")
@@ -69,15 +71,18 @@ def test_a_million_seeds_have_no_problems(number: int, record_property: Callable
     assert not failed, report(failed)
 
 
-def test_every_fault_every_fork_every_end_and_every_event_occurs_in_the_sample() -> None:
+def test_every_fault_every_fork_every_end_and_every_event_occurs_in_a_sample_without_problems() -> None:
     faults: Counter[str] = Counter()
     statuses: Counter[str] = Counter()
     events: Counter[str] = Counter()
     forks: Counter[str] = Counter()
+    failing = []
     hints = snapshots = firings = 0
-    for seed in SAMPLE:
+    for seed in SAMPLES[0]:
         with verified(damaged=True):
             story = simulate(seed)
+        if story.problems:
+            failing.append(seed)
         faults += story.faults
         statuses += story.statuses
         events += story.events
@@ -85,6 +90,7 @@ def test_every_fault_every_fork_every_end_and_every_event_occurs_in_the_sample()
         snapshots += story.snapshots
         firings += story.firings
         forks += story.forks
+    assert not report(failing)
     assert [kind for kind in KINDS if not faults[kind]] == []
     assert [kind for kind in FORK_KINDS if not forks[kind]] == []
     assert hints
@@ -94,7 +100,7 @@ def test_every_fault_every_fork_every_end_and_every_event_occurs_in_the_sample()
     assert [name for name in EVENTS if not events[name]] == UNSEEN_EVENTS
 
 
-def test_every_block_occurs_in_the_sample() -> None:
+def test_every_block_occurs_in_the_seeds_of_a_change() -> None:
     playbooks = range(SEEDS // SEEDS_PER_PLAYBOOK)
     drawn = {block for number in playbooks for program in programs(number).values() for block in program.kinds}
     assert drawn == {kind.__name__ for kind in [*CANONICAL, *CLASSIC]}
@@ -147,7 +153,7 @@ def test_a_fork_that_repeats_finished_tasks_is_a_problem(monkeypatch: pytest.Mon
     monkeypatch.setitem(HANDLERS, ExecutionForked, forget)
     monkeypatch.setattr(story, "FORK_SHARE", 2.0)
     with verified(damaged=True):
-        problems = (problem for seed in range(SEEDS_PER_TEST) for problem in simulate(seed).problems)
+        problems = (problem for seed in range(SEARCHED_SEEDS) for problem in simulate(seed).problems)
         assert any("whose result it has" in problem for problem in problems)
 
 
@@ -169,7 +175,7 @@ def planted_defect() -> Iterator[None]:
 def failing_seed() -> int:
     """The first seed that finds the planted defect."""
     with planted_defect():
-        return next(seed for seed in range(SEEDS_PER_TEST) if fails(seed))
+        return next(seed for seed in range(SEARCHED_SEEDS) if fails(seed))
 
 
 def test_a_failing_seed_is_shrunk(failing_seed: int) -> None:
@@ -180,6 +186,27 @@ def test_a_failing_seed_is_shrunk(failing_seed: int) -> None:
     assert len(shrunk.story.lines) < len(whole.lines)
     assert (replayed.exit_code, replayed.output) == (1, f"{shrunk.story}\n")
     assert f"PROBLEM   {shrunk.story.problems[0]}" in replayed.output
+
+
+def test_the_seeds_of_a_change_fail_with_the_seed_and_its_command(
+    failing_seed: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.sim.batches.MAX_SHRUNK", 0)
+    with planted_defect():
+        assert main(range(failing_seed, failing_seed + 1)) == 1
+    assert f"replay it with: noetl sim --seed {failing_seed} --shrink" in capsys.readouterr().out
+    assert main(range(failing_seed, failing_seed + 1)) == 0
+    assert "1 seeds" in capsys.readouterr().out
+
+
+def test_an_error_of_a_simulation_names_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_off(seed: int) -> Story:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("tests.sim.batches.simulate", break_off)
+    with pytest.raises(ZeroDivisionError) as caught:
+        main(range(12, 13))
+    assert caught.value.__notes__ == ["seed 12; replay it with: noetl sim --seed 12"]
 
 
 def test_the_smallest_set_of_faults_is_found() -> None:
