@@ -86,12 +86,14 @@ def metrics() -> Iterator[Metric]:
 
 
 def _movements(opener: PageOpener) -> Iterator[Metric]:
-    """Frames while the slider is dragged over the whole log and a list is scrolled, and the memory after it."""
+    """Frames while the slider is dragged over the whole log, a list is scrolled and the graph is zoomed, and the memory
+    after it."""
     page = opener.context("viewer").new_page()
     settling = Settling(page)
     page.goto(f"{opener.server.url}/runs/{RECORDED['million'].execution}?tab=events")
     settling.wait()
-    for about, move in (("slider", _drag(page.locator(SLIDER).first)), ("events", _scroll(page))):
+    movements = {"slider": _drag(page.locator(SLIDER).first), "events": _scroll(page), "graph": _zoom(page)}
+    for about, move in movements.items():
         frames = _frames(page, move)
         yield Metric(f"{about}: frames a second", 1000 * len(frames) / sum(frames), "fps", 30, least=True)
         yield Metric(f"{about}: longest frame", max(frames), "ms", 100)
@@ -158,6 +160,22 @@ def _scroll(page: Page) -> Movement:
             page.mouse.wheel(0, -400)
         page.wait_for_timeout(500)
         assert grid.inner_text() != text, "the list of events did not scroll"
+
+    return move
+
+
+def _zoom(page: Page) -> Movement:
+    """Zoom into the graph and out again."""
+
+    def move() -> None:
+        graph = page.get_by_role("group", name="Steps")
+        box, step = graph.bounding_box(), graph.get_by_role("button").first
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        before = step.bounding_box()
+        for count in range(STEPS):
+            page.mouse.wheel(0, -20 if count < STEPS // 2 else 60)
+        assert step.bounding_box() != before, "the graph did not zoom"
 
     return move
 
