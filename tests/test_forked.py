@@ -1,4 +1,4 @@
-"""A command that is forked does what it does in an interpreter of its own."""
+"""A command that is forked, or called in this process, does what it does in an interpreter of its own."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import pty
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.servers import forked
+from tests.servers import forked, in_process
 
 SECONDS = 300
 PLAYBOOK = """\
@@ -58,14 +61,35 @@ def test_output_and_exit_code_are_the_same(folder: Path, args: list[str], stdin:
     )
     fork = forked.run(args, stdin=stdin.encode(), cwd=folder, timeout=SECONDS)
     assert (fork.returncode, fork.stdout, fork.stderr) == (fresh.returncode, fresh.stdout, fresh.stderr)
+    call = in_process.run(args, stdin=stdin.encode(), cwd=folder, timeout=SECONDS)
+    assert (call.returncode, call.stdout, call.stderr) == (fresh.returncode, fresh.stdout, fresh.stderr)
     assert fork.returncode == code
 
 
-def test_folder_and_environment_are_those_of_the_caller(folder: Path) -> None:
+@pytest.mark.parametrize("run", [forked.run, in_process.run], ids=["forked", "in process"])
+def test_folder_and_environment_are_those_of_the_caller(folder: Path, run: Callable[..., Any]) -> None:
     env = {**os.environ, "NOETL_DB": "here.db"}
-    assert forked.run(["run", "good.yaml"], cwd=folder, env=env, timeout=SECONDS).returncode == 0
-    assert forked.run(["run", "good.yaml", "--set", "n=0"], cwd=folder, env=env, timeout=SECONDS).returncode == 1
+    assert run(["run", "good.yaml"], cwd=folder, env=env, timeout=SECONDS).returncode == 0
+    assert run(["run", "good.yaml", "--set", "n=0"], cwd=folder, env=env, timeout=SECONDS).returncode == 1
     assert (folder / "here.db").exists()
+
+
+def test_a_command_in_this_process_leaves_it_as_it_was(folder: Path) -> None:
+    def state() -> list[Any]:
+        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
+        streams = [sys.stdin, sys.stdout, sys.stderr]
+        return [os.getcwd(), dict(os.environ), time.tzname, [*sys.path], sys.argv, streams, handlers]
+
+    before = state()
+    for code, name in enumerate(["good.yaml", "good.yaml --set n=0"]):
+        env = {"PATH": os.environ["PATH"], "TZ": "Asia/Tokyo"}
+        assert in_process.run(["run", *name.split()], cwd=folder, env=env, timeout=SECONDS).returncode == code
+    assert state() == before
+
+
+def test_a_command_in_this_process_that_does_not_end_is_stopped(folder: Path) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        in_process.run(["run", "waits.yaml"], cwd=folder, timeout=0.5)
 
 
 def test_a_variable_that_python_reads_at_its_start_is_refused(folder: Path) -> None:

@@ -1,12 +1,13 @@
-"""Runs the command in a process of its own: a fork of one that has imported noetl."""
+"""Runs the command: in this process, or in a fork of one that has imported noetl."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any, NamedTuple
 
-from tests.servers import forked
+from tests.servers import forked, in_process
 from tests.servers.patience import PATIENCE_SECONDS
 
 GOOD = """\
@@ -37,7 +38,15 @@ class Done(NamedTuple):
 def noetl(*args: str | bytes, stdin: str | bytes = "", cwd: Path | None = None, **env: str) -> Done:
     """Run `noetl` with pipes, in an environment that says nothing about terminals but what is asked for."""
     given = stdin if isinstance(stdin, bytes) else stdin.encode()
-    done = forked.run(args, stdin=given, timeout=SECONDS, cwd=cwd, env=environment(**env))
+    return _done(in_process.run(args, stdin=given, timeout=SECONDS, cwd=cwd, env=environment(**env)))
+
+
+def noetl_process(*args: str | bytes, cwd: Path | None = None, **env: str) -> Done:
+    """The same in a process of its own."""
+    return _done(forked.run(args, timeout=SECONDS, cwd=cwd, env=environment(**env)))
+
+
+def _done(done: CompletedProcess[bytes]) -> Done:
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode("utf-8", "replace"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from command import GOOD, file, noetl
+from command import GOOD, file, noetl, noetl_process
 
 from noetl.client.database import server_of
 from noetl.store.sqlite import Owner, SqliteStore
@@ -96,7 +96,7 @@ def test_a_database_that_lost_its_write_ahead_log_is_refused(tmp_path: Path) -> 
     lost = json.loads(noetl("run", file(tmp_path, GOOD), "--db", "runs.db", "-o", "json", cwd=tmp_path).out)
     (tmp_path / "runs.db-wal").rename(tmp_path / "elsewhere")
     (tmp_path / "runs.db-shm").unlink()
-    refused = noetl("run", "playbook.yaml", "--db", "runs.db", cwd=tmp_path)
+    refused = noetl_process("run", "playbook.yaml", "--db", "runs.db", cwd=tmp_path)  # here, SQLite has the log mapped
     assert (refused.code, lost["execution_id"] in refused.err) == (6, True)
     store.close()
 

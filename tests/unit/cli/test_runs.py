@@ -237,6 +237,7 @@ def test_cancel_reaches_children(tmp_path: Path) -> None:
     parent = HEAD + "workflow:\n  - step: start\n    tool:\n      - child: {kind: playbook, path: child}\n"
     with running(tmp_path, parent, "waits for the child") as (one, execution):
         child = one.seen[-1].split()[-1]
+        until(lambda: runs(tmp_path, "show", child).code == 0)  # it is created after its parent waits for it
         assert runs(tmp_path, "resume", child).code == 6
         assert runs(tmp_path, "cancel", execution).code == 0
         assert one.end().code == 1
