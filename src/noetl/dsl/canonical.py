@@ -157,8 +157,12 @@ class Builder:
             if isinstance(items, Seq):
                 self._place_items(f"{key}/input/{name}", items)
         for name in (*own, "args"):
-            if name in tree and name != "tool" and (name == "args" or _has_template(tree[name])):
+            if name not in tree or name == "tool":
+                continue
+            if name == "args" or _has_template(tree[name]):
                 self._place_templates(f"{key}/input/{name}", tree, name)
+            else:
+                self._place(f"{key}/input/{name}", span_in(tree, name))
         if is_template(tree.get("spec", {}).get("timeout")):
             self._place(f"{key}/input/timeout", span_in(tree["spec"], "timeout"))
         inputs = layered({name: value for name, value in defaults.items() if name in declared}, own)

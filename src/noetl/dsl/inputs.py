@@ -111,8 +111,9 @@ def _check_url(task: Any, walk: Walk) -> None:
 def _value_hint(value: Any, wrong: Misfit, kind: Kind, key: str) -> str:
     if kind.name == "iterator" and key == "in" and (advice := other_words.collection_advice(value)):
         return advice
-    if wrong.takes_list and (item := other_words.written(value, "")):
-        return f"write `{wrong.path[-1] if wrong.path else key}: [{item}]`"
+    items = [other_words.written(item, "") for item in (value.split(", ") if isinstance(value, str) else [value])]
+    if wrong.takes_list and all(items):
+        return f"write `{wrong.path[-1] if wrong.path else key}: [{', '.join(items)}]`"
     if "upsert" in wrong.choices and isinstance(value, str) and value in other_words.LOAD_MODES:
         return other_words.LOAD_MODES[value]
     guess = did_you_mean(value, wrong.choices) if not wrong.path else None

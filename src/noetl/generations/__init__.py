@@ -19,6 +19,7 @@ from noetl.generations.document import OtherDocument
 Rewrite = Callable[[OtherDocument], None]
 
 INPUTS: tuple[Rewrite, ...] = (
+    inputs.move_below_tool,
     inputs.move_out_of_spec,
     inputs.rename_inputs,
     inputs.rename_input,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from noetl.classic.language import STEP
 from noetl.classic.nodes import as_map, map_at, merged, rename_key
 from noetl.dsl.document import TASK_SPEC
 from noetl.dsl.inputs import COMMON, UNDER_SPEC
@@ -22,7 +23,20 @@ KINDS = {
     "event_log": "read the log with `noetl runs events RUN`",
 }
 """Kinds of other engines, each with what to use instead."""
+OF_STEPS = frozenset(["set", "set_ctx", "output", "result", "input"])
+"""Keys of a step in other generations, which the other rewrites know."""
 VERIFY = ("verify_ssl", "verify", "ssl_verify")
+
+
+def move_below_tool(document: OtherDocument) -> None:
+    """`tool: python` with the inputs beside it becomes a task; keys of a step stay where they are."""
+    for step in document.steps:
+        if not isinstance(step.get("tool"), str) or document.kinds.get(step["tool"]) is None:
+            continue
+        task = map_at(step, kind=step["tool"])
+        for key in [key for key in step if key not in {*STEP.fields, *STEP.retired, *OF_STEPS}]:
+            task.put(key, step.pop(key), *step.spans[key])
+        step["tool"] = task
 
 
 def move_out_of_spec(document: OtherDocument) -> None:

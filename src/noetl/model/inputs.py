@@ -255,19 +255,28 @@ def _takes_list(kind: inspect.Type, value: object) -> bool:
     return any(misfit(option.item_type, value) is None for option in lists)
 
 
-def rendered_misfit(model: type[msgspec.Struct], inputs: Mapping[str, Any], error: msgspec.ValidationError) -> str:
-    """The error for a rendered input that the tool cannot take. It shows keys of maps but no values: they may be
-    secret."""
+def rendered_misfit(
+    model: type[msgspec.Struct], inputs: Mapping[str, Any], error: msgspec.ValidationError
+) -> tuple[str, str]:
+    """The name of a rendered input that the tool cannot take, or none, and the message. It shows keys of maps but no
+    values: they may be secret."""
     place = re.search(r"at `\$\.(\w+)", str(error))
     name = "" if place is None else place[1]
     wrong = misfit(fields(model)[name].type, inputs[name]) if name in fields(model) and name in inputs else None
     if wrong is None:
-        return str(error)
+        return "", str(error)
     value = inputs[name]
     for part in wrong.path:
         value = value[part]
     inside = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in wrong.path)
-    return f"`{name}{inside}`: {wrong.message.partition(', found')[0]}, found {_shape(value)}"
+    remedy = "" if wrong.path or not wrong.takes_list else _list_remedy(name, value)
+    return name, f"`{name}{inside}`: {wrong.message.partition(', found')[0]}, found {_shape(value)}{remedy}"
+
+
+def _list_remedy(name: str, value: object) -> str:
+    if isinstance(value, Mapping) and isinstance(value.get(name), list):
+        return f"; write `{{{{ ... .{name} }}}}` for its list"
+    return f'; for one value write `{name}: ["{{{{ ... }}}}"]`'
 
 
 def _shape(value: object) -> str:

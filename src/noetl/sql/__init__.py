@@ -57,7 +57,7 @@ IN_LIST = re.compile(r"N?I(?:T|\(T(?:,T)*\))")
 def prepare_sql(source: str, dialect: SqlDialect = STANDARD) -> Callable[[Mapping[str, Any]], Sql]:
     """A function that binds values. Raises TemplateSyntax; the function raises other TemplateErrors."""
     if not any(tag in source for tag in ("{{", "{%", "{#")):
-        constant = Sql((source,) if source else (), dialect)
+        constant = Sql((source,) if source else (), dialect, source=source)
         return lambda scope: constant
     hidden, mark = hide_comments(source, dialect)
     fixed_slots: list[Slot] | None = None  # where every evaluation has the same
@@ -88,7 +88,8 @@ def prepare_sql(source: str, dialect: SqlDialect = STANDARD) -> Callable[[Mappin
                     pieces.append(_stored(piece, run.budget, source))
             slots = _SlotReader(pieces, source, dialect).slots() if fixed_slots is None else fixed_slots
             binding = Binding([piece for piece in pieces if isinstance(piece, TemplateValue)], run.budget, source)
-            return Sql(tuple(slot if isinstance(slot, str) else slot(binding) for slot in slots), dialect)
+            parts = tuple(slot if isinstance(slot, str) else slot(binding) for slot in slots)
+            return Sql(parts, dialect, source=source)
         except TemplateError as error:
             error.source = source
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
@@ -35,6 +36,8 @@ class Sql(NamedTuple):
     dialect: SqlDialect = STANDARD
     line: int = 1
     """The line of the whole text that this begins on."""
+    source: str = ""
+    """The author's text, with its templates."""
 
 
 class Empty(NamedTuple):
@@ -47,24 +50,61 @@ class Empty(NamedTuple):
 STANDARD_EMPTY = Empty()
 
 
+TAGS = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+DATA = "\0"
+"""Stands for templates and their values; no SQL has this character."""
+
+
+class SqlPlace(NamedTuple):
+    """A line and a column of the author's SQL, from 1, and the part there."""
+
+    line: int
+    column: int
+    part: Part | None
+
+
 class WrittenSql(NamedTuple):
     parts: list[tuple[Part, str]]
     line: int
+    source: str
 
     @property
     def text(self) -> str:
         return "".join(text for _, text in self.parts)
 
-    def place(self, position: int) -> tuple[int, Part | None]:
-        """The line in the author's SQL and the part at a position (from 1) of the text."""
-        line, end = self.line, 0
+    def place(self, position: int) -> SqlPlace:
+        """The place of a position (from 1) of the text; for a value, the end of the author's text before it."""
+        before, after, end, found = "", "", 0, None
         for part, text in self.parts:
             begin, end = end, end + len(text)
-            own = text if isinstance(part, str) else ""
+            own = part if isinstance(part, str) else DATA
             if position <= end:
-                return line + own.count("\n", 0, position - begin - 1), part
-            line += own.count("\n")
-        return line, None
+                found = part
+                offset = max(0, position - 1 - begin - len(text) + len(own)) if own is part else 0
+                before, after = before + own[:offset], own[offset:].partition("\n")[0] if own is part else ""
+                break
+            before += own
+        texts = (before.rpartition("\n")[2] + after).split(DATA)
+        offset = len(texts[-1]) - len(after)
+        return self._located(self.line + before.count("\n"), texts, offset, found)
+
+    def _located(self, line: int, texts: list[str], offset: int, part: Part | None) -> SqlPlace:
+        """The line of the source that has these texts in this order; of several, the one nearest to `line`: control
+        flow leaves out lines and repeats others."""
+        lines = TAGS.sub(lambda tag: re.sub("[^\n]", DATA, tag[0]), self.source).split("\n")
+        columns = ((number, _last_text(text, texts)) for number, text in enumerate(lines, start=1))
+        near = min(((abs(number - line), number, column) for number, column in columns if column >= 0), default=None)
+        return SqlPlace(line, 1, part) if near is None else SqlPlace(near[1], near[2] + offset + 1, part)
+
+
+def _last_text(line: str, texts: list[str]) -> int:
+    """Where the last of the texts begins in a line that has them one after another; -1 if it has not."""
+    begin = end = 0
+    for text in texts:
+        if (begin := line.find(text, end)) < 0:
+            break
+        end = begin + len(text)
+    return begin
 
 
 def write(sql: Sql, value: Callable[[Any], str], *, empty: Empty = STANDARD_EMPTY) -> str:
@@ -96,7 +136,7 @@ def written(sql: Sql, value: Callable[[Any], str], *, empty: Empty = STANDARD_EM
         if is_data and text_before[-1:] not in loose and text[:1] not in loose:
             text = f" {text}"  # without a space both might be read as one token
         parts.append((part, text))
-    return WrittenSql(parts, sql.line)
+    return WrittenSql(parts, sql.line, sql.source)
 
 
 def simple_literal(value: bool | int | None) -> str:
@@ -125,7 +165,7 @@ def statements(sql: Sql) -> list[Sql]:
             line = sql.line + text.count("\n", 0, text.index(statement, start))
             first, *others = statement.split(mark)
             parts = [first, *(part for following in others for part in (next(data), following))]
-            split.append(Sql(tuple(part for part in parts if part != ""), sql.dialect, line))
+            split.append(sql._replace(parts=tuple(part for part in parts if part != ""), line=line))
         start = end + 1
     return split
 

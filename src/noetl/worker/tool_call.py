@@ -86,7 +86,8 @@ class ToolCaller:
                 own_args = await self._opened({key: args[key] for key in plan.task.args})
             context = self._context(call, args, own_args)
         except msgspec.ValidationError as error:
-            return failed("input", f"{plan.kind.name}: {rendered_misfit(plan.kind.inputs, call.inputs, error)}")
+            wrong, message = rendered_misfit(plan.kind.inputs, call.inputs, error)
+            return failed("input", f"{plan.kind.name}: {message}", input=wrong)
         except TemplateFailed as error:
             return failed("input", f"{plan.kind.name}: {error}")
         if (name := _null_choice(plan.kind, call.inputs)) is not None:

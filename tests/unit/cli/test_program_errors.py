@@ -125,8 +125,44 @@ def test_an_sql_error_points_at_its_line_of_the_file(tmp_path: Path, retry: str)
     text = sql_playbook(f"|\n            SELECT 1;\n\n            SELECT *\n            FROM nope;{retry}")
     failed = noetl("run", file(tmp_path, text, "q.yaml"), cwd=tmp_path)
     line = text[: text.index("FROM nope")].count("\n") + 1
-    assert f"q.yaml:{line}:13: step start, task q" in failed.err
-    assert f"{line} |             FROM nope;\n" in failed.err
+    assert f"q.yaml:{line}:18: step start, task q" in failed.err
+    assert f"{line} |             FROM nope;\n   |                  ^\n" in failed.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "SELECT nope FROM range(3)",
+        "\"SELECT 1, {{ workload.n }}, '{{ workload.n }}', nope\"",
+        "|\n            SELECT\n            {% if workload.n > 9 %}\n              1,\n            {% endif %}\n"
+        "              2, nope",
+    ],
+)
+def test_the_caret_of_an_sql_error_is_at_the_position_that_the_database_reports(place: Place, command: str) -> None:
+    text = sql_playbook(command).replace("workflow:", "workload: {n: 3}\nworkflow:")
+    line = text[: text.index("nope")].count("\n") + 1
+    column = text.splitlines()[line - 1].index("nope") + 1
+    error = place.run(text)["error"]
+    assert (error["line"], error["column"]) == (line, column)
+    caret = f" | {' ' * (column - 1)}^\n"
+    assert caret in place("runs", "show", "last").out
+    assert caret in place("explain", "last", "start").out
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("[nr]", "`key` has 'nr', which is not one of the columns id, name"),
+        ('"{{ workload.key }}"', 'found text; for one value write `key: ["{{ ... }}"]`'),
+    ],
+)
+def test_a_wrong_key_of_an_upsert_points_at_the_key(tmp_path: Path, key: str, message: str) -> None:
+    task = f"{{kind: duckdb, table: t, rows: [{{id: 1, name: a}}], mode: upsert, key: {key}}}"
+    text = f"{HEAD}workload: {{key: id}}\nworkflow:\n  - step: start\n    tool: {task}\n"
+    said = noetl("run", file(tmp_path, text, "q.yaml"), cwd=tmp_path).err
+    line = text.splitlines().index(f"    tool: {task}") + 1
+    assert f"q.yaml:{line}:{text.splitlines()[line - 1].index(key) + 1}: step start" in said
+    assert message in said
 
 
 def test_lines_of_a_traceback_are_cut(tmp_path: Path) -> None:

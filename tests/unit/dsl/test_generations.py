@@ -47,6 +47,7 @@ ROWS = {
     "`set` of an arc": "arc_set",
     "`backoff: fixed`, the backoff of classic retries": "backoff_fixed v10_classic_retry",
     "inputs under `spec`, options beside `kind`": "inputs_under_spec options_at_the_task",
+    "`tool: KIND` with its inputs at the step": "inputs_at_the_step child_at_the_step",
     "http `payload`, `data`, `endpoint`, `timeout`, `verify_ssl`": "http_names",
     "playbook `return_step`, `timeout`, `payload`": "child_playbook return_step_of_calls",
     "`return_step` of the executor": "return_step return_step_is_last return_step_of_a_branch",
@@ -69,6 +70,7 @@ RESULTS: dict[str, Any] = {
     "else_with_set": "4 5",
     "input_below_args": 4,
     "input_data": 3,
+    "inputs_at_the_step": 6,
     "inputs_under_spec": 16,
     "job_ids": True,
     "libs_from_import": ['["2026-11-17", 3.0]', 4.0],
@@ -118,6 +120,7 @@ RESULTS: dict[str, Any] = {
 
 NOTES = {
     "auth_from_workload": ["10:7 `auth` was the input 'pg_auth' and is now its default 'shop_db'"],
+    "child_at_the_step": ["10:5 `return_step` was dropped: the result is that of the last step"],
     "child_playbook": ["14:7 `return_step` was dropped: the result is that of the last step"],
     "list_of_commands": ["13:11 the whole statement is a template and is spliced with `raw_sql`"],
     "postgres_names": ["9:7 `pool` was dropped"],

@@ -182,6 +182,8 @@ class TestRowsAreUpdatedByAKey:
         load = f"- load: {{kind: {kind}, table: t, rows: [{{id: 1}}], mode: %s}}\n"
         (problem,) = step(load % "upsert, key: id")
         assert (problem.code, problem.hint) == ("NTL205", "write `key: [id]`")
+        (problem,) = step(load % "upsert, key: 'id, day'")
+        assert problem.hint == "write `key: [id, day]`"
         for mode, hint in (
             ("merge", "write `mode: upsert`, and `key: [id]` with the columns that identify a row"),
             ("insert", "write `mode: append`"),

@@ -247,8 +247,12 @@ def test_a_literal_is_refused_exactly_when_the_tool_would_refuse_it(attribute: s
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ({"rows": [], "row_count": 0}, "`rows`: expected a list, found a map with rows, row_count"),
+        (
+            {"rows": [], "row_count": 0},
+            "`rows`: expected a list, found a map with rows, row_count; write `{{ ... .rows }}` for its list",
+        ),
         ("secret", "`rows`: expected a list, found text"),
+        ({"id": 1}, '`rows`: expected a list, found a map with id; for one value write `rows: ["{{ ... }}"]`'),
         ([{"id": 1}, 5], "`rows[1]`: expected a map or a list, found a number"),
     ],
 )

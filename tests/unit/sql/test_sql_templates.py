@@ -10,7 +10,7 @@ from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax, Template
 from noetl.expression import Contents, View
 from noetl.sql import prepare_sql
 from noetl.sql.lexing import SNOWFLAKE
-from noetl.sql.statements import Empty, Identifier, InList, Part, Sql, Value, quoted, write
+from noetl.sql.statements import Empty, Identifier, InList, Part, Value, quoted, write
 
 SCOPE: dict[str, Any] = {
     "x": "o'b",
@@ -401,4 +401,4 @@ def test_a_text_that_holds_control_characters_is_read_as_well() -> None:
 
 def test_a_binding_is_made_once_and_used_often() -> None:
     bind = prepare_sql("SELECT {{ x }}")
-    assert [bind({"x": value}) for value in (1, 2)] == [Sql(("SELECT ", Value(1))), Sql(("SELECT ", Value(2)))]
+    assert [bind({"x": value}).parts for value in (1, 2)] == [("SELECT ", Value(1)), ("SELECT ", Value(2))]

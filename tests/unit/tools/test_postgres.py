@@ -243,7 +243,7 @@ def test_an_error_has_the_servers_words_and_the_line(database: Database) -> None
     error = database.error("SELECT {{ text }},\n  2,\n  nope\nFROM generate_series(1, 2)", {"text": "a\n\nb"})
     assert error.kind == "sql"
     assert error.message.startswith('column "nope" does not exist (line 3 of the SQL)')
-    assert error.details["line"] == 3
+    assert (error.details["line"], error.details["column"]) == (3, 3)
     assert error.details["position"] == len("SELECT 'a\n\nb',\n  2,\n  n")
     assert error.details["sqlstate"] == "42703"
     assert not error.retryable

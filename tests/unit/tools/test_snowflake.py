@@ -265,8 +265,8 @@ def test_a_statement_that_fails_tells_code_and_state(calls: Calls) -> None:
     assert (found.error.kind, found.error.retryable) == ("sql", False)
     assert found.extra["snowflake"]["code"] == "002003"
     assert found.extra["snowflake"]["sqlstate"] == "42S02"
-    assert calls.error("SELEC 1").details == {"line": 1}
-    assert calls.error("\nSELECT 1;\n\n  SELEC 1").details == {"line": 4}
+    assert calls.error("SELEC 1").details == {"line": 1, "column": 1}
+    assert calls.error("\nSELECT 1;\n\n  SELEC 1").details == {"line": 4, "column": 3}
 
 
 @pytest.mark.parametrize("wrong", [{"password": "wrong-password"}, {"user": "NOBODY"}, {"account": None}])

@@ -164,7 +164,7 @@ def _with_params(sql: Sql, params: list[Any] | dict[str, Any]) -> Sql:
     parts = tuple(piece for piece in pieces if piece != "")
     if next(in_order, UNSET) is not UNSET:
         raise Failure("input", f"`params` has {len(params)} values, more than the SQL has placeholders %s")
-    return Sql(parts, sql.dialect, sql.line)
+    return sql._replace(parts=parts)
 
 
 LEDGER = "noetl_ledger"

@@ -183,15 +183,16 @@ def statement_failure(error: psycopg.Error, sent: SentStatement | None, safe: bo
     fields["severity"] = diag.severity_nonlocalized or diag.severity
     fields |= {name.removesuffix("_name"): getattr(diag, name) for name in FIELDS}
     fields = {name: value for name, value in fields.items() if value is not None}
-    places, advice = [], None
+    places, advice, found = [], None, None
     if sent is not None and sent.of > 1:
         places.append(f"statement {sent.number}")
     if diag.statement_position is not None:
         fields["position"] = int(diag.statement_position)
         if sent is not None:
-            fields["line"], part = sent.sql.place(fields["position"])
-            places.append(f"line {fields['line']}")
-            if error.sqlstate == "42601" and isinstance(part, Value | InList):
+            found = sent.sql.place(fields["position"])
+            fields["line"] = found.line
+            places.append(f"line {found.line}")
+            if error.sqlstate == "42601" and isinstance(found.part, Value | InList):
                 advice = "a template is one value; a name is written {{ name | ident }}"
     if error.sqlstate == "25001":
         advice = "it cannot be part of a transaction: give it a task of its own, without `exactly_once`"
@@ -202,4 +203,6 @@ def statement_failure(error: psycopg.Error, sent: SentStatement | None, safe: bo
     details = {name: value for name, value in fields.items() if name != "code"}
     if sent is not None and sent.of > 1:
         details["statement"] = sent.number
+    if found is not None:
+        details.setdefault("column", found.column)  # of a constraint, it is the name of a column
     return Failure(kind, message, retryable=retryable, extra={"pg": fields}, **details)

@@ -229,7 +229,7 @@ def sql_failure(error: Error, sql: WrittenSql | None = None) -> Failure:
         message += ". Declare the files and folders that statements may use in `paths`"
     elif sql is not None and position is not None:
         before = sql.text.encode()[:position].decode(errors="ignore")
-        place["line"], _ = sql.place(len(before) + 1)
+        place["line"], place["column"], _ = sql.place(len(before) + 1)
         message += f" (line {place['line']} of the SQL)"
     return Failure(kind, message, retryable=retryable, extra={"duckdb": {"code": code}}, **place)
 

@@ -23,7 +23,7 @@ from snowflake.connector.errors import DatabaseError, Error, InterfaceError, Ope
 
 from noetl.addresses import check_host_blocking
 from noetl.model.outcome import Failure
-from noetl.sql.statements import InList, Sql, Value, first_words, quoted, simple_literal, write
+from noetl.sql.statements import InList, Sql, Value, WrittenSql, first_words, quoted, simple_literal, written
 from noetl.tools.rows.blocking import Cancellation, in_thread
 
 LOGIN_SECONDS = 20
@@ -119,12 +119,11 @@ class SnowflakeSession:
             self.connection._cancel_query(*self.running)  # type: ignore[arg-type]
 
     def execute(
-        self, text: str, values: list[Any] | dict[str, Any] | None = None, first_line: int = 1
+        self, text: str, values: list[Any] | dict[str, Any] | None = None, sql: WrittenSql | None = None
     ) -> SnowflakeCursor:
-        """Run a statement. `first_line` is the line of the author's SQL that it begins on, for errors."""
+        """Run a statement. `sql` has the places of the author's SQL that the text was written from."""
         self.cancellation.check()
         cursor = self.connection.cursor()
-        first_line += text[: len(text) - len(text.lstrip())].count("\n")
         text, request = text.strip(), str(uuid4())
         self.running = (text, request)
         try:
@@ -139,8 +138,7 @@ class SnowflakeSession:
             if lost or code in SESSION_ENDED:
                 message = f"the connection to Snowflake was lost: {message}"
                 raise Failure("connect", message, retryable=True, extra=extra) from None
-            line = re.search(r"(?i)\bline:? (\d+)", message)
-            place = {"line": int(line[1]) + first_line - 1} if line else {}
+            place = {} if sql is None else _place(sql, message)
             raise Failure("sql", f"snowflake: {message}", retryable=code == LOCKED, extra=extra, **place) from None
         finally:
             self.running = None
@@ -148,7 +146,8 @@ class SnowflakeSession:
 
     def execute_sql(self, sql: Sql, params: list[Any] | dict[str, Any] | None) -> SnowflakeCursor:
         """Run a statement with bound values, or with literals and the author's `params`."""
-        return self.execute(*(_bind(sql) if params is None else (write(sql, literal), params)), sql.line)
+        text, values = _bind(sql) if params is None else (written(sql, literal), params)
+        return self.execute(text.text, values, text)
 
 
 class SnowflakePool:
@@ -220,7 +219,18 @@ def snowflake_extra(code: int | None, state: str | None, query: str | None) -> d
     return {"snowflake": {"code": text, "sqlstate": None if state in (None, "n/a") else state, "query_id": query}}
 
 
-def _bind(sql: Sql) -> tuple[str, list[Any]]:
+def _place(sql: WrittenSql, message: str) -> dict[str, int]:
+    """The line and column of the author's SQL that an error of Snowflake names: `line 2 at position 7`, from 0."""
+    named = re.search(r"(?i)\bline:? (\d+)(?: at position (\d+))?", message)
+    if named is None:
+        return {}
+    lines = sql.text.lstrip().splitlines(keepends=True)[: int(named[1]) - 1]
+    start = len(sql.text) - len(sql.text.lstrip())
+    place = sql.place(start + sum(map(len, lines)) + int(named[2] or 0) + 1)
+    return {"line": place.line, "column": place.column}
+
+
+def _bind(sql: Sql) -> tuple[WrittenSql, list[Any]]:
     """The text of a statement, and its bound values: text wherever Snowflake accepts that; numbers are literals."""
     values: list[Any] = []
     binds = first_word(sql) in BINDS
@@ -237,7 +247,7 @@ def _bind(sql: Sql) -> tuple[str, list[Any]]:
             text = literal(value)
         return f"PARSE_JSON({text})" if nested else text
 
-    return write(sql, render), values
+    return written(sql, render), values
 
 
 def _only_literals(sql: Sql) -> Iterator[bool]:

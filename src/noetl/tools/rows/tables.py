@@ -53,7 +53,7 @@ def load_of(inputs: SqlInputs, args: dict[str, Any]) -> Load | None:
     if inputs.table is None:
         for name in ("rows", "columns", "key"):
             if getattr(inputs, name):
-                raise Failure("input", f"`{name}` is for a `table`, not for a statement: leave it out")
+                raise Failure("input", f"`{name}` is for a `table`, not for a statement: leave it out", input=name)
         if mode != "append":
             raise Failure("input", "`mode` is for a `table`, not for a statement: leave it out")
         return None
@@ -64,11 +64,13 @@ def load_of(inputs: SqlInputs, args: dict[str, Any]) -> Load | None:
     if rows:
         for name in key:
             if name not in columns:
-                raise Failure("input", f"`key` has {name!r}, which is not one of the columns {', '.join(columns)}")
+                message = f"`key` has {name!r}, which is not one of the columns {', '.join(columns)}"
+                raise Failure("input", message, input="key")
             place = columns.index(name)
             for number, row in enumerate(rows, start=1):
                 if row[place] is None:
-                    raise Failure("input", f"row {number} has no value for {name!r}, which is part of the `key`")
+                    message = f"row {number} has no value for {name!r}, which is part of the `key`"
+                    raise Failure("input", message, input="rows")
     return Load(inputs.table, columns, rows, mode, key)
 
 
@@ -106,9 +108,9 @@ def _has_fraction(value: Any) -> bool:
 
 def check_key(mode: str, key: list[str]) -> None:
     if mode == "upsert" and not key:
-        raise Failure("input", "`upsert` needs a `key`: list the columns that identify a row")
+        raise Failure("input", "`upsert` needs a `key`: list the columns that identify a row", input="mode")
     if key and mode != "upsert":
-        raise Failure("input", "`key` is only for `mode: upsert`: leave it out")
+        raise Failure("input", "`key` is only for `mode: upsert`: leave it out", input="key")
 
 
 def row_values(
