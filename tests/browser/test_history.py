@@ -83,7 +83,7 @@ def test_the_slider_leads_to_the_first_failure_and_its_link_shows_the_same(
 
 
 def slider_keys() -> set[str]:
-    return set(re.findall(r'scope: "slider", keys: "([^"]+)"', KEYS.read_text("utf-8")))
+    return set(re.findall(r'\["slider", "([^"]+)"', KEYS.read_text("utf-8")))
 
 
 def test_every_key_of_the_slider_moves_the_view(open_page: PageOpener, runs: ExampleRuns) -> None:
@@ -242,6 +242,22 @@ def test_the_timeline_has_steps_step_runs_and_tasks(open_page: PageOpener, runs:
     check_accessibility(page)
     rows.nth(2).click()
     expect(page).to_have_url(re.compile("run=reserve%231"))
+
+
+def test_the_timeline_is_that_of_the_event_of_the_view(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}?tab=timeline&at=12", "viewer")
+    rows = page.get_by_role("grid", name="Timeline").get_by_role("row")
+    expect(rows.filter(has_text="price")).to_contain_text("scheduled")
+    expect(rows.filter(has_text="report")).to_contain_text("has not run")
+    expect(page.get_by_text(re.compile("^Whole run: worked"))).to_be_visible()
+    summary = page.get_by_role("complementary", name="Inspector")
+    expect(summary).to_contain_text(re.compile(r"Run at event 12.*Events12 of \d+"))
+    page.keyboard.press("Escape")
+    expect(rows.filter(has_text="report")).to_contain_text("succeeded")
+    page.get_by_role("button", name="Expand reserve").click()
+    page.keyboard.press("e")
+    page.keyboard.press("t")
+    expect(page.get_by_role("button", name="Collapse reserve")).to_be_visible()
 
 
 def test_the_timeline_zooms_and_collapses_idle_time(open_page: PageOpener, runs: ExampleRuns) -> None:

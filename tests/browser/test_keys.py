@@ -11,7 +11,7 @@ from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener
 
 TABLE = (Path(__file__).parents[2] / "ui" / "src" / "keys.ts").read_text("utf-8")
-ROW = re.compile(r'scope: "(\w+)",\s+keys: "(.+?)",\s+action: "([\w-]+)"')
+ROW = re.compile(r'\["(\w+)", "(.+?)", "([\w-]+)"')
 ELSEWHERE = {"gaps"}
 
 

@@ -391,6 +391,16 @@ def test_on_a_phone_panes_are_tabs_and_a_step_opens_a_sheet(open_page: PageOpene
     expect(page.get_by_role("button", name="Respond...").last).to_be_in_viewport()
 
 
+def test_on_a_phone_every_action_is_in_reach(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['waiting']}", "operator", "light", 390)
+    bar = page.locator(".run-actions-bar")
+    expect(bar.get_by_role("button", name="Fork...")).to_be_in_viewport(ratio=1)
+    assert bar.evaluate("(bar) => bar.scrollWidth <= bar.clientWidth")
+    bar.get_by_role("button", name="More actions").click()
+    page.get_by_role("menuitem", name="Copy the run id").click()
+    expect(page.get_by_text("Copied the run id.").first).to_be_visible()
+
+
 def test_on_a_phone_a_list_stays_visible_over_its_selection(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['loop']}?tab=items&run=resize%231&item=3", "viewer", "dark", 390)
     expect(page.get_by_role("tab", name="Items")).to_be_in_viewport(ratio=1)

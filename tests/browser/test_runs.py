@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from tests.browser.examples import ExampleRuns
@@ -191,13 +193,22 @@ def test_two_selected_runs_are_compared(open_page: PageOpener, runs: ExampleRuns
 def test_the_time_zone_is_in_the_top_bar_and_can_be_changed(open_page: PageOpener, runs: ExampleRuns) -> None:
     execution = runs["finished"]
     page = open_page("/system")
-    page.evaluate("localStorage.setItem('noetl.zone', 'Asia/Tokyo')")
     page.goto(f"{page.url.removesuffix('/system')}/runs/{execution}")
     started, bar = page.locator(".run-header time").first, page.get_by_role("banner")
+    page.get_by_role("button", name="ada").click()
+    page.get_by_role("menuitemradio", name="Times in another zone...").click()
+    name = page.get_by_role("textbox", name="Name")
+    name.fill("Mars/Base")
+    use = page.get_by_role("button", name="Use this zone")
+    expect(use).to_have_attribute("title", "There is no time zone of this name.")
+    name.fill("Asia/Tokyo")
+    use.click()
+    expect(bar).to_contain_text("GMT+9")
+    page.reload()
     expect(bar).to_contain_text("GMT+9")
     in_tokyo = started.inner_text()
     page.get_by_role("button", name="ada").click()
-    page.get_by_role("menuitem", name="Times in UTC").click()
+    page.get_by_role("menuitemradio", name="Times in UTC").click()
     expect(bar).to_contain_text("UTC")
     expect(started).not_to_have_text(in_tokyo)
 
@@ -224,3 +235,50 @@ def test_the_palette_opens_a_run_by_its_id(open_page: PageOpener, runs: ExampleR
     expect(page.get_by_role("dialog").get_by_role("option").first).to_contain_text("shop/orders")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/runs/{execution}")
+
+
+PASTE = """(field, text) => {
+  const clipboardData = new DataTransfer();
+  clipboardData.setData("text", text);
+  field.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+}"""
+
+
+def test_an_id_that_is_pasted_opens_its_run(open_page: PageOpener, runs: ExampleRuns) -> None:
+    execution = runs["finished"]
+    page = open_page("/playbooks")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("combobox", name="Search").evaluate(PASTE, f" {execution}\n")
+    page.wait_for_url(f"**/runs/{execution}")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_every_filter_of_a_link_is_shown(open_page: PageOpener, runs: ExampleRuns) -> None:
+    _ = runs["finished"]
+    page = open_page("/runs?status=failed,cancelled&until=2020-01-01T00:00:00Z&q=KeyError", width=390)
+    shown = [page.get_by_role("combobox", name=name).locator("option:checked") for name in ("Status", "Started")]
+    expect(shown[0]).to_have_text("failed,cancelled")
+    expect(shown[1]).to_have_text("until 2020-01-01T00:00:00Z")
+    expect(page.get_by_role("searchbox", name="Filter by text")).to_have_value("KeyError")
+    page.get_by_role("combobox", name="Started").select_option("24h")
+    expect(page).to_have_url(re.compile("since=24h"))
+    expect(page).not_to_have_url(re.compile("until="))
+
+
+@pytest.mark.parametrize(("path", "held"), [("/runs", "**/executions?*"), ("/runs/{}", "**/outline")])
+def test_a_slow_load_is_cancelled_and_tried_again(
+    open_page: PageOpener, runs: ExampleRuns, path: str, held: str
+) -> None:
+    context = open_page.context("viewer")
+    context.clock.install()
+    page = context.new_page()
+    page.route(held, lambda route: None)
+    page.goto(open_page.server.url + path.format(runs["finished"]))
+    expect(page.locator(".loading")).to_be_visible()
+    context.clock.fast_forward(6_000)
+    expect(page.get_by_text("Still loading")).to_be_visible()
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("Loading was cancelled.")
+    page.unroute(held)
+    page.get_by_role("button", name="Retry").click()
+    expect(page.locator("main a", has_text="shop/orders").first).to_be_visible()

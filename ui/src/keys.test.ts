@@ -9,7 +9,7 @@ const press = (key: string, ctrlKey = false) => keyName({ key, ctrlKey, metaKey:
 
 test("no scope has a key with two actions", () => {
   const seen = new Set<string>();
-  for (const { scope, keys } of KEYS)
+  for (const [scope, keys] of KEYS)
     for (const spelling of keys.split(" or ")) {
       assert.ok(!seen.has(`${scope} ${spelling}`), `${spelling} has two actions in ${scope}`);
       seen.add(`${scope} ${spelling}`);

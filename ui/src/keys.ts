@@ -5,71 +5,67 @@ import { singleKeys } from "./preferences.ts";
 
 export type Scope = "global" | "lists" | "run" | "slider" | "graph" | "editor";
 
-interface Key {
-  scope: Scope;
-  keys: string; // "Ctrl K", "g r", "?"; several spellings of one action are separated by " or "
-  action: string;
-  text: string;
-}
+/** Keys are "Ctrl K", "g r" or "?"; several spellings of one action are separated by " or ". */
+type Key = readonly [scope: Scope, keys: string, action: string, text: string];
 
 export const KEYS: readonly Key[] = [
-  { scope: "global", keys: "Ctrl K", action: "palette", text: "Open the command palette" },
-  { scope: "global", keys: "?", action: "help", text: "Show the keyboard shortcuts" },
-  { scope: "global", keys: "/", action: "filter", text: "Go to the filter" },
-  { scope: "global", keys: "g r", action: "go-runs", text: "Open Runs" },
-  { scope: "global", keys: "g p", action: "go-playbooks", text: "Open Playbooks" },
-  { scope: "global", keys: "g s", action: "go-schedules", text: "Open Schedules" },
-  { scope: "global", keys: "g w", action: "go-workers", text: "Open Workers" },
-  { scope: "global", keys: "c", action: "copy-link", text: "Copy the link to this view" },
-  { scope: "global", keys: ".", action: "actions", text: "Open the actions" },
-  { scope: "global", keys: "Escape", action: "leave", text: "Leave the field, sheet, past event or selection" },
-  { scope: "lists", keys: "j or ArrowDown", action: "next-row", text: "Next row" },
-  { scope: "lists", keys: "k or ArrowUp", action: "previous-row", text: "Previous row" },
-  { scope: "lists", keys: "Home", action: "first-row", text: "First row" },
-  { scope: "lists", keys: "End", action: "last-row", text: "Last row" },
-  { scope: "lists", keys: "PageDown", action: "next-page", text: "Next page" },
-  { scope: "lists", keys: "PageUp", action: "previous-page", text: "Previous page" },
-  { scope: "lists", keys: "Enter", action: "open", text: "Open" },
-  { scope: "lists", keys: "o", action: "preview", text: "Preview" },
-  { scope: "lists", keys: "x or X", action: "select", text: "Select; with Shift a range" },
-  { scope: "lists", keys: "F", action: "failures-first", text: "Failures first" },
-  { scope: "run", keys: "n", action: "graph", text: "Graph" },
-  { scope: "run", keys: "t", action: "timeline", text: "Timeline" },
-  { scope: "run", keys: "e", action: "events", text: "Events" },
-  { scope: "run", keys: "l", action: "logs", text: "Logs" },
-  { scope: "run", keys: "d", action: "data", text: "Data" },
-  { scope: "run", keys: "i", action: "items", text: "Items" },
-  { scope: "run", keys: "w", action: "why", text: "Why" },
-  { scope: "run", keys: "1", action: "level-step", text: "Events of steps" },
-  { scope: "run", keys: "2", action: "level-task", text: "Events of tasks" },
-  { scope: "run", keys: "3", action: "level-event", text: "All events" },
-  { scope: "run", keys: "Ctrl F", action: "search-log", text: "Search the log; again for the search of the browser" },
-  { scope: "run", keys: "Alt Z", action: "wrap", text: "Wrap the lines of the log" },
-  { scope: "run", keys: "v", action: "panes", text: "Graph and panel, graph only, panel only" },
-  { scope: "run", keys: "G", action: "gaps", text: "Expand or collapse idle gaps of the timeline" },
-  { scope: "run", keys: "J", action: "next-run", text: "Next run of the list" },
-  { scope: "run", keys: "K", action: "previous-run", text: "Previous run of the list" },
-  { scope: "slider", keys: "ArrowLeft", action: "back", text: "One event back; with Shift 100" },
-  { scope: "slider", keys: "ArrowRight", action: "forward", text: "One event forward; with Shift 100" },
-  { scope: "slider", keys: "[", action: "previous-marker", text: "Previous marker" },
-  { scope: "slider", keys: "]", action: "next-marker", text: "Next marker" },
-  { scope: "slider", keys: "{", action: "previous-decision", text: "Previous decision about the selection" },
-  { scope: "slider", keys: "}", action: "next-decision", text: "Next decision about the selection" },
-  { scope: "slider", keys: "Space", action: "play", text: "Play" },
-  { scope: "slider", keys: "T", action: "scale", text: "Scale by event number or by time" },
-  { scope: "slider", keys: "Home", action: "first", text: "First event" },
-  { scope: "slider", keys: "End", action: "latest", text: "Latest event" },
-  { scope: "graph", keys: "+", action: "zoom-in", text: "Zoom in" },
-  { scope: "graph", keys: "-", action: "zoom-out", text: "Zoom out" },
-  { scope: "graph", keys: "0", action: "zoom-reset", text: "Original size" },
-  { scope: "graph", keys: "f", action: "zoom-fit", text: "Fit the window" },
-  { scope: "graph", keys: "s", action: "find-step", text: "Find a step" },
-  { scope: "graph", keys: "Arrows", action: "follow-arcs", text: "Follow the arcs" },
-  { scope: "graph", keys: "Enter", action: "select-step", text: "Select the step" },
-  { scope: "editor", keys: "F8", action: "next-problem", text: "Next problem" },
-  { scope: "editor", keys: "Ctrl S", action: "save-draft", text: "Save the draft" },
-  { scope: "editor", keys: "Ctrl Enter", action: "start", text: "Start" },
-  { scope: "editor", keys: "Escape then Tab", action: "leave-editor", text: "Leave the editor" },
+  ["global", "Ctrl K", "palette", "Open the command palette"],
+  ["global", "?", "help", "Show the keyboard shortcuts"],
+  ["global", "/", "filter", "Go to the filter"],
+  ["global", "g r", "go-runs", "Open Runs"],
+  ["global", "g p", "go-playbooks", "Open Playbooks"],
+  ["global", "g s", "go-schedules", "Open Schedules"],
+  ["global", "g w", "go-workers", "Open Workers"],
+  ["global", "c", "copy-link", "Copy the link to this view"],
+  ["global", ".", "actions", "Open the actions"],
+  ["global", "Escape", "leave", "Leave the field, sheet, past event or selection"],
+  ["lists", "j or ArrowDown", "next-row", "Next row"],
+  ["lists", "k or ArrowUp", "previous-row", "Previous row"],
+  ["lists", "Home", "first-row", "First row"],
+  ["lists", "End", "last-row", "Last row"],
+  ["lists", "PageDown", "next-page", "Next page"],
+  ["lists", "PageUp", "previous-page", "Previous page"],
+  ["lists", "Enter", "open", "Open"],
+  ["lists", "o", "preview", "Preview"],
+  ["lists", "x or X", "select", "Select; with Shift a range"],
+  ["lists", "F", "failures-first", "Failures first"],
+  ["run", "n", "graph", "Graph"],
+  ["run", "t", "timeline", "Timeline"],
+  ["run", "e", "events", "Events"],
+  ["run", "l", "logs", "Logs"],
+  ["run", "d", "data", "Data"],
+  ["run", "i", "items", "Items"],
+  ["run", "w", "why", "Why"],
+  ["run", "1", "level-step", "Events of steps"],
+  ["run", "2", "level-task", "Events of tasks"],
+  ["run", "3", "level-event", "All events"],
+  ["run", "Ctrl F", "search-log", "Search the log; again for the search of the browser"],
+  ["run", "Alt Z", "wrap", "Wrap the lines of the log"],
+  ["run", "v", "panes", "Graph and panel, graph only, panel only"],
+  ["run", "G", "gaps", "Expand or collapse idle gaps of the timeline"],
+  ["run", "J", "next-run", "Next run of the list"],
+  ["run", "K", "previous-run", "Previous run of the list"],
+  ["slider", "ArrowLeft", "back", "One event back; with Shift 100"],
+  ["slider", "ArrowRight", "forward", "One event forward; with Shift 100"],
+  ["slider", "[", "previous-marker", "Previous marker"],
+  ["slider", "]", "next-marker", "Next marker"],
+  ["slider", "{", "previous-decision", "Previous decision about the selection"],
+  ["slider", "}", "next-decision", "Next decision about the selection"],
+  ["slider", "Space", "play", "Play"],
+  ["slider", "T", "scale", "Scale by event number or by time"],
+  ["slider", "Home", "first", "First event"],
+  ["slider", "End", "latest", "Latest event"],
+  ["graph", "+", "zoom-in", "Zoom in"],
+  ["graph", "-", "zoom-out", "Zoom out"],
+  ["graph", "0", "zoom-reset", "Original size"],
+  ["graph", "f", "zoom-fit", "Fit the window"],
+  ["graph", "s", "find-step", "Find a step"],
+  ["graph", "Arrows", "follow-arcs", "Follow the arcs"],
+  ["graph", "Enter", "select-step", "Select the step"],
+  ["editor", "F8", "next-problem", "Next problem"],
+  ["editor", "Ctrl S", "save-draft", "Save the draft"],
+  ["editor", "Ctrl Enter", "start", "Start"],
+  ["editor", "Escape then Tab", "leave-editor", "Leave the editor"],
 ];
 
 /** What a key press is called in the table. */
@@ -84,10 +80,10 @@ export function keyName(
 
 /** The action of a key (after the key before it, for `g r`) in a scope, null if there is none. */
 export function actionOf(scope: Scope, name: string, before: string): string | null {
-  for (const key of KEYS) {
-    if (key.scope !== scope) continue;
-    const spellings = key.keys.split(" or ");
-    if (spellings.includes(name) || (before && spellings.includes(`${before} ${name}`))) return key.action;
+  for (const [of, keys, action] of KEYS) {
+    if (of !== scope) continue;
+    const spellings = keys.split(" or ");
+    if (spellings.includes(name) || (before && spellings.includes(`${before} ${name}`))) return action;
   }
   return null;
 }

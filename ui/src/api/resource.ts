@@ -4,6 +4,8 @@ import { type Signal, signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { answer, Problem, send } from "./client.ts";
 
+export const CANCELLED = new Problem({ title: "Loading was cancelled." });
+
 export class Resource<T> {
   readonly data: Signal<T | undefined> = signal(undefined);
   readonly problem: Signal<Problem | undefined> = signal(undefined);
@@ -41,6 +43,12 @@ export class Resource<T> {
   };
 
   stop = (): void => this.#running?.abort();
+
+  /** Gives up: the view shows that nothing is loading, with a way to try again. */
+  cancel = (): void => {
+    this.stop();
+    this.problem.value = CANCELLED;
+  };
 }
 
 /** The data under a path of the API (with its query), loaded again when the path changes; null loads nothing.

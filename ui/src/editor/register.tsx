@@ -33,7 +33,7 @@ export function RegisterButton({ model }: { model: EditorModel }) {
   return (
     <>
       <Button kind="primary" role="author" reason={reasonOf(model)} busy={busy.value} onClick={begin}>
-        {next ? `Register as ${next}` : "Register"}
+        {next && model.isDraft.value ? `Register as ${next}` : "Register"}
       </Button>
       {newer.value && (
         <FormDialog

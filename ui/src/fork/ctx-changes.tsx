@@ -1,5 +1,6 @@
 import type { Signal } from "@preact/signals";
 import { useId } from "preact/hooks";
+import { Icon } from "../look/icons.tsx";
 import { Button } from "../parts/button.tsx";
 import { jsonLine } from "../text/json-line.ts";
 import { parseTyped } from "../text/typed.ts";
@@ -99,7 +100,7 @@ function Row({
       <code class="cut secondary" title="Value at the event">
         {jsonLine(old)}
       </code>
-      <span aria-hidden="true">→</span>
+      <Icon name="right" />
       <input
         class="input mono"
         aria-label={`New value of ${change.key || "the key"}`}

@@ -5,20 +5,24 @@ import "./field.css";
 /** A labelled control; help and error are read with it. */
 export function Field({
   label,
+  note,
   help,
   error,
   children,
 }: {
   label: string;
+  note?: string; // beside the label
   help?: string;
   error?: string | null;
   children: (ids: { id: string; "aria-describedby"?: string; "aria-invalid"?: boolean }) => ComponentChildren;
 }) {
   const id = useId();
-  const described = help || error ? { "aria-describedby": `${id}-text` } : {};
+  const described = note || help || error ? { "aria-describedby": `${id}-note ${id}-text` } : {};
   return (
     <div class="field">
-      <label for={id}>{label}</label>
+      <div class="field-head">
+        <label for={id}>{label}</label> {note && <small id={`${id}-note`}>{note}</small>}
+      </div>
       {children({ id, ...described, ...(error ? { "aria-invalid": true } : {}) })}
       {(error || help) && (
         <p id={`${id}-text`} class={error ? "field-error" : "field-help"}>

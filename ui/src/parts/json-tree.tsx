@@ -66,7 +66,7 @@ export function JsonTree(props: JsonTreeProps) {
       {shown.length > 0 && (
         <div
           ref={box}
-          class="json-tree"
+          class={known < 0 ? "json-tree untouched" : "json-tree"}
           role="tree"
           aria-label={label}
           tabIndex={0}

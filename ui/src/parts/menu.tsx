@@ -80,7 +80,10 @@ function Item({ item, close }: { item: MenuItem; close: () => void }) {
   const why = (item.role && forbidden(item.role)) || item.reason || null;
   const text = (
     <>
-      <span>{item.label}</span>
+      <span>
+        {item.label}
+        {item.checked && <Icon name="check" />}
+      </span>
       {(why || item.hint) && <small>{why ?? item.hint}</small>}
     </>
   );

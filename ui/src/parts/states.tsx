@@ -80,6 +80,6 @@ export function Loaded<T>({
 }) {
   const [data, problem] = [of.data.value, of.problem.value];
   if (data === undefined && problem) return <ProblemBox problem={problem} onRetry={of.load} />;
-  if (data === undefined) return <Loading {...(rows ? { rows } : {})} onCancel={of.stop} />;
+  if (data === undefined) return <Loading {...(rows ? { rows } : {})} onCancel={of.cancel} />;
   return <>{children(data)}</>;
 }

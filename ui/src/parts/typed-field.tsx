@@ -30,7 +30,7 @@ export function TypedField(props: TypedFieldProps) {
   if (type === "boolean" && !options) return <YesNo {...props} />;
   const isJson = type === "array" || type === "object";
   return (
-    <Field label={label} help={help || TYPE_WORD[type]} error={error ?? null}>
+    <Field label={label} note={TYPE_WORD[type]} {...(help ? { help } : {})} error={error ?? null}>
       {(ids) =>
         options ? (
           <Select

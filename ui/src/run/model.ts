@@ -3,6 +3,7 @@
 import { batch, computed, effect, type Signal, signal } from "@preact/signals";
 import { get, Problem } from "../api/client.ts";
 import { LiveStream } from "../api/live.ts";
+import { CANCELLED } from "../api/resource.ts";
 import type { EventPage, Execution, Frame, Outline, Row, State } from "../api/types.gen.ts";
 import { mergeOutline } from "./outline/merge.ts";
 import { Position } from "./position.ts";
@@ -44,6 +45,8 @@ export class RunModel {
   /** The event to make requests for: it changes when the slider has come to rest, and once a second in a live view. */
   readonly settled = this.position.settled;
   readonly isMoving = this.position.isMoving;
+  /** The rows of the timeline that are expanded: they stay so while another tab is open. */
+  readonly expandedRows: Signal<ReadonlySet<string>> = signal(new Set());
   #states = new Map<number, Shown>();
   #stream: LiveStream | undefined;
   #frames: Frame[] = [];
@@ -51,6 +54,7 @@ export class RunModel {
   #detailsTimer = 0;
   #outlineTimer = 0;
   #reloading: Promise<void> | undefined;
+  #loading = new AbortController();
   #stopped = false;
 
   constructor(id: string) {
@@ -62,14 +66,17 @@ export class RunModel {
     return `/executions/${encodeURIComponent(this.id)}/${part}`;
   }
 
-  async start(): Promise<void> {
+  start = async (): Promise<void> => {
     await this.reload();
     if (this.#stopped || !this.outline.value) return;
     this.position.start();
     this.#disposers.push(() => this.position.stop());
     this.#disposers.push(effect(() => void this.#showState(this.settled.value)));
     this.#follow();
-  }
+  };
+
+  /** Gives up loading: the view shows a way to try again. */
+  cancel = (): void => this.#loading.abort();
 
   stop(): void {
     this.#stopped = true;
@@ -107,10 +114,12 @@ export class RunModel {
   loadStateAgain = (): void => void this.#showState(this.settled.peek());
 
   async #load(): Promise<void> {
+    this.#loading = new AbortController();
+    const { signal } = this.#loading;
     try {
       const [details, outline] = await Promise.all([
-        get<Execution>(`/executions/${encodeURIComponent(this.id)}`),
-        get<Outline>(this.path("outline")),
+        get<Execution>(`/executions/${encodeURIComponent(this.id)}`, { signal }),
+        get<Outline>(this.path("outline"), { signal }),
       ]);
       const known = this.outline.peek();
       batch(() => {
@@ -119,7 +128,7 @@ export class RunModel {
         this.problem.value = undefined;
       });
     } catch (error) {
-      this.problem.value = asProblem(error);
+      this.problem.value = signal.aborted ? CANCELLED : Problem.of(error);
     }
   }
 
@@ -187,7 +196,7 @@ export class RunModel {
         this.stateProblem.value = undefined;
       });
     } catch (error) {
-      if (this.settled.peek() === at) this.stateProblem.value = asProblem(error);
+      if (this.settled.peek() === at) this.stateProblem.value = Problem.of(error);
     }
   }
 
@@ -211,8 +220,4 @@ export class RunModel {
       if (!oldest.done) this.#states.delete(oldest.value);
     }
   }
-}
-
-function asProblem(error: unknown): Problem {
-  return error instanceof Problem ? error : new Problem({ title: "The page failed.", detail: String(error) });
 }

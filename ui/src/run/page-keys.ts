@@ -1,6 +1,6 @@
 /** The keys of the run view, and the panes that they change. */
 
-import { go, setQuery } from "../location.ts";
+import { go, parameter, setQuery } from "../location.ts";
 import { toastProblem } from "../parts/toast.tsx";
 import { preference } from "../preferences.ts";
 import { href } from "../routes.ts";
@@ -23,7 +23,7 @@ export function runKeys(id: string) {
   const openRun = (step: 1 | -1) => async () => {
     try {
       const next = await neighbour(id, step);
-      if (next) go(href("run", { id: next }));
+      if (next) go(href("run", { id: next }, { tab: parameter("tab") }));
     } catch (error) {
       toastProblem("The list was not loaded", error);
     }

@@ -35,7 +35,7 @@ export default function RunPage({ params }: ViewProps) {
   const problem = model.problem.value;
   if (!model.outline.value) {
     if (problem?.status === 404) return <NotFound id={id} />;
-    return problem ? <ProblemBox problem={problem} onRetry={() => void model.start()} /> : <Loading />;
+    return problem ? <ProblemBox problem={problem} onRetry={model.start} /> : <Loading onCancel={model.cancel} />;
   }
   return <Layout model={model} />;
 }

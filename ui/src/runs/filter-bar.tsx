@@ -8,7 +8,7 @@ import { StatusIcon } from "../look/status.tsx";
 import { Button } from "../parts/button.tsx";
 import { Select } from "../parts/field.tsx";
 import { count } from "../text/number.ts";
-import { countsQuery, type Filters, PERIODS, STATUSES, toggled, WAITS } from "./filters.ts";
+import { countsQuery, type Filters, PERIODS, periodOf, STATUSES, toggled, WAITS } from "./filters.ts";
 
 const ALWAYS_SHOWN = new Set<string>(["running", "waiting", "failed"]);
 const countsEvery = () => 5_000;
@@ -18,10 +18,10 @@ export function FilterBar({ filters, at }: { filters: Filters; at: number }) {
   const playbooks = useResource<PlaybookPage>("/playbooks?limit=200");
   const paths = (playbooks.data.value?.items ?? []).map(({ path }) => path);
   if (filters.playbook && !paths.includes(filters.playbook)) paths.unshift(filters.playbook);
-  const more = useSignal(false);
+  const more = useSignal(Boolean(filters.q || filters.playbook || filters.waits || filters.children));
   const periods = PERIODS.map(({ value, label }) => ({ value, label }));
-  if (filters.since && !periods.some(({ value }) => value === filters.since))
-    periods.push({ value: filters.since, label: `since ${filters.since}` });
+  const period = periodOf(filters);
+  if (!periods.some(({ value }) => value === period)) periods.push({ value: period, label: period });
   return (
     <div class="filters" role="search" aria-label="Filters">
       {isPhone.value ? (
@@ -29,7 +29,7 @@ export function FilterBar({ filters, at }: { filters: Filters; at: number }) {
       ) : (
         <StatusChips filters={filters} counts={counts.data.value} />
       )}
-      <Select label="Started" value={filters.since} options={periods} onChange={(since) => setQuery({ since })} />
+      <Select label="Started" value={period} options={periods} onChange={(since) => setQuery({ since, until: null })} />
       {isPhone.value && (
         <Button
           pressed={more.value}
@@ -115,12 +115,14 @@ function StatusChips({ filters, counts }: { filters: Filters; counts: ExecutionC
   );
 }
 
+/** A choice of one status; several of a link are one more choice. */
 function StatusSelect({ filters }: { filters: Filters }) {
+  const value = filters.statuses.join(",");
   return (
     <Select
       label="Status"
-      value={filters.statuses[0] ?? ""}
-      options={[{ value: "", label: "all statuses" }, ...STATUSES.map((status) => ({ value: status, label: status }))]}
+      value={value}
+      options={[{ value: "", label: "all statuses" }, ...STATUSES, ...(filters.statuses.length > 1 ? [value] : [])]}
       onChange={(status) => setQuery({ status })}
     />
   );

@@ -80,6 +80,12 @@ function sinceTime(since: string, now: number): string {
   return new Date(Math.floor((now - period.ms) / 60_000) * 60_000).toISOString();
 }
 
+/** The choice of a time: a period, or the times of a link in words. */
+export function periodOf({ since, until }: Filters): string {
+  const isPeriod = !until && PERIODS.some(({ value }) => value === since);
+  return isPeriod ? since : [since && `since ${since}`, until && `until ${until}`].filter(Boolean).join(" ");
+}
+
 /** What a click on a status does: it is added to the choice or taken away. */
 export function toggled(statuses: string[], status: string): string {
   const rest = statuses.filter((other) => other !== status);

@@ -2,6 +2,7 @@
 
 import { batch, type Signal, signal } from "@preact/signals";
 import { answer, get, Problem, send } from "../api/client.ts";
+import { CANCELLED } from "../api/resource.ts";
 import type { ExecutionPage, ExecutionSummary } from "../api/types.gen.ts";
 import { type ListQuery, rememberList } from "./last-list.ts";
 import { changedInPlace, isActive, missing, newRuns } from "./rows.ts";
@@ -21,6 +22,7 @@ export class RunsModel {
   #etag = "";
   #visible: [number, number] = [0, 0];
   #timer = 0;
+  #loading = new AbortController();
   #stopped = false;
   readonly #query: () => ListQuery;
 
@@ -38,10 +40,15 @@ export class RunsModel {
     window.clearTimeout(this.#timer);
   };
 
+  /** Gives up loading: the list shows a way to try again. */
+  cancel = (): void => this.#loading.abort();
+
   /** Shows the newest runs, those held back too. */
   reload = async (): Promise<void> => {
+    this.#loading = new AbortController();
+    const { signal } = this.#loading;
     try {
-      const page = await get<ExecutionPage>("/executions", { query: this.#query() });
+      const page = await get<ExecutionPage>("/executions", { query: this.#query(), signal });
       if (this.#stopped) return;
       this.#etag = "";
       this.#next = page.next;
@@ -52,7 +59,7 @@ export class RunsModel {
         this.problem.value = undefined;
       });
     } catch (error) {
-      if (!this.#stopped) this.problem.value = Problem.of(error);
+      if (!this.#stopped) this.problem.value = signal.aborted ? CANCELLED : Problem.of(error);
     }
   };
 

@@ -94,9 +94,9 @@ function RunsList({ model, filters, selected }: { model: RunsModel; filters: Fil
   useKeys("global", { leave: () => leave(selected) }, []);
   if (!rows)
     return model.problem.value ? (
-      <ProblemBox problem={model.problem.value} onRetry={() => void model.reload()} />
+      <ProblemBox problem={model.problem.value} onRetry={model.reload} />
     ) : (
-      <Loading rows={12} />
+      <Loading rows={12} onCancel={model.cancel} />
     );
   if (!rows.length) return <NoRuns filters={filters} />;
   return (

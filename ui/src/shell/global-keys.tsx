@@ -52,12 +52,12 @@ function Help() {
           <section key={scope}>
             <h3>{title}</h3>
             <dl>
-              {KEYS.filter((key) => key.scope === scope).map((key) => (
-                <div key={key.action}>
+              {KEYS.filter(([of]) => of === scope).map(([, keys, action, text]) => (
+                <div key={action}>
                   <dt>
-                    <kbd>{key.keys}</kbd>
+                    <kbd>{keys}</kbd>
                   </dt>
-                  <dd>{key.text}</dd>
+                  <dd>{text}</dd>
                 </div>
               ))}
             </dl>

@@ -23,6 +23,7 @@ const SECTIONS: [View, string][] = [
   ["system", "System"],
 ];
 const ID = /^[0-9a-f-]{20,36}$/i;
+const WHOLE_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const SEARCH_MS = 150;
 
 export function Palette() {
@@ -70,6 +71,13 @@ export function Palette() {
         placeholder="Actions, runs by id or playbook, playbooks, sections"
         value={text.value}
         onKeyDown={onKeyDown}
+        onPaste={(event) => {
+          const id = event.clipboardData?.getData("text").trim() ?? "";
+          if (!WHOLE_ID.test(id)) return;
+          event.preventDefault();
+          close();
+          go(href("run", { id }));
+        }}
         onInput={(event) => {
           text.value = event.currentTarget.value;
           active.value = 0;

@@ -1,5 +1,7 @@
+import { useSignal } from "@preact/signals";
 import { request } from "../api/client.ts";
 import { type Me, me, setToken } from "../me.ts";
+import { lazy } from "../parts/lazy.tsx";
 import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { toastProblem } from "../parts/toast.tsx";
 import { singleKeys, type Theme, theme, zone } from "../preferences.ts";
@@ -12,7 +14,14 @@ const THEMES: [Theme, string][] = [
   ["dark", "Dark theme"],
 ];
 
+const ZONES = [
+  ["", "Times in the zone of the browser"],
+  ["UTC", "Times in UTC"],
+] as const;
+const ZoneDialog = lazy(() => import("./zone-dialog.tsx"), null);
+
 export function UserMenu({ user }: { user: Me }) {
+  const isChoosing = useSignal(false);
   const items: MenuItem[] = [
     ...THEMES.map(([name, label]) => ({
       label,
@@ -21,11 +30,19 @@ export function UserMenu({ user }: { user: Me }) {
         theme.value = name;
       },
     })),
-    {
-      label: zone.value === "UTC" ? "Times in the time zone of the browser" : "Times in UTC",
-      hint: `Now ${zone.value || Intl.DateTimeFormat().resolvedOptions().timeZone}`,
+    ...ZONES.map(([name, label]) => ({
+      label,
+      checked: zone.value === name,
       onChoose: () => {
-        zone.value = zone.value === "UTC" ? "" : "UTC";
+        zone.value = name;
+      },
+    })),
+    {
+      label: "Times in another zone...",
+      checked: !ZONES.some(([name]) => name === zone.value),
+      hint: zone.value || Intl.DateTimeFormat().resolvedOptions().timeZone,
+      onChoose: () => {
+        isChoosing.value = true;
       },
     },
     {
@@ -35,12 +52,21 @@ export function UserMenu({ user }: { user: Me }) {
       },
     },
     { label: "Keyboard shortcuts", hint: "?", onChoose: openHelp },
-    { label: "Sign out", onChoose: signOut },
+    { label: "Sign out", hint: `${user.name}, ${user.role}`, onChoose: signOut },
   ];
   return (
-    <Menu label={`${user.name}, ${user.role}`} icon="user" items={items}>
-      {user.name}
-    </Menu>
+    <>
+      <Menu label={`${user.name}, ${user.role}`} icon="user" items={items}>
+        {user.name}
+      </Menu>
+      {isChoosing.value && (
+        <ZoneDialog
+          onClose={() => {
+            isChoosing.value = false;
+          }}
+        />
+      )}
+    </>
   );
 }
 

@@ -124,7 +124,9 @@ function Verify() {
         <Button role="operator" busy={busy.value} onClick={() => void start()}>
           Verify all logs
         </Button>
-        {checked.value !== null && (
+        {checked.value === null ? (
+          <span class="secondary">Checks the log of every run against the invariants of the engine.</span>
+        ) : (
           <span role="status">
             {counted(checked.value, "run")} verified{busy.value ? " so far" : ""},{" "}
             {counted(violations.value.length, "violation")}

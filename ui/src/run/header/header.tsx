@@ -94,11 +94,17 @@ export function RunActions({ model }: { model: RunModel }) {
           {action.label}
         </Button>
       ))}
-      <Menu label="Copy" items={copyItems(model)}>
-        Copy
-      </Menu>
+      {!isPhone.value && (
+        <Menu label="Copy" items={copyItems(model)}>
+          Copy
+        </Menu>
+      )}
       <span class={MENU_BUTTON}>
-        <Menu label="More actions" icon="more" items={rest.map(menuItem)} />
+        <Menu
+          label="More actions"
+          icon="more"
+          items={[...rest.map(menuItem), ...(isPhone.value ? copyItems(model) : [])]}
+        />
       </span>
     </div>
   );
@@ -112,7 +118,7 @@ function menuItem(action: RunAction): MenuItem {
 function copyItems(model: RunModel): MenuItem[] {
   const details = model.details.value;
   const item = (label: string, what: string, text: string, hint = ""): MenuItem => ({
-    label,
+    label: isPhone.value ? `Copy ${what}` : label,
     ...(hint ? { hint } : {}),
     onChoose: () => void copyAndTell(text, what),
   });

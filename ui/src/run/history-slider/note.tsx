@@ -28,7 +28,7 @@ export function SliderNote({ model }: { model: RunModel }) {
       <span class="history-past">
         Viewing event {count(here)}.{" "}
         <button type="button" class="text-button" onClick={() => model.backToLatest()}>
-          Back to latest<kbd> (Esc)</kbd>
+          Back to latest<span class="wide-only"> (Esc)</span>
         </button>
       </span>
       <RowText model={model} here={here} />

@@ -8,9 +8,11 @@ import { Value } from "../../parts/value.tsx";
 import { href } from "../../routes.ts";
 import { count, counted, shortId } from "../../text/number.ts";
 import { printable } from "../../text/printable.ts";
+import { duration } from "../../text/time.ts";
 import { currentStatus, runDialog } from "../actions.ts";
 import { waitsAt } from "../graph/state.ts";
 import type { RunModel } from "../model.ts";
+import { elapsedAt } from "../outline/time.ts";
 import { select, stepOf } from "../selection.ts";
 
 export function Summary({ model }: { model: RunModel }) {
@@ -37,7 +39,7 @@ export function Summary({ model }: { model: RunModel }) {
           </p>
         ))}
         {details.continued_errors > 0 && <Continued details={details} isPast={isPast} />}
-        <Facts details={details} events={model.latest.value} isPast={isPast} />
+        <Facts model={model} details={details} isPast={isPast} />
         {result != null && (
           <section>
             <h3>Result</h3>
@@ -141,8 +143,10 @@ function ContinuedError({ error }: { error: ExecutionError }) {
   );
 }
 
-function Facts({ details, events, isPast }: { details: Execution; events: number; isPast: boolean }) {
+/** In the past, how long the run had lasted and how many events it had. */
+function Facts({ model, details, isPast }: { model: RunModel; details: Execution; isPast: boolean }) {
   const { trigger, actor } = details;
+  const [at, latest] = [model.at.value, model.latest.value];
   return (
     <dl class="facts">
       <Fact name="Started">
@@ -154,9 +158,9 @@ function Facts({ details, events, isPast }: { details: Execution; events: number
         </Fact>
       )}
       <Fact name="Duration">
-        <Elapsed from={details.started} to={details.ended} />
+        {isPast ? duration(elapsedAt(model.outline.value!, at)) : <Elapsed from={details.started} to={details.ended} />}
       </Fact>
-      <Fact name="Events">{count(events)}</Fact>
+      <Fact name="Events">{isPast ? `${count(at)} of ${count(latest)}` : count(latest)}</Fact>
       <Fact name="Trigger">
         <TriggerWords trigger={trigger} />
       </Fact>

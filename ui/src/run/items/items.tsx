@@ -4,6 +4,7 @@ import { useMemo } from "preact/hooks";
 import type { ItemStatus, ItemsSummary } from "../../api/types.gen.ts";
 import { useKeys } from "../../keys.ts";
 import { parameter, setQuery } from "../../location.ts";
+import { isPhone } from "../../look/phone.ts";
 import { statusWord } from "../../look/status.tsx";
 import { Button } from "../../parts/button.tsx";
 import { Select } from "../../parts/field.tsx";
@@ -115,7 +116,7 @@ function GoTo({ run, total }: { run: string; total: number }) {
       min={0}
       max={total - 1}
       aria-label="Go to the item with this index"
-      placeholder="Go to index"
+      placeholder={isPhone.value ? "Index" : "Go to index"}
       onChange={(event) => {
         const index = Number(event.currentTarget.value);
         if (event.currentTarget.value === "" || index >= total || index < 0) return;

@@ -5,12 +5,14 @@ import type { Totals } from "./spans.ts";
 /** What all bars add up to. */
 export function TimelineFooter({
   totals,
+  isPast,
   isZoomed,
   hasGaps,
   expandsGaps,
   onReset,
 }: {
   totals: Totals | null; // null: the run has too many step runs to add them up
+  isPast: boolean;
   isZoomed: boolean;
   hasGaps: boolean;
   expandsGaps: Signal<boolean>;
@@ -19,7 +21,9 @@ export function TimelineFooter({
   return (
     <footer class="timeline-footer">
       <span class="cut">
-        {totals ? totalsText(totals) : "Each step shows its active step runs. Expand one to list them."}
+        {totals
+          ? `${isPast ? "Whole run: " : ""}${totalsText(totals)}`
+          : "Each step shows its active step runs. Expand one to list them."}
       </span>
       <span class="timeline-options">
         {hasGaps && (

@@ -1,12 +1,22 @@
 import { Icon } from "../../look/icons.tsx";
-import { StatusIcon } from "../../look/status.tsx";
+import { StatusIcon, statusWord } from "../../look/status.tsx";
 import { count, counted } from "../../text/number.ts";
 import { duration } from "../../text/time.ts";
 import { statusOf, type TimelineRow } from "./rows.ts";
 import type { Span } from "./spans.ts";
 
 /** The label of a row. The bar beside it is a picture: what it shows is said here. */
-export function TimelineLabel({ row, end, onToggle }: { row: TimelineRow; end: number; onToggle: () => void }) {
+export function TimelineLabel({
+  row,
+  end,
+  isPast,
+  onToggle,
+}: {
+  row: TimelineRow;
+  end: number; // the event of the view, in milliseconds since the start
+  isPast: boolean;
+  onToggle: () => void;
+}) {
   const status = statusOf(row);
   return (
     <div role="gridcell" class="timeline-label" style={{ paddingInlineStart: `${4 + row.depth * 16}px` }}>
@@ -30,23 +40,30 @@ export function TimelineLabel({ row, end, onToggle }: { row: TimelineRow; end: n
       </span>
       {row.kind === "step" && row.runs > 1 && <span class="quiet">x{count(row.runs)}</span>}
       <span class="timeline-took">{tookOf(row, end)}</span>
-      <span class="hidden-text">{factsOf(row)}</span>
+      <span class="hidden-text">{factsOf(row, isPast)}</span>
     </div>
   );
 }
 
 function tookOf(row: TimelineRow, end: number): string {
-  const spans = row.kind === "step" ? row.spans : row.kind === "run" ? [row.span] : [];
+  const all = row.kind === "step" ? row.spans : row.kind === "run" ? [row.span] : [];
+  const spans = all.filter(({ statusAt }) => statusAt !== "never");
   if (row.kind === "task") return duration(row.attempts.reduce((sum, attempt) => sum + (attempt.duration_ms ?? 0), 0));
   if (!spans.length) return "";
-  return duration(spans.reduce((sum, span) => sum + (span.ended >= 0 ? span.ended : end) - span.scheduled, 0));
+  return duration(
+    spans.reduce(
+      (sum, span) => sum + Math.max(0, (span.ended >= 0 ? Math.min(span.ended, end) : end) - span.scheduled),
+      0,
+    ),
+  );
 }
 
-function factsOf(row: TimelineRow): string {
+function factsOf(row: TimelineRow, isPast: boolean): string {
   if (row.kind === "task") return `${row.visit.kind}, ${counted(row.attempts.length, "attempt")}`;
   if (row.kind === "step" && row.spans.length !== 1) return counted(row.runs, "step run");
   const span = row.kind === "step" ? row.spans[0] : row.kind === "run" ? row.span : null;
-  return span ? spanFacts(span) : "";
+  if (!span) return "";
+  return isPast ? statusWord(span.statusAt) : spanFacts(span); // the rest is that of the whole run
 }
 
 function spanFacts(span: Span): string {

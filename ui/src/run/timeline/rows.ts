@@ -47,7 +47,7 @@ export function timelineRows(
     const group = bySteps.get(step) ?? [];
     const isExpanded = expanded.has(step);
     const state = states.get(step);
-    const [status, runs] = [state?.status ?? "never", outline.runs ? group.length : (state?.runs ?? 0)];
+    const [status, runs] = [state?.status ?? "never", state?.runs ?? 0];
     rows.push({
       key: step,
       kind: "step",
@@ -124,7 +124,7 @@ function noteRow(key: string, depth: number, name: string): TimelineRow {
 /** The status that a row shows, "" for none. */
 export function statusOf(row: TimelineRow): RunStatus | StepState["status"] | "" {
   if (row.kind === "step") return row.status;
-  if (row.kind === "run") return row.span.status;
+  if (row.kind === "run") return row.span.statusAt;
   if (row.kind !== "task") return "";
   const last = row.attempts.at(-1)?.status;
   return last === "ok" ? "succeeded" : last === "error" ? "failed" : "running";

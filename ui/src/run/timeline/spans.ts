@@ -1,7 +1,7 @@
 /** When step runs worked and waited, in milliseconds since the start of the run. Pure. */
 
 import type { LoopOutline, Outline, StepRun, StepRunRow, WaitedColumns } from "../../api/types.gen.ts";
-import { RUN_STATUS, type RunStatus } from "../outline/outline.ts";
+import { parkedRuns, RUN_STATUS, type RunStatus, runStatusAt } from "../outline/outline.ts";
 import { elapsedAt } from "../outline/time.ts";
 
 export interface Span {
@@ -10,7 +10,8 @@ export interface Span {
   scheduled: number;
   started: number; // -1: not yet
   ended: number; // -1: not yet
-  status: RunStatus;
+  status: RunStatus; // the latest one
+  statusAt: RunStatus | "never"; // at the event of the view
   retries: number;
   waited: { worker: number; retry: number; external: number };
   parked: [from: number, to: number][]; // to is -1 while it waits
@@ -26,12 +27,13 @@ export interface Segment {
   kind: SegmentKind;
 }
 
-/** The step runs of an outline in the order of their scheduling; empty above 5,000 of them. */
-export function spansOf(outline: Outline): Span[] {
+/** The step runs of an outline at an event, in the order of their scheduling; empty above 5,000 of them. */
+export function spansOf(outline: Outline, seq = outline.seq): Span[] {
   const { runs, parked, steps } = outline;
   if (!runs) return [];
   const loops = new Map(outline.loops.map((loop) => [loop.run, loop]));
   const critical = new Set(outline.critical_path);
+  const waiting = parkedRuns(parked, seq);
   const spans = runs.step.map((place, row): Span => {
     const run = `${steps[place]}#${runs.n[row]}`;
     return {
@@ -41,6 +43,7 @@ export function spansOf(outline: Outline): Span[] {
       started: runs.started_ms[row]!,
       ended: runs.ended_ms[row]!,
       status: RUN_STATUS[runs.status[row]!]!,
+      statusAt: runs.scheduled_seq[row]! > seq ? "never" : runStatusAt(runs, row, seq, outline.seq, waiting),
       retries: runs.retries[row]!,
       waited: waitedOf(runs.waited_ms, row),
       parked: [],
@@ -68,6 +71,7 @@ export function spanOf(row: StepRunRow, outline: Outline): Span {
     started: row.started_ms,
     ended: row.ended_ms,
     status: RUN_STATUS[row.status]!,
+    statusAt: RUN_STATUS[row.status]!,
     retries: row.retries,
     waited: row.waited_ms,
     parked: [],

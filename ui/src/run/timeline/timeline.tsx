@@ -36,7 +36,7 @@ export default function Timeline({ model }: PanelProps) {
 function Chart({ model }: PanelProps) {
   const outline = model.outline.value!;
   const loader = useMemo(() => new TimelineLoader(model), [model]);
-  const expanded = useSignal<ReadonlySet<string>>(new Set());
+  const expanded = model.expandedRows;
   const active = useSignal("");
   const expandsGaps = useSignal(false);
   const { box, width } = useChartWidth();
@@ -51,7 +51,8 @@ function Chart({ model }: PanelProps) {
   );
   useEffect(() => loadExpanded(model, loader, expanded.value), [model.settled.value, expanded.value]);
 
-  const bare = useMemo(() => spansOf(outline), [outline]);
+  const [seq, isPast] = [model.at.value, model.isPast.value];
+  const bare = useMemo(() => spansOf(outline, seq), [outline, seq]);
   const started = Date.parse(outline.started);
   const spans = bare.map((span) => {
     const details = expanded.value.size ? loader.details(span.run) : undefined;
@@ -67,11 +68,11 @@ function Chart({ model }: PanelProps) {
     () => axisOf(from, Math.max(to, from + 1), width, busy, !expandsGaps.value),
     [from, to, width, busy, expandsGaps.value],
   );
-  const states = stepStates(outline, model.latest.value);
+  const states = stepStates(outline, seq);
   const rows = timelineRows(outline, spans, states, expanded.value, loader);
   const { run, step } = selection.value;
-  const at = elapsedAt(outline, model.at.value);
-  const scene: Scene = { axis, outline, end: elapsed, at, isPast: model.isPast.value, selected: run || step };
+  const at = elapsedAt(outline, seq);
+  const scene: Scene = { axis, outline, end: elapsed, at, isPast, selected: run || step };
   const header = useCanvas((drawing) =>
     paintAxis(drawing, scene, `11px ${getComputedStyle(document.body).fontFamily}`),
   );
@@ -121,7 +122,12 @@ function Chart({ model }: PanelProps) {
       >
         {(number) => (
           <>
-            <TimelineLabel row={rows[number]!} end={elapsed} onToggle={() => toggle(rows[number]!.key)} />
+            <TimelineLabel
+              row={rows[number]!}
+              end={isPast ? at : elapsed}
+              isPast={isPast}
+              onToggle={() => toggle(rows[number]!.key)}
+            />
             <TimelineBar row={rows[number]!} scene={scene} />
           </>
         )}
@@ -129,6 +135,7 @@ function Chart({ model }: PanelProps) {
       {zoom.marquee}
       <TimelineFooter
         totals={outline.runs ? totalsOf(spans, elapsed) : null}
+        isPast={isPast}
         isZoomed={parameter("from") !== "" || parameter("to") !== ""}
         hasGaps={expandsGaps.value || axis.pieces.some((piece) => piece.isGap)}
         expandsGaps={expandsGaps}
