@@ -69,6 +69,7 @@ PARTS = {
         ),
     ),
     "docs": Part("every command of every page prints what the page shows", ("test_docs_prose.py",)),
+    "views": Part("every view of the page is accessible in every width and theme", ("browser/test_views.py",)),
     "page": Part("a wheel made from nothing but a clone and the network serves the web page", ("test_page_build.py",)),
 }
 

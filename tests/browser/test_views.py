@@ -1,17 +1,47 @@
-"""What holds for every view: it opens without an error, is accessible, and fits its window."""
+"""What holds for every view: it opens without an error, is accessible, and fits its window.
+
+The default run checks all rules in every view, width and theme, but not in each pair of width and theme: where a theme
+changes only colours, it checks the rules about colours. `make soak-views` checks all rules in every pair.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 from tests.browser.examples import ExampleRuns
-from tests.browser.opening import HEIGHTS, THEMES, PageOpener, Settling, check_accessibility
+from tests.browser.opening import (
+    COLOUR_RULES,
+    HEIGHTS,
+    THEMES,
+    PageOpener,
+    Settling,
+    Theme,
+    accessibility_problems,
+    check_accessibility,
+)
 from tests.browser.views import VIEWS
+
+ALL_RULES = {(1440, "light"), (390, "dark")}
+"""Every width and every theme once."""
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_is_accessible_and_fits_its_window(open_page: PageOpener, runs: ExampleRuns, view: str) -> None:
-    """In both themes and widths; the open view changes, as when a window is resized."""
+    for page, width, theme in shown(open_page, runs, view):
+        check_accessibility(page, () if (width, theme) in ALL_RULES else COLOUR_RULES)
+
+
+@pytest.mark.slow(part="views")
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_is_accessible_in_every_width_and_theme(open_page: PageOpener, runs: ExampleRuns, view: str) -> None:
+    for page, _, _ in shown(open_page, runs, view):
+        check_accessibility(page)
+
+
+def shown(open_page: PageOpener, runs: ExampleRuns, view: str) -> Iterator[tuple[Page, int, Theme]]:
+    """The view in both widths and themes, which fits its window: it changes as when a window is resized."""
     signed_out = view == "sign in"
     path, role = VIEWS[view].format_map(runs), None if signed_out else "admin"
     page = open_page(path, role, expect=["status of 401"] if signed_out else [])
@@ -23,5 +53,22 @@ def test_a_view_is_accessible_and_fits_its_window(open_page: PageOpener, runs: E
         settling.wait()
         for theme in THEMES:
             page.emulate_media(color_scheme=theme)
-            check_accessibility(page)
+            yield page, width, theme
         assert page.evaluate("document.documentElement.scrollWidth") <= width, "the view is wider than its window"
+
+
+def test_the_rules_about_colours_find_what_all_rules_find(open_page: PageOpener) -> None:
+    page = open_page("/sign-in", None, expect=["status of 401"])
+    page.get_by_role("heading", level=1).wait_for()
+    page.evaluate(
+        """() => {
+          const text = document.createElement('p')
+          text.textContent = 'a text that can hardly be read'
+          text.style.color = '#ddd'
+          document.querySelector('main').append(text)
+        }"""
+    )
+    of_colours = accessibility_problems(page, COLOUR_RULES)
+    assert len(of_colours) == 1
+    assert "color-contrast" in of_colours[0]
+    assert set(of_colours) <= set(accessibility_problems(page))
