@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import pytest
-from tests.servers import forked
+from tests.servers import in_process
 from tests.servers.patience import PATIENCE_SECONDS, until
 from tests.servers.postgres import Schema, postgres_fixture, schema_fixture  # noqa: F401
 
@@ -157,7 +157,7 @@ def api(folder: Path) -> Iterator[str]:
 
 
 def noetl(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    done = forked.run(args, cwd=folder, timeout=SECONDS)
+    done = in_process.run(args, cwd=folder, timeout=SECONDS)
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

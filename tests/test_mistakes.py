@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from tests.servers import forked
+from tests.servers import forked, in_process
 from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.postgres import PostgresServer, postgres_fixture  # noqa: F401
 from tests.table import for_each
@@ -61,7 +61,10 @@ TRIED = [row for row in TABLE if not row.is_checked]
 
 def noetl(folder: Path, *args: str, stdin: str = "", code: str = "") -> str:
     """What a command prints, on both streams."""
-    done = forked.run(args, stdin=stdin.encode(), timeout=PATIENCE_SECONDS, cwd=folder, code=code)
+    if code:
+        done = forked.run(args, stdin=stdin.encode(), timeout=PATIENCE_SECONDS, cwd=folder, code=code)
+    else:
+        done = in_process.run(args, stdin=stdin.encode(), timeout=PATIENCE_SECONDS, cwd=folder)
     return done.stdout.decode() + done.stderr.decode()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from tests.servers import forked
+from tests.servers import forked, in_process
 from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.ports import reserved_port
 from tests.servers.postgres import PostgresServer
@@ -37,8 +37,14 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 def noetl(folder: Path, *args: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    """The command to its end."""
-    done = forked.run(args, cwd=folder, env=environment(folder, **env), stdin=stdin.encode(), timeout=SECONDS)
+    """The command to its end, in this process."""
+    done = in_process.run(args, cwd=folder, env=environment(folder, **env), stdin=stdin.encode(), timeout=SECONDS)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def noetl_process(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """The command to its end, in a process of its own."""
+    done = forked.run(args, cwd=folder, env=environment(folder), timeout=SECONDS)
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -192,7 +198,9 @@ class Mode:
         """A playbook to its end: what `noetl run -o json` prints."""
         file = self.folder / "playbook.yaml"
         file.write_text(text, "utf-8")
-        done = noetl(self.folder, "run", str(file), "--db", self.db, "-o", "json", "--payload", json.dumps(payload))
+        done = noetl_process(
+            self.folder, "run", str(file), "--db", self.db, "-o", "json", "--payload", json.dumps(payload)
+        )
         assert done.returncode in (0, 1), done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         return found
