@@ -463,7 +463,7 @@ def test_a_double_click_on_retry_creates_one_run(open_page: PageOpener, server: 
 
 @pytest.mark.parametrize(
     ("tab", "text"),
-    [("events", "step.scheduled"), ("data", "ctx.note"), ("playbook", "Both runs used the same playbook.")],
+    [("events", "step.scheduled"), ("data", "ctxnotenot set"), ("playbook", "Both runs used the same playbook.")],
 )
 def test_two_runs_are_compared(open_page: PageOpener, runs: ExampleRuns, tab: str, text: str) -> None:
     page = open_page(f"/compare/{runs['failed']}/{runs['fork']}", role="viewer")

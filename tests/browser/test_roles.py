@@ -32,7 +32,7 @@ ACTIONS: dict[str, dict[str, str]] = {
     "/start/shop/orders": {"Start run": "POST /executions"},
     "/edit/shop/orders": {
         "Start...": "POST /executions",
-        "Register as 1": "POST /playbooks",
+        "Register": "POST /playbooks",
         "Replay runs...": f"POST {RUN}/replay",
     },
     "/schedules": {"Create a schedule...": "POST /schedules"},

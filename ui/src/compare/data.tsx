@@ -1,7 +1,6 @@
 import { useMemo } from "preact/hooks";
 import { useResource } from "../api/resource.ts";
 import type { ExecutionDiff, State } from "../api/types.gen.ts";
-import { expression } from "../parts/json-rows.ts";
 import { Empty, Loaded } from "../parts/states.tsx";
 import { type LeafPair, leafPairs, MAX_PAIRS } from "../text/diff.ts";
 import { jsonLine } from "../text/json-line.ts";
@@ -9,7 +8,7 @@ import { counted } from "../text/number.ts";
 import { oneLine } from "../text/printable.ts";
 import type { Runs } from "./page.tsx";
 
-/** workload, ctx, result and error of both runs, leaf by leaf. */
+/** workload, ctx, result and error of both runs as one tree. */
 export function DataTab({ runs, diff, only }: { runs: Runs; diff: ExecutionDiff; only: boolean }) {
   const [a, b] = [useWorkload(runs.a.execution_id), useWorkload(runs.b.execution_id)];
   return (
@@ -28,7 +27,7 @@ function Table({ left, right, diff, only }: { left: State; right: State; diff: E
       leafPairs(
         { workload: left.workload ?? {}, ctx: left.ctx ?? {}, result: diff.result.a, error: diff.error.a },
         { workload: right.workload ?? {}, ctx: right.ctx ?? {}, result: diff.result.b, error: diff.error.b },
-      ).map(({ path: [root, ...path], ...pair }) => ({ ...pair, name: path.reduce<string>(expression, String(root)) })),
+      ),
     [left, right, diff],
   );
   const visible = rows.filter(({ kind }) => kind !== "same" || !only);
@@ -44,8 +43,8 @@ function Table({ left, right, diff, only }: { left: State; right: State; diff: E
           </tr>
         </thead>
         <tbody>
-          {visible.map((row) => (
-            <DataRow key={row.name} {...row} />
+          {visible.map((row, place) => (
+            <DataRow key={row.path.join("\n")} {...row} last={visible[place - 1]?.path ?? []} />
           ))}
         </tbody>
       </table>
@@ -54,17 +53,27 @@ function Table({ left, right, diff, only }: { left: State; right: State; diff: E
   );
 }
 
-function DataRow({ name, kind, before, after }: Omit<LeafPair, "path"> & { name: string }) {
+/** A value of both runs, below the maps and lists that it is in unless the row before has them already. */
+function DataRow({ path, kind, before, after, last }: LeafPair & { last: LeafPair["path"] }) {
+  const shared = path.findIndex((name, depth) => name !== last[depth]);
+  const name = (depth: number) => (
+    <td colSpan={depth < path.length - 1 ? 3 : 1} style={{ paddingInlineStart: `${12 + 16 * depth}px` }}>
+      <code>{oneLine(String(path[depth]))}</code>
+    </td>
+  );
   return (
-    <tr>
-      <td>
-        <code>{oneLine(name)}</code>
-      </td>
-      {[before, after].map((value, side) => (
-        <td key={side === 0 ? "a" : "b"} class={kind === "same" ? "" : "differs"}>
-          {value === undefined ? <span class="quiet">not set</span> : <code>{jsonLine(value)}</code>}
-        </td>
+    <>
+      {path.slice(shared, -1).map((_, place) => (
+        <tr key={place}>{name(shared + place)}</tr>
       ))}
-    </tr>
+      <tr>
+        {name(path.length - 1)}
+        {[before, after].map((value, side) => (
+          <td key={side === 0 ? "a" : "b"} class={kind === "same" ? "" : "differs"}>
+            {value === undefined ? <span class="quiet">not set</span> : <code>{jsonLine(value)}</code>}
+          </td>
+        ))}
+      </tr>
+    </>
   );
 }

@@ -1,4 +1,3 @@
-import { useSignal } from "@preact/signals";
 import { Button } from "./button.tsx";
 import { toast } from "./toast.tsx";
 
@@ -37,20 +36,9 @@ interface CopyProps {
 
 /** A small button that copies a text: ids, errors, values, commands. */
 export function Copy({ text, what, children }: CopyProps) {
-  const done = useSignal(false);
+  const copy = () => void copyAndTell(typeof text === "string" ? text : text(), what);
   return (
-    <Button
-      kind="quiet"
-      icon={done.value ? "check" : "copy"}
-      label={`Copy ${what}`}
-      onClick={async () => {
-        done.value = await copyText(typeof text === "string" ? text : text());
-        if (!done.value) toast(`The browser does not allow copying ${what}.`, { tone: "bad" });
-        window.setTimeout(() => {
-          done.value = false;
-        }, 1500);
-      }}
-    >
+    <Button kind="quiet" icon="copy" label={`Copy ${what}`} onClick={copy}>
       {children}
     </Button>
   );

@@ -23,7 +23,7 @@ const SECTIONS: [View, string][] = [
   ["system", "System"],
 ];
 const ID = /^[0-9a-f-]{20,36}$/i;
-const WHOLE_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const ID_LENGTH = 36;
 const SEARCH_MS = 150;
 
 export function Palette() {
@@ -63,7 +63,6 @@ export function Palette() {
         class="input"
         type="text"
         role="combobox"
-        list={undefined}
         aria-label="Search actions, runs, playbooks"
         aria-expanded={true}
         aria-controls="palette-choices"
@@ -73,7 +72,7 @@ export function Palette() {
         onKeyDown={onKeyDown}
         onPaste={(event) => {
           const id = event.clipboardData?.getData("text").trim() ?? "";
-          if (!WHOLE_ID.test(id)) return;
+          if (id.length !== ID_LENGTH || !ID.test(id)) return;
           event.preventDefault();
           close();
           go(href("run", { id }));
