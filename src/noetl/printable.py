@@ -35,32 +35,39 @@ PASSWORDS = re.compile(
 )
 """In connection strings: `postgresql://ada:PASSWORD@host`, `host=... password=PASSWORD`, `ada:PASSWORD@host`."""
 
-_SECRET = r"auth|cookie|token|secret|api.?key|passw|pwd|credential|session|signature|(?<![a-z])sig(?![a-z])"
+_SECRET = (
+    r"auth|cookie|token|secret|api.?key|passw|passphrase|pwd|credential|session|signature|(?<![a-z])sig(?![a-z])"
+    r"|bearer|private.?key|access.?key(?!.?id)"
+)
 SECRET_NAME = re.compile(f"(?i){_SECRET}")
 """In names of headers and query parameters whose values are secret."""
 _VALUE = r"(?:\{\{[^{}]*\}\}|[^\s'\"&#{}])+"
 _WORD = r"(?:\{\{[^{}]*\}\}|[^\s'\";])+"
 TOKENS = re.compile(
-    rf"(?i)(\bhttps?://)([^\s:/@'\"?#{{}}]+(?=@))"
+    rf"(?i)(\bhttps?://|\bhooks\.slack\.com/services/|\bdiscord\.com/api/webhooks/)"
+    rf"((?<=://)[^\s:/@'\"?#{{}}]+(?=@)|(?<=s/){_VALUE})"
     rf"|([?&#;](?=[\w.%~-]*(?:{_SECRET})|key=)[\w.%~-]+=|\bauthorization['\"]?\s*[:=]\s*['\"]?[a-z]+\s+)({_VALUE})"
 )
-"""In URLs and headers: `https://TOKEN@host`, `?api_key=TOKEN`, `Authorization: Bearer TOKEN`."""
+"""In URLs and headers: `https://TOKEN@host`, `?api_key=TOKEN`, webhooks of chats, `Authorization: Bearer TOKEN`."""
 _NOT_SECRET = (
     r"(?:(?:\w*_)?auth|author(?!iz)\w*|credentials?|max_tokens|\w*_(?:type|ur[il]|endpoint|file|name))(?![\w-])"
 )
-_KEY = rf"(?<![\w.:/?&#;-])(?!{_NOT_SECRET})(?=[\w-]*(?:{_SECRET}))[\w-]+\\?['\"]?"
+_KEY = rf"(?<![\w.:/?&#;-])(?!{_NOT_SECRET})(?=[\w-]*(?:{_SECRET}))[\w-]+\\?['\"]?\]?"
 _SCHEME = r"(?:(?:basic|bearer|digest|token)\s+)?+"
 _PLAIN = r"(?![|>&*\[]|(?:str|int|float|bool|bytes|dict|list|Any|None|null|true|false)\b)"
-_OPTION = rf"--(?=[\w-]*(?:{_SECRET}))[\w-]+[ =]['\"]?"
-_VARIABLE = rf"(?:export |^[\s-]*|[;&] *)(?=\w*(?:{_SECRET}))\w+="
+_OPTION = rf"(?<![\w-])--(?=[\w-]*(?:{_SECRET}))[\w-]+['\"]?[ =,]+['\"]?"
+_VARIABLE = rf"(?:\bexport |^[\s-]*|[;&] *)(?=\w*(?:{_SECRET}))\w+=|(?<!\w)(?=\w*(?:{_SECRET}))(?-i:[A-Z]\w*)=(?!=)"
 FIELDS = (
     rf"({_KEY}\s*[:=]\s*+\\?+(['\"]){_SCHEME})((?:(?!\2).)+)",
     rf"(^[\s-]*{_KEY}:\s++{_SCHEME}){_PLAIN}([^\s'\"{{].*)",
     rf"({_KEY}:(?!//)\s*+{_SCHEME}){_PLAIN}((?:\{{\{{[^{{}}]*\}}\}}|[^'\",{{}}\[\]\\])+)",
-    rf"(?<!\S)({_OPTION}|{_VARIABLE})({_WORD})",
+    rf"({_OPTION}|{_VARIABLE})({_WORD})",
+    r"(\b(?:password|secret|identified by) +(['\"]))((?:(?!\2).)+)",
+    rf"(\b(?:sshpass|login|mysql\w*)\b[^|;&]{{0,80}} -p *)({_WORD})",
     rf"(?<!\S)((?:-u|--user)[ =]?['\"]?[^\s:'\"]+:)(?!\d+(?!\S))({_WORD})",
 )
-"""Keys and options with secret names, and what follows: `{api_key: TOKEN}`, `-H 'X-Api-Key: TOKEN'`, `-u ada:TOKEN`."""
+"""Keys, options and variables with secret names, and what follows: `{api_key: TOKEN}`, `-H 'X-Api-Key: TOKEN'`,
+`PGPASSWORD=TOKEN`, `WITH PASSWORD 'TOKEN'`, `-u ada:TOKEN`."""
 _TEMPLATE = re.compile(r"(\{\{[^{}]*\}\})")
 
 

@@ -44,6 +44,7 @@ class Demand(NamedTuple):
 
 MAX_FOLLOWED_VALUES = 1000
 NEEDED, ABSORBED = Demand(True, True), Demand(False, False)
+_ENDS = {"first": 0, "last": -1}
 _PICKING = ("first", "last", "sum")  # filters whose result may be one of the parts
 _PASSING = ("list", "reverse", "items")  # filters whose result has the same parts
 _COUNTING = ("length", "count")
@@ -73,6 +74,10 @@ class EvaluationPoint(NamedTuple):
 
     def inside(self, branch: BranchAssumptions) -> EvaluationPoint:
         return self._replace(assumptions=self.assumptions | branch.assumptions, certain=self.certain and branch.certain)
+
+    def perhaps(self, is_certain: bool = False) -> EvaluationPoint:
+        """Where it may be unknown whether a node is evaluated."""
+        return self._replace(certain=self.certain and is_certain)
 
     def binding(self, target: nodes.Node, value: Any = None) -> EvaluationPoint:
         if isinstance(target, nodes.Name):
@@ -153,11 +158,13 @@ class _Reader:
 
     def _loop(self, node: nodes.For, at: EvaluationPoint) -> list[Absence]:
         reads = list(self.expression(node.iter, Demand(True, node.test is None), at))
-        inner = at.binding(node.target)
+        inner = at.perhaps(_is_filled(node.iter)).binding(node.target)
         if node.test is not None:
             reads += self.expression(node.test, ABSORBED, inner)
+            inner = inner.where(node.test, True)
         inner = inner._replace(local_names={**inner.local_names, "loop": None})
-        return reads + self.body(node.body, inner)[0] + self.body(node.else_, at)[0]
+        otherwise = at.perhaps(_is_literal(node.iter) and not _is_filled(node.iter))
+        return reads + self.body(node.body, inner)[0] + self.body(node.else_, otherwise)[0]
 
     def _captured(self, node: nodes.AssignBlock | nodes.FilterBlock, at: EvaluationPoint) -> list[Absence]:
         reads = self.body(node.body, at)[0]
@@ -226,27 +233,40 @@ class _Reader:
             for name, value in node.node.items:
                 chosen = not isinstance(name, Const) or name.value == key
                 yield from self.expression(value, demand if chosen else ABSORBED, at)
+        elif isinstance(node.node, nodes.List | nodes.Tuple) and (key is not None or _is_slice(node)):
+            yield from self._picked(node.node.items, key, demand, at)
         elif fallback is not None and key is not None and _lacks(fallback, key):
             yield from self.expression(subject, demand, at)  # the fallback has no such key either
         else:
             yield from self.expression(node.node, demand.of_container, at)
 
+    def _picked(
+        self, items: list[nodes.Expr], key: str | int | None, demand: Demand, at: EvaluationPoint
+    ) -> Iterator[Absence]:
+        """Of a literal list the items that a key takes: one, or any of them if it is a slice."""
+        for place, item in enumerate(items):
+            chosen = key is None or key in (place, place - len(items))
+            yield from self.expression(item, demand if chosen else ABSORBED, at.perhaps(key is not None))
+
     def _filter(self, node: nodes.Filter, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         arguments = [*node.args, *node.kwargs.values()]
         if node.name not in TOLERANT:
-            if isinstance(node.node, nodes.List | nodes.Tuple) and _handles_missing_parts(node):
+            if node.name in _ENDS and isinstance(node.node, nodes.List | nodes.Tuple):
+                yield from self._picked(node.node.items, _ENDS[node.name], demand, at)
+            elif isinstance(node.node, nodes.List | nodes.Tuple) and _handles_missing_parts(node):
                 items = [item for item in node.node.items if static_path(item) is None]
                 yield from self._each(items, _filter_demand(node, demand).of_part, at)
             else:
                 yield from self.expression(node.node, _filter_demand(node, demand), at)
-            yield from self._each(arguments, demand.of_operand, at)
+            yield from self._each(arguments, Demand(demand.value, not _handles_missing_parts(node)), at)
             return
         yield from self.expression(node.node, Demand(False, demand.parts), at)
         yield from self._each(arguments, demand, at.inside(_absent([node.node], at)))
 
     def _call(self, node: nodes.Call, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         if isinstance(node.node, nodes.Getattr):
-            yield from self.expression(node.node.node, demand.of_container, at)
+            in_pairs = node.node.attr == "items" and isinstance(node.node.node, nodes.Dict)
+            yield from self.expression(node.node.node, demand.of_container, at.perhaps(not in_pairs))
         yield from self._each(node.args, demand.of_operand, at)
         yield from self._each(node.kwargs.values(), demand.of_part, at)
 
@@ -270,6 +290,19 @@ class _Reader:
             needed = {name for name, state in _branch(node.test, True, at).assumptions if state == "present"}
             tested = [node.test] if isinstance(node.test, nodes.Name) else node.test.find_all(nodes.Name)
             yield from self._each((name for name in tested if name.name in needed), NEEDED, at)
+
+
+def _is_slice(node: nodes.Getattr | nodes.Getitem) -> bool:
+    return isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
+
+
+def _is_literal(node: nodes.Expr) -> bool:
+    return isinstance(node, nodes.List | nodes.Tuple | nodes.Dict)
+
+
+def _is_filled(node: nodes.Expr) -> bool:
+    """Whether it is a literal list or map that is not empty."""
+    return isinstance(node, nodes.List | nodes.Tuple | nodes.Dict) and bool(node.items)
 
 
 def _handles_missing_parts(node: nodes.Filter) -> bool:
@@ -343,6 +376,8 @@ def _branch(node: nodes.Expr, truth: bool, at: EvaluationPoint) -> BranchAssumpt
             return BranchAssumptions()
         case Const():
             return BranchAssumptions(certain=bool(node.value) is truth)
+        case nodes.List() | nodes.Tuple() | nodes.Dict():
+            return BranchAssumptions(certain=bool(node.items) is truth)
         case nodes.Name() if node.name not in at.local_names and truth:
             return BranchAssumptions(frozenset([(node.name, "present"), (node.name, "true")]), True)
         case nodes.Name() if node.name not in at.local_names:

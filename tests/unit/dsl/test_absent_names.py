@@ -19,6 +19,19 @@ GUARD = "    tool: {{kind: noop}}\n    next: {{arcs: [{{step: b, when: {}}}]}}\n
 
 EXPRESSIONS = [
     "x",
+    "[x, 1] | last",
+    "[1, x] | last",
+    "[x, 1] | first",
+    "[x, 1][1]",
+    "[x, 1][-1]",
+    "[x, 1][0]",
+    "[1, x][:1]",
+    "['a'] | map('default', [x, 7]) | list",
+    "['a'] | map('default', x) | list",
+    "{'a': x}.get('a', 5)",
+    "[] or x",
+    "[1] and x",
+    "{} and x",
     "x if x is defined else 1",
     "x if not (x is undefined) else 1",
     "1 if x is undefined else x",
@@ -90,6 +103,12 @@ EXPRESSIONS = [
     "dict(a=x)",
 ]
 STATEMENTS = [
+    "{% for i in [1, 2] if x %}{{ x }}{% endfor %}",
+    "{% for i in [1, 2] if x is undefined %}{{ x }}{% endfor %}",
+    "{% for i in [] %}{{ x }}{% endfor %}",
+    "{% for i in [] %}{% else %}{{ x }}{% endfor %}",
+    "{% for i in [1] %}{% else %}{{ x }}{% endfor %}",
+    "{% for k, v in {'a': x}.items() %}{{ k }}{% endfor %}",
     "{% if x is defined %}{{ x }}{% endif %}",
     "{% if x %}y{% endif %}",
     "{% if x %}{{ x }}{% else %}none{% endif %}",
