@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from bench import long_run
 from bench.long_run import fill
 from tests.servers.patience import PATIENCE_SECONDS
 
@@ -177,12 +178,17 @@ def test_explanations_are_the_same_without_snapshots_and_outline(store: SqliteSt
     assert bool(store.outline(EXECUTION)) == (mode == "write")  # made again, unless the store is only read
 
 
-def test_the_past_of_a_long_loop_is_the_same_without_snapshots_and_outline(tmp_path: Path) -> None:
+def test_the_past_of_a_long_loop_is_the_same_without_snapshots_and_outline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (committer, long_run):
+        monkeypatch.setattr(module, "SNAPSHOT_EVENTS", 2_000)
+    monkeypatch.setattr(long_run, "EVENTS_A_COMMIT", 1_000)
     with closing(SqliteStore(tmp_path / "loop.db", synchronous="normal")) as store:
-        last = fill(store, 25_000, EXECUTION)
+        last = fill(store, 5_000, EXECUTION)
         assert (len(store.snapshot_seqs(EXECUTION)), len(store.outline(EXECUTION))) == (2, last // 1_000)
         seqs = random.Random(5).sample(range(1, last + 1), 5)
-        questions = [*map(question_about, ("first", "many", "last")), question_about("many", item=3_000)]
+        questions = [*map(question_about, ("first", "many", "last")), question_about("many", item=600)]
 
         def look(past: PastReader) -> list[bytes]:
             found = [freeze(past.state_at(EXECUTION, seq)[0]) for seq in seqs]
@@ -206,17 +212,20 @@ def test_the_past_of_a_long_loop_is_the_same_without_snapshots_and_outline(tmp_p
             assert asyncio.run(looked()) == with_both
 
 
-def test_a_fork_has_the_snapshots_of_its_source(tmp_path: Path) -> None:
+def test_a_fork_has_the_snapshots_of_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (committer, long_run):
+        monkeypatch.setattr(module, "SNAPSHOT_EVENTS", 2_000)
+    monkeypatch.setattr(long_run, "EVENTS_A_COMMIT", 1_000)
     with closing(SqliteStore(tmp_path / "loop.db", synchronous="normal")) as store:
-        fill(store, 25_000, EXECUTION)
+        fill(store, 5_000, EXECUTION)
 
         async def forked() -> list[int]:
             runtime = Runtime(LoadedPlaybooks(store), SystemClock())
             try:
-                await history.fork(runtime, EXECUTION, FORK, 20_500, Edit())
+                await history.fork(runtime, EXECUTION, FORK, 4_100, Edit())
                 loaded = runtime.executions[FORK].snapshots
-                past, _ = await runtime.past.do(lambda past: past.state_at(FORK, 15_000))
-                assert (past.id, past.seq) == (FORK, 15_000)
+                past, _ = await runtime.past.do(lambda past: past.state_at(FORK, 3_000))
+                assert (past.id, past.seq) == (FORK, 3_000)
                 again = await runtime.executions.reload(FORK)
                 assert (again.state.id, again.snapshots) == (FORK, loaded)
                 return loaded
@@ -225,7 +234,7 @@ def test_a_fork_has_the_snapshots_of_its_source(tmp_path: Path) -> None:
                 runtime.thread.shutdown()
 
         seqs = asyncio.run(forked())
-        assert seqs[:2] == store.snapshot_seqs(EXECUTION) == [10_000, 20_000]
+        assert seqs[:2] == store.snapshot_seqs(EXECUTION) == [2_000, 4_000]
         assert seqs == store.snapshot_seqs(FORK)
         (fork,) = store.summaries(prefix=FORK)
         assert Audit(store).of(fork) == []
