@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
-from itertools import cycle
+from collections.abc import Callable, Iterator
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -563,32 +563,57 @@ def test_the_playbooks_to_be_broken_are_good(dialect: str) -> None:
 WRONG = [None, True, 5, "x", [], {}, [[]], {"a": 1}, "{{ x }}", "{{ x"]
 
 
-def judge_with(dialect: str, path: Path_, wrong: Any) -> None:
+Damage = Callable[[Any, Any], None]
+"""Changes a mapping or a list at a key or an index."""
+
+
+def put(wrong: Any) -> Damage:
+    def damage(inside: Any, key: Any) -> None:
+        inside[key] = copy.deepcopy(wrong)
+
+    return damage
+
+
+def remove(inside: Any, key: Any) -> None:
+    del inside[key]
+
+
+def rename(inside: Any, key: Any) -> None:
+    """Items have no names: remove them."""
+    if isinstance(inside, dict):
+        inside[f"{key}x"] = inside.pop(key)
+    else:
+        remove(inside, key)
+
+
+DAMAGES: dict[str, Damage] = {
+    "missing": remove,
+    "with another name": rename,
+    **{json.dumps(wrong): put(wrong) for wrong in WRONG},
+}
+
+
+def judge_with(dialect: str, path: Path_, damage: Damage) -> None:
     root = copy.deepcopy(PARTS[dialect])
-    holder(root, path)[path[-1]] = copy.deepcopy(wrong)
+    damage(holder(root, path), path[-1])
     judged(json.dumps(root, indent=1))
 
 
 @pytest.mark.parametrize("dialect", PARTS)
-def test_a_wrong_thing_in_any_place_is_judged(dialect: str) -> None:
-    for path, wrong in zip(places(PARTS[dialect]), cycle(WRONG)):
-        judge_with(dialect, path, wrong)
+def test_a_damage_in_any_place_is_judged(dialect: str) -> None:
+    """A third of the places lack their part, a third have another name, and a third have one of the wrong values."""
+    values = (put(wrong) for wrong in cycle(WRONG))
+    damages = chain.from_iterable((remove, rename, value) for value in values)
+    for path, damage in zip(places(PARTS[dialect]), damages, strict=False):
+        judge_with(dialect, path, damage)
 
 
 @pytest.mark.slow(part="fuzz")
-@pytest.mark.parametrize("wrong", WRONG, ids=json.dumps)
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("dialect", PARTS)
-def test_each_wrong_thing_in_any_place_is_judged(dialect: str, wrong: Any) -> None:
+def test_each_damage_in_any_place_is_judged(dialect: str, damage: str) -> None:
     for path in places(PARTS[dialect]):
-        judge_with(dialect, path, wrong)
-
-
-@pytest.mark.parametrize("dialect", PARTS)
-def test_a_missing_part_in_any_place_is_judged(dialect: str) -> None:
-    for path in places(PARTS[dialect]):
-        root = copy.deepcopy(PARTS[dialect])
-        del holder(root, path)[path[-1]]
-        judged(json.dumps(root, indent=1))
+        judge_with(dialect, path, DAMAGES[damage])
 
 
 @pytest.mark.parametrize("dialect", PARTS)
@@ -598,16 +623,6 @@ def test_a_repeated_item_in_any_list_is_judged(dialect: str) -> None:
         inside = holder(root, path)
         if isinstance(inside, list):
             inside.insert(path[-1], inside[path[-1]])
-            judged(json.dumps(root, indent=1))
-
-
-@pytest.mark.parametrize("dialect", PARTS)
-def test_a_key_with_another_name_in_any_place_is_judged(dialect: str) -> None:
-    for path in places(PARTS[dialect]):
-        root = copy.deepcopy(PARTS[dialect])
-        inside = holder(root, path)
-        if isinstance(inside, dict):
-            inside[f"{path[-1]}x"] = inside.pop(path[-1])
             judged(json.dumps(root, indent=1))
 
 
