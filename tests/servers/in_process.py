@@ -81,6 +81,7 @@ def _process(
         with (
             patch.dict(os.environ, env, clear=True),
             patch.multiple(sys, argv=["noetl", *words], path=path, **streams),
+            patch("gc.freeze"),  # the garbage of other tests would stay for ever
             verified(damaged=True),  # its database is verified when the test ends
         ):
             _set_zone(zone)
