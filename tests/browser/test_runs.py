@@ -237,6 +237,17 @@ def test_the_palette_opens_a_run_by_its_id(open_page: PageOpener, runs: ExampleR
     page.wait_for_url(f"**/runs/{execution}")
 
 
+def test_the_palette_finds_a_playbook_by_a_part_of_its_path(open_page: PageOpener, runs: ExampleRuns) -> None:
+    _ = runs["finished"]
+    page = open_page("/runs")
+    page.get_by_role("button", name="Search").click()
+    page.keyboard.type("P/ORDER")
+    option = page.get_by_role("dialog").get_by_role("option").filter(has_text="playbook").first
+    expect(option).to_contain_text("shop/orders")
+    option.click()
+    page.wait_for_url("**/playbooks/shop/orders")
+
+
 PASTE = """(field, text) => {
   const clipboardData = new DataTransfer();
   clipboardData.setData("text", text);

@@ -74,8 +74,9 @@ class MemoryCatalog:
     def find(self, path: str, version: int | None = None) -> str | None:
         return next((entry.digest for entry in self.versions(path) if version in (None, entry.version)), None)
 
-    def paths(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
-        return [path for path in sorted(self.catalog) if path.startswith(prefix) and path > after][:limit]
+    def paths(self, prefix: str = "", limit: int = 1000, after: str = "", contains: str = "") -> list[str]:
+        paths = [path for path in sorted(self.catalog) if path.startswith(prefix) and path > after]
+        return [path for path in paths if contains.lower() in path.lower()][:limit]
 
 
 class MemoryCredentials:

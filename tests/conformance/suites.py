@@ -776,6 +776,9 @@ class CatalogSuite:
         assert store.paths("shop", 2) == ["shop", "shop/größe"]
         assert store.paths("shop", 2, after="shop/größe") == ["shop/orders", "shopping/\U0001f6d2"]
         assert store.paths("x") == []
+        assert store.paths(contains="%") == ["s%"]
+        assert store.paths("shop", contains="ORDER") == ["shop/orders"]
+        assert store.paths("shop", contains="x") == []
 
 
 class AnswerSuite:

@@ -522,8 +522,9 @@ class Store(ABC):
         query = ("find_latest_digest", path) if version is None else ("find_digest", path, version)
         return self._db.get(str, *query)
 
-    def paths(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
-        return self._db.all(str, "list_paths", prefix, after, limit)
+    def paths(self, prefix: str = "", limit: int = 1000, after: str = "", contains: str = "") -> list[str]:
+        """Paths of registered playbooks; `contains` is a part of them, in upper or lower case."""
+        return self._db.all(str, "list_paths", prefix, after, contains.lower(), limit)
 
     # -- responses to requests that clients may repeat ----------------------------------------------------------------
 

@@ -86,6 +86,7 @@ def test_lists_go_by_path(admin: httpx2.Client) -> None:
     assert [one["path"] for one in page["items"]] == ["list/a", "list/b"]
     rest = admin.get(API, params={"prefix": "list/", "limit": 2, "cursor": page["next"]}).json()
     assert ([one["path"] for one in rest["items"]], rest["next"]) == (["list/c"], None)
+    assert [one["path"] for one in admin.get(API, params={"q": "IST/B"}).json()["items"]] == ["list/b"]
 
 
 def test_a_keychain_that_can_not_be_opened_is_said_before_anything_runs(admin: httpx2.Client) -> None:

@@ -984,6 +984,7 @@ export interface PlaybookQuery {
   cursor?: string;
   limit?: number;
   prefix?: string;
+  q?: string;
 }
 
 /** The text of a version, all versions, the latest first, and the latest execution. */

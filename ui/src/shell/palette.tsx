@@ -117,15 +117,14 @@ async function searchServer(text: string, signal: AbortSignal): Promise<PaletteA
       query: ID.test(text) ? { prefix: text, limit: 8 } : { q: text, limit: 8 },
       signal,
     }),
-    get<PlaybookPage>("/playbooks", { query: { limit: 200 }, signal }),
+    get<PlaybookPage>("/playbooks", { query: { q: text, limit: 8 }, signal }),
   ]);
-  const paths = playbooks.items.filter(({ path }) => path.toLowerCase().includes(text.toLowerCase())).slice(0, 8);
   return [
     ...runs.items.map((run) => ({
       label: `${run.path} ${shortId(run.execution_id)}`,
       hint: `run, ${run.status}`,
       run: () => go(href("run", { id: run.execution_id })),
     })),
-    ...paths.map(({ path }) => ({ label: path, hint: "playbook", run: () => go(href("playbook", { path })) })),
+    ...playbooks.items.map(({ path }) => ({ label: path, hint: "playbook", run: () => go(href("playbook", { path })) })),
   ];
 }

@@ -53,6 +53,7 @@ async def register(call: ApiCall) -> Response:
 
 class PlaybookQuery(PageQuery, frozen=True):
     prefix: Annotated[str, text("Start of their paths.")] = ""
+    q: Annotated[str, text("Part of their paths, in upper or lower case.")] = ""
 
 
 class PlaybookPage(ItemPage[PlaybookItem, str], frozen=True):
@@ -64,7 +65,8 @@ async def list_all(call: ApiCall, query: PlaybookQuery) -> PlaybookPage:
     """Registered playbooks by path, each with its current version and its latest execution."""
 
     def read(store: Store) -> list[PlaybookItem]:
-        return [playbook_item(store, path) for path in store.paths(query.prefix, query.limit + 1, query.cursor)]
+        paths = store.paths(query.prefix, query.limit + 1, query.cursor, query.q)
+        return [playbook_item(store, path) for path in paths]
 
     items = await call.in_store(read, call.api.store)
     return PlaybookPage(items[: query.limit], items[query.limit - 1].path if len(items) > query.limit else None)
