@@ -12,7 +12,7 @@ from tools.docs.markdown import page, table
 RESULTS = Path(__file__).parents[2] / "bench" / "page.json"
 INTRO = """`make bench-page` measures the web page in Chromium, without a GPU, and stores these figures. Times to
 open a view are medians of five, next to a blank page of the same server. Frames are counted while a script drags the
-history slider over a log of 1,000,000 events, and while it scrolls the list of these events."""
+history slider over a log of 1,000,000 events, scrolls the list of these events, and zooms into the graph."""
 SIZES = """Sizes are asserted by tests (`tests/browser/test_budgets.py`): compressed scripts and styles of the list of
 runs (at most 45 kB), of a run (80 kB), of all views without the editor (120 kB), and of the editor on top of these
 (150 kB); fonts (95 kB)."""
