@@ -13,7 +13,7 @@ from noetl.engine import events as e
 from noetl.engine.commands import Cancel, ChildEnded, Pause, Resume
 from noetl.engine.state import Execution, Parked
 from noetl.engine.waits import waiting_for
-from noetl.errors import NoetlError, PlaybookInvalid, UsageError
+from noetl.errors import NatsUnavailable, NoetlError, PlaybookInvalid, StoreError, UsageError
 from noetl.latest import Latest
 from noetl.model.outcome import Outcome, failed
 from noetl.model.playbook import Playbook
@@ -145,6 +145,8 @@ class ChildExecutions:
             digest = await self.find_playbook(parent, request)
             payload = request.get("payload", {})
             payload = await self.runtime.contents.read(payload) if isinstance(payload, Reference) else payload
+        except (StoreError, NatsUnavailable):  # it may exist: the next sync tries again
+            raise
         except NoetlError as error:
             await self.committer.handle(parent.id, ChildEnded(child, failed("not_found", str(error))))
             return

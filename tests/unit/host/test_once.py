@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 from test_server_host import CHAIN, CHILD, PARENT, WAITS, House, new_host
@@ -13,6 +14,7 @@ from tests.servers.patience import PATIENCE_SECONDS, until_async
 
 from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim, Pause, Resume
+from noetl.engine.state import Execution
 from noetl.errors import StoreError
 from noetl.host import server_host
 from noetl.host.children import waits_for_children
@@ -125,6 +127,27 @@ def test_no_child_is_started_for_a_wait_that_could_not_be_stored() -> None:
         await host.runtime.committer.handle(parent.id, Cancel("enough"))
 
     play(story, store)
+
+
+def test_a_child_whose_playbook_cannot_be_read_for_now_is_started_later() -> None:
+    async def story(house: House) -> None:
+        host = house.host
+        parent = await host.runtime.start(house.add(PARENT), {}, {})
+        await work_off(house)
+        find_playbook, host.children.find_playbook = host.children.find_playbook, _out_of_files
+        with pytest.raises(StoreError):
+            await host.children.sync(parent.id)
+        state = host.runtime.executions[parent.id].state
+        assert len(list(waits_for_children(state))) == 3
+        host.children.find_playbook = find_playbook
+        await host.children.sync(parent.id)
+        assert len(host.runtime.store.summaries(parent=parent.id)) == 3
+
+    play(story)
+
+
+async def _out_of_files(parent: Execution, request: dict[str, Any]) -> str:
+    raise StoreError("cannot start the compile process: [Errno 24] Too many open files")
 
 
 def test_a_recovery_finds_what_another_server_left_behind() -> None:
