@@ -69,7 +69,10 @@ PARTS = {
         ),
     ),
     "docs": Part("every command of every page prints what the page shows", ("test_docs_prose.py",)),
-    "views": Part("every view of the page is accessible in every width and theme", ("browser/test_views.py",)),
+    "views": Part(
+        "every view of the page is accessible, and harmless for a hostile run, in every width and theme",
+        ("browser/test_views.py", "browser/test_hostile.py"),
+    ),
     "page": Part("a wheel made from nothing but a clone and the network serves the web page", ("test_page_build.py",)),
 }
 

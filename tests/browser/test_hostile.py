@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import Page
 from tests.browser.hostile import MARKUP, start_hostile_run
 from tests.browser.opening import HEIGHTS, PageOpener, Settling, Theme
 from tests.browser.serving import PageServer
@@ -45,9 +46,24 @@ def test_a_hostile_run_does_no_harm(open_page: PageOpener, hostile_run: str, vie
         page.emulate_media(color_scheme=theme)
         devtools.send("Emulation.setTouchEmulationEnabled", {"enabled": width < 900})
         settling.wait()
-        assert page.locator("main").inner_text()
-        assert page.locator("main b, main img[src=x], main script").count() == 0, "markup became elements"
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, "the view is wider than its window"
+        check_harmless(page, width)
+
+
+@pytest.mark.slow(part="views")
+@pytest.mark.parametrize("theme", WIDTHS)
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_hostile_run_does_no_harm_in_a_fresh_window(
+    open_page: PageOpener, hostile_run: str, view: str, theme: Theme
+) -> None:
+    page = open_page(VIEWS[view].format(run=hostile_run), "operator", theme, WIDTHS[theme])
+    Settling(page).wait()
+    check_harmless(page, WIDTHS[theme])
+
+
+def check_harmless(page: Page, width: int) -> None:
+    assert page.locator("main").inner_text()
+    assert page.locator("main b, main img[src=x], main script").count() == 0, "markup became elements"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, "the view is wider than its window"
 
 
 def test_hostile_text_is_shown_as_it_is(open_page: PageOpener, hostile_run: str) -> None:
