@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 from tests.browser.examples import ExampleRuns
-from tests.browser.opening import PageOpener
+from tests.browser.opening import PageOpener, Settling
 from tests.browser.serving import USERS, PageServer, password_of
 
 HUGE = "9" * 20
@@ -100,6 +100,7 @@ def test_a_double_click_pauses_once(open_page: PageOpener, runs: ExampleRuns) ->
 def test_signing_in_again_gives_the_focus_back(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page("/start/shop/orders", expect=["status of 401"])
     expect(page.get_by_role("heading", name="Start shop/orders")).to_be_visible()
+    Settling(page).wait()  # a request without cookies would open the dialog before the click
     page.context.clear_cookies()
     page.get_by_role("link", name="Schedules").first.click()
     dialog = page.get_by_role("dialog", name="Sign in")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 from tests.browser.examples import PLAYBOOKS, ExampleRuns
-from tests.browser.opening import PageOpener
+from tests.browser.opening import PageOpener, Settling
 from tests.browser.serving import USERS, PageServer, password_of
 
 
@@ -39,6 +39,7 @@ def test_an_expired_session_signs_in_over_the_view_and_repeats_the_request(
     _ = runs["finished"]
     page = open_page("/runs?status=succeeded", role="operator", expect=["status of 401"])
     expect(page.get_by_role("row").first).to_be_visible()
+    Settling(page).wait()
     page.context.clear_cookies()
     page.get_by_role("button", name="failed").click()
     sign_in_again(page, "operator")
@@ -63,6 +64,7 @@ def test_an_expired_session_keeps_the_draft_and_the_view(open_page: PageOpener, 
     page.keyboard.insert_text(text.replace("nothing to order", "mine"))
     register = page.get_by_role("button", name="Register as 2")
     expect(register).not_to_have_attribute("aria-disabled", "true")
+    Settling(page).wait()
     page.context.clear_cookies()
     register.click()
     sign_in_again(page, "author")

@@ -125,6 +125,10 @@ async function searchServer(text: string, signal: AbortSignal): Promise<PaletteA
       hint: `run, ${run.status}`,
       run: () => go(href("run", { id: run.execution_id })),
     })),
-    ...playbooks.items.map(({ path }) => ({ label: path, hint: "playbook", run: () => go(href("playbook", { path })) })),
+    ...playbooks.items.map(({ path }) => ({
+      label: path,
+      hint: "playbook",
+      run: () => go(href("playbook", { path })),
+    })),
   ];
 }
