@@ -96,10 +96,21 @@ export function runStatusAt(
   latest: number,
   parked: ReadonlySet<number>,
 ): RunStatus {
-  const ended = runs.ended_seq[row]!;
-  if ((ended && ended <= seq) || (!ended && seq >= latest)) return RUN_STATUS[runs.status[row]!] ?? "scheduled";
-  if (parked.has(row)) return "waiting";
-  return runs.started_seq[row] && runs.started_seq[row]! <= seq ? "running" : "scheduled";
+  return statusAt(runs.started_seq[row]!, runs.ended_seq[row]!, runs.status[row]!, seq, latest, parked.has(row));
+}
+
+/** The same for a run with these events and this latest status. */
+export function statusAt(
+  started: number,
+  ended: number,
+  status: number,
+  seq: number,
+  latest: number,
+  isParked = false,
+): RunStatus {
+  if ((ended && ended <= seq) || (!ended && seq >= latest)) return RUN_STATUS[status] ?? "scheduled";
+  if (isParked) return "waiting";
+  return started && started <= seq ? "running" : "scheduled";
 }
 
 const NO_STEPS = { steps: [], runs: null };

@@ -2,24 +2,23 @@
 
 import { signal } from "@preact/signals";
 import { get } from "../../api/client.ts";
-import type { StepRun, StepRunPage } from "../../api/types.gen.ts";
+import type { StepRun, StepRunPage, StepRunRow } from "../../api/types.gen.ts";
 import { toastProblem } from "../../parts/toast.tsx";
 import type { RunModel } from "../model.ts";
-import type { Loaded } from "./rows.ts";
-import { type Span, spanOf } from "./spans.ts";
+import type { Loaded, LoadedRuns } from "./rows.ts";
+import { spanOf } from "./spans.ts";
 
 const PAGE = 100;
 
-interface LoadedRuns {
-  spans: Span[];
-  hasMore: boolean;
+interface LoadedRows {
+  rows: StepRunRow[];
   next: number | null;
 }
 
 export class TimelineLoader implements Loaded {
   readonly #model: RunModel;
   readonly #details = signal<ReadonlyMap<string, StepRun>>(new Map());
-  readonly #runs = signal<ReadonlyMap<string, LoadedRuns>>(new Map());
+  readonly #runs = signal<ReadonlyMap<string, LoadedRows>>(new Map());
   readonly #loading = new Set<string>();
 
   constructor(model: RunModel) {
@@ -27,7 +26,12 @@ export class TimelineLoader implements Loaded {
   }
 
   details = (run: string): StepRun | undefined => this.#details.value.get(run);
-  runs = (step: string): LoadedRuns | undefined => this.#runs.value.get(step);
+  runs = (step: string): LoadedRuns | undefined => {
+    const [loaded, outline, seq] = [this.#runs.value.get(step), this.#model.outline.value, this.#model.at.value];
+    return loaded && outline
+      ? { spans: loaded.rows.map((row) => spanOf(row, outline, seq)), hasMore: loaded.next !== null }
+      : undefined;
+  };
 
   /** Loads the tasks of a step run, again if it goes on. */
   loadDetails(run: string): void {
@@ -41,14 +45,12 @@ export class TimelineLoader implements Loaded {
 
   /** Loads the first, or the next, step runs of a step. */
   loadRuns(step: string): void {
-    const outline = this.#model.outline.peek();
     const known = this.#runs.peek().get(step);
-    if (!outline || (known && known.next === null)) return;
+    if (known && known.next === null) return;
     void this.#once(`step ${step}`, "The step runs were not loaded", async () => {
       const query = { step, limit: PAGE, ...(known?.next == null ? {} : { after: known.next }) };
       const page = await get<StepRunPage>(this.#model.path("step-runs"), { query });
-      const spans = [...(known?.spans ?? []), ...page.items.map((row) => spanOf(row, outline))];
-      const loaded = { spans, next: page.next, hasMore: page.next !== null };
+      const loaded = { rows: [...(known?.rows ?? []), ...page.items], next: page.next };
       this.#runs.value = new Map(this.#runs.peek()).set(step, loaded);
     });
   }

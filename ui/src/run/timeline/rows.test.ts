@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { StepRun } from "../../api/types.gen.ts";
+import type { StepRun, StepRunRow } from "../../api/types.gen.ts";
 import { stepStates } from "../outline/outline.ts";
 import { emptyOutline, outlineOf, randomLog } from "../outline/samples.ts";
 import { timelineRows } from "./rows.ts";
-import { bandOf, busyTimes, segmentsOf, spansOf, stepBand, totalsOf } from "./spans.ts";
+import { bandOf, busyTimes, segmentsOf, spanOf, spansOf, stepBand, totalsOf } from "./spans.ts";
 
 const NOTHING = { details: () => undefined, runs: () => undefined };
 const outline = outlineOf(randomLog(7, 200, 3), 3);
@@ -82,3 +82,21 @@ test("a loop is a band with a tick for each failure, and so are the steps of a v
     ["step", "note"],
   );
 });
+
+test("step runs of a page have the status of the event of the view, as those of an outline", () => {
+  const { step, n, loop, from_runs, waited_ms, ...columns } = outline.runs!;
+  const pageRow = (row: number) =>
+    ({ run: spans[row]!.run, step: step[row], ...cells(columns, row), waited_ms: {} }) as unknown as StepRunRow;
+  const statuses = new Set<string>();
+  for (let seq = 1; seq <= outline.seq; seq += 7)
+    for (const [row, { statusAt }] of spansOf(outline, seq).entries()) {
+      if (statusAt === "waiting") continue; // a page does not know when they waited
+      statuses.add(statusAt);
+      assert.equal(spanOf(pageRow(row), outline, seq).statusAt, statusAt);
+    }
+  assert.ok(statuses.has("never") && statuses.has("running") && statuses.has("succeeded"));
+});
+
+function cells(columns: Record<string, number[]>, row: number): Record<string, number> {
+  return Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[row]!]));
+}

@@ -21,11 +21,16 @@ export type TimelineRow = Common &
     | { kind: "note" }
   );
 
+export interface LoadedRuns {
+  spans: Span[];
+  hasMore: boolean;
+}
+
 export interface Loaded {
   /** Details of the step runs that are expanded. */
   details: (run: string) => StepRun | undefined;
-  /** Step runs of a step that the outline has no rows of, and whether there are more of them. */
-  runs: (step: string) => { spans: Span[]; hasMore: boolean } | undefined;
+  /** Step runs of a step that the outline has no rows of, at the event of the view. */
+  runs: (step: string) => LoadedRuns | undefined;
 }
 
 export function timelineRows(

@@ -1,7 +1,7 @@
 /** When step runs worked and waited, in milliseconds since the start of the run. Pure. */
 
 import type { LoopOutline, Outline, StepRun, StepRunRow, WaitedColumns } from "../../api/types.gen.ts";
-import { parkedRuns, RUN_STATUS, type RunStatus, runStatusAt } from "../outline/outline.ts";
+import { parkedRuns, RUN_STATUS, type RunStatus, runStatusAt, statusAt } from "../outline/outline.ts";
 import { elapsedAt } from "../outline/time.ts";
 
 export interface Span {
@@ -62,8 +62,8 @@ function waitedOf({ worker, retry, external }: WaitedColumns, row: number): Span
   return { worker: worker[row] ?? 0, retry: retry[row] ?? 0, external: external[row] ?? 0 };
 }
 
-/** A step run of a page of them, for runs with too many for an outline. */
-export function spanOf(row: StepRunRow, outline: Outline): Span {
+/** A step run of a page of them at an event, for runs with too many for an outline. */
+export function spanOf(row: StepRunRow, outline: Outline, seq: number): Span {
   return {
     run: row.run,
     step: outline.steps[row.step] ?? "",
@@ -71,7 +71,8 @@ export function spanOf(row: StepRunRow, outline: Outline): Span {
     started: row.started_ms,
     ended: row.ended_ms,
     status: RUN_STATUS[row.status]!,
-    statusAt: RUN_STATUS[row.status]!,
+    statusAt:
+      row.scheduled_seq > seq ? "never" : statusAt(row.started_seq, row.ended_seq, row.status, seq, outline.seq),
     retries: row.retries,
     waited: row.waited_ms,
     parked: [],
