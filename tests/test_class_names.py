@@ -15,6 +15,6 @@ def test_no_two_modules_define_a_class_of_the_same_name() -> None:
     modules: dict[str, list[str]] = defaultdict(list)
     for file in sorted(SOURCE.rglob("*.py")):
         for node in ast.parse(file.read_text("utf-8")).body:
-            if isinstance(node, ast.ClassDef) and node.name not in SHARED and not node.name.startswith("_"):
+            if isinstance(node, ast.ClassDef) and node.name not in SHARED:
                 modules[node.name].append(str(file.relative_to(SOURCE)))
     assert {name: files for name, files in modules.items() if len(files) > 1} == {}

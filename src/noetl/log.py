@@ -54,7 +54,7 @@ class Log:
         self.write("error", "internal error", error=type(error).__name__, at=places, **fields)
 
 
-class _Window(msgspec.Struct):
+class _RateWindow(msgspec.Struct):
     started: float
     written: int = 1
     suppressed: int = 0
@@ -70,14 +70,14 @@ class _Libraries(logging.Handler):
     def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(logging.WARNING)
         self.log, self.clock = log, clock
-        self._windows: dict[str, _Window] = {}
+        self._windows: dict[str, _RateWindow] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         library, now = record.name, self.clock()
         window = self._windows.get(library)
         suppressed = 0 if window is None else window.suppressed
         if window is None or now - window.started >= LIBRARY_SECONDS:
-            self._windows[library] = _Window(now)
+            self._windows[library] = _RateWindow(now)
         elif window.written >= LIBRARY_LINES:
             window.suppressed += 1
             return

@@ -64,7 +64,7 @@ class LooseDocument(NamedTuple):
 
 
 def read_loosely(text: str, cursor: int) -> LooseDocument:
-    reader = _Reader(text, cursor)
+    reader = _LooseReader(text, cursor)
     reader.read()
     root = reader.document[0]
     return LooseDocument(root if isinstance(root, Map) else Map(), reader.site)
@@ -80,7 +80,7 @@ class _Block:
     pending: bool
 
 
-class _Reader:
+class _LooseReader:
     def __init__(self, text: str, cursor: int) -> None:
         self.text, self.cursor = text, cursor
         self.document = Seq()

@@ -99,7 +99,7 @@ def absences(template: Template, guard: bool) -> Mapping[int, list[Absence]]:
 
 
 def _absences(template: Template, guard: bool) -> list[Absence]:
-    reader = _Reader()
+    reader = _AbsenceReader()
     if template.expression is not None:
         return list(reader.expression(template.expression, ABSORBED if guard else NEEDED, EvaluationPoint()))
     return reader.body(template.tree.body, EvaluationPoint())[0]
@@ -109,7 +109,7 @@ class _TooManyBindings(Exception):
     """The values of local names depend on each other in too many ways."""
 
 
-class _Reader:
+class _AbsenceReader:
     def __init__(self) -> None:
         self.followed: set[tuple[int, Demand, Assumptions, bool]] = set()  # values of local names
 

@@ -33,7 +33,7 @@ class StepRuns(NamedTuple):
     positions: dict[str, Position]  # of these step runs and of those that they come from
 
 
-class _Window(OutlineFold):
+class _RunWindow(OutlineFold):
     """The fold of some blocks, with a row of each step run that was scheduled in them."""
 
     @property
@@ -76,7 +76,7 @@ class _Candidates:
         self.open: list[StepRunRow] = []
         self.tokens: dict[str, Sequence[int]] = {}  # that each of them has consumed
         self.positions: dict[str, Position] = {}  # of all step runs of the blocks
-        self._window = _Window()
+        self._window = _RunWindow()
 
     def add(self, block: Block, is_full: bool) -> None:
         """The step runs that a block schedules, unless they are enough; and what it says about the ones before."""
