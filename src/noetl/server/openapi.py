@@ -53,7 +53,7 @@ def describe(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": _with_items(components),
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "description": "A token: `noetl_...`."},
                 "session": {
@@ -127,6 +127,18 @@ def _schema(kind: Any) -> dict[str, Any]:
         return {"anyOf": [_schema(alternative) for alternative in kind]}
     (schema,), _ = msgspec.json.schema_components([kind], ref_template=REFERENCE)
     return schema
+
+
+def _with_items(schema: Any) -> Any:
+    """The schema, in which every array says what it may contain: client generators leave out one that does not."""
+    if isinstance(schema, list):
+        return [_with_items(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    parts = {key: _with_items(part) for key, part in schema.items()}
+    if parts.get("type") == "array" and "prefixItems" not in parts:
+        parts.setdefault("items", {})
+    return parts
 
 
 if __name__ == "__main__":
