@@ -4,7 +4,7 @@
 
 A page is followed from top to bottom in an empty folder that has a copy of `examples/`. A fenced block with a
 title (` ```yaml title=hello.yaml `) writes that file. A ` ```console ` block is a session in a shell: lines that
-start with `$ ` are commands, what follows each is its output, and a line `...` stands for any lines.
+start with `$ ` are commands, what follows each is its output, and a line `...` matches any lines.
 
 What differs from run to run is shown as a placeholder: `<id>` for the id of a run, `<ms>` for how long something took,
 `<time>` for when it was, `<hash>` for the hash of some content, `<port>` for a port of this machine, `<user>` for a

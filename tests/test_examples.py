@@ -115,7 +115,7 @@ ENDINGS: dict[str, list[Ending]] = {
     "retries": [
         Ending("answered request 3, without the extras", steps=("start", "celebrate")),
         Ending(
-            f"no answer today: GET {API}/flaky?... answered 503 Service Unavailable (after 5 attempts)",
+            f"no answer today: GET {API}/flaky?... returned 503 Service Unavailable (after 5 attempts)",
             ("--set", "failures=9"),
             ("start", "apologise"),
         ),

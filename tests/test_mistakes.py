@@ -84,7 +84,7 @@ def test_a_mistake_is_found_when_it_is_tried(row: Mistake, tmp_path: Path, reque
     if row.server == "postgres" or row.credential is not None:
         server: PostgresServer | None = request.getfixturevalue("postgres") if row.server else None
         fields = {**(server.fields() if server else {}), **(row.credential or {})}
-        assert "is set" in noetl(tmp_path, "credential", "set", "db", "--kind", row.kind, stdin=json.dumps(fields))
+        assert "stored" in noetl(tmp_path, "credential", "set", "db", "--kind", row.kind, stdin=json.dumps(fields))
     if row.found in ("run", "start", "works"):
         code = NO_NAME_SERVICE if row.server == "no name service" else ""
         said = noetl(tmp_path, "run", "playbook.yaml", *row.args, code=code)

@@ -43,7 +43,7 @@ class Conflict(NoetlError):
 
 
 class ServerUnreachable(NoetlError):
-    """No server answers at the address."""
+    """No server responds at the address."""
 
 
 class NatsUnavailable(NoetlError):

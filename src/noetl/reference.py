@@ -72,7 +72,7 @@ class Reference(View):
             hint = "pass it to a task, or store the part that the template needs as a smaller value"
             raise TemplateFailed(message, hint=hint)
         if isinstance(content, bytes):
-            raise TemplateFailed("binary content cannot be looked into: hand it to a tool as a whole")
+            raise TemplateFailed("a template cannot read parts of binary content: pass the whole value to a tool")
         return content
 
     def lookup(self, name: str | int, contents: Contents) -> Any:

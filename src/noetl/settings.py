@@ -54,13 +54,13 @@ def no_colour(environment: Environment = os.environ) -> bool:
 
 def default_db() -> str:
     """The database of the project: below the nearest folder upwards that has a `noetl.toml`, else below this one."""
-    folder = here = os.getcwd()
+    folder = working_folder = os.getcwd()
     while not _is_project(folder):
         above = os.path.dirname(folder)
         if above == folder:
             return DEFAULT_DB
         folder = above
-    return DEFAULT_DB if folder == here else os.path.join(folder, DEFAULT_DB)
+    return DEFAULT_DB if folder == working_folder else os.path.join(folder, DEFAULT_DB)
 
 
 def _is_project(folder: str) -> bool:

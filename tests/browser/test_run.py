@@ -165,7 +165,7 @@ def test_why_explains_a_rule_and_goes_to_its_event(open_page: PageOpener, runs: 
 
 def test_why_explains_a_gate(open_page: PageOpener, gated_run: str) -> None:
     page = open_page(f"/runs/{gated_run}?step=enter", "viewer")
-    expect(inspector(page)).to_contain_text("is held until ctx changes or a signal comes")
+    expect(inspector(page)).to_contain_text("is held until ctx changes or a signal arrives")
     gate = inspector(page).locator(".reason")
     expect(gate).to_contain_text(["not matched allow", "matched deny"])
     expect(gate.first).to_contain_text("ctx.open does not exist")
@@ -174,7 +174,7 @@ def test_why_explains_a_gate(open_page: PageOpener, gated_run: str) -> None:
 
 def test_why_explains_a_join_and_a_step_that_never_ran(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['finished']}?step=report", "viewer")
-    expect(inspector(page)).to_contain_text("no other token could still come")
+    expect(inspector(page)).to_contain_text("no other token can still arrive")
     box(page, "approve").click()
     expect(inspector(page)).to_contain_text("It has not run: no token arrived")
     inspector(page).get_by_role("button", name="event 9").click()

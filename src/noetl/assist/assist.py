@@ -37,7 +37,7 @@ _COLON = re.compile(r"['\"]?[ \t]*:")
 
 
 def assist(text: str, line: int, column: int, kinds: KindSource) -> Assist:
-    """Completions and hover at a line and column, which count from 1; empty where the language says nothing."""
+    """Completions and hover at a line and column, which count from 1; empty where the language has nothing to offer."""
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return Assist()
     lines = Text("", text)

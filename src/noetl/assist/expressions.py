@@ -170,11 +170,11 @@ class VisibleNames:
             own.append(("ctx", self.names.ctx))
         if "args" in self.roots:
             own.append(("args", self.names.args))
-        seen = set(self.roots)
+        taken_names = set(self.roots)
         for space, names in own:
             for name in names:
-                if name not in seen and name.isidentifier():
-                    seen.add(name)
+                if name not in taken_names and name.isidentifier():
+                    taken_names.add(name)
                     yield Completion(name, "name", f"{space}.{name}", name, "")
         yield from _entries(FUNCTIONS, "function")
 

@@ -64,7 +64,7 @@ class Language:
         self.kinds, self.classic = kinds, classic
 
     def at(self, path: Sequence[PathPart]) -> list[Expected]:
-        """What is expected at the end of a path; a last part without a key stands for its map."""
+        """What is expected at the end of a path; a last part without a key means its map."""
         expected: list[Expected] = [ROOT]
         for node, key in path:
             if key is None:

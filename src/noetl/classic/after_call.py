@@ -223,18 +223,18 @@ class AfterCallRun:
         state, failed = self.state, isinstance(self.ended, Failed)
         self._set_event(self._event(point))
         try:
-            chosen = await self.call.templates.evaluate(
+            branches = await self.call.templates.evaluate(
                 lambda scope: cases.chosen(scope, state.fired, point, failed), self.scope
             )
         except TemplateError as error:
             return Failed(self.host.redact(template_error(error)), "", 0)
         if state.point != point:  # else the server has emitted it, for a failure that it found
             self.host.add_fact(self._started(point))
-        matched = tuple(sorted(chosen, key=branch_number))
-        self.host.add_fact(CaseEvaluated(self.run_id, matched, tuple(chosen), cases.mode, cases.evaluate, point))
+        matched = tuple(sorted(branches, key=branch_number))
+        self.host.add_fact(CaseEvaluated(self.run_id, matched, tuple(branches), cases.mode, cases.evaluate, point))
         state.point = state.evaluated = point
-        state.fired.extend(chosen)
-        state.batches = [BranchBatch(chosen)] if chosen else []
+        state.fired.extend(branches)
+        state.batches = [BranchBatch(branches)] if branches else []
         return None
 
     def _event(self, point: str) -> dict[str, Any]:

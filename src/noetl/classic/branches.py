@@ -53,7 +53,7 @@ class CasePlan:
         """The branches that fire on an event; `else` only where no other evaluation follows."""
         if self.mode == "exclusive" and fired:
             return []
-        chosen: list[str] = []
+        names: list[str] = []
         for branch in self.branches:
             if (
                 branch.otherwise
@@ -63,11 +63,11 @@ class CasePlan:
             ):
                 continue
             if branch.test(scope):
-                chosen.append(branch.name)
+                names.append(branch.name)
                 if self.mode == "exclusive":
-                    return chosen
-        if chosen or fired or failed or point not in LAST_POINTS:
-            return chosen
+                    return names
+        if names or fired or failed or point not in LAST_POINTS:
+            return names
         return [branch.name for branch in self.branches if branch.otherwise][:1]
 
     def spent(self, fired: Sequence[str]) -> bool:

@@ -37,7 +37,7 @@ def known_names(step: Map) -> frozenset[str]:
 
 
 def point_names(step: Map, guard: str) -> Stored:
-    """The events that a name in a guard stands for."""
+    """The events that a name in a guard matches."""
     both = reads_failure(step["step"], guard)  # a name for either end counts after a failure only for such a guard
 
     def names(name: str) -> Sequence[str]:

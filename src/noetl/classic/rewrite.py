@@ -223,10 +223,10 @@ class ClassicRoutes:
         if (reads or expects) and ("response",) in paths:
             construct = "`response` as a whole in a condition that sees failures"
             self.leftovers.refuse(branch, "when", construct, "read `response.status`, `.error` or `.status_code`")
-        done = "'loop.done'" if "loop" in self.step else "'step.done'"
-        is_done = f"event.name == {done}"
+        end_event = "'loop.done'" if "loop" in self.step else "'step.done'"
+        is_done = f"event.name == {end_event}"
         on_call = {"call.done": is_done, "call.error": "event.name == 'step.failed'"}
-        on_exit = {"step.exit": f"event.name in [{done}, 'step.failed']" if reads else is_done}
+        on_exit = {"step.exit": f"event.name in [{end_event}, 'step.failed']" if reads else is_done}
         negates = bool(events) and conversions.NEGATION.search(when) is not None
         alternates = bool(events) and _ALTERNATIVE.search(when) is not None
 

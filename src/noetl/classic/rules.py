@@ -105,14 +105,14 @@ class ClassicRules:
         try:
             scope = branch_scope(decision, run, observed)
             with decision.allowance:
-                chosen = cases.chosen(scope, after.fired, name, failed)
+                branches = cases.chosen(scope, after.fired, name, failed)
         except TemplateError as error:
             decision.emit(StepFailed(run.id, Error("template", f"case: {error.message} in {error.source[:200]!r}")))
             return
-        if chosen:
+        if branches:
             if name not in CALL_POINTS:
                 decision.emit(CaseStarted(run.id, name))
-            matched, order = tuple(sorted(chosen, key=branch_number)), tuple(chosen)
+            matched, order = tuple(sorted(branches, key=branch_number)), tuple(branches)
             decision.emit(CaseEvaluated(run.id, matched, order, cases.mode, cases.evaluate, name, observed, message))
         elif failed and after.failure is not None and not after.batches:
             decision.emit(StepFailed(run.id, *after.failure))

@@ -1,4 +1,4 @@
-"""Keys of classic steps that have no effect where they stand (R11)."""
+"""Keys of classic steps that have no effect at their place (R11)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _in_retry(retry: Map, no_chain: str | None) -> Iterator[Unused]:
         hint = "write `backoff: {type: ..., delay_seconds: ...}`"
         for key in ("initial_delay", "backoff_multiplier"):
             if key in retry:
-                yield Unused(retry, key, "`backoff` beside it says how long to wait", hint)
+                yield Unused(retry, key, "`backoff` beside it sets the wait", hint)
 
 
 def _in_step_retry(step: Map) -> Iterator[Unused]:

@@ -27,7 +27,7 @@ def token_command() -> None:
 
 @token_command.command("create")
 @click.option("--role", required=True, type=click.Choice(ROLES), help=TOKEN_ROLE_HELP)
-@click.option("--name", default="", help="Name that tells the token from others.")
+@click.option("--name", default="", help="Name of the token.")
 @click.option("--pool", help="For workers: the only pool they may work for.")
 @click.option("--expires", metavar="DURATION", help="Lifetime of the token, such as 12h or 30d; default unlimited.")
 @client_and_output
@@ -71,7 +71,7 @@ def add_user(name: str, role: Role, client: Client) -> None:
         password = sys.stdin.readline().rstrip("\r\n")
     check_password(password)
     client.users.add({"name": name, "password": password, "role": role})
-    print_message(f"user {name} ({role}) is added")
+    print_message(f"user {name} ({role}) added")
 
 
 DELETE_USER_HELP = "Delete a user, and end all sessions of the user."

@@ -17,7 +17,7 @@ MAX_BYTES = 2**20
 KIND_HELP = f"Kind of the credential: {', '.join(SHAPES)}, or PLUGIN.KIND of a plug-in."
 DATA_HELP = (
     "Fields as a JSON object, in a file or (-, the default) on standard input; a terminal prompts for them without "
-    "echo. JSON on the command line is visible in the list of processes. Text that is not a JSON object is the token, "
+    "echo. JSON on the command line is visible in the process list. Text that is not a JSON object is the token, "
     "key or connection string of the kind."
 )
 
@@ -47,7 +47,7 @@ def set_command(
 ) -> None:
     """Store a credential, or replace one."""
     if data != STDIN and not data.startswith("@"):
-        print_message("noetl: others can read this data in the list of processes; use --data - or --data @FILE")
+        print_message("noetl: others can read this data in the process list; use --data - or --data @FILE")
         text = data
     else:
         text = secret_text("--data", data, f"Data of {name} ({kind})", MAX_BYTES)
@@ -59,7 +59,7 @@ def set_command(
         raise UsageError("--data must be a JSON object with the fields of the credential")
     check(name, kind, fields)
     client.credentials.put(name, {"kind": kind, "data": fields, "paths": paths, "pools": pools})
-    print_message(f"credential {name} ({kind}) is set")
+    print_message(f"credential {name} ({kind}) stored")
 
 
 LIST_HELP = "List credentials with their kinds and who may use them, without their values."

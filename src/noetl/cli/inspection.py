@@ -147,10 +147,10 @@ def diff_command(a: str, b: str, client: Client, output: str | None) -> int:
     compared: Json = {"a": first["execution_id"], "b": second["execution_id"], "equal": True}
     compared |= {key: {"a": first[key], "b": second[key]} for key in COMPARED if first[key] != second[key]}
     for part in ("ctx", "steps"):
-        ours, theirs = first[part], second[part]
-        keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+        left, right = first[part], second[part]
+        keys = [key for key in {**left, **right} if left.get(key) != right.get(key)]
         if keys:
-            compared[part] = {key: {"a": ours.get(key), "b": theirs.get(key)} for key in keys}
+            compared[part] = {key: {"a": left.get(key), "b": right.get(key)} for key in keys}
     difference = next(differences, None)
     compared["equal"] = len(compared) == 3 and difference is None
     compared["first_difference"] = difference
@@ -287,7 +287,7 @@ def _print_reason(reason: Json, unguarded: str) -> None:
     leads = printable(f"{reason['leads_to']}  {guard}")
     click.echo(f"    {verdict}  {leads}  {click.style(place, fg='bright_black')}")
     notes = [f"{name} = {_cut(compact(value))}" for name, value in reason["values"].items()]
-    notes += [f"{name} is not there" for name in reason["missing"]]
+    notes += [f"{name} is missing" for name in reason["missing"]]
     for note in [*notes, reason["note"]] if reason["note"] else notes:
         click.echo(printable(f"{' ' * 19}{note}"))
 

@@ -126,7 +126,7 @@ def add_resource(
     @client_option
     def removal_command(name: str, client: Client) -> None:
         getattr(client, resource).delete(name)
-        print_message(f"{group.name} {name} is {verb}d")
+        print_message(f"{group.name} {name} {verb}d")
 
 
 def since_option(items: str) -> Callable[..., Any]:

@@ -244,7 +244,7 @@ def activity_lines(run: dict[str, Any], target: str = "") -> Iterator[str]:
         place = task["run"] if task["item"] is None else f"{task['run']}[{task['item']}]"
         attempt = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
         took = f", {format_duration(task['duration_ms'] / 1000)}"
-        state = "ran when its process ended" if run["orphaned"] else "runs"
+        state = "was running when its process ended" if run["orphaned"] else "runs"
         yield printable(f"{place}/{task['task']} {state}{attempt}{'' if run['orphaned'] else took}")
     for wait in run["waiting"]:
         until = f" until {local_time(wait['until'])}" if wait["until"] else ""
@@ -279,10 +279,10 @@ def continued_lines(run: dict[str, Any]) -> Iterator[str]:
 def _located_error(error: dict[str, Any], message: str) -> str:
     line, column = error["line"], error["column"]
     place = printable(f"{error['file']}:{line}:{column}" if line else error["file"])
-    who = [printable(f"{word} {error[word]}") for word in ("step", "task", "attempt") if error[word]]
+    subject = [printable(f"{word} {error[word]}") for word in ("step", "task", "attempt") if error[word]]
     if error["item"] is not None:
-        who.insert(1, f"item {error['item']}")
-    parts = [click.style(place, bold=True), *([", ".join(who)] if who else [])]
+        subject.insert(1, f"item {error['item']}")
+    parts = [click.style(place, bold=True), *([", ".join(subject)] if subject else [])]
     kind = click.style(printable(str(error["kind"])), fg="red", bold=True)
     return f"{': '.join(parts)}: {kind}: {message}"
 

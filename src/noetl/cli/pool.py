@@ -114,13 +114,13 @@ class Pool(msgspec.Struct, eq=False):
     async def _keep(self, member: Member) -> int:
         clock, pause = asyncio.get_running_loop().time, FIRST_PAUSE_SECONDS
         while True:
-            began = clock()
+            started = clock()
             code = await self._live(member)
             if self.ended.is_set() or code == 0:  # an operator has stopped it
                 return 0
             if code in LEAVE_CODES:
                 return code
-            pause = FIRST_PAUSE_SECONDS if clock() - began > STEADY_SECONDS else pause
+            pause = FIRST_PAUSE_SECONDS if clock() - started > STEADY_SECONDS else pause
             self.log.write("warning", f"a worker died, restarting it in {pause:g} s", code=code)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -153,7 +153,7 @@ class Pool(msgspec.Struct, eq=False):
         handed |= {"NOETL_PROTECTED_FILES": os.pathsep.join(protected()), "NOETL_TOKEN": member.token}
         handed["NOETL_INSECURE"] = "1"  # the parent process has checked the address
         assert process.stdin is not None
-        with suppress(ConnectionError):  # the worker has died: its exit code says why
+        with suppress(ConnectionError):  # the worker has died: its exit code has the reason
             process.stdin.write(msgspec.json.encode(handed) + b"\n")
             await process.stdin.drain()
         self.processes.add(process)

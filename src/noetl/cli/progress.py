@@ -57,7 +57,7 @@ def waits_for(event: e.StepPaused) -> str:
         "child": f"waits for the child {event.key}",
     }
     texts |= {"retry": "waits for its next attempt", "event": "listens"}
-    text = texts.get(event.until or "", "was lost" if event.reason == "lost" else "was given back")
+    text = texts.get(event.until or "", "was lost" if event.reason == "lost" else "was returned")
     return f"{text} until {local_time(event.due)}" if event.until == "signal" and event.due is not None else text
 
 
@@ -204,7 +204,7 @@ MARKS = {
 def why_again(outcome: Outcome) -> str:
     """The reason of a retry."""
     error = outcome.error
-    return brief(f"{error.kind}: {error.message}") if error is not None else "a rule asks for it"
+    return brief(f"{error.kind}: {error.message}") if error is not None else "retried by a rule"
 
 
 class StepRow(msgspec.Struct):
@@ -279,8 +279,8 @@ class StepRow(msgspec.Struct):
             task, (attempt, since) = min(self.running.items(), key=lambda item: item[1][1])
             place = task.label if task.index is None else f"[{task.index}]/{task.label}"
             more = f", attempt {attempt}" if attempt > 1 else ""
-            why = f" ({self.why})" if attempt > 1 and self.why else ""
-            return f"{place}{more}, {format_duration(now - since)}{why}"
+            reason = f" ({self.why})" if attempt > 1 and self.why else ""
+            return f"{place}{more}, {format_duration(now - since)}{reason}"
         if self.retried is None or self.ended is not None:
             return ""
         return f"{self.retried[0]}, attempt {self.retried[1]}{f' ({self.why})' if self.why else ''}"

@@ -145,7 +145,7 @@ def command(
 @server_option
 @output_option()
 def status_command(client: HttpClient, output: str | None) -> None:
-    """Show the version, the workers and the open runs of a server; exit 7 if it does not answer."""
+    """Show the version, the workers and the open runs of a server; exit 7 if it does not respond."""
     emit(client.server.get(), output or "yaml")
 
 

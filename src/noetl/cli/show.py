@@ -119,15 +119,15 @@ def _task_row(task: Json) -> Json:
 def result_command(run: str, step: str | None, client: Client, output: str | None) -> None:
     """Print the result of a run, or of the last run of a step, as JSON. Stored values are loaded."""
     record = client.runs.get(run)
-    value, status, who = record["result"], record["status"], record["execution_id"]
+    value, status, subject = record["result"], record["status"], record["execution_id"]
     if step is not None:
         if step not in record["steps"]:
             hint = did_you_mean(step, record["steps"]) or f"steps with a result: {', '.join(record['steps']) or 'none'}"
             raise NotFound(f"step {step!r} of {record['execution_id']} has not run: {hint}")
         value, status = record["steps"][step]["result"], record["steps"][step]["status"]
-        who = f"step {step!r} of {record['execution_id']}"
+        subject = f"step {step!r} of {record['execution_id']}"
     if status != "succeeded":
-        raise Conflict(f"{who} has no result: it is {status}; see `noetl runs show {record['execution_id']}`")
+        raise Conflict(f"{subject} has no result: it is {status}; see `noetl runs show {record['execution_id']}`")
     emit(_loaded(client, value), output or "json")
 
 

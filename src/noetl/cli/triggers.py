@@ -26,7 +26,7 @@ SECRET_HELP = "Secret of the sender, read from a file or (-) from standard input
 
 @click.group("schedule")
 def schedule_command() -> None:
-    """Start registered playbooks at certain times.
+    """Start registered playbooks on a schedule.
 
     Servers start them: `noetl server` and `noetl dev`. Each firing starts one run, however many servers there are.
     """
@@ -153,7 +153,7 @@ def hook_command() -> None:
 def add_hook(name: str, path: str, secret: str | None, client: Client, output: str | None) -> None:
     """Add or change a hook. A generated secret is printed, and cannot be printed again."""
     if secret is not None and secret != "-" and not secret.startswith("@"):
-        raise UsageError("--secret: the list of processes would expose it; use @FILE, or - for standard input")
+        raise UsageError("--secret: the process list would expose it; use @FILE, or - for standard input")
     text = None if secret is None else secret_text("--secret", secret, "Secret")
     playbook, version = split_version(path)
     _print_hook(client.hooks.put(name, {"path": playbook, "version": version, "secret": text}), output)

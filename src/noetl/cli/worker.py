@@ -32,9 +32,7 @@ from noetl.worker.wire import HeartbeatRequest
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import GRACE_SECONDS, WorkerLoop
 
-TOKEN_HELP = (
-    "Token of the worker. Prefer NOETL_TOKEN or NOETL_TOKEN_FILE: options are visible in the list of processes."
-)
+TOKEN_HELP = "Token of the worker. Prefer NOETL_TOKEN or NOETL_TOKEN_FILE: options are visible in the process list."
 
 NATS_HELP = (
     "NATS server, so that results of `nats_object` bypass the noetl server; default NOETL_NATS. Without it the noetl "

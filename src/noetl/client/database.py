@@ -33,14 +33,16 @@ if TYPE_CHECKING:
 def opened(db: str | None, mode: Mode = "read", *, allow_behind: bool = False) -> Iterator[Store]:
     """The database; NotFound if it does not exist and the mode is not `create`. DatabaseBehind if it is opened to write
     and lacks commits, unless `allow_behind` is set."""
-    chosen = settings(db)
-    if mode != "create" and is_file(chosen.db) and not os.path.isfile(chosen.db.removeprefix(SQLITE)):
+    effective = settings(db)
+    if mode != "create" and is_file(effective.db) and not os.path.isfile(effective.db.removeprefix(SQLITE)):
         raise NotFound(
-            f"database {chosen.db} does not exist: create it with `noetl run FILE`, or name another with --db PATH"
+            f"database {effective.db} does not exist: create it with `noetl run FILE`, or name another with --db PATH"
         )
     folder = state_folder()
     state = None if folder is None else Path(folder)
-    store = open_store(chosen.db, synchronous=chosen.synchronous, mode=mode, state=state, allow_behind=allow_behind)
+    store = open_store(
+        effective.db, synchronous=effective.synchronous, mode=mode, state=state, allow_behind=allow_behind
+    )
     try:
         yield store
     finally:
@@ -58,12 +60,12 @@ def opened_file(db: str | None, mode: Mode = "read") -> Iterator[SqliteStore]:
 
 def list_runs(store: Store, filter: RunFilter, limit: int) -> list[Summary]:
     parent = None if filter.parent is None else find_run(store, filter.parent).execution_id
-    chosen: dict[str, Any] = filter._replace(parent=parent)._asdict()
+    options: dict[str, Any] = filter._replace(parent=parent)._asdict()
     if filter.waits == "worker" and parent is None:
         from noetl.server.execution_lists import missing_pools_of
 
-        chosen |= {"waits": None, "pools": missing_pools_of(store, time.time())}
-    return store.summaries(**chosen, limit=limit)
+        options |= {"waits": None, "pools": missing_pools_of(store, time.time())}
+    return store.summaries(**options, limit=limit)
 
 
 def find_run(store: Store, run: str) -> Summary:

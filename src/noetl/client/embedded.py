@@ -1,4 +1,4 @@
-"""The engine of this process on a database: runs executions to their end, and shows them on the way."""
+"""The engine of this process on a database: runs executions to their end, and shows their progress."""
 
 from __future__ import annotations
 

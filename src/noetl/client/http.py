@@ -56,7 +56,7 @@ START_RETRIES = 2
 ID_LENGTH = 36
 KEY = re.compile("[0-9a-f]{64}")  # key of a value in the database; other stores are not reachable through the API
 IDLE_FRAME_SECONDS = 0.5  # how often a view is updated while nothing happens
-MAX_WARNED_CHILDREN = 20  # how many children of a run are asked for warnings
+MAX_WARNED_CHILDREN = 20  # number of children of a run whose warnings are requested
 SILENCE_SECONDS = 60.0  # a stream sends a keep-alive comment more often than that
 MAX_OUTAGE_SECONDS = 60.0  # how long a server may be unreachable while a run is followed
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -124,8 +124,8 @@ class Http:
         try:
             yield
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            why = str(error) or type(error).__name__
-            raise ServerUnreachable(f"no server answers at {self.address.url}: {why}") from error
+            reason = str(error) or type(error).__name__
+            raise ServerUnreachable(f"no server responds at {self.address.url}: {reason}") from error
 
 
 def error_of(response: httpx2.Response) -> errors.NoetlError:

@@ -86,10 +86,10 @@ class LocalCatalog(Local):
         with opened(self.db) as store:
             digest = registered(store, path, version)
             versions = [json_of(version_view(entry)) for entry in store.versions(path)]
-            chosen = next(entry["version"] for entry in versions if entry["playbook_id"] == digest)
+            version = next(entry["version"] for entry in versions if entry["playbook_id"] == digest)
             _, text = store.playbook(digest) or ("", b"")
             latest = last_run(store, path)
-        playbook = {"path": path, "version": chosen, "playbook_id": digest, "text": text.decode("utf-8", "replace")}
+        playbook = {"path": path, "version": version, "playbook_id": digest, "text": text.decode("utf-8", "replace")}
         return playbook | {"versions": versions, "last_run": None if latest is None else json_of(latest)}
 
 

@@ -340,8 +340,8 @@ class LocalRuns:
             on_end(await self._resume(summary, new_view))
 
         async def resume_all() -> None:
-            done = await asyncio.gather(*map(resume, summaries), return_exceptions=True)
-            errors = [error for error in done if error is not None]
+            outcomes = await asyncio.gather(*map(resume, summaries), return_exceptions=True)
+            errors = [error for error in outcomes if error is not None]
             if errors:
                 raise next((error for error in errors if isinstance(error, Interrupted)), errors[0])
 

@@ -71,7 +71,7 @@ class Geometry:
         if node.tasks:
             height += 11 + len(node.tasks) * TASK_ROW
         loops = self.loops[number]
-        wide = max((text_width(self.net.edges[each].label, LABEL_SIZE) + 14 for each in loops), default=0.0)
+        wide = max((text_width(self.net.edges[loop].label, LABEL_SIZE) + 14 for loop in loops), default=0.0)
         after = LOOP_REACH + 12 * (len(loops) - 1) + wide if loops else 0.0
         height = max(height, 26 + LABEL * len(loops)) + RUN_ROW * (self.run_row and node.role == "step")
         return Box(max(least, *widths) + 2 * PAD, height, rows, ENTRY_REACH if node.entry else 0.0, after)
@@ -160,7 +160,7 @@ def badges_inside(node: DrawnNode) -> list[Badge]:
 def badge_rows(badges: Sequence[Badge]) -> Iterator[tuple[Badge, ...]]:
     row: list[Badge] = []
     for badge in badges:
-        if row and sum(pill_width(each) + 6 for each in [*row, badge]) > BADGES_WIDE:
+        if row and sum(pill_width(pill) + 6 for pill in [*row, badge]) > BADGES_WIDE:
             yield tuple(row)
             row = []
         row.append(badge)

@@ -245,25 +245,25 @@ def on_one_column(items: Sequence[Item], run: Sequence[int], low: float, high: f
 
 
 def align(items: Sequence[Item], row: Sequence[int], gap: float, near: Callable[[Item], list[int]]) -> None:
-    wanted, weights = [], []
+    targets, weights = [], []
     for number in row:
         item = items[number]
         pulls = [
             (other.x, PULLS[(item.node is None) + (other.node is None)]) for other in map(items.__getitem__, near(item))
         ]
         weight = sum(force for _, force in pulls)
-        wanted.append(sum(x * force for x, force in pulls) / weight if weight else item.x)
+        targets.append(sum(x * force for x, force in pulls) / weight if weight else item.x)
         weights.append(weight or 0.1)
     distances = [items[a].extent.after + gap + items[b].extent.before for a, b in pairwise(row)]
-    for number, x in zip(row, pushed_apart(wanted, weights, distances), strict=True):
+    for number, x in zip(row, pushed_apart(targets, weights, distances), strict=True):
         items[number].x = x
 
 
-def pushed_apart(wanted: Sequence[float], weights: Sequence[float], least: Sequence[float]) -> list[float]:
+def pushed_apart(targets: Sequence[float], weights: Sequence[float], least: Sequence[float]) -> list[float]:
     """The places nearest to the wanted ones, by weighted squares, that keep order and least distances."""
     offsets = list(accumulate(least, initial=0.0))
     pools: list[tuple[float, float, int]] = []  # mean, weight, members
-    for want, weight, offset in zip(wanted, weights, offsets, strict=False):
+    for want, weight, offset in zip(targets, weights, offsets, strict=False):
         mean, members = want - offset, 1
         while pools and pools[-1][0] >= mean:
             other, other_weight, count = pools.pop()

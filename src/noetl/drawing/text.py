@@ -277,8 +277,8 @@ def on_whole_columns(layout: Layout) -> None:
         for place in (*range(len(row)), *reversed(range(len(row)))):
             item = layout.items[row[place]]
             above, under = layout.items[item.up[0]], layout.items[item.down[0]]
-            wanted = (under.x, above.x) if len(above.down) > 1 else (above.x, under.x)
-            item.x = next((x for x in wanted if is_free(layout, row, place, x)), item.x)
+            columns = (under.x, above.x) if len(above.down) > 1 else (above.x, under.x)
+            item.x = next((x for x in columns if is_free(layout, row, place, x)), item.x)
     for row in layout.rows[1:]:
         for place, number in enumerate(row):
             item = layout.items[number]

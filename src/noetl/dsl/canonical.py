@@ -139,7 +139,7 @@ class Builder:
     def task(self, key: str, label: str, tree: Map, layers: Layers) -> model.Task:
         self._place(key, span_of(tree))
         args, specs = [tree.get("args")], [tree.get("spec", {})]
-        while tree["kind"] == "workbook":  # resolved here, so the engine never looks into the workbook
+        while tree["kind"] == "workbook":  # resolved here, so the engine never reads the workbook
             tree = self.workbook[tree["name"]]
             args.insert(0, tree.get("args"))
             specs.insert(0, tree.get("spec", {}))
@@ -167,8 +167,8 @@ class Builder:
             self._place(f"{key}/input/timeout", span_in(tree["spec"], "timeout"))
         inputs = layered({name: value for name, value in defaults.items() if name in declared}, own)
         for group in kind.one_of:  # a default must not join the task's own choice
-            if chosen := set(group) & set(own):
-                inputs = {name: value for name, value in inputs.items() if name not in group or name in chosen}
+            if named := set(group) & set(own):
+                inputs = {name: value for name, value in inputs.items() if name not in group or name in named}
         body: tuple[model.Task, ...] = ()
         if kind.name == "iterator":
             inputs.pop("tool")

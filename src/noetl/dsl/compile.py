@@ -94,11 +94,11 @@ def compile_tree(
     return Loaded(playbook, problems.sorted(), dialect.name, builder.places, inputs)
 
 
-def too_expensive(file: str, data: bytes, why: str) -> Loaded:
+def too_expensive(file: str, data: bytes, reason: str) -> Loaded:
     """The result for a playbook whose compilation was aborted."""
     problems = Problems(Text(file, data.decode("utf-8", "replace")))
     hint = "split it into several playbooks that call each other, or simplify its templates and its net"
-    problems.add(TOO_EXPENSIVE, 0, f"the playbook {why}", hint)
+    problems.add(TOO_EXPENSIVE, 0, f"the playbook {reason}", hint)
     return Loaded(None, problems.sorted(), "canonical", {})
 
 

@@ -100,13 +100,13 @@ _SANDBOX = Fields(
     Field("network", BOOLEAN, "whether the process may use the network"),
     Field("read", ListOf(TEXT), "folders it may read"),
     Field("write", ListOf(TEXT), "folders it may write"),
-    Field("memory_bytes", Integer(1 << 20), "memory it may use"),
-    Field("processes", Integer(1), "how many processes may run at once"),
-    Field("file_bytes", Integer(1), "how large a file that it writes may become"),
-    Field("open_files", Integer(1), "how many files it may have open"),
+    Field("memory_bytes", Integer(1 << 20), "maximum memory, in bytes"),
+    Field("processes", Integer(1), "maximum number of processes"),
+    Field("file_bytes", Integer(1), "maximum size of a file that it writes, in bytes"),
+    Field("open_files", Integer(1), "maximum number of open files"),
 )
 SANDBOX = OneOf("a sandbox", Form(str, _SANDBOX_KIND), Form(object, _SANDBOX))
-_LIMITS = (Field("connect", DURATION, "time to connect"), Field("read", DURATION, "time between two reads"))
+_LIMITS = (Field("connect", DURATION, "maximum time to connect"), Field("read", DURATION, "maximum time without data"))
 _LIMIT_MAP = Form(dict, Fields("a time limit", *_LIMITS))
 TIMEOUT = OneOf("a time limit", _LIMIT_MAP, Form(object, DURATION))
 _RETRY = Fields(
@@ -121,7 +121,7 @@ INHERITED = (
     Field("results", RESULTS, "how large results are stored"),
     Field("sandbox", SANDBOX, "how child processes are confined"),
     Field("on_lost", Choice("retry", "error"), "what happens to a task whose worker was lost: `retry` or `error`"),
-    Field("max_visits", Integer(1, 1_000_000), "how often a task may be visited in one run (10,000)"),
+    Field("max_visits", Integer(1, 1_000_000), "maximum number of visits of a task in one run (10,000)"),
     Field("retry", RETRY, "number of retries while the error of a call is retryable, before the policy sees it"),
 )
 LAYERED = {"timeout": TIMEOUT, **{field.key: field.shape for field in INHERITED if field.key != "results"}}
@@ -182,8 +182,8 @@ EXECUTOR_SPEC = Fields(
     Field("timeout", TIME_LIMIT, "time limit of the whole execution"),
     Field("on_failure", Choice("stop", "finish"), "whether other branches end first when one fails"),
     Field("join", Choice("any", "all"), "default of the steps' `spec.join`"),
-    Field("durability", Choice("task", "step"), "what is made durable before going on"),
-    Field("max_step_runs", Integer(1, 10_000_000), "how many step runs an execution may have (100,000)"),
+    Field("durability", Choice("task", "step"), "what is durable before the run continues"),
+    Field("max_step_runs", Integer(1, 10_000_000), "maximum number of step runs of an execution (100,000)"),
     Field("policy", EXECUTOR_POLICY, "runtime defaults"),
     Field("result", _RESULT, "result store (the same as `results.store`)"),
     Field("schema", _SCHEMA, "schemas of data"),
@@ -246,7 +246,7 @@ TASK_SPEC = Fields(
     Field("exactly_once", BOOLEAN, "postgres, duckdb: keep a ledger row in the same transaction"),
     Field("async", BOOLEAN, "accepted, without effect"),
     Field("mode", Choice("sequential", "parallel"), "iterator: order of the items"),
-    Field("max_in_flight", Integer(1, 10_000), "iterator: how many items at once"),
+    Field("max_in_flight", Integer(1, 10_000), "iterator: maximum number of items at once (10)"),
     *INHERITED,
     retired={**OLD, **NO_DIRECTIVE, "rules": _STRAY_RULES},
     definition="taskSpec",
@@ -260,7 +260,7 @@ ON_ERROR = "`fail`: a failed item fails the step at once; `collect`: after all i
 LOOP_SPEC = Fields(
     "loop.spec",
     Field("mode", Choice("sequential", "parallel"), "order of the items (sequential)"),
-    Field("max_in_flight", Integer(1, 10_000), "parallel: how many items at once (10)"),
+    Field("max_in_flight", Integer(1, 10_000), "parallel: maximum number of items at once (10)"),
     Field("policy", Fields("loop.spec.policy", _LOOP_EXEC, retired=NO_RULES), "where items run"),
     Field("on_error", Choice("fail", "continue", "collect"), ON_ERROR),
     Field("collect", BOOLEAN, "whether results of the items are kept (true)"),
@@ -304,7 +304,7 @@ ROUTER_SPEC = Fields(
 ROUTER = Fields(
     "next",
     Field("spec", ROUTER_SPEC, "how arcs are chosen"),
-    Field("arcs", ListOf(ARC), "the ways out", required=True),
+    Field("arcs", ListOf(ARC), "arcs to other steps", required=True),
     retired={**CONDITIONS, **OLD, **NO_DIRECTIVE},
 )
 ADMIT = Fields(
@@ -330,7 +330,7 @@ STEP_SPEC = Fields(
 STEP = Fields(
     "a step",
     Field("step", LABEL, "its name", required=True),
-    Field("desc", DESCRIPTION, "what it does"),
+    Field("desc", DESCRIPTION, "purpose of the step"),
     Field("spec", STEP_SPEC, "options and the admission gate"),
     Field("loop", LOOP, "runs the pipeline once per item"),
     Field("tool", PIPELINE, "the pipeline: tasks in order"),

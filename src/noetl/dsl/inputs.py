@@ -102,8 +102,8 @@ def _check_url(task: Any, walk: Walk) -> None:
     start = _HTTP.match(literal)
     if start and (_HOST.match(literal, start.end()) or (template and not _AUTHORITY_END.search(literal, start.end()))):
         return
-    shown = "" if "@" in url else f", found {_AFTER_PATH.split(url, maxsplit=1)[0][:60]!r}"  # without secrets
-    message = "has no host" if start else f"must start with http:// or https://{shown}"
+    beginning = "" if "@" in url else f", found {_AFTER_PATH.split(url, maxsplit=1)[0][:60]!r}"  # without secrets
+    message = "has no host" if start else f"must start with http:// or https://{beginning}"
     hint = "write the full URL: `https://HOST/PATH` or `http://HOST/PATH`"
     walk.problems.add(BAD_URL, span_in(task, "url"), f"'url' of http {message}", hint)
 
@@ -131,12 +131,14 @@ def _refuse(task: Any, key: str, kind: Kind, walk: Walk) -> None:
 
 
 def _check_one_of(group: tuple[str, ...], supplied: set[str], kind: Kind, span: Span, walk: Walk) -> None:
-    chosen = [name for name in group if name in supplied]
-    if len(chosen) == 1:
+    set_inputs = [name for name in group if name in supplied]
+    if len(set_inputs) == 1:
         return
     names = ", ".join(group)
-    message = f"{kind.name} needs one of {names}" if not chosen else f"{kind.name} takes only one of {names}"
-    walk.problems.add(MISSING_INPUT, span, message, f"found {' and '.join(chosen)}" if chosen else f"add `{group[0]}:`")
+    message = f"{kind.name} needs one of {names}" if not set_inputs else f"{kind.name} takes only one of {names}"
+    walk.problems.add(
+        MISSING_INPUT, span, message, f"found {' and '.join(set_inputs)}" if set_inputs else f"add `{group[0]}:`"
+    )
 
 
 def _check_key(task: Any, supplied: set[str], walk: Walk) -> None:

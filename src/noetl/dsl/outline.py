@@ -1,4 +1,4 @@
-"""The parts of a checked document, for checks to walk over.
+"""The parts of a checked document, for checks to visit.
 
 Nothing here judges. Parts come with the container and key that hold them, which is how the place of a part is found
 (`span_in(container, key)`). `Document` knows the canonical dialect; `noetl.classic` derives its own from it.
@@ -82,7 +82,7 @@ class Document:
         return False
 
     def unused(self) -> Iterator[Unused]:
-        """Keys of the dialect that have no effect where they stand."""
+        """Keys of the dialect that have no effect at their place."""
         yield from ()
 
     @cached_property

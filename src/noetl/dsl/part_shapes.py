@@ -104,7 +104,7 @@ class TaskShape(Shape):
             self._take_inputs(value, value["spec"], kind, walk)
         for key, part in {**self.keys, **walk.task_keys}.items():
             if key == "name" and kind.name == "workbook":
-                continue  # there it is the input that says which task
+                continue  # there it is the input that names the task
             walk.keys.append((key, "a task"))
             if key in value and not part.check(value[key], span_in(value, key), walk):
                 del value[key]

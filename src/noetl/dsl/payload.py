@@ -183,15 +183,15 @@ def _checked_by_schema(schema: Json, defaults: Json, reads: Collection[Path], pa
     from noetl.dsl.workload_schema import violations  # a large library
 
     properties = properties_of(schema)
-    sent = {key: value for key, value in payload.items() if key != SCHEDULE_KEY or key in properties}
+    inputs = {key: value for key, value in payload.items() if key != SCHEDULE_KEY or key in properties}
     unknown: set[Path] = set()
-    faults = violations(schema, _merged(defaults, sent, (), unknown), unknown)
+    faults = violations(schema, _merged(defaults, inputs, (), unknown), unknown)
     if faults:
         messages = [f"{dotted(path)}: {message}" if path else message for path, message in faults[:MAX_WARNINGS]]
         more = f"; and {len(faults) - MAX_WARNINGS} more" if len(faults) > MAX_WARNINGS else ""
         raise UsageError(f"the inputs violate the schema of the workload: {'; '.join(messages)}{more}")
     workload = _Workload(defaults | dict.fromkeys(properties), reads)
-    return [workload.unknown((key,)) for key in sent if not workload.knows((key,))]
+    return [workload.unknown((key,)) for key in inputs if not workload.knows((key,))]
 
 
 def _merged(default: Any, value: Any, path: Path, unknown: set[Path]) -> Any:
@@ -307,7 +307,7 @@ class _Workload:
             if not expected or not actual or is_template(default):
                 continue
             if expected != actual:
-                message = f"{dotted(inner)!r} must be {expected} like its default in `workload`, and is {actual}"
+                message = f"{dotted(inner)!r} must be {expected} like its default in `workload`, but is {actual}"
                 yield inner, f"{message}; write it as {EXAMPLES[expected]}"
             elif isinstance(value, dict) and default:
                 yield from self._compare(default, value, inner)

@@ -59,7 +59,7 @@ class _Stop(Exception):
 
 
 def read(file: str, data: bytes | str) -> tuple[Map | None, Problems]:
-    """The document's root, or None where it cannot be read, and what was found on the way."""
+    """The document's root, or None where it cannot be read, and the problems."""
     root, problems = _read(file, data)
     if isinstance(root, Map):
         return root, problems

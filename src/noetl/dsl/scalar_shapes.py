@@ -56,7 +56,7 @@ NUMBER = Shape(
 BOOLEAN = Shape("true or false", bool, {"type": "boolean"}, _boolean_hint)
 DURATION, DELAY = _duration(), _duration(_TEMPLATE)
 TIME_LIMIT = _duration(instead="write a duration such as 5m; only `spec.timeout` of a task may be a template")
-GUARD = Shape(  # a boolean or one expression in braces, which the template checks look at
+GUARD = Shape(  # a boolean or one expression in braces, which the template checks read
     'a condition such as "{{ ctx.ready }}", or true or false',
     lambda value: isinstance(value, bool | str),
     {"anyOf": [{"type": "boolean"}, _TEMPLATE]},

@@ -62,5 +62,5 @@ def _open_specs(schema: Any) -> list[Any]:
     if not isinstance(schema, dict):
         return []
     own = schema.get("properties", {})
-    here = [schema] if "max_visits" in own and "policy" in own and "additionalProperties" not in schema else []
-    return here + [spec for value in schema.values() for spec in _open_specs(value)]
+    parts = [schema] if "max_visits" in own and "policy" in own and "additionalProperties" not in schema else []
+    return parts + [spec for value in schema.values() for spec in _open_specs(value)]

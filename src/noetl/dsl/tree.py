@@ -1,4 +1,4 @@
-"""The document as plain maps, lists and scalars that remember where they stand.
+"""The document as plain maps, lists and scalars that know their positions.
 
 A `Map` is a dict and a `Seq` a list, so code that reads or rewrites a document needs no second vocabulary, and the
 same rewriting works on the round-trip tree that `noetl migrate` edits. Positions sit in the container: a scalar in

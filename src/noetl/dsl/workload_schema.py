@@ -43,7 +43,7 @@ class SchemaViolation(NamedTuple):
 
 
 def check_schema(schema: Schema) -> None:
-    """InvalidSchema says what is wrong with it, and where."""
+    """InvalidSchema with the error and its place if the schema is invalid."""
     _Size(schema).check()
     _validator(msgspec.json.encode(schema))
 

@@ -209,9 +209,9 @@ def label_after(links: Sequence[Link], link: Link) -> str | None:
 
 
 def _task_retry(facts: Facts, fact: e.TaskRetryScheduled) -> None:
-    done = facts.previous
-    follows = isinstance(done, e.TaskDone) and done.do == "retry" and done.task == fact.task
-    require(follows and fact.attempt == done.attempt + 1, "it does not follow an attempt")  # type: ignore[union-attr]
+    outcome = facts.previous
+    follows = isinstance(outcome, e.TaskDone) and outcome.do == "retry" and outcome.task == fact.task
+    require(follows and fact.attempt == outcome.attempt + 1, "it does not follow an attempt")  # type: ignore[union-attr]
 
 
 def _poll_started(facts: Facts, fact: e.PollStarted) -> None:

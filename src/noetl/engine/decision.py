@@ -1,4 +1,4 @@
-"""A decision in the making: the state, the time, and the events so far."""
+"""A decision: the state, the time, and the events so far."""
 
 from __future__ import annotations
 

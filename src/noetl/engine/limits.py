@@ -80,7 +80,7 @@ def _smaller(part: Any, path: Path, blobs: Blobs) -> Any:
         digest = sha256(part.encode("utf-8", "replace")).hexdigest()[:12]  # texts that differ stay different
         return f"{part[:TEXT_CHARACTERS]} ... ({len(part):,} characters, {digest})"
     if ours and path[-1] == "details":
-        return {"left_out": f"{len(part)} details that take too much room"}
+        return {"left_out": f"{len(part)} details omitted: too large"}
     reference, content = refer(part)
     blobs.append((reference.key, content))
     return reference
@@ -106,7 +106,7 @@ def encoded_size(value: Any, enough: int) -> int:
     try:
         return len(_encode(value))
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
-        return 0  # it cannot be stored at all, and the codec says why
+        return 0  # it cannot be stored at all, and the codec reports the reason
 
 
 def _marked(value: Any) -> Any:

@@ -64,7 +64,7 @@ def loop_items(decision: Decision, plan: StepPlan, args: dict[str, Any], args_by
 
 def not_a_list(items: Any) -> str:
     """The error for a collection that is not a list, with a hint for a map."""
-    hint = "; write `| items` behind it to loop over its pairs" if isinstance(items, Mapping) else ""
+    hint = "; append `| items` to loop over its pairs" if isinstance(items, Mapping) else ""
     return f"must give a list, not {kind_of(items)}{hint}"
 
 
@@ -219,7 +219,7 @@ def _iteration_started(state: Execution, event: e.IterationStarted, at: float) -
     if run.loop is not None and (fence := run.loop.lane_at(event.index)) is not None:
         lanes = run.loop.lanes
         if fence != next(reversed(lanes)):
-            lanes[fence] = lanes.pop(fence)  # `lane_at` looks at the last one first
+            lanes[fence] = lanes.pop(fence)  # `lane_at` checks the last one first
 
 
 def _iteration_done(state: Execution, event: e.IterationDone, at: float) -> None:
@@ -306,10 +306,10 @@ def _finish_loop(decision: Decision, run: Run) -> None:
 
 
 def _items_failed(loop: LoopState) -> Error:
-    shown = nsmallest(SHOWN_FAILURES, loop.failures, key=itemgetter("index"))
-    first = shown[0]
+    failures = nsmallest(SHOWN_FAILURES, loop.failures, key=itemgetter("index"))
+    first = failures[0]
     message = f"{loop.failed:,} of {loop.total:,} items failed; item {first['index']}: {first['error']['message']}"
-    details = {"failed": loop.failed, "total": loop.total, "first": shown}
+    details = {"failed": loop.failed, "total": loop.total, "first": failures}
     place = {name: value for name, value in first["error"]["details"].items() if name in ("source", "traceback")}
     return Error("items_failed", message, details=details | place)
 

@@ -1,4 +1,4 @@
-"""A playbook made ready to run: guards compiled, arcs prepared, and the steps before a join worked out once."""
+"""A playbook made ready to run: guards compiled, arcs prepared, and the steps before a join computed once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ArcPlan:
 
 
 def sees_failure(step: str, read: Read) -> bool:
-    """Only a guard that looks at the event or at this step's own end can match after a failure (S3)."""
+    """Only a guard that reads the event or this step's own end can match after a failure (S3)."""
     path = read.path
     return (
         path[0] == "event"

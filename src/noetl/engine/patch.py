@@ -46,7 +46,7 @@ def operator_of(written: Any) -> tuple[str, Any]:
 
 
 def wanted(target: Mapping[str, Any], patch: Iterable[Write]) -> Iterator[Reference]:
-    """The stored values that the reducers of a patch have to look into."""
+    """The stored values that the reducers of a patch have to read."""
     set_before: dict[str, Any] = {}
     for key, operator, operand in patch:
         if operator == SET:

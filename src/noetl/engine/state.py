@@ -369,7 +369,8 @@ class Execution(msgspec.Struct):
     def __post_init__(self) -> None:
         for run in self.runs.values():
             run.parked = run.parked_items
-        self.signals = {name: sent for name, sent in self.signals.items() if sent}  # snapshots of 0.1.0 have empty ones
+        # snapshots of 0.1.0 have empty lists of signals
+        self.signals = {name: signals for name, signals in self.signals.items() if signals}
         self.ready, self.leases, self.timers = Tracked(self.ready), Tracked(self.leases), Tracked(self.timers)
 
     def drain(self) -> tuple[dict[str, str | None], dict[int, Lease | None], dict[str, float | None]]:

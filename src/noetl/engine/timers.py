@@ -32,7 +32,7 @@ def timer_due(decision: Decision, name: str) -> None:
                 decision.fail(run, Error("timeout", f"the step took longer than {limit:g} s"))
         case WaitLimit(run, index):
             decision.emit(e.TimerFired(name))
-            wake(decision, run, index, failed("timeout", "nothing came in time"))
+            wake(decision, run, index, failed("timeout", "the wait timed out"))
         case _:
             decision.emit(e.TimerFired(name))
 

@@ -26,7 +26,7 @@ BYTES_PER_CHUNK = 1 << 16
 
 
 def implies_chunk(loop: LoopState, result: Any) -> bool:
-    """Whether the results so far are a chunk together with this one, though its event does not say so."""
+    """Whether the results so far are a chunk together with this one, although its event does not record it."""
     size = loop.bytes + encoded_size(result, BYTES_PER_CHUNK)
     return len(loop.results) + 1 >= RESULTS_PER_CHUNK or size >= BYTES_PER_CHUNK
 

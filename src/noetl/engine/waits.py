@@ -41,7 +41,7 @@ def deliver_signal(decision: Decision) -> bool:
     if not state.deliverable:
         return False
     awaited = awaited_signals(state, state.signals.keys())
-    names = [name for name, sent in state.signals.items() if sent and name in awaited] if awaited else []
+    names = [name for name, signals in state.signals.items() if signals and name in awaited] if awaited else []
     waiter = waiting_for(state, "signal", names[0]) if names else None
     if waiter is None:
         state.deliverable = False
@@ -96,8 +96,10 @@ def signal_result(state: Execution, events: Sequence[e.Event], signal: Signal) -
     elif state.over:
         answer = "late"
     awaited = awaited_signals(state)
-    kept = any(other == number for other, _ in state.signals.get(signal.type, ()))
-    pending = answer == "accepted" and kept and signal.type not in awaited  # a paused execution may still wait for it
+    is_kept = any(other == number for other, _ in state.signals.get(signal.type, ()))
+    pending = (
+        answer == "accepted" and is_kept and signal.type not in awaited
+    )  # a paused execution may still wait for it
     return SignalResult(cast(SignalOutcome, answer), pending, sorted(awaited))
 
 

@@ -231,8 +231,8 @@ class _AbsenceReader:
         subject, fallback = _alternatives(node.node)
         if isinstance(node.node, nodes.Dict) and key is not None:
             for name, value in node.node.items:
-                chosen = not isinstance(name, Const) or name.value == key
-                yield from self.expression(value, demand if chosen else ABSORBED, at)
+                may_match = not isinstance(name, Const) or name.value == key
+                yield from self.expression(value, demand if may_match else ABSORBED, at)
         elif isinstance(node.node, nodes.List | nodes.Tuple) and (key is not None or _is_slice(node)):
             yield from self._picked(node.node.items, key, demand, at)
         elif fallback is not None and key is not None and _lacks(fallback, key):
@@ -245,8 +245,8 @@ class _AbsenceReader:
     ) -> Iterator[Absence]:
         """Of a literal list the items that a key takes: one, or any of them if it is a slice."""
         for place, item in enumerate(items):
-            chosen = key is None or key in (place, place - len(items))
-            yield from self.expression(item, demand if chosen else ABSORBED, at.perhaps(key is not None))
+            may_match = key is None or key in (place, place - len(items))
+            yield from self.expression(item, demand if may_match else ABSORBED, at.perhaps(key is not None))
 
     def _filter(self, node: nodes.Filter, demand: Demand, at: EvaluationPoint) -> Iterator[Absence]:
         arguments = [*node.args, *node.kwargs.values()]

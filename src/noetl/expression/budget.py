@@ -25,7 +25,7 @@ VALUE_BYTES = 64 << 20  # roughly bytes that the value of an evaluation takes wh
 WORK = 1 << 26  # characters that one call into C may process
 INTEGER_BITS = 4096
 DEPTH = 100  # of the nested lists and maps that are printed, compared, stored or written as JSON
-STRIDE = 256  # elements between two looks at the clock
+STRIDE = 256  # elements between two readings of the clock
 LONG = 4096  # characters or elements; longer values check the clock first
 
 DECISION_SECONDS = 0.2  # of CPU time, for all templates of one decision: others wait for it, 250 ms at most
@@ -94,7 +94,7 @@ class Allowance:
 
 
 class Budget:
-    """What an evaluation may still use, and the stored values that it can look into. Pass one to several evaluations
+    """What an evaluation may still use, and the stored values that it can read. Pass one to several evaluations
     to bound them together."""
 
     __slots__ = ("_allowance", "contents", "memory", "steps")

@@ -43,7 +43,7 @@ class Compiler:
         self.comparisons: list[Comparison] = []
 
     def expression(self, node: nodes.Node, tolerant: bool = False) -> Closure:
-        """A closure for the plain value of a node. `tolerant`: a missing value is coped with."""
+        """A closure for the plain value of a node. `tolerant`: a missing value is handled."""
         compile_node = EXPRESSIONS.get(type(node))
         if compile_node is None:
             self.refuse(node, f"'{type(node).__name__.lower()}' is not available in playbooks")

@@ -141,7 +141,7 @@ def _map(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> list[Any]:
     return mapped
 
 
-def _selection(by_field: bool, wanted: bool, doc: str) -> Entry:
+def _selection(by_field: bool, expected: bool, doc: str) -> Entry:
     def call(budget: Budget, value: Any, *args: Any) -> list[Any]:
         values = sequence(budget, value)
         budget.elements(len(values))
@@ -151,7 +151,7 @@ def _selection(by_field: bool, wanted: bool, doc: str) -> Entry:
         return [
             element
             for element in budget.each(values)
-            if (_check(budget, test[0], get(element), test[1:]) if test else bool(get(element))) is wanted
+            if (_check(budget, test[0], get(element), test[1:]) if test else bool(get(element))) is expected
         ]
 
     return Entry(call, doc)
@@ -267,7 +267,7 @@ def _zfill(budget: Budget, value: str, width: Any) -> str:
 
 def _rsplit(budget: Budget, value: str, separator: Any = None, maxsplit: Any = -1) -> list[str]:
     """The parts between separators, counted from the end."""
-    text_filters.split(budget, value, separator, maxsplit)  # asks for the room and checks the arguments
+    text_filters.split(budget, value, separator, maxsplit)  # charges the budget and checks the arguments
     budget.work(len(value) * len(separator or ""))  # looking from the end compares the whole separator everywhere
     return value.rsplit(separator, maxsplit)
 

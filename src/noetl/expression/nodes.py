@@ -11,7 +11,7 @@ MAX_KEYS = 96  # of a path; looking for the root of a longer one again and again
 
 
 class Node(msgspec.Struct, eq=False):
-    """A part of a template, and the offset of the token that it is found at; `start` says where it begins."""
+    """A part of a template, and the offset of its token; `start` says where it begins."""
 
     offset: int
 

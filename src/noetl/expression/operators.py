@@ -158,7 +158,7 @@ def equal(a: Any, b: Any, budget: Budget | None = None, depth: int = 0) -> bool:
 
 def compared(a: Any, b: Any) -> int | None:
     """-1, 0 or 1 for a number and the text of a decimal number, which SQL results have so that no digit is lost. None
-    for any other pair. The comparison is exact; a float stands for the shortest decimal that is written for it."""
+    for any other pair. The comparison is exact; a float counts as its shortest decimal notation."""
     text, number = (a, b) if isinstance(a, str) else (b, a)
     if type(number) not in (int, float) or not isinstance(text, str) or len(text) > LONG:
         return None

@@ -77,8 +77,8 @@ class ExpressionParser:
                 offset, value = self.word.offset, self.operation()
             else:
                 value = nodes.CondExpr(offset, test, value, None)
-        for offset, test, chosen in reversed(branches):
-            value = nodes.CondExpr(offset, test, chosen, value)
+        for offset, test, branch in reversed(branches):
+            value = nodes.CondExpr(offset, test, branch, value)
         return value
 
     def operation(self, level: int = _OR) -> nodes.Expr:

@@ -68,8 +68,8 @@ def _extreme(place: int, doc: str) -> Entry:
         if not values:
             return NOTHING
         keys = [_folded(budget, get(element), case_sensitive) for element in budget.each(values)]
-        wanted = _sorted(budget, keys, lambda key: key)[place]
-        return next(element for element, key in zip(values, keys, strict=True) if key == wanted)
+        extreme_key = _sorted(budget, keys, lambda key: key)[place]
+        return next(element for element, key in zip(values, keys, strict=True) if key == extreme_key)
 
     return Entry(call, doc)
 

@@ -60,7 +60,7 @@ NOTHING = Missing("")  # a filter's "there is none"; the closure that called it 
 
 
 class View:
-    """An object whose fields are looked up when a template asks for them."""
+    """An object whose fields are looked up when a template reads them."""
 
     __slots__ = ()
     field_names: ClassVar[tuple[str, ...]] = ()
@@ -246,7 +246,7 @@ class Undefined(Fault):
 
 def undefined(missing: Missing, source: str, offset: int) -> TemplateUndefined:
     text = missing.text or "this expression"
-    hint = missing.hint or "give it a value, or write | default(...) behind it"
+    hint = missing.hint or "give it a value, or append | default(...)"
     if missing.part and missing.part != missing.text:
         hint = f"'{missing.part}' does not exist; {hint}"
     error = TemplateUndefined(f"'{text}' is undefined", source, max(missing.offset, 0) or offset, hint)
@@ -255,7 +255,7 @@ def undefined(missing: Missing, source: str, offset: int) -> TemplateUndefined:
 
 
 def explain(error: TemplateError, scope: Mapping[str, Any]) -> TemplateError:
-    """The error; that of a missing key says what its map has instead."""
+    """The error; that of a missing key lists the keys of its map."""
     if isinstance(error, TemplateUndefined) and len(error.missing) > 1:
         path, error.missing = error.missing, ()
         contents = scope.get(CONTENTS_KEY)

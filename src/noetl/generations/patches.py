@@ -222,11 +222,11 @@ def _add(document: OtherDocument, then: Map, patch: Patch, source: str) -> None:
             then[key] = _merge(document, as_map(then[key]), values, scope, source) if key in then else values
 
 
-def _merge(document: OtherDocument, own: Map, added: Map, scope: str, source: str) -> Map:
+def _merge(document: OtherDocument, own: Map, writes: Map, scope: str, source: str) -> Map:
     """Add the writes of `source`; a key with two values is a leftover, because one of them would be lost."""
-    for name in [name for name in own if name in added and added[name] != own[name]]:
+    for name in [name for name in own if name in writes and writes[name] != own[name]]:
         _refuse_second(document, part_of(own, [name]), name, f"{scope}.{name}", source)
-    return merged(own, added)
+    return merged(own, writes)
 
 
 def _refuse_second(document: OtherDocument, values: Map, key: str, name: str, source: str) -> None:

@@ -63,7 +63,7 @@ def drop_options(document: OtherDocument) -> None:
         for holder in (step, *(task.tree for task in document.tasks(step))):
             for key in ("output", "result"):
                 if isinstance(holder.get(key), Map) and holder[key] and set(holder[key]) <= RESULT_OPTIONS:
-                    hint = "large results become references by themselves; `spec: {results: {...}}` says where"
+                    hint = "large results become references automatically; `spec: {results: {...}}` chooses the store"
                     document.note(holder, key, f"`{key}` with options of the result was dropped", hint)
                     del holder[key]
 

@@ -246,12 +246,12 @@ class Dispatcher:
     def verdict(self, execution: str, report: Report, answer: Answer) -> Verdict:
         """Whether a report was accepted, has arrived before, or was rejected because its lease has ended."""
         lease, reported = (execution, report.fence), report.first + len(report.facts)
-        held = report.fence in answer.state.leases
+        is_held = report.fence in answer.state.leases
         if any(event.source == "worker" or isinstance(event, e.StepPaused) for event in answer.events):
-            if not held:
+            if not is_held:
                 self.ended_leases[lease] = reported
             return "accepted"
-        if held:
+        if is_held:
             return "duplicate" if report.facts else "accepted"
         return "duplicate" if reported <= self.ended_leases.get(lease, -1) else "rejected"
 

@@ -72,17 +72,17 @@ class Heartbeats:
             raise Conflict(f"another process runs as worker {name!r}: stop it, or start this one with another --name")
         restarted = previous is not None and previous.started != session.started
         is_latest = await ask(store.record_heartbeat, session)
-        held = await ask(store.leases_of, session.worker)
+        leases = await ask(store.leases_of, session.worker)
         if is_latest and (restarted or self.stall.attentive_seconds() > GRANT_SECONDS):
             min_age = 0.0 if restarted else GRANT_SECONDS
             await self.commands.send(  # leases that the worker does not name
                 (lease.execution, Lost(lease.fence))
-                for lease in held
+                for lease in leases
                 if lease.fence not in session.leases.get(lease.execution, ()) and lease.age > min_age
             )
-        valid = {(lease.execution, lease.fence) for lease in held}
+        valid = {(lease.execution, lease.fence) for lease in leases}
         reported = [(execution, fence) for execution, fences in session.leases.items() for fence in fences]
-        paused = {lease.execution for lease in held if lease.paused}
+        paused = {lease.execution for lease in leases if lease.paused}
         revoked = [lease for lease in reported if lease not in valid]
         directive = previous.directive if previous is not None and not restarted else ""
         return HeartbeatAnswer(revoked, [id for id in session.leases if id in paused], directive)

@@ -73,6 +73,6 @@ class LocalLink:
         """Stop work whose lease has ended. Without a pool, an execution that is not loaded is loaded: it has ended, or
         the committer is just reloading it. With a pool, the heartbeat checks executions that are not loaded."""
         for execution, fence in list(worker.leases):
-            known = self.pool is None or execution in self.runtime.executions
-            if known and not await self.holds(execution, fence):
+            is_loaded = self.pool is None or execution in self.runtime.executions
+            if is_loaded and not await self.holds(execution, fence):
                 worker.revoke(execution, fence)

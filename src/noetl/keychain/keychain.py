@@ -143,12 +143,12 @@ class Keychain:
         where = f"secret {key!r} of {provider}"
         address = ("secret", provider, key, version, auth)
         fields = await self._once(address, lambda: self._secret(where, provider, key, version, auth))
-        chosen = _mapped(where, fields, {theirs: theirs for theirs in (map or {}).values()})
-        if wrong := "; ".join(faults("secret_manager", chosen)):
+        selected = _selected(where, fields, {field: field for field in (map or {}).values()})
+        if wrong := "; ".join(faults("secret_manager", selected)):
             raise Failure("auth", f"{where} cannot be used: {wrong}")
-        self._learn(chosen, where)
-        self.redactor.names.update(Handle(provider, key, field, version, auth).reference().key for field in chosen)
-        return dict(_mapped(where, fields, map or {}))
+        self._learn(selected, where)
+        self.redactor.names.update(Handle(provider, key, field, version, auth).reference().key for field in selected)
+        return dict(_selected(where, fields, map or {}))
 
     async def handles(
         self, provider: str, key: str, version: Version = None, map: Names | None = None, auth: str | None = None
@@ -156,7 +156,7 @@ class Keychain:
         """Handles of the fields of an existing secret: those that `map` names, or its `value`."""
         names = map or {FIELD: FIELD}
         await self.secret(provider, key, version, names, auth)
-        return {ours: Handle(provider, key, theirs, version, auth).reference() for ours, theirs in names.items()}
+        return {name: Handle(provider, key, field, version, auth).reference() for name, field in names.items()}
 
     async def learn(self) -> None:
         """Add the secrets of the playbook to the redactor that can be opened without a request to another server: a
@@ -242,8 +242,8 @@ class Keychain:
 
     def _mapped(self, where: str, fields: Mapping[str, Any], names: Names) -> Fields:
         """The fields of an entry. A secret field stays secret under a new name that is not."""
-        mapped = dict(_mapped(where, fields, names))
-        for secret in secrets_in({theirs: fields[theirs] for theirs in names.values()}):
+        mapped = dict(_selected(where, fields, names))
+        for secret in secrets_in({field: fields[field] for field in names.values()}):
             if len(secret.strip()) >= SHORTEST:
                 self._taint(secret, where)
         return mapped
@@ -266,12 +266,12 @@ async def open_handle(keychain: Keychain, reference: Reference) -> Any:
     return (await keychain.secret(handle.provider, handle.key, handle.version, names, handle.auth))[FIELD]
 
 
-def _mapped(where: str, fields: Mapping[str, Any], names: Names) -> Mapping[str, Any]:
+def _selected(where: str, fields: Mapping[str, Any], names: Names) -> Mapping[str, Any]:
     """The fields under the names of the map; all fields without one."""
-    missing = [theirs for theirs in names.values() if theirs not in fields]
+    missing = [field for field in names.values() if field not in fields]
     if missing:
         raise Failure("not_found", f"{where} has no field {', '.join(map(repr, missing))}")
-    return {ours: fields[theirs] for ours, theirs in names.items()} if names else fields
+    return {name: fields[field] for name, field in names.items()} if names else fields
 
 
 class KeychainFault(msgspec.Struct, frozen=True):

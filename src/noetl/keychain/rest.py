@@ -168,7 +168,7 @@ class SecretServer(NamedTuple):
         answer = "an unexpected response" if response.ok else f"{response.status} {word}".strip()
         retryable = response.status in RETRYABLE_STATUSES
         hint = "; try again later" if retryable else ""
-        return Failure("auth", f"{self.where}: {self.name} answered {answer}{hint}", retryable=retryable)
+        return Failure("auth", f"{self.where}: {self.name} returned {answer}{hint}", retryable=retryable)
 
 
 async def access_token(where: str, fields: Mapping[str, Any], taint: Callable[[str, str], None]) -> str:

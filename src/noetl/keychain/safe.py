@@ -166,7 +166,7 @@ def check(name: str, kind: str, fields: Any) -> None:
     if not isinstance(fields, dict):
         raise UsageError("the data of a credential must be a JSON map of its fields")
     if wrong := "; ".join(faults(kind, fields)):
-        raise UsageError(f"credential {name!r} is not a valid {kind}: {wrong}")
+        raise UsageError(f"credential {name!r} of kind {kind!r} is invalid: {wrong}")
 
 
 def _label(row: SealedCredential) -> Label:

@@ -1,4 +1,4 @@
-"""Which events of a log are wanted."""
+"""Filters of the events of a log."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "next.selected": ("next.evaluated",),
     "next.enqueued": ("next.evaluated",),
 }
-"""Names of events in other specifications, each with the names of the events that it stands for."""
+"""Names of events in other specifications, each with the names of the events that it matches."""
 
 Stored = Callable[[str], Sequence[str]]
 _WORD = re.compile(r"[A-Z][a-z0-9]*")
@@ -56,7 +56,7 @@ def dotted(name: str) -> str:
 
 
 def event_names(name: str) -> tuple[str, ...]:
-    """The stored names that a name stands for; `retry.*` stands for all that begin with it. Empty if there is none."""
+    """The stored names that a name matches; `retry.*` matches all that begin with it. Empty if there is none."""
     name = dotted(name)
     if name in EVENT_NAMES:
         return (name,)
@@ -81,7 +81,7 @@ def event_filter(names: Iterable[str]) -> frozenset[str]:
 
 
 def end_names(name: str) -> tuple[str, ...]:
-    """The stored names for a name on an arc: `step.finished` also stands for the end of a loop."""
+    """The stored names for a name on an arc: `step.finished` also matches the end of a loop."""
     names = event_names(name)
     return (*names, "loop.done") if "step.done" in names and dotted(name) != "step.done" else names
 

@@ -179,7 +179,7 @@ def _alternatives(kind: inspect.Type) -> tuple[inspect.Type, ...]:
         case inspect.Metadata(type=inner):
             return _alternatives(inner)
         case inspect.UnionType(types=types):
-            return tuple(option for each in types for option in _alternatives(each))
+            return tuple(option for member in types for option in _alternatives(member))
         case _:
             return (kind,)
 

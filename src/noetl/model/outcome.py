@@ -1,4 +1,4 @@
-"""What a tool call came to: exactly one outcome, with an envelope that is never mixed with the data."""
+"""The outcome of a tool call: exactly one per call, with an envelope that is never mixed with the data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Status = Literal["ok", "error"]
 
 
 class Error(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a call failed, in a form that rules can look at."""
+    """Why a call failed; rules can read its fields."""
 
     kind: str
     message: str

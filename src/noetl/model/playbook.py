@@ -144,7 +144,7 @@ class Branch(Part, frozen=True):
 
 
 class Cases(Part, frozen=True):
-    """Classic only: the branches of a step. They are called `case_0`, `case_1` and so on, as they stand."""
+    """Classic only: the branches of a step. They are called `case_0`, `case_1` and so on, in their order."""
 
     branches: tuple[Branch, ...]
     mode: RouteMode = "exclusive"

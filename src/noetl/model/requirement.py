@@ -1,4 +1,4 @@
-"""Requirements of Python code: the form in which installers take them. Whether a package exists is for them to say."""
+"""Requirements of Python code: the form in which installers take them. Whether a package exists is not checked."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Host(Protocol):
         """The value behind a reference; TemplateFailed if it cannot be read."""
 
     async def secret(self, reference: Reference) -> Any:
-        """The secret that a reference stands for; TemplateFailed if there is none."""
+        """The secret behind a reference; TemplateFailed if there is none."""
 
     def redact(self, value: Value, /) -> Value:
         """The value with all opened secrets redacted."""

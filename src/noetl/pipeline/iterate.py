@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from noetl.pipeline.run import Pipeline
 
 PLACE_DETAILS = ("source", "traceback", "hint", "input", "template", "rule", "inner_task")
-"""Details of an item's error that tell its place; the task fails with them."""
+"""Details of an item's error that locate it; the task fails with them."""
 
 
 async def iterate(pipeline: Pipeline, plan: TaskPlan, task: TaskId) -> Outcome:

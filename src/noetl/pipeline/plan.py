@@ -26,7 +26,7 @@ Prepared: TypeAlias = Callable[[Mapping[str, Any]], Any]
 A_DURATION = "a number of seconds or a duration such as 5s"
 MAX_VISITS = 10_000
 DEFAULT_DELAY = 1.0  # Seconds between attempts
-MAX_DELAY = 60.0  # The longest wait of a `spec.retry` that does not say how long, in seconds
+MAX_DELAY = 60.0  # The longest wait of a `spec.retry` without `max_delay`, in seconds
 
 
 class RulePlan:

@@ -71,7 +71,7 @@ class Visit:
         self.took = 0.0  # Milliseconds of the last attempt
 
     async def run(self) -> str | End | None:
-        """Call the tool until nothing repeats the call, then do what the first matching rule says."""
+        """Call the tool until nothing repeats the call, then apply the first matching rule."""
         plan, progress = self.plan, self.progress
         self.scope["_task"] = plan.label
         self.pipeline.templates.contents = {}  # values that another task has read may be large

@@ -104,7 +104,7 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Activity(NamedTuple):
-    """The columns of an execution that say what it does."""
+    """The columns of an execution that describe its activity."""
 
     sentence: str
     waits: str  # the kinds of its waits, each between spaces
@@ -245,7 +245,7 @@ def trigger_of(state: Execution) -> Trigger:
 
 def counted_waits(state: Execution, limit: int = MAX_LISTED) -> CountedWaits:
     """The waits of runs, items and tokens, signals first, since somebody has to answer them. Only the first are made:
-    this is asked after every commit, and thousands of items may wait."""
+    this runs after every commit, and thousands of items may wait."""
     number, kinds = 0, set[str]()
     waits: list[Pending] = []
     for run in state.runs.values():
@@ -274,8 +274,8 @@ def _rank(wait: Pending) -> bool:
 
 def _parked_wait(run: Run, index: int) -> Pending:
     parked, item = run.parked[index], None if index == WHOLE_RUN else index
-    who = run.id if item is None else f"{run.id}[{item}]"
-    text = f"{who} waits for {awaited_text(parked)}"
+    subject = run.id if item is None else f"{run.id}[{item}]"
+    text = f"{subject} waits for {awaited_text(parked)}"
     return Pending(parked.until, run.step, run.id, item, parked.names, parked.due, parked.since, text)  # type: ignore[arg-type]
 
 
@@ -296,9 +296,9 @@ def _token_waits(state: Execution) -> Iterator[Pending]:
             about, text = ("timer", token.due), f"{step} waits for the delay of its arc"
         elif token.id in state.held:
             about = ("admission", None)
-            text = f"{step} waits for its gate, which is evaluated again when ctx changes or a signal comes"
+            text = f"{step} waits for its gate, which is evaluated again when ctx changes or a signal arrives"
         elif token.id in state.waiting.get(step, ()):
-            about, text = ("join", None), f"{step} waits for other tokens that may still come"
+            about, text = ("join", None), f"{step} waits for other tokens that may still arrive"
         else:
             continue
         kind, due = about

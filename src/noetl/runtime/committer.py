@@ -181,7 +181,7 @@ class Committer:
         self.contents.pending_blobs = {}
 
     async def _store(self, changes: dict[str, Change], *, alone: bool) -> dict[str, bool]:
-        order, began = sorted(changes), perf_counter()
+        order, started = sorted(changes), perf_counter()
         ordered = [changes[execution] for execution in order]
         for change in ordered:
             loaded = self.executions.get(change.execution)  # None: unloaded meanwhile
@@ -194,7 +194,7 @@ class Committer:
         else:
             accepted = await self.executions.thread.ask(self._write, ordered)
         for on_commit in self.on_commit:
-            on_commit(len(order), perf_counter() - began)
+            on_commit(len(order), perf_counter() - started)
         return dict(zip(order, accepted, strict=True))
 
     @property

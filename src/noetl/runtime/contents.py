@@ -26,7 +26,7 @@ _TOO_MANY_BYTES = f"limit {DECISION_BYTES:,} for all stored values of a decision
 
 
 class ReadTooMuch(Exception):
-    """The limit of a decision was exceeded; the message says which."""
+    """A limit of a decision was exceeded; the message names it."""
 
 
 class DecisionContents(dict[str, Any]):

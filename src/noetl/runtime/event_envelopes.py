@@ -45,11 +45,11 @@ class EventEnvelopes:
             self._leases.earlier.begin(rows[0].seq)
         envelopes = []
         for row in rows:
-            wanted = is_wanted(row)
-            if not wanted and row.type not in LEASE_EVENTS:
+            is_selected = is_wanted(row)
+            if not is_selected and row.type not in LEASE_EVENTS:
                 continue
             event = decode(row.type, row.data)
-            if wanted:
+            if is_selected:
                 envelopes.append(envelope(self.execution, row.seq, row.at, event, self._leases.actor_of(event)))
             self._leases.fold(event)
         return envelopes

@@ -32,11 +32,11 @@ def matches(filter: EventFilter, row: Row) -> bool:
     return not filter.text or _has_text(row, filter.text.casefold())
 
 
-def _has_text(row: Row, wanted: str) -> bool:
-    if wanted in row.type or wanted in row.data.decode("utf-8", "replace").casefold():
+def _has_text(row: Row, text: str) -> bool:
+    if text in row.type or text in row.data.decode("utf-8", "replace").casefold():
         return True
     _, _, _, entity, _, summary = event_row(row.seq, row.at, decode(row.type, row.data))
-    return wanted in entity.casefold() or wanted in summary.casefold()
+    return text in entity.casefold() or text in summary.casefold()
 
 
 class PagePlace(NamedTuple):

@@ -63,7 +63,7 @@ def compare(past: PastReader, first_id: str, second_id: str, after: int, seconds
     """Compare two executions, and their events after a seq for at most `seconds`; NotFound if one does not exist."""
     first, second = (_end(past, execution) for execution in (first_id, second_id))
     status, result, error = (Sides(first[name], second[name]) for name in ("status", "result", "error"))
-    ctx = {key: Sides(ours, theirs) for key, ours, theirs in _pairs(first["ctx"], second["ctx"]) if ours != theirs}
+    ctx = {key: Sides(left, right) for key, left, right in _pairs(first["ctx"], second["ctx"]) if left != right}
     steps = [StepSides(name, a, b, _differing(a, b)) for name, a, b in _pairs(first["steps"], second["steps"])]
     difference, scanned_to, complete = _first_difference(past, first_id, second_id, after, monotonic() + seconds)
     same = (
@@ -95,7 +95,7 @@ def _pairs(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, Any
 
 
 def _differing(a: dict[str, Any] | None, b: dict[str, Any] | None) -> list[str]:
-    return [key for key, ours, theirs in _pairs(a or {}, b or {}) if ours != theirs]
+    return [key for key, left, right in _pairs(a or {}, b or {}) if left != right]
 
 
 def _first_difference(
@@ -104,9 +104,9 @@ def _first_difference(
     """The first events that differ, the last event that was compared, and whether it was the last one of both logs."""
     seq = after
     for seq, rows in enumerate(zip_longest(past.rows(a, after), past.rows(b, after)), start=after + 1):
-        ours, theirs = (None if row is None else _comparable(row) for row in rows)
-        if ours != theirs:
-            return EventSides(seq if ours else None, seq if theirs else None, ours, theirs), seq, True
+        left, right = (None if row is None else _comparable(row) for row in rows)
+        if left != right:
+            return EventSides(seq if left else None, seq if right else None, left, right), seq, True
         if seq % ROWS_PER_CHECK == 0 and monotonic() > deadline:
             return None, seq, False
     return None, seq, True

@@ -32,7 +32,7 @@ from noetl.tools.registry import KINDS
 
 TASK_DECISIONS = (e.TaskDone.name, e.SinkProcessed.name, CaseEvaluated.name)
 ROWS_PER_READ = 200
-MAX_SCANNED = 20_000  # outcomes of tasks that are looked at to find decisions; then the caller has to continue
+MAX_SCANNED = 20_000  # outcomes of tasks that are read to find decisions; then the caller has to continue
 DEFAULT_DECISIONS = 5
 
 

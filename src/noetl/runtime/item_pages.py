@@ -36,8 +36,8 @@ class Items(NamedTuple):
 def check_run(index: RunIndex, execution: str) -> None:
     """NotFound if there is no such step run."""
     if not index.scheduled:
-        thing = f"step run {index.run!r}" if index.seq else f"execution {execution!r}"
-        raise NotFound(f"{thing} not found")
+        subject = f"step run {index.run!r}" if index.seq else f"execution {execution!r}"
+        raise NotFound(f"{subject} not found")
 
 
 def check_loop(index: RunIndex, execution: str) -> None:
@@ -51,10 +51,10 @@ def items_after(
     past: PastReader, execution: str, index: RunIndex, status: ItemStatus | None, after: int, limit: int
 ) -> Items:
     """The items after an index. A page whose events are in many blocks has fewer items than the limit."""
-    chosen = list(islice(numbers_after(index.items(status), after), limit + 1))
-    has_more = len(chosen) > limit
-    items, numbers = _affordable(index, chosen[:limit])
-    has_more = has_more or len(items) < len(chosen[:limit])
+    indexes = list(islice(numbers_after(index.items(status), after), limit + 1))
+    has_more = len(indexes) > limit
+    items, numbers = _affordable(index, indexes[:limit])
+    has_more = has_more or len(items) < len(indexes[:limit])
     histories = ItemHistories(index.run, items)
     for number in sorted(numbers):
         past.check_stopped()
@@ -71,16 +71,16 @@ def index_rows(past: PastReader, execution: str, index: RunIndex, number: int) -
     return past.store.read(execution, number * BLOCK_EVENTS, min(BLOCK_EVENTS, index.seq - number * BLOCK_EVENTS))
 
 
-def _affordable(index: RunIndex, chosen: list[int]) -> tuple[list[int], set[int]]:
+def _affordable(index: RunIndex, indexes: list[int]) -> tuple[list[int], set[int]]:
     """As many of the items as the blocks of a page cover, and these blocks."""
-    blocks = index.blocks_of(chosen)
+    blocks = index.blocks_of(indexes)
     numbers: set[int] = set()
-    for place, item in enumerate(chosen):
+    for place, item in enumerate(indexes):
         more = numbers.union(ends(blocks.get(item, [])))
         if place and len(more) > MAX_BLOCKS:
-            return chosen[:place], numbers
+            return indexes[:place], numbers
         numbers = more
-    return chosen, numbers
+    return indexes, numbers
 
 
 def _collection(past: PastReader, execution: str, index: RunIndex) -> Any:

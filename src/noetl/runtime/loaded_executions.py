@@ -36,7 +36,7 @@ class LoadedExecution:
         self.state, self.head, self.summary = state, head, summary
         # None if the block before is not stored: readers make the blocks that are missing
         self.outline = OutlineBuffer(outline) if outline is not None else None
-        self.summarised = 0.0  # when its progress was last looked at for the summary
+        self.summarised = 0.0  # when its progress was last checked for the summary
         self.urgent: object = None  # the part of its activity that is stored at once when it changes
         self.items: dict[str, list[Any]] = {}  # items of running loops that are stored by reference, by run
         self.snapshots: list[int] = []  # the seqs of those that are stored
@@ -50,9 +50,9 @@ class LoadedExecution:
     def add_snapshot(self, seq: int) -> list[int]:
         """Add a snapshot; the seqs of those that it makes superfluous."""
         seqs = [*self.snapshots, seq]
-        gone = surplus(seqs)
-        self.snapshots = [seq for seq in seqs if seq not in gone]
-        return gone
+        superfluous = surplus(seqs)
+        self.snapshots = [seq for seq in seqs if seq not in superfluous]
+        return superfluous
 
     def new_summary(self, events: Iterable[e.Event], now: float, local: bool) -> Summary | None:
         """The summary after events, if it is to be stored: at once when its status, waits or errors have changed, and

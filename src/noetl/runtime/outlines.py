@@ -46,29 +46,29 @@ def blocks(
     events after `until` are left out. Blocks that are missing, or cannot be read, are made from the events and
     stored."""
     while True:
-        stored, made = dict(store.outline(execution, first, BLOCKS_PER_READ)), []
+        stored, computed = dict(store.outline(execution, first, BLOCKS_PER_READ)), []
         for number in range(first, first + BLOCKS_PER_READ):
             events = BLOCK_EVENTS if until is None else max(0, min(BLOCK_EVENTS, until - number * BLOCK_EVENTS))
             block = _readable(stored.get(number)) if events == BLOCK_EVENTS else None
             if block is None:
                 block = _made(store, execution, number, before, events)
                 if block is not None and block.events == BLOCK_EVENTS:
-                    made.append(encode_block(block))
+                    computed.append(encode_block(block))
             if block is not None:
                 yield block
             before = block
             if block is None or block.events < BLOCK_EVENTS:
                 break
-        if made:
+        if computed:
             with suppress(StoreError):  # a store that only reads keeps none
-                store.put_outline(execution, made)
+                store.put_outline(execution, computed)
         if before is None or before.events < BLOCK_EVENTS:
             return
         first += BLOCKS_PER_READ
 
 
 def blocks_from(store: Store, execution: str, number: int) -> Iterator[Block]:
-    """The blocks of a log from a number on, whose predecessor need not be at hand."""
+    """The blocks of a log from a number on, whose predecessor need not be loaded."""
     stored = store.outline(execution, number - 1, 1) if number else []
     before = _readable(stored[0][1]) if stored and stored[0][0] == number - 1 else None
     if before is not None or not number:

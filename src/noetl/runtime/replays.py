@@ -43,7 +43,7 @@ class Replayer:
         self.replay, self.seq, self.at = Replay(state, _requested_ctx(past, execution)), 0, 0.0
 
     def advance(self, past: PastReader, seconds: float = inf) -> ReplayView:
-        """Compare for so many seconds, at least one event."""
+        """Compare for this many seconds, at least one event."""
         rows, until = past.rows(self.replay.state.id, self.seq), monotonic() + seconds
         row = next(rows, None)
         while row is not None:

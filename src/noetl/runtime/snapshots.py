@@ -11,13 +11,13 @@ MAX_SNAPSHOTS = 128
 def surplus(seqs: Sequence[int], most: int = MAX_SNAPSHOTS) -> list[int]:
     """The snapshots to remove if there are more than `most`: every second one where they are close together. The latest
     remains, and between two that remain there is at most 1/64 of the log (2 / `most`)."""
-    gone: list[int] = []
+    superfluous: list[int] = []
     if len(seqs) <= most:
-        return gone
+        return superfluous
     widest, last = seqs[-1] * 2 // most, 0
     for seq, following in pairwise(seqs):
         if following - last <= widest:
-            gone.append(seq)
+            superfluous.append(seq)
         else:
             last = seq
-    return gone
+    return superfluous

@@ -57,11 +57,11 @@ def step_runs_after(
         is_full = is_full or count >= MAX_BLOCKS or candidates.count > limit
         if is_full and not candidates.open:
             break
-    chosen = [row for row in candidates.rows if candidates.has_status(row)]
-    page = chosen[:limit]
+    selected = [row for row in candidates.rows if candidates.has_status(row)]
+    page = selected[:limit]
     _add_origins(past, execution, after // BLOCK_EVENTS, page, candidates)
     following = candidates.seq if is_full and candidates.seq % BLOCK_EVENTS == 0 else None  # else the log ends there
-    following = page[-1].scheduled_seq if len(chosen) > limit else following
+    following = page[-1].scheduled_seq if len(selected) > limit else following
     return StepRuns(page, following, candidates.positions)
 
 
@@ -102,8 +102,8 @@ class _Candidates:
 
     def origins(self, rows: Sequence[StepRunRow]) -> dict[int, str | None]:
         """The step runs that sent the tokens of rows; without those that were sent before the first block."""
-        sent, tokens = self._window.tokens, (token for row in rows for token in self.tokens[row.name])
-        return {token: sent[token].origin for token in tokens if token in sent}
+        window_tokens, tokens = self._window.tokens, (token for row in rows for token in self.tokens[row.name])
+        return {token: window_tokens[token].origin for token in tokens if token in window_tokens}
 
 
 def _add_origins(

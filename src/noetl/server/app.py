@@ -158,11 +158,11 @@ class Guard:
             telemetry.metrics.open_requests -= 1
             self._record(scope["method"], reply, perf_counter() - started)
 
-    def _route(self, sent: str) -> tuple[str, dict[str, str]]:
-        if sent in self._methods and sent not in self._patterns:
-            return sent, {}
+    def _route(self, raw_path: str) -> tuple[str, dict[str, str]]:
+        if raw_path in self._methods and raw_path not in self._patterns:
+            return raw_path, {}
         for path, pattern in self._patterns.items():
-            if (match := pattern.fullmatch(sent)) is not None:
+            if (match := pattern.fullmatch(raw_path)) is not None:
                 return path, path_params(match)
         raise not_found()
 

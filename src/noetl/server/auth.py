@@ -98,8 +98,8 @@ class Authenticator:
             caller, end = await (self._by_token if kind == "token" else self._by_session)(key[1])
             self._cache[key] = (min(now + CACHE_SECONDS, end), caller)
         if kind == "session" and changes:
-            sent = headers.get("x-csrf-token", "")
-            if not compare_digest(sent.encode(), csrf_of(secret).encode()):
+            csrf_token = headers.get("x-csrf-token", "")
+            if not compare_digest(csrf_token.encode(), csrf_of(secret).encode()):
                 raise Refused(403, "send the CSRF token of the session in X-CSRF-Token", kind="csrf")
         return caller
 

@@ -124,14 +124,14 @@ def _compiled(request: CompileRequest, loaded: Loaded) -> CompileResponse:
 
 def _parts(request: CompileRequest, loaded: Loaded) -> Iterator[tuple[Part, bytes]]:
     for part in request.parts:
-        made: object = None
+        part_data: object = None
         if part == "names":
-            made = DocumentNames(read_loosely(_decoded(request.text), NO_CURSOR).root).public()
+            part_data = DocumentNames(read_loosely(_decoded(request.text), NO_CURSOR).root).public()
         elif part == "form":
-            made = form_of(request.text)
+            part_data = form_of(request.text)
         elif loaded.playbook is not None:
-            made = graph_of(loaded.playbook, loaded.places, run_row=part == "run_graph")
-        yield part, msgspec.json.encode(made)
+            part_data = graph_of(loaded.playbook, loaded.places, run_row=part == "run_graph")
+        yield part, msgspec.json.encode(part_data)
 
 
 def _decoded(text: bytes) -> str:

@@ -180,12 +180,12 @@ class PlaybookCompiler:
                 answer = process.ask(request, self.stall_seconds)
             except TimeoutError:
                 process.kill()
-                why = f"made no progress for {self.stall_seconds:g} s while it was compiled"
+                reason = f"made no progress for {self.stall_seconds:g} s while it was compiled"
             except BrokenPipeError:  # it ended while it was idle
                 self._discard(process)
                 continue
             except (EOFError, OSError):
-                why = ""
+                reason = ""
             else:
                 message = _unpickled(answer)
                 if isinstance(message, str):  # the error of an installed tool kind, not of the text
@@ -196,9 +196,9 @@ class PlaybookCompiler:
             if self._closed:
                 raise _stopping()
             if code == -signal.SIGPROF:
-                why = why or f"takes more than {request.seconds:g} s of CPU time to compile"
-            if why or code:
-                raise TextTooExpensive(why or f"cannot be compiled: the process {ending(code)}")
+                reason = reason or f"takes more than {request.seconds:g} s of CPU time to compile"
+            if reason or code:
+                raise TextTooExpensive(reason or f"cannot be compiled: the process {ending(code)}")
         raise StoreError("the compile process failed repeatedly; try again")
 
     def _parts(self, process: _Process, request: Request) -> list[Any]:
@@ -284,8 +284,8 @@ class _Process:
     """A compile process. Only one thread uses it at a time."""
 
     def __init__(self) -> None:
-        self._connection, theirs = Pipe()
-        self._process = start_python(["-m", "noetl.server.compile_process"], self._connection, theirs)
+        self._connection, child_end = Pipe()
+        self._process = start_python(["-m", "noetl.server.compile_process"], self._connection, child_end)
 
     def receive(self, seconds: float) -> bytes:
         """The next message. TimeoutError if the process uses no CPU time for this many seconds; EOFError or OSError if

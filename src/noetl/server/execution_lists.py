@@ -17,7 +17,7 @@ _decode = msgspec.json.Decoder(Details).decode
 
 
 class Listed(NamedTuple):
-    """The columns of an execution that say what it does."""
+    """The columns of an execution that describe its activity."""
 
     activity: str
     details: Details

@@ -142,7 +142,7 @@ class ExecutionView(RecordView, frozen=True, kw_only=True):
     running: list[RunningTaskView]
     waiting: list[WaitView]
     waits: list[Wait]  # the same waits as lists have them, and those for workers
-    activity: str  # what it does, what it waits for, or why it failed; empty if there is nothing to say
+    activity: str  # what it does, what it waits for, or why it failed; empty if it has no activity
     trigger: Trigger
     source: str | None  # the execution from which it was forked
     local: bool  # whether a process of `noetl run` runs it, and not a server
@@ -196,7 +196,7 @@ class ExecutionItem(RecordView, frozen=True):
     source: str | None  # the execution from which it was forked
     local: bool  # whether a process of `noetl run` runs it, and not a server
     continued_errors: int  # number of errors that policies continued past
-    activity: str  # what it does, what it waits for, or why it failed; empty if there is nothing to say
+    activity: str  # what it does, what it waits for, or why it failed; empty if it has no activity
     progress: LoopProgress | None
     failed_items: int
     waits: list[Wait]  # the first three

@@ -230,7 +230,7 @@ class Feed:
             missed = self._missed[after] = asyncio.ensure_future(
                 self._reader.do(lambda store: self._make_missed(store, after))
             )
-            missed.add_done_callback(lambda done: done.cancelled() or done.exception())  # clients may have left
+            missed.add_done_callback(lambda task: task.cancelled() or task.exception())  # clients may have left
         return await asyncio.shield(missed)
 
     def _make(self, store: Store) -> tuple[list[EncodedFrame], bool]:

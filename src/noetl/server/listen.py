@@ -49,10 +49,10 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 def raise_descriptor_limit() -> int:
     """Raise the file descriptor limit of this process, up to DESCRIPTORS; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    target = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < target:
         with suppress(OSError, ValueError):  # some systems have a lower limit that they do not report
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 

@@ -132,7 +132,7 @@ class OutlineView(msgspec.Struct, frozen=True):
 
 
 def shown_status(fold: OutlineFold, summary: Summary) -> Status:
-    """The listed status, which tells running from waiting, unless it is that of a later event."""
+    """The listed status, which distinguishes running and waiting, unless a later event has set it."""
     is_later = summary.ended is not None and fold.ended_ms is None
     return cast(Status, fold.status if is_later or fold.ended_ms is not None else summary.status)
 

@@ -1,4 +1,4 @@
-"""Reads query strings into the structs that routes declare, and says what is wrong with one."""
+"""Reads query strings into the structs that routes declare, and reports errors in them."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def _invalid(name: str, value: str) -> str:
 
 def _reason(query_type: type[QueryString], values: Mapping[str, str], error: str) -> str:
     """What is wrong and what is expected, without regular expressions and names of formats."""
-    why, _, name = error.partition(" - at `$.")
+    reason, _, name = error.partition(" - at `$.")
     name = name.rstrip("`")
     if name not in values:
         return f"invalid query parameter: {error}"
     fields = cast(msgspec.inspect.StructType, msgspec.inspect.type_info(query_type)).fields
     kind = next(field.type for field in fields if field.encode_name == name)
-    return f"{_invalid(name, values[name])}; {_expected(kind, why)}"
+    return f"{_invalid(name, values[name])}; {_expected(kind, reason)}"
 
 
-def _expected(kind: Any, why: str) -> str:
+def _expected(kind: Any, reason: str) -> str:
     schema = kind.extra_json_schema if isinstance(kind, msgspec.inspect.Metadata) else None
     description = (schema or {}).get("description", "")
     kinds = list(_plain_kinds(kind))
@@ -70,7 +70,9 @@ def _expected(kind: Any, why: str) -> str:
         return f"expected one of: {', '.join(choices)}"
     if any(isinstance(plain, msgspec.inspect.DateTimeType) for plain in kinds):
         return "expected an RFC 3339 time with its offset, such as 2026-01-31T12:00:00Z"
-    return f"expected: {description.rstrip('.')}" if "regex" in why and description else why[:1].lower() + why[1:]
+    return (
+        f"expected: {description.rstrip('.')}" if "regex" in reason and description else reason[:1].lower() + reason[1:]
+    )
 
 
 def _plain_kinds(kind: Any) -> Iterator[Any]:

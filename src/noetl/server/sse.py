@@ -97,9 +97,9 @@ class Streams:
             names = list(self.followed)
             for start in range(0, len(names), EXECUTIONS_PER_QUERY):
                 with suppress(NoetlError):  # the store is unavailable; retried later
-                    some = names[start : start + EXECUTIONS_PER_QUERY]
-                    seqs = await self.in_store(lambda some=some: list(map(self.store.seq, some)))
-                    for name, seq in zip(some, seqs, strict=True):
+                    batch = names[start : start + EXECUTIONS_PER_QUERY]
+                    seqs = await self.in_store(lambda batch=batch: list(map(self.store.seq, batch)))
+                    for name, seq in zip(batch, seqs, strict=True):
                         if (followed := self.followed.get(name)) is not None and seq > followed.seq:
                             followed.wake(seq)
             await asyncio.sleep(POLL_SECONDS)

@@ -112,8 +112,8 @@ class StoredValues:
         keys = list(dict.fromkeys(manifest.chunks))
         chunks: list[Chunk] = []
         for start in range(0, len(keys), CHUNKS_PER_CALL):  # others may use the connection in between
-            some = keys[start : start + CHUNKS_PER_CALL]
-            read = await self._do(partial(_read_chunks, keys=some))
+            batch = keys[start : start + CHUNKS_PER_CALL]
+            read = await self._do(partial(_read_chunks, keys=batch))
             if read is None:
                 return None
             chunks += read

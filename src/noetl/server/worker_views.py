@@ -99,13 +99,13 @@ def direct_workers(
         raise UsageError("name a worker or a pool")
     connected = [session for session in store.workers() if is_connected(session, now)]
     if name is not None:  # the server has appended the id of its token
-        chosen = [session for session in connected if name in (session.worker, session.worker.rpartition("@")[0])]
+        selected = [session for session in connected if name in (session.worker, session.worker.rpartition("@")[0])]
     else:
-        chosen = [session for session in connected if session.pool == pool]
-    if not chosen:
-        which = f"worker {name!r}" if name is not None else f"worker of pool {pool!r}"
-        raise NotFound(f"connected {which} not found: `noetl workers list` lists all workers")
-    for session in chosen:
+        selected = [session for session in connected if session.pool == pool]
+    if not selected:
+        selection = f"worker {name!r}" if name is not None else f"worker of pool {pool!r}"
+        raise NotFound(f"connected {selection} not found: `noetl workers list` lists all workers")
+    for session in selected:
         store.direct_worker(session.worker, directive)
-    names = {session.worker for session in chosen}
+    names = {session.worker for session in selected}
     return [worker_view(session, now) for session in store.workers() if session.worker in names]

@@ -111,8 +111,8 @@ def _assemble(plan: Plan, values: list[Any], source: str, contents: Contents) ->
             else:
                 words = [_number(value) if part.context == "number" else _text(value, contents)]
             if part.context == "program" and words[:1] == [""]:
-                given = "null" if value is None else "empty text"
-                raise Fault(f"the command has no program: its first word is {given}", PROGRAM_HINT)
+                value_words = "null" if value is None else "empty text"
+                raise Fault(f"the command has no program: its first word is {value_words}", PROGRAM_HINT)
             out.append(" ".join(reference(word, part.context) for word in words))
         except Exception as error:
             raise located(error, source, part.offset) from None

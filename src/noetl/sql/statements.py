@@ -74,19 +74,19 @@ class WrittenSql(NamedTuple):
 
     def place(self, position: int) -> SqlPlace:
         """The place of a position (from 1) of the text; for a value, the end of the author's text before it."""
-        before, after, end, found = "", "", 0, None
+        before, after, end, place_part = "", "", 0, None
         for part, text in self.parts:
             begin, end = end, end + len(text)
             own = part if isinstance(part, str) else DATA
             if position <= end:
-                found = part
+                place_part = part
                 offset = max(0, position - 1 - begin - len(text) + len(own)) if own is part else 0
                 before, after = before + own[:offset], own[offset:].partition("\n")[0] if own is part else ""
                 break
             before += own
         texts = (before.rpartition("\n")[2] + after).split(DATA)
         offset = len(texts[-1]) - len(after)
-        return self._located(self.line + before.count("\n"), texts, offset, found)
+        return self._located(self.line + before.count("\n"), texts, offset, place_part)
 
     def _located(self, line: int, texts: list[str], offset: int, part: Part | None) -> SqlPlace:
         """The line of the source that has these texts in this order; of several, the one nearest to `line`: control

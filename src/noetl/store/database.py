@@ -63,12 +63,12 @@ class Database(ABC):
 
 
 def readable(value: str) -> str:
-    """The text with lone surrogates escaped, which stand for bytes that are not UTF-8."""
+    """The text with lone surrogates escaped, which represent bytes that are not UTF-8."""
     return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
 
 
 class ExecutionKey(bytes):
-    """The 16 bytes of an execution id. Its type tells the driver of Postgres to send a uuid."""
+    """The 16 bytes of an execution id. Because of its type the driver of Postgres sends a uuid."""
 
     __slots__ = ()
 
@@ -117,10 +117,10 @@ class Queries(dict[str, str]):
 
     def __missing__(self, name: str) -> str:
         query, _, options = name.partition(": ")
-        chosen, lines = options.split(), []
+        options_set, lines = options.split(), []
         for line in self._lines[query]:
             option, _, part = line.removeprefix(OPTION).partition(": ") if line.startswith(OPTION) else ("", "", line)
-            if not option or option in chosen:
+            if not option or option in options_set:
                 lines.append(part)
         self[name] = "\n".join(lines)
         return self[name]

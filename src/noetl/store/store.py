@@ -214,7 +214,7 @@ class Store(ABC):
     def read_backwards(
         self, execution: str, before: int, types: Collection[str], limit: int, after: int = 0
     ) -> list[Row]:
-        """Rows of these types between two seqs, the latest first. It walks the log back to the last one it returns."""
+        """Rows of these types between two seqs, the latest first. It reads the log back to the last one it returns."""
         names = msgspec.json.encode(list(types)).decode()
         return self._db.all(Row, "read_events_backwards", key_of(execution), after, before, names, limit)
 
@@ -278,7 +278,7 @@ class Store(ABC):
         return self._lines("read_output_before", key_of(execution), before, limit)
 
     def output_number(self, execution: str, row: int) -> int | None:
-        """The number of the line that has so many before it; None if there are not so many."""
+        """The number of the line with that many lines before it; None if there are fewer."""
         return self._db.get(int, "output_number", key_of(execution), row)
 
     def output_rows(self, execution: str, before: int) -> int:
@@ -338,11 +338,11 @@ class Store(ABC):
             options = _origin_options(parent, source, waits, pools)
             filters = origin | named | at_path | containing
             searches = [("list_executions", window, option | filters) for option in options]
-        wanted: list[Options] = [{"status": (status,)} for status in dict.fromkeys(statuses)] or [{}]
+        alternatives: list[Options] = [{"status": (status,)} for status in dict.fromkeys(statuses)] or [{}]
         summaries = {
             summary.execution_id: summary
             for query, parameters, options in searches
-            for status in wanted
+            for status in alternatives
             for summary in map(_summary_of, self._rows(query, parameters, options | status, limit))
         }
         return sorted(summaries.values(), key=lambda summary: summary.position, reverse=True)[:limit]
@@ -356,9 +356,9 @@ class Store(ABC):
 
     def _rows(self, query: str, parameters: Sequence[Any], options: Options, *more: Any) -> list[Any]:
         """The rows of a query with some of its optional lines."""
-        chosen = [option for option in LIST_OPTIONS if option in options]
-        values = [value for option in chosen for value in options[option]]
-        return self._db.rows(f"{query}: {' '.join(chosen)}" if chosen else query, *parameters, *values, *more)
+        selected = [option for option in LIST_OPTIONS if option in options]
+        values = [value for option in selected for value in options[option]]
+        return self._db.rows(f"{query}: {' '.join(selected)}" if selected else query, *parameters, *values, *more)
 
     def counts(self, *, since: float = 0.0, path: str | None = None, top: bool = False) -> dict[str, int]:
         """Number of executions by status; the filters are those of `summaries`."""
@@ -511,8 +511,8 @@ class Store(ABC):
 
     def versions_of(self, contents: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
         """The versions of pairs of a path and a digest, without those that are not registered."""
-        wanted = msgspec.json.encode(list(contents)).decode()
-        rows = self._db.all(lambda path, digest, version: ((path, digest), int(version)), "find_versions", wanted)
+        pairs = msgspec.json.encode(list(contents)).decode()
+        rows = self._db.all(lambda path, digest, version: ((path, digest), int(version)), "find_versions", pairs)
         return dict(rows)
 
     def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:

@@ -110,12 +110,12 @@ def light_import(tool: Tool, examples: Examples) -> Iterator[str]:
         f"importlib.import_module({tool.home!r}); print(*sorted(set(sys.modules) - before))"
     )
     command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=CALL_SECONDS, check=False)
-    if done.returncode:
-        yield f"it cannot be imported: {done.stderr.strip().splitlines()[-1]}"
+    process = subprocess.run(command, capture_output=True, text=True, timeout=CALL_SECONDS, check=False)
+    if process.returncode:
+        yield f"it cannot be imported: {process.stderr.strip().splitlines()[-1]}"
         return
     own = tool.home.partition(".")[0]
-    tops = {name.partition(".")[0] for name in done.stdout.split()}
+    tops = {name.partition(".")[0] for name in process.stdout.split()}
     heavy = {top for top in tops if top in HEAVY or top not in {own, "noetl", "msgspec", *sys.stdlib_module_names}}
     for top in sorted(heavy):
         yield f"importing it imports {top}: import that inside the function that needs it"
@@ -123,12 +123,12 @@ def light_import(tool: Tool, examples: Examples) -> Iterator[str]:
 
 def expected(tool: Tool, examples: Examples) -> Iterator[str]:
     for number, outcome in _outcomes(tool, examples):
-        wanted = examples[number].error or OK
+        expected_end = examples[number].error or OK
         if isinstance(outcome, Exception):
             yield f"example {number} raises {type(outcome).__name__}: {str(outcome)[:MAX_CHARACTERS]}"
-        elif isinstance(outcome, Outcome) and _ending(outcome) != wanted:
+        elif isinstance(outcome, Outcome) and _ending(outcome) != expected_end:
             message = f": {outcome.error.message}" if outcome.error is not None else ""
-            yield f"example {number} ends with {_ending(outcome)}, not with {wanted}{message[:MAX_CHARACTERS]}"
+            yield f"example {number} ends with {_ending(outcome)}, not with {expected_end}{message[:MAX_CHARACTERS]}"
 
 
 def outcomes(tool: Tool, examples: Examples) -> Iterator[str]:

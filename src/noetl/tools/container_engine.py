@@ -89,7 +89,7 @@ def _failure(response: Response, path: str, image: str = "") -> Failure:
     if status != 404 and ("executable file not found" in message or "no such file or directory" in message):
         return Failure("not_found", f"the container cannot start: {message}")
     if kind := ERROR_KINDS.get(status):
-        return Failure(kind, f"the container engine says: {message}")
+        return Failure(kind, f"the container engine reports: {message}")
     message = f"the container engine responded with {status} to {path}: {message}"
     return Failure("internal", message, retryable=status >= 500)
 
@@ -108,7 +108,7 @@ async def _ensure_image(engine: AsyncClient, inputs: Inputs, registry: dict[str,
     params = {"fromImage": name} | ({"platform": inputs.platform} if inputs.platform else {})
     headers = {}
     if registry:
-        fields = {theirs: str(registry[ours]) for ours, theirs in REGISTRY_FIELDS.items() if ours in registry}
+        fields = {api_name: str(registry[field]) for field, api_name in REGISTRY_FIELDS.items() if field in registry}
         headers["X-Registry-Auth"] = urlsafe_b64encode(msgspec.json.encode(fields)).decode()
     async with engine.stream("POST", "/images/create", params=params, headers=headers, timeout=None) as response:
         if not response.is_success:

@@ -160,9 +160,9 @@ def _lane(context: Context, auth: dict[str, Any] | None, packages: list[str]) ->
     from noetl.tools.python_child.pool import interpreter
     from noetl.tools.sandbox import confined_python, landlock, sandbox_of
 
-    box, here = sandbox_of(context.spec), os.getcwd()
+    box, working_folder = sandbox_of(context.spec), os.getcwd()
     # The working folder of the worker may contain anything.
-    importable = [path for path in sys.path if path and os.path.realpath(path) != here]
+    importable = [path for path in sys.path if path and os.path.realpath(path) != working_folder]
     argv, folders = interpreter()
     settings = {
         "memory_bytes": box.memory_bytes or MEMORY_BYTES,

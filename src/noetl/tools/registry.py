@@ -103,7 +103,7 @@ class Registry:
         cause = None
         try:
             kind = getattr(entry.load(), "KIND", None)
-        except Exception as error:  # a plug-in is foreign code: whatever it raises, say whose it is
+        except Exception as error:  # a plug-in is foreign code: name its distribution, whatever it raises
             cause, reason = error, f"{type(error).__name__}: {error}"
         else:
             if isinstance(kind, Kind) and kind.name == name:

@@ -186,13 +186,13 @@ def decided(old: Schedule, is_open: Collection[str], now: float) -> Schedule:
         return _revised(new, now)
     if new.next is not None and new.next <= now:
         due = latest(new, new.next, now, MOST_MISSED)
-        chosen = due if new.missed == "all" else []
+        selected = due if new.missed == "all" else []
         if new.missed == "once" or (new.missed == "skip" and due and now - due[-1] <= GRACE_SECONDS):
-            chosen = due[-1:]
-        if missed := due[: len(due) - len(chosen)]:
+            selected = due[-1:]
+        if missed := due[: len(due) - len(selected)]:
             reason = "no server was running in time"
             new = _noted(new, Fired(missed[-1], now, "missed", reason=reason, count=len(missed)))
-        new = replace(new, queue=(*new.queue, *map(Firing, chosen)), next=next_after(new, now))
+        new = replace(new, queue=(*new.queue, *map(Firing, selected)), next=next_after(new, now))
     while new.queue and (new.overlap != "queue" or not new.running):
         firing, *rest = new.queue
         new = replace(new, queue=tuple(rest))
@@ -266,7 +266,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def checked_cron(text: str) -> str:
-    """The expression as it is stored; UsageError says which part of it is wrong."""
+    """The expression as it is stored; UsageError names the invalid part."""
     expression = NAMED.get(text.strip().lower(), " ".join(text.split()))
     if len(expression.split()) != 5:
         raise UsageError(f"cron {text[:100]!r}: write five fields (minute, hour, day, month, weekday) or @daily")

@@ -68,7 +68,7 @@ class Heartbeat(Thread):
         self.output.send_now()
 
     def _send(self, client: httpx2.Client) -> bool:
-        sent, request = uptime(), self.next_request()
+        sent_at, request = uptime(), self.next_request()
         try:
             content, kind = wire.encode(request), {"Content-Type": "application/json"}
             response = client.post("/heartbeat", content=content, headers=kind)
@@ -78,7 +78,7 @@ class Heartbeat(Thread):
         except Exception as error:  # any error: the next heartbeat may succeed
             self.missed(request, error)
             return False
-        self.answered(request, reply, sent)
+        self.answered(request, reply, sent_at)
         return True
 
     def next_request(self) -> wire.HeartbeatRequest:
@@ -90,12 +90,12 @@ class Heartbeat(Thread):
         self.session = replace(self.session, number=self.session.number + 1)
         return replace(self.session, leases=leases, lines=lines)
 
-    def answered(self, request: wire.HeartbeatRequest, reply: wire.HeartbeatReply, sent: float) -> None:
+    def answered(self, request: wire.HeartbeatRequest, reply: wire.HeartbeatReply, sent_at: float) -> None:
         """Handle the reply to a request that was sent at that time."""
         if self.unanswered:
             self.unanswered = False
-            self.write_log("info", "the server answers again")
-        self._in_loop(lambda: self._apply(request, reply, sent))
+            self.write_log("info", "the server responds again")
+        self._in_loop(lambda: self._apply(request, reply, sent_at))
 
     def missed(self, request: wire.HeartbeatRequest, error: Exception) -> None:
         """Handle the error of a request."""
@@ -109,7 +109,7 @@ class Heartbeat(Thread):
         if not self.unanswered:
             self.unanswered = True
             reason = str(error) or type(error).__name__
-            self.write_log("warning", reason if conflict else f"the server does not answer: {reason}")
+            self.write_log("warning", reason if conflict else f"the server does not respond: {reason}")
 
     # -- in the event loop ------------------------------------------------------------------------------------------
 
@@ -123,9 +123,9 @@ class Heartbeat(Thread):
         for execution, fence in list(self.worker.leases):
             self.worker.revoke(execution, fence)
 
-    def _apply(self, request: wire.HeartbeatRequest, reply: wire.HeartbeatReply, sent: float) -> None:
+    def _apply(self, request: wire.HeartbeatRequest, reply: wire.HeartbeatReply, sent_at: float) -> None:
         named = {(execution, fence) for execution, fences in request.leases.items() for fence in fences}
-        self.terms.renew(named.difference(reply.revoked), sent)
+        self.terms.renew(named.difference(reply.revoked), sent_at)
         self.terms.registered.set()
         self.terms.paused = frozenset(reply.paused)
         self.on_directive(reply.directive)

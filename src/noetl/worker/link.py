@@ -90,7 +90,7 @@ class Reporter:
             blobs = tuple(self.blobs.items())
             report = Report(self.work.fence, facts, self._reported, claim, hand_back, blobs, grant=self.work.claim)
             try:
-                held, more = await self.link.report(self.work.execution, report)
+                is_held, more = await self.link.report(self.work.execution, report)
             except BaseException as error:
                 self._fault = error
                 raise
@@ -98,7 +98,7 @@ class Reporter:
             self.more += more
             for key, _ in blobs:
                 self.blobs.pop(key, None)
-            self._void = not held and not last and not hand_back
+            self._void = not is_held and not last and not hand_back
             if self._void:
                 raise Rejected
 

@@ -1,4 +1,4 @@
-"""Stores large results of tasks, and bytes, where the playbook wants them: the result becomes a reference."""
+"""Stores large results of tasks, and bytes, where the playbook configures: the result becomes a reference."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def rejection_of(response: httpx2.Response) -> NoetlError:
             return NotFound(detail)
         case 409:
             return Conflict(detail)
-    return RequestRejected(f"the server answered {response.status_code}: {detail}")
+    return RequestRejected(f"the server responded with status {response.status_code}: {detail}")
 
 
 class PendingReport(NamedTuple):

@@ -49,9 +49,9 @@ class LeaseTerms:
         finally:
             self.in_flight -= Counter(leases)
 
-    def renew(self, leases: Iterable[Key], sent: float) -> None:
+    def renew(self, leases: Iterable[Key], sent_at: float) -> None:
         """Renew the leases that were confirmed by the response to a heartbeat that was sent at that time."""
-        named = dict.fromkeys(leases, sent + LEASE_SECONDS - MARGIN_SECONDS)
+        named = dict.fromkeys(leases, sent_at + LEASE_SECONDS - MARGIN_SECONDS)
         now = self.now()
         self.until = {lease: until for lease, until in self.until.items() if until > now} | named
         self.answered.set()

@@ -183,7 +183,7 @@ class ToolCaller:
 def _null_choice(kind: Kind, inputs: Mapping[str, Any]) -> str | None:
     """The input that was chosen among those of which exactly one is needed, if it is null."""
     for group in kind.one_of:
-        chosen = [name for name in group if name in inputs]
-        if chosen and all(inputs[name] is None for name in chosen):
-            return chosen[0]
+        set_inputs = [name for name in group if name in inputs]
+        if set_inputs and all(inputs[name] is None for name in set_inputs):
+            return set_inputs[0]
     return None

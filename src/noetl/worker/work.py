@@ -87,7 +87,7 @@ def work_of(state: Execution, event: StepStarted, items: list[Any] | None) -> Wo
 def started_items(
     item_progress: dict[int, dict[str, Progress]], first: int, end: int
 ) -> list[tuple[int, dict[str, Progress]]]:
-    """The started items of a range. Thousands may wait outside of it, so the smaller side is gone through."""
+    """The started items of a range. Thousands may wait outside of it, so the smaller side is searched."""
     if end - first < len(item_progress):
         return [(index, item_progress[index]) for index in range(first, end) if index in item_progress]
     return [(index, pipelines) for index, pipelines in item_progress.items() if first <= index < end]

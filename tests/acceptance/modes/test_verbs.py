@@ -336,7 +336,7 @@ def test_a_log_without_a_registered_playbook_is_replayed(verbs: Verbs) -> None:
 def test_signals_are_accepted_once_and_not_after_the_end(verbs: Verbs) -> None:
     execution = verbs.waiting()
     signal_to = ("runs", "signal", execution, "other", "--id", "n1")
-    early = "accepted, nobody waits for 'other' yet (waiting: decision)\n"
+    early = "accepted, nothing waits for 'other' yet (waiting: decision)\n"
     assert [verbs(*signal_to).stdout for _ in range(2)] == [early, "duplicate\n"]
     assert verbs.json("runs", "signal", execution, "decision")["answer"] == "accepted"
     until(lambda: verbs.mode.client.show(execution)["status"] == "succeeded")
@@ -464,7 +464,7 @@ def test_what_does_not_fit_is_6(verbs: Verbs, ended: str) -> None:
 def test_no_server_is_7(tmp_path: Path) -> None:
     done = noetl(tmp_path, "runs", "list", "--server", "http://127.0.0.1:9")
     assert done.returncode == 7
-    assert done.stderr.startswith("noetl: no server answers at http://127.0.0.1:9")
+    assert done.stderr.startswith("noetl: no server responds at http://127.0.0.1:9")
 
 
 def test_who_waits_too_long_gets_124(verbs: Verbs) -> None:

@@ -64,7 +64,7 @@ def test_keys_that_are_written_are_not_offered_again() -> None:
 
 def test_a_key_brings_its_colon_unless_it_has_one() -> None:
     (new,) = ask_step("    des█\n").completions
-    assert (new.insert, new.detail, new.doc) == ("desc: ", "text", "what it does")
+    assert (new.insert, new.detail, new.doc) == ("desc: ", "text", "purpose of the step")
     (written,) = ask_step("    des█: x\n").completions
     assert written.insert == "desc"
     assert next(one for one in ask_step("    █\n").completions if one.label == "tool").insert == "tool:"

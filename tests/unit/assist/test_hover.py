@@ -7,7 +7,7 @@ from tests.table import for_each
 from .cursor import HEAD, STEPS, ask, ask_step
 
 MEANINGS = [
-    ("    des█c: x\n", "what it does", "desc"),
+    ("    des█c: x\n", "purpose of the step", "desc"),
     ("    tool: {kind: ht█tp, url: http://x}\n", "HTTP", "http"),
     ("    tool: {kind: http, u█rl: x}\n", "url", "url"),
     ("    next: {arcs: [{step: sta█rt}]}\n", "gets the orders", "start"),

@@ -123,7 +123,7 @@ workflow:
     tool: {kind: noop, result: "{{ workload }} {{ region }}"}
 """
 SCHEMA = "executor: {spec: {schema: {workload: {properties: {limit: {maximum: 9}}}}}}\nworkload:"
-ODD = "'limit' must be a number like its default in `workload`, and is text"
+ODD = "'limit' must be a number like its default in `workload`, but is text"
 
 
 @pytest.mark.parametrize(

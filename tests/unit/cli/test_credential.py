@@ -51,7 +51,7 @@ def stored(home: Path, name: str, key: str | None = None) -> dict[str, Any]:
 
 def test_set_from_standard_input(home: Path) -> None:
     done = credential(home, "set", "api", "--kind", "bearer", "--data", "-", stdin=f'{{"token": "{TOKEN}"}}\n')
-    assert (done.code, done.out, done.err) == (0, "", "credential api (bearer) is set\n")
+    assert (done.code, done.out, done.err) == (0, "", "credential api (bearer) stored\n")
     assert stored(home, "api") == {"token": TOKEN}
     key = home / "config" / "noetl" / "master.key"
     assert key.stat().st_mode & 0o777 == 0o600
@@ -81,7 +81,7 @@ def test_a_terminal_asks_unseen(home: Path) -> None:
     try:
         seen = read_until(leader, b"Data of api (bearer):")
         os.write(leader, f"{TOKEN}\n".encode())
-        seen += read_until(leader, b"is set")
+        seen += read_until(leader, b"stored")
         assert child.wait(SECONDS) == 0
     finally:
         if child.poll() is None:

@@ -278,7 +278,7 @@ def test_a_step_is_explained(tmp_path: Path) -> None:
         == """\
 start  succeeded, 1 run  playbook.yaml:6
 
-6  start#1 begins with token 1
+6  start#1 starts with token 1
 
 9  start#1/count#1, attempt 1: ok; break
     not matched  fail  when {{ outcome.result > 9 }}  playbook.yaml:11

@@ -189,7 +189,7 @@ def test_a_failure_in_json_has_all_its_fields(tmp_path: Path) -> None:
         "file": "playbook.yaml",
         "line": 10,
         "column": 19,
-        "details": {"hint": "give it a value, or write | default(...) behind it", "input": "result"},
+        "details": {"hint": "give it a value, or append | default(...)", "input": "result"},
     }
     assert found["steps"]["fetch"]["error"]["kind"] == "template"
 
@@ -272,7 +272,7 @@ def test_retries_are_told(tmp_path: Path) -> None:
     done = noetl("run", file(tmp_path, text), cwd=tmp_path)
     assert done.code == 0
     # less than its delay of 50 ms by the time until the event is stored
-    assert re.search(r"try#1/again#1 attempt 2 in \d+ ms \(a rule asks for it\)", done.err)
+    assert re.search(r"try#1/again#1 attempt 2 in \d+ ms \(retried by a rule\)", done.err)
 
 
 # -- the payload ----------------------------------------------------------------------------------------------------
@@ -382,14 +382,14 @@ def test_a_set_key_that_nobody_reads_is_refused(tmp_path: Path) -> None:
     assert "workload has no 'itmes': did you mean 'items'?" in done.err
     done = noetl("run", file(tmp_path, NEEDS), "--set", "items=users", "--set", "region=eu", cwd=tmp_path)
     assert (done.code, done.out) == (2, "")
-    assert "'items' must be a list like its default in `workload`, and is text; write it as [a, b]" in done.err
+    assert "'items' must be a list like its default in `workload`, but is text; write it as [a, b]" in done.err
 
 
 def test_the_remedy_for_a_refused_set_can_be_typed_in_a_shell(tmp_path: Path) -> None:
     playbook = file(tmp_path, NEEDS.replace("items: [1]", "items: [1], zip: '08001'"))
     done = noetl("run", playbook, "--set", "zip=12345", "--set", "region=eu", cwd=tmp_path)
     assert (done.code, done.out) == (2, "")
-    assert "'zip' must be text like its default in `workload`, and is a number" in done.err
+    assert "'zip' must be text like its default in `workload`, but is a number" in done.err
     assert "pass it with --set-string" in done.err
     done = noetl("run", playbook, "--set-string", "zip=12345", "--set", "region=eu", cwd=tmp_path)
     assert done.code == 0, done.err

@@ -50,8 +50,8 @@ KEYCHAIN = "keychain: [{name: other_db, kind: postgres_credential}]\n"
 @pytest.mark.parametrize(
     ("auth", "root", "message"),
     [
-        ("{{ workload.database }}", "", "`auth` is 'shop_db' unless an input says otherwise"),
-        ("{{ database }}", KEYCHAIN, "`auth` is 'shop_db' unless an input says otherwise"),
+        ("{{ workload.database }}", "", "`auth` is 'shop_db' unless an input sets another one"),
+        ("{{ database }}", KEYCHAIN, "`auth` is 'shop_db' unless an input sets another one"),
         ("{{ workload.other }}", "", "`auth` is a template, and the playbook has no `keychain`"),
     ],
 )

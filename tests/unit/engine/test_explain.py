@@ -263,7 +263,7 @@ def test_a_gate_tells_why_it_held_a_token_and_why_it_let_it_in() -> None:
     assert held.says == "token 2 (from start#1) is held: gate does not admit it"
     assert verdicts(held) == [("deny", "not matched"), ("allow", "not matched")]
     assert (held.reasons[0].values, held.reasons[1].missing) == ({"args.n": 1}, ["ctx.open"])
-    assert entered.says == "gate#1 begins with token 2 (from start#1)"
+    assert entered.says == "gate#1 starts with token 2 (from start#1)"
     assert verdicts(entered)[1] == ("allow", "matched")
     assert entered.reasons[1].values == {"ctx.open": True}
     assert [held.differs, entered.differs] == ["", ""]
@@ -305,7 +305,7 @@ def test_how_a_held_token_a_join_and_a_wait_stand_now() -> None:
     assert "token 4 at gate, which is held" in join
     assert "token 5 at late" in join
     assert said["gate"] == [
-        "token 4 (from start#1) is held until ctx changes or a signal comes: ctx.open is not matched; the execution is paused"
+        "token 4 (from start#1) is held until ctx changes or a signal arrives: ctx.open is not matched; the execution is paused"
     ]
     assert said["late"] == ["token 5 (from start#1) is delayed by its arc"]
     assert explained(stage, "both").notes == [

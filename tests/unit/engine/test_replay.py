@@ -129,20 +129,20 @@ def test_a_guard_that_comes_out_otherwise_is_the_first_difference() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "event", "message"),
     [
-        ("in: [1, 2, 3]", "in: [1, 2]", "loop.started", "decides otherwise"),
-        ("step: b, loop", "step: d, loop", "token.enqueued", "decides otherwise"),
+        ("in: [1, 2, 3]", "in: [1, 2]", "loop.started", "decides differently"),
+        ("step: b, loop", "step: d, loop", "token.enqueued", "decides differently"),
         ("two: {kind", "zwei: {kind", "task.started", "no step or task"),
         (
             "tool: [one",
             "spec: {policy: {admit: {rules: [{when: '{{ ctx.x }}', then: {allow: true}}]}}}, tool: [one",
             "step.scheduled",
-            "decides otherwise",
+            "decides differently",
         ),
         (
             "one: {kind: python",
             "one: {spec: {policy: {rules: [{else: {then: {do: break}}}]}}, kind: python",
             "task.done",
-            "the policy of the task says break",
+            "the policy of the task decides break",
         ),
     ],
 )

@@ -150,20 +150,20 @@ def test_how_long_a_token_is_used(endpoint: Endpoint, fresh: TokenCache, said: d
 def test_a_client_that_is_not_known(endpoint: Endpoint) -> None:
     error = failure(endpoint.url, client_secret="wrong-s3cret")
     assert (error.kind, error.retryable) == ("auth", False)
-    assert error.message == "keychain entry 'api': the token endpoint answered 401 invalid_client"
+    assert error.message == "keychain entry 'api': the token endpoint returned 401 invalid_client"
 
 
 @pytest.mark.parametrize(
     ("answer", "retryable", "message"),
     [
-        (lambda: Response("busy", 503), True, "answered 503; try again later"),
-        (lambda: Response("slow down", 429), True, "answered 429; try again later"),
-        (lambda: Response("<html>", 200), False, "answered an unexpected response"),
-        (lambda: reply(200, {"access_token": ""}), False, "answered an unexpected response"),
-        (lambda: reply(200, ["access_token"]), False, "answered an unexpected response"),
-        (lambda: Response("", 302, {"Location": "http://127.0.0.1:9/"}), False, "answered 302"),
-        (lambda: reply(400, {"error": "a" * 100}), False, "answered 400"),
-        (lambda: Response("x" * (2**20 + 1), 200), False, "answered an unexpected response"),
+        (lambda: Response("busy", 503), True, "returned 503; try again later"),
+        (lambda: Response("slow down", 429), True, "returned 429; try again later"),
+        (lambda: Response("<html>", 200), False, "returned an unexpected response"),
+        (lambda: reply(200, {"access_token": ""}), False, "returned an unexpected response"),
+        (lambda: reply(200, ["access_token"]), False, "returned an unexpected response"),
+        (lambda: Response("", 302, {"Location": "http://127.0.0.1:9/"}), False, "returned 302"),
+        (lambda: reply(400, {"error": "a" * 100}), False, "returned 400"),
+        (lambda: Response("x" * (2**20 + 1), 200), False, "returned an unexpected response"),
     ],
     ids=["503", "429", "html", "empty", "list", "redirect", "long", "large"],
 )

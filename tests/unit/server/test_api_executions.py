@@ -111,7 +111,7 @@ def test_a_key_that_nobody_reads_is_a_warning_of_the_answer_and_of_the_log(admin
     assert (answer.status_code, again.json()) == (202, answer.json())
     unread, mistyped = answer.json()["warnings"]
     assert unread == "workload has no 'nmae': did you mean 'name'?"
-    assert "'name' must be text like its default in `workload`, and is a number" in mistyped
+    assert "'name' must be text like its default in `workload`, but is a number" in mistyped
     execution = answer.json()["execution_id"]
     assert until(admin, execution, "succeeded")["warnings"] == [unread, mistyped]
     events = admin.get(f"{API}/executions/{execution}/events").json()["items"]

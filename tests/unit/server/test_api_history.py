@@ -435,7 +435,10 @@ def test_a_text_that_is_not_registered_is_compared_with_the_log(server: ApiServe
         found = asked(author, execution["execution_id"], "replay", {"playbook": HIGHER}).json()
     difference = found["first_difference"]
     assert (found["equal"], found["scanned_to"]) == (False, difference["seq"] - 1)
-    assert (difference["event_type"], difference["message"]) == ("playbook.request.evaluated", "it decides otherwise")
+    assert (difference["event_type"], difference["message"]) == (
+        "playbook.request.evaluated",
+        "the replay decides differently",
+    )
     assert (difference["logged"]["workload"], difference["replayed"]["workload"]) == ({"limit": 3}, {"limit": 9})
     assert server.store.playbook(found_digest(HIGHER)) is None
 

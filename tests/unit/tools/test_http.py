@@ -438,7 +438,7 @@ def test_4xx_and_5xx_are_errors(echo: Echo, status: int) -> None:
     outcome = call(f"{url}?token={SECRET}")
     error = failure(outcome)
     assert (error.kind, error.retryable) == ("http_status", status in {408, 425, 429, 500, 502, 503, 504})
-    assert error.message.startswith(f"GET {url}?... answered {status}")
+    assert error.message.startswith(f"GET {url}?... returned {status}")
     assert error.details == {"status": status, "body": {"why": "so"}}
     assert outcome.extra["http"]["status"] == status
 
@@ -464,7 +464,7 @@ def test_retry_after_is_told_in_seconds(value: str, seconds: int | None) -> None
 def test_body_of_an_error_is_cut_to_4_kib() -> None:
     outcome, _ = from_wire(reply("ü".encode() * 100_000, "500 Oops", Content_Type="text/plain; charset=utf-8"))
     assert failure(outcome).details["body"] == "ü" * 2048
-    assert failure(outcome).message.endswith("answered 500 Oops")
+    assert failure(outcome).message.endswith("returned 500 Oops")
 
 
 def test_large_json_of_an_error_is_text() -> None:

@@ -217,7 +217,7 @@ def test_a_worker_whose_name_another_process_has_drops_its_work_until_that_is_go
             bench.worker.leases.clear()
             server.answer = pulse()
             await until(bench.link.terms.registered.is_set)
-            assert bench.log == ["another process runs as worker 'w1'", "the server answers again"]
+            assert bench.log == ["another process runs as worker 'w1'", "the server responds again"]
 
     server.answer = pulse()
     asyncio.run(run())

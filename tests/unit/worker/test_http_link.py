@@ -148,7 +148,7 @@ def test_one_report_that_makes_no_sense_does_not_take_others_with_it(server: Scr
 def test_a_defect_of_the_server_is_not_waited_for_for_ever(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("noetl.worker.server_client.LAST_PAUSE_SECONDS", 0.01)
     server.answer = lambda asked: (500, {"title": "A defect of the server"})
-    with pytest.raises(RequestRejected, match="answered 500: A defect"):
+    with pytest.raises(RequestRejected, match="responded with status 500: A defect"):
         with_link(server, lambda link: link.report(EXECUTION, report()))
 
 

@@ -182,7 +182,7 @@ export interface Durations {
   bins: DurationBin[];
 }
 
-/** Failed items with the same error. An empty kind stands for all errors beyond the first 20. */
+/** Failed items with the same error. An empty kind groups all errors beyond the first 20. */
 export interface ErrorGroup {
   kind: string;
   message: string;
@@ -299,7 +299,7 @@ export interface Execution {
   waiting: PendingWait[];
   /** the same waits as lists have them, and those for workers */
   waits: Wait[];
-  /** what it does, what it waits for, or why it failed; empty if there is nothing to say */
+  /** what it does, what it waits for, or why it failed; empty if it has no activity */
   activity: string;
   trigger: Trigger;
   /** the execution from which it was forked */
@@ -404,7 +404,7 @@ export interface ExecutionSummary {
   local: boolean;
   /** number of errors that policies continued past */
   continued_errors: number;
-  /** what it does, what it waits for, or why it failed; empty if there is nothing to say */
+  /** what it does, what it waits for, or why it failed; empty if it has no activity */
   activity: string;
   progress: LoopProgress | null;
   failed_items: number;
@@ -886,7 +886,7 @@ export interface NewToken {
 export interface Nothing {
 }
 
-/** Why a call failed, in a form that rules can look at. */
+/** Why a call failed; rules can read its fields. */
 export interface OutcomeError {
   kind: string;
   message: string;

@@ -90,6 +90,6 @@ def _check_computed(holder: Map, auth: str, names: set[str], workload: Map, prob
     entry = default if isinstance(default, str) and not is_template(default) else "NAME"
     message = "`auth` is a template, and the playbook has no `keychain`"
     if entry != "NAME":
-        message = f"`auth` is {entry[:60]!r} unless an input says otherwise, and the keychain has no such entry"
+        message = f"`auth` is {entry[:60]!r} unless an input sets another one, and the keychain has no such entry"
     hint = f"add `keychain: [{{name: {entry[:40]}, kind: ...}}]`, with an entry for each name that it may give"
     problems.add(COMPUTED_CREDENTIAL, span_in(holder, "auth"), message, hint)

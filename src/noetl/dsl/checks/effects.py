@@ -1,4 +1,4 @@
-"""Keys that have no effect where they stand (R11): each is reported with its place."""
+"""Keys that have no effect at their place (R11)."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def _in_executor(document: Document) -> Iterator[Unused]:
         yield Unused(results, "reference_first", "large results always become references")
     size = limits.get("max_payload_bytes")
     if isinstance(size, int) and size > MAX_INLINE_BYTES:
-        why = f"values above {MAX_INLINE_BYTES:,} bytes are stored by reference anyway"
-        yield Unused(limits, "max_payload_bytes", why, f"write a limit of at most {MAX_INLINE_BYTES}")
+        reason = f"values above {MAX_INLINE_BYTES:,} bytes are stored by reference anyway"
+        yield Unused(limits, "max_payload_bytes", reason, f"write a limit of at most {MAX_INLINE_BYTES}")
 
 
 def _in_steps(document: Document) -> Iterator[Unused]:
@@ -60,8 +60,8 @@ def _in_steps(document: Document) -> Iterator[Unused]:
             yield from _unused(spec, ("max_in_flight", "batch_size"), "a sequential loop runs one item at a time", hint)
         tasks = list(document.tasks(step))
         if tasks and all(site.tree.get("kind") in NEVER_RETRIED for site in tasks):
-            why = "no task of the step has an error that a retry could fix"
-            yield from _unused(step.get("spec", {}), ("retry",), why, RETRY_HINT)
+            reason = "no task of the step has an error that a retry could fix"
+            yield from _unused(step.get("spec", {}), ("retry",), reason, RETRY_HINT)
         if "timers" in step.get("spec", {}) and not document.listens(step):
             hint = "wait with `spec.timeout`, or in a classic step listen with `eval_mode: on_event`"
             yield Unused(step["spec"], "timers", "the step does not listen to its timers", hint)
@@ -92,5 +92,5 @@ def _in_task(site: TaskSite) -> Iterator[Unused]:
         yield from _unused(spec, ("retry",), f"a call of {kind} has no error that a retry could fix", RETRY_HINT)
 
 
-def _unused(container: Map, keys: tuple[str, ...], why: str, hint: str = "remove it") -> Iterator[Unused]:
-    return (Unused(container, key, why, hint) for key in keys if key in container)
+def _unused(container: Map, keys: tuple[str, ...], reason: str, hint: str = "remove it") -> Iterator[Unused]:
+    return (Unused(container, key, reason, hint) for key in keys if key in container)

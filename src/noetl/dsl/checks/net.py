@@ -154,9 +154,9 @@ def _check_forks(playbook: Playbook, graph: DirectedGraph, declared: set[str], r
             reported.update(name for name, _, _ in twice)  # reported once per step
             for name, first, second in [*twice, *fork.meetings(reported)]:
                 reported.add(name)
-                one, other = fork.path(first, name), fork.path(second, name)
-                message = f"two tokens may meet at {name!r}: {arrows(one)} and {arrows(other)}"
-                report(MEETING, name, message, JOIN_HINT, [*one, *other])
+                first_path, second_path = fork.path(first, name), fork.path(second, name)
+                message = f"two tokens may meet at {name!r}: {arrows(first_path)} and {arrows(second_path)}"
+                report(MEETING, name, message, JOIN_HINT, [*first_path, *second_path])
             races.check(fork)
 
 

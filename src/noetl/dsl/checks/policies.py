@@ -16,7 +16,7 @@ STRAY_OPTION = Check("NTL305", "error", "an option does not belong to the direct
 JUMP_WITHOUT_TO = Check("NTL306", "error", "a jump has no target", stored_ok=False)
 ELSE_PLACE = Check("NTL307", "error", "`else` is not the last rule, or occurs twice", stored_ok=False)
 NO_ELSE = Check("NTL308", "warning", "rules without `else`")
-SKIP_RULE = Check("NTL309", "error", "a skip rule looks at the outcome, or is `else`", stored_ok=False)
+SKIP_RULE = Check("NTL309", "error", "a skip rule reads the outcome, or is `else`", stored_ok=False)
 BAD_REDUCER = Check("NTL310", "error", "a patch uses an unknown reducer", stored_ok=False)
 PARALLEL_CTX = Check("NTL311", "warning", "`set_ctx` in a parallel loop")
 NO_WAY_OUT = Check("NTL312", "error", "a pipeline cannot end", stored_ok=False)

@@ -40,7 +40,7 @@ PLACES = {
 
 HOME = {
     "outcome": ("it exists in the rules of a task's policy", "read `steps.NAME.result`, `.status` or `.error`"),
-    "event": ("it exists on arcs and in admission rules", "look at `outcome` in a rule, or at `steps.NAME.status`"),
+    "event": ("it exists on arcs and in admission rules", "read `outcome` in a rule, or `steps.NAME.status`"),
     "iter": ("it exists inside a pipeline", "write what others need to `ctx` with `set_ctx`"),
     **dict.fromkeys(["tasks", "_prev"], ("it exists inside a pipeline", "read `steps.NAME.result`")),
     "_task": ("it exists inside a pipeline", "read `event.data.task` on an arc"),
@@ -57,7 +57,7 @@ HOME = {
 
 
 class Arriving:
-    """Args that a token may carry when it comes to a step: each arc adds its own to those the token already has."""
+    """Args that a token may carry when it arrives at a step: each arc adds its own to those the token already has."""
 
     def __init__(self, document: Document, final: str | None) -> None:
         self._bit: dict[str, int] = {}

@@ -380,7 +380,7 @@ class ExpectedEvents(NamedTuple):
 
     possible: frozenset[str]
     names: Callable[[str], Sequence[str]]
-    """The names of the events that a name stands for."""
+    """The names of the events that a name matches."""
     known: frozenset[str]
     """Names that an author may have meant."""
     hint: str

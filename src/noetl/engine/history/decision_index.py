@@ -1,4 +1,4 @@
-"""Where the decisions about a step are in a log, as far as its outline says."""
+"""Where the decisions about a step are in a log, as far as its outline shows."""
 
 from __future__ import annotations
 

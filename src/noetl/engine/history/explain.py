@@ -55,7 +55,7 @@ class Question(NamedTuple):
     arc: int | None = None
 
     def concerns(self, event: e.Event, net: Net) -> bool:
-        """Whether an event of a task or a case is a decision about it, as far as the event itself says."""
+        """Whether an event of a task or a case is a decision about it, as far as the event itself shows."""
         match event:
             case e.TaskDone(task=task):
                 concerned = self.is_about(task.run) and self.item in (None, task.index)
@@ -96,11 +96,11 @@ class Question(NamedTuple):
         state = past.state
         tokens = [state.tokens[number] for number in event.tokens]
         if not tokens:
-            says = f"{event.run} begins: the workflow has ended, and this is its final step"
+            says = f"{event.run} starts: the workflow has ended, and this is its final step"
         else:
-            says = f"{event.run} begins with {', '.join(map(_name, tokens))}"
+            says = f"{event.run} starts with {', '.join(map(_name, tokens))}"
             if state.net.steps[self.step].joins:
-                says += "; no other token could still come"
+                says += "; no other token can still arrive"
         return admission_of(past, tokens, says, admitted=True)
 
     def _refusal(self, past: Decision, event: e.TokenHeld | e.TokenDenied, number: int) -> ExplainedDecision:
@@ -108,7 +108,7 @@ class Question(NamedTuple):
         if isinstance(event, e.TokenHeld):
             says = f"{_name(state.tokens[number])} is held: {self.step} does not admit it"
         elif event.error is None:
-            says = f"token {number} is denied: nothing else could run any more, so nothing would ever admit it"
+            says = f"token {number} is denied: nothing else can run, so nothing can admit it any more"
         else:
             says = f"token {number} is denied, and the execution failed here: {event.error.get('message')}"
             if event.error.get("kind") != "template":
@@ -131,9 +131,9 @@ class Question(NamedTuple):
         for token in [token for token in state.tokens.values() if token.step == self.step]:
             if token.id in state.held:
                 reasons, allowed = admission(past, self._together(state, token.id))
-                why = "; ".join(f"{_source(reason)} is {reason.verdict}" for reason in reasons)
-                soon = "would be admitted now" if allowed else "is held until ctx changes or a signal comes"
-                yield f"{_name(token)} {soon}: {why}{paused}"
+                reason_text = "; ".join(f"{_source(reason)} is {reason.verdict}" for reason in reasons)
+                soon = "would be admitted now" if allowed else "is held until ctx changes or a signal arrives"
+                yield f"{_name(token)} {soon}: {reason_text}{paused}"
             elif token.id in state.delayed:
                 yield f"{_name(token)} is delayed by its arc"
             elif token.id in state.unadmitted:
@@ -142,13 +142,13 @@ class Question(NamedTuple):
         others = "; ".join(_competitors(state, self.step)) if waiting else ""
         if others:
             names = ", ".join(_name(state.tokens[number]) for number in waiting)
-            yield f"{names} wait{'s' * (len(waiting) == 1)} here for others: {others} may still come"
+            yield f"{names} wait{'s' * (len(waiting) == 1)} here for others: {others} may still arrive"
 
     def _never(self, state: Execution, arrival: StepArrival) -> Iterator[str]:
         plans = state.net.steps
         sources = [name for name, plan in plans.items() if self.step in plan.targets(plans)]
         if self.run is not None:
-            yield f"there was no run {self.run}"
+            yield f"step run {self.run} does not exist"
         elif self.step == state.net.playbook.final:
             yield "it has not run: it is the final step, which runs when all others have ended, but not after a cancel"
         elif arrival.arrived:
@@ -224,5 +224,5 @@ def _competitors(state: Execution, step: str) -> Iterator[str]:
         if token.id in state.delayed and token.step == step:
             yield f"token {token.id}, which its arc delays"
         elif token.step in steps and token.step != step:
-            held = ", which is held" if token.id in state.held else ""
-            yield f"token {token.id} at {token.step}{held}"
+            suffix = ", which is held" if token.id in state.held else ""
+            yield f"token {token.id} at {token.step}{suffix}"

@@ -64,7 +64,7 @@ class ItemHistories:
 
 
 class ErrorGroup(msgspec.Struct, frozen=True):
-    """Failed items with the same error. An empty kind stands for all errors beyond the first 20."""
+    """Failed items with the same error. An empty kind groups all errors beyond the first 20."""
 
     kind: str
     message: str

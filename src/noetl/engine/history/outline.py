@@ -25,12 +25,12 @@ BLOCK_EVENTS = 1_000
 STATUSES = ("scheduled", "running", "waiting", "succeeded", "failed", "skipped", "cancelled")  # of step runs
 SCHEDULED, RUNNING, WAITING, SUCCEEDED, FAILED, SKIPPED, CANCELLED = range(len(STATUSES))
 EXECUTION_STATUSES = ("pending", "running", "paused", "cancelling", "succeeded", "failed", "cancelled")
-WAIT_KINDS = ("", "signal", "child", "retry", "event", "worker")  # the first stands for the end of a wait
+WAIT_KINDS = ("", "signal", "child", "retry", "event", "worker")  # the first means the end of a wait
 MARKER_KINDS = ("failure", "retry", "signal", "pause", "resume", "lost", "fork", "cancel")
 
 BINS = 24
 """Durations of items: bin 0 is below 1 ms, bin n below 2 to the power of n, the last one has all that are longer."""
-MAX_ERRORS = 20  # kinds of errors of a loop that a block tells apart
+MAX_ERRORS = 20  # different errors of a loop that a block has
 MAX_MESSAGE = 200
 MAX_SLOWEST = 5
 MAX_MARKERS = 20  # of one kind in a block

@@ -129,8 +129,8 @@ class LoopFold(LoopDetails):
 
     def add(self, part: LoopPart, first: int) -> None:
         self.add_details(part)
-        few = len(self.points) < MAX_POINTS  # of a long loop, the end of each block is enough
-        for at in range(0 if few else len(part.points) - 4, len(part.points), 4):
+        has_room = len(self.points) < MAX_POINTS  # of a long loop, the end of each block is enough
+        for at in range(0 if has_room else len(part.points) - 4, len(part.points), 4):
             offset, ok, failed, in_flight = part.points[at : at + 4]
             self.points.append((first + offset, self.ok + ok, self.failed + failed, in_flight))
         if len(self.points) >= 2 * MAX_POINTS:

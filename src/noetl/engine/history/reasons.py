@@ -53,7 +53,7 @@ class ExplainedDecision(msgspec.Struct, frozen=True):
     seq: int
     at: float
     kind: DecisionKind
-    about: str  # the run, the visit of a task, or the step that tokens wanted to enter
+    about: str  # the run, the visit of a task, or the step that tokens were to enter
     says: str
     reasons: list[Reason]
     differs: str = ""  # the outcome of a new evaluation, if it differs from the log
@@ -253,8 +253,8 @@ def case_of(past: Decision, event: CaseEvaluated) -> ExplainedDecision:
     fired = f"{', '.join(event.order)} fire{'s' * (len(event.order) == 1)}" if event.order else "no branch fires"
     says = f"{event.run}, at {event.trigger_event}: {fired} ({event.case_mode})"
     unmatched = [reason.leads_to for reason in reasons if reason.verdict == "not matched"]
-    gone = ", ".join(branch for branch in unmatched if branch in event.matched)
-    differs = f"{gone} would not" if gone else ""
+    unmatched_names = ", ".join(branch for branch in unmatched if branch in event.matched)
+    differs = f"{unmatched_names} would not" if unmatched_names else ""
     return ExplainedDecision(past.state.seq + 1, past.now, "case", event.run, says, reasons, differs)
 
 

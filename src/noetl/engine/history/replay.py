@@ -60,15 +60,15 @@ class Replay:
             if not self.due and isinstance(event, DECIDED):
                 self._fire(at, contents)
                 if not self.due:
-                    return _difference(seq, event, None, "it decides nothing here")
+                    return _difference(seq, event, None, "the replay makes no decision here")
             if not self.due:
                 if isinstance(event, e.TaskDone) and (do := self._directive(event, at, contents)) != event.do:
-                    return _difference(seq, event, None, f"the policy of the task says {do}")
+                    return _difference(seq, event, None, f"the policy of the task decides {do}")
                 self._input(event, at, contents, reopened)
             expected = self.due.popleft()
         except (KeyError, AssertionError, IndexError, StopIteration):  # the net has no place for it
-            return _difference(seq, event, None, "the playbook has no step or task for it")
-        return None if _same(expected, event) else _difference(seq, event, expected, "it decides otherwise")
+            return _difference(seq, event, None, "the playbook has no step or task for this event")
+        return None if _same(expected, event) else _difference(seq, event, expected, "the replay decides differently")
 
     def end(self, seq: int, at: float, contents: Contents) -> Difference | None:
         """Call it after the last event: there must be nothing more to decide."""
@@ -76,7 +76,7 @@ class Replay:
             self._fire(at, contents)
         if not self.due:
             return None
-        return _difference(seq + 1, None, self.due[0], "the log ends here, and it continues")
+        return _difference(seq + 1, None, self.due[0], "the log ends here, and the replay continues")
 
     def _fire(self, at: float, contents: Contents) -> None:
         """Fire the next transition, if there is one."""

@@ -196,19 +196,19 @@ class RunIndex:
     def items(self, status: ItemStatus | None = None) -> list[int]:
         """The items with a status, or all, as ranges."""
         everything = [0, self.loop.total] if self.loop.total else []
-        done = self._done.flat
+        succeeded = self._done.flat
         match status:
             case None:
                 return everything
             case "ok":
-                return done
+                return succeeded
             case "failed":
-                return without(self._failed.flat, done)
+                return without(self._failed.flat, succeeded)
             case "waiting":
                 return single(self.parked)
             case "running":
                 return single(index for index in self.open if index not in self.parked)
-        return without(everything, merged((*done, *self._failed.flat, *single((*self.open, *self.parked)))))
+        return without(everything, merged((*succeeded, *self._failed.flat, *single((*self.open, *self.parked)))))
 
     def status(self, item: int) -> ItemStatus:
         if item in self.parked:

@@ -203,9 +203,8 @@ class StepRunHistory:
 
     def _finish_attempt(self, attempts: list[AttemptRecord], event: e.TaskDone, seq: int, at: float) -> None:
         if not attempts or attempts[-1].attempt != event.attempt or attempts[-1].status != "running":
-            begun = AttemptRecord(event.attempt, seq, at - event.duration_ms / 1000)
-            self._append(attempts, begun, MAX_ATTEMPTS)
-            attempt = begun
+            attempt = AttemptRecord(event.attempt, seq, at - event.duration_ms / 1000)
+            self._append(attempts, attempt, MAX_ATTEMPTS)
         else:
             attempt = attempts[-1]
         attempt.seq, attempt.duration_ms, attempt.do, attempt.to = seq, event.duration_ms, event.do, event.to

@@ -22,7 +22,7 @@ MAX_FILE_BYTES = 2**20
 
 
 class ProviderRequest(NamedTuple):
-    where: str  # what wants it, for messages
+    where: str  # the entry or task that needs it, for messages
     key: str
     version: int | str | None
     login: Mapping[str, Any]  # the fields of the credential to sign in with; empty without one

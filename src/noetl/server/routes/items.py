@@ -90,9 +90,9 @@ def _view(item: LoopItem, preview: str | None) -> ItemView:
     )
 
 
-def _matches(view: ItemView, wanted: str) -> bool:
+def _matches(view: ItemView, text: str) -> bool:
     error = "" if view.error is None else f"{view.error.kind}: {view.error.message}"
-    return wanted in (view.preview or "").casefold() or wanted in error.casefold()
+    return text in (view.preview or "").casefold() or text in error.casefold()
 
 
 @routes.add("GET", "/executions/{id}/items/summary")

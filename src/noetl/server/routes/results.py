@@ -27,7 +27,7 @@ PART_BYTES = 4 << 20  # larger content is read and sent in parts
 RANGE = re.compile(r"bytes=(?:(\d{1,15})-(\d{1,15})?|-(\d{1,15}))", re.IGNORECASE)
 RANGES = (
     Header("Range", "`bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-LENGTH`: a part of the content."),
-    Header("If-Range", "The ETag of the content of which a part is wanted."),
+    Header("If-Range", "The ETag of the content of which a part is requested."),
 )
 
 

@@ -194,8 +194,8 @@ async def _verified(call: ApiCall) -> tuple[Hook, str, bytes]:
     """The hook, the signature and the body, if the signature is valid. All errors have the same answer: who cannot sign
     learns nothing. Invalid headers are answered before the body is read; the body for a hook that does not exist is
     read and not stored."""
-    timestamp, sent = call.headers.get("x-noetl-timestamp", ""), call.headers.get("x-noetl-signature", "")
-    if not hooks.is_plausible(timestamp, sent, call.api.clock.now()):
+    timestamp, signature_header = call.headers.get("x-noetl-timestamp", ""), call.headers.get("x-noetl-signature", "")
+    if not hooks.is_plausible(timestamp, signature_header, call.api.clock.now()):
         raise _rejected(call)
 
     def opened_hook(safe: Safe) -> tuple[Hook, str] | None:
@@ -215,7 +215,7 @@ async def _verified(call: ApiCall) -> tuple[Hook, str, bytes]:
     if hook is None:
         async for part in call.stream():
             signature.update(part)
-    if not hooks.fits(signature, sent) or hook is None:
+    if not hooks.fits(signature, signature_header) or hook is None:
         raise _rejected(call)
     return hook, signature.hexdigest(), body
 

@@ -127,7 +127,7 @@ class FairLock:
 
 
 def busy_handler(seconds: float) -> Callable[[int], bool]:
-    """Called while a lock is taken, with the number of calls so far: sleeps; False after so many seconds."""
+    """Called while a lock is taken, with the number of calls so far: sleeps; False after that many seconds."""
     deadline = 0.0
 
     def wait(calls: int) -> bool:

@@ -82,7 +82,7 @@ def _transport_failure(error: httpx2.RequestError, first: Request, redaction: Re
         case _ if tls is not None:
             hint = ": is it a server without TLS, at http:// rather than https://?"
             reason, retryable = f"TLS failed: {tls}{hint if 'WRONG_VERSION_NUMBER' in str(tls) else ''}", False
-        case _:  # the error of the operating system says more than those of the layers above
+        case _:  # the error of the operating system is more specific than those of the layers above
             system = [cause for cause in causes(error) if isinstance(cause, OSError) and cause.errno]
             reason = str(system[-1] if system else error) or type(error).__name__
             if system and system[-1].errno == ECONNREFUSED:
@@ -133,8 +133,8 @@ async def _send(
     raise AssertionError("unreachable")
 
 
-def _same_host(here: URL, there: URL) -> bool:
-    old, new = here.origin, there.origin
+def _same_host(first: URL, second: URL) -> bool:
+    old, new = first.origin, second.origin
     upgrade = (old.scheme, old.port, new.scheme, new.port) == ("http", 80, "https", 443)
     return old == new or (upgrade and old.host == new.host)
 

@@ -173,8 +173,8 @@ def _body(inputs: Inputs) -> tuple[bytes | None, str | None]:
         "form": inputs.form is not None and inputs.files is None,
         "files": inputs.files is not None,
     }
-    if len(chosen := [f"`{name}`" for name, is_set in bodies.items() if is_set]) > 1:
-        raise InputError(f"{', '.join(chosen[:-1])} and {chosen[-1]} cannot all be the body: give one of them")
+    if len(bodies_set := [f"`{name}`" for name, is_set in bodies.items() if is_set]) > 1:
+        raise InputError(f"{', '.join(bodies_set[:-1])} and {bodies_set[-1]} cannot all be the body: give one of them")
     if inputs.form is not None and inputs.files is None:
         pairs = [(name, text) for name, value in inputs.form.items() for text in _texts(value)]
         return urlencode(pairs).encode(), "application/x-www-form-urlencoded"

@@ -74,15 +74,15 @@ def _secrets_of(request: Request) -> list[str]:
 
 
 async def outcome_of(response: Response, redaction: Redaction, now: float) -> Outcome:
-    status, extra, sent = response.status_code, http_extra(response, redaction), response.request
+    status, extra, request = response.status_code, http_extra(response, redaction), response.request
     if status >= 400:
         return await _status_error(response, extra, redaction, now)
-    bodiless = sent.method == "HEAD" or status in (204, 304)
+    bodiless = request.method == "HEAD" or status in (204, 304)
     body, whole = b"", bodiless or int(response.headers.get("content-length", 0)) <= MAX_BODY_BYTES
     if whole:
         body, whole = await read(response, MAX_BODY_BYTES)
     if not whole:
-        message = f"{sent.method} {redaction.url(sent.url)}: the body is above {MAX_BODY_BYTES >> 20} MiB"
+        message = f"{request.method} {redaction.url(request.url)}: the body is above {MAX_BODY_BYTES >> 20} MiB"
         return failed("too_large", message, extra=extra, status=status, limit=MAX_BODY_BYTES)
     data, extra["http"]["encoding"] = _data(body, response.headers.get("content-type", ""))
     return Outcome(result={"status": status, "headers": dict(response.headers), "data": data}, extra=extra)
@@ -150,7 +150,7 @@ def _decode_text(body: bytes, content_type: str) -> str:
 
 
 async def _status_error(response: Response, extra: dict[str, Any], redaction: Redaction, now: float) -> Outcome:
-    status, sent = response.status_code, response.request
+    status, request = response.status_code, response.request
     try:
         body, whole = await read(response, DISCARD_BYTES)
     except RequestError:
@@ -160,7 +160,7 @@ async def _status_error(response: Response, extra: dict[str, Any], redaction: Re
         details["retry_after"] = seconds
     content_type, excerpt = response.headers.get("content-type", ""), None
     if body and (encoding := _encoding(body, content_type)) != "binary":
-        text = redaction.redact(_decode_text(body, content_type), sent)
+        text = redaction.redact(_decode_text(body, content_type), request)
         raw = text.encode("utf-8", "replace")
         if len(raw) > MAX_ERROR_BYTES:
             excerpt = raw[:MAX_ERROR_BYTES].decode("utf-8", "ignore")
@@ -168,8 +168,8 @@ async def _status_error(response: Response, extra: dict[str, Any], redaction: Re
             excerpt = _data(raw, content_type)[0] if encoding == "json" else text
     if excerpt is not None:
         details["body"] = excerpt
-    reason = redaction.redact(response.reason_phrase, sent)[:80]
-    message = f"{sent.method} {redaction.url(sent.url)} answered {status} {reason}".rstrip()
+    reason = redaction.redact(response.reason_phrase, request)[:80]
+    message = f"{request.method} {redaction.url(request.url)} returned {status} {reason}".rstrip()
     return failed("http_status", message, retryable=status in RETRYABLE_STATUSES, extra=extra, **details)
 
 

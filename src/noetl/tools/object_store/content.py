@@ -50,7 +50,7 @@ def encode(value: Any) -> tuple[bytes, str]:
 
 def decode(content: bytes, content_type: str, key: str, encoding: str | None = None) -> Any:
     media = content_type.partition(";")[0].strip().lower()
-    if media in ("", "application/octet-stream", "binary/octet-stream"):  # it says nothing about the content
+    if media in ("", "application/octet-stream", "binary/octet-stream"):  # it does not describe the content
         media = guess_type(key)
     if encoding and encoding != "identity":
         return content

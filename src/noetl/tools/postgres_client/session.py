@@ -108,12 +108,12 @@ class PostgresSession:
 
     async def execute(self, sql: Sql, rows: RowBuffer | None, number: int = 1, of: int = 1) -> StatementResult:
         literal = literals(Escaping(self.pgconn), self.encoding)  # the session can change its encoding
-        sent = SentStatement(written(sql, literal, empty=EMPTY_LIST), number, of)
+        statement = SentStatement(written(sql, literal, empty=EMPTY_LIST), number, of)
         try:
             async with self.connection.lock:
-                return await self._run(encoded(sent.sql.text, self.encoding), rows)
+                return await self._run(encoded(statement.sql.text, self.encoding), rows)
         except psycopg.Error as error:
-            raise statement_failure(error, sent, self.safe) from None
+            raise statement_failure(error, statement, self.safe) from None
 
     async def _run(self, text: bytes, rows: RowBuffer | None) -> StatementResult:
         self.pgconn.send_query_params(text, None)
@@ -166,7 +166,7 @@ def connect_failure(error: Exception) -> Failure:
     return Failure(kind, message, retryable=kind == "connect", extra=extra, sqlstate=state)
 
 
-def statement_failure(error: psycopg.Error, sent: SentStatement | None, safe: bool) -> Failure:
+def statement_failure(error: psycopg.Error, statement: SentStatement | None, safe: bool) -> Failure:
     """The failure of a statement. `safe`: it cannot have been committed."""
     if error.sqlstate is None:
         text = str(error).strip() or type(error).__name__
@@ -183,16 +183,16 @@ def statement_failure(error: psycopg.Error, sent: SentStatement | None, safe: bo
     fields["severity"] = diag.severity_nonlocalized or diag.severity
     fields |= {name.removesuffix("_name"): getattr(diag, name) for name in FIELDS}
     fields = {name: value for name, value in fields.items() if value is not None}
-    places, advice, found = [], None, None
-    if sent is not None and sent.of > 1:
-        places.append(f"statement {sent.number}")
+    places, advice, place = [], None, None
+    if statement is not None and statement.of > 1:
+        places.append(f"statement {statement.number}")
     if diag.statement_position is not None:
         fields["position"] = int(diag.statement_position)
-        if sent is not None:
-            found = sent.sql.place(fields["position"])
-            fields["line"] = found.line
-            places.append(f"line {found.line}")
-            if error.sqlstate == "42601" and isinstance(found.part, Value | InList):
+        if statement is not None:
+            place = statement.sql.place(fields["position"])
+            fields["line"] = place.line
+            places.append(f"line {place.line}")
+            if error.sqlstate == "42601" and isinstance(place.part, Value | InList):
                 advice = "a template is one value; a name is written {{ name | ident }}"
     if error.sqlstate == "25001":
         advice = "it cannot be part of a transaction: give it a task of its own, without `exactly_once`"
@@ -201,8 +201,8 @@ def statement_failure(error: psycopg.Error, sent: SentStatement | None, safe: bo
     more = [diag.message_detail, diag.message_hint, diag.context, advice]
     message = "; ".join([text, *(part.strip() for part in more if part)])
     details = {name: value for name, value in fields.items() if name != "code"}
-    if sent is not None and sent.of > 1:
-        details["statement"] = sent.number
-    if found is not None:
-        details.setdefault("column", found.column)  # of a constraint, it is the name of a column
+    if statement is not None and statement.of > 1:
+        details["statement"] = statement.number
+    if place is not None:
+        details.setdefault("column", place.column)  # of a constraint, it is the name of a column
     return Failure(kind, message, retryable=retryable, extra={"pg": fields}, **details)

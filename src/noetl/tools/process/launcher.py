@@ -32,22 +32,22 @@ def inherited(*more: str) -> dict[str, str]:
     return {name: value for name in (*INHERITED, *more) if (value := os.environ.get(name)) is not None}
 
 
-def start_python(arguments: list[str], ours: Channel, theirs: Channel) -> subprocess.Popen[bytes]:
+def start_python(arguments: list[str], parent_end: Channel, child_end: Channel) -> subprocess.Popen[bytes]:
     """Start Python in a session of its own. Its last argument is the file number of `theirs`, which is closed here."""
     try:
         return subprocess.Popen(
-            [sys.executable, "-P", *arguments, str(theirs.fileno())],
+            [sys.executable, "-P", *arguments, str(child_end.fileno())],
             env=inherited(*INTERPRETER),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[child_end.fileno()],
             start_new_session=True,
         )
     except BaseException:
-        ours.close()
+        parent_end.close()
         raise
     finally:
-        theirs.close()
+        child_end.close()
 
 
 def program_of(modules: tuple[str, ...], code: str) -> str:
@@ -74,10 +74,10 @@ class Launcher:
 
     def start(self) -> tuple[socket.socket, subprocess.Popen[bytes]]:
         if self.zygote is None:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            ours.settimeout(CLOSE_SECONDS)
-            self.zygote = ours, start_python(self.arguments, ours, theirs)
-            self.loop.add_reader(ours, self._receive)
+            parent_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            parent_end.settimeout(CLOSE_SECONDS)
+            self.zygote = parent_end, start_python(self.arguments, parent_end, child_end)
+            self.loop.add_reader(parent_end, self._receive)
         return self.zygote
 
     def fork(self, child: ForkedChild, settings: dict[str, Any], *stdin: int) -> None:
@@ -150,8 +150,8 @@ def ending(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = "a signal"
-    why = ": out of memory, or killed from outside" if -code == signal.SIGKILL else ""
-    return f"was killed by {name} (signal {-code}){why}"
+    cause = ": out of memory, or killed from outside" if -code == signal.SIGKILL else ""
+    return f"was killed by {name} (signal {-code}){cause}"
 
 
 class ForkedChild:
@@ -160,9 +160,9 @@ class ForkedChild:
         self.number: int | None = None
         self.pid: int | None = None
         self.streams: dict[int, str] = {}
-        self.channel, theirs = socket.socketpair()
+        self.channel, child_end = socket.socketpair()
         self.channel.setblocking(False)
-        self.theirs = [theirs.detach()]
+        self.theirs = [child_end.detach()]
         """The child's ends, until it is forked."""
         try:
             for name in ("stdout", "stderr"):

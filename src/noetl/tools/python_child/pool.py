@@ -241,12 +241,12 @@ class PythonChild(ForkedChild):
             self.busy_since = self.loop.time()
         head = len(call.frame).to_bytes(4, "little") + self.calls.to_bytes(4, "little")
         try:
-            sent = os.writev(self.channel.fileno(), (head, call.frame))
+            written = os.writev(self.channel.fileno(), (head, call.frame))
         except OSError:
             self.call = call.child = None
             return False
-        if sent < len(head) + len(call.frame):
-            self.unsent = memoryview(head + call.frame)[sent:]
+        if written < len(head) + len(call.frame):
+            self.unsent = memoryview(head + call.frame)[written:]
             self.loop.add_writer(self.channel, self._writable)
         return True
 

@@ -43,8 +43,8 @@ async def in_thread(work: Callable[[Cancellation], T]) -> T:
     """Run the work in a thread of its own, which a cancelled call interrupts repeatedly. The thread belongs to no pool:
     one that hangs on a dead server blocks no other call, and does not keep the process alive."""
     cancellation, ended = Cancellation(), threading.Event()
-    thread, done = start_thread(lambda: work(cancellation))
-    waiting = asyncio.wrap_future(done)
+    thread, outcome = start_thread(lambda: work(cancellation))
+    waiting = asyncio.wrap_future(outcome)
 
     def interrupt() -> None:
         while not ended.is_set():
@@ -60,25 +60,25 @@ async def in_thread(work: Callable[[Cancellation], T]) -> T:
             await asyncio.wait([waiting], timeout=MAX_CANCEL_SECONDS)
         finally:
             ended.set()
-        if done.done():
+        if outcome.done():
             await asyncio.wrap_future(interrupter_done)
             interrupter.join()
         raise
     finally:
-        if done.done():
+        if outcome.done():
             thread.join()  # it is about to end; a driver warns of threads that live when the process ends
 
 
 def start_thread(work: Callable[[], T]) -> tuple[threading.Thread, Future[T]]:
-    done: Future[T] = Future()
-    done.set_running_or_notify_cancel()  # so that it cannot be cancelled
+    outcome: Future[T] = Future()
+    outcome.set_running_or_notify_cancel()  # so that it cannot be cancelled
 
     def run() -> None:
         try:
-            done.set_result(work())
+            outcome.set_result(work())
         except BaseException as error:
-            done.set_exception(error)
+            outcome.set_exception(error)
 
     thread = threading.Thread(target=run, daemon=True, name="noetl-rows")
     thread.start()
-    return thread, done
+    return thread, outcome

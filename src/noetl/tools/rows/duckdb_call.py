@@ -42,7 +42,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
     database = None if inputs.is_in_memory else inputs.database
     exactly_once = bool(context.spec.get("exactly_once"))
     if exactly_once and (database is None or inputs.read_only):
-        raise Failure("input", "`exactly_once` needs a `database` file that can be written: its ledger is in there")
+        raise Failure("input", "`exactly_once` needs a `database` file that can be written: the ledger is stored in it")
 
     def log(line: str) -> None:
         loop.call_soon_threadsafe(context.log, "stdout", line)

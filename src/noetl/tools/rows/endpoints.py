@@ -175,19 +175,19 @@ def run_both(other: Callable[[], object], main: Callable[[], T], abort: Callable
     """The result of `main`, which runs together with `other`, each at one end of a pipe. When one fails, the other
     finds its pipe broken: the first error is raised. `abort` ends the other if it waits for something else than the
     pipe."""
-    thread, done = start_thread(other)
+    thread, outcome = start_thread(other)
     try:
         result = main()
     except BaseException:
         thread.join(FIRST_ERROR_SECONDS)  # if it failed first, it is about to report it
-        first = done.exception() if done.done() else None
+        first = outcome.exception() if outcome.done() else None
         with suppress(Exception):
             abort()
         thread.join()
         if first and not isinstance(first, (BrokenPipeError, Aborted)) and "Broken pipe" not in str(first):
             raise first from None
         raise
-    done.result()
+    outcome.result()
     return result
 
 

@@ -48,7 +48,7 @@ def _sort(values: Sequence[Any]) -> str:
 
 
 def load_of(inputs: SqlInputs, args: dict[str, Any]) -> Load | None:
-    """The load that the inputs ask for; None if they have a statement instead. Failure if they do not fit together."""
+    """The load that the inputs describe; None if they have a statement instead. Failure if they do not fit together."""
     mode, key = inputs.mode, inputs.key
     if inputs.table is None:
         for name in ("rows", "columns", "key"):

@@ -176,13 +176,13 @@ class Transfer:
             mapping = {name: name for name in names}
         elif not mapping:
             raise Failure("input", "`columns` is empty: leave it out for all columns")
-        chosen, values = [], []
+        selected, values = [], []
         for name, source in mapping.items():
             matches = [column for column in columns if column.name == source]
             matches = matches or [column for column in columns if column.name.lower() == source.lower()]
             if not matches:
                 raise Failure("input", f"the source has no column {source!r}; it has {', '.join(names)}")
-            chosen.append(Column(name, matches[0].type))
+            selected.append(Column(name, matches[0].type))
             values.append(f"{matches[0].quoted} AS {quoted(name)}")
         for name in mapping:
             if target.types and name not in target.types:
@@ -191,7 +191,7 @@ class Transfer:
         for name in self.inputs.key:
             if name not in mapping:
                 raise Failure("input", f"`key` has {name!r}, which is not a column that is written")
-        return chosen, ", ".join(values)
+        return selected, ", ".join(values)
 
     def _source_alias(self) -> str:
         """That of the target if both are the same DuckDB file, which is attached once."""

@@ -208,7 +208,7 @@ class LogReader:
             except Exception as error:  # a damaged log can raise any exception
                 self.note(check.name, f"cannot be checked ({type(error).__name__}: {error})")
         if self.foldable and status is not None and status != state.shown_status:
-            self.note("replay", f"the execution is listed as {status}, but its log gives {state.shown_status}")
+            self.note("replay", f"the execution is listed as {status}, but its log results in {state.shown_status}")
         if self.snapshot is not None and self.snapshot.seq > self.seq:
             self.note("snapshot", f"was taken at event {self.snapshot.seq}, but the log ends at {self.seq}")
         if self.foldable and derived is not None:

@@ -68,12 +68,12 @@ class Tokens(LogCheck):
         if not event.tokens and step != self.log.net.playbook.final:
             self.fail(f"{event.run} consumed no token")
 
-    def _end(self, token: int, how: str, step: str | None = None) -> None:
+    def _end(self, token: int, fate: str, step: str | None = None) -> None:
         at = self.alive.pop(token, None)
         if at is None:
-            self.fail(f"token {token} was {how}, but does not exist or was consumed before")
+            self.fail(f"token {token} was {fate}, but does not exist or was consumed before")
         elif step is not None and at != step:
-            self.fail(f"token {token} was {how}, but is at {at}")
+            self.fail(f"token {token} was {fate}, but is at {at}")
 
     def _routed(self, event: e.NextEvaluated) -> None:
         self.runs[event.run] = len(event.selected) + len(event.to)

@@ -77,7 +77,7 @@ class Outcomes(LogCheck):
 
 
 class Fences(LogCheck):
-    """Fences rise by one, and a report of a worker is accepted only under a lease that is alive."""
+    """Fences rise by one, and a report of a worker is accepted only under a valid lease."""
 
     name = "fences"
     part = "fold"
@@ -104,12 +104,12 @@ class Fences(LogCheck):
             self.fail(f"lease {event.fence} was granted after lease {state.fence}")
         run = state.runs.get(event.run)
         if run is not None and items is None and run.fence is not None:
-            self.fail(f"{run.id} was granted again, but its lease {run.fence} is alive")
+            self.fail(f"{run.id} was granted again, but its lease {run.fence} is still valid")
         if run is None or run.loop is None or items is None:
             return
         for fence, (first, last) in run.loop.lanes.items():
             if items[0] < last and first < items[1]:
-                self.fail(f"items {items} of {run.id} were granted again, but lease {fence} is alive")
+                self.fail(f"items {items} of {run.id} were granted again, but lease {fence} is still valid")
         flying = len(run.loop.lanes) + len(run.parked) + 1
         if plan is not None and flying > plan.lanes:
             message = f"{flying} items of {run.id} are in flight, more than the maximum of {plan.lanes}"
@@ -135,7 +135,7 @@ class Fences(LogCheck):
             for first, last in run.loop.lanes.values():
                 if first <= index < last:
                     return
-        self.fail(f"{event.name} of {iteration_id(name, index)} was accepted, but no lease on it is alive")
+        self.fail(f"{event.name} of {iteration_id(name, index)} was accepted without a valid lease on it")
 
 
 class Loops(LogCheck):
