@@ -28,7 +28,8 @@ ACTIONS: dict[str, dict[str, str]] = {
     "/runs/{failed}": {"Retry...": f"POST {RUN}/retry", "Fork from here...": f"POST {RUN}/fork"},
     "/runs/{failed}/fork?at=12": {"Fork this run": f"POST {RUN}/fork", "Edited": f"POST {RUN}/replay"},
     "/runs/{loop}?tab=items&run=resize%231": {"Retry failed items...": f"POST {RUN}/retry"},
-    "/playbooks": {"New playbook": "POST /playbooks"},
+    "/playbooks": {"New playbook": "POST /playbooks", "Start...": "POST /executions"},
+    "/playbooks/shop/orders": {"Start...": "POST /executions"},
     "/start/shop/orders": {"Start run": "POST /executions"},
     "/edit/shop/orders": {
         "Start...": "POST /executions",

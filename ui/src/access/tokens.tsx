@@ -139,41 +139,10 @@ function CreateToken({ onClose, onToken }: { onClose: () => void; onToken: (toke
       act={create}
       onClose={onClose}
     >
-      <TextField
-        label="Name"
-        value={name.value}
-        autofocus
-        autocomplete="off"
-        onInput={(text) => {
-          name.value = text;
-        }}
-      />
-      <SelectField
-        label="Role"
-        value={role.value}
-        options={ROLES}
-        onChange={(chosen) => {
-          role.value = chosen;
-        }}
-      />
-      {role.value === "worker" && (
-        <TextField
-          label="Pool"
-          value={pool.value}
-          help="Optional; empty for any pool"
-          onInput={(text) => {
-            pool.value = text;
-          }}
-        />
-      )}
-      <Select
-        label="Expiry"
-        value={expires.value}
-        options={EXPIRIES}
-        onChange={(text) => {
-          expires.value = text;
-        }}
-      />
+      <TextField label="Name" value={name} autofocus autocomplete="off" />
+      <SelectField label="Role" value={role} options={ROLES} />
+      {role.value === "worker" && <TextField label="Pool" value={pool} help="Optional; empty for any pool" />}
+      <Select label="Expiry" value={expires} options={EXPIRIES} />
     </FormDialog>
   );
 }

@@ -109,35 +109,15 @@ function UserDialog({ user, onClose }: { user?: User; onClose: () => void }) {
       act={save}
       onClose={onClose}
     >
-      {!user && (
-        <TextField
-          label="Name"
-          value={name.value}
-          autofocus
-          autocomplete="off"
-          onInput={(text) => {
-            name.value = text;
-          }}
-        />
-      )}
+      {!user && <TextField label="Name" value={name} autofocus autocomplete="off" />}
       <TextField
         label={user ? "New password" : "Password"}
         password
         autocomplete="new-password"
         help={user ? "Optional; empty to keep the password" : "At least 12 characters"}
-        value={password.value}
-        onInput={(text) => {
-          password.value = text;
-        }}
+        value={password}
       />
-      <SelectField
-        label="Role"
-        value={role.value}
-        options={ROLES}
-        onChange={(chosen) => {
-          role.value = chosen;
-        }}
-      />
+      <SelectField label="Role" value={role} options={ROLES} />
     </FormDialog>
   );
 }

@@ -27,7 +27,6 @@ export function EditorHeader({
   const { path } = model;
   const registered = model.registered.value;
   const validity = model.validation.validity.value;
-  const reason = startReason(model);
   const replayReason = !path ? "A new playbook has no runs." : validity?.valid ? null : "The playbook has errors.";
   return (
     <header class="editor-head">
@@ -65,11 +64,9 @@ export function EditorHeader({
         >
           Replay runs...
         </Button>
-        {reason ? (
-          <Button reason={reason}>Start...</Button>
-        ) : (
-          <LinkButton href={href("start", { path })}>Start...</LinkButton>
-        )}
+        <LinkButton reason={startReason(model)} href={href("start", { path })}>
+          Start...
+        </LinkButton>
         <RegisterButton model={model} />
       </span>
       {replaying.value && (

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import { Problem, request } from "../api/client.ts";
 import type { Graph, Validity } from "../api/types.gen.ts";
+import { counted } from "../text/number.ts";
 
 const PAUSE_MS = 200;
 export const YAML = { "Content-Type": "application/yaml" };
@@ -55,9 +56,6 @@ export function problemWords(validity: Validity | null): string {
   if (!validity) return "";
   const errors = validity.problems.filter(({ severity }) => severity === "error").length;
   const warnings = validity.problems.length - errors;
-  const words = [
-    errors ? `${errors} error${errors === 1 ? "" : "s"}` : "",
-    warnings ? `${warnings} warning${warnings === 1 ? "" : "s"}` : "",
-  ];
+  const words = [errors ? counted(errors, "error") : "", warnings ? counted(warnings, "warning") : ""];
   return words.filter(Boolean).join(", ") || "No problems";
 }

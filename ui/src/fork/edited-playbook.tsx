@@ -1,9 +1,9 @@
 import { useEffect, useMemo } from "preact/hooks";
 import { CodeEditor } from "../editor/code-editor.tsx";
 import { EditorHandle } from "../editor/editor-handle.ts";
+import { FindingList } from "../editor/finding-list.tsx";
 import { problemWords } from "../editor/validation.ts";
 import { Button } from "../parts/button.tsx";
-import { FindingList } from "../parts/finding-list.tsx";
 import type { PlaybookChoiceProps } from "./playbook-choice.tsx";
 import { ReplayRun } from "./replay.ts";
 import { ReplayResult } from "./replay-result.tsx";

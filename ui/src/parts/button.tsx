@@ -50,18 +50,10 @@ export function Button({
   );
 }
 
-/** A link that looks like a button: it opens a view, so it can be opened in another tab. */
-export function LinkButton({
-  href,
-  children,
-  icon,
-  kind = "plain",
-}: {
-  href: string;
-  children: ComponentChildren;
-  icon?: IconName;
-  kind?: ButtonProps["kind"];
-}) {
+/** A link that looks like a button: it opens a view, so it can be opened in another tab; disabled, it is a button. */
+export function LinkButton({ href, ...props }: ButtonProps & { href: string }) {
+  const { children, icon, kind = "plain", role, reason } = props;
+  if (reason || (role && forbidden(role))) return <Button {...props} />;
   return (
     <a class={`button ${kind}`} href={href}>
       {icon && <Icon name={icon} />}

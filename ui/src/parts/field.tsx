@@ -1,3 +1,4 @@
+import { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 import "./field.css";
@@ -33,14 +34,26 @@ export function Field({
   );
 }
 
+type Bound<T extends string> = T | Signal<T>; // a signal receives the changes
+
+function read<T extends string>(value: Bound<T>): T {
+  return value instanceof Signal ? value.value : value;
+}
+
+function put<T extends string>(value: Bound<T>, changed: T, onChange?: (value: T) => void) {
+  if (value instanceof Signal) value.value = changed;
+  onChange?.(changed);
+}
+
 interface TextFieldProps {
   label: string;
-  value: string;
-  onInput: (value: string) => void;
+  value: Bound<string>;
+  onInput?: (value: string) => void;
   help?: string;
   error?: string | null;
   password?: boolean;
   autocomplete?: string;
+  list?: string; // the id of a datalist
   autofocus?: boolean;
   mono?: boolean;
 }
@@ -60,8 +73,8 @@ export function TextField({ label, value, onInput, help, error, mono, autofocus,
             }
           }}
           class={mono ? "input mono" : "input"}
-          value={value}
-          onInput={(event) => onInput(event.currentTarget.value)}
+          value={read(value)}
+          onInput={({ currentTarget }) => put(value, currentTarget.value, onInput)}
         />
       )}
     </Field>
@@ -70,19 +83,21 @@ export function TextField({ label, value, onInput, help, error, mono, autofocus,
 
 interface SelectProps<T extends string> {
   label: string;
-  value: T;
+  value: Bound<T>;
   options: readonly (T | { value: T; label: string })[]; // a value may be its own label
-  onChange: (value: T) => void;
+  onChange?: (value: T) => void;
 }
 
 /** A choice without a visible label. */
-export function Select<T extends string>({ label, options, onChange, ...select }: SelectProps<T> & { id?: string }) {
+export function Select<T extends string>(props: SelectProps<T> & { id?: string }) {
+  const { label, value, options, onChange, ...select } = props;
   return (
     <select
       {...select}
       class="input"
       aria-label={select.id ? undefined : label}
-      onChange={(event) => onChange(event.currentTarget.value as T)}
+      value={read(value)}
+      onChange={({ currentTarget }) => put(value, currentTarget.value as T, onChange)}
     >
       {options.map((option) => {
         const choice = typeof option === "string" ? { value: option, label: option } : option;

@@ -1,4 +1,6 @@
 import { parameter, setQuery } from "../location.ts";
+import { Button } from "./button.tsx";
+import { Empty } from "./states.tsx";
 
 /** The text filter of a section: `q` of the URL, the key `/`. */
 export function FilterField() {
@@ -22,4 +24,12 @@ export function FilterField() {
 export function filtered<T>(rows: T[], text: (row: T) => string): T[] {
   const words = parameter("q").toLowerCase().split(/\s+/).filter(Boolean);
   return words.length ? rows.filter((row) => words.every((word) => text(row).toLowerCase().includes(word))) : rows;
+}
+
+export function NoMatch({ what }: { what: string }) {
+  return (
+    <Empty text={`No ${what} match this filter.`}>
+      <Button onClick={() => setQuery({ q: null })}>Clear the filter</Button>
+    </Empty>
+  );
 }

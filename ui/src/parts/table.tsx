@@ -1,4 +1,5 @@
 import type { ComponentChildren } from "preact";
+import { NoMatch } from "./filter.tsx";
 import "./table.css";
 
 export interface Column<T> {
@@ -7,7 +8,7 @@ export interface Column<T> {
   kind?: "number" | "actions";
 }
 
-/** A short table; on phones each row becomes a card whose cells carry their titles. */
+/** A short table of rows that a filter can have left; on phones each row becomes a card whose cells carry their titles. */
 export function Table<T>({
   label,
   columns,
@@ -19,6 +20,7 @@ export function Table<T>({
   rows: T[];
   rowKey: (row: T) => string;
 }) {
+  if (!rows.length) return <NoMatch what={label.toLowerCase()} />;
   return (
     <div class="table-scroll card">
       <table class="table" aria-label={label}>

@@ -4,11 +4,11 @@ import { useSignal } from "@preact/signals";
 import { withQuery } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
 import type { PlaybookItem, PlaybookPage } from "../api/types.gen.ts";
-import { parameter, setQuery } from "../location.ts";
+import { parameter } from "../location.ts";
 import { Icon } from "../look/icons.tsx";
 import { Status } from "../look/status.tsx";
-import { forbidden } from "../me.ts";
 import { Button, LinkButton } from "../parts/button.tsx";
+import { FilterField, NoMatch } from "../parts/filter.tsx";
 import { Moment } from "../parts/moment.tsx";
 import { Empty, Loaded } from "../parts/states.tsx";
 import { href } from "../routes.ts";
@@ -27,33 +27,26 @@ export default function PlaybooksPage() {
     every10s,
   );
   const q = parameter("q").toLowerCase();
+  const isPart = cursor.value !== "" || Boolean(playbooks.data.value?.next); // what matches may be on another page
+  const found = useResource<PlaybookPage>(q && isPart ? withQuery("/playbooks", { limit: LIMIT, q }) : null).data.value;
   return (
     <div class="page">
       <header>
         <h1>Playbooks</h1>
         <div class="playbook-tools">
-          <input
-            class="input"
-            type="search"
-            placeholder="Filter by path"
-            aria-label="Filter by path"
-            data-filter
-            value={parameter("q")}
-            onInput={(event) => setQuery({ q: event.currentTarget.value }, { replace: true })}
-          />
-          {forbidden("author") ? (
-            <Button role="author">New playbook</Button>
-          ) : (
-            <LinkButton href={href("newPlaybook")} icon="plus">
-              New playbook
-            </LinkButton>
-          )}
+          <FilterField />
+          <LinkButton role="author" href={href("newPlaybook")} icon="plus">
+            New playbook
+          </LinkButton>
         </div>
       </header>
       <Loaded of={playbooks}>
         {({ items, next }) => (
           <>
-            <Tree items={items.filter(({ path }) => path.toLowerCase().includes(q))} filtered={q !== ""} />
+            <Tree
+              items={(found?.items ?? items).filter(({ path }) => path.toLowerCase().includes(q))}
+              filtered={q !== ""}
+            />
             <p class="playbook-tools">
               {cursor.value && (
                 <Button
@@ -83,12 +76,7 @@ export default function PlaybooksPage() {
 
 function Tree({ items, filtered }: { items: PlaybookItem[]; filtered: boolean }) {
   const closed = useSignal<ReadonlySet<string>>(new Set());
-  if (!items.length && filtered)
-    return (
-      <Empty text="No playbooks match this filter.">
-        <Button onClick={() => setQuery({ q: null })}>Clear the filter</Button>
-      </Empty>
-    );
+  if (!items.length && filtered) return <NoMatch what="playbooks" />;
   if (!items.length)
     return (
       <Empty text="No playbooks yet.">
@@ -123,7 +111,7 @@ function Tree({ items, filtered }: { items: PlaybookItem[]; filtered: boolean })
               <td colSpan={5}>
                 <button
                   type="button"
-                  class={`depth-${Math.min(6, row.depth)}`}
+                  style={indent(row)}
                   aria-expanded={!closed.value.has(row.path)}
                   onClick={() => toggle(row.path)}
                 >
@@ -139,12 +127,14 @@ function Tree({ items, filtered }: { items: PlaybookItem[]; filtered: boolean })
   );
 }
 
+const indent = ({ depth }: TreeRow<PlaybookItem>) => ({ marginInlineStart: `${22 * depth}px` });
+
 function PlaybookRow({ row, item }: { row: TreeRow<PlaybookItem>; item: PlaybookItem }) {
   const { path, last_run: last } = item;
   return (
     <tr>
       <td>
-        <a class={`depth-${Math.min(6, row.depth)}`} href={href("playbook", { path })} title={path}>
+        <a style={indent(row)} href={href("playbook", { path })} title={path}>
           {row.name}
         </a>
       </td>
@@ -165,7 +155,7 @@ function PlaybookRow({ row, item }: { row: TreeRow<PlaybookItem>; item: Playbook
         )}
       </td>
       <td>
-        <LinkButton kind="quiet" href={href("start", { path })}>
+        <LinkButton kind="quiet" role="operator" href={href("start", { path })}>
           Start...
         </LinkButton>
       </td>

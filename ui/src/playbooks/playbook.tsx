@@ -82,7 +82,7 @@ function Content({ playbook }: { playbook: PlaybookText }) {
         <div class="playbook-actions">
           <Copy text={`noetl exec ${path}`} what="the command" />
           <LinkButton href={href("edit", { path }, { version: older })}>Edit</LinkButton>
-          <LinkButton kind="primary" href={href("start", { path }, { version: older })}>
+          <LinkButton kind="primary" role="operator" href={href("start", { path }, { version: older })}>
             Start...
           </LinkButton>
         </div>

@@ -1,11 +1,12 @@
 import { useSignal } from "@preact/signals";
 import { withQuery } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
-import type { ExecutionPage } from "../api/types.gen.ts";
+import type { ExecutionPage, ExecutionSummary } from "../api/types.gen.ts";
 import { Status } from "../look/status.tsx";
 import { Button, LinkButton } from "../parts/button.tsx";
 import { Elapsed, Moment } from "../parts/moment.tsx";
 import { Empty, Loaded } from "../parts/states.tsx";
+import { type Column, Table } from "../parts/table.tsx";
 import { href } from "../routes.ts";
 import { shortId } from "../text/number.ts";
 
@@ -13,6 +14,22 @@ const LIMIT = 50;
 const POLL_MS = 2000;
 const isActive = (page: ExecutionPage | undefined) =>
   page?.items.some(({ ended }) => ended === null) ? POLL_MS : 5 * POLL_MS;
+
+const COLUMNS: Column<ExecutionSummary>[] = [
+  { title: "Status", cell: (run) => <Status status={run.status} /> },
+  {
+    title: "Run",
+    cell: (run) => (
+      <a href={href("run", { id: run.execution_id })} title={run.execution_id}>
+        <code>{shortId(run.execution_id)}</code>
+      </a>
+    ),
+  },
+  { title: "Version", cell: (run) => run.version ?? "-" },
+  { title: "Activity", cell: (run) => run.activity },
+  { title: "Started", cell: (run) => <Moment at={run.started} /> },
+  { title: "Duration", cell: (run) => <Elapsed from={run.started} to={run.ended} /> },
+];
 
 /** The runs of a playbook, newest first. */
 export function PlaybookRuns({ path }: { path: string }) {
@@ -26,40 +43,7 @@ export function PlaybookRuns({ path }: { path: string }) {
       {({ items, next }) =>
         items.length ? (
           <>
-            <table class="card plain-table">
-              <thead>
-                <tr>
-                  <th>Status</th>
-                  <th>Run</th>
-                  <th class="wide-only">Version</th>
-                  <th class="wide-only">Activity</th>
-                  <th>Started</th>
-                  <th>Duration</th>
-                </tr>
-              </thead>
-              <tbody>
-                {items.map((run) => (
-                  <tr key={run.execution_id}>
-                    <td>
-                      <Status status={run.status} />
-                    </td>
-                    <td>
-                      <a href={href("run", { id: run.execution_id })} title={run.execution_id}>
-                        <code>{shortId(run.execution_id)}</code>
-                      </a>
-                    </td>
-                    <td class="wide-only">{run.version ?? "-"}</td>
-                    <td class="wide-only">{run.activity}</td>
-                    <td>
-                      <Moment at={run.started} />
-                    </td>
-                    <td>
-                      <Elapsed from={run.started} to={run.ended} />
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
+            <Table label="Runs" columns={COLUMNS} rows={items} rowKey={(run) => run.execution_id} />
             <p class="playbook-actions">
               {next && (
                 <Button
@@ -75,7 +59,9 @@ export function PlaybookRuns({ path }: { path: string }) {
           </>
         ) : (
           <Empty text="This playbook has not run yet.">
-            <LinkButton href={href("start", { path })}>Start...</LinkButton>
+            <LinkButton role="operator" href={href("start", { path })}>
+              Start...
+            </LinkButton>
           </Empty>
         )
       }

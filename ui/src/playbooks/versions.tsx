@@ -5,6 +5,7 @@ import { Button } from "../parts/button.tsx";
 import { Select } from "../parts/field.tsx";
 import { Moment } from "../parts/moment.tsx";
 import { Loaded } from "../parts/states.tsx";
+import { Table } from "../parts/table.tsx";
 import { TextDiff } from "../parts/text-diff.tsx";
 import { href } from "../routes.ts";
 import { encodedPath } from "./paths.ts";
@@ -18,32 +19,20 @@ export function Versions({ playbook }: { playbook: PlaybookText }) {
   const options = versions.map(({ version }) => ({ value: String(version), label: `version ${version}` }));
   return (
     <>
-      <table class="card plain-table">
-        <thead>
-          <tr>
-            <th>Version</th>
-            <th>Label</th>
-            <th>Registered</th>
-            <th class="wide-only">Digest</th>
-          </tr>
-        </thead>
-        <tbody>
-          {versions.map((row) => (
-            <tr key={row.version}>
-              <td>
-                <a href={href("playbook", { path }, { version: row.version })}>{row.version}</a>
-              </td>
-              <td>{row.label || <span class="quiet">-</span>}</td>
-              <td>
-                <Moment at={row.registered} />
-              </td>
-              <td class="wide-only">
-                <code>{row.playbook_id.slice(0, 12)}</code>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table
+        label="Versions"
+        rows={versions}
+        rowKey={({ version }) => String(version)}
+        columns={[
+          {
+            title: "Version",
+            cell: ({ version }) => <a href={href("playbook", { path }, { version })}>{version}</a>,
+          },
+          { title: "Label", cell: ({ label }) => label || <span class="quiet">-</span> },
+          { title: "Registered", cell: ({ registered }) => <Moment at={registered} /> },
+          { title: "Digest", cell: ({ playbook_id }) => <code>{playbook_id.slice(0, 12)}</code> },
+        ]}
+      />
       {versions.length > 1 && (
         <>
           <div class="version-choice">

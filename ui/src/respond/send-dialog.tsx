@@ -33,11 +33,8 @@ export function SendSignalDialog({ executionId, onClose }: { executionId: string
         label="Name"
         mono
         autofocus
-        value={name.value}
+        value={name}
         error={tried.value && !name.value.trim() ? "Enter the name of the signal." : null}
-        onInput={(text) => {
-          name.value = text;
-        }}
       />
       {details && (
         <p class={isExpected(name.value, awaited) ? "secondary" : "respond-warning"}>

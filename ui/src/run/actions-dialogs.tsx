@@ -43,15 +43,7 @@ function CancelDialog({ model, onClose }: { model: RunModel; onClose: () => void
         Running tasks are stopped and no further task starts. The run cannot be resumed; a retry starts a new run from
         where it stopped.
       </p>
-      <TextField
-        label="Reason"
-        help="Optional. It is stored in the log."
-        value={reason.value}
-        autofocus
-        onInput={(text) => {
-          reason.value = text;
-        }}
-      />
+      <TextField label="Reason" help="Optional. It is stored in the log." value={reason} autofocus />
     </FormDialog>
   );
 }
@@ -72,12 +64,9 @@ function CompareDialog({ model, onClose }: { model: RunModel; onClose: () => voi
       <TextField
         label="Id of the other run"
         help={source ? "The run from which this one was forked is filled in." : "Copy it from the list of runs."}
-        value={other.value}
+        value={other}
         autofocus
         mono
-        onInput={(text) => {
-          other.value = text;
-        }}
       />
     </FormDialog>
   );

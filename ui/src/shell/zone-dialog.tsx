@@ -16,15 +16,7 @@ export default function ZoneDialog({ onClose }: { onClose: () => void }) {
       }}
       onClose={onClose}
     >
-      <TextField
-        label="Name"
-        help="Such as Europe/Berlin."
-        value={name.value}
-        autofocus
-        onInput={(text) => {
-          name.value = text;
-        }}
-      />
+      <TextField label="Name" help="Such as Europe/Berlin." value={name} autofocus />
     </FormDialog>
   );
 }

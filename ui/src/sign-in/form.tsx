@@ -26,24 +26,8 @@ export function SignInForm() {
         void submit();
       }}
     >
-      <TextField
-        label="Name"
-        value={name.value}
-        autocomplete="username"
-        autofocus
-        onInput={(text) => {
-          name.value = text;
-        }}
-      />
-      <TextField
-        label="Password"
-        password
-        value={password.value}
-        autocomplete="current-password"
-        onInput={(text) => {
-          password.value = text;
-        }}
-      />
+      <TextField label="Name" value={name} autocomplete="username" autofocus />
+      <TextField label="Password" password value={password} autocomplete="current-password" />
       {error.value && (
         <p class="field-error" role="alert">
           {error.value}

@@ -176,14 +176,7 @@ function Prune() {
     <section>
       <h2>Prune</h2>
       <p class="system-line">
-        <Select
-          label="Runs to delete"
-          value={age.value}
-          options={AGES}
-          onChange={(value) => {
-            age.value = value;
-          }}
-        />
+        <Select label="Runs to delete" value={age} options={AGES} />
         <Button role="admin" onClick={() => void look()}>
           Delete old runs...
         </Button>

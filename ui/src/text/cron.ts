@@ -176,20 +176,9 @@ const formats = new Map<string, Intl.DateTimeFormat>();
 function offset(at: number, zone: string): number {
   let format = formats.get(zone);
   if (!format) {
-    const parts = {
-      year: "numeric",
-      month: "numeric",
-      day: "numeric",
-      hour: "numeric",
-      minute: "numeric",
-      second: "numeric",
-    } as const;
-    format = new Intl.DateTimeFormat("en-US", { timeZone: zone, hourCycle: "h23", ...parts });
+    // Swedish times can be parsed: 2026-11-18 19:45:03.
+    format = new Intl.DateTimeFormat("sv-SE", { timeZone: zone, dateStyle: "short", timeStyle: "medium" });
     formats.set(zone, format);
   }
-  const part = Object.fromEntries(format.formatToParts(at).map(({ type, value }) => [type, Number(value)]));
-  return (
-    Date.UTC(part.year ?? 0, (part.month ?? 1) - 1, part.day, part.hour, part.minute, part.second) -
-    Math.floor(at / 1000) * 1000
-  );
+  return Date.parse(`${format.format(at).replace(" ", "T")}Z`) - Math.floor(at / 1000) * 1000;
 }

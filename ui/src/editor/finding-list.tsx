@@ -1,6 +1,6 @@
 import type { Finding } from "../api/types.gen.ts";
 import { Icon } from "../look/icons.tsx";
-import { Button } from "./button.tsx";
+import { Button } from "../parts/button.tsx";
 import "./finding-list.css";
 
 /** Problems of a playbook: place, severity, code, message, hint. */
