@@ -20,7 +20,7 @@ def test_a_schedule_is_created_paused_fired_and_deleted(
     page = open_page("/schedules", role="author")
     page.get_by_role("button", name="Create a schedule...").click()
     page.get_by_label("Name").fill("nightly")
-    page.get_by_label("Playbook").select_option("shop/orders")
+    page.get_by_label("Playbook").fill("shop/orders")
     page.get_by_label("Cron expression").fill("@daily")
     expect(page.get_by_text("Fires at 00:00 (UTC)")).to_be_visible()
     page.get_by_label("Cron expression").fill("30 2 * * mon-fri")
@@ -41,12 +41,65 @@ def test_a_schedule_is_created_paused_fired_and_deleted(
     expect(page.get_by_text("No schedules yet.")).to_be_visible()
 
 
+NIGHTLY = {"path": "shop/orders", "version": 1, "cron": "0 3 * * *", "timezone": "Europe/Berlin", "ctx": {"site": "b"}}
+
+
+def test_a_schedule_is_changed_and_keeps_what_the_form_does_not_show(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    _ = runs["finished"]
+    server.api.ask("PUT", "/schedules/changed", NIGHTLY)
+    page = open_page("/schedules/changed", role="author")
+    page.get_by_role("button", name="Start a run now").click()
+    facts = page.locator(".facts")
+    expect(facts).to_contain_text(re.compile(r"Next.*03:00 Europe/Berlin.*Last.*Europe/Berlin: started"))
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Edit...").click()
+    page.get_by_label("Cron expression").fill("0 4 * * *")
+    page.get_by_role("button", name="Save schedule").click()
+    expect(facts).to_contain_text("at 04:00")
+    stored = server.api.ask("GET", "/schedules/changed")
+    assert {key: stored[key] for key in NIGHTLY} == NIGHTLY | {"cron": "0 4 * * *"}
+    assert stored["status"] == "paused"
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    server.api.ask("DELETE", "/schedules/changed")
+
+
+def test_nothing_that_exists_is_overwritten_by_a_new_one(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    _ = runs["finished"]
+    server.api.ask("PUT", "/schedules/taken", NIGHTLY)
+    server.api.ask("PUT", "/hooks/taken", {"path": "shop/orders"})
+    server.api.ask("PUT", "/credentials/taken", {"kind": "bearer", "data": {"token": "the old secret"}})
+    page = open_page("/schedules", expect=["status of 409"])
+    page.get_by_role("button", name="Create a schedule...").click()
+    page.get_by_label("Name").fill("taken")
+    page.get_by_label("Playbook").fill("shop/stock")
+    page.get_by_label("Cron expression").fill("@daily")
+    page.get_by_role("button", name="Save schedule").click()
+    expect(page.get_by_role("alert")).to_contain_text("schedule 'taken' exists")
+    assert server.api.ask("GET", "/schedules/taken")["path"] == "shop/orders"
+    for path, button, title in (
+        ("/hooks", "Create a hook...", "Hook taken exists."),
+        ("/credentials", "Store a credential...", "Credential taken exists: replace it."),
+    ):
+        page.goto(server.url + path)
+        page.get_by_role("button", name=button).click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Name").fill("taken")
+        expect(dialog.locator("[type=submit]")).to_have_attribute("title", title)
+    for path in ("/schedules/taken", "/hooks/taken", "/credentials/taken"):
+        server.api.ask("DELETE", path)
+
+
 def test_a_secret_of_a_hook_is_shown_once(open_page: PageOpener, runs: ExampleRuns) -> None:
     _ = runs["finished"]
     page = open_page("/hooks", role="author")
     page.get_by_role("button", name="Create a hook...").click()
     page.get_by_label("Name").fill("shop-hook")
-    page.get_by_label("Playbook").select_option("shop/orders")
+    page.get_by_label("Playbook").fill("shop/orders")
     page.get_by_role("button", name="Create hook").click()
     dialog = page.get_by_role("dialog", name="Secret of shop-hook")
     secret = dialog.locator("code").first.inner_text()
@@ -54,6 +107,13 @@ def test_a_secret_of_a_hook_is_shown_once(open_page: PageOpener, runs: ExampleRu
     dialog.get_by_role("button", name="I have stored it").click()
     expect(page.get_by_role("table", name="Hooks")).to_contain_text("shop-hook")
     assert secret not in page.content()
+    page.get_by_role("button", name="Rotate secret...").click()
+    expect(page.get_by_role("dialog")).to_contain_text("rejects requests that are signed with the old secret")
+    page.get_by_role("button", name="Rotate secret", exact=True).click()
+    rotated = dialog.locator("code").first.inner_text()
+    assert len(rotated) >= 20
+    assert rotated != secret
+    dialog.get_by_role("button", name="I have stored it").click()
     page.get_by_role("button", name="Delete...").click()
     page.get_by_role("button", name="Delete hook").click()
     expect(page.get_by_text("No hooks yet.")).to_be_visible()
@@ -80,6 +140,7 @@ def test_workers_show_pools_with_an_alert(open_page: PageOpener, runs: ExampleRu
     )
 
 
+EXPECT_SECONDS = 30  # on a busy machine
 SPARE = """
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -119,6 +180,27 @@ def test_a_worker_is_drained_and_its_pool_gets_an_alert(
         worker.stop()
 
 
+def test_a_worker_is_stopped_after_a_warning(open_page: PageOpener, server: PageServer, tmp_path: Path) -> None:
+    token = server.api.ask("POST", "/tokens", {"role": "worker", "name": "leaving"})["token"]
+    options = ("--server", server.url, "--pool", "leaving", "--name", "leaver")
+    worker = Process(tmp_path, "worker", "worker", *options, NOETL_TOKEN=token).start()
+    try:
+        page = open_page("/workers?q=leaver", role="operator")
+        row = page.get_by_role("table", name="Workers").get_by_role("row", name=re.compile("leaver"))
+        expect(page.get_by_text("No pools match this filter.")).to_be_visible()
+        row.get_by_role("button", name="Stop...").click()
+        dialog = page.get_by_role("dialog", name="Stop worker")
+        expect(dialog).to_contain_text(re.compile("leaver@.+ has no leases and then ends."))
+        dialog.get_by_role("button", name="Stop worker").click()
+        expect(page.get_by_text(re.compile("leaver@.+ is stopping.")).first).to_be_visible()
+        expect(row).to_contain_text("stopping")
+        expect(row.get_by_role("button", name="Drain...")).to_have_attribute("title", "The worker is stopping.")
+        assert worker.process is not None
+        assert worker.process.wait(EXPECT_SECONDS) == 0
+    finally:
+        worker.kill()
+
+
 def test_a_credential_is_written_and_never_read(open_page: PageOpener, server: PageServer) -> None:
     page = open_page("/credentials")
     page.get_by_role("button", name="Store a credential...").click()
@@ -127,6 +209,14 @@ def test_a_credential_is_written_and_never_read(open_page: PageOpener, server: P
     page.get_by_role("button", name="Store credential").click()
     expect(page.get_by_role("table", name="Credentials")).to_contain_text("shop_api")
     assert "a-secret-token-of-the-shop" not in page.content()
+    page.get_by_role("button", name="Replace...").click()
+    store = page.get_by_role("button", name="Store credential")
+    expect(store).to_have_attribute("title", "Required: token.")
+    page.get_by_label("token", exact=True).fill("another-token-of-the-shop")
+    page.get_by_label("Playbooks that may use the credential").fill("shop/*, written/*")
+    page.get_by_label("Pools that may use the credential").fill("gpu")
+    store.click()
+    expect(page.get_by_role("table", name="Credentials")).to_contain_text("shop/*, written/*gpu")
     page.get_by_role("button", name="Delete...").click()
     page.get_by_role("button", name="Delete credential").click()
     expect(page.get_by_text("No credentials yet.")).to_be_visible()
@@ -144,6 +234,10 @@ def test_a_user_is_created_and_deleted(open_page: PageOpener, server: PageServer
     page.get_by_role("button", name="Create user").click()
     eve = page.get_by_role("row", name=re.compile("eve"))
     expect(eve).to_contain_text("operator")
+    eve.get_by_role("button", name="Change...").click()
+    page.get_by_label("Role").select_option("author")
+    page.get_by_role("button", name="Change user").click()
+    expect(eve).to_contain_text("author")
     eve.get_by_role("button", name="Delete...").click()
     page.get_by_role("button", name="Delete user").click()
     expect(eve).to_have_count(0)

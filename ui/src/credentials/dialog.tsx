@@ -6,7 +6,15 @@ import { FormDialog } from "../parts/form-dialog.tsx";
 import { credentialPath, fieldsOf, isSecret, KINDS, type Kind, missing, requestOf } from "./form.ts";
 
 /** Stores a credential, or replaces one: its secrets are written anew, because they cannot be read. */
-export function CredentialDialog({ credential, onClose }: { credential?: Credential; onClose: () => void }) {
+export function CredentialDialog({
+  credential,
+  names = [],
+  onClose,
+}: {
+  credential?: Credential;
+  names?: string[]; // those of the others
+  onClose: () => void;
+}) {
   const name = useSignal(credential?.name ?? "");
   const kind = useSignal<Kind>(KINDS.find((name) => name === credential?.kind) ?? "bearer");
   const data = useSignal<Record<string, string>>({});
@@ -20,29 +28,19 @@ export function CredentialDialog({ credential, onClose }: { credential?: Credent
     <FormDialog
       title={credential ? `Replace ${credential.name}` : "Store a credential"}
       button="Store credential"
-      reason={!name.value ? "The credential needs a name." : missing(kind.value, data.value)}
+      reason={
+        !name.value
+          ? "The credential needs a name."
+          : names.includes(name.value)
+            ? `Credential ${name.value} exists: replace it.`
+            : missing(kind.value, data.value)
+      }
       done={`${name.value} is stored.`}
       act={save}
       onClose={onClose}
     >
-      {!credential && (
-        <TextField
-          label="Name"
-          value={name.value}
-          autofocus
-          onInput={(text) => {
-            name.value = text;
-          }}
-        />
-      )}
-      <SelectField
-        label="Kind"
-        value={kind.value}
-        options={KINDS}
-        onChange={(chosen) => {
-          kind.value = chosen;
-        }}
-      />
+      {!credential && <TextField label="Name" value={name} autofocus />}
+      <SelectField label="Kind" value={kind} options={KINDS} />
       {fieldsOf(kind.value).map((field) => (
         <TextField
           key={field}
@@ -57,19 +55,13 @@ export function CredentialDialog({ credential, onClose }: { credential?: Credent
       ))}
       <TextField
         label="Playbooks that may use the credential"
-        value={paths.value}
+        value={paths}
         help="Paths such as shop/*, separated by commas; empty for all"
-        onInput={(text) => {
-          paths.value = text;
-        }}
       />
       <TextField
         label="Pools that may use the credential"
-        value={pools.value}
+        value={pools}
         help="Names, separated by commas; empty for all"
-        onInput={(text) => {
-          pools.value = text;
-        }}
       />
     </FormDialog>
   );

@@ -63,7 +63,9 @@ function Credentials() {
           )
         }
       </Loaded>
-      {current?.action === "create" && <CredentialDialog onClose={close} />}
+      {current?.action === "create" && (
+        <CredentialDialog names={(credentials.data.value?.items ?? []).map(({ name }) => name)} onClose={close} />
+      )}
       {current?.action === "replace" && <CredentialDialog credential={current.credential} onClose={close} />}
       {current?.action === "delete" && (
         <FormDialog

@@ -3,16 +3,17 @@
 import { useSignal } from "@preact/signals";
 import { post, request } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
-import type { Hook, HookPage, HookSecret, PlaybookPage } from "../api/types.gen.ts";
+import type { Hook, HookPage, HookSecret } from "../api/types.gen.ts";
 import { Button } from "../parts/button.tsx";
 import { Copy } from "../parts/copy.tsx";
-import { SelectField, TextField } from "../parts/field.tsx";
+import { TextField } from "../parts/field.tsx";
 import { FilterField, filtered } from "../parts/filter.tsx";
 import { FormDialog } from "../parts/form-dialog.tsx";
 import { Moment } from "../parts/moment.tsx";
 import { SecretShown } from "../parts/secret-shown.tsx";
 import { Empty, Guarded, Loaded } from "../parts/states.tsx";
 import { type Column, Table } from "../parts/table.tsx";
+import { PlaybookField } from "../playbooks/choice.tsx";
 import { href } from "../routes.ts";
 import { SettingsTabs } from "../shell/settings-tabs.tsx";
 
@@ -66,6 +67,7 @@ function Hooks() {
       </Loaded>
       {current?.action === "create" && (
         <CreateHook
+          names={(hooks.data.value?.items ?? []).map((hook) => hook.name)}
           onClose={close}
           onSecret={(secret) => {
             shown.value = secret;
@@ -150,9 +152,16 @@ function columns(open: (dialog: OpenDialog) => void): Column<Hook>[] {
   ];
 }
 
-function CreateHook({ onClose, onSecret }: { onClose: () => void; onSecret: (secret: HookSecret) => void }) {
+function CreateHook({
+  names,
+  onClose,
+  onSecret,
+}: {
+  names: string[]; // of the hooks that exist: to store one of them again would change it
+  onClose: () => void;
+  onSecret: (secret: HookSecret) => void;
+}) {
   const [name, path] = [useSignal(""), useSignal("")];
-  const playbooks = useResource<PlaybookPage>("/playbooks?limit=200");
   const create = async () => {
     const body = { path: path.value };
     onSecret(await request<HookSecret>("PUT", `/hooks/${encodeURIComponent(name.value)}`, { body }));
@@ -161,24 +170,23 @@ function CreateHook({ onClose, onSecret }: { onClose: () => void; onSecret: (sec
     <FormDialog
       title="Create a hook"
       button="Create hook"
-      reason={!name.value ? "The hook needs a name." : !path.value ? "Choose a playbook." : null}
+      reason={
+        !name.value
+          ? "The hook needs a name."
+          : names.includes(name.value)
+            ? `Hook ${name.value} exists.`
+            : !path.value
+              ? "Choose a playbook."
+              : null
+      }
       act={create}
       onClose={onClose}
     >
-      <TextField
-        label="Name"
-        value={name.value}
-        autofocus
-        onInput={(text) => {
-          name.value = text;
-        }}
-      />
-      <SelectField
-        label="Playbook"
+      <TextField label="Name" value={name} autofocus />
+      <PlaybookField
         value={path.value}
-        options={[{ value: "", label: "choose" }, ...(playbooks.data.value?.items ?? []).map(({ path }) => path)]}
-        onChange={(chosen) => {
-          path.value = chosen;
+        onInput={(text) => {
+          path.value = text;
         }}
       />
     </FormDialog>

@@ -1,12 +1,12 @@
 import { useSignal } from "@preact/signals";
-import { request } from "../api/client.ts";
-import { useResource } from "../api/resource.ts";
-import type { PlaybookPage, Schedule, ScheduleRequest, StoredSchedule } from "../api/types.gen.ts";
+import { post, request } from "../api/client.ts";
+import type { Schedule, ScheduleRequest, StoredSchedule } from "../api/types.gen.ts";
 import { now } from "../clock.ts";
 import { go } from "../location.ts";
 import { Field, SelectField, TextField } from "../parts/field.tsx";
 import { FormDialog } from "../parts/form-dialog.tsx";
 import { toast } from "../parts/toast.tsx";
+import { PlaybookField } from "../playbooks/choice.tsx";
 import { isZone, zone } from "../preferences.ts";
 import { href } from "../routes.ts";
 import { cronWords, nextFirings, parseCron } from "../text/cron.ts";
@@ -23,9 +23,6 @@ const KINDS = [
 /** Creates a schedule, or changes one. */
 export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onClose: () => void }) {
   const draft = useSignal<Draft>(draftOf(schedule));
-  const playbooks = useResource<PlaybookPage>("/playbooks?limit=200");
-  const paths = new Set([draft.value.path, ...(playbooks.data.value?.items ?? []).map(({ path }) => path)]);
-  paths.delete("");
   const faults = faultsOf(draft.value, isZone);
   const set = (change: Partial<Draft>) => {
     draft.value = { ...draft.value, ...change };
@@ -33,7 +30,9 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
   const { value } = draft;
   const save = async () => {
     const body: ScheduleRequest = requestOf(value);
-    const stored = await request<StoredSchedule>("PUT", `/schedules/${encodeURIComponent(value.name)}`, { body });
+    const stored = schedule
+      ? await request<StoredSchedule>("PUT", `/schedules/${encodeURIComponent(value.name)}`, { body })
+      : await post<StoredSchedule>("/schedules", { name: value.name, ...body });
     toast(`${stored.name} is stored.${stored.warnings.length ? ` ${stored.warnings.join(" ")}` : ""}`);
     go(href("schedule", { name: stored.name }));
   };
@@ -46,12 +45,16 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
       onClose={onClose}
     >
       {!schedule && <TextField label="Name" value={value.name} autofocus onInput={(name) => set({ name })} />}
-      <SelectField
-        label="Playbook"
-        value={value.path}
-        options={[{ value: "", label: "choose" }, ...paths]}
-        onChange={(path) => set({ path })}
-      />
+      <div class="form-row">
+        <PlaybookField value={value.path} onInput={(path) => set({ path })} />
+        <TextField
+          label="Version"
+          value={value.version}
+          help="Optional; empty for the latest"
+          error={faults.version}
+          onInput={(version) => set({ version })}
+        />
+      </div>
       <div class="form-row">
         <SelectField label="Fires" value={value.kind} options={KINDS} onChange={(kind) => set({ kind })} />
         {value.kind === "cron" && (

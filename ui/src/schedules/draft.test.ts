@@ -16,20 +16,30 @@ test("a draft without faults becomes a request", () => {
     overlap: "skip",
     missed: "once",
     payload: { day: 1 },
+    version: null,
+    ctx: {},
   });
   assert.equal(requestOf({ ...sound, kind: "every", every: "30" }).every, 30);
   assert.equal(requestOf({ ...sound, kind: "every", every: "6h" }).every, "6h");
 });
 
 test("every fault is named", () => {
-  const wrong = { ...sound, name: "", path: "", cron: "often", timezone: "Mars", payload: "[1]" };
-  assert.deepEqual(Object.keys(faultsOf(wrong, isZone)).sort(), ["cron", "name", "path", "payload", "timezone"]);
+  const wrong = { ...sound, name: "", path: "", cron: "often", timezone: "Mars", version: "new", payload: "[1]" };
+  assert.deepEqual(Object.keys(faultsOf(wrong, isZone)).sort(), [
+    "cron",
+    "name",
+    "path",
+    "payload",
+    "timezone",
+    "version",
+  ]);
 });
 
 test("a stored schedule is edited as it is", () => {
   const stored = {
     name: "n",
     path: "p",
+    version: 3,
     every: 60,
     cron: null,
     at: null,
@@ -37,13 +47,16 @@ test("a stored schedule is edited as it is", () => {
     overlap: "skip",
     missed: "all",
     payload: { a: 1 },
+    ctx: { region: "eu" },
   } as unknown as Schedule;
   assert.deepEqual(requestOf(draftOf(stored)), {
     path: "p",
+    version: 3,
     every: 60,
     timezone: "UTC",
     overlap: "skip",
     missed: "all",
     payload: { a: 1 },
+    ctx: { region: "eu" },
   });
 });

@@ -6,6 +6,7 @@ import { cronFields } from "../text/cron.ts";
 export interface Draft {
   name: string;
   path: string;
+  version: string;
   kind: "cron" | "every" | "at";
   cron: string;
   every: string;
@@ -14,12 +15,14 @@ export interface Draft {
   overlap: Schedule["overlap"];
   missed: Schedule["missed"];
   payload: string;
+  ctx: Record<string, unknown>; // which the form does not show
 }
 
 export function draftOf(schedule?: Schedule): Draft {
   return {
     name: schedule?.name ?? "",
     path: schedule?.path ?? "",
+    version: String(schedule?.version ?? ""),
     kind: schedule?.at ? "at" : schedule?.every != null ? "every" : "cron",
     cron: schedule?.cron ?? "",
     every: schedule?.every == null ? "" : String(schedule.every),
@@ -28,6 +31,7 @@ export function draftOf(schedule?: Schedule): Draft {
     overlap: schedule?.overlap ?? "skip",
     missed: schedule?.missed ?? "once",
     payload: schedule && Object.keys(schedule.payload).length ? JSON.stringify(schedule.payload, null, 2) : "",
+    ctx: schedule?.ctx ?? {},
   };
 }
 
@@ -37,6 +41,7 @@ export function faultsOf(draft: Draft, isZone: (name: string) => boolean): Fault
   const faults: Faults = {};
   if (!draft.name) faults.name = "The schedule needs a name.";
   if (!draft.path) faults.path = "Choose a playbook.";
+  if (!/^\d*$/.test(draft.version)) faults.version = "Enter the number of a version.";
   if (draft.kind === "cron" && !cronFields(draft.cron))
     faults.cron = "A cron expression has five fields: minute, hour, day, month, weekday. Or write @daily.";
   if (draft.kind === "every" && !draft.every) faults.every = "Enter an interval, such as 30m.";
@@ -59,15 +64,17 @@ function isMap(text: string): boolean {
 }
 
 export function requestOf(draft: Draft): ScheduleRequest {
-  const { path, kind, timezone, overlap, missed, payload } = draft;
+  const { path, version, kind, timezone, overlap, missed, payload, ctx } = draft;
   const every = /^\d+(\.\d+)?$/.test(draft.every) ? Number(draft.every) : draft.every;
   const when = kind === "cron" ? { cron: draft.cron.trim() } : kind === "every" ? { every } : { at: draft.at.trim() };
   return {
     path,
+    version: version ? Number(version) : null,
     ...when,
     timezone,
     overlap,
     missed,
     payload: payload.trim() ? (JSON.parse(payload) as Record<string, unknown>) : {},
+    ctx,
   };
 }

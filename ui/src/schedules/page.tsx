@@ -17,7 +17,7 @@ import "./schedules.css";
 const every = () => 5_000;
 
 export default function SchedulesPage() {
-  const schedules = useResource<SchedulePage>("/schedules?limit=200", every);
+  const schedules = useResource<SchedulePage>("/schedules?limit=1000", every);
   const creating = useSignal(false);
   return (
     <div class="page">

@@ -39,6 +39,7 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
     dialog.value = null;
     void reload();
   };
+  const ownTime = (at: string) => `, ${moment(millis(at), now.value, schedule.timezone)} ${schedule.timezone}`;
   const isPaused = schedule.status === "paused";
   const act = async (action: "pause" | "resume") => {
     try {
@@ -117,12 +118,16 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
           {schedule.status === "active" && schedule.next ? (
             <>
               <Moment at={schedule.next} /> <Countdown due={schedule.next} />
-              {schedule.timezone &&
-                `, ${moment(millis(schedule.next), now.value, schedule.timezone)} ${schedule.timezone}`}
+              {ownTime(schedule.next)}
             </>
           ) : (
             "-"
           )}
+        </dd>
+        <dt>Last</dt>
+        <dd>
+          <Moment at={schedule.last?.at} />
+          {schedule.last && `${ownTime(schedule.last.at)}: ${schedule.last.outcome}`}
         </dd>
         <dt>If the previous run is active</dt>
         <dd>{schedule.overlap}</dd>
