@@ -20,7 +20,7 @@ import { hasSecretName } from "../text/secrets.ts";
 import { type CtxChange, CtxChanges, readChanges } from "./ctx-changes.tsx";
 import { EventChoice } from "./event-choice.tsx";
 import { PlaybookChoice } from "./playbook-choice.tsx";
-import { type ForkCall, type Preview, previewWords, usePreview } from "./preview.ts";
+import { type ForkCall, type Preview, planOf, previewWords, usePreview } from "./preview.ts";
 
 const MESSAGE = 400; // characters of the error that a retry shows
 
@@ -49,7 +49,10 @@ export function ForkForm({ run, outline }: { run: Execution; outline: Outline })
   const call = callOf(id, isRetry, chosen ?? initial, ctx, edited.value);
   const preview = usePreview(complete && isValid && !forbidden("operator") ? call : null);
   const at = chosen ?? (isRetry ? preview.data.value?.source_seq : null) ?? initial;
-  const state = useResource<State>(withQuery(`/executions/${encodeURIComponent(id)}/state`, { at, parts: "ctx" }));
+  const state = useResource<State>(
+    withQuery(`/executions/${encodeURIComponent(id)}/state`, { at, parts: "ctx,tokens" }),
+  );
+  const next = (state.data.value?.tokens ?? []).map(({ step }) => step);
   const move = (seq: number) => setQuery({ at: seq }, { replace: true });
 
   const start = async () => {
@@ -84,7 +87,7 @@ export function ForkForm({ run, outline }: { run: Execution; outline: Outline })
         <Status status={run.status} soft />
         <a href={href("run", { id })}>Open the run</a>
         <EventChoice id={id} at={at} outline={outline} onChange={move} />
-        <PreviewText preview={preview} isRetry={isRetry} run={run} />
+        <PreviewText preview={preview} next={next} isRetry={isRetry} run={run} />
       </header>
       <div class="fork-body">
         <CtxChanges changes={changes} ctx={state.data.value?.ctx ?? {}} />
@@ -97,6 +100,7 @@ export function ForkForm({ run, outline }: { run: Execution; outline: Outline })
           edited={edited}
           validation={validation}
           onFork={move}
+          plan={planOf(preview.data.value, next)}
         />
       </div>
       <footer class="fork-foot">
@@ -137,7 +141,14 @@ function callOf(
   return { path: `${path}/retry`, body: changes };
 }
 
-function PreviewText({ preview, isRetry, run }: { preview: Preview; isRetry: boolean; run: Execution }) {
+interface PreviewTextProps {
+  preview: Preview;
+  next: string[]; // steps with a token
+  isRetry: boolean;
+  run: Execution;
+}
+
+function PreviewText({ preview, next, isRetry, run }: PreviewTextProps) {
   const why = forbidden("operator");
   if (why) return <p class="fork-warning">{why}</p>;
   const [data, problem] = [preview.data.value, preview.problem.value];
@@ -147,8 +158,13 @@ function PreviewText({ preview, isRetry, run }: { preview: Preview; isRetry: boo
   return (
     <div class="fork-preview" role="status">
       <p>
-        <strong>Kept:</strong> {kept}. <strong>Runs again:</strong> {repeated}. Events 1 to {count(data.source_seq)} are
-        copied.
+        <strong>Kept:</strong> {kept}. <strong>Runs again:</strong> {repeated}.{" "}
+        {next.length > 0 && (
+          <>
+            <strong>Continues at:</strong> {next.join(", ")}.{" "}
+          </>
+        )}
+        Events 1 to {count(data.source_seq)} are copied.
       </p>
       {isRetry && run.error?.task && (
         <p class="secondary">

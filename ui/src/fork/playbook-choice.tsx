@@ -1,8 +1,9 @@
 import type { Signal } from "@preact/signals";
 import { useResource } from "../api/resource.ts";
-import type { StoredPlaybook } from "../api/types.gen.ts";
+import type { Graph, StoredPlaybook } from "../api/types.gen.ts";
 import type { Validation } from "../editor/validation.ts";
 import { Button } from "../parts/button.tsx";
+import { GraphDrawing } from "../parts/graph/drawing.tsx";
 import { lazy } from "../parts/lazy.tsx";
 import { Loaded } from "../parts/states.tsx";
 
@@ -17,11 +18,13 @@ export interface PlaybookChoiceProps {
   edited: Signal<string | null>; // null: the same playbook
   validation: Validation;
   onFork: (seq: number) => void;
+  plan: ReadonlyMap<string, string>; // what happens to a step, in a word
 }
 
 /** The playbook of the new run: the same, or an edited one that is validated and can be replayed against the log. */
 export function PlaybookChoice(props: PlaybookChoiceProps) {
-  const { digest, edited, validation } = props;
+  const { digest, edited, validation, plan } = props;
+  const graph = useResource<Graph>(edited.value === null ? `/graphs/${digest}` : null).data.value;
   const source = useResource<StoredPlaybook>(edited.value === null ? null : `/texts/${digest}`);
   return (
     <section class="fork-part fork-playbook">
@@ -47,7 +50,17 @@ export function PlaybookChoice(props: PlaybookChoiceProps) {
         </Button>
       </header>
       {edited.value === null ? (
-        <p class="secondary">The new run continues with the playbook that is in force at the event.</p>
+        <>
+          <p class="secondary">The new run continues with the playbook that is in force at the event.</p>
+          {graph && (
+            <GraphDrawing
+              graph={graph}
+              note={(step) =>
+                plan.has(step) && <small class={`replay-target ${plan.get(step)}`}>{plan.get(step)}</small>
+              }
+            />
+          )}
+        </>
       ) : (
         <Loaded of={source}>{(data) => <EditedPlaybook {...props} source={data.text} />}</Loaded>
       )}

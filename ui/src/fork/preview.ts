@@ -52,3 +52,11 @@ export function previewWords({ done, again }: ForkPreview): { kept: string; repe
   });
   return { kept: done.join(", ") || "nothing", repeated: repeated.join(", ") || "nothing" };
 }
+
+/** What happens to each step, in a word: those that ran are kept or run again, those with a token are next. */
+export function planOf(preview: ForkPreview | null, next: string[]): ReadonlyMap<string, string> {
+  const words = (steps: string[], word: string) => steps.map((step): [string, string] => [step, word]);
+  const { done = [], again = [] } = preview ?? {};
+  const repeated = again.map(({ step }) => step);
+  return new Map([...words(done, "kept"), ...words(next, "next"), ...words(repeated, "again")]);
+}

@@ -58,7 +58,7 @@ function FirstDifference({
     <div class="replay-difference">
       <p class="fork-warning">
         First difference: event {count(seq)}, {event_type}: {message}.
-        {seq > at && " It is after the event of the fork, so the fork does not meet it."}
+        {seq > at && ` The fork begins before it, at event ${count(at)}.`}
       </p>
       <div class="replay-sides">
         <Side title="Logged" value={logged} other={replayed} />
