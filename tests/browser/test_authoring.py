@@ -358,13 +358,28 @@ def test_playbooks_are_a_tree_that_is_filtered_and_leads_to_runs_and_versions(
     page.get_by_role("button", name="shop/").click()
     expect(row).to_have_count(0)
     page.get_by_role("button", name="shop/").click()
-    page.get_by_label("Filter by path").fill("ORD")
+    page.get_by_label("Filter").fill("ORD")
     expect(page).to_have_url(re.compile("q=ORD$"))
     expect(page.get_by_role("link", name="images", exact=True)).to_have_count(0)
     row.get_by_role("link", name="orders", exact=True).click()
     for tab, text in (("Graph", "reserve"), ("Runs", "succeeded"), ("Versions", "1"), ("Text", "step: reserve")):
         page.get_by_role("tab", name=tab).click()
         expect(page.locator("main")).to_contain_text(text)
+
+
+def test_the_filter_finds_playbooks_of_other_pages(open_page: PageOpener, server: PageServer) -> None:
+    page = open_page("/workers", role="viewer")
+    page.route(
+        re.compile(r"/playbooks\?limit=500"), lambda route: route.continue_(url=route.request.url.replace("500", "1"))
+    )
+    page.goto(f"{server.url}/playbooks")
+    expect(page.get_by_role("link", name="images", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Next 500 playbooks")).to_be_visible()
+    page.get_by_label("Filter").fill("STOCK")
+    expect(page.get_by_role("link", name="stock", exact=True)).to_be_visible()
+    page.get_by_label("Filter").fill("nothing like it")
+    page.get_by_role("button", name="Clear the filter").click()
+    expect(page.get_by_role("link", name="images", exact=True)).to_be_visible()
 
 
 def test_a_missing_credential_is_reported_and_nothing_starts(open_page: PageOpener, server: PageServer) -> None:
@@ -406,6 +421,24 @@ def test_a_fork_follows_a_replay_that_differs(open_page: PageOpener, runs: Examp
     )
 
 
+def test_a_replay_without_a_difference_says_so_until_the_text_changes(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['failed']}/fork?at=12", role="author")
+    page.get_by_role("button", name="Edited").click()
+    replay = page.get_by_role("button", name="Replay against the log")
+    expect(replay).to_have_attribute("title", "The playbook is not changed.")
+    write(page, STOCK.replace("nothing to order", "edited"))
+    replay.click()
+    expect(page.get_by_text("All decisions up to event 20 are the same.")).to_be_visible()
+    write(page, STOCK.replace("length > 0", "length > 1"))
+    expect(page.get_by_text("The playbook changed after the replay.")).to_be_visible()
+    page.get_by_role("button", name="Replay again").click()
+    expect(page.get_by_text("First difference: event 11")).to_contain_text("next.evaluated")
+    page.get_by_label("Event number").fill("5")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("First difference: event 11")).to_contain_text("The fork begins before it, at event 5.")
+    expect(page.get_by_role("button", name="Fork before this event")).to_have_count(0)
+
+
 def test_a_draft_is_replayed_against_the_latest_runs(
     open_page: PageOpener, runs: ExampleRuns, server: PageServer
 ) -> None:
@@ -441,6 +474,13 @@ def test_the_dry_run_follows_the_event(open_page: PageOpener, runs: ExampleRuns)
     page.get_by_label("Event number").fill("9")
     page.keyboard.press("Enter")
     expect(preview).to_contain_text("Kept: nothing. Runs again: count#1 (from task sum).")
+    graph = page.get_by_role("group", name="Graph of stock")
+    expect(graph.get_by_text("count again")).to_be_visible()
+    page.get_by_label("Event number").fill("12")
+    page.keyboard.press("Enter")
+    expect(preview).to_contain_text("Kept: count. Runs again: nothing. Continues at: order.")
+    expect(graph.get_by_text("count kept")).to_be_visible()
+    expect(graph.get_by_text("order next")).to_be_visible()
     slider = page.get_by_role("slider", name="Event of the fork")
     slider.fill("16")
     expect(page).to_have_url(re.compile("at=16"))
@@ -463,14 +503,49 @@ def test_a_double_click_on_retry_creates_one_run(open_page: PageOpener, server: 
 
 @pytest.mark.parametrize(
     ("tab", "text"),
-    [("events", "step.scheduled"), ("data", "ctxnotenot set"), ("playbook", "Both runs used the same playbook.")],
+    [
+        ("steps", "Both runs used this playbook."),
+        ("events", "step.scheduled"),
+        ("data", "ctxnotenot set"),
+        ("playbook", "Both runs used the same playbook."),
+    ],
 )
 def test_two_runs_are_compared(open_page: PageOpener, runs: ExampleRuns, tab: str, text: str) -> None:
-    page = open_page(f"/compare/{runs['failed']}/{runs['fork']}", role="viewer")
-    expect(page.get_by_text("First difference: event")).to_be_visible()
+    page = open_page(f"/runs/{runs['fork']}", role="viewer")
+    page.get_by_role("link", name="compare").click()
+    expect(page).to_have_url(re.compile(f"/compare/{runs['failed']}/{runs['fork']}$"))
+    first = page.get_by_text("First difference: event 13, step.scheduled of order#1 in A, execution.forked in B")
+    expect(first).to_be_visible()
     page.get_by_role("tab", name=tab.capitalize()).click()
     expect(page.locator("main")).to_contain_text(text)
-    expect(page).to_have_url(re.compile(f"tab={tab}"))
+    if tab != "steps":
+        expect(page).to_have_url(re.compile(f"tab={tab}"))
+
+
+def test_the_first_difference_is_shown_with_its_values(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    server.api.ended(other := server.api.start({"path": "shop/orders", "payload": {"limit": 7}}))
+    page = open_page(f"/compare/{runs['finished']}/{other}", role="viewer")
+    first = page.get_by_text("First difference: event 1, playbook.execution.requested:")
+    expect(first).to_contain_text('payload not set in A, {"limit":7} in B')
+    page.get_by_role("button", name="Show").click()
+    expect(page).to_have_url(re.compile("tab=events"))
+    expect(page.locator(".compare-events .differs").first).to_contain_text("1 playbook.execution.requested")
+    page.get_by_role("tab", name="Steps").click()
+    box = page.get_by_role("group", name="Graph of orders").locator(".box").filter(has_text="approve")
+    expect(box.get_by_title("A has not run, B has not run")).to_be_visible()
+
+
+def test_playbooks_of_two_runs_are_merged(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/compare/{runs['finished']}/{runs['failed']}?tab=playbook", role="viewer")
+    merged = page.get_by_role("table", name="Differences between A: version 1 and B: version 1")
+    expect(merged.get_by_role("row").filter(has_text="kind: Playbook")).to_have_count(1)
+    expect(merged).to_contain_text("- step: reserve")
+    expect(merged).to_contain_text("- step: count")
+    page.get_by_role("tab", name="Steps").click()
+    expect(page.locator("main table")).to_contain_text("reserve")
+    expect(page.get_by_role("group", name="Graph of")).to_have_count(0)
 
 
 def test_a_comparison_shows_all_steps_and_can_be_swapped(open_page: PageOpener, runs: ExampleRuns) -> None:

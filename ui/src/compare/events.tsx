@@ -20,9 +20,7 @@ type RowPage = { items: Row[]; next: number | null };
 /** Events of both runs, those of the same subject beside each other. */
 export function EventsTab({ runs, first, only }: { runs: Runs; first: EventSides | null; only: boolean }) {
   const from = Math.max(1, whole(parameter("event")) || Math.max(1, (first?.a_seq ?? first?.b_seq ?? 1) - BEFORE));
-  const shift = first?.a_seq && first.b_seq ? first.b_seq - first.a_seq : 0;
-  const a = useEvents(runs.a.execution_id, from);
-  const b = useEvents(runs.b.execution_id, Math.max(1, from + shift));
+  const [a, b] = [useEvents(runs.a.execution_id, from), useEvents(runs.b.execution_id, from)];
   const move = (seq: number) => setQuery({ event: Math.max(1, seq) });
   return (
     <>
@@ -37,11 +35,12 @@ export function EventsTab({ runs, first, only }: { runs: Runs; first: EventSides
         >
           Later
         </Button>
-        {first && <Button onClick={() => setQuery({ event: null })}>First difference</Button>}
       </div>
       <Loaded of={a}>
         {(left) => (
-          <Loaded of={b}>{(right) => <Table runs={runs} a={left.items} b={right.items} only={only} />}</Loaded>
+          <Loaded of={b}>
+            {(right) => <Table runs={runs} a={left.items} b={right.items} only={only} first={first?.a_seq} />}
+          </Loaded>
         )}
       </Loaded>
     </>
@@ -57,11 +56,23 @@ const keyOf = ([, , type, entity, status, summary]: Row) => JSON.stringify([type
 
 /** A summary without the times and workers, which do not count. */
 function plain(summary: string): string {
-  return summary.replace(/\d+(\.\d+)? ?(ms|s|min|h|d)\b/g, "").replace(/Leased to \S+/, "Leased");
+  return summary.replace(/\d+(\.\d+)? ?(ms|s|min|h|d)\b/g, "").replace(/Leased to .+/, "Leased");
 }
 
-function Table({ runs, a, b, only }: { runs: Runs; a: Row[]; b: Row[]; only: boolean }) {
-  const rows = useMemo(() => lineDiff(a.map(keyOf), b.map(keyOf)), [a, b]);
+interface TableProps {
+  runs: Runs;
+  a: Row[];
+  b: Row[];
+  only: boolean;
+  first: number | null | undefined; // the first event that differs, even where the rows do not
+}
+
+function Table({ runs, a, b, only, first }: TableProps) {
+  const rows = useMemo(() => {
+    const aligned = lineDiff(a.map(keyOf), b.map(keyOf));
+    const isFirst = ({ kind, a: place }: DiffRow) => kind === "same" && rowOf(a, place)?.[0] === first;
+    return aligned.map((row): DiffRow => (isFirst(row) ? { ...row, kind: "changed" } : row));
+  }, [a, b, first]);
   const shown = rows.filter(({ kind }) => !only || kind !== "same");
   if (!shown.length) return <p class="secondary">These events are the same in both runs.</p>;
   return (

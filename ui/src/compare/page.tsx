@@ -11,13 +11,17 @@ import { Tabs } from "../parts/tabs.tsx";
 import { href } from "../routes.ts";
 import { NotFound } from "../run/not-found.tsx";
 import type { ViewProps } from "../shell/app.tsx";
+import { jsonLine } from "../text/json-line.ts";
 import { count, shortId } from "../text/number.ts";
+import { cut } from "../text/printable.ts";
 import { type Comparison, useComparison } from "./comparison.ts";
 import { DataTab } from "./data.tsx";
 import { EventsTab } from "./events.tsx";
 import { PlaybookTab } from "./playbook.tsx";
 import { StepsTab } from "./steps.tsx";
 import "./page.css";
+
+const PART = 40; // characters of a value of the first difference
 
 export default function ComparePage({ params }: ViewProps) {
   const [a, b] = [params.a ?? "", params.b ?? ""];
@@ -128,21 +132,32 @@ function FirstDifference({ comparison, latest }: { comparison: Comparison; lates
   );
 }
 
-function Difference({ first }: { first: EventSides }) {
-  const side = first.a ?? first.b ?? {};
-  const subject = String(side.run ?? side.step ?? side.task ?? "");
-  const seq = first.a_seq ?? first.b_seq ?? 0;
+function Difference({ first: { a_seq, b_seq, a, b } }: { first: EventSides }) {
+  const seq = a_seq ?? b_seq ?? 0;
+  const [ours, theirs] = [eventWords(a), eventWords(b)];
   return (
     <p class="compare-first">
       <span>
-        First difference: event {count(seq)}
-        {first.b_seq !== null && first.b_seq !== seq && ` (${count(first.b_seq)} in B)`},{" "}
-        {String(side.event_type ?? "")}
-        {subject && ` of ${subject}`}
-        {first.a === null && ", only in B"}
-        {first.b === null && ", only in A"}
+        First difference: event {count(seq)},{" "}
+        {ours !== theirs && a && b ? `${ours} in A, ${theirs} in B` : ours || theirs}
+        {!a && ", only in B"}
+        {!b && ", only in A"}
+        {a && b && ours === theirs && partWords(a, b)}
       </span>
-      <Button onClick={() => setQuery({ tab: "events", event: seq })}>Show</Button>
+      <Button onClick={() => setQuery({ tab: "events", event: null })}>Show</Button>
     </p>
   );
+}
+
+/** "next.evaluated of count#1"; empty without an event. */
+function eventWords(side: EventSides["a"]): string {
+  const subject = side?.run ?? side?.step ?? side?.task;
+  return side ? `${side.event_type}${subject ? ` of ${subject}` : ""}` : "";
+}
+
+/** The first part of an event that differs, with both values. */
+function partWords(a: Record<string, unknown>, b: Record<string, unknown>): string {
+  const key = Object.keys({ ...a, ...b }).find((key) => JSON.stringify(a[key]) !== JSON.stringify(b[key])) ?? "";
+  const [ours, theirs] = [a[key], b[key]].map((value) => cut(jsonLine(value), PART));
+  return `: ${key} ${ours} in A, ${theirs} in B`;
 }
