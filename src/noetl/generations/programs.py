@@ -149,7 +149,11 @@ def _rewritten(document: OtherDocument, task: Map, tree: ast.Module, code: str) 
         hint = "set `result` instead of `return`, or change this line"
         document.refuse_in(task, "code", starts[use.node.lineno - 1] + use.node.col_offset, message, hint)
         return None
-    end = "" if isinstance(tree.body[-1], ast.Return) or "result" not in bound else "return result\n"
+    end = ""
+    if _sets_result(tree.body) and not isinstance(tree.body[-1], ast.Return):
+        end = "return result\n"
+        if "result" not in args and not any(isinstance(part, ast.Assign) and _sets_result([part]) for part in tree.body):
+            prelude += "result = None\n"
     head = f"def main({', '.join(filter(_is_variable, args))}):\n"
     function = head + _indented(prelude + code.rstrip("\n") + "\n" + end)
     if error := _syntax_error(function):
@@ -197,6 +201,10 @@ def _module_names(body: Iterable[ast.AST]) -> Iterator[ast.Name]:
             elif isinstance(node, ast.For | ast.AsyncFor):
                 children[:2] = children[1::-1]
             yield from _module_names(children)
+
+
+def _sets_result(body: Iterable[ast.AST]) -> bool:
+    return any(name.id == "result" and isinstance(name.ctx, ast.Store) for name in _module_names(body))
 
 
 def _syntax_error(code: str) -> SyntaxError | None:

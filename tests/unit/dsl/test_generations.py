@@ -56,7 +56,7 @@ ROWS = {
     "`auth` without a keychain": "auth_names auth_from_workload auth_maps",
     "`job.uuid`, `job.execution_id`, `loop_index`": "job_ids loop_index",
     "`input_data` in code": "input_data main_of_input_data",
-    "`return` in code, `libs` with `from`": "top_level_return libs_from_import",
+    "`return` in code, `libs` with `from`": "top_level_return return_beside_result libs_from_import",
     "`command_N`": "command_results",
     "quotes by hand, `$${{ }}$$`, a whole statement": "quoted_sql quotes_in_code whole_statement",
 }
@@ -79,6 +79,7 @@ RESULTS: dict[str, Any] = {
     "main_of_input_data": 3,
     "nested_tasks": [30, 30],
     "options_at_the_task": 5,
+    "return_beside_result": [None, None],
     "return_step": 6,
     "return_step_is_last": 2,
     "return_step_of_a_branch": None,
@@ -102,6 +103,7 @@ RESULTS: dict[str, Any] = {
     "task_set_beside_ctx": [1, 2],
     "task_set_after_error": [6.0, None],
     "task_set_without_else": 1,
+
     "top_level_return": {"half": 2, "lines": 2},
     "v10_classic": 4,
     "v10_else_above_then": 1,
