@@ -419,7 +419,14 @@ class TestSection3Normalization:
 class TestSection4SpecLayering:
     """From the outside in: kind, executor, step, loop, task. What is inherited is a short list."""
 
-    def layered(self, executor: str = "{}", step: str = "{}", loop: str = "{}", task: str = "{}") -> Task:
+    def layered(
+        self,
+        executor: str = "{}",
+        step: str = "{}",
+        loop: str = "{}",
+        task: str = "{}",
+        call: str = "kind: http, url: 'https://svc.test'",
+    ) -> Task:
         """The only task of a playbook whose scopes have these specs."""
         book = compiled(
             playbook(
@@ -428,10 +435,7 @@ class TestSection4SpecLayering:
                   spec: {step}
                   loop: {{in: [1], iterator: x, spec: {loop}}}
                   tool:
-                    - call:
-                        kind: http
-                        url: "https://svc.test"
-                        spec: {task}
+                    - call: {{{call}, spec: {task}}}
                 """,
                 root=f"executor: {{spec: {executor}}}\n",
             )
@@ -456,6 +460,7 @@ class TestSection4SpecLayering:
         found = self.layered(
             executor="{sandbox: {kind: landlock, network: false}, results: {inline_bytes: 100, store: file}}",
             step="{results: {inline_bytes: 200}, sandbox: {kind: landlock, memory_bytes: 2097152}}",
+            call="kind: shell, command: ls",
         )
         assert found.spec == {
             "sandbox": {"kind": "landlock", "network": False, "memory_bytes": 2097152},
@@ -466,6 +471,7 @@ class TestSection4SpecLayering:
         found = self.layered(
             executor="{sandbox: {kind: bubblewrap, read: [/usr, /opt], write: [/tmp]}}",
             loop="{sandbox: {kind: bubblewrap, read: [/data]}}",
+            call="kind: shell, command: ls",
         )
         assert found.spec["sandbox"] == {"kind": "bubblewrap", "read": ["/data"], "write": ["/tmp"]}
 

@@ -68,7 +68,7 @@ def compile_tree(
     names.check(document, problems)
     credentials.check(document, kinds, problems)
     policies.check(document, problems)
-    effects.check(document, problems)
+    effects.check(document, kinds, problems)
     code.check(document, problems)
     schemas.check(document, problems)
     document.check(problems)

@@ -152,7 +152,9 @@ def _rewritten(document: OtherDocument, task: Map, tree: ast.Module, code: str) 
     end = ""
     if _sets_result(tree.body) and not isinstance(tree.body[-1], ast.Return):
         end = "return result\n"
-        if "result" not in args and not any(isinstance(part, ast.Assign) and _sets_result([part]) for part in tree.body):
+        if "result" not in args and not any(
+            isinstance(part, ast.Assign) and _sets_result([part]) for part in tree.body
+        ):
             prelude += "result = None\n"
     head = f"def main({', '.join(filter(_is_variable, args))}):\n"
     function = head + _indented(prelude + code.rstrip("\n") + "\n" + end)

@@ -16,6 +16,7 @@ from noetl.tools.registry import BUILTIN, KINDS
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x, path: x}\n"
 CALL = "tool: [{a: {kind: noop}}]"
+NEXT = "next: {arcs: [{step: t}]}"
 DONE = "- {when: \"{{ event.name == 'call.done' }}\", then: {next: t}}"
 SOURCE = Path(__file__).parents[3] / "src" / "noetl"
 
@@ -34,7 +35,10 @@ def step(*lines: str, head: str = "") -> str:
 CANONICAL = {
     "sandbox of http": ("sandbox", ["tool: [{a: {kind: http, url: http://x, spec: {sandbox: landlock}}}]"]),
     "sandbox of noop": ("sandbox", ["tool: [{a: {kind: noop, spec: {sandbox: none}}}]"]),
-    "sandbox of all http calls": ("sandbox", ["spec: {http: {sandbox: landlock}}", CALL]),
+    "sandbox of all http calls": (
+        "sandbox",
+        ["spec: {http: {sandbox: landlock}}", "tool: [{a: {kind: http, url: http://x}}]"],
+    ),
     "timers": ("timers", ["spec: {timers: {late: 5s}}", CALL]),
     "pool of a task": ("pool", ["tool: [{a: {kind: noop, spec: {pool: big}}}]"]),
     "sequential loop": ("max_in_flight", ["loop: {in: [1], iterator: n, spec: {max_in_flight: 3}}", CALL]),
@@ -49,6 +53,25 @@ CANONICAL = {
     "retry of noop": ("retry", ["tool: [{a: {kind: noop, spec: {retry: 2}}}]"]),
     "retry of wait": ("retry", ["tool: [{a: {kind: wait, signal: go, spec: {retry: {attempts: 3}}}}]"]),
     "retry of a step of noops": ("retry", ["spec: {retry: 2}", "tool: [{a: {kind: noop}}, {b: {kind: noop}}]"]),
+    "sandbox of a step without processes": ("sandbox", ["spec: {sandbox: landlock}", CALL]),
+    "sandbox of a loop without processes": ("sandbox", ["loop: {in: [1], iterator: n, spec: {sandbox: none}}", CALL]),
+    "defaults of a kind in a step": ("http", ["spec: {http: {timeout: 3}}", CALL]),
+    "defaults of a kind in a loop": ("http", ["loop: {in: [1], iterator: n, spec: {http: {timeout: 3}}}", CALL]),
+    "network of no sandbox": (
+        "network",
+        ["tool: [{a: {kind: python, code: 'result = 1', spec: {sandbox: {kind: none, network: false}}}}]"],
+    ),
+    "read of no sandbox of a step": (
+        "read",
+        ["spec: {sandbox: {kind: none, read: [/data], processes: 5}}", "tool: [{a: {kind: shell, command: ls}}]"],
+    ),
+    "write of no sandbox of a kind": (
+        "write",
+        ["spec: {shell: {sandbox: {kind: none, write: [/data]}}}", "tool: [{a: {kind: shell, command: ls}}]"],
+    ),
+    "timeout of a step without tasks": ("timeout", ["spec: {timeout: 3}", NEXT]),
+    "pool of a step without tasks": ("pool", ["spec: {pool: big}", NEXT]),
+    "retry of a loop without tasks": ("retry", ["loop: {in: [1], iterator: n, spec: {retry: 3}}", NEXT]),
     "async": ("async", ["tool: [{a: {kind: noop, spec: {async: true}}}]"]),
 }
 CLASSIC = {
@@ -101,6 +124,14 @@ def test_a_key_without_effect_is_reported(case: str) -> None:
     assert (code, message.partition(":")[0]) == ("NTL118", f"{key!r} has no effect")
 
 
+def test_defaults_of_a_kind_that_no_task_has_are_reported() -> None:
+    head = "executor: {spec: {http: {timeout: 3}, sandbox: {kind: none, network: false}, noop: {timeout: 3}}}\n"
+    keys = [message.partition(" has no effect")[0] for _, message in found(step(CALL, head=head))]
+    assert keys == ["'http'", "'network'"]
+    book = "workbook: {get: {kind: http, url: http://x}}\n"
+    assert found(step("spec: {http: {timeout: 3}}", "tool: {kind: workbook, name: get}", head=book)) == []
+
+
 def test_a_guard_on_a_timer_that_no_step_has_is_reported() -> None:
     guard = "{{ event.name == 'timer.fired' and event.data.timer_id == 'latte' }}"
     lines = ["spec: {eval_mode: on_event}", "case:", f'- {{when: "{guard}", then: {{next: t}}}}']
@@ -120,6 +151,14 @@ def test_a_limit_above_64_kib_is_reported() -> None:
     "lines",
     [
         ["tool: [{a: {kind: python, code: 'result = 1', spec: {sandbox: landlock}}}]"],
+        ["spec: {sandbox: landlock, python: {timeout: 3}}", "tool: [{a: {kind: python, code: 'result = 1'}}]"],
+        ["spec: {timeout: 5s, pool: big}", "case:", "- {when: true, then: [{a: {tool: {kind: noop}}}]}"],
+        ["spec: {http: {timeout: 3}}", "tool: {kind: noop}", "sink: {tool: {kind: http, url: http://x}}"],
+        [
+            "spec: {timeout: 5s, eval_mode: on_event}",
+            "case:",
+            "- {when: \"{{ event.name == 'message.received' }}\", then: {next: t}}",
+        ],
         ["loop: {in: [1], iterator: n, spec: {mode: parallel, max_in_flight: 3}}", CALL],
         ["loop: {in: [1], iterator: n, mode: parallel, spec: {batch_size: 3}}", "tool: {kind: noop}"],
         ["tool: {kind: noop}", "retry: {scope: step}", "next: t"],

@@ -103,7 +103,6 @@ RESULTS: dict[str, Any] = {
     "task_set_beside_ctx": [1, 2],
     "task_set_after_error": [6.0, None],
     "task_set_without_else": 1,
-
     "top_level_return": {"half": 2, "lines": 2},
     "v10_classic": 4,
     "v10_else_above_then": 1,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from noetl.dsl.outline import Document, TaskSite, Unused
 from noetl.dsl.problem import Check, Problems
+from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, key_span, span_in
 
 NO_EFFECT = Check("NTL118", "warning", "a key has no effect here")
@@ -22,11 +23,16 @@ WITHOUT_PROCESS = frozenset(
 """Kinds whose calls start no process on the worker that a sandbox could confine."""
 NEVER_RETRIED = frozenset(["noop", "wait"])
 RETRY_HINT = "set it on a task that can fail"
+CONFINEMENT = ("network", "read", "write")
+"""Options of a sandbox that `kind: none` does not have."""
+OF_TASKS = ("timeout", "pool", "results", "sandbox", "on_lost", "max_visits", "retry")
+"""Options of a step that only its tasks have."""
 
 
-def check(document: Document, problems: Problems) -> None:
+def check(document: Document, kinds: KindSource, problems: Problems) -> None:
     _check_profile(document, problems)
-    for part in (_in_executor(document), _in_steps(document), _in_tasks(document), document.unused()):
+    parts = (_in_executor(document), _in_steps(document), _in_layers(document, kinds), _in_tasks(document))
+    for part in (*parts, document.unused()):
         for unused in part:
             message = f"{unused.key!r} has no effect: {unused.why}"
             problems.add(NO_EFFECT, key_span(unused.container, unused.key), message, unused.hint)
@@ -67,10 +73,48 @@ def _in_steps(document: Document) -> Iterator[Unused]:
             yield Unused(step["spec"], "timers", "the step does not listen to its timers", hint)
 
 
-def _in_tasks(document: Document) -> Iterator[Unused]:
-    for layer in [document.executor_spec, *(layer for step in document.steps for layer in document.layers(step))]:
-        for kind in WITHOUT_PROCESS.intersection(layer):
+def _in_layers(document: Document, kinds: KindSource) -> Iterator[Unused]:
+    """Defaults of the executor, the steps and their loops that no task takes up."""
+    all_tasks = [*document.all_tasks, *(site for _, site in document.workbook)]
+    yield from _defaults(document.executor_spec, _kinds(document, all_tasks), kinds, "no task is of this kind")
+    for step in document.steps:
+        used = _kinds(document, document.tasks(step))
+        spec, loop = document.layers(step)
+        if not used and not document.listens(step):
+            yield from _unused(spec, OF_TASKS, "the step has no task")
+            yield from _unused(loop, OF_TASKS, "the step has no task")
+        for layer in (spec, loop):
+            yield from _defaults(layer, used, kinds, "no task of the step is of this kind")
+            if used and used <= WITHOUT_PROCESS:
+                yield from _unused(layer, ("sandbox",), "no task of the step starts a process on the worker")
+
+
+def _kinds(document: Document, sites: Iterable[TaskSite]) -> set[str]:
+    """The kinds of the tasks, and of what they may call in the workbook."""
+    used = {site.tree["kind"] for site in sites}
+    called = (site.tree["kind"] for _, site in document.workbook) if "workbook" in used else ()
+    return (used | set(called)) - {"workbook"}
+
+
+def _defaults(layer: Map, used: set[str], kinds: KindSource, why: str) -> Iterator[Unused]:
+    yield from _in_sandbox(layer)
+    for kind in [name for name in layer if kinds.get(name) is not None]:
+        if kind not in used:
+            yield Unused(layer, kind, why)
+        elif kind in WITHOUT_PROCESS:
             yield from _unused(layer[kind], ("sandbox",), f"a call of {kind} starts no process on the worker")
+        else:
+            yield from _in_sandbox(layer[kind])
+
+
+def _in_sandbox(options: Map) -> Iterator[Unused]:
+    sandbox = options.get("sandbox")
+    if isinstance(sandbox, Map) and sandbox.get("kind") == "none":
+        why = "`kind: none` limits memory, processes and files, but not what a process may use"
+        yield from _unused(sandbox, CONFINEMENT, why, "write `kind: landlock` or `kind: bubblewrap`")
+
+
+def _in_tasks(document: Document) -> Iterator[Unused]:
     for site in [*document.all_tasks, *(site for _, site in document.workbook)]:
         yield from _in_task(site)
 
@@ -82,6 +126,8 @@ def _in_task(site: TaskSite) -> Iterator[Unused]:
     yield from _unused(spec, ("pool",), "all tasks of a step run where the step runs", hint)
     if kind in WITHOUT_PROCESS:
         yield from _unused(spec, ("sandbox",), f"a call of {kind} starts no process on the worker")
+    else:
+        yield from _in_sandbox(spec)
     if kind == "iterator" and spec.get("mode", "sequential") == "sequential":
         hint = "remove it, or set `mode: parallel`"
         yield from _unused(spec, ("max_in_flight",), "a sequential iterator runs one item at a time", hint)
