@@ -150,6 +150,16 @@ def test_literals_stand_where_parameters_can_not(memory: Calls, tmp_path: Path) 
 def test_params_are_for_the_placeholders_of_the_driver(memory: Calls) -> None:
     assert memory.value("SELECT ? + {{ x }} AS v", {"x": 1}, params=[5]) == 6
     assert memory.value("SELECT $a || '%' AS v", params={"a": "x"}) == "x%"
+    assert memory.value("SELECT 1 AS v", params=[]) == 1
+
+
+@pytest.mark.parametrize("params", [[5], {"a": 1}])
+def test_params_without_a_placeholder_are_an_error(memory: Calls, params: Any) -> None:
+    error = memory.error("SELECT 1 AS v; SELECT {{ x }} AS v", {"x": 1}, params=params)
+    assert (error.kind, error.message) == (
+        "input",
+        "there are `params`, but the SQL has no placeholder: write `?` or `$name`",
+    )
 
 
 def test_a_number_beyond_all_types_is_an_input_error(memory: Calls) -> None:
