@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from noetl.classic.chain_items import chain_items
 from noetl.classic.detect import chain_calls, tasks_of
 from noetl.classic.failure_guards import expects_failure, reads_failure
-from noetl.classic.names import CallNames, Names, expression_of, renamed, templates_in, with_nulls
+from noetl.classic.names import CallNames, Names, expression_of, in_values, renamed, templates_in, with_nulls
 from noetl.classic.nodes import as_list, as_map, list_at, map_at, merged, put_after, rename_key
 from noetl.classic.outline import ClassicDocument
 from noetl.dsl.shape import KindSource
@@ -69,6 +69,15 @@ class Leftovers(list[Leftover]):
                         hint = "store the value in `vars`, or read `steps.NAME.result`"
                         self.refuse(holder, at, f"`{read.path[0]}` {where}", hint)
 
+    def refuse_meta(self, container: Map | Seq, key: Any) -> None:
+        """Refuse `this.meta`, and `this` as a whole, where only the result of the step is known."""
+        for holder, at, text in templates_in(container, self.kinds, key):
+            with suppress(TemplateSyntax):
+                for read in parse(text).reads:
+                    if read.path == ("this",) or read.path[:2] == ("this", "meta"):
+                        name = "`this` as a whole" if read.path == ("this",) else "`this.meta`"
+                        self.refuse(holder, at, f"{name} after the step", "read `this.data`, `.status` or `.error`")
+
 
 def convert_loop(step: Map) -> None:
     loop = step.get("loop")
@@ -113,7 +122,7 @@ def arcs_of(holder: Map, names: Names, leftovers: Leftovers) -> list[Map]:
     for i, target in enumerate([following] if isinstance(following, str) else as_list(following)):
         where: tuple[Map | Seq, Any] = (following, i) if isinstance(following, Seq) else (at, key)
         if isinstance(target, Map):
-            arc, where = renamed(target, names), (target, "step")
+            arc, where = renamed(target, in_values(names)), (target, "step")
         else:
             arc = map_at(at, step=target)
         if is_template(arc["step"]):
@@ -224,14 +233,14 @@ def set_policy(
     if not rules and not ignore and not variables:
         return
     rules.append(_rule(task, f"{{{{ {IS_ERROR} }}}}", do=ignore or "fail"))
-    rules.append(_otherwise(task, renamed(variables, names.in_rule(task)) if variables else None))
+    rules.append(_otherwise(task, renamed(variables, in_values(names.in_rule(task))) if variables else None))
     spec = task["spec"] if isinstance(task.get("spec"), Map) else map_at(task)
     spec["policy"] = map_at(task, rules=rules)
     task["spec"] = spec
 
 
 def set_task(at: Map, values: Map, names: Names) -> Map:
-    rules = list_at(at, [_otherwise(at, renamed(values, names))])
+    rules = list_at(at, [_otherwise(at, renamed(values, in_values(names)))])
     return map_at(at, kind="noop", spec=map_at(at, policy=map_at(at, rules=rules)))
 
 
@@ -367,8 +376,8 @@ def _reads_result(when: Any) -> bool:
 
 def sink_task(sink: Map, call_names: CallNames, names: Names, retry: Map | None) -> Map:
     """The task that stores: `names` are those that the sink's templates read."""
-    task: Map = renamed(sink["tool"], names)
-    content, own = renamed(sink.get("args"), names), task.pop("args", None)
+    task: Map = renamed(sink["tool"], in_values(names))
+    content, own = renamed(sink.get("args"), in_values(names)), task.pop("args", None)
     if own and isinstance(content, Map):
         content = merged(content, own)
     elif own and content is None:

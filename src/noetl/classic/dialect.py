@@ -68,7 +68,8 @@ def _append_sinks(step: Map, sinks: list[Map], names: CallNames, step_names: set
     if isinstance(step["tool"], Map):
         step["tool"] = list_at(call, [conversions.labelled(call, label, call)])
     for sink in sinks:
-        task = conversions.sink_task(sink, names, names.in_pipeline(label, call), None)
+        ignores = conversions.on_error_of(step) == "ignore"
+        task = conversions.sink_task(sink, names, names.in_pipeline(label, call, ignores=ignores), None)
         task[SINK] = True
         step["tool"].append(conversions.labelled(sink, free_label("sink", labels, step_names), task))
 
@@ -94,7 +95,8 @@ def _set_chain_policies(step: Map, names: CallNames) -> None:
             if "poll" in body:
                 body["poll"]["until"] = renamed_text(with_nulls(body["poll"]["until"]), names.in_retry(call))
             for sink in reversed(names.sinks_of(call)):
-                task = conversions.sink_task(sink, names, names.in_pipeline(name, call), default)
+                seen = names.in_pipeline(name, call, ignores=ignore is not None)
+                task = conversions.sink_task(sink, names, seen, default)
                 item = conversions.labelled(sink, "sink", map_at(sink, tool=task))
                 place = next(i for i, other in enumerate(chain) if other is container)
                 insert_item(chain, place + 1, item)

@@ -19,6 +19,11 @@ from noetl.model.kind import Kind
 Names = Mapping[str, str]
 """Classic names, each with the expression that replaces it."""
 
+ENVELOPES = {
+    "response": ("status_code", "headers", "data", "status", "error"),
+    "this": ("status", "data", "error", "meta"),
+}
+
 _NULLABLE = ("error", "status_code", "response.status_code", "response.data", "this.status_code")
 _NULL_MATTERS = re.compile(
     r"\s*((==|!=)\s*none\b|is\s+(not\s+)?(?!not\b|defined\b|undefined\b)|\|\s*(?!default\b|d\b)|(not\s+)?in\b[^}]*\bnone\b|~)",
@@ -54,6 +59,7 @@ class CallNames:
         result = f"outcome.result{self._view(task)}"
         return {
             **_envelope("outcome.result", result, "outcome.error", "outcome.http.status", "outcome.status"),
+            "this.meta": "outcome.meta",
             "attempt": "_attempt",
             "status_code": "outcome.http.status",
             "error": "outcome.error.message",
@@ -70,11 +76,15 @@ class CallNames:
         body = f"outcome.error.details.body if outcome.status == 'error' else {names['response.data']}"
         return {**names, "response.data": body}
 
-    def in_pipeline(self, label: str, call: Map) -> Names:
-        """Names as they read in a later task of the same pipeline."""
+    def in_pipeline(self, label: str, call: Map, *, ignores: bool) -> Names:
+        """Names as they read in a later task of the same pipeline; `ignores`: an error of the call is null there."""
         own = path_of("tasks", label)
-        result = f"{own}.result{self._view(call)}"
-        return _envelope(f"{own}.result", result, f"{own}.error", f"{own}.http.status", f"{own}.status")
+        view, error, status, code = self._view(call), f"{own}.error", f"{own}.status", f"{own}.http.status"
+        if ignores:
+            view, error, status = f"{view} | default(none)" if view else "", "none", "'ok'"
+            code = f"{own}.result.status | default(none)" if view.startswith(".data") else f"{code} | default(none)"
+        names = _envelope(f"{own}.result", f"{own}.result{view}", error, code, status)
+        return {**names, "error": error, "this.meta": f"{own}.meta"}
 
     def after_step(self, step: Map, *, failures: bool = False) -> Names:
         """Names as they read after the step; `failures`: also after a failure, as in `in_retry`."""
@@ -105,7 +115,8 @@ class CallNames:
 
 
 def _envelope(value: str, result: str, error: str, code: str, status: str) -> dict[str, str]:
-    names = {"result": result, "result.rows": result if result.endswith(".rows") else f"({result}).rows"}
+    is_rows = result.removesuffix(" | default(none)").endswith(".rows")
+    names = {"result": result, "result.rows": result if is_rows else f"({result}).rows"}
     for envelope in ("response", "this"):
         names |= {
             envelope: value,
@@ -116,6 +127,23 @@ def _envelope(value: str, result: str, error: str, code: str, status: str) -> di
             f"{envelope}.headers": f"{value}.headers",
         }
     return names
+
+
+def in_values(names: Names) -> Names:
+    """The names with `response` and `this` as maps of their fields: a value may be all of them."""
+    maps = {}
+    for envelope in [envelope for envelope in ENVELOPES if envelope in names]:
+        parts = {field: names.get(f"{envelope}.{field}") for field in ENVELOPES[envelope]}
+        if not names[f"{envelope}.data"].removesuffix(" | default(none)").endswith((".data", "| list")):
+            parts |= {field: "none" for field in ("status_code", "headers") if field in parts}
+        pairs = [f"'{field}': {_or_null(expression)}" for field, expression in parts.items() if expression is not None]
+        maps[envelope] = "{" + ", ".join(pairs) + "}"
+    return {**names, **maps}
+
+
+def _or_null(expression: str) -> str:
+    always = expression == "none" or expression.startswith("'") or expression.endswith("default(none)")
+    return expression if always else f"{expression} | default(none)"
 
 
 def path_of(root: str, name: str) -> str:

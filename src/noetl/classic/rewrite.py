@@ -10,7 +10,16 @@ from noetl.classic import conversions
 from noetl.classic.chain_items import chain_items, step_items
 from noetl.classic.detect import CASE_SPEC, tasks_of
 from noetl.classic.failure_guards import expects_failure, reads_failure
-from noetl.classic.names import CallNames, Names, expression_of, path_of, rename_everywhere, renamed, renamed_text
+from noetl.classic.names import (
+    CallNames,
+    Names,
+    expression_of,
+    in_values,
+    path_of,
+    rename_everywhere,
+    renamed,
+    renamed_text,
+)
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at, merged, part_of
 from noetl.classic.outline import ClassicDocument, stores_items
 from noetl.classic.points import rename_events
@@ -128,7 +137,7 @@ class _Rewriter:
         else:
             pipeline = tool
             *_, (label, call, _, _) = labelled_items(tool)
-        names = self.names.in_pipeline(label, call)
+        names = self.names.in_pipeline(label, call, ignores=conversions.on_error_of(step) == "ignore")
         for sink in sinks:
             task = conversions.sink_task(sink, self.names, names, None)
             pipeline.append(conversions.labelled(sink, free_label("sink", labels, self.step_names), task))
@@ -293,6 +302,7 @@ class ClassicRoutes:
             hidden = self.local | {name for item in chain for name in item}
             hidden |= EVENT if chain or len(arcs) > 1 else set()
             self.leftovers.refuse_reads(goto, "next", hidden, "in `args` of a chain's `next`")
+            self.leftovers.refuse_meta(goto, "next")
         if not chain and len(arcs) == 1:
             return arcs[0]
         if goto is None and "next" in self.step:
@@ -329,22 +339,25 @@ class ClassicRoutes:
                 task = conversions.sink_task(body, self.calls, self.names, retry)
                 append(item, free_label("sink", labels, self.step_names), task)
                 continue
-            task = renamed(body["tool"], self.names)
+            names = in_values(self.names)
+            task = renamed(body["tool"], names)
             if "args" in body:
-                task["args"] = merged(renamed(body["args"], self.names), as_map(task.get("args")))
+                task["args"] = merged(renamed(body["args"], names), as_map(task.get("args")))
             if "retry" in body:
                 task["retry"] = body["retry"]
             conversions.set_policy(task, self.calls, retry, ignore=ignore)
             labels.add(name)
             append(item, name, task)
             for sink in self.calls.sinks_of(task):
-                stored = conversions.sink_task(sink, self.calls, self.calls.in_pipeline(name, task), retry)
+                seen = self.calls.in_pipeline(name, task, ignores=ignore is not None)
+                stored = conversions.sink_task(sink, self.calls, seen, retry)
                 append(item, free_label("sink", labels, self.step_names), stored)
         return tasks
 
     def _refuse_moved(self, item: Map, name: str, labels: set[str]) -> None:
         """Refuse templates of a chain that read names of its step: the chain becomes a separate step."""
         foreign = (self.local | EVENT) - {"tasks", *labels}
+        self.leftovers.refuse_meta(item, name)
         if name == "set":
             self.leftovers.refuse_reads(item, name, foreign, "in `set`")
             return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -91,3 +93,47 @@ def test_a_retry_without_a_response_has_no_body() -> None:
         assert finished.status == "failed"
         assert finished.error is not None
         assert finished.error["attempt"] == 2
+
+
+ENVELOPES = "{r: '{{ result }}', t: '{{ this }}', a: '{{ response }}', s: '{{ this.status }}', e: '{{ error }}'%s}"
+
+
+@for_each(
+    ("loop", "spec", "path", "stored"),
+    [
+        ("", "", "/", {"result": {"code": "fine"}, "status": "ok", "answer": 200}),
+        ("loop: {in: ['/'], iterator: k}", "", "/", {"result": {"code": "fine"}, "status": "ok", "answer": 200}),
+        ("", "spec: {on_error: ignore}", "/gone", {"result": None, "status": "ok", "answer": None}),
+        (
+            "loop: {in: ['/gone'], iterator: k}",
+            "spec: {on_error: ignore}",
+            "{{ k }}",
+            {"result": None, "status": "ok", "answer": None},
+        ),
+    ],
+)
+def test_a_sink_stores_the_same_in_a_loop_and_after_the_migration(
+    url: str, tmp_path: Path, loop: str, spec: str, path: str, stored: dict[str, Any]
+) -> None:
+    args = ENVELOPES % (", k: '{{ k }}'" if loop else "")
+    code = f"import json; open({str(tmp_path / 'stored')!r}, 'w').write(json.dumps([r, t, a, s, e]))"
+    sink = f'sink: {{tool: {{kind: python, code: "{code}"}}, args: {args}}}'
+    call = f'tool: {{kind: http, url: "{url}{path}"}}'
+    lines = [line for line in ("- step: start", f"  {loop}", f"  {spec}", f"  {call}", f"  {sink}") if line.strip()]
+    for text in both(HEAD + "".join(f"  {line}\n" for line in lines)):
+        BusyTwice.requests = 2
+        finished = run_playbook(text)
+        assert (finished.error, finished.status) == (None, "succeeded")
+        result, this, response, status, error = json.loads((tmp_path / "stored").read_text())
+        assert {"result": result, "status": status, "answer": response["status_code"]} == stored
+        assert (this.pop("meta")["attempt"], this) == (1, {"status": "ok", "data": stored["result"], "error": None})
+        assert (response["data"], response["status"], response["error"], error) == (stored["result"], "ok", None, None)
+
+
+@pytest.mark.parametrize("read", ["this", "this.meta.attempt"])
+def test_the_meta_of_a_call_is_refused_where_only_the_result_of_the_step_is_known(read: str) -> None:
+    sink = f"sink: {{tool: {{kind: python, code: 'result = x'}}, args: {{x: '{{{{ {read} }}}}'}}}}"
+    case = f"    case: [{{when: true, then: {{{sink}, next: [{{step: end, args: {{x: '{{{{ {read} }}}}'}}}}]}}}}]\n"
+    step = "  - step: start\n    tool: {kind: python, code: 'result = 1'}\n"
+    refused = migrate("p.yaml", HEAD + step + case + "  - {step: end, tool: {kind: noop}}\n", KINDS)
+    assert [leftover.hint for leftover in refused.leftovers] == ["read `this.data`, `.status` or `.error`"] * 2

@@ -87,7 +87,9 @@ def _statements(connection: DuckDBPyConnection, sql: Sql, params: Params) -> lis
     if not prepared:
         raise Failure("input", "the SQL has no statement")
     if params and not any(statement.named_parameters for statement, *_ in prepared):
-        raise Failure("input", "there are `params`, but the SQL has no placeholder: write `?` or `$name`", input="params")
+        raise Failure(
+            "input", "there are `params`, but the SQL has no placeholder: write `?` or `$name`", input="params"
+        )
     return prepared
 
 
