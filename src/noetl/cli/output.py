@@ -227,7 +227,14 @@ def print_run(run: dict[str, Any], children: Sequence[dict[str, Any]], target: s
 
 def _child_row(child: dict[str, Any]) -> dict[str, Any]:
     took = "" if child["duration_ms"] is None else format_duration(child["duration_ms"] / 1000)
-    return {"run": child["execution_id"], "child": child["name"], "status": child["status"], "took": took}
+    return {"run": child["execution_id"], "child": child["name"], "status": status_text(child), "took": took}
+
+
+def status_text(run: dict[str, Any]) -> str:
+    """The status of a listed run, and what it does not tell: no process works on it, errors were continued past."""
+    errors = run["continued_errors"]
+    notes = [*(["no process"] if run["orphaned"] else []), *([count(errors, "error")] if errors else [])]
+    return f"{run['status']} ({', '.join(notes)})" if notes else str(run["status"])
 
 
 def _step_row(name: str, step: dict[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from noetl.cli.output import (
     pick,
     print_message,
     print_result,
+    status_text,
 )
 from noetl.cli.progress import EventLines, new_view
 from noetl.cli.run import is_runnable
@@ -132,12 +133,11 @@ def _nested(runs: Items, candidates: Items) -> Iterator[tuple[Json, int]]:
 
 
 def _row(run: Json, depth: int) -> Json:
-    started, errors = datetime.fromisoformat(run["started"]).astimezone(), run["continued_errors"]
-    notes = [*(["no process"] if run["orphaned"] else []), *([count(errors, "error")] if errors else [])]
+    started = datetime.fromisoformat(run["started"]).astimezone()
     return {
         "run": run["execution_id"],
         "name": "  " * depth + run["name"],
-        "status": f"{run['status']} ({', '.join(notes)})" if notes else run["status"],
+        "status": status_text(run),
         "started": f"{started:%Y-%m-%d %H:%M:%S}",
         "activity": run["activity"],
         "took": format_duration(run["duration_ms"] / 1000),

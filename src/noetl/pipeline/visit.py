@@ -126,18 +126,23 @@ class Visit:
 
     async def _attempt(self) -> bool:
         """Make the call and keep its outcome. False if the deadline of the poll has passed."""
-        in_time, started = True, self.host.now()
+        in_time, started = True, self._started()
         try:
             self.outcome = await self._call(started)
         except DeadlinePassed:
             in_time = False
         ended = self.host.now()
-        self.took = round((ended - started) * 1000, 3)
+        self.took = round(max(0.0, ended - started) * 1000, 3)
         meta = call_meta(self.scope["execution_id"], self.attempt, self.took, ended)
         self.scope["outcome"] = self.outcome.as_data(meta)
         if not self.plan.task.sink:
             self.pipeline.last = self.scope["outcome"]
         return in_time and not (self.plan.until is not None and self._is_late())
+
+    def _started(self) -> float:
+        """When the call began: before it waited, if its outcome is delivered."""
+        now, since = self.host.now(), self.progress.since
+        return now if self.progress.delivered is None or since is None else since
 
     async def _call(self, started: float) -> Outcome:
         plan, progress, host, templates = self.plan, self.progress, self.host, self.pipeline.templates

@@ -231,6 +231,29 @@ def test_tasks_are_listed_with_attempts_and_durations(place: Place) -> None:
     assert any(re.match(r"try#1/again#1 +succeeded +3 +[\d.]+ m?s", row) for row in rows)
 
 
+WAITS_AND_CALLS = (
+    HEAD
+    + """\
+  - step: ask
+    tool:
+      - verdict:
+          kind: wait
+          signal: verdict
+          spec:
+            timeout: 200ms
+            policy: {rules: [{when: "{{ outcome.status == 'error' }}", then: {do: continue}}, {else: {then: {do: fail}}}]}
+      - took: {kind: python, args: {ms: "{{ tasks.verdict.meta.duration_ms }}"}, code: "result = ms"}
+"""
+)
+
+
+def test_the_duration_of_a_task_includes_the_time_that_it_waited(place: Place) -> None:
+    run = place.run(WAITS_AND_CALLS)
+    assert run["result"] >= 200
+    tasks = place.json("runs", "show", "--tasks", "last")["tasks"]
+    assert (tasks[0]["task"], tasks[0]["duration_ms"]) == ("ask#1/verdict#1", run["result"])
+
+
 def test_results_are_printed_also_from_behind_a_reference(place: Place) -> None:
     run = place.run(LARGE)
     assert run["steps"]["start"]["result"]["store"] == "db"
@@ -261,6 +284,14 @@ def test_children_are_listed_with_their_parent(place: Place) -> None:
     head = next(number for number, line in enumerate(lines) if line.split() == ["run", "child", "status", "took"])
     assert lines[head + 1].split()[1:3] == ["child", "succeeded"]
     assert place("runs", "show", lines[head + 1].split()[0]).code == 0
+
+
+def test_the_status_of_a_child_has_the_errors_that_it_continued_past(place: Place) -> None:
+    (place.folder / "child.yaml").write_text(FAILS.replace("path: tests/story", "path: tests/child"))
+    if place.env:
+        assert place("register", "child.yaml").code == 0
+    place.run(HEAD + "  - {step: a, tool: {kind: playbook, path: tests/child}}\n")
+    assert "  succeeded (3 errors)  " in place("runs", "show", "last").out
 
 
 def test_the_body_of_a_failed_response_is_shown_with_the_error(place: Place, httpserver: HTTPServer) -> None:
