@@ -18,7 +18,8 @@ class PlaybookInvalid(NoetlError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         errors = [problem for problem in problems if problem.severity == "error"]
-        super().__init__(f"{len(errors)} problem{'s' * (len(errors) != 1)}; the first: {errors[0]}")
+        first = f"{errors[0]}; {errors[0].hint}" if errors[0].hint else str(errors[0])
+        super().__init__(f"{len(errors)} problem{'s' * (len(errors) != 1)}; the first: {first}")
         self.problems = tuple(problems)
 
 

@@ -198,7 +198,9 @@ def map_or_file(text: str | None, option: str, example: str) -> dict[str, Any]:
     """The same for a map; empty if the option is not set."""
     value = data_or_file(text, option)
     if value is not None and not isinstance(value, dict):
-        raise UsageError(f"{option} must be a map, such as '{example}'")
+        is_file = isinstance(value, str) and value.endswith((".yaml", ".yml", ".json"))
+        hint = f"to read a file write `{option} @{value}`" if is_file else f"such as '{example}'"
+        raise UsageError(f"{option} must be a map, {hint}")
     return value or {}
 
 

@@ -110,7 +110,7 @@ class Document:
     def workbook(self) -> list[tuple[str, TaskSite]]:
         """The tasks of the workbook, each with the name of the entry it belongs to."""
         return [
-            (name, site)
+            (name, site if site.outer else site._replace(label=name))
             for name, task in workbook_tasks(self.root.get("workbook")).items()
             if isinstance(task, dict) and "kind" in task
             for site in pipeline(Map(), task, (), "workbook")

@@ -37,7 +37,13 @@ from noetl.expression.functions import FILTERS, FUNCTIONS, METHODS, NOW_KEY, SQL
 from noetl.expression.lexer import template_offsets
 from noetl.expression.nodes import Absence, Assumptions, Comparison, NameState, Read, Unknown, Use
 from noetl.expression.rename import rename
-from noetl.expression.static_checks import changed_secrets, doubled_quotes, may_take_error, some_error_passes
+from noetl.expression.static_checks import (
+    always_holds,
+    changed_secrets,
+    doubled_quotes,
+    may_take_error,
+    some_error_passes,
+)
 from noetl.expression.template import Template, parse, prepare, render
 from noetl.expression.typed_reads import TypedRead, ValueType, is_path, path_text, typed_reads
 from noetl.expression.values import (
@@ -79,6 +85,7 @@ __all__ = [
     "Use",
     "ValueType",
     "View",
+    "always_holds",
     "changed_secrets",
     "decision_budget",
     "doubled_quotes",

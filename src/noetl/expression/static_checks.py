@@ -111,6 +111,12 @@ def some_error_passes(guards: Iterable[str]) -> bool:
     return any(not any(formula(case) for formula in formulas) for case in cases)
 
 
+def always_holds(guard: str) -> bool:
+    """Whether a guard is a true constant."""
+    expression = parse(guard).expression
+    return isinstance(expression, Const) and bool(expression.value)
+
+
 def may_take_error(guard: str) -> bool:
     """Whether a guard reads the outcome, and can hold for an error."""
     conditions: dict[Any, int] = {}

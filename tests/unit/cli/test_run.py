@@ -406,12 +406,33 @@ def test_a_key_of_a_payload_file_that_nobody_reads_is_a_warning(tmp_path: Path) 
     assert "noetl: warning: workload has no 'itmes': did you mean 'items'?" in done.err
 
 
+def test_a_file_of_a_payload_needs_its_sign(tmp_path: Path) -> None:
+    file(tmp_path, "region: eu\n", "payload.yaml")
+    done = noetl("run", file(tmp_path, NEEDS), "--payload", "payload.yaml", cwd=tmp_path)
+    assert (done.code, done.err.strip()) == (
+        2,
+        "noetl: --payload must be a map, to read a file write `--payload @payload.yaml`",
+    )
+
+
+@pytest.mark.parametrize("word", ["no", "0", "off"])
+def test_the_remedy_for_a_boolean_chooses_no_side(tmp_path: Path, word: str) -> None:
+    playbook = file(tmp_path, NEEDS.replace("items: [1]", "items: [1], strict: true"))
+    done = noetl("run", playbook, "--set", f"strict={word}", "--set", "region=eu", cwd=tmp_path)
+    assert (done.code, done.err.strip().endswith("; write it as true or false")) == (2, True)
+
+
 def test_a_child_without_a_needed_name_fails_the_task_with_the_place(tmp_path: Path) -> None:
     file(tmp_path, NEEDS, "child.yaml")
     parent = HEAD + 'workflow:\n  - step: start\n    tool: {kind: playbook, path: child, args: {regoin: "eu"}}\n'
     done = noetl("run", file(tmp_path, parent, "parent.yaml"), cwd=tmp_path)
     assert done.code == 1
-    assert "child.yaml:7:36: NTL502 nothing provides 'region'" in done.err
+    assert (
+        "child.yaml:7:36: NTL502 nothing provides 'region', which is read in a tool's input; "
+        "did you mean 'regoin' of the payload?" in done.err
+    )
+    done = noetl("run", file(tmp_path, parent.replace("regoin", "x"), "parent.yaml"), cwd=tmp_path)
+    assert "; pass it with `--set region=VALUE`, in the payload or in `args` of a child, or give it a" in done.err
     done = noetl("run", file(tmp_path, parent.replace("regoin:", "regoin: 1, region:")), cwd=tmp_path)
     assert done.code == 0, done.err
     assert "noetl: warning: tests/story: workload has no 'regoin': did you mean 'region'?" in done.err

@@ -59,6 +59,42 @@ def test_an_else_that_lets_errors_pass(rules: list[str], message: str) -> None:
     assert problem.hint == hint
 
 
+@pytest.mark.parametrize("guard", ["true", '"{{ true }}"', '"{{ 1 }}"'])
+def test_a_rule_that_always_matches_takes_errors_like_an_else(guard: str) -> None:
+    """The rule for errors behind it, which the hint of a missing `else` recommends, never gets one."""
+    (problem,) = problems(BUSY, f"{{when: {guard}, then: {{do: continue}}}}", FAIL, otherwise("do: continue"))
+    assert (problem.code, problem.line) == ("NTL315", 15)
+    assert problem.message == (
+        "the rule that always matches of 'call', `do: continue`, also takes every error but those where "
+        "`outcome.http.status in [429, 503]`"
+    )
+
+
+@pytest.mark.parametrize("rule", ["{when: true, then: {do: fail}}", "{when: true, then: {do: retry}}"])
+def test_a_rule_that_always_matches_needs_no_else(rule: str) -> None:
+    assert problems(BUSY, rule) == []
+
+
+def test_a_skip_that_always_matches_takes_no_errors() -> None:
+    (problem,) = problems("{when: true, then: {do: skip}}", otherwise("do: continue"))
+    assert (problem.code, problem.line) == ("NTL315", 15)
+
+
+def test_a_task_of_the_workbook_is_named_by_its_entry() -> None:
+    text = TEXT.partition("workflow:")[0] + """\
+workbook:
+  tell:
+    kind: http
+    url: http://shop.example
+    spec: {policy: {rules: [{else: {then: {do: continue}}}]}}
+workflow:
+  - step: fetch
+    tool: [{call: {kind: workbook, name: tell}}]
+"""
+    (problem,) = load("orders.yaml", text, KINDS).problems
+    assert problem.message == "`else` of 'tell', `do: continue`, also takes every error"
+
+
 def test_a_missing_else_names_the_errors_that_pass() -> None:
     (problem,) = problems(BUSY)
     assert problem.code == "NTL308"

@@ -9,7 +9,7 @@ from noetl.dsl.outline import Document, TaskSite, labelled_items, rules
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Map, Seq, key_span, span_in, span_of
 from noetl.errors import TemplateSyntax
-from noetl.expression import may_take_error, some_error_passes
+from noetl.expression import always_holds, may_take_error, some_error_passes
 
 UNKNOWN_LABEL = Check("NTL304", "error", "a jump leads to a task that does not exist", stored_ok=False)
 STRAY_OPTION = Check("NTL305", "error", "an option does not belong to the directive", stored_ok=False)
@@ -21,7 +21,7 @@ BAD_REDUCER = Check("NTL310", "error", "a patch uses an unknown reducer", stored
 PARALLEL_CTX = Check("NTL311", "warning", "`set_ctx` in a parallel loop")
 NO_WAY_OUT = Check("NTL312", "error", "a pipeline cannot end", stored_ok=False)
 ENDS_BY_FAILURE = Check("NTL313", "warning", "a pipeline ends only by failing")
-ERRORS_PASS = Check("NTL315", "warning", "`else` lets errors pass")
+ERRORS_PASS = Check("NTL315", "warning", "`else`, or a rule that always matches, lets errors pass")
 NO_LEDGER = Check("NTL316", "error", "`exactly_once` without a file for its ledger", stored_ok=True)
 IDLE_OPTION = Check("NTL314", "error", "an option does not apply to this kind", stored_ok=False)
 
@@ -68,12 +68,16 @@ def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
     written = spec.get("policy", {}).get("rules", [])
     if not policy or getattr(written, "lost", None):
         return
-    errors = _passing(policy) if kind != "noop" else None  # which does not fail
-    rule, then, otherwise = policy[-1]
-    if otherwise and errors and then.get("do") in ("continue", "break", "jump"):
-        message = f"`else` of {site.label!r}, `do: {then['do']}`, also takes {errors}"
-        problems.add(ERRORS_PASS, span_of(rule), message, f"put {FAIL_RULE} before it")
-    elif not any(otherwise for *_, otherwise in policy):
+    last = next((i for i, part in enumerate(policy) if _takes_all(*part)), None)
+    errors = _passing(policy[:last]) if kind != "noop" else None  # which does not fail
+    if last is not None:
+        rule, then, otherwise = policy[last]
+        misplaced = otherwise and last < len(policy) - 1  # which is reported above
+        if errors and not misplaced and then.get("do") in ("continue", "break", "jump"):
+            name = "`else`" if otherwise else "the rule that always matches"
+            message = f"{name} of {site.label!r}, `do: {then['do']}`, also takes {errors}"
+            problems.add(ERRORS_PASS, span_of(rule), message, f"put {FAIL_RULE} before it")
+    else:
         message = f"the rules of {site.label!r} have no `else`"
         message += f": the pipeline continues after {errors}" if errors else ""
         problems.add(NO_ELSE, span_of(written), message, ELSE_HINT)
@@ -94,12 +98,23 @@ def _check_ledger(site: TaskSite, layers: list[Map], problems: Problems) -> None
         problems.add(NO_LEDGER, key_span(spec, "exactly_once"), message, "remove `read_only` or `exactly_once`")
 
 
+def _takes_all(rule: Map, then: Map, otherwise: bool) -> bool:
+    """Whether a rule takes every outcome that reaches it."""
+    guard = rule.get("when")
+    if otherwise or then.get("do") == "skip":
+        return otherwise
+    try:
+        return guard is True or (isinstance(guard, str) and always_holds(guard))
+    except (TemplateSyntax, RecursionError):  # reported by the template checks
+        return False
+
+
 def _passing(policy: list[tuple[Map, Map, bool]]) -> str | None:
     """The errors that no guard of a policy takes, in words; None if there are none, or if that cannot be decided."""
-    guards = [rule["when"] for rule, then, otherwise in policy if not otherwise and then.get("do") != "skip"]
+    guards = [rule["when"] for rule, then, _ in policy if then.get("do") != "skip"]
     texts = [guard for guard in guards if isinstance(guard, str)]
     try:
-        if True in guards or not some_error_passes(texts):
+        if not some_error_passes(texts):
             return None
         handled = [guard.strip().strip("{}").strip() for guard in texts if may_take_error(guard)]
     except (TemplateSyntax, RecursionError):  # reported by the template checks
