@@ -254,7 +254,8 @@ def _problem(name: InputName, file: str, payload: Json) -> Problem:
     message = f"nothing provides {name.name!r}, which is read {name.place}"
     guess = did_you_mean(name.name, payload)
     hint = f"{guess.rstrip('?')} of the payload?" if guess else name.advice
-    hint = hint or f"pass it with `--set {name.name}=VALUE`, in the payload or in `args` of a child, or give it a default in `workload`"
+    ways = f"pass it with `--set {name.name}=VALUE`, in the payload or in `args` of a child"
+    hint = hint or f"{ways}, or give it a default in `workload`"
     end = name.column + len(name.name)
     return Problem(
         file, name.line, name.column, UNKNOWN_NAME_CODE, "error", message, hint, end_line=name.line, end_column=end

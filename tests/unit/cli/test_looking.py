@@ -241,7 +241,8 @@ WAITS_AND_CALLS = (
           signal: verdict
           spec:
             timeout: 200ms
-            policy: {rules: [{when: "{{ outcome.status == 'error' }}", then: {do: continue}}, {else: {then: {do: fail}}}]}
+            policy:
+              rules: [{when: "{{ outcome.status == 'error' }}", then: {do: continue}}, {else: {then: {do: fail}}}]
       - took: {kind: python, args: {ms: "{{ tasks.verdict.meta.duration_ms }}"}, code: "result = ms"}
 """
 )

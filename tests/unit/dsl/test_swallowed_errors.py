@@ -81,7 +81,9 @@ def test_a_skip_that_always_matches_takes_no_errors() -> None:
 
 
 def test_a_task_of_the_workbook_is_named_by_its_entry() -> None:
-    text = TEXT.partition("workflow:")[0] + """\
+    text = (
+        TEXT.partition("workflow:")[0]
+        + """\
 workbook:
   tell:
     kind: http
@@ -91,6 +93,7 @@ workflow:
   - step: fetch
     tool: [{call: {kind: workbook, name: tell}}]
 """
+    )
     (problem,) = load("orders.yaml", text, KINDS).problems
     assert problem.message == "`else` of 'tell', `do: continue`, also takes every error"
 
