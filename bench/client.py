@@ -54,7 +54,7 @@ class Asking(asyncio.Protocol):
             self.done.set()
 
 
-class Asked(NamedTuple):
+class RequestTimes(NamedTuple):
     """What came of the requests."""
 
     seconds: float
@@ -66,7 +66,7 @@ class Asked(NamedTuple):
         return sorted(self.times)[min(len(self.times) - 1, int(len(self.times) * share))]
 
 
-async def ask(host: str, port: int, token: str, path: str, count: int, body: bytes) -> Asked:
+async def ask(host: str, port: int, token: str, path: str, count: int, body: bytes) -> RequestTimes:
     """Post the body so many times at once."""
     left, done = [count], asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -80,22 +80,22 @@ async def ask(host: str, port: int, token: str, path: str, count: int, body: byt
         _, asking = await loop.create_connection(lambda: Asking(left, done), host, port)
         connections.append(asking)
     start = time.perf_counter()
-    for one in connections:
-        one.send(request)
+    for connection in connections:
+        connection.send(request)
     await done.wait()
     took = time.perf_counter() - start
-    good = sum(one.received.startswith(b"HTTP/1.1 200") for one in connections)
-    for one in connections:
-        one.transport.close()
-    return Asked(took, good, [one.seconds for one in connections])
+    good = sum(connection.received.startswith(b"HTTP/1.1 200") for connection in connections)
+    for connection in connections:
+        connection.transport.close()
+    return RequestTimes(took, good, [connection.seconds for connection in connections])
 
 
-def asked(url: str, token: str, path: str, count: int, body: str) -> Asked:
+def timed_requests(url: str, token: str, path: str, count: int, body: str) -> RequestTimes:
     """The same from a process of its own."""
     host, _, port = url.removeprefix("http://").partition(":")
     command = [sys.executable, "-m", "bench.client", host, port, token, path, str(count), body]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return Asked(*json.loads(done.stdout))
+    return RequestTimes(*json.loads(done.stdout))
 
 
 if __name__ == "__main__":

@@ -169,8 +169,8 @@ def _peak_megabytes(pid: int) -> int:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0
-    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
-    return int(found[0]) // 1024 if found else 0
+    result = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(result[0]) // 1024 if result else 0
 
 
 def _best(text: str) -> Ran:

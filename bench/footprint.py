@@ -90,9 +90,9 @@ def size(folder: Path) -> int:
 
 def megabytes(process: int) -> float:
     """Memory of a process that is in RAM."""
-    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text("ascii"))
-    assert found is not None
-    return int(found[1]) / 1024
+    match = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text("ascii"))
+    assert match is not None
+    return int(match[1]) / 1024
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import psycopg
 from tests.acceptance.modes import stage
 from tests.servers import postgres
 
-from bench.client import Asked, asked
+from bench.client import RequestTimes, timed_requests
 from bench.engine import HEAD, NOOP, commit_rates, loop
 from bench.http import served as desk
 from bench.measure import Figure, print_figures, resident_megabytes
@@ -53,7 +53,9 @@ def figures() -> Iterator[Figure]:
         busy = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
         yield Figure("machine: others that want to run, before anything is measured", busy)
         with desk() as url:
-            limit = max((asked(url, "x", "/", RUNS, "{}") for _ in range(TRIES)), key=lambda one: RUNS / one.seconds)
+            limit = max(
+                (timed_requests(url, "x", "/", RUNS, "{}") for _ in range(TRIES)), key=lambda one: RUNS / one.seconds
+            )
         yield Figure(f"client: {RUNS} requests at once, answered at once", f"{RUNS / limit.seconds:,.0f} /s")
         yield Figure("disk: single-row commits (synchronous=FULL)", f"{commit_rates()[0]:,.0f} /s")
         yield from _idle_figures(_new(folder, "idle"))
@@ -120,17 +122,19 @@ def _short_figures(name: str, mode: stage.Served, bar: int) -> Iterator[Figure]:
     """300 short runs at once by one client, which waits for each of them to end."""
     mode.register(SHORT)
     tries = [_posted(mode) for _ in range(TRIES)]
-    best = min(tries, key=lambda one: one.seconds)
+    best = min(tries, key=lambda attempt: attempt.seconds)
     rate, slow = RUNS / best.seconds, best.at(0.95)
     yield Figure(f"W3 {RUNS} short runs at once, {name}", f"{rate:,.0f} runs/s", f"at least {bar}", rate >= bar)
     yield Figure("  95 of 100 are answered within", f"{slow * 1000:,.0f} ms", "under 1,500 ms", slow < 1.5)
     yield Figure("  beside Restate on such a machine (360 runs/s)", f"{rate / 360:.0%}")
 
 
-def _posted(mode: stage.Served) -> Asked:
-    found = asked(mode.client.urls[0], mode.client.token, "/api/v1/executions", RUNS, '{"path": "bench/engine"}')
-    assert found.good == RUNS, f"{RUNS - found.good} runs went wrong"
-    return found
+def _posted(mode: stage.Served) -> RequestTimes:
+    result = timed_requests(
+        mode.client.urls[0], mode.client.token, "/api/v1/executions", RUNS, '{"path": "bench/engine"}'
+    )
+    assert result.good == RUNS, f"{RUNS - result.good} runs went wrong"
+    return result
 
 
 # -- W2 ---------------------------------------------------------------------------------------------------------------
@@ -139,9 +143,9 @@ def _posted(mode: stage.Served) -> Asked:
 def _loop_figures(mode: stage.Served) -> Iterator[Figure]:
     rates = []
     for _ in range(TRIES):
-        found = mode.client.ended(mode.client.start({"playbook": loop(ITEMS, NOOP)}))
-        assert found["status"] == "succeeded", found["error"]
-        rates.append(ITEMS / found["duration_ms"] * 1000)
+        result = mode.client.ended(mode.client.start({"playbook": loop(ITEMS, NOOP)}))
+        assert result["status"] == "succeeded", result["error"]
+        rates.append(ITEMS / result["duration_ms"] * 1000)
     rate = max(rates)
     name = f"W2 {ITEMS:,} noop items, 2 workers, Postgres"
     yield Figure(name, f"{rate:,.0f} items/s", "at least 2,000", rate >= 2_000)
@@ -171,9 +175,9 @@ def _hello_seconds(mode: stage.Served, count: int) -> list[float]:
     times = []
     for _ in range(count):
         start = time.perf_counter()
-        found = mode.client.ask("POST", "/executions", {"playbook": HELLO}, Prefer="wait=60")
+        result = mode.client.ask("POST", "/executions", {"playbook": HELLO}, Prefer="wait=60")
         times.append(time.perf_counter() - start)
-        assert found["result"] == "hello"
+        assert result["result"] == "hello"
     return times
 
 

@@ -80,10 +80,10 @@ def figures() -> Iterator[Figure]:
     try:
         fields = server.fields()
         where = f"{fields['user']}:{quote(fields['password'])}@{fields['host']}:{fields['port']}/{fields['database']}"
-        found = PostgresStore(f"postgresql://{where}")
+        result = PostgresStore(f"postgresql://{where}")
         with server.connect(options="-c search_path=noetl") as bare:
-            yield from _store("Postgres", found, bare)
-        found.close()
+            yield from _store("Postgres", result, bare)
+        result.close()
     finally:
         server.close()
 

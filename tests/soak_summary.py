@@ -7,10 +7,10 @@ from typing import Any
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     reports = [report for reports in terminalreporter.stats.values() for report in reports]
-    found = [
+    result = [
         value for report in reports for name, value in getattr(report, "user_properties", ()) if name == "measured"
     ]
-    if lines := sorted(set(found)):
+    if lines := sorted(set(result)):
         terminalreporter.section("measured")
         for line in lines:
             terminalreporter.write_line(line)

@@ -39,8 +39,8 @@ def problems(code: str, data: bytes) -> list[Problem]:
     if code == TOO_EXPENSIVE.code and data.startswith(b"# expect"):
         return asyncio.run(_compiled_by_a_server(data))
     if code in MIGRATION:
-        found = migrate("playbook.yaml", data, KINDS)
-        return [*found.problems, *found.leftovers, *found.notes]
+        migration = migrate("playbook.yaml", data, KINDS)
+        return [*migration.problems, *migration.leftovers, *migration.notes]
     if code == UNREADABLE_FILE.code:
         return with_programs("playbook.yaml", data, str(EXAMPLES)).problems
     return load("playbook.yaml", data, KINDS, strict=code in STRICT).problems
@@ -64,11 +64,11 @@ def test_every_check_has_a_bad_and_a_good_example_and_every_example_a_check() ->
 def test_the_bad_example_has_this_problem_where_it_says_and_no_other(code: str) -> None:
     bad = example(code, "bad")
     assert bad.expected is not None
-    found = problems(code, bad.data)
-    assert {problem.code for problem in found} == {code}
+    result = problems(code, bad.data)
+    assert {problem.code for problem in result} == {code}
     line, column, fragment = bad.expected
-    here = [problem for problem in found if (problem.line, problem.column) == (line, column)]
-    assert [fragment for problem in here if fragment in problem.message] == [fragment], found
+    here = [problem for problem in result if (problem.line, problem.column) == (line, column)]
+    assert [fragment for problem in here if fragment in problem.message] == [fragment], result
     problem = here[0]
     assert problem.severity == CHECKS[code].severity
     assert problem.hint
@@ -77,9 +77,9 @@ def test_the_bad_example_has_this_problem_where_it_says_and_no_other(code: str) 
 
 @for_each("code", sorted(CHECKS))
 def test_the_good_example_is_sound(code: str) -> None:
-    found = problems(code, example(code, "good").data)
-    assert code not in {problem.code for problem in found}
-    assert not [problem for problem in found if problem.severity == "error"]
+    result = problems(code, example(code, "good").data)
+    assert code not in {problem.code for problem in result}
+    assert not [problem for problem in result if problem.severity == "error"]
 
 
 @pytest.mark.parametrize("code", sorted(WITH_PATH))

@@ -27,13 +27,13 @@ SECTIONS = {
 @cache
 def names_in(file: str) -> frozenset[str]:
     """Every test of a file: `test_a`, `TestB::test_c`."""
-    found: set[str] = set()
+    result: set[str] = set()
     for node in ast.parse((ROOT / file).read_text("utf-8")).body:
         if isinstance(node, ast.ClassDef):
-            found |= {f"{node.name}::{one.name}" for one in node.body if _is_test(one)}  # type: ignore[attr-defined]
+            result |= {f"{node.name}::{one.name}" for one in node.body if _is_test(one)}  # type: ignore[attr-defined]
         elif _is_test(node):
-            found.add(node.name)  # type: ignore[attr-defined]
-    return frozenset(found)
+            result.add(node.name)  # type: ignore[attr-defined]
+    return frozenset(result)
 
 
 def _is_test(node: ast.stmt) -> bool:

@@ -61,8 +61,8 @@ def containers() -> Iterator[Container]:
 
 
 def _json(word: str) -> list[str]:
-    (found,) = re.findall(rf"^{word} (\[.*\])$", DOCKERFILE, re.MULTILINE)
-    return list(yaml.safe_load(found))
+    (result,) = re.findall(rf"^{word} (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    return list(yaml.safe_load(result))
 
 
 def _image_env() -> dict[str, str]:
@@ -75,13 +75,13 @@ def parsed(args: list[str]) -> click.Context:
     context = click.Context(noetl_command, info_name="noetl", **noetl_command.context_settings)
     rest = [str(arg) for arg in args]
     while isinstance(command, click.Group) and not rest[0].startswith("-"):
-        found = command.get_command(context, rest[0])
-        assert found is not None, rest[0]
-        command, context, rest = found, click.Context(found, context, rest[0]), rest[1:]
+        result = command.get_command(context, rest[0])
+        assert result is not None, rest[0]
+        command, context, rest = result, click.Context(result, context, rest[0]), rest[1:]
     return command.make_context(context.info_name, rest, parent=context.parent)
 
 
-CONTAINERS = {one.where: one for one in containers()}
+CONTAINERS = {container.where: container for container in containers()}
 
 
 # -- linters --------------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_the_record_of_the_last_commit_is_on_a_volume_of_each_server() -> None:
 
 
 @pytest.mark.parametrize(
-    "one", [one for one in CONTAINERS.values() if "worker" in one.where], ids=lambda one: one.where
+    "one", [container for container in CONTAINERS.values() if "worker" in container.where], ids=lambda one: one.where
 )
 def test_plain_http_beyond_the_machine_is_allowed_in_so_many_words(one: Container) -> None:
     """M16: whoever reads the file sees it, and the program refuses it otherwise."""
@@ -275,8 +275,8 @@ def test_code_of_tasks_is_kept_apart_from_database_and_key() -> None:
         if service["image"] == "noetl" and service["command"][0] == "worker":
             assert service["user"] not in ("10001:10001", "0:0"), name
             assert not service.get("volumes"), name
-    for one in CONTAINERS.values():
-        assert not parsed(one.args).params.get("workers"), one.where
+    for container in CONTAINERS.values():
+        assert not parsed(container.args).params.get("workers"), container.where
 
 
 def test_workers_reach_neither_the_cluster_nor_its_cloud() -> None:
@@ -285,10 +285,10 @@ def test_workers_reach_neither_the_cluster_nor_its_cloud() -> None:
     assert (set(worker["policyTypes"]), worker["ingress"]) == ({"Ingress", "Egress"}, [])
     blocks = [to["ipBlock"] for rule in worker["egress"] for to in rule["to"] if "ipBlock" in to]
     for address in ("169.254.169.254", "10.96.0.1", "172.16.0.1", "192.168.1.1", "fd00:ec2::254", "fe80::1"):
-        found = ip_address(address)
+        result = ip_address(address)
         for block in blocks:
             inside = ip_network(block["cidr"])
-            assert found.version != inside.version or any(found in ip_network(no) for no in block["except"]), address
+            assert result.version != inside.version or any(result in ip_network(no) for no in block["except"]), address
     server = policies["noetl-server"]
     assert server["policyTypes"] == ["Ingress"]
     assert [rule["from"] for rule in server["ingress"]] == [[{"podSelector": {}}]]
@@ -326,11 +326,11 @@ def test_nats_takes_its_token_from_the_environment_and_wants_one(tmp_path: Path)
 
 
 def test_secrets_are_referred_to_and_never_written_down() -> None:
-    for one in CONTAINERS.values():
-        for name, value in one.env.items():
+    for container in CONTAINERS.values():
+        for name, value in container.env.items():
             if re.search("TOKEN|PASSWORD|MASTER_KEY$", name) or (name == "NOETL_DB" and "postgres" in str(value)):
                 is_reference = isinstance(value, dict) and "secretKeyRef" in value
-                assert is_reference or re.search(r"\$\{\w+:-\}", str(value)), f"{one.where} {name}"
+                assert is_reference or re.search(r"\$\{\w+:-\}", str(value)), f"{container.where} {name}"
     assert not [one for one in OBJECTS if one["kind"] == "Secret"]
 
 

@@ -93,7 +93,7 @@ def test_every_event_is_described_with_its_fields(generated: dict[str, str]) -> 
         assert f"](#{slug(name)})" in generated["reference/events.md"]
         _, _, section = generated["reference/events.md"].partition(f"\n### {name}\n")
         section = re.split(r"^##", section, maxsplit=1, flags=re.MULTILINE)[0]
-        assert [one.name for one in fields(kind)] == re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE), name
+        assert [field.name for field in fields(kind)] == re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE), name
 
 
 def test_every_field_of_the_envelope_is_explained() -> None:
@@ -135,13 +135,13 @@ def _error_kinds() -> Iterator[str]:
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             match node:
                 case ast.Call(func=ast.Name(id=name), args=args) if name in MAKERS:
-                    found = args[MAKERS[name] : MAKERS[name] + 1]
+                    result = args[MAKERS[name] : MAKERS[name] + 1]
                 case ast.Dict(keys=keys, values=values):
                     named = {key.value: value for key, value in zip(keys, values, strict=True) if _is_text(key)}
-                    found = [named["kind"]] if {"kind", "message"} <= named.keys() else []
+                    result = [named["kind"]] if {"kind", "message"} <= named.keys() else []
                 case _:
                     continue
-            yield from (str(one.value) for one in found if _is_text(one))
+            yield from (str(one.value) for one in result if _is_text(one))
 
 
 def _is_text(node: ast.AST | None) -> bool:
@@ -285,13 +285,13 @@ def _prose(path: Path) -> str:
 @cache
 def _anchors(path: Path) -> set[str]:
     """Anchors as GitHub makes them; a heading that comes twice gets a number."""
-    found: set[str] = set()
+    result: set[str] = set()
     for title in HEADING.findall(FENCE.sub("", path.read_text("utf-8"))):
         anchor, count = slug(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)), 1
-        while anchor in found:
+        while anchor in result:
             anchor, count = f"{slug(title)}-{count}", count + 1
-        found.add(anchor)
-    return found
+        result.add(anchor)
+    return result
 
 
 def test_the_glossary_for_contributors_names_only_what_is_in_the_code() -> None:

@@ -60,7 +60,7 @@ def test_every_example_is_filed_by_its_name_and_described() -> None:
 
 
 def test_every_example_begins_with_a_comment_that_explains_it() -> None:
-    assert [one.name for one in EXAMPLES if not one.read_text("utf-8").startswith("# ")] == []
+    assert [example.name for example in EXAMPLES if not example.read_text("utf-8").startswith("# ")] == []
 
 
 def test_child_playbooks_stand_beside_their_parent() -> None:
@@ -184,10 +184,10 @@ def test_example_ends_as_it_should(name: str, ending: Ending, folder: Path, requ
     address = request.getfixturevalue("api") if name in CALLS_API else API
     done = noetl(folder, "run", f"examples/{name}.yaml", *ending.args, "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
-    found = json.loads(done.stdout.replace(address, API))
-    assert (found["status"], found["result"]) == ("succeeded", ending.result)
+    result = json.loads(done.stdout.replace(address, API))
+    assert (result["status"], result["result"]) == ("succeeded", ending.result)
     if ending.steps is not None:
-        assert tuple(found["steps"]) == ending.steps
+        assert tuple(result["steps"]) == ending.steps
     assert noetl(folder, "verify").returncode == 0
 
 
@@ -205,8 +205,8 @@ def test_the_example_that_waits_goes_on_with_a_signal(folder: Path, data: str, r
         sent = noetl(folder, "runs", "signal", "last", "decision", "--data", data)
         assert (sent.returncode, sent.stdout) == (0, "accepted\n")
         assert running.stdout is not None
-        found = json.loads(running.stdout.read())
-    assert (running.returncode, found["status"], found["result"]) == (0, "succeeded", result)
+        actual = json.loads(running.stdout.read())
+    assert (running.returncode, actual["status"], actual["result"]) == (0, "succeeded", result)
     assert noetl(folder, "verify").returncode == 0
 
 

@@ -46,8 +46,8 @@ def test_a_public_name_brings_only_what_it_needs() -> None:
 
 def test_help_needs_no_playbook_machinery() -> None:
     code = "from click.testing import CliRunner; from noetl.cli.main import noetl_command as c; "
-    found = imported_after(f"{code}assert CliRunner().invoke(c, ['--help']).exit_code == 0")
-    assert found & {"yaml", "ruamel", "rich"} == set()
+    result = imported_after(f"{code}assert CliRunner().invoke(c, ['--help']).exit_code == 0")
+    assert result & {"yaml", "ruamel", "rich"} == set()
 
 
 def test_version_is_that_of_the_distribution() -> None:

@@ -19,8 +19,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 def cells(page: str, heading: str) -> Iterator[str]:
     """The first cells of a table, by the first cell of its heading."""
     text = (DOCS / "howto" / page).read_text("utf-8")
-    _, found, rest = text.partition(f"\n| {heading} |")
-    assert found, f"{page} has no table {heading!r}"
+    _, result, rest = text.partition(f"\n| {heading} |")
+    assert result, f"{page} has no table {heading!r}"
     for line in rest.splitlines()[2:]:
         if not line.startswith("| "):
             return

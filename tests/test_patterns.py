@@ -106,7 +106,7 @@ def test_a_cancelled_region_leaves_nothing_open() -> None:
     stage = played("25_cancel_region")
     (child,) = [summary for summary in stage.store.summaries() if summary.parent is not None]
     assert child.status == "cancelled"
-    assert {one.status for one in stage.live(child.execution_id).steps.values()} >= {"cancelled"}
+    assert {step.status for step in stage.live(child.execution_id).steps.values()} >= {"cancelled"}
 
 
 def test_a_cancelled_child_ends_its_region_and_the_run_continues() -> None:

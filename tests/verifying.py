@@ -61,8 +61,8 @@ class Scope:
     def add(self, runtime: Runtime) -> None:
         self.runtimes.append(runtime)
         if len(self.runtimes) > MANY:
-            stopped = [one for one in self.runtimes if one.thread._shutdown]
-            self.runtimes = [one for one in self.runtimes if not one.thread._shutdown]
+            stopped = [runtime for runtime in self.runtimes if runtime.thread._shutdown]
+            self.runtimes = [runtime for runtime in self.runtimes if not runtime.thread._shutdown]
             self.violations += violations_of(stopped)
 
 
@@ -95,7 +95,10 @@ def verified(damaged: bool = False) -> Iterator[None]:
 
 
 def check(violations: Iterable[Violation]) -> None:
-    lines = [f"{one.execution_id}.{one.seq}: {one.invariant}: {one.message}" for one in violations]
+    lines = [
+        f"{violation.execution_id}.{violation.seq}: {violation.invariant}: {violation.message}"
+        for violation in violations
+    ]
     assert not lines, "the log of an execution breaks invariants:\n" + "\n".join(lines)
 
 

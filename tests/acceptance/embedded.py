@@ -70,12 +70,12 @@ async def _run(folder: Path, text: str, payload: dict[str, Any], seconds: float)
 def _references(row: Row) -> list[dict[str, Any]]:
     from msgspec.json import decode as from_json
 
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
 
     def visit(value: Any) -> None:
         if isinstance(value, dict):
             if set(value) == {"$ref"}:
-                found.append(value["$ref"])
+                result.append(value["$ref"])
             for item in value.values():
                 visit(item)
         elif isinstance(value, list):
@@ -83,7 +83,7 @@ def _references(row: Row) -> list[dict[str, Any]]:
                 visit(item)
 
     visit(from_json(row.data))
-    return found
+    return result
 
 
 async def _no_children(parent: Execution, request: dict[str, Any]) -> str:

@@ -72,12 +72,12 @@ def test_what_is_searched_for_is_found(known: World, lab: Lab) -> None:
 
 def test_every_form_is_searched_for(known: World) -> None:
     search = known.lab.search
-    for one in known.texts:
-        raw = one.value.encode()
-        shapes = [raw, quote(raw).encode(), quote_plus(raw).encode(), dumps(one.value).encode()]
+    for text in known.texts:
+        raw = text.value.encode()
+        shapes = [raw, quote(raw).encode(), quote_plus(raw).encode(), dumps(text.value).encode()]
         shapes += [b64encode(b"x" * before + raw + b"x") for before in range(3)]
         shapes += [urlsafe_b64encode(b"x" * before + raw + b"x") for before in range(3)]
-        assert all(search.found(b"before " + shape + b" after") for shape in shapes), one.name
+        assert all(search.found(b"before " + shape + b" after") for shape in shapes), text.name
 
 
 def test_http(known: World, lab: Lab) -> None:
@@ -204,7 +204,7 @@ def held(known: World, lab: Lab) -> Iterator[Callable[[], None]]:
 @contextmanager
 def let_go(known: World, lab: Lab) -> Iterator[None]:
     """Everything goes on while this lasts."""
-    events = [known.echo.open, known.silence.open, known.snowflake.open, *(one.open for one in known.gates.values())]
+    events = [known.echo.open, known.silence.open, known.snowflake.open, *(gate.open for gate in known.gates.values())]
     for event in events:
         event.set()
     (lab.away / "open").touch()
@@ -222,15 +222,15 @@ def let_go(known: World, lab: Lab) -> Iterator[None]:
 
 def writing(pipe: Path, over: threading.Event | None = None) -> int | None:
     """The end of a pipe to write into, as soon as somebody reads; None if it was over first."""
-    found: list[int] = []
+    result: list[int] = []
 
     def look() -> bool:
         with suppress(OSError):  # nobody reads yet
-            found.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
-        return bool(found) or (over is not None and over.is_set())
+            result.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(result) or (over is not None and over.is_set())
 
     until(look)
-    return found[0] if found else None
+    return result[0] if result else None
 
 
 def write_rows(pipe: Path, over: threading.Event) -> None:

@@ -92,14 +92,14 @@ class Range:
     def _outcomes(self) -> Outcomes:
         store = SqliteStore(self.folder / "noetl.db")
         try:
-            found: Outcomes = {}
-            (summary,) = [one for one in store.summaries() if one.name != "child"]
+            result: Outcomes = {}
+            (summary,) = [summary for summary in store.summaries() if summary.name != "child"]
             for row in store.read(summary.execution_id):
                 if row.type == TaskDone.name:
                     fact = decode(row.type, row.data)
                     label = fact.task.path.rpartition("#")[0]
-                    found[label, fact.task.index] = _loaded(store, fact.outcome)
-            return found
+                    result[label, fact.task.index] = _loaded(store, fact.outcome)
+            return result
         finally:
             store.close()
 
@@ -187,10 +187,10 @@ def test_items_with_the_character_nul(shooting: Range) -> None:
 
 def changed(outcomes: Outcomes, values: dict[str, str]) -> dict[str, Any]:
     """What did not come back as it went in, by place and value."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for (label, _), outcome in outcomes.items():
         if outcome.error is not None:
-            found[label] = outcome.error.message[:300]
+            result[label] = outcome.error.message[:300]
         elif (got := _came_back(label, outcome.result, [*values])) is not None:
             wrong = {
                 name: (want[:80], str(got.get(name))[:80])
@@ -198,8 +198,8 @@ def changed(outcomes: Outcomes, values: dict[str, str]) -> dict[str, Any]:
                 if got.get(name) != want
             }
             if wrong:
-                found[label] = wrong
-    return found
+                result[label] = wrong
+    return result
 
 
 def _wanted(label: str, values: dict[str, str]) -> dict[str, str]:
@@ -226,12 +226,12 @@ def _came_back(label: str, result: Any, names: list[str]) -> dict[str, str] | No
 
 def mistaken(outcomes: Outcomes, values: list[str]) -> dict[str, Any]:
     """What did not become of an item what should have."""
-    found = {}
+    result = {}
     for (label, index), outcome in outcomes.items():
         assert index is not None
         if not right(label, outcome, values[index]):
-            found[f"{label} {values[index][:60]!r}"] = str(outcome.error or outcome.result)[:300]
-    return found
+            result[f"{label} {values[index][:60]!r}"] = str(outcome.error or outcome.result)[:300]
+    return result
 
 
 def right(label: str, outcome: Outcome, value: str) -> bool:

@@ -128,8 +128,8 @@ class Office:
         payload = {"desk_url": self.desk.url_for("").rstrip("/"), **more}
         done = self.noetl("run", "card.yaml", "--payload", json.dumps(payload), "-o", "json")
         assert done.stdout, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result
 
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.noetl("runs", "events", "last", "-o", "jsonl").stdout.splitlines()]
@@ -141,15 +141,15 @@ def office(tmp_path: Path, schema: Schema, httpserver: HTTPServer) -> Office:
     schema.rows(f"CREATE TABLE {schema.name}.letter (id int, reader text, greeting text)")
     schema.rows(f"CREATE TABLE {schema.name}.told (places text)")
     schema.rows(f"INSERT INTO {schema.name}.reader VALUES (7, 'O''Hara; DROP TABLE letter', 'Main St 1')")
-    found = Office(tmp_path, schema, httpserver)
+    result = Office(tmp_path, schema, httpserver)
     fields = {**schema.server.fields(), "options": f"-c search_path={schema.name}"}
     host = f"host={fields['host']} port={fields['port']} dbname={fields['database']}"
     dsn = f"{host} user={fields['user']} password={fields['password']} options='{fields['options']}'"
-    stored = found.noetl(
+    stored = result.noetl(
         "credential", "set", "postgres", "--kind", "postgres_credential", "--data", "-", stdin=json.dumps({"dsn": dsn})
     )
     assert stored.returncode == 0, stored.stderr
-    return found
+    return result
 
 
 def letters(desk: HTTPServer, *statuses: int) -> list[Any]:
@@ -175,11 +175,11 @@ def letters(desk: HTTPServer, *statuses: int) -> list[Any]:
 
 def test_a_card_is_made_and_every_phase_is_in_the_log(office: Office) -> None:
     received = letters(office.desk, 503)
-    found = office.run()
-    assert found["status"] == "succeeded", found
-    assert found["result"] == {"status": "completed", "letter": 41, "told": ["desk", "archive"]}
+    process = office.run()
+    assert process["status"] == "succeeded", process
+    assert process["result"] == {"status": "completed", "letter": 41, "told": ["desk", "archive"]}
     assert received == [{"template": "welcome", "to": "Main St 1"}] * 2
-    assert found["ctx"]["vars"] == {
+    assert process["ctx"]["vars"] == {
         "address": "Main St 1",
         "reader": "O'Hara; DROP TABLE letter",
         "rows": 1,
@@ -194,7 +194,7 @@ def test_a_card_is_made_and_every_phase_is_in_the_log(office: Office) -> None:
         list(row.values()) if isinstance(row, dict) else list(row)
         for row in office.schema.rows(f"SELECT * FROM {name}.told")
     ] == [["desk,archive"]]
-    assert list(found["steps"]) == ["start", "find_reader", "write_letter", "tell", "end"]
+    assert list(process["steps"]) == ["start", "find_reader", "write_letter", "tell", "end"]
     events = office.events()
     kinds = {event["event_type"] for event in events}
     assert kinds >= {
@@ -213,32 +213,36 @@ def test_a_sink_whose_condition_is_false_stores_nothing_and_that_is_told(office:
     letters(office.desk)
     assert office.run(wanted=3)["status"] == "succeeded"
     assert office.schema.rows(f"SELECT * FROM {office.schema.name}.told") == []
-    told = [one for one in office.events() if one["event_type"] == "sink.processed" and one["step_run_id"] == "tell#1"]
+    told = [
+        event
+        for event in office.events()
+        if event["event_type"] == "sink.processed" and event["step_run_id"] == "tell#1"
+    ]
     assert [one["status"] for one in told] == ["skipped"]
 
 
 def test_a_letter_that_is_refused_leads_to_the_end_with_the_code_of_the_refusal(office: Office) -> None:
     letters(office.desk, 503, 503, 503)
-    found = office.run()
-    assert (found["status"], found["steps"]["write_letter"]["status"]) == ("succeeded", "failed")
-    tokens = [one for one in office.events() if one["event_type"] == "token.enqueued"]
+    process = office.run()
+    assert (process["status"], process["steps"]["write_letter"]["status"]) == ("succeeded", "failed")
+    tokens = [event for event in office.events() if event["event_type"] == "token.enqueued"]
     assert tokens[-1]["payload"]["args"]["error"] == 503
     assert office.schema.rows(f"SELECT * FROM {office.schema.name}.letter") == []
 
 
 def test_a_reader_who_is_not_there_fails_the_step_that_wants_the_first_row(office: Office) -> None:
-    found = office.run(reader_id=8)
-    assert found["status"] == "failed"
-    assert (found["error"]["step"], found["error"]["kind"]) == ("find_reader", "template")
+    process = office.run(reader_id=8)
+    assert process["status"] == "failed"
+    assert (process["error"]["step"], process["error"]["kind"]) == ("find_reader", "template")
 
 
 def test_r5_a_table_that_is_missing_fails_the_run_instead_of_leading_to_its_end(office: Office) -> None:
     card = office.folder / "card.yaml"
     card.write_text(card.read_text().replace(" and this.status == 'ok'", ""))  # the condition of the seed
     office.schema.rows(f"DROP TABLE {office.schema.name}.reader")
-    found = office.run()
-    assert (found["status"], list(found["steps"])) == ("failed", ["start", "find_reader"])
-    assert (found["error"]["step"], found["error"]["kind"]) == ("find_reader", "sql")
+    process = office.run()
+    assert (process["status"], list(process["steps"])) == ("failed", ["start", "find_reader"])
+    assert (process["error"]["step"], process["error"]["kind"]) == ("find_reader", "sql")
 
 
 def test_auth_may_be_a_dsn_from_a_template_and_no_error_shows_it(office: Office) -> None:
@@ -249,9 +253,9 @@ def test_auth_may_be_a_dsn_from_a_template_and_no_error_shows_it(office: Office)
     fields = {**office.schema.server.fields(), "options": f"-c search_path={office.schema.name}"}
     names = {"database": "dbname"}
     dsn = " ".join(f"{names.get(name, name)}='{value}'" for name, value in fields.items())
-    found = office.run(db=dsn)
-    assert found["status"] == "succeeded", found["error"]
+    process = office.run(db=dsn)
+    assert process["status"] == "succeeded", process["error"]
     for wrong in ("postgresql://ada:s3cret-word@127.0.0.1:1/db", "password=s3cret-word nonsense=1", "s3cret-word!"):
-        found = office.run(db=wrong)
-        assert found["status"] == "failed"
-        assert "s3cret" not in json.dumps(found["error"])
+        process = office.run(db=wrong)
+        assert process["status"] == "failed"
+        assert "s3cret" not in json.dumps(process["error"])

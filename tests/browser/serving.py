@@ -51,7 +51,7 @@ class PageServer:
 
     def _announcement(self) -> str | None:
         """The line with its address, of the process that runs now."""
-        output = self.process.said()[self.process.began :]
+        output = self.process.output_text()[self.process.began :]
         assert self.process.process is not None
         assert self.process.process.poll() is None, output
         return next((line for line in output.splitlines() if "export " in line), None)
@@ -63,7 +63,7 @@ class PageServer:
         for client in self._clients.values():
             client.http.close()
         if self.process.process is not None and self.process.process.poll() is None:
-            assert self.process.stop() == 0, self.process.said()
+            assert self.process.stop() == 0, self.process.output_text()
 
     @property
     def api(self) -> Client:

@@ -20,14 +20,18 @@ ACK = struct.Struct("<q")
 def commit_for_ever(opener: Opener, place: Any, acknowledge: Any) -> None:
     """Both executions grow together; the blob and the summary tell how far a commit got."""
     store = opener(place)
-    heads = {one: store.read(one, after=max(0, store.seq(one) - 1))[-1:] for one in (A, B)}
+    heads = {execution: store.read(execution, after=max(0, store.seq(execution) - 1))[-1:] for execution in (A, B)}
     hashes = {one: rows[0].hash if rows else ZERO for one, rows in heads.items()}
     for turn in count(store.seq(A) // ROWS):
         changes = []
-        for one in (A, B):
-            rows = rows_of(events(ROWS), turn * ROWS + 1, 1.5, hashes[one])
-            hashes[one] = rows[-1].hash
-            changes.append(Change(one, turn * ROWS, rows, summary(one, f"{turn}"), [(f"{one}:{turn}", b"x" * 3000)]))
+        for execution in (A, B):
+            rows = rows_of(events(ROWS), turn * ROWS + 1, 1.5, hashes[execution])
+            hashes[execution] = rows[-1].hash
+            changes.append(
+                Change(
+                    execution, turn * ROWS, rows, summary(execution, f"{turn}"), [(f"{execution}:{turn}", b"x" * 3000)]
+                )
+            )
         assert store.commit(changes) == [True, True]
         os.write(acknowledge.fileno(), ACK.pack(turn + 1))
 
@@ -54,7 +58,7 @@ def killed_after(seconds: float, opener: Opener, place: Any) -> int:
 
 def check(store: Store, acknowledged: int) -> None:
     """What was acknowledged is there, at most one commit more, and nothing of it is half there."""
-    logs = {one: store.read(one) for one in (A, B)}
+    logs = {execution: store.read(execution) for execution in (A, B)}
     turns = len(logs[A]) // ROWS
     assert turns in (acknowledged, acknowledged + 1)
     assert [len(log) for log in logs.values()] == [turns * ROWS] * 2

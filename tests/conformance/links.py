@@ -179,12 +179,12 @@ async def local() -> AsyncIterator[LocalStand]:
 
 @asynccontextmanager
 async def over_http() -> AsyncIterator[HttpStand]:
-    found = bound("127.0.0.1", 0)
+    result = bound("127.0.0.1", 0)
     secret, token = new_token("worker", "worker", SystemClock().now())
-    stand = HttpStand(url_of(found), secret)
+    stand = HttpStand(url_of(result), secret)
     stand.store.access.add_token(token)
     app, ended = stand.app, asyncio.Event()
-    listening = asyncio.create_task(listen(app, found, ended))
+    listening = asyncio.create_task(listen(app, result, ended))
     try:
         async with background(stand.host):
             yield stand
@@ -228,8 +228,8 @@ def play(opening: Open, story: Callable[[Any], Awaitable[None]]) -> None:
     async def whole() -> None:
         async with asyncio.timeout(PATIENCE_SECONDS), opening() as stand:
             await story(stand)
-            for one in stand.store.summaries():
-                _prove(stand, one.execution_id)
+            for summary in stand.store.summaries():
+                _prove(stand, summary.execution_id)
 
     asyncio.run(whole())
 
@@ -265,9 +265,9 @@ def state(stand: Stand, execution: str) -> Execution:
 
 
 async def until(look: Callable[[], Any]) -> Any:
-    while not (found := look()):  # noqa: ASYNC110
+    while not (result := look()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    return found
+    return result
 
 
 def done(work: Work, result: Any = None) -> Report:
@@ -319,8 +319,8 @@ class LinkSuite:
             both = Report(work.fence, items_done(work, 1))  # the first of them is known
             for _ in range(3):
                 assert (await link.report(execution, both))[0] is False
-            found = names(stand, execution)
-            assert (found.count("loop.iteration.started"), found.count("loop.iteration.done")) == (1, 1)
+            result = names(stand, execution)
+            assert (result.count("loop.iteration.started"), result.count("loop.iteration.done")) == (1, 1)
             assert state(stand, execution).result == [0]
 
         play(opening, story)
@@ -468,8 +468,8 @@ class ServerLinkSuite(LinkSuite):
             assert len(await stand.claim(Claim("w1", 2, "default", "c2"))) == 1
             assert await stand.claim(Claim("w1", 2, "default", "c1"), again=True) == first
             assert await stand.claim(Claim("w1", 2, "default", "c9"), again=True) == []
-            for one in executions:
-                await tell(stand, one, Cancel("enough"))
+            for execution in executions:
+                await tell(stand, execution, Cancel("enough"))
 
         play(opening, story)
 

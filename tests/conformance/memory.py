@@ -68,8 +68,8 @@ class MemoryCatalog:
         return next((entry.version for entry in self.versions(path) if entry.digest == digest), None)
 
     def versions_of(self, contents: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
-        found = {content: self.version_of(*content) for content in contents}
-        return {content: version for content, version in found.items() if version is not None}
+        result = {content: self.version_of(*content) for content in contents}
+        return {content: version for content, version in result.items() if version is not None}
 
     def find(self, path: str, version: int | None = None) -> str | None:
         return next((entry.digest for entry in self.versions(path) if version in (None, entry.version)), None)

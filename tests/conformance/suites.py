@@ -124,7 +124,7 @@ class EventLogSuite:
         store.commit([change(B, 0, 2)])
         refused = change(B, 1, 1, blobs=[content(b"refused")], summary=summary(B, "failed"))
         assert store.commit([change(A, 0, 3), refused, change(C, 0, 1)]) == [True, False, True]
-        assert [store.seq(one) for one in (A, B, C)] == [3, 2, 1]
+        assert [store.seq(execution) for execution in (A, B, C)] == [3, 2, 1]
         assert store.blob(content(b"refused")[0]) is None
         assert store.summaries() == []
 
@@ -224,8 +224,8 @@ class SummarySuite:
             *({"name": "orders", "top": True}, {"path": "shop/orders", "since": AT + 2}, {"name": "none"}),
             *({"parent": C}, {"prefix": B, "name": "orders"}, {"prefix": B, "name": "nightly"}, {"parent": "?"}),
         ]
-        found = [[run.execution_id for run in store.summaries(**one)] for one in filters]
-        assert found == [[C, B], [A], [B], [C, A], [C, B], [C], [C], [], [], [B], [], []]
+        result = [[run.execution_id for run in store.summaries(**one)] for one in filters]
+        assert result == [[C, B], [A], [B], [C, A], [C, B], [C], [C], [], [], [B], [], []]
         assert {run.continued_errors for run in store.summaries()} == {3}
 
     def test_a_summary_is_read_as_it_was_written(self, store: Store) -> None:
@@ -262,8 +262,8 @@ class SummarySuite:
             *({"until": AT + 2, "before": RunPosition(AT + 1, B)}, {"contains": "orders", "statuses": ["running"]}),
             *({"waits": "signal", "statuses": ["failed"]}, {"parent": A, "statuses": ["failed", "running"]}),
         ]
-        found = [[run.execution_id for run in store.summaries(**one)] for one in filters]
-        assert found == [
+        result = [[run.execution_id for run in store.summaries(**one)] for one in filters]
+        assert result == [
             *([B], [], [A], [], []),
             *([A], [A], [C], [C], []),
             *([B, A], [C, B, A], [C, B, A], [], [B, A]),
@@ -278,8 +278,8 @@ class SummarySuite:
         for one, runs in ready.items():
             store.commit([Change(one, 0, change(one, 0).rows, summary(one), ready={**runs})])
         assert sorted(store.ready_pools()) == ["cpu", "gpu"]
-        found = [[run.execution_id for run in store.summaries(pools=pools)] for pools in (["gpu"], ["gpu", "cpu"], [])]
-        assert found == [[A], [B, A], []]
+        result = [[run.execution_id for run in store.summaries(pools=pools)] for pools in (["gpu"], ["gpu", "cpu"], [])]
+        assert result == [[A], [B, A], []]
 
     def test_executions_are_counted_by_status(self, store: Store) -> None:
         for place, (one, status) in enumerate(((A, "running"), (B, "failed"), (C, "running"))):
@@ -297,7 +297,7 @@ class SummarySuite:
         store.commit([change(A, 0, summary=summary(A))])
         store.commit([change(B, 0, summary=structs.replace(summary(B), parent=A))])
         store.commit([change(C, 0, summary=structs.replace(summary(C), source=A))])
-        assert [store.count_related(one) for one in (A, B)] == [(1, 1), (0, 0)]
+        assert [store.count_related(execution) for execution in (A, B)] == [(1, 1), (0, 0)]
 
     def test_ready_runs_of_several_executions_are_found(self, store: Store) -> None:
         for one, runs in ((A, {"a#1": "gpu", "b#1": "p"}), (B, {}), (C, {"c#1": "p"})):
@@ -325,10 +325,12 @@ class SummarySuite:
         assert [run.execution_id for run in store.summaries(statuses=["failed"])] == [B, A]
 
     def test_any_beginning_of_an_id_finds_it(self, store: Store) -> None:
-        store.commit([change(one, 0, summary=summary(one)) for one in (A, B, C)])
+        store.commit([change(execution, 0, summary=summary(execution)) for execution in (A, B, C)])
         prefixes = [A[:length] for length in range(37)]
-        found = {prefix: [run.execution_id for run in store.summaries(prefix=prefix)] for prefix in prefixes}
-        assert found == {prefix: [one for one in (C, B, A) if one.startswith(prefix)] for prefix in prefixes}
+        result = {prefix: [run.execution_id for run in store.summaries(prefix=prefix)] for prefix in prefixes}
+        assert result == {
+            prefix: [execution for execution in (C, B, A) if execution.startswith(prefix)] for prefix in prefixes
+        }
 
     def test_what_no_id_begins_with_finds_nothing(self, store: Store) -> None:
         store.commit([change(A, 0, summary=summary(A))])
@@ -387,8 +389,8 @@ class SnapshotSuite:
         for number in range(4):
             store.commit([change(A, 2 * number, 2, snapshot=b"%d" % number)])
         assert store.snapshot_seqs(A) == [2, 4, 6, 8]
-        found = [store.snapshot(A, until) for until in (1, 2, 5, 7, 99)]
-        assert [one and (one.seq, one.data) for one in found] == [None, (2, b"0"), (4, b"1"), (6, b"2"), (8, b"3")]
+        result = [store.snapshot(A, until) for until in (1, 2, 5, 7, 99)]
+        assert [one and (one.seq, one.data) for one in result] == [None, (2, b"0"), (4, b"1"), (6, b"2"), (8, b"3")]
 
     def test_a_fork_gets_the_snapshots_of_its_source_up_to_a_seq(self, store: Store) -> None:
         for number in range(3):
@@ -397,24 +399,24 @@ class SnapshotSuite:
         store.copy_snapshots(A, B, 5)
         assert store.snapshot_seqs(B) == [2, 4]
         assert [store.snapshot(B, until) for until in (3, 5)] == [store.snapshot(A, 3), store.snapshot(B)]
-        assert (found := store.snapshot(B)) is not None
-        assert found.data == b"own"
+        assert (result := store.snapshot(B)) is not None
+        assert result.data == b"own"
         store.copy_snapshots(NEVER, C, 5)
         assert store.snapshot_seqs(C) == []
 
     def test_a_refused_change_leaves_the_snapshot(self, store: Store) -> None:
         store.commit([change(A, 0, 3, snapshot=b"one")])
         assert store.commit([change(A, 1, 5, snapshot=b"two")]) == [False]
-        found = store.snapshot(A)
-        assert found is not None
-        assert (found.seq, found.data) == (3, b"one")
+        result = store.snapshot(A)
+        assert result is not None
+        assert (result.seq, result.data) == (3, b"one")
 
     def test_stale_snapshots_go_with_the_commit_that_names_them(self, store: Store) -> None:
         store.commit([change(A, 0, 2, snapshot=b"one"), change(B, 0, 2, snapshot=b"other")])
         store.commit([change(A, 2, 2, snapshot=b"two", stale_snapshots=[2])])
         assert store.commit([change(A, 9, 2, stale_snapshots=[4])]) == [False]
-        assert (found := store.snapshot(A)) is not None
-        assert (found.seq, found.data) == (4, b"two")
+        assert (result := store.snapshot(A)) is not None
+        assert (result.seq, result.data) == (4, b"two")
         store.commit([change(A, 4, 1, stale_snapshots=[4])])
         assert store.snapshot(A) is None
         assert store.snapshot(B) is not None
@@ -589,7 +591,7 @@ class WorkSuite:
 
     def test_children_are_open_and_stray_ones_do_not_follow_their_parent(self, store: Store) -> None:
         store.commit([change(A, 0, summary=summary(A))])
-        store.commit([change(one, 0, summary=summary(one, parent=A)) for one in (C, B)])
+        store.commit([change(execution, 0, summary=summary(execution, parent=A)) for execution in (C, B)])
         assert store.children(A) == [summary(B, parent=A), summary(C, parent=A)]
         assert (store.children(B), store.children("x"), store.stray_children(9)) == ([], [], [])
         store.commit([change(C, 1, summary=summary(C, "failed", parent=A, ended=AT))])
@@ -749,8 +751,11 @@ class CatalogSuite:
         assert store.register("shop/orders", "d2", "", AT + 1) == 2
         assert store.register("shop/other", "d2", "", AT + 2) == 1
         assert store.register("shop/orders", "d2", "2.0", AT + 3) == 2
-        found = [(one.version, one.digest, one.label, one.registered) for one in store.versions("shop/orders")]
-        assert found == [(2, "d2", "2.0", AT + 3), (1, "d1", "1.0", AT)]
+        result = [
+            (version.version, version.digest, version.label, version.registered)
+            for version in store.versions("shop/orders")
+        ]
+        assert result == [(2, "d2", "2.0", AT + 3), (1, "d1", "1.0", AT)]
         assert store.versions("none") == []
 
     def test_a_path_means_what_was_registered_last(self, store: Store) -> None:
@@ -759,8 +764,8 @@ class CatalogSuite:
         assert [store.find("p"), store.find("p", 1), store.find("p", 2)] == ["d2", "d1", "d2"]
         assert store.register("p", "d1") == 1
         assert [store.find("p"), store.find("p", 2)] == ["d1", "d2"]
-        assert [one.version for one in store.versions("p")] == [1, 2]
-        assert [one.version for one in store.versions("p", 1)] == [1]
+        assert [version.version for version in store.versions("p")] == [1, 2]
+        assert [version.version for version in store.versions("p", 1)] == [1]
         assert store.register("p", "d3") == 3
         assert [store.find("p"), store.find("p", 4), store.find("q"), store.find("q", 1)] == ["d3", None, None, None]
 
@@ -926,9 +931,9 @@ class CredentialSuite:
         assert not store.credentials.reseal("b/one", b"other", b"new")
         assert not store.credentials.reseal("none", self.one.sealed, b"new")
         assert store.credentials.reseal("b/one", self.one.sealed, b"new")
-        found = store.credentials.get("b/one")
-        assert found is not None
-        assert (found.sealed, found.updated) == (b"new", 2.5)
+        result = store.credentials.get("b/one")
+        assert result is not None
+        assert (result.sealed, result.updated) == (b"new", 2.5)
 
 
 class TriggerSuite:
@@ -991,8 +996,8 @@ class TriggerSuite:
         triggers = store.triggers
         for name, look in (("a", AT + 2), ("b", AT), ("c", AT + 9), ("d", None), ("e", AT)):
             triggers.add_schedule(structs.replace(self.one, name=name, look=look))
-        assert [one.name for one in triggers.due_schedules(AT + 2, 9)] == ["b", "e", "a"]
-        assert [one.name for one in triggers.due_schedules(AT + 2, 1)] == ["b"]
+        assert [schedule.name for schedule in triggers.due_schedules(AT + 2, 9)] == ["b", "e", "a"]
+        assert [schedule.name for schedule in triggers.due_schedules(AT + 2, 1)] == ["b"]
         assert triggers.due_schedules(AT - 1, 9) == []
 
     def test_hooks_come_change_and_go(self, store: Store) -> None:
@@ -1123,14 +1128,14 @@ def _remember(store: Store, key: str, answer: bytes, at: float) -> Any:
 
 
 def _look(store: Store, execution: str, limit: int, at: float) -> Any:
-    found = (
+    result = (
         store.waiting("pool", limit, execution),
         store.due(at, limit),
         store.next_due(),
         sorted(store.expired_leases(9e9)),
     )
     families = store.open_digests(), store.open_of([""]), store.open_children()
-    return found, store.children(execution), store.stray_children(limit), families
+    return result, store.children(execution), store.stray_children(limit), families
 
 
 def _prune(store: Store, before: float, limit: int, now: float) -> Any:
@@ -1155,11 +1160,11 @@ def _put_playbook(store: Store, digest: str, file: str, text: bytes) -> Any:
 
 def everything(store: Store) -> Any:
     ids = (A, B, C, NEVER)
-    found = [
+    result = [
         (store.read(one), store.snapshot(one), store.snapshot_seqs(one), _logs(store, one, 99), store.derived(one))
         for one in ids
     ]
-    return found, store.summaries(), store.workers(), store.paths(), [store.blob(key) for key, _ in CONTENTS]
+    return result, store.summaries(), store.workers(), store.paths(), [store.blob(key) for key, _ in CONTENTS]
 
 
 # -- several processes ----------------------------------------------------------------------------------------------
@@ -1222,7 +1227,7 @@ class RaceSuite:
         opener(place).close()
         together(3, register, opener, place, 20)
         store = opener(place)
-        assert sorted(one.version for one in store.versions("p")) == list(range(1, 61))
+        assert sorted(version.version for version in store.versions("p")) == list(range(1, 61))
         store.close()
 
     def test_each_revision_of_a_schedule_has_exactly_one_author(self, opener: Opener, place: Any) -> None:
@@ -1231,10 +1236,10 @@ class RaceSuite:
         store.close()
         won = together(3, change_schedules, opener, place, 50)
         store = opener(place)
-        found = store.triggers.schedule(TriggerSuite.one.name)
+        result = store.triggers.schedule(TriggerSuite.one.name)
         store.close()
-        assert found is not None
-        assert found.revision == 1 + sum(won) == 151
+        assert result is not None
+        assert result.revision == 1 + sum(won) == 151
 
     def test_processes_with_the_same_executions_and_contents_never_wait_in_a_circle(
         self, opener: Opener, place: Any
@@ -1251,9 +1256,9 @@ class RaceSuite:
 def noticed(store: Store) -> bool:
     """Whether the store tells of a change; between machines that may take a moment."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (found := store.changed_elsewhere()) and time.monotonic() < deadline:
+    while not (result := store.changed_elsewhere()) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return found
+    return result
 
 
 def settle(store: Store) -> None:
@@ -1273,12 +1278,12 @@ def together(count: int, work: Callable[..., int], *arguments: Any) -> list[int]
     ]
     for process in processes:
         process.start()
-    found = dict(answers.get(timeout=PATIENCE_SECONDS) for _ in processes)
+    result = dict(answers.get(timeout=PATIENCE_SECONDS) for _ in processes)
     for process in processes:
         process.join(PATIENCE_SECONDS)
     answers.close()
     answers.join_thread()
-    return [found[number] for number in range(count)]
+    return [result[number] for number in range(count)]
 
 
 def _work(ready: Any, answers: Any, work: Callable[..., int], number: int, *arguments: Any) -> None:
@@ -1317,9 +1322,9 @@ def change_schedules(number: int, opener: Opener, place: Any, turns: int) -> int
     """Change one schedule so many times, each change made from what was just read; how many succeeded."""
     store, won = opener(place), 0
     while won < turns:
-        found = store.triggers.schedule(TriggerSuite.one.name)
-        assert found is not None
-        won += store.triggers.change_schedule(structs.replace(found, revision=found.revision + 1, look=float(number)))
+        result = store.triggers.schedule(TriggerSuite.one.name)
+        assert result is not None
+        won += store.triggers.change_schedule(structs.replace(result, revision=result.revision + 1, look=float(number)))
     store.close()
     return won
 

@@ -103,4 +103,4 @@ def test_sessions_are_found_used_and_ended(store: Store) -> None:
 def test_a_new_session_clears_away_what_has_run_out(store: Store) -> None:
     store.access.add_session(PHONE)
     store.access.add_session(replace(DESK, created=20.0))
-    assert [one.id for one in store.access.sessions()] == ["s1"]
+    assert [session.id for session in store.access.sessions()] == ["s1"]

@@ -52,7 +52,7 @@ def run_on(store: Store) -> None:
     asyncio.run(whole())
 
 
-def found(rows: list[tuple[Any, ...]]) -> dict[str, Any]:
+def row_values(rows: list[tuple[Any, ...]]) -> dict[str, Any]:
     assert {str(row[0]) for row in rows} == {EXECUTION}
     return {name: json.loads(value) if isinstance(value, str) else value for _, name, value in rows}
 
@@ -64,7 +64,7 @@ def test_sqlite_lists_the_last_value_of_each_variable(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "vars.db") as looking:
         rows = looking.execute("SELECT execution_id, name, value FROM transient").fetchall()
     looking.close()
-    assert found(rows) == EXPECTED
+    assert row_values(rows) == EXPECTED
 
 
 def test_postgres_lists_the_last_value_of_each_variable(database: str, schema: Schema) -> None:
@@ -72,7 +72,7 @@ def test_postgres_lists_the_last_value_of_each_variable(database: str, schema: S
     run_on(store)
     store.close()
     rows = schema.rows(f"SELECT execution_id, name, value::text FROM {schema.name}.transient")
-    assert found([tuple(row) if not isinstance(row, dict) else tuple(row.values()) for row in rows]) == {
+    assert row_values([tuple(row) if not isinstance(row, dict) else tuple(row.values()) for row in rows]) == {
         **EXPECTED,
         "b": 'it\'s \ufffd "b"',
     }

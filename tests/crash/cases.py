@@ -141,7 +141,7 @@ def operate(case: Case) -> None:
         except StoreError:
             continue
         try:
-            logs = {one.execution_id: events_of(store, one.execution_id) for one in store.summaries()}
+            logs = {summary.execution_id: events_of(store, summary.execution_id) for summary in store.summaries()}
             if order := case.operator(logs, lambda one: asyncio.run(_load(store, one))):  # noqa: B023
                 asyncio.run(_ask(store, *order))
         finally:
@@ -185,8 +185,8 @@ class LateWriter:
         rows = self.store.read(EXECUTION)
         if rows and not any(row.type == e.MessageReceived.name for row in rows):
             self._intrude(rows)
-        found: list[bool] = self.store.commit(changes)
-        return found
+        result: list[bool] = self.store.commit(changes)
+        return result
 
     def _intrude(self, rows: Sequence[Any]) -> None:
         other = SqliteStore(self.store.path)

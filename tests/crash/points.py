@@ -72,26 +72,26 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 def all_points() -> list[str]:
     """Every point there is."""
-    found = [place for name, file in modules() for place in places(name, ast.parse(file.read_bytes()))]
-    return [*(point for place in found for point in place.points), *STORE]
+    result = [place for name, file in modules() for place in places(name, ast.parse(file.read_bytes()))]
+    return [*(point for place in result for point in place.points), *STORE]
 
 
 def places(module: str, tree: ast.AST) -> list[Place]:
     """The places of a module, by function, in the order of the source."""
-    found: dict[str, list[tuple[tuple[int, int], tuple[str, ...], ast.AST]]] = {}
+    result: dict[str, list[tuple[tuple[int, int], tuple[str, ...], ast.AST]]] = {}
     for function, node in _walk(tree, ""):
         match node:
             case ast.Await():
-                found.setdefault(function, []).append((_at(node), AWAIT, node))
+                result.setdefault(function, []).append((_at(node), AWAIT, node))
             case ast.AsyncWith(items=items):
                 for item in items:
-                    found.setdefault(function, []).append((_at(item.context_expr), ENTER, item))
+                    result.setdefault(function, []).append((_at(item.context_expr), ENTER, item))
             case ast.AsyncFor(iter=over) | ast.comprehension(iter=over, is_async=1):
-                found.setdefault(function, []).append((_at(over), NEXT, node))
+                result.setdefault(function, []).append((_at(over), NEXT, node))
     return [
         Place(f"{module}:{function}:{number}", sides, node)
-        for function, nodes in found.items()
-        for number, (_, sides, node) in enumerate(sorted(nodes, key=lambda one: one[0]), start=1)
+        for function, nodes in result.items()
+        for number, (_, sides, node) in enumerate(sorted(nodes, key=lambda node: node[0]), start=1)
     ]
 
 

@@ -66,7 +66,7 @@ class Found(NamedTuple):
     def accepted(self) -> set[str]:
         """Action and attempt of every call whose outcome counts: that of a failed item does not once a fork runs it
         again."""
-        found = set()
+        result = set()
         for execution, log in self.logs.items():
             failed: set[tuple[str, int]] = set()
             calls: dict[str, e.TaskDone] = {}
@@ -81,8 +81,8 @@ class Found(NamedTuple):
                         calls = {
                             call: done for call, done in calls.items() if (done.task.run, done.task.index) not in again
                         }
-            found |= calls.keys()
-        return found
+            result |= calls.keys()
+        return result
 
     def granted(self) -> set[tuple[str, str]]:
         """Execution and run of everything that was ever handed to a worker."""
@@ -127,10 +127,10 @@ def end_of(execution: str, log: list[Row], net: Net) -> dict[str, Any]:
     state = Execution(execution, net, "")
     for row, event in zip(log, events(log), strict=True):
         evolve(state, event, row.at)
-    found: dict[str, Any] = whole(report(state, "", {}, 0))
-    del found["events"], found["duration_ms"]
-    found["continued"].sort(key=lambda error: error["item"] or 0)  # items of a loop run side by side
-    return {**found, "over": state.over, "leases": len(state.leases), "cancel": state.cancel_reason}
+    result: dict[str, Any] = whole(report(state, "", {}, 0))
+    del result["events"], result["duration_ms"]
+    result["continued"].sort(key=lambda error: error["item"] or 0)  # items of a loop run side by side
+    return {**result, "over": state.over, "leases": len(state.leases), "cancel": state.cancel_reason}
 
 
 # -- the process that forks -----------------------------------------------------------------------------------------
@@ -194,19 +194,19 @@ class Reference(NamedTuple):
 
 
 def surveyed(nursery: Nursery, case: Case) -> Reference:
-    started, found = undisturbed(nursery, case)
-    assert found.violations == []
+    started, result = undisturbed(nursery, case)
+    assert result.violations == []
     with folder() as other:
         crash = case.crash or ("store:commit after", max(1, started["store:commit after"] // 2))
         assert nursery.ask(case, other, kill=crash).code == KILLED
         resumed = nursery.ask(case, other, resume=True).hits
     runs = {
         action_id(execution, event.task): (execution, event.task.run)
-        for execution, log in found.logs.items()
+        for execution, log in result.logs.items()
         for event in events(log)
         if isinstance(event, e.TaskStarted)
     }
-    return Reference(case, found, runs, started, crash, resumed)
+    return Reference(case, result, runs, started, crash, resumed)
 
 
 def undisturbed(nursery: Nursery, case: Case) -> tuple[dict[str, int], Found]:
@@ -214,9 +214,9 @@ def undisturbed(nursery: Nursery, case: Case) -> tuple[dict[str, int], Found]:
     for _ in range(TRIES):
         with folder() as place:
             hits = nursery.ask(case, place).hits
-            found = look(place)
-        if sum(map(len, found.effects.values())) >= case.calls:
-            return hits, found
+            result = look(place)
+        if sum(map(len, result.effects.values())) >= case.calls:
+            return hits, result
     raise AssertionError(f"{case.name}: none of {TRIES} undisturbed runs has made all its calls")
 
 
@@ -239,13 +239,13 @@ def crash_and_resume(
     case = reference.case
     try:
         answer = nursery.ask(case, place, resume=bool(crashes), kill=kill)
-        found = look(place)
+        result = look(place)
         if answer.code == KILLED:
-            check_after_kill(reference, found)
-            crashes = [*crashes, found]
+            check_after_kill(reference, result)
+            crashes = [*crashes, result]
             nursery.ask(case, place, resume=True)
-            found = look(place)
-        check_end(reference, crashes, found)
+            result = look(place)
+        check_end(reference, crashes, result)
     except AssertionError as error:
         error.add_note(f"{case.name}, killed at {kill[0]!r}, time {kill[1]}, after {len(crashes)} crashes")
         raise

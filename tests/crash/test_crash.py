@@ -54,11 +54,11 @@ def kill_twice(nursery: Nursery, case: str, kills: list[tuple[str, int]]) -> Non
     reached = 0
     with folder() as first:
         assert nursery.ask(reference.case, first, kill=reference.crash).code == KILLED
-        found = look(first)
+        result = look(first)
         for kill in kills:
             with folder() as place:
                 copied(first, place)
-                reached += crash_and_resume(nursery, reference, place, kill, [found])
+                reached += crash_and_resume(nursery, reference, place, kill, [result])
     check_reached(reached, len(kills))
 
 

@@ -86,8 +86,8 @@ def test_every_await_of_the_shell_is_a_point() -> None:
 
 
 def test_names_are_unique_and_do_not_depend_on_lines() -> None:
-    found = points.all_points()
-    assert len(set(found)) == len(found)
+    result = points.all_points()
+    assert len(set(result)) == len(result)
     for name, file in points.modules():
         text = file.read_text()
         moved = "# one\n\n" + text.replace("\n\n", "\n\n\n")
@@ -132,7 +132,7 @@ def test_there_are_enough_reference_playbooks() -> None:
 
 
 def points_of(references: Iterable[Reference]) -> set[str]:
-    return {point for one in references for point in (*one.started, *one.resumed)}
+    return {point for reference in references for point in (*reference.started, *reference.resumed)}
 
 
 def _names(point: str) -> list[str]:

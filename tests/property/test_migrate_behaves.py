@@ -209,10 +209,13 @@ def test_what_a_playbook_becomes_behaves_as_it_did(workflow: str) -> None:
 
 
 def check_migration(text: str) -> None:
-    found = migrate("p.yaml", text, KINDS)
-    assert not any(problem.severity == "error" for problem in found.problems), (text, found.problems)
-    if found.leftovers:
-        assert {problem.message.split("`")[1] for problem in found.leftovers} == {"sink"}, (text, found.leftovers)
+    migration = migrate("p.yaml", text, KINDS)
+    assert not any(problem.severity == "error" for problem in migration.problems), (text, migration.problems)
+    if migration.leftovers:
+        assert {problem.message.split("`")[1] for problem in migration.leftovers} == {"sink"}, (
+            text,
+            migration.leftovers,
+        )
         return
-    before, after = behaviour(played(text)), behaviour(played(found.text))
-    assert before == after, f"{text}\n{found.text}"
+    before, after = behaviour(played(text)), behaviour(played(migration.text))
+    assert before == after, f"{text}\n{migration.text}"

@@ -127,21 +127,21 @@ class Author:
         optional = sorted(set(properties) - set(needed))
         some = [] if depth > DEEP or not optional else self.draw(st.lists(st.sampled_from(optional), max_size=3))
         more = schema.get("additionalProperties", True)
-        found = {}
+        result = {}
         if isinstance(more, dict) or not properties:
             least = schema.get("minProperties", 0)
             most = schema.get("maxProperties", least if depth > DEEP else 2)
             for name in self.draw(st.lists(NAMES, min_size=least, max_size=most, unique=True)):
-                found[name] = self.value(more if isinstance(more, dict) else {}, depth + 1)
-        return found | {key: self.value(properties[key], depth + 1) for key in (*needed, *some)}
+                result[name] = self.value(more if isinstance(more, dict) else {}, depth + 1)
+        return result | {key: self.value(properties[key], depth + 1) for key in (*needed, *some)}
 
 
 def strings(schema: dict[str, Any]) -> st.SearchStrategy[str]:
     pattern = schema.get("pattern")
     if pattern is None:
         return NAMES | st.text(min_size=schema.get("minLength", 0), max_size=12)
-    found = next(strategy for part, strategy in BY_PATTERN.items() if part in pattern)
-    return found.filter(lambda text: re.search(pattern, text) is not None)
+    result = next(strategy for part, strategy in BY_PATTERN.items() if part in pattern)
+    return result.filter(lambda text: re.search(pattern, text) is not None)
 
 
 @st.composite
@@ -181,13 +181,13 @@ def test_the_author_knows_every_keyword_that_the_schema_uses() -> None:
             return set().union(*map(keywords, schema))
         if not isinstance(schema, dict):
             return set()
-        found = set(schema)
+        result = set(schema)
         for key, value in schema.items():
             if key in ("properties", "$defs"):
-                found |= set().union(*map(keywords, value.values()))
+                result |= set().union(*map(keywords, value.values()))
             elif key not in ("const", "enum", "default"):
-                found |= keywords(value)
-        return found
+                result |= keywords(value)
+        return result
 
     assert keywords(SCHEMA) <= known
 

@@ -50,9 +50,9 @@ def compiled(text: str) -> Playbook:
 def rewritten(text: str) -> Playbook:
     """The playbook that a classic one becomes in the canonical dialect, where every step of it has a spelling there."""
     checked(text)
-    found = migrate("seed.yaml", dedent(text), KINDS)
-    assert found.leftovers == []
-    return load("seed.yaml", found.text, KINDS).require()
+    migration = migrate("seed.yaml", dedent(text), KINDS)
+    assert migration.leftovers == []
+    return load("seed.yaml", migration.text, KINDS).require()
 
 
 def refused(text: str) -> list[Problem]:
@@ -72,8 +72,8 @@ def checked(text: str) -> Loaded:
     """What became of a text, whose comments name every problem."""
     text = dedent(text)
     loaded = load("seed.yaml", text, KINDS)
-    found = sorted((problem.line, problem.code) for problem in loaded.problems)
-    assert found == _announced(text), "\n".join(f"{problem} | {problem.hint}" for problem in loaded.problems)
+    result = sorted((problem.line, problem.code) for problem in loaded.problems)
+    assert result == _announced(text), "\n".join(f"{problem} | {problem.hint}" for problem in loaded.problems)
     return loaded
 
 

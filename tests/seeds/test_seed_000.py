@@ -245,9 +245,9 @@ class TestSection5Workbook:
                 ends="end",
             )
         )
-        found = task(book, "ask")
-        assert (found.kind, found.args) == ("http", {"place": "{{ workload.town }}"})
-        assert found.inputs == {"method": "GET", "url": "https://sky.test/v1", "params": {"place": "{{ place }}"}}
+        result = task(book, "ask")
+        assert (result.kind, result.args) == ("http", {"place": "{{ workload.town }}"})
+        assert result.inputs == {"method": "GET", "url": "https://sky.test/v1", "params": {"place": "{{ place }}"}}
 
     def test_5_a_name_that_no_caller_supplies_is_up_to_the_payload(self) -> None:
         compiled(
@@ -607,7 +607,7 @@ class TestSection9Next:
         assert (arcs(book.step("a_next")), book.step("a_next").router.mode) == ([("b", True), ("c", True)], "inclusive")
 
     def test_9_2_conditions_inside_next_are_refused(self) -> None:
-        found = refused(
+        result = refused(
             playbook(
                 """\
                 - step: a
@@ -621,7 +621,7 @@ class TestSection9Next:
                 ends="b c",
             )
         )
-        for problem in found:
+        for problem in result:
             assert "`next: {arcs: [{step: ..., when: ...}]}`" in (problem.hint or "")
             assert "`case`" in (problem.hint or "")
 
@@ -788,9 +788,9 @@ class TestSection11Vars:
                     two: "{{ result.nested.value }}"
                 """)
         )
-        found = rules(task(book, "read"))
-        assert found[0] == Rule(IS_ERROR, Then("fail")), "only after success"
-        assert found[1].then.set_ctx == {
+        result = rules(task(book, "read"))
+        assert result[0] == Rule(IS_ERROR, Then("fail")), "only after success"
+        assert result[1].then.set_ctx == {
             "vars": {"$merge": {"one": "{{ outcome.result.field }}", "two": "{{ outcome.result.nested.value }}"}}
         }
 
@@ -931,8 +931,8 @@ class TestAppendixA:
         assert letter.inputs["body"]["to"] == "{{ address }}"
 
     def test_its_variables_are_patches(self) -> None:
-        found = rules(task(rewritten(self.LIBRARY_CARD), "find_reader"))
-        assert set(found[-1].then.set_ctx["vars"]["$merge"]) == {"address", "reader"}
+        result = rules(task(rewritten(self.LIBRARY_CARD), "find_reader"))
+        assert set(result[-1].then.set_ctx["vars"]["$merge"]) == {"address", "reader"}
 
 
 class TestAppendixB:

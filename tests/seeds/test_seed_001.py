@@ -269,10 +269,10 @@ class TestSection5Pipeline:
                 root='workload: {api_url: "https://tides.test"}\n',
             )
         )
-        found = task(book, "work", "fetch_levels")
-        assert found.spec == {"timeout": {"connect": 2.0, "read": 20.0}}
-        assert found.inputs == {"method": "GET", "url": "{{ workload.api_url }}/levels", "params": {"unit": "cm"}}
-        assert rules(found)[0].then == Then("retry", attempts=8, backoff="exponential", delay=0.5)
+        result = task(book, "work", "fetch_levels")
+        assert result.spec == {"timeout": {"connect": 2.0, "read": 20.0}}
+        assert result.inputs == {"method": "GET", "url": "{{ workload.api_url }}/levels", "params": {"unit": "cm"}}
+        assert rules(result)[0].then == Then("retry", attempts=8, backoff="exponential", delay=0.5)
 
     @pytest.mark.parametrize(
         ("knobs", "effective"),
@@ -349,8 +349,8 @@ class TestSection6FlowControl:
                       - else: {then: {do: continue}}
             """)
         )
-        found = task(book, "work", "call")
-        assert (found.spec["retry"], rules(found)[0].then.attempts) == ({"attempts": 2}, 5)
+        result = task(book, "work", "call")
+        assert (result.spec["retry"], rules(result)[0].then.attempts) == ({"attempts": 2}, 5)
 
     @pytest.mark.parametrize("do", ["continue", "break", "fail"])
     def test_6_5_plain_directives(self, do: str) -> None:

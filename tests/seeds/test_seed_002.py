@@ -152,9 +152,9 @@ class TestSection2DocumentModel:
                 url: "https://svc.test"
             """)
         )
-        found = task(book, "work", "ping")
-        assert (found.kind, found.inputs) == ("http", {"method": "HEAD", "url": "https://svc.test"})
-        assert found.spec == {"timeout": 2.0, "retry": {"attempts": 2}}
+        result = task(book, "work", "ping")
+        assert (result.kind, result.inputs) == ("http", {"method": "HEAD", "url": "https://svc.test"})
+        assert result.spec == {"timeout": 2.0, "retry": {"attempts": 2}}
 
     @pytest.mark.parametrize(
         "call",
@@ -678,7 +678,7 @@ class TestSection13Validation:
         refused(pipeline(f"- a:\n    kind: noop\n    spec:\n      policy: {shape}  # NTL301{more}\n"))
 
     def test_13_all_reasons_are_told_at_once(self) -> None:
-        found = refused(
+        result = refused(
             playbook(
                 """\
                 - step: a
@@ -696,7 +696,7 @@ class TestSection13Validation:
                 root="vars: {}  # NTL107\n",
             )
         )
-        assert len({problem.code for problem in found}) == 7
+        assert len({problem.code for problem in result}) == 7
 
 
 class TestAppendixAGrammar:
@@ -725,6 +725,6 @@ def _mark_unreachable(text: str, entry: str) -> str:
     """Steps that nothing leads to are told; here that is beside the point."""
     lines = []
     for line in text.splitlines():
-        found = line.strip().startswith("- step:") and not line.endswith(f" {entry}")
-        lines.append(f"{line}  # NTL402" if found else line)
+        result = line.strip().startswith("- step:") and not line.endswith(f" {entry}")
+        lines.append(f"{line}  # NTL402" if result else line)
     return "\n".join(lines)

@@ -32,9 +32,9 @@ def cases(text: str, step: str) -> Cases:
 
 def call(branch: Branch, place: int = 0) -> Task:
     """A call in the chain of a branch."""
-    found = branch.chain[place]
-    assert isinstance(found, Task)
-    return found
+    result = branch.chain[place]
+    assert isinstance(result, Task)
+    return result
 
 
 class TestSection1CaseEvaluation:
@@ -78,7 +78,7 @@ class TestSection1CaseEvaluation:
         assert said.digest == unsaid.digest
 
     def test_1_1_inclusive_keeps_every_chain(self) -> None:
-        found = cases(
+        result = cases(
             classic(
                 """\
                 - step: book_in
@@ -120,24 +120,24 @@ class TestSection1CaseEvaluation:
             ),
             "book_in",
         )
-        assert (found.mode, found.evaluate, found.order, found.next_policy) == (
+        assert (result.mode, result.evaluate, result.order, result.next_policy) == (
             "inclusive",
             "on_entry",
             "source",
             "end_step",
         )
-        assert [branch.when for branch in found.branches] == [
+        assert [branch.when for branch in result.branches] == [
             "{{ workload.text_the_owner }}",
             "{{ workload.keep_record }}",
             "{{ weight > 30 }}",
             "{{ event.name == 'call.done' }}",
         ]
-        assert [call(branch).label for branch in found.branches[:3]] == ["send_text", "write_record", "weigh_again"]
-        assert call(found.branches[1]).inputs["auth"] == "postgres"
-        assert found.branches[3].chain == (Goto((Arc("shelve"),)),)
+        assert [call(branch).label for branch in result.branches[:3]] == ["send_text", "write_record", "weigh_again"]
+        assert call(result.branches[1]).inputs["auth"] == "postgres"
+        assert result.branches[3].chain == (Goto((Arc("shelve"),)),)
 
     def test_1_2_on_event_listens(self) -> None:
-        found = cases(
+        result = cases(
             classic(
                 """\
                 - step: wait_for_key
@@ -161,8 +161,8 @@ class TestSection1CaseEvaluation:
             ),
             "wait_for_key",
         )
-        assert (found.mode, found.evaluate) == ("exclusive", "on_event")
-        assert [branch.chain for branch in found.branches] == [
+        assert (result.mode, result.evaluate) == ("exclusive", "on_event")
+        assert [branch.chain for branch in result.branches] == [
             (Goto((Arc("open_locker"),)),),
             (Goto((Arc("send_back"),)),),
         ]
@@ -181,7 +181,7 @@ class TestSection1CaseEvaluation:
         assert book.step("wait").spec == {"timers": {"soon": 90.0}}
 
     def test_1_3_branches_by_priority_in_inclusive_mode(self) -> None:
-        found = cases(
+        result = cases(
             classic(
                 """\
                 - step: many_hands
@@ -197,8 +197,8 @@ class TestSection1CaseEvaluation:
             ),
             "many_hands",
         )
-        assert found.order == "priority"
-        assert [(branch.priority, call(branch).label) for branch in found.branches] == [(5, "wash"), (10, "dry")]
+        assert result.order == "priority"
+        assert [(branch.priority, call(branch).label) for branch in result.branches] == [(5, "wash"), (10, "dry")]
 
     def test_1_3_branches_by_priority_in_exclusive_mode_are_sorted(self) -> None:
         book = rewritten(
@@ -239,9 +239,9 @@ class TestSection2RoutingControl:
 
     @pytest.mark.parametrize("policy", ["end_step", "break_chain", "defer"])
     def test_2_2_next_policies(self, policy: str) -> None:
-        found = self.policies(policy)
-        assert found.next_policy == policy
-        assert [type(item).__name__ for item in found.branches[0].chain] == ["Task", "Goto"]
+        result = self.policies(policy)
+        assert result.next_policy == policy
+        assert [type(item).__name__ for item in result.branches[0].chain] == ["Task", "Goto"]
 
     def test_2_2_an_unknown_policy_is_refused(self) -> None:
         problem = refused_once(
@@ -263,9 +263,9 @@ class TestSection2RoutingControl:
             ),
             "go",
         ).branches
-        (found,) = branch.chain
-        assert isinstance(found, Goto)
-        return found
+        (result,) = branch.chain
+        assert isinstance(result, Goto)
+        return result
 
     def test_2_4_several_targets_fork(self) -> None:
         assert self.goto("{to: [{step: here}, {step: there}]}", "here there") == Goto((Arc("here"), Arc("there")))
@@ -501,10 +501,10 @@ class TestSection4Retry:
         return call(branch)
 
     def test_4_1_scope_tool(self) -> None:
-        found = self.in_chain(
+        result = self.in_chain(
             "{scope: tool, max_attempts: 5, backoff: {type: exponential, delay_seconds: 1, max_delay_seconds: 30}}"
         )
-        assert rules(found) == (
+        assert rules(result) == (
             Rule(IS_ERROR, Then("retry", attempts=5, backoff="exponential", delay=1.0, max_delay=30.0)),
             Rule(IS_ERROR, Then("fail")),
             Rule(None, Then("continue")),
@@ -748,8 +748,8 @@ class TestSection7CompleteStep:
         book = compiled(
             classic(f'- step: a\n  spec: {{on_error: {on_error}}}\n  tool: {{kind: http, url: "https://svc.test"}}\n')
         )
-        found = task(book, "a")
-        assert (None if found.policy is None else directives(found)) == expected
+        result = task(book, "a")
+        assert (None if result.policy is None else directives(result)) == expected
 
     @pytest.mark.parametrize(
         ("knob", "choices"),

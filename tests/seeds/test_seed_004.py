@@ -457,31 +457,31 @@ class TestSection4SpecLayering:
         assert self.layered(*specs).spec == {"max_visits": expected}
 
     def test_4_1_maps_merge_deep(self) -> None:
-        found = self.layered(
+        result = self.layered(
             executor="{sandbox: {kind: landlock, network: false}, results: {inline_bytes: 100, store: file}}",
             step="{results: {inline_bytes: 200}, sandbox: {kind: landlock, memory_bytes: 2097152}}",
             call="kind: shell, command: ls",
         )
-        assert found.spec == {
+        assert result.spec == {
             "sandbox": {"kind": "landlock", "network": False, "memory_bytes": 2097152},
             "results": {"inline_bytes": 200, "store": {"kind": "file"}},
         }
 
     def test_4_1_lists_replace(self) -> None:
-        found = self.layered(
+        result = self.layered(
             executor="{sandbox: {kind: bubblewrap, read: [/usr, /opt], write: [/tmp]}}",
             loop="{sandbox: {kind: bubblewrap, read: [/data]}}",
             call="kind: shell, command: ls",
         )
-        assert found.spec["sandbox"] == {"kind": "bubblewrap", "read": ["/data"], "write": ["/tmp"]}
+        assert result.spec["sandbox"] == {"kind": "bubblewrap", "read": ["/data"], "write": ["/tmp"]}
 
     def test_4_1_inputs_of_a_kind_are_layered_too(self) -> None:
-        found = self.layered(
+        result = self.layered(
             executor="{http: {method: POST, headers: {accept: text/csv, via: hub}}}",
             step="{http: {headers: {accept: text/html}}}",
             loop="{http: {params: {lang: eo}}}",
         )
-        assert found.inputs == {
+        assert result.inputs == {
             "method": "POST",
             "headers": {"accept": "text/html", "via": "hub"},
             "params": {"lang": "eo"},
@@ -489,19 +489,19 @@ class TestSection4SpecLayering:
         }
 
     def test_4_1_knobs_of_a_kind_obey_the_same_order(self) -> None:
-        found = self.layered(
+        result = self.layered(
             executor="{http: {timeout: {connect: 1, read: 2}, retry: 5}, retry: 4}",
             step="{retry: 3}",
             task="{timeout: {read: 9}}",
         )
-        assert found.spec == {"timeout": {"connect": 1.0, "read": 9.0}, "retry": {"attempts": 4}}
+        assert result.spec == {"timeout": {"connect": 1.0, "read": 9.0}, "retry": {"attempts": 4}}
 
     def test_4_1_within_one_scope_the_kind_speaks_more_closely(self) -> None:
         assert self.layered(executor="{retry: 1, http: {retry: 2}}").spec == {"retry": {"attempts": 3}}
 
     def test_4_1_time_limits_and_pools_belong_to_their_own_scope(self) -> None:
-        found = self.layered(executor="{timeout: 1h, pool: big}", step="{timeout: 2m, pool: small}")
-        assert found.spec == {}
+        result = self.layered(executor="{timeout: 1h, pool: big}", step="{timeout: 2m, pool: small}")
+        assert result.spec == {}
 
     @pytest.mark.parametrize(
         ("scope", "fragment"),

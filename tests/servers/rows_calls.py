@@ -51,8 +51,8 @@ class Calls:
         return asyncio.run(main())
 
     def outcome(self, sql: str | None = None, scope: dict[str, Any] | None = None, **inputs: Any) -> Outcome:
-        found: Outcome = self.whole(self.ask(sql, scope, **inputs))
-        return found
+        result: Outcome = self.whole(self.ask(sql, scope, **inputs))
+        return result
 
     def result(self, sql: str | None = None, scope: dict[str, Any] | None = None, **inputs: Any) -> Any:
         """The result of a call that goes well."""
@@ -83,8 +83,8 @@ def our_threads() -> list[str]:
 
 def _texts(inputs: dict[str, Any]) -> list[tuple[str, str]]:
     """The SQL among the inputs by its path."""
-    found = [(name, inputs[name]) for name in ("command", "query") if inputs.get(name) is not None]
+    result = [(name, inputs[name]) for name in ("command", "query") if inputs.get(name) is not None]
     source = inputs.get("source")
     if isinstance(source, dict) and source.get("query") is not None:
-        found.append(("source.query", source["query"]))
-    return found
+        result.append(("source.query", source["query"]))
+    return result

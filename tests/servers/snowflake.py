@@ -158,8 +158,8 @@ class Snowflake:
         }
         if table and kind in DML_TYPE_IDS:
             rows = zip(*[column.to_pylist() for column in table.columns], strict=True)
-            found = [[None if value is None else str(value) for value in row] for row in rows]
-            return {"success": True, "data": said | {"queryResultFormat": "json", "rowset": found}}
+            result = [[None if value is None else str(value) for value in row] for row in rows]
+            return {"success": True, "data": said | {"queryResultFormat": "json", "rowset": result}}
         packed = b64encode(to_ipc(_with_nulls(to_sf(table, columns), table))).decode() if table else ""
         return {"success": True, "data": said | {"queryResultFormat": "arrow", "rowsetBase64": packed}}
 

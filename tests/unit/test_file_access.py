@@ -31,17 +31,17 @@ from noetl.tools.registry import BUILTIN
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Path]]:
     """Files of noetl itself, each in a folder of its own."""
-    found = {name: tmp_path / name / name for name in ("master.key", "token", "noetl.db", "other")}
-    for path in found.values():
+    result = {name: tmp_path / name / name for name in ("master.key", "token", "noetl.db", "other")}
+    for path in result.values():
         path.parent.mkdir()
         if path.name != "noetl.db":
             path.write_text("s3cret")
-    monkeypatch.setenv("NOETL_MASTER_KEY_FILE", str(found["master.key"]))
-    monkeypatch.setenv("NOETL_TOKEN_FILE", str(found["token"]))
-    monkeypatch.setenv("NOETL_PROTECTED_FILES", str(found["other"]))
-    store = SqliteStore(found["noetl.db"])
+    monkeypatch.setenv("NOETL_MASTER_KEY_FILE", str(result["master.key"]))
+    monkeypatch.setenv("NOETL_TOKEN_FILE", str(result["token"]))
+    monkeypatch.setenv("NOETL_PROTECTED_FILES", str(result["other"]))
+    store = SqliteStore(result["noetl.db"])
     try:
-        yield found
+        yield result
     finally:
         store.close()
 
@@ -110,7 +110,7 @@ def test_only_files_are_opened(tmp_path: Path) -> None:
 def test_the_database_that_is_used_by_default_is_noetls_own() -> None:
     assert ".noetl/noetl.db" in own_files({})
     assert "/data/noetl.db" in own_files({"NOETL_DB": "sqlite:/data/noetl.db"})
-    assert not [one for one in own_files({"NOETL_DB": "postgresql://h/d"}) if "postgres" in one]
+    assert not [file for file in own_files({"NOETL_DB": "postgresql://h/d"}) if "postgres" in file]
 
 
 SQL = prepare_sql("SELECT 1")({})
@@ -180,14 +180,14 @@ ELSEWHERE = {
 
 def path_inputs() -> set[tuple[str, str]]:
     """Every input of every kind that speaks of a file, a folder or a path."""
-    found = set()
+    result = set()
     for kind, module in BUILTIN.items():
         parts = msgspec.json.schema(import_module(module).KIND.inputs).get("$defs", {})
         for part, described in parts.items():
             for name, field in described.get("properties", {}).items():
                 if re.search(r"\b(files?|folders?|paths?|file:)\b", f"{name} {field.get('description', '')}", re.I):
-                    found.add((kind, f"{part}.{name}"))
-    return found
+                    result.add((kind, f"{part}.{name}"))
+    return result
 
 
 @pytest.mark.parametrize("name", ["master.key", "token", "noetl.db", "other"])
@@ -213,8 +213,8 @@ def call(kind: str, given: dict[str, Any]) -> Outcome:
     async def story() -> Outcome:
         try:
             async with asyncio.timeout(120):
-                found: Outcome = await module.run(msgspec.convert(given, module.Inputs), context)
-                return found
+                process: Outcome = await module.run(msgspec.convert(given, module.Inputs), context)
+                return process
         except Failure as failure:
             return failure.outcome
         finally:
@@ -237,9 +237,11 @@ def test_it_is_refused(place: tuple[str, str], name: str, own: dict[str, Path], 
     path.parent.mkdir()
     os.link(own[name], path)
     for given in CALLS[place]:
-        found = call(place[0], filled(given, path))
-        assert found.error is not None, given
-        assert (found.error.kind, "belongs to noetl itself" in found.error.message) == ("input", True), found.error
+        outcome = call(place[0], filled(given, path))
+        assert outcome.error is not None, given
+        assert (outcome.error.kind, "belongs to noetl itself" in outcome.error.message) == ("input", True), (
+            outcome.error
+        )
 
 
 def test_mounts_of_containers(own: dict[str, Path]) -> None:

@@ -20,10 +20,10 @@ def written(form: str, level: Level = "info", message: str = "hello", **fields: 
 def test_a_line_of_json_has_time_level_message_and_fields() -> None:
     line = written("json", status=200, who=None, at=["a", "b"])
     assert line.endswith("}\n")
-    found = msgspec.json.decode(line)
-    assert list(found) == ["ts", "level", "msg", "status", "at"]
-    assert (found["level"], found["msg"], found["status"]) == ("info", "hello", 200)
-    assert found["ts"].endswith("Z")
+    value = msgspec.json.decode(line)
+    assert list(value) == ["ts", "level", "msg", "status", "at"]
+    assert (value["level"], value["msg"], value["status"]) == ("info", "hello", 200)
+    assert value["ts"].endswith("Z")
 
 
 def test_a_line_of_text_is_one_line_whatever_is_in_it() -> None:
@@ -91,7 +91,7 @@ def test_a_defect_names_places_and_no_values() -> None:
         raise RuntimeError("s3cret")
     except RuntimeError as error:
         Log("json", stream=stream).defect(error, route="/x")
-    found = msgspec.json.decode(stream.getvalue())
-    assert (found["level"], found["error"], found["route"]) == ("error", "RuntimeError", "/x")
-    assert found["at"][0].startswith("test_log.py:")
+    value = msgspec.json.decode(stream.getvalue())
+    assert (value["level"], value["error"], value["route"]) == ("error", "RuntimeError", "/x")
+    assert value["at"][0].startswith("test_log.py:")
     assert "s3cret" not in stream.getvalue()

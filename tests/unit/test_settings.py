@@ -78,8 +78,8 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize("url", HERE)
 def test_a_token_may_go_to_this_machine_as_it_is(url: str) -> None:
-    found = server_address(url, "t", {})
-    assert (found and found.url, is_this_machine(url)) == (url, True)
+    result = server_address(url, "t", {})
+    assert (result and result.url, is_this_machine(url)) == (url, True)
 
 
 @pytest.mark.parametrize("url", ELSEWHERE)

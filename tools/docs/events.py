@@ -144,7 +144,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def _page() -> str:
-    found = list(envelope("", 1, 0.0, PlaybookStarted()))
+    result = list(envelope("", 1, 0.0, PlaybookStarted()))
     return page(
         "Events",
         INTRO,
@@ -153,9 +153,9 @@ def _page() -> str:
         table(["Event", "Source", "Meaning"], [_row(kind) for kind in event_types()]),
         "## The envelope",
         "The envelope is the public form of an event. All of it except the payload is derived.",
-        table(["Field", "Meaning"], [(code(name), ENVELOPE[name]) for name in found if name not in ALIASES]),
+        table(["Field", "Meaning"], [(code(name), ENVELOPE[name]) for name in result if name not in ALIASES]),
         "Aliases:",
-        table(["Alias", "The same as"], [(code(name), ALIASES[name]) for name in found if name in ALIASES]),
+        table(["Alias", "The same as"], [(code(name), ALIASES[name]) for name in result if name in ALIASES]),
         "## Other names",
         OTHER,
         table(["Name", "Events"], [(code(name), codes(OTHER_NAMES[name])) for name in OTHER_NAMES]),
@@ -193,7 +193,10 @@ def _sections() -> Iterator[str]:
             yield f"### {kind.name}"
             yield "\n\n".join(_lines(kind))
             yield f"Source `{kind.source}`, entity `{kind.entity}`, status `{kind.status}`."
-            rows = [(code(one.name), one.type, "yes" if one.required else "", meaning(one)) for one in fields(kind)]
+            rows = [
+                (code(field.name), field.type, "yes" if field.required else "", meaning(field))
+                for field in fields(kind)
+            ]
             yield table(["Field", "Type", "Always", "Meaning"], rows) if rows else "It has no fields."
 
 

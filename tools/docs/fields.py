@@ -53,8 +53,8 @@ def words(annotation: str) -> str:
     """A type as a reader of the reference sees it."""
     optional = annotation.endswith(" | None")
     name = annotation.removesuffix(" | None")
-    if found := re.fullmatch(r"Literal\[(.*)\]", name):
-        text = codes((part.strip(" '") for part in found[1].split(",")), "or")
+    if match := re.fullmatch(r"Literal\[(.*)\]", name):
+        text = codes((part.strip(" '") for part in match[1].split(",")), "or")
     elif name.startswith("tuple["):
         inner = name[6:-1].removesuffix(", ...")
         plural = {"int": "list of numbers", "str": "list of names"}

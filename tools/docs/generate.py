@@ -58,8 +58,8 @@ def files() -> dict[str, str]:
 def existing() -> set[str]:
     """The files in the repository that are generated, or were once."""
     folders = [DOCS / name for name in GENERATED_FOLDERS]
-    found = [file for folder in folders for file in folder.rglob("*.*")]
-    return {file.relative_to(HOME).as_posix() for file in (*found, *(HOME / typescript.FOLDER).glob("*.gen.ts"))}
+    result = [file for folder in folders for file in folder.rglob("*.*")]
+    return {file.relative_to(HOME).as_posix() for file in (*result, *(HOME / typescript.FOLDER).glob("*.gen.ts"))}
 
 
 def write() -> None:

@@ -145,11 +145,11 @@ def pages() -> Iterator[tuple[str, str]]:
         "These are errors everywhere; `do` is allowed in the rules of a task.",
         _refused(doc.OLD | doc.NO_DIRECTIVE),
     ]
-    for title, about, found in SECTIONS:
-        parts += _section(f"## {title}", about, found)
+    for title, about, result in SECTIONS:
+        parts += _section(f"## {title}", about, result)
     parts += ["## The classic dialect", "Keys that only classic playbooks have."]
-    for title, about, found in CLASSIC_SECTIONS:
-        parts += _section(f"### {title}", about, found)
+    for title, about, result in CLASSIC_SECTIONS:
+        parts += _section(f"### {title}", about, result)
     yield "reference/language.md", page("The language", *parts)
 
 

@@ -140,5 +140,5 @@ NOTES = {
 
 
 def _table(kind: type[Outcome] | type[Error]) -> str:
-    rows = [(code(one.name), one.type, sentence(NOTES[one.name])) for one in fields(kind)]
+    rows = [(code(field.name), field.type, sentence(NOTES[field.name])) for field in fields(kind)]
     return table(["Field", "Type", "Meaning"], rows)

@@ -116,8 +116,8 @@ class Search:
 
     def leaks(self, contents: Mapping[str, bytes]) -> dict[str, list[str]]:
         """What was found in each of the contents, at most a few of each."""
-        found = {name: self.found(content)[:5] for name, content in contents.items()}
-        return {name: places for name, places in found.items() if places}
+        result = {name: self.found(content)[:5] for name, content in contents.items()}
+        return {name: places for name, places in result.items() if places}
 
 
 def _around(content: bytes, form: bytes) -> bytes:

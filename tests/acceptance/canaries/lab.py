@@ -40,8 +40,8 @@ class Lab:
         self.folder, self.search = folder, Search(canaries)
         self.vault, self.away, self.work = folder / "vault", folder / "away", folder / "work"
         self.searched = [self.work, folder / "tmp", folder / "home"]
-        for one in (self.vault, self.away, *self.searched):
-            one.mkdir(exist_ok=True)
+        for path in (self.vault, self.away, *self.searched):
+            path.mkdir(exist_ok=True)
         self.env = environment(folder, **variables)
         self.said: dict[str, bytes] = {}
 
@@ -52,8 +52,8 @@ class Lab:
         made.folder, made.search = folder, self.search
         made.vault, made.away, made.work = self.vault, folder / "away", folder / "work"
         made.searched = [made.work, folder / "tmp", folder / "home"]
-        for one in (made.away, *made.searched):
-            one.mkdir()
+        for path in (made.away, *made.searched):
+            path.mkdir()
         (made.work / DATABASE).parent.mkdir()
         shutil.copy(self.work / DATABASE, made.work / DATABASE)
         made.env = {**self.env, **environment(folder)}
@@ -115,7 +115,7 @@ class Lab:
 
     def outcomes(self) -> dict[str, Any]:
         events = map(loads, self.said["runs events last -o jsonl"].splitlines())
-        return {one["task_label"]: one["data"]["outcome"] for one in events if one["event_type"] == "task.done"}
+        return {event["task_label"]: event["data"]["outcome"] for event in events if event["event_type"] == "task.done"}
 
     def _heard(self, args: tuple[str, ...], done: Done) -> Done:
         name = " ".join(args)
@@ -156,5 +156,5 @@ class Lab:
             for file in folder.rglob("*")
             if file.is_file()
         }
-        names = "\n".join(map(str, [one for folder in self.searched for one in folder.rglob("*")]))
+        names = "\n".join(map(str, [path for folder in self.searched for path in folder.rglob("*")]))
         return self.search.leaks({**self.said, **files, "names of files": names.encode()})

@@ -41,7 +41,7 @@ def place(name: str) -> str:
 
 
 def refs(texts: list[Canary]) -> dict[str, str]:
-    return {one.name: ref(one.name) for one in texts}
+    return {text.name: ref(text.name) for text in texts}
 
 
 def playbook(world: World, name: str, steps: dict[str, Tasks], *, at_once: bool = False, **spec: Any) -> dict[str, Any]:
@@ -100,17 +100,17 @@ def http(world: World) -> Tasks:
     yield "ok_answer", {**post, "url": f"{url}/broken", "json": every}
     yield "bad_gone", {**post, "url": f"http://{NOBODY}/{{{{ {place('long')} }}}}", "params": every, "json": every}
     yield "bad_inline", {**post, "url": f"{url}/reject", "auth": {"kind": "bearer", "token": ref("long")}}
-    for one in world.texts:
-        yield f"bad_url_{one.name}", {"kind": "http", "url": ref(one.name)}
-        yield f"bad_port_{one.name}", {"kind": "http", "url": f"http://127.0.0.1:{ref(one.name)}/"}
-        if "#" not in one.value:  # a fragment is not sent: no answer could tell the whole of it
-            yield f"bad_spliced_{one.name}", {"kind": "http", "url": f"http://{NOBODY}/x/{ref(one.name)}/y"}
-            if "%" not in one.value:  # what is no escape and looks like one becomes something else on its way
-                yield f"bad_echoed_{one.name}", {"kind": "http", "url": f"{url}/reject/{ref(one.name)}/y"}
-        yield f"bad_method_{one.name}", {"kind": "http", "method": ref(one.name), "url": url}
+    for text in world.texts:
+        yield f"bad_url_{text.name}", {"kind": "http", "url": ref(text.name)}
+        yield f"bad_port_{text.name}", {"kind": "http", "url": f"http://127.0.0.1:{ref(text.name)}/"}
+        if "#" not in text.value:  # a fragment is not sent: no answer could tell the whole of it
+            yield f"bad_spliced_{text.name}", {"kind": "http", "url": f"http://{NOBODY}/x/{ref(text.name)}/y"}
+            if "%" not in text.value:  # what is no escape and looks like one becomes something else on its way
+                yield f"bad_echoed_{text.name}", {"kind": "http", "url": f"{url}/reject/{ref(text.name)}/y"}
+        yield f"bad_method_{text.name}", {"kind": "http", "method": ref(text.name), "url": url}
         yield (
-            f"bad_name_{one.name}",
-            {"kind": "http", "url": url, "headers": f"{{{{ {{'X: ' ~ {place(one.name)}: 1}} }}}}"},
+            f"bad_name_{text.name}",
+            {"kind": "http", "url": url, "headers": f"{{{{ {{'X: ' ~ {place(text.name)}: 1}} }}}}"},
         )
     yield "bad_header", {"kind": "http", "url": url, "headers": {"X": f"a\n{ref('pem')}"}}
 
@@ -128,7 +128,7 @@ def slow_http(world: World) -> Tasks:
 
 def sql(world: World, kind: str) -> Tasks:
     base: Task = {"kind": kind, "auth": auth} if (auth := SQL_KINDS[kind]) else {"kind": kind}
-    names = [one.name for one in world.texts]
+    names = [text.name for text in world.texts]
     columns = ", ".join(f"{ref(name)} AS {name}" for name in names)
     yield "ok_select", {**base, "query": f"SELECT {columns}"}
     yield "ok_inside", {**base, "query": f"SELECT 'a {ref('quotes')} b {ref('umlauts')} c' AS x"}
@@ -143,16 +143,16 @@ def sql(world: World, kind: str) -> Tasks:
         day = f"CAST({ref(name)} AS date)"
         yield f"bad_cast_{name}", {**base, "query": f"SELECT {day}"}
         yield f"bad_second_{name}", {**base, "query": f"SELECT 1; SELECT {day}"}
-    for one in world.texts:
-        if len(one.value.encode()) <= NAME_BYTES and one.name != "control":
-            yield f"bad_table_{one.name}", {**base, "query": f"SELECT * FROM {{{{ {place(one.name)} | ident }}}}"}
+    for text in world.texts:
+        if len(text.value.encode()) <= NAME_BYTES and text.name != "control":
+            yield f"bad_table_{text.name}", {**base, "query": f"SELECT * FROM {{{{ {place(text.name)} | ident }}}}"}
 
 
 def postgres(world: World) -> Tasks:
     yield from sql(world, "postgres")
     pg = {"kind": "postgres", "auth": "pg_role"}
     table = "canary_words"
-    rows = [{"word": ref(one.name)} for one in world.texts]
+    rows = [{"word": ref(text.name)} for text in world.texts]
     yield "does_table", {**pg, "command": f"CREATE TABLE {table} (word text UNIQUE)"}
     yield "does_copy", {**pg, "table": table, "rows": rows}
     yield "ok_read", {**pg, "query": f"SELECT word, md5(word) AS sum FROM {table}"}
@@ -317,7 +317,7 @@ REPEAT = "i=0; while [ $i -lt 9000 ]; do i=$((i+1));"
 
 
 def shell(world: World) -> Tasks:
-    names = [one.name for one in world.texts]
+    names = [text.name for text in world.texts]
     env = {f"WORD_{name}": ref(name) for name in names}
     spoken = "\n".join(f'printf "%s\\n" "$WORD_{name}"' for name in names)
     base = {"kind": "shell", "env": env}
@@ -360,7 +360,7 @@ def shell(world: World) -> Tasks:
 
 def script(world: World) -> Tasks:
     text = "#!/bin/sh\nenv\ncat\nsleep 0.1\n"
-    base = {"kind": "script", "env": {f"WORD_{one.name}": ref(one.name) for one in world.texts}, "stdin": ref("pem")}
+    base = {"kind": "script", "env": {f"WORD_{text.name}": ref(text.name) for text in world.texts}, "stdin": ref("pem")}
     yield "ok_ref", {**base, "ref": text}
     yield "ok_auth", {"kind": "script", "ref": text, "auth": "oauth"}
     yield "bad_ref", {**base, "ref": f"{text}exit 4\n"}
@@ -381,7 +381,7 @@ def slow_processes(world: World) -> Tasks:
 
 
 def container(world: World) -> Tasks:
-    env = {f"WORD_{one.name}": ref(one.name) for one in world.texts}
+    env = {f"WORD_{text.name}": ref(text.name) for text in world.texts}
     base = {"kind": "container", "image": IMAGE, "network": "none", "env": env, "pull": "never"}
     yield "ok_env", {**base, "command": ["env"]}
     yield "ok_stdin", {**base, "stdin": "\n".join(refs(world.texts).values()), "command": ["cat"]}
@@ -404,7 +404,7 @@ def quantum(world: World) -> Tasks:
     """Nobody signs in to a simulator; a canary may stand in a comment, or where it makes no sense."""
     base = {"kind": "quantum", "shots": 8}
     flip = "qreg q[1]; creg c[1]; x q[0]; measure q -> c;"
-    words = "\n// ".join([f"{{{{ {place(one.name)} | b64encode }}}}" for one in world.texts] + [ref("dashed")])
+    words = "\n// ".join([f"{{{{ {place(text.name)} | b64encode }}}}" for text in world.texts] + [ref("dashed")])
     yield "ok_circuit", {**base, "circuit": f"{HEAD}\n// {words}\n{flip}"}
     yield "ok_submit", {**base, "operation": "submit", "circuit": f"{HEAD}\n// {ref('quotes')}\n{flip}"}
     yield "bad_gate", {**base, "circuit": f"{HEAD} {flip} gate_{ref('digits')} q[0];"}
@@ -497,9 +497,9 @@ def control(world: World) -> Tasks:
     every = refs(world.texts)
     yield "ok_noop", {"kind": "noop", "result": every}
     yield "ok_text", {"kind": "noop", "result": "".join(f"<{one}>" for one in every.values())}
-    yield "ok_b64", {"kind": "noop", "result": [f"{{{{ {place(one.name)} | b64encode }}}}" for one in world.texts]}
-    yield "ok_json", {"kind": "noop", "result": [f"{{{{ {place(one.name)} | tojson }}}}" for one in world.texts]}
-    yield "ok_quote", {"kind": "noop", "result": [f"{{{{ {place(one.name)} | urlencode }}}}" for one in world.texts]}
+    yield "ok_b64", {"kind": "noop", "result": [f"{{{{ {place(text.name)} | b64encode }}}}" for text in world.texts]}
+    yield "ok_json", {"kind": "noop", "result": [f"{{{{ {place(text.name)} | tojson }}}}" for text in world.texts]}
+    yield "ok_quote", {"kind": "noop", "result": [f"{{{{ {place(text.name)} | urlencode }}}}" for text in world.texts]}
     yield "ok_book", {"kind": "workbook", "name": "say", "args": {"words": every}}
     yield (
         "ok_iterator",
@@ -543,16 +543,19 @@ def control(world: World) -> Tasks:
     yield "ok_opened", {"kind": "noop", "result": "{{ tasks.does_secret.result.value }}"}
     yield "ok_child", {"kind": "playbook", "path": "child.yaml", "args": {"words": every, "text": f"a {ref('long')}"}}
     yield "bad_child", {"kind": "playbook", "path": f"{ref('spaces')}.yaml", "args": {}}
-    for one in world.texts:
-        yield f"bad_signal_{one.name}", {"kind": "wait", "signal": f"go {ref(one.name)}"}
+    for text in world.texts:
+        yield f"bad_signal_{text.name}", {"kind": "wait", "signal": f"go {ref(text.name)}"}
     yield "bad_secret", {"kind": "secrets", "provider": "file", "key": ref("backslashes")}
     yield "bad_auth", {"kind": "http", "url": world.echo.url, "auth": ref("long")}
-    for one in world.texts:
-        yield f"bad_number_{one.name}", {"kind": "noop", "result": f"{{% set x = {place(one.name)} %}}{{{{ x + 1 }}}}"}
-        yield f"bad_field_{one.name}", {"kind": "noop", "result": f"{{{{ {{}}[{place(one.name)}].x }}}}"}
+    for text in world.texts:
         yield (
-            f"bad_json_{one.name}",
-            {"kind": "noop", "result": f"{{% set x = '[' ~ {place(one.name)} %}}{{{{ x | fromjson }}}}"},
+            f"bad_number_{text.name}",
+            {"kind": "noop", "result": f"{{% set x = {place(text.name)} %}}{{{{ x + 1 }}}}"},
+        )
+        yield f"bad_field_{text.name}", {"kind": "noop", "result": f"{{{{ {{}}[{place(text.name)}].x }}}}"}
+        yield (
+            f"bad_json_{text.name}",
+            {"kind": "noop", "result": f"{{% set x = '[' ~ {place(text.name)} %}}{{{{ x | fromjson }}}}"},
         )
 
 
@@ -667,7 +670,7 @@ def held_container(world: World, away: str) -> dict[str, Tasks]:
         "image": IMAGE,
         "pull": "never",
         "network": "none",
-        "env": {f"WORD_{one.name}": ref(one.name) for one in world.texts},
+        "env": {f"WORD_{text.name}": ref(text.name) for text in world.texts},
         "mounts": [f"{away}:/away"],
         "stdin": ref("pem"),
         "command": f"{say}; cat; while [ ! -e /away/open ]; do sleep 0.1; done; echo {ref('quotes')} >&2",
@@ -686,13 +689,13 @@ def handed_on(world: World) -> dict[str, Any]:
     """A secret that one step puts somewhere and another, which does not use it, finds there."""
     table = {"kind": "postgres", "auth": "pg_role"}
     put = {**table, "command": f"CREATE TABLE handed_on AS SELECT {ref('quotes')}::text AS word"}
-    found = {**table, "query": "SELECT word FROM handed_on"}
-    return playbook(world, "handed_on", {"put": iter([("does_put", put)]), "find": iter([("ok_find", found)])})
+    result = {**table, "query": "SELECT word FROM handed_on"}
+    return playbook(world, "handed_on", {"put": iter([("does_put", put)]), "find": iter([("ok_find", result)])})
 
 
 def open_words(world: World) -> dict[str, Any]:
     """A playbook that has canaries in its text and no keychain: they are found wherever a secret could be."""
-    word = next(one.value for one in world.texts if one.name == "long")
+    word = next(text.value for text in world.texts if text.name == "long")
     say = {"kind": "shell", "cmds": [["sh", "-c", f"echo {word}; sleep 1"]]}
     return playbook(world, "open_words", {"say": iter([("does_say", say)])}) | {"keychain": []}
 

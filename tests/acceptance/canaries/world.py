@@ -117,7 +117,7 @@ def _credentials(
     endpoints: dict[str, str],
 ) -> tuple[Credentials, dict[str, str], Credentials]:
     """What is kept in the store, what in variables, and what in files."""
-    value = {one.name: one.value for one in texts}
+    value = {text.name: text.value for text in texts}
     there = f"127.0.0.1:{postgres.port}/postgres?connect_timeout=300"
     client = {"client_id": "me", "client_secret": word["client"]}
     keys = {"access_key_id": "AKIACANARY", "secret_access_key": word["s3"], "region": REGION}

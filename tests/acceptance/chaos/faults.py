@@ -118,7 +118,7 @@ class Faults:
             for number, process in enumerate(processes):
                 assert process.process is not None
                 if f"{name} {number}" not in self.active and process.process.poll() is not None:
-                    assert not process.is_up(), f"{name} {number} has ended: {process.said()[-2000:]}"
+                    assert not process.is_up(), f"{name} {number} has ended: {process.output_text()[-2000:]}"
                     process.start()
 
     def heal_all(self) -> None:
@@ -248,7 +248,7 @@ class Faults:
 
     def _refused_writes(self) -> int:
         """How many requests servers have refused because the disk is full."""
-        return sum(server.said().count('"status":507') for server in self.site.servers)
+        return sum(server.output_text().count('"status":507') for server in self.site.servers)
 
     # -- connections ------------------------------------------------------------------------------------------------
 

@@ -73,8 +73,8 @@ def moments(made: Site, execution: str, after: float = 0.0) -> list[float]:
     """When the log of a run has grown, after a time."""
     seq = made.client.show(execution)["events"]
     page = made.client.ask("GET", f"/executions/{execution}/events?limit=1000&after={max(0, seq - 1000)}")
-    found = {datetime.fromisoformat(event["timestamp"]).timestamp() for event in page["items"]}
-    return sorted(at for at in found if at > after)
+    result = {datetime.fromisoformat(event["timestamp"]).timestamp() for event in page["items"]}
+    return sorted(at for at in result if at > after)
 
 
 def standstill(made: Site, execution: str, fault: float) -> float:
@@ -117,7 +117,7 @@ def opened(tmp_path: Path, db: str, **more: Any) -> Any:
 
 def test_a_killed_server(tmp_path: Path, db: str, record: Callable[[str, list[float]], None]) -> None:
     """Whatever stands before the servers sends everybody to the one that is left."""
-    found: list[float] = []
+    result: list[float] = []
     with opened(tmp_path, db) as made:
         targets = [proxy.there for proxy in made.proxies]
         executions = start(made, LOOP, PARENT)
@@ -130,49 +130,49 @@ def test_a_killed_server(tmp_path: Path, db: str, record: Callable[[str, list[fl
                 for proxy in made.proxies:
                     proxy.there = targets[1 - dead]
 
-            found += measure(made, executions, kill)
+            result += measure(made, executions, kill)
             made.servers[dead].start()
             stage.until(made.servers[dead].is_up)
         cancel(made, executions)
-    record("a killed server", found)
+    record("a killed server", result)
 
 
 def test_a_killed_worker(tmp_path: Path, db: str, record: Callable[[str, list[float]], None]) -> None:
-    found: list[float] = []
+    result: list[float] = []
     with opened(tmp_path, db) as made:
         for _ in range(REPETITIONS):
             made.workers[1].kill()
             executions = start(made, LOOP)  # all of them at the one that is left
             made.workers[1].start()
-            found += measure(made, executions, lambda made: made.workers[0].kill())
+            result += measure(made, executions, lambda made: made.workers[0].kill())
             cancel(made, executions)
             made.workers[0].start()
-    record("a killed worker", found)
+    record("a killed worker", result)
 
 
 def test_a_silent_connection_of_a_worker(tmp_path: Path, db: str, record: Callable[[str, list[float]], None]) -> None:
-    found: list[float] = []
+    result: list[float] = []
     with opened(tmp_path, db) as made:
         executions = start(made, LOOP, PARENT)
         for _ in range(REPETITIONS):
-            found += measure(made, executions, lambda made: [proxy.silence() for proxy in made.proxies] and None)
+            result += measure(made, executions, lambda made: [proxy.silence() for proxy in made.proxies] and None)
         cancel(made, executions)
-    record("a silent connection of a worker", found)
+    record("a silent connection of a worker", result)
 
 
 def test_nats_away(tmp_path: Path, db: str, record: Callable[[str, list[float]], None]) -> None:
-    found: list[float] = []
+    result: list[float] = []
     with restarted_nats(tmp_path) as nats, opened(tmp_path, db, more=("--nats", nats.url)) as made:
         executions = start(made, LOOP, PARENT)
         for _ in range(REPETITIONS):
-            found += measure(made, executions, lambda made: nats.stop())
+            result += measure(made, executions, lambda made: nats.stop())
             nats.start()
         cancel(made, executions)
-    record("NATS going away", found)
+    record("NATS going away", result)
 
 
 def test_postgres_restarted(tmp_path: Path, record: Callable[[str, list[float]], None]) -> None:
-    found: list[float] = []
+    result: list[float] = []
     with ExitStack() as stack:
         own = PostgresServer()
         stack.callback(own.close)
@@ -184,6 +184,6 @@ def test_postgres_restarted(tmp_path: Path, record: Callable[[str, list[float]],
             own.start()
 
         for _ in range(REPETITIONS):
-            found += measure(made, executions, restart)
+            result += measure(made, executions, restart)
         cancel(made, executions)
-    record("a restart of Postgres", found)
+    record("a restart of Postgres", result)

@@ -92,7 +92,7 @@ class Process:
         finally:
             self.kill()
 
-    def said(self) -> str:
+    def output_text(self) -> str:
         return self.output.read_text("utf-8", "replace")
 
     def is_up(self) -> bool:
@@ -107,8 +107,8 @@ class Process:
 
         def look() -> str | None:
             assert self.process is not None
-            assert self.process.poll() is None, self.said()
-            return next((line for line in self.said().splitlines() if word in line), None)
+            assert self.process.poll() is None, self.output_text()
+            return next((line for line in self.output_text().splitlines() if word in line), None)
 
         return until(look)
 
@@ -122,10 +122,10 @@ class FreshProcess(Process):
 def until(look: Callable[[], Any], seconds: float = SECONDS) -> Any:
     """What is found at last."""
     give_up = time.monotonic() + seconds
-    while not (found := look()):
+    while not (result := look()):
         assert time.monotonic() < give_up, "it did not come in time"
         time.sleep(0.05)
-    return found
+    return result
 
 
 class Client:
@@ -159,27 +159,27 @@ class Client:
         return str(self.ask("POST", "/executions", request, **key)["execution_id"])
 
     def show(self, execution: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.ask("GET", f"/executions/{execution}")
-        return found
+        result: dict[str, Any] = self.ask("GET", f"/executions/{execution}")
+        return result
 
     def ended(self, execution: str, seconds: float = SECONDS) -> dict[str, Any]:
         """The execution when it has ended."""
 
         def look() -> dict[str, Any] | None:
-            found = self.show(execution)
-            return found if found["status"] in OVER else None
+            result = self.show(execution)
+            return result if result["status"] in OVER else None
 
-        found: dict[str, Any] = until(look, seconds)
-        return found
+        result: dict[str, Any] = until(look, seconds)
+        return result
 
     def events(self, execution: str) -> list[dict[str, Any]]:
         """The whole log, page by page."""
-        found: list[dict[str, Any]] = []
+        result: list[dict[str, Any]] = []
         after: int | None = 0
         while after is not None:
             page = self.ask("GET", f"/executions/{execution}/events?limit=1000&after={after}")
-            found, after = found + page["items"], page["next"]
-        return found
+            result, after = result + page["items"], page["next"]
+        return result
 
     def register(self, text: str) -> None:
         answer = self.http.post(
@@ -202,8 +202,8 @@ class Mode:
             self.folder, "run", str(file), "--db", self.db, "-o", "json", "--payload", json.dumps(payload)
         )
         assert done.returncode in (0, 1), done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result
 
     def register(self, text: str) -> None:
         done = noetl(self.folder, "register", "-", "--db", self.db, stdin=text)
@@ -212,8 +212,8 @@ class Mode:
     def logs(self, execution: str) -> list[dict[str, Any]]:
         done = noetl(self.folder, "runs", "logs", execution, "--db", self.db, "-o", "json")
         assert done.returncode == 0, done.stderr
-        found: list[dict[str, Any]] = json.loads(done.stdout)
-        return found
+        result: list[dict[str, Any]] = json.loads(done.stdout)
+        return result
 
     def set_credential(self, name: str, kind: str, data: dict[str, Any]) -> None:
         args = ("credential", "set", name, "--kind", kind, "--db", self.db)
@@ -224,10 +224,10 @@ class Mode:
         """Every invariant of every execution holds; returns their number."""
         done = noetl(self.folder, "verify", "--db", self.db, "-o", "json")
         assert done.stdout, done.stderr
-        found = json.loads(done.stdout)
-        assert (done.returncode, found["violations"]) == (0, []), done.stdout + done.stderr
-        assert found["executions"]
-        return int(found["executions"])
+        result = json.loads(done.stdout)
+        assert (done.returncode, result["violations"]) == (0, []), done.stdout + done.stderr
+        assert result["executions"]
+        return int(result["executions"])
 
 
 class Served(Mode):
@@ -244,8 +244,8 @@ class Served(Mode):
         self.client.register(text)
 
     def logs(self, execution: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.client.ask("GET", f"/executions/{execution}/logs")["items"]
-        return found
+        items: list[dict[str, Any]] = self.client.ask("GET", f"/executions/{execution}/logs")["items"]
+        return items
 
 
 Opened = AbstractContextManager[Mode]
@@ -267,7 +267,7 @@ def dev(folder: Path, process_type: type[Process] = Process) -> Iterator[Served]
         with client.http:
             yield Served(folder, db, client, [process], [])
     finally:
-        assert process.stop() == 0, process.said()
+        assert process.stop() == 0, process.output_text()
 
 
 @contextmanager
@@ -312,7 +312,7 @@ def make_token(folder: Path, db: str, role: str) -> str:
 
 def _end(one: Process) -> None:
     if one.process is not None and one.process.poll() is None:
-        assert one.stop() == 0, one.said()
+        assert one.stop() == 0, one.output_text()
 
 
 def database(postgres: PostgresServer, name: str) -> str:

@@ -87,11 +87,11 @@ def test_an_answer_is_taken_once_by_a_run_that_everything_died_under(
             verdict = {"name": "verdict", "id": "mail-1", "payload": {"by": "ada"}}
             for _ in range(2):
                 mode.client.ask("POST", f"/executions/{execution}/signals", verdict)
-            found = mode.client.ended(execution, 180)
-            assert (found["status"], found["result"]) == ("succeeded", "approved by ada"), found
-            assert {name: step["runs"] for name, step in found["steps"].items()} == {"ask": 1, "done": 1}
+            result = mode.client.ended(execution, 180)
+            assert (result["status"], result["result"]) == ("succeeded", "approved by ada"), result
+            assert {name: step["runs"] for name, step in result["steps"].items()} == {"ask": 1, "done": 1}
             events = mode.client.ask("GET", f"/executions/{execution}/events?limit=500")["items"]
-            assert [one["event_type"] for one in events].count("message.received") == 1
+            assert [event["event_type"] for event in events].count("message.received") == 1
             listed = mode.client.ask("GET", f"/executions/{execution}/vars")["vars"]
             assert listed == ({"by": "ada"} if text is CLASSIC else {})
     mode.verify()

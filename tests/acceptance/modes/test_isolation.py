@@ -59,7 +59,9 @@ def playbook(code: str) -> str:
 
 def closed_folder() -> Path | None:
     """The folder above Python that others may not enter, if there is one."""
-    return next((one for one in Path(sys.base_prefix).resolve().parents if not one.stat().st_mode & 0o001), None)
+    return next(
+        (parent for parent in Path(sys.base_prefix).resolve().parents if not parent.stat().st_mode & 0o001), None
+    )
 
 
 def reachable() -> list[str]:
@@ -105,9 +107,9 @@ def owned_by(uid: int, folder: Path) -> None:
     """Give a folder and everything in it to a user; the folders above are opened for it."""
     for path in (folder, *folder.rglob("*")):
         os.chown(path, uid, uid)
-    for one in folder.parents:
-        if one != Path("/") and not one.stat().st_mode & 0o001:
-            one.chmod(one.stat().st_mode | 0o011)
+    for parent in folder.parents:
+        if parent != Path("/") and not parent.stat().st_mode & 0o001:
+            parent.chmod(parent.stat().st_mode | 0o011)
 
 
 @contextmanager
@@ -123,9 +125,9 @@ def server(folder: Path, process: Process, port: int, token: str) -> Iterator[Cl
 
 
 def result_of(client: Client, code: str) -> Any:
-    found = client.ended(client.start({"playbook": playbook(code)}), SECONDS)
-    assert found["status"] == "succeeded", found
-    return found["result"]
+    result = client.ended(client.start({"playbook": playbook(code)}), SECONDS)
+    assert result["status"] == "succeeded", result
+    return result["result"]
 
 
 # -- tests ------------------------------------------------------------------------------------------------------------
@@ -146,10 +148,10 @@ result = dict(
     mine=sorted(name for name in mine if name.startswith(('NOETL', 'PG', 'SHOP'))),
 )
 """
-        found = result_of(client, code)
-        assert (found["found"], found["of_the_worker"]) == ([], False)
-        assert found["looked"] >= (2 if os.geteuid() == 0 else 0), "the worker and its server were looked at"
-        assert found["mine"] == ["NOETL_ACTION_ID"]
+        result = result_of(client, code)
+        assert (result["found"], result["of_the_worker"]) == ([], False)
+        assert result["looked"] >= (2 if os.geteuid() == 0 else 0), "the worker and its server were looked at"
+        assert result["mine"] == ["NOETL_ACTION_ID"]
         # what is not noetl's own goes on to workers: secrets of `provider: env` live there
         secret = {"name": "s", "kind": "secret_manager", "provider": "env", "key": "SHOP"}
         text = json.loads(playbook("result = auth['value'][::-1]"))
@@ -170,7 +172,7 @@ def test_processes_of_a_worker_get_their_token_by_a_pipe(tmp_path: Path) -> None
             code = f"result = [word for word in {[own, MASTER_KEY, NATS]!r} if word in str(seen) + str(mine)]"
             assert result_of(client, code) == []
         finally:
-            assert worker.stop() == 0, worker.said()
+            assert worker.stop() == 0, worker.output_text()
 
 
 def test_dev_does_not_show_its_secrets(tmp_path: Path) -> None:
@@ -185,7 +187,7 @@ def test_dev_does_not_show_its_secrets(tmp_path: Path) -> None:
             code = f"result = [word for word in {[MASTER_KEY, NATS]!r} if word in str(seen) + str(mine)]"
             assert result_of(client, code) == []
     finally:
-        assert process.stop() == 0, process.said()
+        assert process.stop() == 0, process.output_text()
 
 
 @ROOT
@@ -193,9 +195,9 @@ def test_workers_of_another_user_can_not_read_database_and_keys(tmp_path: Path) 
     """H5: with one user for both, three lines of Python made an author an admin."""
     folder = tmp_path / "site"
     folder.mkdir()
-    for one in (folder, *folder.parents):
-        if one != Path("/") and not one.stat().st_mode & 0o001:
-            one.chmod(one.stat().st_mode | 0o011)
+    for path in (folder, *folder.parents):
+        if path != Path("/") and not path.stat().st_mode & 0o001:
+            path.chmod(path.stat().st_mode | 0o011)
     db, port = folder / "data" / "noetl.db", reserved_port()
     token = make_token(folder, str(db), "admin")
     done = noetl(folder, "credential", "set", "c", "--kind", "bearer", "--db", str(db), stdin='{"token": "the-s3cret"}')
@@ -213,12 +215,12 @@ result = dict(
     home=os.environ['HOME'],
 )
 """
-        found = result_of(client, code)
-        assert found["uid"] == [NOBODY, NOBODY, NOBODY, [NOBODY]] or found["uid"][:3] == [NOBODY] * 3
-        assert 0 not in found["uid"][3]
-        assert found["shut"] == [True, True, True]
-        assert found["worker"] == [True, True], "neither the worker nor its server lets itself be read"
-        assert found["home"] != str(folder / "home")
+        worker = result_of(client, code)
+        assert worker["uid"] == [NOBODY, NOBODY, NOBODY, [NOBODY]] or worker["uid"][:3] == [NOBODY] * 3
+        assert 0 not in worker["uid"][3]
+        assert worker["shut"] == [True, True, True]
+        assert worker["worker"] == [True, True], "neither the worker nor its server lets itself be read"
+        assert worker["home"] != str(folder / "home")
         # the server itself opens credentials for its workers
         text = json.loads(playbook("result = len(auth['token'])"))
         text["keychain"] = [{"name": "c", "kind": "bearer"}]
@@ -247,8 +249,8 @@ result = dict(
     shut=[[shut(f'/proc/{pid}/environ'), shut(f'/proc/{pid}/mem')] for pid in pids[1:3]],
 )
 """
-        found = result_of(client, code)
-        assert found == {"uid": NOBODY, "shut": [[True, True], [True, True]]}
+        result = result_of(client, code)
+        assert result == {"uid": NOBODY, "shut": [[True, True], [True, True]]}
         shell = json.loads(playbook(""))
         shell["workflow"][0]["tool"] = {"kind": "shell", "command": "id -u; ulimit -c"}
         ended = client.ended(client.start({"playbook": json.dumps(shell)}))

@@ -28,14 +28,14 @@ def server(folder: Path, *args: str, **env: str) -> Iterator[tuple[Process, Clie
         with client.http:
             yield process, client
     finally:
-        assert process.stop() == 0, process.said()
+        assert process.stop() == 0, process.output_text()
 
 
 def test_every_line_is_json_and_none_has_content(tmp_path: Path) -> None:
     with server(tmp_path) as (process, client):
         execution = client.start({"playbook": ECHO, "payload": {"word": SECRET}})
         assert client.ended(execution)["result"] == SECRET
-    lines = [json.loads(line) for line in process.said().splitlines()]
+    lines = [json.loads(line) for line in process.output_text().splitlines()]
     assert {"ts", "level", "msg"} <= set.intersection(*(set(line) for line in lines))
     (ended,) = [line for line in lines if line["msg"] == "execution ended"]
     assert (ended["execution_id"], ended["status"]) == (execution, "succeeded")
@@ -44,8 +44,8 @@ def test_every_line_is_json_and_none_has_content(tmp_path: Path) -> None:
     assert started["trace_id"] == execution.replace("-", "")
     said = [line["msg"] for line in lines]
     assert "shutting down" in said  # the worker
-    assert SECRET not in process.said()
-    assert client.token not in process.said()
+    assert SECRET not in process.output_text()
+    assert client.token not in process.output_text()
 
 
 @pytest.mark.parametrize("how", ["flag", "variable"])
@@ -54,6 +54,6 @@ def test_lines_are_text_where_that_is_asked_for(tmp_path: Path, how: str) -> Non
     env = {"NOETL_LOG_FORMAT": "text"} if how == "variable" else {}
     with server(tmp_path, *args, **env) as (process, client):
         client.ask("GET", "/executions")
-    for line in process.said().splitlines():
+    for line in process.output_text().splitlines():
         assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z (INFO|WARNING|ERROR) ", line), line
-    assert " INFO request method=GET route=/api/v1/executions status=200 ms=" in process.said()
+    assert " INFO request method=GET route=/api/v1/executions status=200 ms=" in process.output_text()

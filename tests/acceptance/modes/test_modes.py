@@ -22,20 +22,20 @@ NEED_NOTHING = ("hello", "cycle", "fan_out_join", "large_result", "nested_loops"
 )
 def test_playbook_ends_as_it_should(mode: Mode, name: str) -> None:
     case = CASES[name]
-    found = mode.run(case.text, case.payload)
-    assert (found["status"], found["result"]) == (case.status, case.result), found
+    process = mode.run(case.text, case.payload)
+    assert (process["status"], process["result"]) == (case.status, case.result), process
     if case.ctx is not None:
-        assert found["ctx"] == case.ctx
+        assert process["ctx"] == case.ctx
     if case.error is not None:
-        assert {key: found["error"][key] for key in case.error} == case.error
-    _check_logs(mode, found["execution_id"], case)
-    assert SECRET not in str(found)
+        assert {key: process["error"][key] for key in case.error} == case.error
+    _check_logs(mode, process["execution_id"], case)
+    assert SECRET not in str(process)
 
 
 def _check_logs(mode: Mode, execution: str, case: Case) -> None:
     """What tasks have written is there when the run has ended, or a moment later."""
     if case.logs:
-        lines = until(lambda: [one["line"] for one in mode.logs(execution)])
+        lines = until(lambda: [log["line"] for log in mode.logs(execution)])
         assert [line for line in case.logs if line not in lines] == []
 
 
@@ -46,21 +46,21 @@ def _check_logs(mode: Mode, execution: str, case: Case) -> None:
 )
 def test_example_ends_as_it_should(mode: Mode, name: str, ending: Ending) -> None:
     text = (EXAMPLES / f"{name}.yaml").read_text("utf-8")
-    found = mode.run(text, _payload(ending.args))
-    assert (found["status"], found["result"]) == ("succeeded", ending.result)
+    process = mode.run(text, _payload(ending.args))
+    assert (process["status"], process["result"]) == ("succeeded", ending.result)
 
 
 def _payload(args: tuple[str, ...]) -> dict[str, Any]:
     """What `--set a.b=1` means."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for text in args[1::2]:
         path, _, value = text.partition("=")
         *outer, last = path.split(".")
-        place = found
+        place = result
         for key in outer:
             place = place.setdefault(key, {})
         place[last] = value if value.startswith(";") else yaml.safe_load(value)
-    return found
+    return result
 
 
 METADATA = """\
@@ -76,6 +76,6 @@ workflow:
 def test_a_server_does_not_ask_for_its_own_metadata(mode: Mode) -> None:
     if not isinstance(mode, Served):
         pytest.skip("a run on a person's own machine may ask whom it likes")
-    found = mode.run(METADATA, {})
-    assert found["error"]["kind"] == "connect"
-    assert found["steps"]["ask"]["error"]["retryable"] is False
+    process = mode.run(METADATA, {})
+    assert process["error"]["kind"] == "connect"
+    assert process["steps"]["ask"]["error"]["retryable"] is False

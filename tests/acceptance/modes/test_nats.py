@@ -40,8 +40,8 @@ def db(postgres: PostgresServer) -> str:
 def health(mode: stage.Served, number: int = 0) -> dict[str, Any]:
     answer = mode.client.http.get(f"{mode.client.urls[number]}/readyz")
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 def is_ok(mode: stage.Served) -> bool:
@@ -64,13 +64,13 @@ def test_runs_go_on_while_nats_goes_and_comes(tmp_path: Path, db: str, broker: R
 def test_a_server_starts_works_and_is_ready_without_nats(tmp_path: Path, broker: RestartedNats) -> None:
     broker.stop()
     with stage.served(tmp_path, str(tmp_path / "data" / "noetl.db"), 1, 1, "--nats", broker.url) as mode:
-        found = until(lambda: one if "no connection" in (one := health(mode))["checks"]["nats"] else None)
-        assert (found["status"], found["checks"]["store"]) == ("ok", "ok")
+        result = until(lambda: one if "no connection" in (one := health(mode))["checks"]["nats"] else None)
+        assert (result["status"], result["checks"]["store"]) == ("ok", "ok")
         check(mode, mode.client.start(request(ITEMS)))
         broker.start()
         until(lambda: is_ok(mode))
-        until(lambda: "is available again" in mode.servers[0].said())
-        assert mode.servers[0].said().count("NATS is unavailable") == 1
+        until(lambda: "is available again" in mode.servers[0].output_text())
+        assert mode.servers[0].output_text().count("NATS is unavailable") == 1
     mode.verify()
 
 
@@ -88,11 +88,11 @@ def test_a_login_that_nats_refuses_is_told_and_changes_nothing(tmp_path: Path) -
             process.until_said("noetl server at")
             client = stage.Client([f"http://127.0.0.1:{port}"], token)
             with client.http:
-                found = client.http.get(f"{client.urls[0]}/readyz")
-                assert (found.status_code, "rejected the login" in found.json()["checks"]["nats"]) == (200, True)
-            assert "not-the-token" not in process.said() + found.text
+                response = client.http.get(f"{client.urls[0]}/readyz")
+                assert (response.status_code, "rejected the login" in response.json()["checks"]["nats"]) == (200, True)
+            assert "not-the-token" not in process.output_text() + response.text
         finally:
-            assert process.stop() == 0, process.said()
+            assert process.stop() == 0, process.output_text()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:4222", "http://127.0.0.1:4222", "nats://", "nats://a,b"])
@@ -131,9 +131,9 @@ TOTAL = [sum(range(20000)), 19999]
 
 def shelved(mode: stage.Served, bucket: str) -> dict[str, Any]:
     """A run whose large result is in NATS: the reference to it."""
-    found = mode.run(LARGE.replace("BUCKET", bucket), {})
-    assert (found["status"], found["result"]) == ("succeeded", TOTAL), found["error"]
-    reference: dict[str, Any] = found["steps"]["make"]["result"]
+    process = mode.run(LARGE.replace("BUCKET", bucket), {})
+    assert (process["status"], process["result"]) == ("succeeded", TOTAL), process["error"]
+    reference: dict[str, Any] = process["steps"]["make"]["result"]
     return reference
 
 
@@ -189,9 +189,9 @@ def test_a_run_without_a_server_uses_nats_too(tmp_path: Path, broker: RestartedN
     def is_there() -> bool:
         done = noetl(tmp_path, "run", str(file), "-o", "json", NOETL_NATS=broker.url)
         assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        assert found["result"] == TOTAL
-        bucket, _, digest = found["steps"]["make"]["result"]["key"].partition("/")
+        result = json.loads(done.stdout)
+        assert result["result"] == TOTAL
+        bucket, _, digest = result["steps"]["make"]["result"]["key"].partition("/")
         assert bucket == "noetl-results"
         return digest in in_bucket(broker.url, bucket)
 
@@ -241,9 +241,9 @@ def test_results_in_an_object_store(tmp_path: Path) -> None:
             processes.append(stage.worker(tmp_path, db, "worker", url, **environment).start())
             client = stage.Client([url], token)
             with client.http:
-                found = client.ended(client.start({"playbook": text}))
-                assert (found["status"], found["result"]) == ("succeeded", TOTAL), found["error"]
-                reference = found["steps"]["make"]["result"]
+                result = client.ended(client.start({"playbook": text}))
+                assert (result["status"], result["result"]) == ("succeeded", TOTAL), result["error"]
+                reference = result["steps"]["make"]["result"]
                 assert reference["store"] == "object"
                 assert reference["key"].startswith(f"s3://{bucket}/noetl/")
                 done = noetl(tmp_path, "verify", "--db", db, **environment)
@@ -252,5 +252,5 @@ def test_results_in_an_object_store(tmp_path: Path) -> None:
                 done = noetl(tmp_path, "verify", "--db", db, **environment)
                 assert (done.returncode, "references" in done.stdout) == (1, True)
         finally:
-            for one in reversed(processes):
-                assert one.stop() == 0, one.said()
+            for process in reversed(processes):
+                assert process.stop() == 0, process.output_text()

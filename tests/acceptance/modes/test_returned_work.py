@@ -46,15 +46,15 @@ def request(items: int) -> dict[str, Any]:
 
 def check(mode: stage.Served, execution: str, items: int = ITEMS) -> None:
     """Every item was done, and counted once."""
-    found = mode.client.ended(execution, SECONDS)
-    assert (found["status"], found["result"]) == ("succeeded", sum(n * 3 for n in range(items))), found["error"]
-    assert found["ctx"] == {"total": items}
+    result = mode.client.ended(execution, SECONDS)
+    assert (result["status"], result["result"]) == ("succeeded", sum(n * 3 for n in range(items))), result["error"]
+    assert result["ctx"] == {"total": items}
 
 
 def _is_worked_on(mode: stage.Served, execution: str, worker: str) -> bool:
     """Whether the worker has a part of the loop, as far as it has said so itself or the log tells."""
-    granted = [one for one in mode.client.events(execution) if one["event_type"] == "step.started"]
-    return any(str(one["payload"].get("worker", "")).startswith(worker) for one in granted)
+    granted = [event for event in mode.client.events(execution) if event["event_type"] == "step.started"]
+    return any(str(event["payload"].get("worker", "")).startswith(worker) for event in granted)
 
 
 def test_a_worker_that_is_told_to_end_hands_back_what_it_can_not_finish(tmp_path: Path) -> None:
@@ -68,6 +68,6 @@ def test_a_worker_that_is_told_to_end_hands_back_what_it_can_not_finish(tmp_path
         stage.until(lambda: mode.client.show(execution)["progress"]["each#1"]["ok"] > done + 5)
         mode.client.ask("POST", f"/executions/{execution}/cancel", {})
         assert mode.client.ended(execution)["status"] == "cancelled"
-        names = [one["event_type"] for one in mode.client.events(execution)]
+        names = [event["event_type"] for event in mode.client.events(execution)]
         assert "step.regranted" not in names
     mode.verify()

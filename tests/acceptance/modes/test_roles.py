@@ -61,7 +61,7 @@ def test_a_file_has_one_server_at_a_time(tmp_path: Path) -> None:
             assert (done.returncode, "another server uses" in done.stderr) == (6, True)
         mode.servers[0].kill()
         mode.servers[0].start()
-        until(lambda: mode.servers[0].said().count("export ") == 2)
+        until(lambda: mode.servers[0].output_text().count("export ") == 2)
 
 
 def test_an_address_that_is_taken_is_said_so(tmp_path: Path, db: str) -> None:
@@ -101,7 +101,7 @@ def test_workers_of_a_server_are_started_again_and_go_with_it(tmp_path: Path, db
 
 def test_workers_of_a_server_that_was_killed_end_by_themselves(tmp_path: Path, db: str) -> None:
     server = Process(tmp_path, "server", "server", "--port", "0", "--workers", "2", "--db", db).start()
-    until(lambda: server.said().count("takes work of pool") == 2)
+    until(lambda: server.output_text().count("takes work of pool") == 2)
     left = children(server)
     server.kill()
     until(lambda: not any(map(is_alive, left)))
@@ -111,8 +111,8 @@ def test_a_worker_can_be_many_processes(tmp_path: Path, db: str) -> None:
     with stage.served(tmp_path, db, workers=0) as mode:
         many = stage.worker(tmp_path, db, "many", mode.client.urls[0], "--processes", "2", "--name", "fred").start()
         assert mode.client.ended(mode.client.start(CHAIN))["result"] == [5, 50]
-        found = until(lambda: len(found := mode.client.ask("GET", "/workers")["items"]) == 2 and found)
-        assert {one["worker"].partition("@")[0] for one in found} == {"fred-1", "fred-2"}
+        result = until(lambda: len(result := mode.client.ask("GET", "/workers")["items"]) == 2 and result)
+        assert {worker["worker"].partition("@")[0] for worker in result} == {"fred-1", "fred-2"}
         left = children(many)
         assert many.stop() == 0
         assert [pid for pid in left if is_alive(pid)] == []
@@ -167,7 +167,7 @@ def test_a_worker_with_a_token_that_is_not_good_ends_and_says_so(tmp_path: Path,
 def test_a_worker_whose_token_is_revoked_ends(tmp_path: Path, db: str) -> None:
     with stage.served(tmp_path, db, workers=1) as mode:
         until(lambda: mode.client.ask("GET", "/workers")["items"])
-        (token,) = [one for one in mode.client.ask("GET", "/tokens")["items"] if one["role"] == "worker"]
+        (token,) = [item for item in mode.client.ask("GET", "/tokens")["items"] if item["role"] == "worker"]
         mode.client.ask("DELETE", f"/tokens/{token['id']}")
         process = mode.workers[0].process
         assert process is not None
@@ -212,5 +212,5 @@ workflow:
         assert result["stdout"] == "***"
     mode.verify()
     assert drop.read_text() == secret
-    found = [path for path in Path(db).parent.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
-    assert found == []
+    actual = [path for path in Path(db).parent.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+    assert actual == []

@@ -32,21 +32,21 @@ NAMES = ("one", "two", "three")
 @pytest.fixture
 def store() -> Iterator[Callable[[str], Store]]:
     """Opens the database beside its servers."""
-    found: list[Store] = []
+    result: list[Store] = []
 
     def opened(db: str) -> Store:
-        found.append(open_store(db))
-        return found[-1]
+        result.append(open_store(db))
+        return result[-1]
 
     yield opened
-    for one in found:
+    for one in result:
         one.close()
 
 
 def row(store: Store, name: str) -> Schedule:
-    found = store.triggers.schedule(name)
-    assert found is not None
-    return found
+    result = store.triggers.schedule(name)
+    assert result is not None
+    return result
 
 
 def add(mode: Served, name: str, **more: Any) -> None:
@@ -95,8 +95,8 @@ def test_servers_that_are_killed_in_turn_lose_no_firing_and_fire_none_twice(
                 victim.start()
                 victim.until_said("noetl server at")
             expected = [execution for name in NAMES for execution in settled(mode, beside, name)]
-            found = {one.execution_id for one in beside.summaries(limit=10_000)}
-            assert found == set(expected)
+            result = {summary.execution_id for summary in beside.summaries(limit=10_000)}
+            assert result == set(expected)
             for execution in expected:
                 assert mode.client.ended(execution)["status"] == "succeeded"
             mode.verify()
@@ -113,11 +113,11 @@ def test_what_nobody_was_there_for_is_made_up_for_once(tmp_path: Path, store: Ca
         mode.servers[0].kill()
         moment = time.time() + 3 * EVERY
         until(lambda: time.time() > moment)
-        before = {one.execution_id for one in beside.summaries(limit=10_000)}
+        before = {summary.execution_id for summary in beside.summaries(limit=10_000)}
         mode.servers[0].start()
         mode.servers[0].until_said("noetl server at")
         assert until(lambda: missed_by(row(beside, "one"))) >= 2
         until(lambda: row(beside, "one").recent[-1].outcome == "started")
         expected = settled(mode, beside, "one")
-        after = {one.execution_id for one in beside.summaries(limit=10_000)}
+        after = {summary.execution_id for summary in beside.summaries(limit=10_000)}
         assert before < after < set(expected)

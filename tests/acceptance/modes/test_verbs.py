@@ -76,7 +76,7 @@ def test_a_playbook_is_registered_found_and_run(verbs: Verbs) -> None:
     listed = verbs.json("catalog", "list", "--prefix", "modes/greets")
     assert [(one["path"], one["version"]) for one in listed] == [("modes/greets", 2)]
     assert verbs("catalog", "show", "modes/greets@1").stdout == text
-    assert [one["version"] for one in verbs.json("catalog", "show", "modes/greets")["versions"]] == [2, 1]
+    assert [version["version"] for version in verbs.json("catalog", "show", "modes/greets")["versions"]] == [2, 1]
     done = verbs("exec", "modes/greets", "--set", "name=Ada", "--wait")
     assert (done.returncode, done.stdout) == (0, '"Ada"\n')
     assert verbs.json("exec", "modes/greets@1", "--wait")["result"] == "A"
@@ -145,8 +145,8 @@ def test_the_catalog_of_a_file_is_run_without_a_server(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def ended(dev: Served) -> str:
     """A run that has failed, with output."""
-    found = dev.run(CASES["failure"].text, {})
-    execution = str(found["execution_id"])
+    process = dev.run(CASES["failure"].text, {})
+    execution = str(process["execution_id"])
     until(lambda: dev.logs(execution))
     return execution
 
@@ -207,7 +207,7 @@ def test_events_are_printed_as_they_come(verbs: Verbs) -> None:
         verbs("runs", "signal", execution, "decision")
         rest = [json.loads(line) for line in watching.stdout]
     assert watching.returncode == 0
-    assert [one["seq"] for one in (first, *rest)] == list(range(1, len(rest) + 2))
+    assert [event["seq"] for event in (first, *rest)] == list(range(1, len(rest) + 2))
     assert rest[-1]["event_type"] == "playbook.processed"
 
 
@@ -362,14 +362,14 @@ def test_paused_runs_are_resumed_all_at_once(verbs: Verbs) -> None:
         verbs("runs", "pause", execution)
         verbs("runs", "signal", execution, "decision")
     assert verbs("runs", "resume", "--all").returncode == 0
-    assert {verbs.mode.client.show(one)["status"] for one in executions} == {"succeeded"}
+    assert {verbs.mode.client.show(execution)["status"] for execution in executions} == {"succeeded"}
 
 
 def test_credentials_go_in_and_never_come_out(verbs: Verbs) -> None:
     done = verbs("credential", "set", "deep/api", "--kind", "bearer", stdin='{"token": "very-secret"}')
     assert done.returncode == 0, done.stderr
     listed = verbs("credential", "list", "-o", "json")
-    assert "deep/api" in [one["name"] for one in json.loads(listed.stdout)]
+    assert "deep/api" in [load["name"] for load in json.loads(listed.stdout)]
     assert "very-secret" not in listed.stdout
     assert verbs.here("credential", "list", "-o", "json").stdout == listed.stdout
     assert verbs("credential", "delete", "deep/api").returncode == 0
@@ -408,7 +408,7 @@ def test_old_runs_are_removed_at_the_server(verbs: Verbs) -> None:
     name = execution["execution_id"]
     assert verbs.json("runs", "prune")["removed"] == 0
     listed = verbs.json("runs", "prune", "--older-than", "0", "--dry-run")
-    assert name in {one["execution_id"] for one in listed["runs"]}
+    assert name in {run["execution_id"] for run in listed["runs"]}
     assert verbs.json("runs", "show", name)["execution_id"] == name
 
 

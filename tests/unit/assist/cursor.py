@@ -50,4 +50,4 @@ def ask_step(lines: str) -> Assist:
 
 
 def labels(answer: Assist, kind: str = "") -> list[str]:
-    return [one.label for one in answer.completions if kind in ("", one.kind)]
+    return [completion.label for completion in answer.completions if kind in ("", completion.kind)]

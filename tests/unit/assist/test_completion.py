@@ -67,13 +67,18 @@ def test_a_key_brings_its_colon_unless_it_has_one() -> None:
     assert (new.insert, new.detail, new.doc) == ("desc: ", "text", "purpose of the step")
     (written,) = ask_step("    des█: x\n").completions
     assert written.insert == "desc"
-    assert next(one for one in ask_step("    █\n").completions if one.label == "tool").insert == "tool:"
+    assert (
+        next(completion for completion in ask_step("    █\n").completions if completion.label == "tool").insert
+        == "tool:"
+    )
 
 
 def test_an_item_of_a_list_brings_its_dash() -> None:
-    step = next(one for one in ask("", steps=STEPS + "  █\n").completions if one.label == "step")
+    step = next(completion for completion in ask("", steps=STEPS + "  █\n").completions if completion.label == "step")
     assert step.insert == "- step: "
-    first = next(one for one in ask("", steps="workflow:\n  █\n").completions if one.label == "step")
+    first = next(
+        completion for completion in ask("", steps="workflow:\n  █\n").completions if completion.label == "step"
+    )
     assert first.insert == "- step: "
 
 
@@ -166,9 +171,9 @@ def test_names_in_templates(expression: str, names: set[str]) -> None:
     ],
 )
 def test_names_are_those_of_the_place(lines: str, present: str, absent: str) -> None:
-    found = labels(ask_step(lines))
-    assert present in found
-    assert absent not in found
+    result = labels(ask_step(lines))
+    assert present in result
+    assert absent not in result
 
 
 @for_each("key", ["case", "vars", "retry", "sink", "args"])

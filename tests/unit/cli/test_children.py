@@ -145,10 +145,10 @@ def test_register_checks_the_args_of_children(
         noetl("register", child, cwd=tmp_path)
     done = noetl("register", name, cwd=tmp_path)
     assert done.code == 0
-    found = [line for line in done.err.splitlines() if "the args for" in line]
+    result = [line for line in done.err.splitlines() if "the args for" in line]
     child_name = "shop/notify" if is_registered else "tell.yaml"
     start = "parent.yaml:6:53: warning: the args for 'shop/notify': "
-    assert found == [start + warning.replace("CHILD", child_name) for warning in warnings]
+    assert result == [start + warning.replace("CHILD", child_name) for warning in warnings]
 
 
 def test_register_checks_the_args_of_children_by_their_schema(tmp_path: Path) -> None:

@@ -108,9 +108,9 @@ def test_list_shows_no_values(home: Path) -> None:
     rules = ["--paths", "shop/*", "--paths", "till", "--pools", "eu-*"]
     credential(home, "set", "b", "--kind", "bearer", *rules, stdin=TOKEN)
     credential(home, "set", "a", "--kind", "acme.login", stdin=f'{{"word": "{TOKEN}"}}')
-    found = msgspec.json.decode(credential(home, "list", "-o", "json").out)
-    assert [list(one) for one in found] == [["name", "kind", "paths", "pools", "created", "updated"]] * 2
-    assert [(one["name"], one["kind"], one["paths"], one["pools"]) for one in found] == [
+    value = msgspec.json.decode(credential(home, "list", "-o", "json").out)
+    assert [list(one) for one in value] == [["name", "kind", "paths", "pools", "created", "updated"]] * 2
+    assert [(one["name"], one["kind"], one["paths"], one["pools"]) for one in value] == [
         ("a", "acme.login", [], []),
         ("b", "bearer", ["shop/*", "till"], ["eu-*"]),
     ]
@@ -207,10 +207,10 @@ def test_a_key_that_others_can_read(home: Path) -> None:
 def test_show_has_no_secrets(home: Path) -> None:
     fields = f'{{"host": "db", "port": 5432, "user": "app", "database": "shop", "password": "{TOKEN}"}}'
     credential(home, "set", "db", "--kind", "postgres_credential", "--paths", "shop/*", stdin=fields)
-    shown = msgspec.json.decode(credential(home, "show", "db", "-o", "json").out)
-    assert (shown["name"], shown["kind"], shown["paths"]) == ("db", "postgres_credential", ["shop/*"])
+    value = msgspec.json.decode(credential(home, "show", "db", "-o", "json").out)
+    assert (value["name"], value["kind"], value["paths"]) == ("db", "postgres_credential", ["shop/*"])
     public = {"host": "db", "port": 5432, "user": "app", "database": "shop"}
-    assert shown["fields"] == public | {"password": "(secret)"}
+    assert value["fields"] == public | {"password": "(secret)"}
     credential(home, "set", "dsn", "--kind", "postgres_credential", stdin=f"postgresql://app:{TOKEN}@db/shop")
     assert "dsn: (secret)" in credential(home, "show", "dsn").out
     assert credential(home, "show", "none").code == 4

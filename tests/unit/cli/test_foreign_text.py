@@ -77,13 +77,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def names(folder: Path) -> dict[str, str]:
     """A run that failed, and one that succeeded."""
-    found = {}
+    result = {}
     for name, text in (("FAILED", FAILS), ("ENDED", ENDS)):
         done = noetl("run", file(folder, text), "-o", "json", cwd=folder)
-        found[name] = data(done)["execution_id"]
+        result[name] = data(done)["execution_id"]
         assert data(done)["status"] == ("failed" if name == "FAILED" else "succeeded"), done
     file(folder, ENDS.replace("END", "x").replace("step: end", "step: other"), "other.yaml")
-    return found
+    return result
 
 
 def commands_in(said: bytes) -> list[str]:
@@ -141,8 +141,8 @@ def test_nor_does_a_run_in_the_foreground(folder: Path, text: str) -> None:
 def test_data_is_escaped_and_still_the_same(folder: Path, names: dict[str, str], form: list[str]) -> None:
     said = on_pipe(folder, ["runs", "show", names["ENDED"], *form], {})
     assert commands_in(said) == []
-    found = yaml.safe_load(said) if "yaml" in form else msgspec.json.decode(said)
-    assert found["result"] == FOREIGN
+    result = yaml.safe_load(said) if "yaml" in form else msgspec.json.decode(said)
+    assert result["result"] == FOREIGN
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def calls(folder: Path) -> list[str]:
 
 def seq_of(folder: Path, name: str, run: str) -> str:
     events = data(runs(folder, "events", "last", "-o", "json"))
-    return str(next(one["seq"] for one in events if (one["event_type"], one["step_run_id"]) == (name, run)))
+    return str(next(event["seq"] for event in events if (event["event_type"], event["step_run_id"]) == (name, run)))
 
 
 def begun(folder: Path, text: str, code: int = 0) -> Any:
@@ -147,7 +147,7 @@ def test_a_retry_of_failed_items_runs_these_and_goes_on(tmp_path: Path) -> None:
     assert "  again: each#1, 1 item left\n" in done.err
     assert calls(tmp_path) == ["a", "b", "c", "b"]
     events = data(runs(tmp_path, "events", "last", "-o", "json"))
-    last = next(one for one in reversed(events) if one["task_run_id"] == "each#1[1]/call#1")
+    last = next(event for event in reversed(events) if event["task_run_id"] == "each#1[1]/call#1")
     tasks = data(runs(tmp_path, "show", "last", "--tasks", "-o", "json"))["tasks"]
     assert next(task for task in tasks if task["item"] == 1)["duration_ms"] == last["payload"]["duration_ms"]
     done = runs(tmp_path, "retry", "last", "--failed-items")
@@ -176,7 +176,9 @@ def test_warnings_about_the_payload_of_a_fork_are_printed_and_logged(place: Plac
         assert (done.code, f"noetl: warning: {warning}\n" in done.err) == (0, True), done.err
         assert place.json("runs", "show", "last")["warnings"] == [warning]
         assert f"warning: {warning}\n" in place("runs", "show", "last").out
-        (forked,) = (one for one in place.json("runs", "events", "last") if one["event_type"] == "execution.forked")
+        (forked,) = (
+            event for event in place.json("runs", "events", "last") if event["event_type"] == "execution.forked"
+        )
         assert forked["payload"]["warnings"] == [warning]
     assert place.json("runs", "show", source)["warnings"] == []
 
@@ -292,8 +294,11 @@ start  succeeded, 1 run  playbook.yaml:6
     matched      high  always  playbook.yaml:12
 """
     )
-    found = data(noetl("explain", "last", "start#1", "-o", "json", cwd=tmp_path))
-    assert (found["run"], [one["kind"] for one in found["decisions"]]) == ("start#1", ["admission", "rules", "arcs"])
+    result = data(noetl("explain", "last", "start#1", "-o", "json", cwd=tmp_path))
+    assert (result["run"], [decision["kind"] for decision in result["decisions"]]) == (
+        "start#1",
+        ["admission", "rules", "arcs"],
+    )
     never = noetl("explain", "last", "low", cwd=tmp_path).out
     assert "low  never entered, 0 runs" in never
     assert "start did not lead here, see event 11" in never
@@ -303,15 +308,15 @@ start  succeeded, 1 run  playbook.yaml:6
 
 def test_some_decisions_one_event_and_one_moment_are_explained(tmp_path: Path) -> None:
     begun(tmp_path, CHOICE)
-    told = noetl("explain", "last", "start", "--limit", "2", cwd=tmp_path).out
-    assert "(decisions before event 9 are left out: --limit shows more of them, --at an earlier state)" in told
-    assert "\n6  " not in told
-    told = noetl("explain", "last", "--seq", "9", cwd=tmp_path).out
-    assert told.startswith("start  ")
-    assert "\n9  start#1/count#1, attempt 1: ok; break\n" in told
-    assert told.endswith("    result: 5\n")
+    text = noetl("explain", "last", "start", "--limit", "2", cwd=tmp_path).out
+    assert "(decisions before event 9 are left out: --limit shows more of them, --at an earlier state)" in text
+    assert "\n6  " not in text
+    text = noetl("explain", "last", "--seq", "9", cwd=tmp_path).out
+    assert text.startswith("start  ")
+    assert "\n9  start#1/count#1, attempt 1: ok; break\n" in text
+    assert text.endswith("    result: 5\n")
     then = data(noetl("explain", "last", "start", "--at", "7", "-o", "json", cwd=tmp_path))
-    assert (then["status"], [one["seq"] for one in then["decisions"]]) == ("running", [6])
+    assert (then["status"], [decision["seq"] for decision in then["decisions"]]) == ("running", [6])
     missing = noetl("explain", "last", "start", "--item", "0", cwd=tmp_path)
     assert (missing.code, missing.err) == (4, "noetl: item 0 of step 'start' not found: it has no items\n")
     for wrong in (["start", "--seq", "9"], ["--item", "1"], ["--seq", "9", "--at", "3"]):
@@ -321,25 +326,25 @@ def test_some_decisions_one_event_and_one_moment_are_explained(tmp_path: Path) -
 
 def test_a_log_is_replayed_compared_and_exported(tmp_path: Path) -> None:
     first = begun(tmp_path, CHOICE)
-    found = data(noetl("runs", "replay", "last", "-o", "json", cwd=tmp_path))
-    assert list(found) == ["execution_id", "events", "status", "ctx", "steps", "equal"]
-    assert (found["events"], found["equal"], found["steps"]) == (first["events"], True, first["steps"])
+    result = data(noetl("runs", "replay", "last", "-o", "json", cwd=tmp_path))
+    assert list(result) == ["execution_id", "events", "status", "ctx", "steps", "equal"]
+    assert (result["events"], result["equal"], result["steps"]) == (first["events"], True, first["steps"])
     edited = file(tmp_path, CHOICE.replace("result < workload.limit", "result > workload.limit"), "edited.yaml")
     done = runs(tmp_path, "replay", "last", "--playbook", edited, "-o", "json")
-    found = msgspec.json.decode(done.out)
-    difference = found["first_difference"]
-    assert (done.code, found["equal"], difference["event_type"]) == (1, False, "next.evaluated")
+    result = msgspec.json.decode(done.out)
+    difference = result["first_difference"]
+    assert (done.code, result["equal"], difference["event_type"]) == (1, False, "next.evaluated")
     assert (difference["logged"]["selected"], difference["replayed"]["selected"]) == ([1], [0])
     same = data(runs(tmp_path, "replay", "last", "--playbook", str(tmp_path / "playbook.yaml"), "-o", "json"))
     assert (same["equal"], same["first_difference"]) == (True, None)
 
     second = msgspec.json.decode(noetl("run", edited, "-o", "json", cwd=tmp_path).out)
     done = runs(tmp_path, "diff", first["execution_id"], "last", "-o", "json")
-    found = msgspec.json.decode(done.out)
-    assert (done.code, found["equal"]) == (1, False)
-    assert (found["a"], found["b"]) == (first["execution_id"], second["execution_id"])
-    assert found["steps"]["low"] == {"a": None, "b": second["steps"]["low"]}
-    assert found["first_difference"]["seq"] == 1  # another playbook
+    result = msgspec.json.decode(done.out)
+    assert (done.code, result["equal"]) == (1, False)
+    assert (result["a"], result["b"]) == (first["execution_id"], second["execution_id"])
+    assert result["steps"]["low"] == {"a": None, "b": second["steps"]["low"]}
+    assert result["first_difference"]["seq"] == 1  # another playbook
     done = runs(tmp_path, "diff", "last", second["execution_id"])
     assert (done.code, "no difference" in done.out) == (0, True)
 
@@ -361,7 +366,7 @@ def test_an_export_has_the_contents_of_references(tmp_path: Path) -> None:
 def test_r15_events_are_listed_by_any_of_their_names(tmp_path: Path) -> None:
     begun(tmp_path, CHAIN)
     listed = data(runs(tmp_path, "events", "last", "--type", "tool.processed", "--type", "TokenClaimed", "-o", "json"))
-    assert {one["event_type"] for one in listed} == {"task.done", "step.scheduled"}
+    assert {event["event_type"] for event in listed} == {"task.done", "step.scheduled"}
     wrong = runs(tmp_path, "events", "last", "--type", "task.procesed")
     assert (wrong.code, "did you mean 'task.processed'?" in wrong.err) == (2, True)
 
@@ -370,11 +375,11 @@ def test_events_are_filtered_by_step_run_level_and_text(tmp_path: Path) -> None:
     begun(tmp_path, HEAD + LOOP)
     listed = data(runs(tmp_path, "events", "last", "--run", "start#1", "--item", "1", "--level", "task", "-o", "json"))
     assert {one["iteration_id"] for one in listed} == {"start#1[1]"}
-    assert [one["event_type"] for one in listed][-1] == "loop.iteration.done"
+    assert [event["event_type"] for event in listed][-1] == "loop.iteration.done"
     steps = data(runs(tmp_path, "events", "last", "--level", "step", "-o", "json"))
-    assert not {"task.done", "loop.iteration.done", "token.enqueued"} & {one["event_type"] for one in steps}
-    (found,) = data(runs(tmp_path, "events", "last", "--grep", "LOOP OVER 3", "-o", "json"))
-    assert found["event_type"] == "loop.started"
+    assert not {"task.done", "loop.iteration.done", "token.enqueued"} & {step["event_type"] for step in steps}
+    (event,) = data(runs(tmp_path, "events", "last", "--grep", "LOOP OVER 3", "-o", "json"))
+    assert event["event_type"] == "loop.started"
     assert runs(tmp_path, "events", "last", "--run", "start#2").out == ""
     wrong = runs(tmp_path, "events", "last", "--item", "1")
     assert (wrong.code, "--item requires --run" in wrong.err) == (2, True)

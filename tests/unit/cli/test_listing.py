@@ -25,14 +25,14 @@ PASSES = (
 )
 
 
-def one(name: str) -> str:
+def playbook_named(name: str) -> str:
     return ONE.replace("NAME", name)
 
 
 def family(place: Place) -> str:
     """A run that has started another one; its id."""
     path = "child.yaml"
-    Path(place.folder / path).write_text(one("child"))
+    Path(place.folder / path).write_text(playbook_named("child"))
     if place.env:
         assert place("register", path).code == 0
         path = "tests/child"
@@ -45,12 +45,12 @@ def names(found: Any) -> list[str]:
 
 
 def test_runs_are_listed_by_their_start_with_children_below_their_parent(place: Place) -> None:
-    place.run(one("first"))
+    place.run(playbook_named("first"))
     parent = family(place)
-    place.run(one("last"))
-    found = place.json("runs", "list")
-    assert names(found) == ["last", "parent", "child", "first"]
-    assert [run["parent"] for run in found] == [None, None, parent, None]
+    place.run(playbook_named("last"))
+    body = place.json("runs", "list")
+    assert names(body) == ["last", "parent", "child", "first"]
+    assert [run["parent"] for run in body] == [None, None, parent, None]
     lines = [line.split("  ", 1)[1] for line in place("runs", "list").out.splitlines()[1:]]
     assert [line.split()[0] for line in lines] == ["last", "parent", "child", "first"]
     assert lines[2].startswith("  child")
@@ -59,7 +59,7 @@ def test_runs_are_listed_by_their_start_with_children_below_their_parent(place: 
 
 
 def test_runs_are_found_by_name_path_status_start_and_parent(place: Place) -> None:
-    place.run(one("other"))
+    place.run(playbook_named("other"))
     between = time.time()
     parent = family(place)
     asked = {
@@ -98,17 +98,17 @@ def test_errors_that_a_policy_continued_past_are_counted_in_lists(place: Place) 
 
 
 def test_the_last_runs_have_names(place: Place) -> None:
-    first, second = (place.run(one(name))["execution_id"] for name in ("first", "second"))
+    first, second = (place.run(playbook_named(name))["execution_id"] for name in ("first", "second"))
     parent = family(place)
     (child,) = (run["execution_id"] for run in place.json("runs", "list", "--parent", "last"))
     asked = {"last": parent, "last~1": second, "last~2": first, "last:first": first, "last:child": child}
     assert {run: place.json("runs", "show", run)["execution_id"] for run in asked} == asked
-    place.run(one("first"))
+    place.run(playbook_named("first"))
     assert place.json("runs", "show", "last:first~1")["execution_id"] == first
 
 
 @pytest.mark.parametrize("run", ["last~7", "last:nobody"])
 def test_a_last_run_that_is_not_there_is_not_found(place: Place, run: str) -> None:
-    place.run(one("first"))
+    place.run(playbook_named("first"))
     done = place("runs", "show", run)
     assert (done.code, done.err) == (4, f"noetl: run {run!r} not found: `noetl runs list` lists all runs\n")

@@ -119,16 +119,16 @@ def begun(place: Place, text: str) -> Iterator[str]:
         place("runs", "cancel", execution)
 
 
-def shown(place: Place, run: str, key: str) -> Any:
+def first_shown(place: Place, run: str, key: str) -> Any:
     """The first of what a run shows under a key, once there is something."""
-    found: list[Any] = []
-    until(lambda: found.extend(place.json("runs", "show", run)[key]) or found)
-    return found[0]
+    result: list[Any] = []
+    until(lambda: result.extend(place.json("runs", "show", run)[key]) or result)
+    return result[0]
 
 
 def test_the_task_that_runs_is_shown_with_its_attempt_and_its_time(place: Place) -> None:
     with begun(place, SLEEPS) as execution:
-        task = shown(place, execution, "running")
+        task = first_shown(place, execution, "running")
         assert (task["step"], task["run"], task["task"], task["item"]) == ("slow", "slow#1", "nap", None)
         assert task["attempt"] == 1
         assert task["duration_ms"] > 0
@@ -141,7 +141,7 @@ def test_the_task_that_runs_is_shown_with_its_attempt_and_its_time(place: Place)
 
 def test_a_waiting_run_tells_what_it_waits_for_until_when_and_the_answer(place: Place) -> None:
     with begun(place, ASKS) as execution:
-        wait = shown(place, execution, "waiting")
+        wait = first_shown(place, execution, "waiting")
         answer = f"noetl runs signal {execution} verdict"
         assert (wait["kind"], wait["names"], wait["commands"]) == ("signal", ["verdict"], [answer])
         assert wait["until"].endswith("Z")
@@ -191,7 +191,7 @@ def test_the_answer_to_a_wait_has_the_fields_that_the_playbook_reads(place: Plac
     )
     with begun(place, text) as execution:
         answer = f"""noetl runs signal {execution} verdict --data '{{"approved": true, "by": "..."}}'"""
-        assert shown(place, execution, "waiting")["commands"] == [answer]
+        assert first_shown(place, execution, "waiting")["commands"] == [answer]
         assert f"  answer with `{answer}`\n" in place("runs", "show", execution).out
         assert f"answer with `{answer}`" in place("explain", execution, "ask").out
         with terminal("runs", "watch", execution, cwd=place.folder, **place.env) as watch:
@@ -269,9 +269,9 @@ def test_results_are_printed_also_from_behind_a_reference(place: Place) -> None:
 
 def test_a_long_result_is_cut_below_the_steps_and_the_command_for_all_of_it_is_shown(place: Place) -> None:
     run = place.run(HEAD + "  - {step: a, tool: {kind: noop, result: \"{{ 'x' * 30000 }}\"}}\n")
-    shown = place("runs", "show", "last").out
-    assert max(map(len, shown.splitlines())) <= 4_001
-    assert f"\nprint all of it with `noetl runs result {run['execution_id']}" in shown
+    text = place("runs", "show", "last").out
+    assert max(map(len, text.splitlines())) <= 4_001
+    assert f"\nprint all of it with `noetl runs result {run['execution_id']}" in text
 
 
 def test_children_are_listed_with_their_parent(place: Place) -> None:
@@ -329,8 +329,8 @@ def test_output_has_time_and_stream_and_that_of_children_is_indented(place: Plac
     assert all(any(re.fullmatch(pattern, line) for line in lines) for pattern in expected)
     assert len(lines) == 3
     assert lines[2].startswith("  ")
-    found = place.json("runs", "logs", "last", "--step", "first")
-    assert {(line["execution_id"], line["line"]) for line in found} == {
+    body = place.json("runs", "logs", "last", "--step", "first")
+    assert {(line["execution_id"], line["line"]) for line in body} == {
         (run["execution_id"], "one"),
         (run["execution_id"], "two"),
     }
@@ -478,8 +478,8 @@ def test_an_error_that_the_result_of_a_run_prints_is_in_no_other_line(
     run = place.run(FAILS.replace("n % 3", "n - 2").replace("on_error: continue", f"on_error: {on_error}"))
     assert run["error"]["item"] == item
     lines = place("runs", "watch", run["execution_id"]).err.splitlines()
-    found = [line for line in lines if "division by zero" in line and not line.startswith("  ")]
-    assert [reason in line for reason, line in zip(reasons, found, strict=True)] == [True] * len(reasons), found
+    result = [line for line in lines if "division by zero" in line and not line.startswith("  ")]
+    assert [reason in line for reason, line in zip(reasons, result, strict=True)] == [True] * len(reasons), result
     assert [line.rpartition(" in ")[0] for line in lines if line.startswith("many#1 failed")] == ["many#1 failed"]
 
 

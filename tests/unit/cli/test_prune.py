@@ -17,8 +17,8 @@ DAY = 86_400.0
 def aged(db: Path, execution: str, days: float) -> None:
     """Let a run have ended some days ago."""
     store = SqliteStore(db)
-    (found,) = store.summaries(prefix=execution)
-    fields = {name: getattr(found, name) for name in Summary.__struct_fields__}
+    (result,) = store.summaries(prefix=execution)
+    fields = {name: getattr(result, name) for name in Summary.__struct_fields__}
     older = Summary(**fields | {"ended": time.time() - days * DAY})
     assert store.commit([Change(execution, store.seq(execution), [], older)]) == [True]
     store.close()
@@ -32,7 +32,7 @@ def ran(folder: Path, **env: str) -> str:
 
 def listed(folder: Path) -> list[str]:
     done = noetl("runs", "list", "--db", "runs.db", "-o", "json", cwd=folder)
-    return [one["execution_id"] for one in json.loads(done.out)]
+    return [load["execution_id"] for load in json.loads(done.out)]
 
 
 def test_only_what_is_older_goes(tmp_path: Path) -> None:

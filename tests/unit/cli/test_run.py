@@ -82,18 +82,18 @@ def echoed(folder: Path, *args: str) -> Any:
 def test_json_is_the_contract(tmp_path: Path) -> None:
     done = noetl("run", file(tmp_path, TWO), "-o", "json", cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
-    found = data(done)
+    run = data(done)
     keys = ["execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms"]
-    assert list(found) == [*keys, "continued_errors", "continued", "warnings"]
-    assert (found["continued_errors"], found["continued"], found["warnings"]) == (0, [], [])
-    assert (found["status"], found["result"], found["ctx"], found["error"]) == ("succeeded", 8, {"a": 1}, None)
-    assert found["steps"] == {
+    assert list(run) == [*keys, "continued_errors", "continued", "warnings"]
+    assert (run["continued_errors"], run["continued"], run["warnings"]) == (0, [], [])
+    assert (run["status"], run["result"], run["ctx"], run["error"]) == ("succeeded", 8, {"a": 1}, None)
+    assert run["steps"] == {
         "start": {"status": "succeeded", "runs": 1, "result": 7, "error": None, "items": None},
         "end": {"status": "succeeded", "runs": 1, "result": 8, "error": None, "items": None},
     }
-    assert found["events"] == len(noetl("runs", "events", "last", "-o", "jsonl", cwd=tmp_path).out.splitlines())
-    assert found["duration_ms"] >= 0
-    assert found["execution_id"][14] == "7"
+    assert run["events"] == len(noetl("runs", "events", "last", "-o", "jsonl", cwd=tmp_path).out.splitlines())
+    assert run["duration_ms"] >= 0
+    assert run["execution_id"][14] == "7"
     assert verified(tmp_path) == (1, [])
 
 
@@ -121,9 +121,9 @@ def test_errors_that_a_policy_continued_past_are_shown(tmp_path: Path) -> None:
     assert ":10:18: step start, item 0, task call, attempt 1: python: ValueError: 1" in end[1]
     shown = noetl("runs", "show", "last", cwd=tmp_path).out
     assert "continued past 7 errors:\n" in shown
-    found = data(noetl("runs", "show", "last", "-o", "json", cwd=tmp_path))
-    assert (found["continued_errors"], len(found["continued"])) == (7, 5)
-    assert {error["line"] for error in found["continued"]} == {10}
+    result = data(noetl("runs", "show", "last", "-o", "json", cwd=tmp_path))
+    assert (result["continued_errors"], len(result["continued"])) == (7, 5)
+    assert {error["line"] for error in result["continued"]} == {10}
 
 
 @pytest.mark.parametrize("form", ["jsonl", "yaml", "table"])
@@ -173,9 +173,9 @@ def test_of_several_templates_in_a_text_the_caret_is_at_the_one_that_fails(tmp_p
 def test_a_failure_in_json_has_all_its_fields(tmp_path: Path) -> None:
     file(tmp_path, FAILS)
     done = noetl("run", "playbook.yaml", "-o", "json", cwd=tmp_path)
-    found = data(done)
-    assert (done.code, found["status"], found["result"]) == (1, "failed", None)
-    error = found["error"]
+    result = data(done)
+    assert (done.code, result["status"], result["result"]) == (1, "failed", None)
+    error = result["error"]
     keys = ["kind", "message", "step", "task", "attempt", "item", "file", "line", "column", "details"]
     assert list(error) == keys
     assert error.pop("item") is None
@@ -191,7 +191,7 @@ def test_a_failure_in_json_has_all_its_fields(tmp_path: Path) -> None:
         "column": 19,
         "details": {"hint": "give it a value, or append | default(...)", "input": "result"},
     }
-    assert found["steps"]["fetch"]["error"]["kind"] == "template"
+    assert result["steps"]["fetch"]["error"]["kind"] == "template"
 
 
 @pytest.mark.parametrize(
@@ -304,8 +304,8 @@ def test_set_takes_yaml(tmp_path: Path, text: str, value: Any) -> None:
 
 
 def test_set_reaches_into_maps_and_keeps_what_stands_beside(tmp_path: Path) -> None:
-    found = echoed(tmp_path, "--set", "deep.a=5", "--set", "new.x.y=true", "--set-string", "name=1")
-    assert found == {"name": "1", "deep": {"a": 5, "b": 2}, "items": [1], "new": {"x": {"y": True}}}
+    result = echoed(tmp_path, "--set", "deep.a=5", "--set", "new.x.y=true", "--set-string", "name=1")
+    assert result == {"name": "1", "deep": {"a": 5, "b": 2}, "items": [1], "new": {"x": {"y": True}}}
 
 
 def test_payload_is_json_or_a_file_and_set_is_laid_over_it(tmp_path: Path) -> None:
@@ -459,9 +459,9 @@ def test_an_invalid_playbook_is_exit_3_with_its_problems(tmp_path: Path) -> None
 def test_a_kind_that_this_version_can_not_run_is_exit_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(KINDS._runners, "noop", None)
-    found = CliRunner().invoke(noetl_command, ["run", file(tmp_path, FAILS)])
-    assert found.exit_code == 3
-    assert "9:11: error: this version of noetl cannot run tools of kind 'noop'" in found.output
+    result = CliRunner().invoke(noetl_command, ["run", file(tmp_path, FAILS)])
+    assert result.exit_code == 3
+    assert "9:11: error: this version of noetl cannot run tools of kind 'noop'" in result.output
     assert not (tmp_path / ".noetl").exists()
 
 

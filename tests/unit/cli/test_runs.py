@@ -42,8 +42,8 @@ def status(folder: Path, run: str = "last") -> Any:
 @pytest.fixture
 def asking(tmp_path: Path) -> Iterator[tuple[Terminal, str]]:
     """A run in another terminal that waits for a signal."""
-    with running(tmp_path, ASKS, "ask#1 waits for the signal 'go'") as found:
-        yield found
+    with running(tmp_path, ASKS, "ask#1 waits for the signal 'go'") as result:
+        yield result
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def killed(tmp_path: Path) -> str:
 
 def test_list_is_the_contract_newest_first(tmp_path: Path) -> None:
     first, second = run(tmp_path), run(tmp_path)
-    found = data(runs(tmp_path, "list", "-o", "json"))
-    assert [one["execution_id"] for one in found] == [second, first]
+    result = data(runs(tmp_path, "list", "-o", "json"))
+    assert [one["execution_id"] for one in result] == [second, first]
     about = ["execution_id", "name", "path", "status", "started", "ended", "duration_ms", "parent", "continued_errors"]
     about += [
         "activity",
@@ -75,11 +75,11 @@ def test_list_is_the_contract_newest_first(tmp_path: Path) -> None:
         "local",
         "events",
     ]
-    assert list(found[0]) == about
-    assert (found[0]["name"], found[0]["path"], found[0]["status"]) == ("story", "tests/story", "succeeded")
-    assert RFC3339.fullmatch(found[0]["started"])
-    assert RFC3339.fullmatch(found[0]["ended"])
-    assert found[0]["duration_ms"] >= 0
+    assert list(result[0]) == about
+    assert (result[0]["name"], result[0]["path"], result[0]["status"]) == ("story", "tests/story", "succeeded")
+    assert RFC3339.fullmatch(result[0]["started"])
+    assert RFC3339.fullmatch(result[0]["ended"])
+    assert result[0]["duration_ms"] >= 0
 
 
 def test_show_and_events_name_who_started_it(tmp_path: Path) -> None:
@@ -93,21 +93,21 @@ def test_show_and_events_name_who_started_it(tmp_path: Path) -> None:
 
 def test_list_of_a_status(tmp_path: Path, killed: str) -> None:
     run(tmp_path)
-    found = data(runs(tmp_path, "list", "--status", "waiting", "-o", "json"))
-    assert [(one["execution_id"], one["ended"]) for one in found] == [(killed, None)]
+    result = data(runs(tmp_path, "list", "--status", "waiting", "-o", "json"))
+    assert [(one["execution_id"], one["ended"]) for one in result] == [(killed, None)]
     assert data(runs(tmp_path, "list", "--status", "failed", "-o", "json")) == []
     assert f"{killed}  story  waiting (no process)" in runs(tmp_path, "list").out
 
 
 def test_show_has_the_json_of_run_with_times(tmp_path: Path) -> None:
     before = data(noetl("run", file(tmp_path, ONE), "-o", "json", cwd=tmp_path))
-    found = data(runs(tmp_path, "show", "last", "-o", "json"))
-    assert RFC3339.fullmatch(found.pop("started"))
-    assert RFC3339.fullmatch(found.pop("ended"))
-    assert (found.pop("running"), found.pop("waiting")) == ([], [])
-    assert (found.pop("actor"), found.pop("missing_pools")) == ({"kind": "local", "name": USER}, [])
+    result = data(runs(tmp_path, "show", "last", "-o", "json"))
+    assert RFC3339.fullmatch(result.pop("started"))
+    assert RFC3339.fullmatch(result.pop("ended"))
+    assert (result.pop("running"), result.pop("waiting")) == ([], [])
+    assert (result.pop("actor"), result.pop("missing_pools")) == ({"kind": "local", "name": USER}, [])
     related = {"version": None, "payload": {}, "forked_from": None, "children": 0, "forks": 0}
-    assert found == before | {"cancelled_by": None, "cancel_reason": None} | related
+    assert result == before | {"cancelled_by": None, "cancel_reason": None} | related
     assert "start  succeeded  1     1" in runs(tmp_path, "show", "last").out
 
 
@@ -121,8 +121,8 @@ def test_show_of_a_failed_run_shows_the_place(tmp_path: Path) -> None:
 def test_events_are_envelopes(tmp_path: Path) -> None:
     execution = run(tmp_path)
     lines = [msgspec.json.decode(line) for line in runs(tmp_path, "events", "last", "-o", "jsonl").out.splitlines()]
-    assert [one["seq"] for one in lines] == list(range(1, len(lines) + 1))
-    assert {one["execution_id"] for one in lines} == {execution}
+    assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
+    assert {line["execution_id"] for line in lines} == {execution}
     assert lines[-1]["event_type"] == "playbook.processed"
     assert lines[0]["event_id"] == f"{execution}.1"
     assert data(runs(tmp_path, "events", "last", "-o", "json", "--after", "3")) == lines[3:]
@@ -210,9 +210,9 @@ def test_a_signal_that_nobody_waits_for_is_named_with_those_that_are(tmp_path: P
 
 
 def test_a_signal_in_json(tmp_path: Path, killed: str) -> None:
-    found = data(runs(tmp_path, "signal", "last", "go", "--id", "a", "-o", "json"))
-    assert found.pop("execution_id") == killed
-    assert found == {"name": "go", "id": "a", "answer": "accepted", "pending": False, "awaited": []}
+    result = data(runs(tmp_path, "signal", "last", "go", "--id", "a", "-o", "json"))
+    assert result.pop("execution_id") == killed
+    assert result == {"name": "go", "id": "a", "answer": "accepted", "pending": False, "awaited": []}
     assert data(runs(tmp_path, "signal", "last", "other", "--id", "a", "-o", "json"))["answer"] == "duplicate"
     assert runs(tmp_path, "signal", "last", "go", "--data", "{").code == 2
 
@@ -284,8 +284,8 @@ workflow:
         until(lambda: len(data(runs(tmp_path, "list", "--status", "waiting", "-o", "json"))) == 3)
         runs(tmp_path, "signal", execution, "fail")
         assert one.end().code == 1
-    found = data(runs(tmp_path, "list", "-o", "json"))
-    assert sorted(one["status"] for one in found) == ["cancelled", "cancelled", "failed"]
+    result = data(runs(tmp_path, "list", "-o", "json"))
+    assert sorted(one["status"] for one in result) == ["cancelled", "cancelled", "failed"]
 
 
 def test_a_task_of_a_child_that_has_failed_is_stopped_though_its_parent_goes_on(tmp_path: Path) -> None:
@@ -373,9 +373,9 @@ def test_a_killed_run_is_resumed_and_behaves_as_run(tmp_path: Path, killed: str)
     assert runs(tmp_path, "signal", "last", "go", "--data", "4").out == "accepted\n"
     done = runs(tmp_path, "resume", killed, "-o", "json")
     assert (done.code, done.err) == (0, "")
-    found = data(done)
-    assert (found["execution_id"], found["status"], found["result"]) == (killed, "succeeded", 4)
-    assert found["steps"]["ask"]["runs"] == 1
+    result = data(done)
+    assert (result["execution_id"], result["status"], result["result"]) == (killed, "succeeded", 4)
+    assert result["steps"]["ask"]["runs"] == 1
     assert verified(tmp_path) == (1, [])
 
 

@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(home: Path, *args: str, stdin: str = "", code: int = 0, **env: str) -> Done:
+def run_noetl(home: Path, *args: str, stdin: str = "", code: int = 0, **env: str) -> Done:
     """The command on the database of the folder, or on the server that the environment names."""
     place = () if "NOETL_SERVER" in env else ("--db", str(home / "noetl.db"))
     keys = {"NOETL_MASTER_KEY": "ab" * 32, "NO_PROXY": "*"}
@@ -41,27 +41,27 @@ def data(done: Done) -> Any:
 
 
 def test_a_schedule_is_added_listed_shown_paused_and_deleted(home: Path) -> None:
-    added = said(
+    added = run_noetl(
         home, "schedule", "add", "nightly", "tests/good@1", "--cron", "0 3 * * *", "--timezone", "Europe/Berlin"
     )
     assert (added.out, "nightly (0 3 * * * Europe/Berlin): next at" in added.err) == ("", True)
-    listed = said(home, "schedule", "list").out
+    listed = run_noetl(home, "schedule", "list").out
     assert listed.split()[:6] == ["name", "path", "when", "status", "next", "last"]
     assert "tests/good@1" in listed
-    assert said(home, "schedule", "show", "nightly").out.startswith("name: nightly\n")
-    assert data(said(home, "schedule", "pause", "nightly", "-o", "json"))["status"] == "paused"
-    assert data(said(home, "schedule", "resume", "nightly", "-o", "json"))["status"] == "active"
-    said(home, "schedule", "delete", "nightly")
+    assert run_noetl(home, "schedule", "show", "nightly").out.startswith("name: nightly\n")
+    assert data(run_noetl(home, "schedule", "pause", "nightly", "-o", "json"))["status"] == "paused"
+    assert data(run_noetl(home, "schedule", "resume", "nightly", "-o", "json"))["status"] == "active"
+    run_noetl(home, "schedule", "delete", "nightly")
     for verb in ("delete", "show", "pause", "resume", "trigger"):
-        said(home, "schedule", verb, "nightly", code=4)
+        run_noetl(home, "schedule", verb, "nightly", code=4)
 
 
 def test_the_next_firings_are_shown(home: Path) -> None:
-    said(home, "schedule", "add", "hourly", "tests/good", "--every", "3600")
-    shown = data(said(home, "schedule", "show", "hourly", "-o", "json"))
+    run_noetl(home, "schedule", "add", "hourly", "tests/good", "--every", "3600")
+    shown = data(run_noetl(home, "schedule", "show", "hourly", "-o", "json"))
     assert (shown["every"], shown["upcoming"][0], len(shown["upcoming"])) == (3600.0, shown["next"], 5)
     assert shown["upcoming"] == sorted(set(shown["upcoming"]))
-    paused = data(said(home, "schedule", "pause", "hourly", "-o", "json"))
+    paused = data(run_noetl(home, "schedule", "pause", "hourly", "-o", "json"))
     assert (paused["next"], paused["upcoming"]) == (None, [])
 
 
@@ -80,29 +80,31 @@ READS = GOOD.replace("tests/good", "tests/reads").replace("{kind: noop}", "{kind
 
 
 def test_a_payload_and_a_ctx_are_kept(home: Path) -> None:
-    said(home, "register", file(home, READS, "reads.yaml"))
+    run_noetl(home, "register", file(home, READS, "reads.yaml"))
     args = ("--every", "15m", "--payload", '{"a": {"b": 1}}', "--set", "a.c=2", "--ctx", '{"k": 1}', "--paused")
-    found = data(said(home, "schedule", "add", "s", "tests/reads", *args, "--missed", "all", "-o", "json"))
-    assert (found["payload"], found["ctx"], found["every"]) == ({"a": {"b": 1, "c": 2}}, {"k": 1}, 900.0)
-    assert (found["status"], found["missed"], found["overlap"]) == ("paused", "all", "skip")
+    event = data(run_noetl(home, "schedule", "add", "s", "tests/reads", *args, "--missed", "all", "-o", "json"))
+    assert (event["payload"], event["ctx"], event["every"]) == ({"a": {"b": 1, "c": 2}}, {"k": 1}, 900.0)
+    assert (event["status"], event["missed"], event["overlap"]) == ("paused", "all", "skip")
 
 
 def test_inputs_of_a_schedule_are_compared_with_its_playbook(home: Path) -> None:
-    said(home, "register", file(home, READS.replace("workload.a", "region"), "needs.yaml"))
+    run_noetl(home, "register", file(home, READS.replace("workload.a", "region"), "needs.yaml"))
     every = ("schedule", "add", "s", "tests/reads", "--every", "1h")
-    assert "workload has no 'regoin': did you mean 'region'?" in said(home, *every, "--set", "regoin=eu", code=2).err
-    added = said(home, *every, "--payload", "regoin: eu", "-o", "json")
+    assert (
+        "workload has no 'regoin': did you mean 'region'?" in run_noetl(home, *every, "--set", "regoin=eu", code=2).err
+    )
+    added = run_noetl(home, *every, "--payload", "regoin: eu", "-o", "json")
     (warning,) = data(added)["warnings"]
     assert "no run can start: tests/reads:6:" in warning
     assert f"noetl: warning: {warning}" in added.err
-    assert data(said(home, *every, "--set", "region=eu", "--replace", "-o", "json"))["warnings"] == []
+    assert data(run_noetl(home, *every, "--set", "region=eu", "--replace", "-o", "json"))["warnings"] == []
 
 
 def test_a_name_is_taken_unless_it_is_replaced(home: Path) -> None:
-    said(home, "schedule", "add", "s", "tests/good", "--every", "1h")
-    said(home, "schedule", "add", "s", "tests/good", "--every", "2h", code=6)
-    said(home, "schedule", "add", "s", "tests/good", "--every", "2h", "--replace")
-    assert data(said(home, "schedule", "show", "s", "-o", "json"))["every"] == 7200.0
+    run_noetl(home, "schedule", "add", "s", "tests/good", "--every", "1h")
+    run_noetl(home, "schedule", "add", "s", "tests/good", "--every", "2h", code=6)
+    run_noetl(home, "schedule", "add", "s", "tests/good", "--every", "2h", "--replace")
+    assert data(run_noetl(home, "schedule", "show", "s", "-o", "json"))["every"] == 7200.0
 
 
 @pytest.mark.parametrize(
@@ -121,34 +123,34 @@ def test_a_name_is_taken_unless_it_is_replaced(home: Path) -> None:
     ],
 )
 def test_a_schedule_that_can_not_be(home: Path, args: tuple[str, ...], code: int) -> None:
-    said(home, "schedule", "add", *args, code=code)
-    assert said(home, "schedule", "list").out == ""
+    run_noetl(home, "schedule", "add", *args, code=code)
+    assert run_noetl(home, "schedule", "list").out == ""
 
 
 def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    said(tmp_path, "schedule", "add", "s", "tests/good", "--every", "1h", code=4)
-    said(tmp_path, "hook", "add", "h", "tests/good", code=4)
+    run_noetl(tmp_path, "schedule", "add", "s", "tests/good", "--every", "1h", code=4)
+    run_noetl(tmp_path, "hook", "add", "h", "tests/good", code=4)
     assert not (tmp_path / "noetl.db").exists()
 
 
 def test_a_hook_prints_the_secret_that_was_made_once(home: Path) -> None:
-    secret = said(home, "hook", "add", "deploy", "tests/good").out.strip()
+    secret = run_noetl(home, "hook", "add", "deploy", "tests/good").out.strip()
     assert len(secret) >= 43
-    assert said(home, "hook", "add", "deploy", "tests/good@1").out == ""
-    assert secret not in said(home, "hook", "list", "-o", "json").out
-    assert said(home, "hook", "rotate", "deploy").out.strip() not in ("", secret)
-    said(home, "hook", "delete", "deploy")
-    said(home, "hook", "delete", "deploy", code=4)
-    said(home, "hook", "rotate", "deploy", code=4)
+    assert run_noetl(home, "hook", "add", "deploy", "tests/good@1").out == ""
+    assert secret not in run_noetl(home, "hook", "list", "-o", "json").out
+    assert run_noetl(home, "hook", "rotate", "deploy").out.strip() not in ("", secret)
+    run_noetl(home, "hook", "delete", "deploy")
+    run_noetl(home, "hook", "delete", "deploy", code=4)
+    run_noetl(home, "hook", "rotate", "deploy", code=4)
     assert secret.encode() not in (home / "noetl.db").read_bytes()
 
 
 def test_a_secret_is_not_taken_from_the_command_line(home: Path) -> None:
-    said(home, "hook", "add", "deploy", "tests/good", "--secret", "correct-horse-battery", code=2)
-    said(home, "hook", "add", "deploy", "tests/good", "--secret", "-", stdin="short\n", code=2)
-    done = said(home, "hook", "add", "deploy", "tests/good", "--secret", "-", stdin="correct-horse-battery\n")
+    run_noetl(home, "hook", "add", "deploy", "tests/good", "--secret", "correct-horse-battery", code=2)
+    run_noetl(home, "hook", "add", "deploy", "tests/good", "--secret", "-", stdin="short\n", code=2)
+    done = run_noetl(home, "hook", "add", "deploy", "tests/good", "--secret", "-", stdin="correct-horse-battery\n")
     assert done.out == ""
-    said(home, "hook", "add", "deploy", "tests/none", code=4)
+    run_noetl(home, "hook", "add", "deploy", "tests/none", code=4)
 
 
 # -- a server -------------------------------------------------------------------------------------------------------
@@ -157,7 +159,7 @@ def test_a_secret_is_not_taken_from_the_command_line(home: Path) -> None:
 @pytest.fixture
 def dev(home: Path) -> Iterator[dict[str, str]]:
     """`noetl dev` on the database of the folder, with a schedule and a trigger that were there before it."""
-    said(home, "schedule", "add", "before", "tests/good", "--every", "1s")
+    run_noetl(home, "schedule", "add", "before", "tests/good", "--every", "1s")
     process = Process(home, "dev", "dev", "--port", "0", "--db", str(home / "noetl.db"), NOETL_MASTER_KEY="ab" * 32)
     process.start()
     line = process.until_said("export ")
@@ -167,27 +169,30 @@ def dev(home: Path) -> Iterator[dict[str, str]]:
 
 def test_a_server_fires_what_is_in_its_database(home: Path, dev: dict[str, str]) -> None:
     def fired() -> Any:
-        found = data(said(home, "schedule", "show", "before", "-o", "json", **dev))
-        return found["last"] and found["last"]["outcome"] == "started" and found
+        result = data(run_noetl(home, "schedule", "show", "before", "-o", "json", **dev))
+        return result["last"] and result["last"]["outcome"] == "started" and result
 
     assert until(fired)["path"] == "tests/good"
-    said(home, "schedule", "pause", "before", **dev)
-    said(home, "schedule", "add", "later", "tests/good", "--at", "2099-01-01T00:00", **dev)
-    said(home, "schedule", "add", "later", "tests/good", "--at", "2099-01-01T00:00", code=6, **dev)
+    run_noetl(home, "schedule", "pause", "before", **dev)
+    run_noetl(home, "schedule", "add", "later", "tests/good", "--at", "2099-01-01T00:00", **dev)
+    run_noetl(home, "schedule", "add", "later", "tests/good", "--at", "2099-01-01T00:00", code=6, **dev)
     for server in (dev, {}):  # the run is started by the server, and beside it in its database
-        execution = said(home, "schedule", "trigger", "later", **server).out.strip()
+        execution = run_noetl(home, "schedule", "trigger", "later", **server).out.strip()
 
         def ended(name: str = execution) -> Any:
             done = noetl("runs", "show", name, "-o", "json", cwd=home, NO_PROXY="*", **dev)
             return done.code == 0 and data(done)["status"] == "succeeded"
 
         until(ended)  # firings do not overlap
-    assert [one["name"] for one in data(said(home, "schedule", "list", "-o", "json", **dev))] == ["before", "later"]
-    said(home, "schedule", "delete", "before", **dev)
+    assert [one["name"] for one in data(run_noetl(home, "schedule", "list", "-o", "json", **dev))] == [
+        "before",
+        "later",
+    ]
+    run_noetl(home, "schedule", "delete", "before", **dev)
 
 
 def test_a_server_takes_what_is_signed_with_the_secret_of_a_hook(home: Path, dev: dict[str, str]) -> None:
-    secret = said(home, "hook", "add", "deploy", "tests/good", **dev).out.strip()
+    secret = run_noetl(home, "hook", "add", "deploy", "tests/good", **dev).out.strip()
     body, timestamp = b"{}", str(int(time.time()))
     signed = hmac.new(secret.encode(), timestamp.encode() + b"." + body, sha256).hexdigest()
     headers = {
@@ -198,18 +203,18 @@ def test_a_server_takes_what_is_signed_with_the_secret_of_a_hook(home: Path, dev
     url = f"{dev['NOETL_SERVER']}/api/v1/hooks/deploy"
     with httpx2.Client(trust_env=False, timeout=PATIENCE_SECONDS) as client:
         assert client.post(url, content=body, headers=headers).status_code == 202
-        said(home, "hook", "rotate", "deploy", **dev)
+        run_noetl(home, "hook", "rotate", "deploy", **dev)
         assert client.post(url, content=body, headers=headers).status_code == 401
-    assert [one["name"] for one in data(said(home, "hook", "list", "-o", "json", **dev))] == ["deploy"]
-    said(home, "hook", "delete", "deploy", **dev)
+    assert [one["name"] for one in data(run_noetl(home, "hook", "list", "-o", "json", **dev))] == ["deploy"]
+    run_noetl(home, "hook", "delete", "deploy", **dev)
     store = SqliteStore(home / "noetl.db")
     assert (store.triggers.hooks(), store.credentials.all()) == ([], [])
     store.close()
 
 
 def test_a_trigger_on_the_database_names_who_fired_it(home: Path) -> None:
-    said(home, "schedule", "add", "s", "tests/good", "--every", "1h")
-    said(home, "schedule", "trigger", "s")
+    run_noetl(home, "schedule", "add", "s", "tests/good", "--every", "1h")
+    run_noetl(home, "schedule", "trigger", "s")
     store = SqliteStore(home / "noetl.db", mode="read")
     schedule = store.triggers.schedule("s")
     store.close()

@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 def schema() -> dict[str, object]:
     done = noetl("schema")
     assert (done.code, done.err) == (0, "")
-    found: dict[str, object] = json.loads(done.out)
-    return found
+    result: dict[str, object] = json.loads(done.out)
+    return result
 
 
 def test_it_is_a_valid_schema_of_its_dialect(schema: dict[str, object]) -> None:

@@ -59,11 +59,11 @@ def test_a_change_is_found_and_named(tmp_path: Path, sql: str, invariant: str) -
     sound, changed = run(tmp_path), run(tmp_path, LARGE)
     change(tmp_path, sql if "event " not in sql else f"{sql} AND execution = x'{changed.replace('-', '')}'")
     done = noetl("verify", changed, "-o", "json", cwd=tmp_path)
-    found = data(done)
-    assert (done.code, found["executions"]) == (1, 1)
-    assert invariant in {one["invariant"] for one in found["violations"]}
-    assert {tuple(one) for one in found["violations"]} == {("execution_id", "seq", "invariant", "message")}
-    assert {one["execution_id"] for one in found["violations"]} == {changed}
+    result = data(done)
+    assert (done.code, result["executions"]) == (1, 1)
+    assert invariant in {violation["invariant"] for violation in result["violations"]}
+    assert {tuple(violation) for violation in result["violations"]} == {("execution_id", "seq", "invariant", "message")}
+    assert {violation["execution_id"] for violation in result["violations"]} == {changed}
     words = noetl("verify", cwd=tmp_path)
     assert words.code == 1
     assert f"{changed}." in words.out

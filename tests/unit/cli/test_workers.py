@@ -127,11 +127,11 @@ def test_events_name_the_worker_that_reported_them_at_the_server_and_on_its_data
         with terminal(*worker, cwd=tmp_path, NOETL_TOKEN=secret) as process:
             process.line("takes work of pool own")
             assert noetl("exec", "tests/story", "--wait", cwd=tmp_path).code == 0
-        found = reported()
-        assert list(found) == ["step.started", "task.started", "task.done", "step.done"]
-        assert {name.partition("@")[0] for name in found.values()} == {"w1"}
+        result = reported()
+        assert list(result) == ["step.started", "task.started", "task.done", "step.done"]
+        assert {name.partition("@")[0] for name in result.values()} == {"w1"}
         assert re.search(r"task.done .* worker w1@", noetl("runs", "events", "last", cwd=tmp_path).out)
         assert reported(after=8) == {
-            name: found[name] for name in found if name not in ("step.started", "task.started")
+            name: result[name] for name in result if name not in ("step.started", "task.started")
         }
-    assert reported() == found
+    assert reported() == result

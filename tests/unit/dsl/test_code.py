@@ -127,8 +127,8 @@ def test_code_of_the_workbook_and_of_classic_chains_is_checked() -> None:
                   - two: {tool: {kind: python, code: "return 2"}}
                   - three: {tool: {kind: python, code: "result = ctx"}, args: {ctx: 1}}
         """
-    found = load("orders.yaml", dedent(text), KINDS).problems
-    assert [(problem.code, problem.line) for problem in found] == [("NTL516", 5), ("NTL516", 12)]
+    result = load("orders.yaml", dedent(text), KINDS).problems
+    assert [(problem.code, problem.line) for problem in result] == [("NTL516", 5), ("NTL516", 12)]
 
 
 def test_very_long_code_is_compiled_and_left_alone() -> None:

@@ -21,7 +21,7 @@ DONE = "- {when: \"{{ event.name == 'call.done' }}\", then: {next: t}}"
 SOURCE = Path(__file__).parents[3] / "src" / "noetl"
 
 
-def found(text: str) -> list[tuple[str, str]]:
+def problems_in(text: str) -> list[tuple[str, str]]:
     problems = load("x.yaml", HEAD + text, KINDS).problems
     assert [problem for problem in problems if problem.severity == "error"] == []
     return [(problem.code, problem.message) for problem in problems if problem.code in ("NTL118", "NTL406")]
@@ -120,31 +120,31 @@ CLASSIC = {
 @pytest.mark.parametrize("case", [*CANONICAL, *CLASSIC])
 def test_a_key_without_effect_is_reported(case: str) -> None:
     key, lines = (CANONICAL | CLASSIC)[case]
-    ((code, message),) = found(step(*lines))
+    ((code, message),) = problems_in(step(*lines))
     assert (code, message.partition(":")[0]) == ("NTL118", f"{key!r} has no effect")
 
 
 def test_defaults_of_a_kind_that_no_task_has_are_reported() -> None:
     head = "executor: {spec: {http: {timeout: 3}, sandbox: {kind: none, network: false}, noop: {timeout: 3}}}\n"
-    keys = [message.partition(" has no effect")[0] for _, message in found(step(CALL, head=head))]
+    keys = [message.partition(" has no effect")[0] for _, message in problems_in(step(CALL, head=head))]
     assert keys == ["'http'", "'network'"]
     book = "workbook: {get: {kind: http, url: http://x}}\n"
-    assert found(step("spec: {http: {timeout: 3}}", "tool: {kind: workbook, name: get}", head=book)) == []
+    assert problems_in(step("spec: {http: {timeout: 3}}", "tool: {kind: workbook, name: get}", head=book)) == []
 
 
 def test_a_guard_on_a_timer_that_no_step_has_is_reported() -> None:
     guard = "{{ event.name == 'timer.fired' and event.data.timer_id == 'latte' }}"
     lines = ["spec: {eval_mode: on_event}", "case:", f'- {{when: "{guard}", then: {{next: t}}}}']
-    assert found(step(*lines)) == [
+    assert problems_in(step(*lines)) == [
         ("NTL406", "event.data.timer_id is never 'latte' here: no step has such a timer"),
     ]
 
 
 def test_a_limit_above_64_kib_is_reported() -> None:
     head = "executor: {spec: {policy: {limits: {max_payload_bytes: 1048576}}}}\n"
-    ((_, message),) = found(step(CALL, head=head))
+    ((_, message),) = problems_in(step(CALL, head=head))
     assert message == "'max_payload_bytes' has no effect: values above 65,536 bytes are stored by reference anyway"
-    assert found(step(CALL, head=head.replace("1048576", "65536"))) == []
+    assert problems_in(step(CALL, head=head.replace("1048576", "65536"))) == []
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_limit_above_64_kib_is_reported() -> None:
     ],
 )
 def test_a_key_with_effect_is_quiet(lines: list[str]) -> None:
-    assert found(step(*lines)) == []
+    assert problems_in(step(*lines)) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x, path: x}\nw
 LISTENS = "spec: {eval_mode: on_event}"
 
 
-def found(text: str) -> list[tuple[str, str | None]]:
+def problems_in(text: str) -> list[tuple[str, str | None]]:
     problems = load("x.yaml", HEAD + text, KINDS).problems
     assert [problem for problem in problems if problem.severity == "error"] == []
     return [(problem.message, problem.hint) for problem in problems if problem.code == "NTL406"]
@@ -30,20 +30,20 @@ def arc(guard: str, more: str = "") -> str:
     "name", ["step.enter", "loop.done", "tool.started", "message.received", "calls.dun", "step.started"]
 )
 def test_a_branch_is_told_of_an_event_that_never_comes(name: str) -> None:
-    ((message, hint),) = found(branch(f"event.name == '{name}'"))
+    ((message, hint),) = problems_in(branch(f"event.name == '{name}'"))
     assert message == f"event.name is never '{name}' here"
     assert hint is not None
 
 
 def test_a_misspelt_name_is_answered_with_the_right_one() -> None:
     for guard, meant in (("call.eror", "call.error"), ("step.exti", "step.exit"), ("tool.procesed", "tool.processed")):
-        ((_, hint),) = found(branch(f"event.name == '{guard}'"))
+        ((_, hint),) = problems_in(branch(f"event.name == '{guard}'"))
         assert hint == f"did you mean {meant!r}?"
-    ((message, hint),) = found(branch("event.name == 'mesage.received'", LISTENS))
+    ((message, hint),) = problems_in(branch("event.name == 'mesage.received'", LISTENS))
     assert (message, hint) == ("event.name is never 'mesage.received' here", "did you mean 'message.received'?")
-    ((message, hint),) = found(branch("event.name in ['call.error', 'step.exti']"))
+    ((message, hint),) = problems_in(branch("event.name in ['call.error', 'step.exti']"))
     assert (message, hint) == ("event.name is never 'step.exti' here", "did you mean 'step.exit'?")
-    ((_, hint),) = found(arc("event.name == 'step.dnoe'"))
+    ((_, hint),) = problems_in(arc("event.name == 'step.dnoe'"))
     assert hint == "did you mean 'step.done'?"
 
 
@@ -51,13 +51,13 @@ def test_a_misspelt_name_is_answered_with_the_right_one() -> None:
     "name", ["call.done", "step.exit", "tool.processed", "TaskProcessed", "step.finished", "StepFailed"]
 )
 def test_names_that_come_are_quiet_in_a_branch(name: str) -> None:
-    assert found(branch(f"event.name == '{name}'")) == []
+    assert problems_in(branch(f"event.name == '{name}'")) == []
 
 
 def test_a_loop_and_a_listener_see_more() -> None:
     loop = "tool: {kind: noop}, loop: {in: [1], iterator: n}"
     for name in ("loop.done", "loop.finished", "LoopDone"):
-        assert found(branch(f"event.name == '{name}'", loop)) == []
+        assert problems_in(branch(f"event.name == '{name}'", loop)) == []
     for name in (
         "message.received",
         "timer.fired",
@@ -66,14 +66,14 @@ def test_a_loop_and_a_listener_see_more() -> None:
         "retry.started",
         "LoopIterationCompleted",
     ):
-        assert found(branch(f"event.name == '{name}'", LISTENS)) == []
+        assert problems_in(branch(f"event.name == '{name}'", LISTENS)) == []
     for name in ("call.done", "token.claimed.twice", "next.evaluated"):
-        assert len(found(branch(f"event.name == '{name}'", LISTENS))) == 1
-    assert found(branch("event.name == 'call.done'", f"tool: {{kind: noop}}, {LISTENS}")) == []
+        assert len(problems_in(branch(f"event.name == '{name}'", LISTENS))) == 1
+    assert problems_in(branch("event.name == 'call.done'", f"tool: {{kind: noop}}, {LISTENS}")) == []
 
 
 def test_arcs_know_other_names_for_the_end_of_their_step() -> None:
     for name in ("step.finished", "step.exit", "StepDone", "StepFailed"):
-        assert found(arc(f"event.name == '{name}'")) == []
-    assert len(found(arc("event.name == 'tool.processed'"))) == 1
-    assert found(arc("event.name == 'step.finished'", "loop: {in: [1], iterator: n}, ")) == []
+        assert problems_in(arc(f"event.name == '{name}'")) == []
+    assert len(problems_in(arc("event.name == 'tool.processed'"))) == 1
+    assert problems_in(arc("event.name == 'step.finished'", "loop: {in: [1], iterator: n}, ")) == []

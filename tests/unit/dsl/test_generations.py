@@ -164,11 +164,11 @@ def test_the_corpus_has_every_row_of_the_mapping() -> None:
 
 @for_each("name", NAMES)
 def test_a_playbook_of_the_corpus_becomes_the_expected_text(name: str) -> None:
-    found = migrate("p.yaml", before(name), KINDS)
-    assert (found.leftovers, found.changed) == ([], True)
-    assert found.text == (CORPUS / f"{name}.after.yaml").read_text()
-    assert comments(found.text) == comments(before(name))
-    notes = [f"{note.line}:{note.column} {note.message}" for note in found.notes]
+    migration = migrate("p.yaml", before(name), KINDS)
+    assert (migration.leftovers, migration.changed) == ([], True)
+    assert migration.text == (CORPUS / f"{name}.after.yaml").read_text()
+    assert comments(migration.text) == comments(before(name))
+    notes = [f"{note.line}:{note.column} {note.message}" for note in migration.notes]
     assert notes == NOTES.get(name, [])
 
 
@@ -197,9 +197,9 @@ def test_an_arc_on_output_sees_the_failure(name: str, result: Any) -> None:
 @for_each("name", sorted(path.stem for path in REFUSED.glob("*.yaml")))
 def test_what_cannot_be_rewritten_is_listed_with_place_reason_and_remedy(name: str) -> None:
     text = (REFUSED / f"{name}.yaml").read_text()
-    found = migrate("p.yaml", text, KINDS)
-    assert (found.text, found.changed, found.failed) == (text, False, True)
-    errors = found.leftovers or [problem for problem in found.problems if problem.severity == "error"]
+    migration = migrate("p.yaml", text, KINDS)
+    assert (migration.text, migration.changed, migration.failed) == (text, False, True)
+    errors = migration.leftovers or [problem for problem in migration.problems if problem.severity == "error"]
     listed = [
         f"{problem.line}:{problem.column}: {problem.code} {problem.message}\n  = {problem.hint}" for problem in errors
     ]
@@ -208,8 +208,8 @@ def test_what_cannot_be_rewritten_is_listed_with_place_reason_and_remedy(name: s
 
 def test_a_file_with_windows_line_ends_keeps_them_and_its_places() -> None:
     text = before("task_input").replace("\n", "\r\n")
-    found = migrate("p.yaml", "\ufeff" + text, KINDS)
-    assert found.text == "\ufeff" + (CORPUS / "task_input.after.yaml").read_text().replace("\n", "\r\n")
+    migration = migrate("p.yaml", "\ufeff" + text, KINDS)
+    assert migration.text == "\ufeff" + (CORPUS / "task_input.after.yaml").read_text().replace("\n", "\r\n")
     refused = (REFUSED / "context_in_code.yaml").read_text().replace("\n", "\r\n")
     assert [(problem.line, problem.column) for problem in migrate("p.yaml", refused, KINDS).leftovers] == [(13, 18)]
 
@@ -253,11 +253,11 @@ workflow:
     "path", sorted((ROOT / "tests" / "checks").glob("*.yaml")) + sorted((ROOT / "tests" / "kinds").glob("*.yaml"))
 )
 def test_any_text_is_rewritten_or_listed(path: Path) -> None:
-    found = migrate("p.yaml", path.read_bytes(), KINDS)
-    if found.changed:
-        assert load("p.yaml", found.text, KINDS).playbook is not None
+    migration = migrate("p.yaml", path.read_bytes(), KINDS)
+    if migration.changed:
+        assert load("p.yaml", migration.text, KINDS).playbook is not None
     else:
-        assert found.failed or load("p.yaml", path.read_bytes(), KINDS).dialect == "canonical"
+        assert migration.failed or load("p.yaml", path.read_bytes(), KINDS).dialect == "canonical"
 
 
 @for_each("path", sorted((ROOT / "examples").glob("*.yaml")))

@@ -11,7 +11,7 @@ from noetl.tools.registry import KINDS
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x, path: x}\n"
 
 
-def found(text: str) -> list[Problem]:
+def problems_in(text: str) -> list[Problem]:
     return [problem for problem in load("x.yaml", HEAD + text, KINDS).problems if problem.severity == "error"]
 
 
@@ -22,7 +22,7 @@ def task(text: str, more: str = "") -> str:
 @pytest.mark.parametrize("kind", ["postgres", "duckdb", "snowflake"])
 @pytest.mark.parametrize("more", ["", ", args: {}", ", columns: [a]"])
 def test_a_table_without_rows_is_an_error(kind: str, more: str) -> None:
-    (problem,) = found(task(f"kind: {kind}, table: t, mode: append{more}"))
+    (problem,) = problems_in(task(f"kind: {kind}, table: t, mode: append{more}"))
     assert (problem.code, problem.line, problem.column) == ("NTL205", 6, 11)
     assert problem.message == f"'table' of {kind}: there are no rows to write"
     assert problem.hint == "add `rows:`, a list of maps, or `args:` for one row"
@@ -40,12 +40,12 @@ def test_a_table_without_rows_is_an_error(kind: str, more: str) -> None:
     ],
 )
 def test_a_table_with_rows_is_sound(text: str) -> None:
-    assert found(text) == []
+    assert problems_in(text) == []
 
 
 def test_a_call_of_the_workbook_without_args_has_no_rows() -> None:
     workbook = "workbook: [{name: w, tool: {kind: duckdb, table: t}}]\n"
-    (problem,) = found(task("kind: workbook, name: w", workbook))
+    (problem,) = problems_in(task("kind: workbook, name: w", workbook))
     assert problem.message == "'table' of duckdb: there are no rows to write"
 
 
@@ -57,7 +57,7 @@ def test_a_stored_playbook_with_a_table_without_rows_is_compiled() -> None:
 
 @pytest.mark.parametrize("kind", ["noop", "python, code: result = 1"])
 def test_defaults_of_a_kind_under_the_spec_of_a_task_are_shown_their_place(kind: str) -> None:
-    (problem,) = found(task(f"kind: {kind}, spec: {{python: {{requirements: [pandas]}}}}"))
+    (problem,) = problems_in(task(f"kind: {kind}, spec: {{python: {{requirements: [pandas]}}}}"))
     assert (problem.code, problem.message) == ("NTL101", "'python' is not a key of task.spec")
     place = "`executor: {spec: {python: {requirements: ...}}}`"
     assert problem.hint == f"write inputs beside `kind`, or for all python tasks {place}"

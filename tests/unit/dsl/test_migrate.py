@@ -46,17 +46,17 @@ def migrated(text: str) -> str:
     before = load("p.yaml", text, KINDS)
     assert before.playbook is not None, before.problems
     assert before.dialect == "classic"
-    found = migrate("p.yaml", text, KINDS)
-    assert not found.leftovers
-    assert found.changed
-    after = load("p.yaml", found.text, KINDS)
+    migration = migrate("p.yaml", text, KINDS)
+    assert not migration.leftovers
+    assert migration.changed
+    after = load("p.yaml", migration.text, KINDS)
     assert after.dialect == "canonical"
-    assert after.playbook is not None, [found.text, after.problems]
+    assert after.playbook is not None, [migration.text, after.problems]
     assert all(step.after_call is None for step in after.playbook.steps)
-    assert comments(found.text) == comments(text)
-    assert set(re.findall(r"&\w+", found.text)) <= set(re.findall(r"&\w+", text))
-    assert migrate("p.yaml", found.text, KINDS) == Migration(found.text, False, after.problems, [], [])
-    return found.text
+    assert comments(migration.text) == comments(text)
+    assert set(re.findall(r"&\w+", migration.text)) <= set(re.findall(r"&\w+", text))
+    assert migrate("p.yaml", migration.text, KINDS) == Migration(migration.text, False, after.problems, [], [])
+    return migration.text
 
 
 STEPS = {
@@ -560,16 +560,16 @@ def test_a_construct_that_touches_the_root_is_rewritten(name: str) -> None:
 
 def commented(text: str) -> str:
     """The text with a comment above and beside every line that can have one."""
-    layout, found, offset = YamlLayout(text), [], 0
+    layout, result, offset = YamlLayout(text), [], 0
     for number, line in enumerate(text.split("\n")):
         free = not layout.in_scalar(offset) or line.startswith(("apiVersion", "kind", "metadata", "workflow"))
         if free and line.strip():
             margin = " " * (len(line) - len(line.lstrip(" ")))
-            found += [f"{margin}# above {number}", f"{line}  # beside {number}"]
+            result += [f"{margin}# above {number}", f"{line}  # beside {number}"]
         else:
-            found.append(line)
+            result.append(line)
         offset += len(line) + 1
-    return "\n".join(found)
+    return "\n".join(result)
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -587,16 +587,16 @@ def test_golden(before: Path) -> None:
 
 def test_a_canonical_playbook_comes_back_byte_for_byte() -> None:
     text = f"\ufeff---\r\n{HEAD}workflow:   # odd   layout\r\n-   step:   a\r\n    tool: {{kind:   noop}}"
-    found = migrate("p.yaml", text.encode(), KINDS)
-    assert (found.text, found.changed, found.failed) == (text, False, False)
+    migration = migrate("p.yaml", text.encode(), KINDS)
+    assert (migration.text, migration.changed, migration.failed) == (text, False, False)
 
 
 def test_an_invalid_playbook_is_not_rewritten() -> None:
     text = playbook("- step: s\n  tool: {kind: nope}\n  next: a\n")
-    found = migrate("p.yaml", text, KINDS)
-    assert found.failed
-    assert found.text == text
-    assert [problem.code for problem in found.problems if problem.severity == "error"] == ["NTL202"]
+    migration = migrate("p.yaml", text, KINDS)
+    assert migration.failed
+    assert migration.text == text
+    assert [problem.code for problem in migration.problems if problem.severity == "error"] == ["NTL202"]
     assert migrate("p.yaml", b"\xff", KINDS).failed
 
 
@@ -877,12 +877,12 @@ def test_what_has_no_spelling_is_listed_with_its_place(name: str) -> None:
     text = playbook(steps)
     loaded = load("p.yaml", text, KINDS)
     assert loaded.playbook is not None, loaded.problems
-    found = migrate("p.yaml", text, KINDS)
-    assert (found.text, found.changed) == (text, False)
-    places = {(problem.line, problem.column) for problem in found.leftovers}
+    migration = migrate("p.yaml", text, KINDS)
+    assert (migration.text, migration.changed) == (text, False)
+    places = {(problem.line, problem.column) for problem in migration.leftovers}
     lines = text.split("\n")
-    assert any(lines[line - 1][column - 1 :].startswith(mark) for line, column in places), found.leftovers
-    for problem in found.leftovers:
+    assert any(lines[line - 1][column - 1 :].startswith(mark) for line, column in places), migration.leftovers
+    for problem in migration.leftovers:
         assert (problem.code, problem.severity) == ("NTL601", "warning")
         assert "has no canonical form" in problem.message
         assert problem.hint
@@ -961,8 +961,8 @@ def test_all_leftovers_of_all_steps_are_listed() -> None:
           sink: {tool: {kind: http, url: http://u}}
         """
     )
-    found = [problem.message.split("`")[1] for problem in migrate("p.yaml", text, KINDS).leftovers]
-    assert found == ["case_mode: inclusive", "eval_mode: on_event", "poll", "vars", "sink"]
+    result = [problem.message.split("`")[1] for problem in migrate("p.yaml", text, KINDS).leftovers]
+    assert result == ["case_mode: inclusive", "eval_mode: on_event", "poll", "vars", "sink"]
 
 
 def test_a_sink_behind_chains_stays_with_its_step() -> None:
@@ -974,8 +974,8 @@ def test_a_sink_behind_chains_stays_with_its_step() -> None:
           case: [{when: "{{ true }}", then: {set: {n: 1}, next: a}}]
         """
     )
-    found = [problem.message.split("`")[1] for problem in migrate("p.yaml", text, KINDS).leftovers]
-    assert found == ["sink"]
+    result = [problem.message.split("`")[1] for problem in migrate("p.yaml", text, KINDS).leftovers]
+    assert result == ["sink"]
 
 
 def test_vars_that_read_the_event_stay_with_the_step() -> None:

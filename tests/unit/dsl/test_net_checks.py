@@ -36,7 +36,7 @@ def random_net(seed: int) -> Playbook:
     return playbook(text)
 
 
-def found(book: Playbook) -> list[tuple[str, str]]:
+def problems_in(book: Playbook) -> list[tuple[str, str]]:
     """The steps where tokens may meet, with the message."""
     findings: list[tuple[str, str]] = []
 
@@ -93,7 +93,7 @@ def meetings(book: Playbook) -> Iterator[tuple[str, str, str]]:
 def test_meetings_are_those_of_the_definition(seed: int) -> None:
     book = random_net(seed)
     expected = list(meetings(book))
-    actual = found(book)
+    actual = problems_in(book)
     assert sorted(name for name, _ in actual) == sorted(name for name, _, _ in expected)
     messages = dict(actual)
     for name, left, right in expected:
@@ -154,7 +154,7 @@ def test_work_grows_with_the_text(make: object, monkeypatch: pytest.MonkeyPatch)
     for count in (20, 80):
         book = playbook(make(count))  # type: ignore[operator]
         steps = 0
-        found(book)
+        problems_in(book)
         arcs = sum(len(step.router.arcs) for step in book.steps)
         work.append((steps + 1) / arcs)
     assert work[1] < 3 * work[0] + 3

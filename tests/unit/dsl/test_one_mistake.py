@@ -29,7 +29,7 @@ def codes(found: list[Problem]) -> list[str]:
 
 class TestWhatFollowsFromAMistakeIsNotReported:
     def test_a_task_of_an_unknown_kind_is_still_a_task_to_jump_to_and_to_read(self) -> None:
-        found = step(
+        result = step(
             """\
             - call: {kind: htpp, url: "https://shop.example"}
             - again:
@@ -42,33 +42,33 @@ class TestWhatFollowsFromAMistakeIsNotReported:
                       - else: {then: {do: break}}
             """
         )
-        assert codes(found) == ["NTL202"]
+        assert codes(result) == ["NTL202"]
 
     def test_a_rule_with_an_old_keyword_does_not_lack_the_new_one(self) -> None:
-        found = step(
+        result = step(
             """\
             - call:
                 kind: noop
                 spec: {policy: {rules: [{expr: "{{ true }}", then: {do: break}}, {else: {then: {do: break}}}]}}
             """
         )
-        assert codes(found) == ["NTL109"]
+        assert codes(result) == ["NTL109"]
 
     def test_an_else_that_is_wrong_is_an_else(self) -> None:
-        found = step("- call: {kind: noop, spec: {policy: {rules: [{when: true, then: {do: fail}}, {else: 5}]}}}\n")
-        assert codes(found) == ["NTL103"]
+        result = step("- call: {kind: noop, spec: {policy: {rules: [{when: true, then: {do: fail}}, {else: 5}]}}}\n")
+        assert codes(result) == ["NTL103"]
 
     def test_the_options_beside_the_default_inputs_of_a_kind_are_checked(self) -> None:
         step = "workflow: [{step: a, tool: {kind: noop}}]\n"
-        found = problems(step + "executor: {spec: {http: {retry: lots, timeout: [1]}}}")
-        assert [problem.message.partition(":")[0] for problem in found] == ["'retry' of http", "'timeout' of http"]
+        result = problems(step + "executor: {spec: {http: {retry: lots, timeout: [1]}}}")
+        assert [problem.message.partition(":")[0] for problem in result] == ["'retry' of http", "'timeout' of http"]
 
     def test_a_step_whose_tool_is_wrong_has_a_tool(self) -> None:
         assert codes(problems("workflow: [{step: fetch, tool: http}]")) == ["NTL103"]
 
     @pytest.mark.parametrize("tool", ["[{call: {kind: noop}}]", "{kind: noop}"])
     def test_conditions_in_next_are_told_in_either_dialect(self, tool: str) -> None:
-        found = problems(
+        result = problems(
             f"""\
             workflow:
               - step: fetch
@@ -78,10 +78,10 @@ class TestWhatFollowsFromAMistakeIsNotReported:
                 tool: {{kind: noop}}
             """
         )
-        assert codes(found) == ["NTL111"]
+        assert codes(result) == ["NTL111"]
 
     def test_a_circle_of_workbook_tasks_is_one_problem(self) -> None:
-        found = problems(
+        result = problems(
             """\
             workflow: [{step: fetch, tool: {kind: workbook, name: one}}]
             workbook:
@@ -89,18 +89,18 @@ class TestWhatFollowsFromAMistakeIsNotReported:
               two: {kind: workbook, name: one}
             """
         )
-        assert codes(found) == ["NTL212"]
+        assert codes(result) == ["NTL212"]
 
 
 class TestWhatIsRightIsNotReported:
     def test_args_may_be_named_like_the_workload_key_they_are_made_from(self) -> None:
-        found = step(
+        result = step(
             '- call: {kind: python, args: {city: "{{ city }}"}, code: "result = city"}\n',
             """\
             next: {arcs: [{step: save, args: {city: "{{ city }}"}}]}
             """,
         )
-        assert codes(found) == ["NTL401"]
+        assert codes(result) == ["NTL401"]
 
     def test_an_arg_hides_a_workload_key_only_where_its_token_goes(self) -> None:
         body = """\
@@ -121,19 +121,19 @@ class TestWhatIsRightIsNotReported:
         assert step(f"- copy: {{kind: transfer, {ends}}}\n") == []
 
     def test_a_noop_with_a_template_may_fail_and_so_end_a_circle(self) -> None:
-        found = step(
+        result = step(
             """\
             - look: {kind: noop, result: "{{ workload.city.first }}"}
             - again: {kind: noop, spec: {policy: {rules: [{else: {then: {do: jump, to: look}}}]}}}
             """
         )
-        assert codes(found) == ["NTL313"]
+        assert codes(result) == ["NTL313"]
 
 
 class TestPlaces:
     def test_a_quote_that_is_never_closed_is_shown_where_it_opens(self) -> None:
-        found = problems('workflow:\n  - step: fetch\n    desc: "Fetch\n    tool: {kind: noop}\n')
-        assert [(problem.line, problem.column) for problem in found] == [(6, 11)]
+        result = problems('workflow:\n  - step: fetch\n    desc: "Fetch\n    tool: {kind: noop}\n')
+        assert [(problem.line, problem.column) for problem in result] == [(6, 11)]
 
     def test_the_engine_gives_the_index_and_the_parent(self) -> None:
         rules = "[{else: {then: {do: break, set_iter: {index: 1, parent: 2, page: 3}}}}]"
@@ -142,23 +142,23 @@ class TestPlaces:
     @pytest.mark.parametrize("scope", ["spec", "loop: {in: [1], iterator: item, spec"])
     def test_credentials_among_defaults_are_looked_up(self, scope: str) -> None:
         close = "}" if scope.startswith("loop") else ""
-        found = step(
+        result = step(
             '- call: {kind: http, url: "https://shop.example"}\n', f"{scope}: {{http: {{auth: shop}}}}{close}\n"
         )
-        assert codes(found) == ["NTL213"]
+        assert codes(result) == ["NTL213"]
 
     def test_credentials_of_a_transfer_are_looked_up(self) -> None:
         ends = "source: {kind: postgres, auth: shop, table: orders}, target: {kind: file, path: orders.csv}"
         assert codes(step(f"- copy: {{kind: transfer, {ends}}}\n")) == ["NTL213"]
 
     def test_the_path_shown_is_the_one_that_can_not_end(self) -> None:
-        found = step(
+        result = step(
             """\
             - ask: {kind: http, url: "https://shop.example"}
             - spin: {kind: noop, spec: {policy: {rules: [{else: {then: {do: jump, to: spin}}}]}}}
             """
         )
-        assert [problem.message for problem in found] == ["the pipeline cannot end: spin → spin"]
+        assert [problem.message for problem in result] == ["the pipeline cannot end: spin → spin"]
 
 
 class TestRowsAreUpdatedByAKey:
@@ -248,7 +248,7 @@ class TestAConnectionStringAsAuth:
 
 @pytest.mark.parametrize("dialect", ["next: {arcs: [{step: b}]}", "next: b"])
 def test_a_template_as_time_limit_of_a_step_or_an_execution_names_the_place_that_may_have_one(dialect: str) -> None:
-    found = problems(
+    result = problems(
         f"""\
         executor: {{spec: {{timeout: "{{{{ workload.t }}}}"}}}}
         workload: {{t: 5m}}
@@ -257,6 +257,6 @@ def test_a_template_as_time_limit_of_a_step_or_an_execution_names_the_place_that
           - {{step: b, tool: {{kind: noop, spec: {{timeout: "{{{{ workload.t }}}}"}}}}}}
         """
     )
-    places = [(problem.code, problem.line, problem.column, problem.hint) for problem in found]
+    places = [(problem.code, problem.line, problem.column, problem.hint) for problem in result]
     hint = "write a duration such as 5m; only `spec.timeout` of a task may be a template"
     assert places == [("NTL508", 4, 28, hint), ("NTL508", 7, 31, hint)]

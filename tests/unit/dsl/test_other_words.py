@@ -171,10 +171,10 @@ def test_another_shape_or_name(body: str, advice: str) -> None:
 
 def test_other_names_of_the_parts_of_a_loop() -> None:
     loop = "{items: '{{ workload.files }}', item: file, concurrency: 3}"
-    found = problems(
+    result = problems(
         f"workload: {{files: []}}\nworkflow: [{{step: load, loop: {loop}, tool: [{{a: {{kind: noop}}}}]}}]\n"
     )
-    assert [hint(problem).partition(":")[0] for problem in found] == ["write `in`", "write `iterator`", "write `spec"]
+    assert [hint(problem).partition(":")[0] for problem in result] == ["write `in`", "write `iterator`", "write `spec"]
 
 
 @pytest.mark.parametrize(
@@ -204,12 +204,12 @@ def test_a_kestra_flow() -> None:
           - {id: get, type: io.kestra.plugin.core.http.Download, uri: "{{ inputs.day }}"}
         triggers: [{id: daily, type: io.kestra.plugin.core.trigger.Schedule, cron: "0 6 * * *"}]
         """
-    found = {problem.message.partition("'")[2].partition("'")[0]: hint(problem) for problem in problems(flow, "")}
-    assert list(found) == ["id", "namespace", "inputs", "tasks", "triggers"]
-    assert "apiVersion: noetl.io/v2" in found["tasks"]
-    assert "workflow: [{step: NAME" in found["tasks"]
-    assert found["inputs"] == "declare inputs with their defaults in `workload`"
-    assert "noetl schedule add" in found["triggers"]
+    result = {problem.message.partition("'")[2].partition("'")[0]: hint(problem) for problem in problems(flow, "")}
+    assert list(result) == ["id", "namespace", "inputs", "tasks", "triggers"]
+    assert "apiVersion: noetl.io/v2" in result["tasks"]
+    assert "workflow: [{step: NAME" in result["tasks"]
+    assert result["inputs"] == "declare inputs with their defaults in `workload`"
+    assert "noetl schedule add" in result["triggers"]
 
 
 @pytest.mark.parametrize("text", ["dag_id: etl\ntasks: [{task_id: a}]\n", "name: CI\non: [push]\njobs: {build: {}}\n"])

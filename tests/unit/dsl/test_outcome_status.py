@@ -27,7 +27,7 @@ def retry(guard: str) -> str:
     return f'  - {{step: s, tool: {{kind: noop}}, retry: {{max_attempts: 2, retry_when: "{{{{ {guard} }}}}"}}}}\n'
 
 
-def found(text: str) -> list[tuple[str, str | None]]:
+def problems_in(text: str) -> list[tuple[str, str | None]]:
     problems = load("x.yaml", HEAD + text, KINDS).problems
     assert [problem for problem in problems if problem.severity == "error"] == []
     return [(problem.message, problem.hint) for problem in problems if problem.code == "NTL406"]
@@ -45,7 +45,7 @@ def found(text: str) -> list[tuple[str, str | None]]:
     ],
 )
 def test_a_status_that_never_occurs_is_reported(place: Callable[[str], str], guard: str, never: str) -> None:
-    assert found(place(guard)) == [(f"outcome.status is never {never}", "outcome.status is 'ok' or 'error'")]
+    assert problems_in(place(guard)) == [(f"outcome.status is never {never}", "outcome.status is 'ok' or 'error'")]
 
 
 @pytest.mark.parametrize("place", [rule, case, retry])
@@ -54,4 +54,4 @@ def test_a_status_that_never_occurs_is_reported(place: Callable[[str], str], gua
     ["outcome.status == 'ok'", "outcome.status in ['ok', 'error']", "outcome.result.status == 'failed'"],
 )
 def test_a_status_that_occurs_is_quiet(place: Callable[[str], str], guard: str) -> None:
-    assert found(place(guard)) == []
+    assert problems_in(place(guard)) == []

@@ -60,7 +60,11 @@ def test_every_fix_removes_its_problem_and_adds_no_error() -> None:
             assert (problem.line, problem.code, problem.message) not in {
                 (one.line, one.code, one.message) for one in after
             }, problem
-            new = [one for one in after if one.severity == "error" and (one.code, one.message) not in known]
+            new = [
+                problem
+                for problem in after
+                if problem.severity == "error" and (problem.code, problem.message) not in known
+            ]
             assert not [one for one in new if one.line == problem.line], (problem, problem.fix, new)
     assert fixes > 15
 

@@ -123,18 +123,18 @@ class TestScalars:
         ],
     )
     def test_whole_numbers(self, text: str, value: int) -> None:
-        found = tree(f"a: {text}")["a"]
-        assert found == value
-        assert type(found) is int
+        a = tree(f"a: {text}")["a"]
+        assert a == value
+        assert type(a) is int
 
     @pytest.mark.parametrize(
         ("text", "value"),
         [("1e3", 1000.0), (".5", 0.5), ("5.", 5.0), ("-1.5E-3", -0.0015), ("+.5", 0.5), ("1e-999", 0.0), ("-0.0", 0.0)],
     )
     def test_numbers_with_a_point_or_an_exponent(self, text: str, value: float) -> None:
-        found = tree(f"a: {text}")["a"]
-        assert found == value
-        assert type(found) is float
+        a = tree(f"a: {text}")["a"]
+        assert a == value
+        assert type(a) is float
 
     @pytest.mark.parametrize("text", ["", "~", "null", "Null", "NULL", "!!null ~"])
     def test_nothing(self, text: str) -> None:

@@ -55,16 +55,16 @@ def forked(
         runtime = stage.engine.runtime
         edit = Edit(_added(stage, text) if text else "", ctx or {}, payload or {})
         if retry is not None:
-            found = await history.retry(runtime, source, name, edit, retry)
+            result = await history.retry(runtime, source, name, edit, retry)
         else:
-            found = await history.fork(runtime, source, name, at, edit)
+            result = await history.fork(runtime, source, name, at, edit)
         if then is not None:
             await stage.handle(then, execution=name)
-        return found, await stage.engine.drive(name)
+        return result, await stage.engine.drive(name)
 
-    found, state = again(stage, work)
+    result, state = again(stage, work)
     check(stage, name)
-    return found, state
+    return result, state
 
 
 def _added(stage: Stage, text: str) -> str:
@@ -83,7 +83,7 @@ def check(stage: Stage, execution: str) -> None:
     rows = stage.store.read(execution)
     live = stage.engine.runtime.executions[execution].state
     begun = codec.decode(rows[0].type, rows[0].data)
-    found = verify(
+    violations = verify(
         execution,
         rows,
         playbook_of(begun.playbook),  # type: ignore[attr-defined]
@@ -92,4 +92,4 @@ def check(stage: Stage, execution: str) -> None:
         derived=stage.store.derived(execution),
         net_of=playbook_of,
     )
-    assert found == []
+    assert violations == []

@@ -75,10 +75,10 @@ class StageRegistry(Registry):
         given = {key: value for key, value in context.args.items() if key in wanted}
         if "context" in wanted:
             given["context"] = context
-        found = tool(**given)
-        if inspect.isawaitable(found):
-            found = await found
-        return found if isinstance(found, Outcome) else Outcome(result=found)
+        result = tool(**given)
+        if inspect.isawaitable(result):
+            result = await result
+        return result if isinstance(result, Outcome) else Outcome(result=result)
 
 
 class StageEngine(Embedded):

@@ -212,7 +212,7 @@ def test_of_many_waits_only_the_first_are_described(monkeypatch: pytest.MonkeyPa
         "- {step: w, loop: {in: '{{ range(40) }}', iterator: n, spec: {mode: parallel, max_in_flight: 40}}, tool: {kind: wait, signal: 'go{{ iter.n }}'}, next: {arcs: [{step: j}]}}\n"
         "- {step: j, spec: {join: all}, tool: {kind: noop}}"
     )
-    found: list[CountedWaits] = []
+    result: list[CountedWaits] = []
     described: list[Any] = []
     awaited_text = activity.awaited_text
 
@@ -225,13 +225,13 @@ def test_of_many_waits_only_the_first_are_described(monkeypatch: pytest.MonkeyPa
         with monkeypatch.context() as patch:
             patch.setattr(activity, "awaited_text", lambda parked: described.append(parked) or awaited_text(parked))
             activity_of(state)
-        found.append(counted_waits(state))
-        assert found == [CountedWaits(41, frozenset(wait.kind for wait in whole), whole[:MAX_LISTED])]
+        result.append(counted_waits(state))
+        assert result == [CountedWaits(41, frozenset(wait.kind for wait in whole), whole[:MAX_LISTED])]
         await stage.handle(Cancel())
         await driving
 
     play(workflow, during=during)
-    assert found[0].kinds == {"signal", "join"}
+    assert result[0].kinds == {"signal", "join"}
     assert len(described) <= 2 * MAX_LISTED
 
 

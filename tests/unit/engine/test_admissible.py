@@ -134,15 +134,15 @@ class Recorded(msgspec.Struct):
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Recorded]:
-    found: list[Recorded] = []
+    result: list[Recorded] = []
 
     def record(turn: Decision, command: Command) -> None:
         if isinstance(command, Report) and turn.state.id == EXECUTION:
-            found.append(Recorded(freeze(turn.state), turn.state.net, turn.now, command))
+            result.append(Recorded(freeze(turn.state), turn.state.net, turn.now, command))
         decide(turn, command)
 
     monkeypatch.setattr(committer, "decide", record)
-    return found
+    return result
 
 
 def shaky() -> Any:
@@ -349,10 +349,10 @@ def test_nothing_but_honest_events_comes_of_a_changed_report(recorded: list[Reco
         assert honest is not None
         for what, facts in changed(one.report):
             count += 1
-            found = outcome(one, arrived(one.report, facts))
-            if found is None or found == honest[: len(found)]:
+            result = outcome(one, arrived(one.report, facts))
+            if result is None or result == honest[: len(result)]:
                 continue  # refused, or the beginning of what was said: the rest comes later, or is refused then
-            taken.append((what, [event for event in found if event not in honest]))
+            taken.append((what, [event for event in result if event not in honest]))
     assert taken == []
     assert count > 100 * len(recorded) > 0
 

@@ -30,7 +30,7 @@ def envelopes(stage: Stage) -> list[dict[str, Any]]:
 
 
 def of(stage: Stage, name: str) -> list[dict[str, Any]]:
-    return [one for one in envelopes(stage) if one["event_type"] == name]
+    return [event for event in envelopes(stage) if event["event_type"] == name]
 
 
 def test_the_phases_of_a_run_are_told_in_order() -> None:
@@ -51,8 +51,8 @@ def test_each_event_says_who_wrote_it() -> None:
     bad = "- {step: start, loop: {in: [0], iterator: n}, tool: {kind: noop, result: '{{ 1 / iter.n }}'}}"
     written: dict[str, set[str]] = {"server": set(), "worker": set()}
     for stage in (play(ROUTE), play(bad), play("- {step: start, tool: {kind: noop, result: '{{ 1 / 0 }}'}}")):
-        for one in envelopes(stage):
-            written[one["source"]].add(one["event_type"])
+        for event in envelopes(stage):
+            written[event["source"]].add(event["event_type"])
     assert written == {
         "server": {
             "playbook.execution.requested", "playbook.request.evaluated", "playbook.started", "workflow.started",
@@ -67,19 +67,23 @@ def test_each_event_says_who_wrote_it() -> None:
 
 
 def test_every_event_has_the_whole_envelope_in_both_spellings() -> None:
-    found = envelopes(play(ROUTE))
+    result = envelopes(play(ROUTE))
     always = "event_id event_type ts timestamp execution_id source name entity entity_type entity_id status trace_id"
-    for one in found:
-        assert all(one[field] for field in always.split())
-        assert (one["ts"], one["entity"], one["data"]) == (one["timestamp"], one["entity_type"], one["payload"])
-        assert {"step_run_id", "task_run_id", "parent_id"} <= set(one)
-    assert len({one["event_id"] for one in found}) == len(found)
-    assert {one["trace_id"] for one in found} == {EXECUTION.replace("-", "")}
-    assert [one["timestamp"] for one in found] == sorted(one["timestamp"] for one in found)
+    for event in result:
+        assert all(event[field] for field in always.split())
+        assert (event["ts"], event["entity"], event["data"]) == (
+            event["timestamp"],
+            event["entity_type"],
+            event["payload"],
+        )
+        assert {"step_run_id", "task_run_id", "parent_id"} <= set(event)
+    assert len({event["event_id"] for event in result}) == len(result)
+    assert {one["trace_id"] for one in result} == {EXECUTION.replace("-", "")}
+    assert [one["timestamp"] for one in result] == sorted(one["timestamp"] for one in result)
     assert {"PlaybookExecutionRequested", "StepScheduled", "TaskStarted", "LoopDone", "PlaybookProcessed"} <= {
-        one["name"] for one in found
+        one["name"] for one in result
     }
-    assert {one["entity"] for one in found} == {"playbook", "workflow", "token", "step", "task", "loop", "next"}
+    assert {one["entity"] for one in result} == {"playbook", "workflow", "token", "step", "task", "loop", "next"}
 
 
 def test_ids_of_a_task_in_a_loop_name_all_that_it_is_part_of() -> None:
@@ -99,7 +103,7 @@ def test_ids_of_a_task_in_a_loop_name_all_that_it_is_part_of() -> None:
 
 def test_an_event_is_in_progress_a_success_an_error_or_paused() -> None:
     stage = play("- {step: start, tool: {kind: noop, result: '{{ 1 / 0 }}'}}", Pause(), Resume())
-    status = {one["event_type"]: one["status"] for one in envelopes(stage)}
+    status = {event["event_type"]: event["status"] for event in envelopes(stage)}
     expected = {
         "playbook.paused": "paused",
         "task.started": "in_progress",

@@ -46,11 +46,11 @@ def calls(stage: Stage) -> list[str]:
     return [event.task.path for event in stage.events if isinstance(event, e.TaskStarted)]
 
 
-def shown(stage: Stage, name: str) -> list[dict[str, Any]]:
+def payloads_of(stage: Stage, name: str) -> list[dict[str, Any]]:
     """The payloads of the events of a type, as people see them."""
     rows = stage.store.read(EXECUTION)
     envelopes = [envelope(EXECUTION, row.seq, row.at, event) for row, event in zip(rows, stage.events, strict=True)]
-    return json.loads(json.dumps([one["payload"] for one in envelopes if one["event_type"] == name]))
+    return json.loads(json.dumps([event["payload"] for event in envelopes if event["event_type"] == name]))
 
 
 def carried_on_from_every_commit(whole: Stage, tools: dict[str, Tool], *, first: int = 1) -> None:
@@ -185,13 +185,13 @@ def test_the_first_branch_that_matches_wins_and_the_others_are_not_looked_at() -
         tools={"f": lambda: 1},
     )
     assert ran(stage) == ["start", "b"]
-    assert shown(stage, "case.evaluated") == [
+    assert payloads_of(stage, "case.evaluated") == [
         {
             "run": "start#1", "matched": ["case_1"], "order": ["case_1"], "case_mode": "exclusive",
             "eval_mode": "on_entry", "trigger_event": "call.done",
         }
     ]  # fmt: skip
-    assert shown(stage, "next.evaluated")[0] == {
+    assert payloads_of(stage, "next.evaluated")[0] == {
         "run": "start#1", "on": "step.done", "selected": [{"step": "b", "with": {}}], "policy": "end_step",
         "winner_branch": "case_1", "suppressed_branches": [], "routing_committed": True,
     }  # fmt: skip
@@ -380,7 +380,7 @@ def test_inclusive_runs_the_chains_of_all_branches_that_match_one_after_the_othe
     stage = play(branches(*lines, spec="case_mode: inclusive"), tools={"f": lambda: 3, "g": lambda: 1})
     assert calls(stage)[1:3] == ["case_0/t0#1", "case_2/t1#1"]
     assert ran(stage) == ["start", "d"]
-    payload = shown(stage, "case.evaluated")[0]
+    payload = payloads_of(stage, "case.evaluated")[0]
     assert (payload["matched"], payload["order"], payload["case_mode"]) == (
         ["case_0", "case_2"],
         ["case_0", "case_2"],
@@ -393,7 +393,7 @@ def test_end_step_suppresses_the_branches_behind_it() -> None:
     assert calls(stage)[1:2] == ["case_0/one#1"]
     assert ran(stage) == ["start", "a"]
     assert [event.branch for event in stage.of("case.branch.suppressed")] == ["case_1", "case_2"]
-    assert shown(stage, "next.evaluated")[0]["suppressed_branches"] == ["case_1", "case_2"]
+    assert payloads_of(stage, "next.evaluated")[0]["suppressed_branches"] == ["case_1", "case_2"]
 
 
 def test_break_chain_stops_its_own_chain_and_routes_when_all_have_run() -> None:
@@ -431,7 +431,7 @@ def test_branch_order_by_priority_then_source() -> None:
     tools = {"f": lambda: 3, "g": lambda: 1}
     stage = play(branches(*lines, spec="case_mode: inclusive, branch_order: priority"), tools=tools)
     assert calls(stage)[1:4] == ["case_1/t1#1", "case_0/t0#1", "case_2/t2#1"]
-    payload = shown(stage, "case.evaluated")[0]
+    payload = payloads_of(stage, "case.evaluated")[0]
     assert (payload["matched"], payload["order"]) == (["case_0", "case_1", "case_2"], ["case_1", "case_0", "case_2"])
     alone = play(branches(*lines, spec="branch_order: priority"), tools=tools)
     assert calls(alone)[1:2] == ["case_1/t1#1"]
@@ -470,7 +470,7 @@ def test_a_delayed_next_arrives_later() -> None:
         if getattr(event, "run", "") == "a#1"
     )
     assert scheduled >= token.due
-    assert shown(stage, "next.evaluated")[0]["selected"] == [{"step": "a", "with": {}, "delay": 90.0}]
+    assert payloads_of(stage, "next.evaluated")[0]["selected"] == [{"step": "a", "with": {}, "delay": 90.0}]
 
 
 def test_a_computed_target_is_looked_up_when_it_is_known() -> None:
@@ -1039,16 +1039,19 @@ def test_ids_nest_and_each_call_has_an_action_of_its_own_that_its_retries_share(
         tools={"f": lambda: 1, "g": Answers(broken(), 2)},
     )
     rows = stage.store.read(EXECUTION)
-    found = [envelope(EXECUTION, row.seq, row.at, event) for row, event in zip(rows, stage.events, strict=True)]
-    of = {name: [one for one in found if one["event_type"] == name] for name in {one["event_type"] for one in found}}
+    result = [envelope(EXECUTION, row.seq, row.at, event) for row, event in zip(rows, stage.events, strict=True)]
+    of = {
+        name: [event for event in result if event["event_type"] == name]
+        for name in {event["event_type"] for event in result}
+    }
     assert of["step.started"][0]["parent_id"] == of["workflow.started"][0]["workflow_run_id"] == EXECUTION
     assert {
         of[name][0]["parent_id"]
         for name in ("task.started", "case.started", "case.evaluated", "next.requested", "next.evaluated")
     } == {"start#1"}
     tries = [one for one in of["task.started"] if one["task_run_id"] == "start#1/case_0/t#1"]
-    assert [one["attempt"] for one in tries] == [1, 2]
-    assert len({one["action_id"] for one in tries}) == 1
+    assert [attempt["attempt"] for attempt in tries] == [1, 2]
+    assert len({attempt["action_id"] for attempt in tries}) == 1
     call = stage.of("task.started")[0].task
     assert tries[0]["action_id"] != action_id(EXECUTION, call)
     assert all(one["step_run_id"] == "start#1" for name in ("case.evaluated", "next.requested") for one in of[name])

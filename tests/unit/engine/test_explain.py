@@ -37,16 +37,16 @@ def explained(stage: Stage, step: str, run: str | None = None, part: Explanation
 
 async def live(stage: Stage, step: str, run: str | None = None, part: ExplanationPart = EVERYTHING) -> Explanation:
     question = question_about(step, run)
-    found = await stage.engine.runtime.past.do(lambda past: explain(past, EXECUTION, question, part))
-    return found.explanation
+    result = await stage.engine.runtime.past.do(lambda past: explain(past, EXECUTION, question, part))
+    return result.explanation
 
 
 def verdicts(decision: ExplainedDecision) -> list[tuple[str, str]]:
-    return [(one.leads_to, one.verdict) for one in decision.reasons]
+    return [(reason.leads_to, reason.verdict) for reason in decision.reasons]
 
 
 def of(found: Explanation, kind: str) -> list[ExplainedDecision]:
-    return [one for one in found.decisions if one.kind == kind]
+    return [decision for decision in found.decisions if decision.kind == kind]
 
 
 # -- arcs -----------------------------------------------------------------------------------------------------------
@@ -63,18 +63,18 @@ ARCS = """\
 
 def test_exclusive_arcs_tell_what_they_saw_and_which_was_not_reached() -> None:
     stage = play(ARCS.replace("MODE", "exclusive"), head="workload: {limit: 5}\n")
-    (found,) = of(explained(stage, "a"), "arcs")
-    assert (found.about, found.says) == (
+    (result,) = of(explained(stage, "a"), "arcs")
+    assert (result.about, result.says) == (
         "a#1",
         "a#1 ended with step.done; continues with small (exclusive: the first that matches)",
     )
-    assert verdicts(found) == [("big", "not matched"), ("small", "matched"), ("rest", "not reached")]
-    first, second, third = found.reasons
+    assert verdicts(result) == [("big", "not matched"), ("small", "matched"), ("rest", "not reached")]
+    first, second, third = result.reasons
     assert (first.place, first.when) == ("a/next/0", "{{ steps.a.result.n > workload.limit }}")
     assert first.values == {"steps.a.result.n": 3, "workload.limit": 5}
     assert (second.values, second.missing) == ({"a.n": 3, "workload.limit": 5}, ["ctx.gone.x"])
     assert (third.when, third.values) == (None, {})
-    assert stage.events[found.seq - 1].name == "next.evaluated"
+    assert stage.events[result.seq - 1].name == "next.evaluated"
 
 
 def test_a_step_is_shown_whole_and_by_its_bare_name_as_its_result() -> None:
@@ -87,9 +87,9 @@ def test_a_step_is_shown_whole_and_by_its_bare_name_as_its_result() -> None:
 
 def test_inclusive_arcs_are_all_looked_at() -> None:
     stage = play(ARCS.replace("MODE", "inclusive"), head="workload: {limit: 5}\n")
-    (found,) = of(explained(stage, "a"), "arcs")
-    assert verdicts(found) == [("big", "not matched"), ("small", "matched"), ("rest", "matched")]
-    assert found.says == "a#1 ended with step.done; continues with small, rest"
+    (result,) = of(explained(stage, "a"), "arcs")
+    assert verdicts(result) == [("big", "not matched"), ("small", "matched"), ("rest", "matched")]
+    assert result.says == "a#1 ended with step.done; continues with small, rest"
 
 
 def test_an_arc_that_can_not_be_evaluated_ends_the_looking() -> None:
@@ -97,22 +97,22 @@ def test_an_arc_that_can_not_be_evaluated_ends_the_looking() -> None:
         "- {step: a, next: {arcs: [{step: b, when: '{{ 1 / ctx.zero > 1 }}'}, {step: b}]}}\n- {step: b}",
         ctx={"zero": 0},
     )
-    (found,) = of(explained(stage, "a"), "arcs")
-    assert verdicts(found) == [("b", "error"), ("b", "not reached")]
-    assert "division by zero" in found.reasons[0].note
-    assert found.reasons[0].values == {"ctx.zero": 0}
-    assert "the execution failed here" in found.says
+    (result,) = of(explained(stage, "a"), "arcs")
+    assert verdicts(result) == [("b", "error"), ("b", "not reached")]
+    assert "division by zero" in result.reasons[0].note
+    assert result.reasons[0].values == {"ctx.zero": 0}
+    assert "the execution failed here" in result.says
 
 
 def test_after_a_failure_an_arc_that_looks_elsewhere_is_passed_over() -> None:
     steps = "- {step: a, tool: {kind: python, code: bad}, next: {arcs: [{step: b}, {step: c, when: \"{{ event.name == 'step.failed' }}\"}]}}\n- {step: b}\n- {step: c}"
     stage = play(steps, tools={"bad": lambda: failed("shaky", "it broke")})
-    found = explained(stage, "a")
-    arcs = of(found, "arcs")[0]
+    result = explained(stage, "a")
+    arcs = of(result, "arcs")[0]
     assert verdicts(arcs) == [("b", "not reached"), ("c", "matched")]
     assert "after a failure" in arcs.reasons[0].note
     assert arcs.reasons[1].values == {"event.name": "step.failed"}
-    assert "it has no policy, and an error fails" in of(found, "rules")[0].says
+    assert "it has no policy, and an error fails" in of(result, "rules")[0].says
 
 
 def test_where_no_arc_matches_the_end_of_the_branch_is_told() -> None:
@@ -128,8 +128,8 @@ def test_what_comes_out_otherwise_is_said() -> None:
     state = stage.state
     state.finished = None
     state.ended["a#1"] = Ended("a#1", "step.done", {}, {}, {"name": "step.done", "data": {}})
-    found = arcs_of(Decision(state, stage.clock.time, None), e.NextEvaluated("a#1", "step.done", (2,)))
-    assert (found.says, found.differs) == (
+    result = arcs_of(Decision(state, stage.clock.time, None), e.NextEvaluated("a#1", "step.done", (2,)))
+    assert (result.says, result.differs) == (
         "a#1 ended with step.done; continues with rest (exclusive: the first that matches)",
         "continues with small",
     )
@@ -154,18 +154,18 @@ def test_rules_tell_the_outcome_they_saw_at_each_attempt() -> None:
         head="workload: {most: 5}\n",
         tools={"next": lambda: next(answers)},
     )
-    found = of(explained(stage, "a"), "rules")
-    assert [one.says for one in found] == [
+    result = of(explained(stage, "a"), "rules")
+    assert [one.says for one in result] == [
         "a#1/call#1, attempt 1: error shaky; retry",
         "a#1/call#1, attempt 2: error shaky; retry",
         "a#1/call#1, attempt 3: ok; continue",
     ]
-    assert verdicts(found[0]) == [("skip", "not matched"), ("retry", "matched"), ("continue", "not reached")]
-    assert verdicts(found[1])[0] == ("skip", "not reached")
-    assert verdicts(found[2]) == [("skip", "not reached"), ("retry", "not matched"), ("continue", "matched")]
-    assert found[1].reasons[1].values == {"outcome.status": "error", "_attempt": 2, "workload.most": 5}
-    assert [one.place for one in found[0].reasons] == ["a/call/rules/0", "a/call/rules/1", "a/call/rules/2"]
-    assert [one.differs for one in found] == ["", "", ""]
+    assert verdicts(result[0]) == [("skip", "not matched"), ("retry", "matched"), ("continue", "not reached")]
+    assert verdicts(result[1])[0] == ("skip", "not reached")
+    assert verdicts(result[2]) == [("skip", "not reached"), ("retry", "not matched"), ("continue", "matched")]
+    assert result[1].reasons[1].values == {"outcome.status": "error", "_attempt": 2, "workload.most": 5}
+    assert [reason.place for reason in result[0].reasons] == ["a/call/rules/0", "a/call/rules/1", "a/call/rules/2"]
+    assert [one.differs for one in result] == ["", "", ""]
 
 
 def test_the_last_attempt_and_a_skip_and_a_jump_are_told() -> None:
@@ -176,8 +176,8 @@ def test_the_last_attempt_and_a_skip_and_a_jump_are_told() -> None:
     assert of(explained(stage, "a"), "rules")[1].says.endswith("fail, since attempt 2 of 2 was the last")
     skip = policy("{when: '{{ ctx.dry }}', then: {do: skip}}", "{when: '{{ outcome.result }}', then: {do: fail}}")
     stage = play(f"- {{step: a, tool: {{kind: noop, {skip}}}}}", ctx={"dry": True})
-    (found,) = of(explained(stage, "a"), "rules")
-    assert (found.says, verdicts(found)) == (
+    (result,) = of(explained(stage, "a"), "rules")
+    assert (result.says, verdicts(result)) == (
         "a#1/task_1#1, skipped; skip",
         [("skip", "matched"), ("fail", "not reached")],
     )
@@ -210,22 +210,22 @@ def test_rules_in_loops_see_their_item_and_its_own_writes() -> None:
     top = policy("{when: '{{ ctx.top == 7 }}', then: {do: break}}")
     steps = f"- {{step: a, loop: {{in: '{{{{ workload.items }}}}', iterator: x, spec: {{mode: parallel}}}}, tool: [one: {{kind: noop, {rules}}}, two: {{kind: noop, {top}}}]}}"
     stage = play(steps, payload={"items": [{"n": 1}, {"n": 2}]})
-    found = {one.about: one for one in of(explained(stage, "a"), "rules")}
-    assert found["a#1[0]/one#1"].reasons[0].values == {"iter.x.n": 1}
-    assert verdicts(found["a#1[1]/one#1"]) == [("continue", "matched")]
-    assert found["a#1[1]/two#1"].reasons[0].values == {"ctx.top": 2}
-    assert found["a#1[0]/two#1"].reasons[0].missing == ["ctx.top"]
-    assert all(one.differs == "" for one in found.values())
+    result = {one.about: one for one in of(explained(stage, "a"), "rules")}
+    assert result["a#1[0]/one#1"].reasons[0].values == {"iter.x.n": 1}
+    assert verdicts(result["a#1[1]/one#1"]) == [("continue", "matched")]
+    assert result["a#1[1]/two#1"].reasons[0].values == {"ctx.top": 2}
+    assert result["a#1[0]/two#1"].reasons[0].missing == ["ctx.top"]
+    assert all(one.differs == "" for one in result.values())
 
 
 def test_rules_inside_iterators_see_their_item_and_the_one_around_it() -> None:
     rules = policy("{when: '{{ iter.y + iter.parent.x > 12 and args.z == 1 }}', then: {do: break}}")
     steps = f"- {{step: a, loop: {{in: [1, 2], iterator: x}}, tool: [each: {{kind: iterator, in: [10, 11], iterator: y, tool: [one: {{kind: noop, args: {{z: 1}}, {rules}}}]}}]}}"
     stage = play(steps)
-    found = {one.about: one for one in of(explained(stage, "a"), "rules")}
-    assert found["a#1[1]/each#1[1]/one#1"].reasons[0].values == {"iter.y": 11, "iter.parent.x": 2, "args.z": 1}
-    assert verdicts(found["a#1[1]/each#1[1]/one#1"]) == [("break", "matched")]
-    assert verdicts(found["a#1[0]/each#1[0]/one#1"]) == [("break", "not matched")]
+    result = {one.about: one for one in of(explained(stage, "a"), "rules")}
+    assert result["a#1[1]/each#1[1]/one#1"].reasons[0].values == {"iter.y": 11, "iter.parent.x": 2, "args.z": 1}
+    assert verdicts(result["a#1[1]/each#1[1]/one#1"]) == [("break", "matched")]
+    assert verdicts(result["a#1[0]/each#1[0]/one#1"]) == [("break", "not matched")]
 
 
 def test_a_stored_value_is_opened_only_where_the_guard_looked_into_it() -> None:
@@ -233,9 +233,9 @@ def test_a_stored_value_is_opened_only_where_the_guard_looked_into_it() -> None:
     rules = policy("{when: '{{ outcome.result.more }}', then: {do: continue}}")
     steps = f"- {{step: a, tool: {{kind: python, code: big, {rules}}}, next: {{arcs: [{{step: b, when: '{{{{ false and a.rows }}}}'}}, {{step: b, when: '{{{{ event.data.result }}}}'}}, {{step: b, when: '{{{{ ctx.many }}}}'}}]}}}}\n- {{step: b}}"
     stage = play(steps, tools={"big": lambda: big}, ctx={"many": list(range(1000))})
-    found = explained(stage, "a")
-    assert of(found, "rules")[0].reasons[0].values == {"outcome.result.more": True}
-    unread, whole, unreached = of(found, "arcs")[0].reasons
+    result = explained(stage, "a")
+    assert of(result, "rules")[0].reasons[0].values == {"outcome.result.more": True}
+    unread, whole, unreached = of(result, "arcs")[0].reasons
     assert isinstance(unread.values["a.rows"], Reference)
     assert isinstance(whole.values["event.data.result"], Reference)
     assert (unreached.verdict, unreached.values) == ("not reached", {})
@@ -270,12 +270,12 @@ def test_a_gate_tells_why_it_held_a_token_and_why_it_let_it_in() -> None:
 
 
 def test_a_token_that_was_never_let_in() -> None:
-    found = explained(play(GATE.replace("RULES", "result: 1")), "gate")
-    assert [one.says.partition(":")[0] for one in found.decisions] == [
+    result = explained(play(GATE.replace("RULES", "result: 1")), "gate")
+    assert [decision.says.partition(":")[0] for decision in result.decisions] == [
         "token 2 (from start#1) is held",
         "token 2 is denied",
     ]
-    assert found.notes == ["it has not run: a token arrived, and was not admitted"]
+    assert result.notes == ["it has not run: a token arrived, and was not admitted"]
 
 
 def test_how_a_held_token_a_join_and_a_wait_stand_now() -> None:
@@ -329,9 +329,9 @@ def test_a_run_that_no_worker_has_taken() -> None:
 
 def test_a_step_that_never_ran_shows_the_arcs_that_lead_to_it() -> None:
     stage = play(ARCS.replace("MODE", "exclusive"), head="workload: {limit: 5}\n")
-    found = explained(stage, "big")
-    (arcs,) = found.decisions
-    assert found.notes == ["it has not run: no token arrived", f"a did not lead here, see event {arcs.seq}"]
+    result = explained(stage, "big")
+    (arcs,) = result.decisions
+    assert result.notes == ["it has not run: no token arrived", f"a did not lead here, see event {arcs.seq}"]
     assert verdicts(arcs)[0] == ("big", "not matched")
 
 
@@ -356,9 +356,9 @@ def test_of_several_runs_one_can_be_asked_for() -> None:
     steps = "- {step: a, tool: {kind: noop, result: '{{ ctx.n | default(0) }}', spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {n: {$add: 1}}}}}]}}}, next: {arcs: [{step: a, when: '{{ ctx.n < 3 }}'}]}}"
     stage = play(steps)
     assert [one.about for one in of(explained(stage, "a"), "arcs")] == ["a#1", "a#2", "a#3"]
-    found = explained(stage, "a", "a#2")
-    assert [one.kind for one in found.decisions] == ["admission", "rules", "arcs"]
-    assert found.decisions[2].reasons[0].values == {"ctx.n": 2}
+    result = explained(stage, "a", "a#2")
+    assert [decision.kind for decision in result.decisions] == ["admission", "rules", "arcs"]
+    assert result.decisions[2].reasons[0].values == {"ctx.n": 2}
     with pytest.raises(NotFound, match="step run 'a#9' not found: the step was entered 3 times"):
         explained(stage, "a", "a#9")
     with pytest.raises(UsageError, match="is not a run of step 'a'"):
@@ -375,8 +375,8 @@ def test_an_item_that_the_loop_does_not_have_is_not_found() -> None:
     def of_item(step: str, item: int) -> Explanation:
         async def work() -> Explanation:
             question = question_about(step, item=item)
-            found = await stage.engine.runtime.past.do(lambda past: explain(past, EXECUTION, question, EVERYTHING))
-            return found.explanation
+            result = await stage.engine.runtime.past.do(lambda past: explain(past, EXECUTION, question, EVERYTHING))
+            return result.explanation
 
         return again(stage, work)
 
@@ -392,10 +392,10 @@ def test_of_many_decisions_the_latest_are_told() -> None:
     stage = play(
         f"- {{step: a, loop: {{in: '{{{{ range(300) | list }}}}', iterator: x}}, tool: {{kind: noop, {rules}}}}}"
     )
-    found = explained(stage, "a")
-    assert (len(found.decisions), found.next) == (200, found.decisions[0].seq)
-    assert found.decisions[-1].kind == "arcs"
-    earlier = explained(stage, "a", part=ExplanationPart(None, found.next, 200))
+    result = explained(stage, "a")
+    assert (len(result.decisions), result.next) == (200, result.decisions[0].seq)
+    assert result.decisions[-1].kind == "arcs"
+    earlier = explained(stage, "a", part=ExplanationPart(None, result.next, 200))
     assert (len(earlier.decisions), earlier.next) == (102, None)
     assert earlier.decisions[0].kind == "admission"
 
@@ -436,20 +436,20 @@ def test_what_the_outline_leads_to_is_what_the_whole_log_has(rules: str) -> None
     assert len(stage.events) > 1_000
     questions = [*map(Question, ("one", "many", "rest")), Question("many", item=96), Question("one", "one#2")]
     for question in questions:
-        expected, found = every_decision(stage, question), []
+        expected, result = every_decision(stage, question), []
         part = ExplanationPart(limit=7)
         while True:
-            page = asked(stage, question, part)
+            page = explanation_of(stage, question, part)
             assert len(page.decisions) <= 7
-            found = [*page.decisions, *found]
+            result = [*page.decisions, *result]
             if page.next is None:
                 break
             part = part._replace(before=page.next)
-        assert found == expected
-        assert found or question.item
+        assert result == expected
+        assert result or question.item
 
 
-def asked(stage: Stage, question: Question, part: ExplanationPart) -> Explanation:
+def explanation_of(stage: Stage, question: Question, part: ExplanationPart) -> Explanation:
     async def work() -> Explanation:
         return (await stage.engine.runtime.past.do(lambda past: explain(past, EXECUTION, question, part))).explanation
 
@@ -460,9 +460,9 @@ def test_every_decision_comes_out_as_it_did() -> None:
     stage = play(RICH, head=FINAL, children={"child": CHILD})
     kinds = set()
     for step in stage.state.net.steps:
-        for one in explained(stage, step).decisions:
-            assert one.differs == "", one
-            kinds.add(one.kind)
+        for decision in explained(stage, step).decisions:
+            assert decision.differs == "", decision
+            kinds.add(decision.kind)
     assert kinds == {"arcs", "rules", "admission"}
 
 
@@ -480,11 +480,11 @@ def test_inputs_of_a_task_are_rendered_again_without_secrets(monkeypatch: pytest
     async def work() -> Explained:
         return await stage.engine.runtime.past.do(lambda past: explain_event(past, EXECUTION, seq))
 
-    found = again(stage, work).inputs
-    assert found is not None
-    assert found["url"] == "http://127.0.0.1/one"
-    assert "topsecret" not in str(found)
-    assert found["body"]["left_out"]
+    result = again(stage, work).inputs
+    assert result is not None
+    assert result["url"] == "http://127.0.0.1/one"
+    assert "topsecret" not in str(result)
+    assert result["body"]["left_out"]
 
 
 def test_a_search_that_takes_long_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -496,7 +496,7 @@ def test_a_search_that_takes_long_is_continued(monkeypatch: pytest.MonkeyPatch) 
     )
     question, part, pages = Question("many", item=5), ExplanationPart(limit=2), []
     while True:
-        page = asked(stage, question, part)
+        page = explanation_of(stage, question, part)
         pages.append(page.decisions)
         if page.next is None:
             break
@@ -521,11 +521,11 @@ def test_branches_of_a_case_tell_what_they_saw() -> None:
     - {step: small, tool: {kind: noop}}
     """
     stage = play(steps, tools={"ask": lambda: {"n": 3}})
-    (found,) = of(explained(stage, "start"), "case")
-    assert found.says == "start#1, at call.done: case_1 fires (exclusive)"
-    assert verdicts(found) == [("case_0", "not matched"), ("case_1", "matched"), ("case_2", "not reached")]
-    assert found.reasons[0].values == {"event.name": "call.done", "result.n": 3}
-    assert (found.reasons[1].place, found.differs) == ("start/case_1", "")
+    (result,) = of(explained(stage, "start"), "case")
+    assert result.says == "start#1, at call.done: case_1 fires (exclusive)"
+    assert verdicts(result) == [("case_0", "not matched"), ("case_1", "matched"), ("case_2", "not reached")]
+    assert result.reasons[0].values == {"event.name": "call.done", "result.n": 3}
+    assert (result.reasons[1].place, result.differs) == ("start/case_1", "")
 
 
 CASE_TARGETS = """\
@@ -557,7 +557,7 @@ def test_a_step_that_only_branches_lead_to_names_the_branch_that_did_not() -> No
 def test_what_a_rule_could_not_write_is_told() -> None:
     rules = policy("{else: {then: {do: continue, set_ctx: {n: {$add: 1}}}}}")
     stage = play(f"- {{step: a, tool: {{kind: noop, {rules}}}}}", ctx={"n": "text"})
-    (found,) = of(explained(stage, "a"), "rules")
-    assert (verdicts(found), found.differs) == ([("continue", "matched")], "")
-    assert "; fail: " in found.says
-    assert "$add cannot combine text with a number" in found.says
+    (result,) = of(explained(stage, "a"), "rules")
+    assert (verdicts(result), result.differs) == ([("continue", "matched")], "")
+    assert "; fail: " in result.says
+    assert "$add cannot combine text with a number" in result.says

@@ -63,12 +63,12 @@ class Counter:
 
 def seq_of(stage: Stage, name: str, last: bool = False, **fields: Any) -> int:
     """The seq of the first event of a name, or the last one."""
-    found = [
+    result = [
         seq
         for seq, event in enumerate(stage.events, start=1)
         if event.name == name and all(getattr(event, key) == value for key, value in fields.items())
     ]
-    return found[-1] if last else found[0]
+    return result[-1] if last else result[0]
 
 
 # -- forks ----------------------------------------------------------------------------------------------------------
@@ -78,11 +78,11 @@ def test_a_fork_has_the_events_of_its_source_and_goes_on() -> None:
     count = Counter()
     stage = play(CHAIN, tools={"count": count})
     at = seq_of(stage, "step.done", run="a#1")
-    found, state = forked(stage, at)
+    result, state = forked(stage, at)
     events = events_of(stage)
     assert events[:at] == stage.events[:at]
-    told = events[found.source_seq]
-    assert (told.name, told.source_id, told.source_seq) == ("execution.forked", EXECUTION, found.source_seq)
+    told = events[result.source_seq]
+    assert (told.name, told.source_id, told.source_seq) == ("execution.forked", EXECUTION, result.source_seq)
     assert (state.status, state.result) == ("succeeded", "4 none")
     assert count.calls == 4  # two of a and one of b, and b once more
 
@@ -106,8 +106,8 @@ def test_actions_of_a_fork_are_not_those_of_its_source() -> None:
 
 def test_at_its_first_event_a_fork_is_the_whole_run_again() -> None:
     stage = play(CHAIN, tools={"count": Counter()}, payload={"a": 1}, ctx={"word": "hi"})
-    found, state = forked(stage, 1)
-    assert found.source_seq == seq_of(stage, "token.enqueued")
+    result, state = forked(stage, 1)
+    assert result.source_seq == seq_of(stage, "token.enqueued")
     assert (state.workload, state.ctx, state.result) == ({"a": 1}, {"word": "hi"}, "6 hi")
 
 
@@ -120,9 +120,9 @@ def test_ctx_of_a_fork_can_be_set_and_runs_under_way_see_it() -> None:
     """
     stage = play(steps, ctx={"word": "old", "other": 1})
     at = seq_of(stage, "task.done")
-    found, state = forked(stage, at, ctx={"word": "new"})
+    result, state = forked(stage, at, ctx={"word": "new"})
     assert (state.ctx, state.result) == ({"word": "new", "other": 1}, "new 1 new")
-    assert events_of(stage)[found.source_seq].set_ctx == (("word", "=", "new"),)
+    assert events_of(stage)[result.source_seq].set_ctx == (("word", "=", "new"),)
 
 
 def test_after_every_event_a_fork_comes_to_the_same_end() -> None:
@@ -133,9 +133,9 @@ def test_after_every_event_a_fork_comes_to_the_same_end() -> None:
     last = seq_of(stage, "step.done", run="bye#1")
     for at in range(1, last + 1):
         name = f"00000000-0000-7000-8000-0000000f{at:04d}"
-        found, state = forked(stage, at, name=name)
+        result, state = forked(stage, at, name=name)
         assert (state.status, state.result, state.ctx) == ("succeeded", stage.state.result, stage.state.ctx), at
-        assert at <= found.source_seq < end
+        assert at <= result.source_seq < end
         assert events_of(stage, name)[:at] == stage.events[:at]
 
 
@@ -143,10 +143,13 @@ def test_forks_of_forks() -> None:
     stage = play(CHAIN, tools={"count": Counter()})
     first, _ = forked(stage, seq_of(stage, "step.done", run="a#1"))
     other = FORK[:-1] + "e"
-    found, state = forked(stage, first.source_seq + 2, source=FORK, name=other)
+    result, state = forked(stage, first.source_seq + 2, source=FORK, name=other)
     assert state.status == "succeeded"
-    assert [one.source_id for one in events_of(stage, other) if one.name == "execution.forked"] == [EXECUTION, FORK]
-    assert state.forked == (FORK, found.source_seq)
+    assert [event.source_id for event in events_of(stage, other) if event.name == "execution.forked"] == [
+        EXECUTION,
+        FORK,
+    ]
+    assert state.forked == (FORK, result.source_seq)
 
 
 def test_a_fork_of_a_run_that_goes_on_takes_nothing_from_it() -> None:
@@ -184,7 +187,7 @@ def test_a_fork_has_children_of_its_own() -> None:
     assert state.result == "born"
     asked = [event.key for event in events_of(stage) if event.name == "step.paused"]
     assert asked[0] == stage.of("step.paused")[0].key != asked[1]
-    children = {one.execution_id: one.parent for one in stage.store.summaries()}
+    children = {summary.execution_id: summary.parent for summary in stage.store.summaries()}
     assert (children[asked[0]], children[asked[1]]) == (EXECUTION, FORK)
 
 
@@ -247,9 +250,9 @@ def test_asked_twice_it_is_one_fork() -> None:
 def test_a_fork_goes_on_with_an_edited_playbook() -> None:
     stage = play(CHAIN, tools={"count": Counter()})
     edited = text_of(CHAIN.replace("steps.b.result }} {{", "steps.b.result }}, edited, {{"))
-    found, state = forked(stage, seq_of(stage, "step.done", run="a#1"), text=edited)
+    result, state = forked(stage, seq_of(stage, "step.done", run="a#1"), text=edited)
     assert state.result == "4, edited, none"
-    told = events_of(stage)[found.source_seq]
+    told = events_of(stage)[result.source_seq]
     assert told.playbook == state.digest != stage.digest
 
 
@@ -332,11 +335,11 @@ def test_a_retry_goes_on_with_the_task_that_failed() -> None:
     count = Counter()
     stage = play(steps, tools={"count": count, "shaky": flaky(1)})
     assert stage.state.status == "failed"
-    found, state = forked(stage, retry=FAILURE)
+    result, state = forked(stage, retry=FAILURE)
     assert (state.status, state.result, count.calls) == ("succeeded", "fine 2", 2)
-    assert found.again == [AgainView("b#1", "b", "two", None, True)]
-    assert found.done == ["a"]
-    told = events_of(stage)[found.source_seq]
+    assert result.again == [AgainView("b#1", "b", "two", None, True)]
+    assert result.done == ["a"]
+    told = events_of(stage)[result.source_seq]
     assert (told.reason, told.again) == ("retry", ("b#1",))
 
 
@@ -416,10 +419,10 @@ def test_other_branches_go_on_where_they_were() -> None:
 
     stage = play(steps, tools={"count": count, "slow": slow, "shaky": shaky})
     assert stage.state.status == "failed"
-    found, state = forked(stage, retry=FAILURE)
+    result, state = forked(stage, retry=FAILURE)
     assert state.status == "succeeded"
     assert count.calls == 1
-    assert {(one.run, one.task, one.failed) for one in found.again} == {
+    assert {(one.run, one.task, one.failed) for one in result.again} == {
         ("a#1", "two", False),
         ("b#1", "task_1", True),
     }
@@ -444,9 +447,9 @@ def test_what_was_cancelled_goes_on() -> None:
     count = Counter()
     stage = play(steps, tools={"count": count}, during=during)
     assert stage.state.status == "cancelled"
-    found, state = forked(stage, retry=FAILURE, then=Signal("go", "1", None))
+    result, state = forked(stage, retry=FAILURE, then=Signal("go", "1", None))
     assert (state.status, state.result, count.calls) == ("succeeded", "there", 1)
-    assert [one.run for one in found.again] == ["b#1"]
+    assert [one.run for one in result.again] == ["b#1"]
 
 
 def test_time_limits_begin_anew() -> None:
@@ -557,11 +560,11 @@ def test_failed_items_of_a_loop_that_succeeded_run_again_and_only_they(mode: str
     shaky = Shaky(1, 2, 4)
     stage = play(items("continue", mode), tools={"shaky": shaky})
     assert (stage.state.status, stage.state.result) == ("succeeded", 0 + 6 + 10)
-    found, state = forked(stage, retry=FAILED_ITEMS)
+    result, state = forked(stage, retry=FAILED_ITEMS)
     assert (state.status, state.result) == ("succeeded", 30)
     assert sorted(shaky.seen[6:]) == [1, 2, 4]
     assert state.steps["each"].result == [0, 2, 4, 6, 8, 10]
-    assert found.again == [AgainView("each#1", "each", None, 3, True)]
+    assert result.again == [AgainView("each#1", "each", None, 3, True)]
 
 
 def test_items_that_fail_again_can_be_retried_again() -> None:
@@ -600,11 +603,11 @@ def test_the_step_of_the_loop_can_be_named() -> None:
     shaky = Shaky(1)
     stage = play(steps, tools={"shaky": lambda x: failed("down", "it is") if x == 5 else shaky(x)})
     assert stage.state.status == "succeeded"
-    found, _ = forked(stage, retry=RetryPoint("more", failed_items=True))
-    assert [view.run for view in found.again] == ["more#1"]
-    assert "each" in found.done
-    found, _ = forked(stage, retry=FAILED_ITEMS, name=AGAIN)
-    assert [view.run for view in found.again] == ["each#1"]
+    result, _ = forked(stage, retry=RetryPoint("more", failed_items=True))
+    assert [view.run for view in result.again] == ["more#1"]
+    assert "each" in result.done
+    result, _ = forked(stage, retry=FAILED_ITEMS, name=AGAIN)
+    assert [view.run for view in result.again] == ["each#1"]
     with pytest.raises(Conflict, match=r"no finished loop of step 'other' with failed items; .* are each#1, more#1"):
         forked(stage, retry=RetryPoint("other", failed_items=True), name=FORK[:-1] + "d")
 
@@ -632,10 +635,10 @@ def test_a_log_with_a_reopened_loop_is_decided_in_the_same_way_again() -> None:
 def test_a_retry_can_begin_with_an_earlier_step() -> None:
     count = Counter()
     stage = play(CHAIN, tools={"count": count})
-    found, state = forked(stage, retry=RetryPoint("b"))
+    result, state = forked(stage, retry=RetryPoint("b"))
     assert (state.status, count.calls) == ("succeeded", 4)
-    assert found.done == ["a"]
-    assert [view.run for view in found.again] == ["b#1"]
+    assert result.done == ["a"]
+    assert [view.run for view in result.again] == ["b#1"]
     with pytest.raises(NotFound, match="run of step 'd' not found in"):
         forked(stage, retry=RetryPoint("d"), name=AGAIN)
 
@@ -656,8 +659,8 @@ def test_a_retry_from_a_step_evaluates_its_gate_and_the_items_of_its_loop_again(
     )
     stage = play(steps, head="workload: {count: 2}\n", tools={"shaky": shaky})
     assert stage.state.result == 2
-    found, state = forked(stage, retry=RetryPoint("each"), payload={"count": 4})
-    assert found.again == [AgainView("each#1", "each", None, None, False)]
+    result, state = forked(stage, retry=RetryPoint("each"), payload={"count": 4})
+    assert result.again == [AgainView("each#1", "each", None, None, False)]
     assert (state.result, shaky.seen[2:]) == (12, [0, 1, 2, 3])
     _, state = forked(stage, retry=RetryPoint("each"), payload={"count": 9}, name=AGAIN)
     assert ("each" in state.steps, len(shaky.seen)) == (False, 6)

@@ -1770,8 +1770,8 @@ def test_s26_a_template_of_the_workload_does_not_see_one_that_comes_later() -> N
     head = 'workload: {a: "{{ workload.b }}", b: "{{ 1 + 1 }}", c: "{{ workload.b + 1 }}", d: {x: 1, y: "{{ workload.d.x }}"}}\n'
     end = play("- {step: start, tool: {kind: noop, result: '{{ workload }}'}}", head=head)
     assert end.state.error["kind"] == "template"
-    given = play("- {step: start, tool: {kind: noop, result: '{{ workload }}'}}", head=head, payload={"a": 0})
-    assert given.state.result == {"a": 0, "b": 2, "c": 3, "d": {"x": 1, "y": 1}}
+    stage = play("- {step: start, tool: {kind: noop, result: '{{ workload }}'}}", head=head, payload={"a": 0})
+    assert stage.state.result == {"a": 0, "b": 2, "c": 3, "d": {"x": 1, "y": 1}}
 
 
 def test_a_failure_is_not_lost_when_another_run_of_the_step_succeeds_during_a_pause() -> None:

@@ -395,6 +395,6 @@ def test_s28_an_ok_call_that_is_asked_for_again_has_a_new_key_and_a_failed_one_k
     assert end.state.status == "succeeded"
     *calls, after = end.registry.contexts
     action = calls[0].action
-    assert {one.action for one in calls} == {action}
-    assert [one.idempotency_key.removeprefix(action) for one in calls] == ["", "", ".1", ".2", ".2"]
+    assert {call.action for call in calls} == {action}
+    assert [call.idempotency_key.removeprefix(action) for call in calls] == ["", "", ".1", ".2", ".2"]
     assert after.idempotency_key == after.action

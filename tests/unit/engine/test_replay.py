@@ -34,10 +34,10 @@ def replayed(stage: Stage, text: str | None = None, execution: str = EXECUTION, 
     def replay(past: PastReader, digest: str) -> Decided:
         replayer = Replayer(past, execution, past.playbook(digest))
         scanned_to = 0
-        while (found := replayer.advance(past, slice_seconds)).equal is None:
-            assert found.scanned_to > scanned_to
-            scanned_to = found.scanned_to
-        return Decided(replayer.replay.state, found.equal, found.first_difference)
+        while (result := replayer.advance(past, slice_seconds)).equal is None:
+            assert result.scanned_to > scanned_to
+            scanned_to = result.scanned_to
+        return Decided(replayer.replay.state, result.equal, result.first_difference)
 
     async def work() -> Decided:
         digest = _added(stage, text) if text is not None else stage.digest
@@ -61,8 +61,8 @@ def test_the_fold_of_a_log_is_what_is_stored() -> None:
     async def work() -> Replayed:
         return await history.replay(stage.engine.runtime, EXECUTION)
 
-    found = again(stage, work)
-    assert (found.equal, found.state.result) == (True, stage.state.result)
+    result = again(stage, work)
+    assert (result.equal, result.state.result) == (True, stage.state.result)
     stage.store.runs[EXECUTION] = type(stage.store.runs[EXECUTION])(
         EXECUTION, "x", "x", "failed", 0.0, digest=stage.digest
     )
@@ -74,9 +74,9 @@ def test_under_its_own_playbook_nothing_differs(workflow: str) -> None:
     head = FINAL if workflow is RICH else ""
     stage = play(workflow, head=head, children={"child": CHILD}, tools={"count": Counter()}, ctx={"given": 1})
     for seconds in (inf, 0.0):  # at once, and in slices of one event
-        found = replayed(stage, slice_seconds=seconds)
-        assert (found.difference, found.equal, found.state.status) == (None, True, "succeeded")
-        assert (found.state.ctx, found.state.seq) == (stage.state.ctx, stage.state.seq)
+        result = replayed(stage, slice_seconds=seconds)
+        assert (result.difference, result.equal, result.state.status) == (None, True, "succeeded")
+        assert (result.state.ctx, result.state.seq) == (stage.state.ctx, stage.state.seq)
 
 
 def test_nothing_differs_after_failures_pauses_signals_cancels_and_crashes() -> None:
@@ -108,17 +108,17 @@ def test_nothing_differs_after_failures_pauses_signals_cancels_and_crashes() -> 
 
 def test_a_guard_that_comes_out_otherwise_is_the_first_difference() -> None:
     stage = play(ROUTES, tools={"count": Counter()})
-    found = replayed(stage, text_of(ROUTES.replace("result > 1", "result > 5")))
-    assert found.difference is not None
+    result = replayed(stage, text_of(ROUTES.replace("result > 1", "result > 5")))
+    assert result.difference is not None
     at = next(seq for seq, event in enumerate(stage.events, start=1) if event.name == "next.evaluated")
-    assert (found.difference.seq, found.difference.event_type, found.equal) == (at, "next.evaluated", False)
-    assert found.difference.logged == {
+    assert (result.difference.seq, result.difference.event_type, result.equal) == (at, "next.evaluated", False)
+    assert result.difference.logged == {
         "event_type": "next.evaluated",
         "run": "a#1",
         "on": "step.done",
         "selected": (0,),
     }
-    assert found.difference.replayed == {
+    assert result.difference.replayed == {
         "event_type": "next.evaluated",
         "run": "a#1",
         "on": "step.done",
@@ -153,22 +153,22 @@ def test_other_first_differences(old: str, new: str, event: str, message: str) -
         if "step: d" in new
         else ROUTES.replace(old, new)
     )
-    found = replayed(stage, text_of(edited)).difference
-    assert found is not None
+    result = replayed(stage, text_of(edited)).difference
+    assert result is not None
     if event == "task.started":  # workers start what they were given: only its outcome has no place
-        assert (found.event_type, message in found.message) == ("task.done", True)
+        assert (result.event_type, message in result.message) == ("task.done", True)
     else:
-        assert (found.event_type, message in found.message) == (event, True), found
+        assert (result.event_type, message in result.message) == (event, True), result
 
 
 def test_an_edited_workload_and_a_longer_playbook_are_differences() -> None:
     stage = play("- {step: a, tool: {kind: noop}}", head="workload: {x: 1}\n")
-    found = replayed(stage, text_of("- {step: a, tool: {kind: noop}}", "workload: {x: 2}\n")).difference
-    assert (found.seq, found.event_type) == (2, "playbook.request.evaluated")
-    found = replayed(
+    event = replayed(stage, text_of("- {step: a, tool: {kind: noop}}", "workload: {x: 2}\n")).difference
+    assert (event.seq, event.event_type) == (2, "playbook.request.evaluated")
+    event = replayed(
         stage, text_of("- {step: a, tool: {kind: noop}, next: {arcs: [{step: b}]}}\n- {step: b}", "workload: {x: 1}\n")
     ).difference
-    assert found.event_type == "next.evaluated"
+    assert event.event_type == "next.evaluated"
 
 
 @pytest.mark.parametrize("workflow", [CHAIN, ROUTES, RICH], ids=["chain", "routes", "rich"])
@@ -192,5 +192,5 @@ def test_more_firings_than_one_decision_may_have_are_replayed() -> None:
 def test_forks_are_replayed() -> None:
     stage = play(CHAIN, tools={"count": Counter()})
     forked(stage, 12, ctx={"word": "x"})
-    found = replayed(stage, execution=FORK)
-    assert (found.difference, found.state.status, found.state.ctx) == (None, "succeeded", {"word": "x"})
+    result = replayed(stage, execution=FORK)
+    assert (result.difference, result.state.status, result.state.ctx) == (None, "succeeded", {"word": "x"})

@@ -170,10 +170,10 @@ def test_bytes_are_stored_as_they_are_and_reach_the_next_tool(shape: str) -> Non
         """,
         tools={"make": lambda: data if shape == "whole" else {"data": data, "size": len(data)}},
     )
-    found = end.state.result
-    assert isinstance(found, Reference)
-    assert (found.schema_hint, found.size) == ("binary", len(data))
-    assert end.store.blobs[found.key] == data
+    result = end.state.result
+    assert isinstance(result, Reference)
+    assert (result.schema_hint, result.size) == ("binary", len(data))
+    assert end.store.blobs[result.key] == data
 
 
 def test_a_template_can_not_look_into_bytes() -> None:

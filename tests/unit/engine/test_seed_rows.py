@@ -177,17 +177,17 @@ def layered(executor: str = "{}", step: str = "{}", loop: str = "{}", task: str 
 def test_a_call_gets_the_spec_of_the_innermost_scope_that_has_one() -> None:
     box = "{{sandbox: {{kind: landlock, memory_bytes: {}}}}}".format
     specs = [box(number * 2**20) for number in (11, 12, 13, 14)]
-    found = [layered(*specs[:count])["sandbox"]["memory_bytes"] for count in (1, 2, 3, 4)]
-    assert found == [number * 2**20 for number in (11, 12, 13, 14)]
+    result = [layered(*specs[:count])["sandbox"]["memory_bytes"] for count in (1, 2, 3, 4)]
+    assert result == [number * 2**20 for number in (11, 12, 13, 14)]
 
 
 def test_a_call_gets_merged_maps_and_replaced_lists() -> None:
-    found = layered(
+    result = layered(
         executor="{sandbox: {kind: bubblewrap, read: [/usr, /opt], write: [/tmp]}}",
         step="{sandbox: {kind: bubblewrap, network: false}}",
         loop="{sandbox: {kind: bubblewrap, read: [/data]}}",
     )
-    assert found["sandbox"] == {"kind": "bubblewrap", "read": ["/data"], "write": ["/tmp"], "network": False}
+    assert result["sandbox"] == {"kind": "bubblewrap", "read": ["/data"], "write": ["/tmp"], "network": False}
 
 
 def test_attempts_follow_the_layers() -> None:

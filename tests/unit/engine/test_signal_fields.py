@@ -28,7 +28,7 @@ def command_of(text: str, name: str = "go") -> str:
     return command.removeprefix("noetl runs signal 01a ")
 
 
-def asked(reader: str, rules: str = "", arc: str = "") -> dict[str, str]:
+def fields_read(reader: str, rules: str = "", arc: str = "") -> dict[str, str]:
     spec = f", spec: {{policy: {{rules: [{rules}, {{else: {{then: {{do: continue}}}}}}]}}}}" if rules else ""
     return fields_of(ASK % (spec, arc) + f'  - {{step: a, tool: [{{t: {{kind: noop, result: "{reader}"}}}}]}}\n')
 
@@ -51,17 +51,21 @@ def asked(reader: str, rules: str = "", arc: str = "") -> dict[str, str]:
     ],
 )
 def test_the_use_of_a_field_shows_its_type(reader: str, fields: dict[str, str]) -> None:
-    assert asked(reader) == fields
+    assert fields_read(reader) == fields
 
 
 def test_rules_of_the_wait_read_its_outcome_and_give_it_names_in_ctx() -> None:
     rules = '{when: "{{ outcome.result.ship }}", then: {do: continue, set_ctx: {verdict: "{{ outcome.result }}"}}}'
-    assert asked("{{ ctx.verdict.by ~ verdict.count }}", rules) == {"ship": "boolean", "by": "any", "count": "any"}
+    assert fields_read("{{ ctx.verdict.by ~ verdict.count }}", rules) == {
+        "ship": "boolean",
+        "by": "any",
+        "count": "any",
+    }
 
 
 def test_args_of_an_arc_are_followed_to_their_step() -> None:
     arc = ', args: {who: "{{ event.data.result.by }}"}'
-    assert asked("{{ args.who | lower }}", arc=arc) == {"by": "string"}
+    assert fields_read("{{ args.who | lower }}", arc=arc) == {"by": "string"}
 
 
 def test_the_next_task_reads_the_payload_as_the_previous_result() -> None:
@@ -78,7 +82,7 @@ def test_of_several_signals_the_payload_is_a_part_of_the_result() -> None:
 
 
 def test_a_payload_that_is_read_in_a_loop_or_nowhere_has_no_fields() -> None:
-    assert asked("nothing") == {}
+    assert fields_read("nothing") == {}
 
 
 @pytest.mark.parametrize(

@@ -215,8 +215,8 @@ def test_a_lost_lease_that_is_granted_again_breaks_nothing() -> None:
 
 def test_a_row_that_is_missing_breaks_seq_and_the_chain() -> None:
     story = Story(CHAIN)
-    found = {one.invariant for one in story.violations([*story.rows[:4], *story.rows[5:]])}
-    assert {"seq", "hash_chain"} <= found
+    result = {violation.invariant for violation in story.violations([*story.rows[:4], *story.rows[5:]])}
+    assert {"seq", "hash_chain"} <= result
 
 
 def test_a_row_that_was_changed_breaks_the_chain_and_says_where() -> None:
@@ -224,8 +224,8 @@ def test_a_row_that_was_changed_breaks_the_chain_and_says_where() -> None:
     rows = list(story.rows)
     place = next(i for i, row in enumerate(rows) if row.type == "step.done")
     rows[place] = rows[place]._replace(data=rows[place].data.replace(b":1", b":7"))
-    found = story.violations(rows)
-    assert [(one.seq, one.invariant) for one in found] == [(place + 1, "hash_chain")]
+    result = story.violations(rows)
+    assert [(one.seq, one.invariant) for one in result] == [(place + 1, "hash_chain")]
 
 
 def test_a_row_that_is_too_large_is_found() -> None:
@@ -244,7 +244,7 @@ def test_a_reference_whose_content_is_gone_or_changed_is_found(content: bytes | 
             del story.store.blobs[key]
         else:
             story.store.blobs[key] = content
-    assert {one.invariant for one in story.violations()} == {"references"}
+    assert {violation.invariant for violation in story.violations()} == {"references"}
 
 
 def test_data_that_looks_like_a_reference_is_data() -> None:
@@ -267,7 +267,7 @@ def test_the_parts_of_a_result_in_chunks_are_looked_at() -> None:
 def test_a_row_that_can_not_be_read_is_found() -> None:
     story = Story(CHAIN)
     rows = [*story.rows[:5], story.rows[5]._replace(type="from.the.future"), *story.rows[6:]]
-    assert "readable" in {one.invariant for one in story.violations(rows)}
+    assert "readable" in {violation.invariant for violation in story.violations(rows)}
 
 
 # -- the whole ------------------------------------------------------------------------------------------------------
@@ -285,8 +285,8 @@ def test_a_second_end_is_found() -> None:
 
 
 def test_a_status_that_the_log_does_not_give_is_found() -> None:
-    found = Story(CHAIN).violations(status="running")
-    assert [one.invariant for one in found] == ["replay"]
+    result = Story(CHAIN).violations(status="running")
+    assert [one.invariant for one in result] == ["replay"]
 
 
 def test_an_event_that_can_not_be_folded_is_found() -> None:
@@ -315,8 +315,8 @@ def test_a_snapshot_that_is_not_the_fold_is_found() -> None:
     other, true = frozen(story, 9), frozen(story, 10)
     unlike = [{"state": other.state}, {"state": None}, {"hash": b"?"}, {"seq": 99}]
     for snapshot in (true._replace(**change) for change in unlike):
-        found = verify(EXECUTION, story.rows, story.net, snapshots=[snapshot])
-        assert {one.invariant for one in found} == {"snapshot"}
+        violations = verify(EXECUTION, story.rows, story.net, snapshots=[snapshot])
+        assert {one.invariant for one in violations} == {"snapshot"}
 
 
 def test_a_snapshot_of_an_earlier_version_lacks_the_items_of_continued_errors() -> None:
@@ -334,8 +334,8 @@ def test_each_snapshot_that_the_log_passes_is_checked() -> None:
     story = Story(CHAIN)
     every = [frozen(story, seq) for seq in range(1, 11)]
     every[3], every[8] = every[3]._replace(hash=b"?"), every[8]._replace(state=every[5].state)
-    found = verify(EXECUTION, story.rows, story.net, snapshots=every)
-    assert {one.seq for one in found} == {4, 9}
+    violations = verify(EXECUTION, story.rows, story.net, snapshots=every)
+    assert {one.seq for one in violations} == {4, 9}
 
 
 def test_rows_that_are_not_the_fold_are_found_both_ways() -> None:

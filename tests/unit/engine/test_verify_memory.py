@@ -109,12 +109,12 @@ def rows(events: Iterator[e.Event], count: int) -> Iterator[list[Row]]:
 def held(log: LogReader) -> int:
     """The bytes of everything that the checks and the fold hold on to."""
     seen: dict[int, object] = {}
-    found: list[object] = [log]
-    while found:
-        thing = found.pop()
+    result: list[object] = [log]
+    while result:
+        thing = result.pop()
         if id(thing) not in seen and not isinstance(thing, Net | type | ModuleType | FunctionType):
             seen[id(thing)] = thing
-            found += gc.get_referents(thing)
+            result += gc.get_referents(thing)
     return sum(map(sys.getsizeof, seen.values()))
 
 
@@ -144,10 +144,10 @@ def test_damage_in_every_row_is_counted_and_not_listed() -> None:
     log = LogReader(CHECKS, EXECUTION, Net(load("story.yaml", HEAD + JUMPS, KINDS).require()), codec)
     for batch in rows(visits_without_end(), 5_000):
         log.take([row._replace(hash=b"?" * 16) for row in batch])
-    found = log.end()
-    assert {violation.invariant for violation in found} == {"hash_chain"}
-    assert len(found) == 1_001
-    assert found[-1].message == "and 4,000 more of this kind, up to here"
+    result = log.end()
+    assert {violation.invariant for violation in result} == {"hash_chain"}
+    assert len(result) == 1_001
+    assert result[-1].message == "and 4,000 more of this kind, up to here"
 
 
 def test_an_item_that_runs_again_after_its_end_is_found_though_its_tasks_are_forgotten() -> None:

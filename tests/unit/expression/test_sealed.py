@@ -129,8 +129,8 @@ def test_whatever_else_is_refused(source: str) -> None:
 
 @pytest.mark.parametrize("source", CHANGES)
 def test_the_validator_sees_it(source: str) -> None:
-    found = changed_secrets(source)
-    assert [error.hint is not None for error in found] == [True], found
+    result = changed_secrets(source)
+    assert [error.hint is not None for error in result] == [True], result
 
 
 @for_each("name", sorted(set(FILTERS) - set(ENCODINGS) - {"default", "d"}))
@@ -138,10 +138,10 @@ def test_the_validator_sees_it(source: str) -> None:
 def test_no_other_filter_gives_anything_but_the_secret_itself(name: str, subject: str) -> None:
     for arguments in ("", "('x')", "(1)", "(x, x)", "(1, 2)"):
         try:
-            found = evaluated(f"{{{{ {subject} | {name}{arguments} }}}}")
+            result = evaluated(f"{{{{ {subject} | {name}{arguments} }}}}")
         except TemplateError:
             continue
-        raise AssertionError(f"{name}{arguments} gave {type(found)}")
+        raise AssertionError(f"{name}{arguments} gave {type(result)}")
 
 
 @pytest.mark.parametrize("name", sorted(set(TESTS) - {"defined", "undefined", "none"}))

@@ -151,7 +151,7 @@ def test_a_repeated_claim_does_not_get_what_was_lost_or_reported_on(store: Store
         await house.host.runtime.committer.handle(lost.execution, Lost(lost.fence))
         await house.host.dispatcher.report(done.execution, Report(done.fence, (StepDone(done.run, 1),)))
         again = await house.host.dispatcher.claim(Claim("w1", 3, "default", "c1"), again=True)
-        assert [(one.execution, one.fence) for one in again] == [(good.execution, good.fence)]
+        assert [(lease.execution, lease.fence) for lease in again] == [(good.execution, good.fence)]
         for execution in executions:
             await house.host.runtime.committer.handle(execution, Cancel("enough"))
 
@@ -345,7 +345,7 @@ def test_an_error_of_one_execution_stops_no_loop(
         monkeypatch.setattr(committer, "handle", handle)
         for execution in poisoned:
             await house.host.runtime.committer.handle(execution, Cancel("enough"))
-        await until(lambda: all(one.ended for one in store.summaries()))
+        await until(lambda: all(summary.ended for summary in store.summaries()))
 
     play(store, story, opened=False)
 
@@ -415,8 +415,8 @@ def test_output_that_a_failing_store_does_not_take_is_stored_later_in_its_order(
         assert isinstance(link, LocalLink)
         for number in range(6):
             house.worker.write_output(f"{execution}|t", "stdout", str(number))
-        found = await asyncio.gather(link.store_output(), link.store_output(), return_exceptions=True)
-        assert [type(one) for one in found] == [StoreError, type(None)]
+        result = await asyncio.gather(link.store_output(), link.store_output(), return_exceptions=True)
+        assert [type(one) for one in result] == [StoreError, type(None)]
         assert [line[4] for line in link.runtime.store.output(execution)] == ["0", "1", "2", "3", "4", "5"]
 
     play(store, story)
@@ -438,7 +438,7 @@ def test_another_server_tells_a_parent_of_children_that_ended(store: Store, monk
         works = await died.host.dispatcher.claim(Claim("w1", 8, "default"))
         assert len(works) == 3
         died.worker.take(works)
-        await until(lambda: sum(one.status == "succeeded" for one in store.summaries()) == 3)
+        await until(lambda: sum(summary.status == "succeeded" for summary in store.summaries()) == 3)
         await died.close()
         died.host.runtime.thread.shutdown()
         house.add(PARENT), house.add(CHILD)
@@ -483,7 +483,7 @@ def test_a_parent_that_stands_still_is_read_once(store: Store, monkeypatch: pyte
 
         monkeypatch.setattr(house.host.recovery, "read", counted)
         parent = await house.host.runtime.start(house.add(PARENT), {}, {})
-        await until(lambda: sum(one.status == "waiting" for one in store.summaries()) == 4)
+        await until(lambda: sum(summary.status == "waiting" for summary in store.summaries()) == 4)
         scans: list[int] = []
         scan = house.host.recovery.find_unheard
 
@@ -495,7 +495,7 @@ def test_a_parent_that_stands_still_is_read_once(store: Store, monkeypatch: pyte
         await until(lambda: len(scans) > 20)
         assert scans[-1] - scans[5] <= 1
         await house.host.runtime.committer.handle(parent.id, Cancel("enough"))
-        await until(lambda: all(one.ended for one in store.summaries()))
+        await until(lambda: all(summary.ended for summary in store.summaries()))
 
     play(store, story)
 

@@ -149,8 +149,8 @@ def play(store: Store, story: Callable[[House], Awaitable[None]], *, worker: boo
                 await story(house)
         finally:
             await house.close()
-        for one in store.summaries():
-            house.check(one.execution_id)
+        for summary in store.summaries():
+            house.check(summary.execution_id)
         house.host.runtime.close()
 
     asyncio.run(whole())
@@ -196,11 +196,11 @@ def test_a_cancelled_parent_takes_its_children_along(store: Store, monkeypatch: 
     async def story(house: House) -> None:
         state = await house.host.runtime.start(house.add(PARENT), {}, {})
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while len([one for one in store.summaries() if one.status == "waiting"]) < 4:  # noqa: ASYNC110
+            while len([summary for summary in store.summaries() if summary.status == "waiting"]) < 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await house.host.runtime.committer.handle(state.id, Cancel("enough"))
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while any(one.status != "cancelled" for one in store.summaries()):  # noqa: ASYNC110
+            while any(summary.status != "cancelled" for summary in store.summaries()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     play(store, story)
@@ -338,8 +338,8 @@ def test_a_claim_that_is_repeated_at_another_server_gets_its_leases(store: Store
         assert len(works) == 3
         assert await other.dispatcher.claim(Claim("w1", 3, "default", "c0"), again=True) != again
         other.runtime.thread.shutdown()
-        for one in store.summaries():
-            await house.host.runtime.committer.handle(one.execution_id, Cancel("enough"))
+        for summary in store.summaries():
+            await house.host.runtime.committer.handle(summary.execution_id, Cancel("enough"))
 
     play(store, story, worker=False)
 
@@ -369,11 +369,13 @@ def test_everybodys_turn_comes_however_many_wait(store: Store, monkeypatch: pyte
         other = House(store)
         other.add(LONG), other.add(CHAIN)
         other.open()
-        found = await other.host.wait(last.id, PATIENCE_SECONDS)
-        assert found.status == "succeeded"
-        assert not all(one.status == "succeeded" for one in store.summaries())  # nobody had to wait for the loops
-        for one in store.summaries(statuses=["running"]):
-            await other.host.runtime.committer.handle(one.execution_id, Cancel("enough"))
+        result = await other.host.wait(last.id, PATIENCE_SECONDS)
+        assert result.status == "succeeded"
+        assert not all(
+            summary.status == "succeeded" for summary in store.summaries()
+        )  # nobody had to wait for the loops
+        for summary in store.summaries(statuses=["running"]):
+            await other.host.runtime.committer.handle(summary.execution_id, Cancel("enough"))
         await other.close()
         other.host.runtime.thread.shutdown()
 
@@ -413,7 +415,7 @@ def test_what_can_not_be_read_is_in_nobodys_way(store: Store, monkeypatch: pytes
         house.open()
         assert (await house.host.wait(names[1], PATIENCE_SECONDS)).status == "failed"  # its time was over
         assert (await house.host.wait(names[3], PATIENCE_SECONDS)).status == "succeeded"
-        await _until(lambda: {one.execution_id for one in store.summaries(statuses=["running"])} == {names[2]})
+        await _until(lambda: {summary.execution_id for summary in store.summaries(statuses=["running"])} == {names[2]})
         await _until(lambda: {execution for _, execution in house.errors} == {names[0], names[2]})
         house.add(waits), house.add(CHAIN)  # for the proof at the end
         for name in (names[0], names[2]):

@@ -128,8 +128,8 @@ def test_what_a_text_is(kind: str, text: str, fields: dict[str, str] | None) -> 
 
 
 def test_numbers_are_secrets_from_six_digits_on() -> None:
-    found = set(secrets_in({"pin": 4815162342, "rate": 1234567.0, "port": 54321987, "tries": 3, "on": True}))
-    assert found == {"4815162342", "1234567.0", "1234567"}
+    result = set(secrets_in({"pin": 4815162342, "rate": 1234567.0, "port": 54321987, "tries": 3, "on": True}))
+    assert result == {"4815162342", "1234567.0", "1234567"}
     assert set(secrets_in({"deep": {"pins": [481516, 2342]}})) == {"481516"}
     assert "481516234" in set(secrets_in({"text": '{"pin": 481516234}'}))
     assert list(faults("secret_manager", {"pin": 4815162342, "tries": 3})) == []

@@ -84,9 +84,9 @@ def test_an_entry_has_the_fields_of_its_credential() -> None:
     ids=lambda value: value.name if isinstance(value, Credential) else None,
 )
 def test_what_can_not_be_resolved(entry: Credential, kind: str, message: str) -> None:
-    found = failure(lambda: fields(entry, PLAIN="plain-text", SHORT="abc", EMPTY="", NOETL_MASTER_KEY="00" * 32))
-    assert found[0] == kind
-    assert message in found[1]
+    result = failure(lambda: fields(entry, PLAIN="plain-text", SHORT="abc", EMPTY="", NOETL_MASTER_KEY="00" * 32))
+    assert result[0] == kind
+    assert message in result[1]
 
 
 def test_a_name_that_is_not_declared() -> None:
@@ -149,8 +149,8 @@ def test_a_secret_can_not_be_renamed_to_something_harmless() -> None:
 
 def test_only_the_fields_that_are_asked_for_have_to_be_secrets() -> None:
     one = keychain(ROW='{"username": "app", "password": "s3cret-word", "engine": "postgres", "pin": "12"}')
-    found = asyncio.run(one.secret("env", "ROW", None, {"user": "username", "word": "password"}))
-    assert found == {"user": "app", "word": "s3cret-word"}
+    process = asyncio.run(one.secret("env", "ROW", None, {"user": "username", "word": "password"}))
+    assert process == {"user": "app", "word": "s3cret-word"}
     assert one.redactor.redact("postgres s3cret-word") == "postgres ***"
     assert "pin is shorter" in failure(lambda: asyncio.run(one.secret("env", "ROW")))[1]
 
@@ -164,8 +164,8 @@ def test_what_is_resolved_is_kept_and_can_not_be_changed_from_outside() -> None:
 
     async def story() -> None:
         one = Keychain({"shop": Credential("shop", "bearer")}, counted, "p", "d", environment={})
-        found = await asyncio.gather(*(one.fields("shop") for _ in range(10)))
-        found[0]["token"] = "changed"
+        result = await asyncio.gather(*(one.fields("shop") for _ in range(10)))
+        result[0]["token"] = "changed"
         assert (await one.fields("shop"))["token"] == TOKEN
         assert calls == ["shop"]
 
@@ -342,13 +342,13 @@ def rows(*stored: StoredCredential) -> dict[str, SealedCredential]:
 )
 def test_entries_that_will_not_be_met(entry: Credential, faults: list[str]) -> None:
     more = [StoredCredential("other", "bearer", {}, ("till/*",)), StoredCredential("far", "bearer", {}, (), ("us-1",))]
-    found = keychain_faults(playbook(entry), rows(*STORED.values(), *more))
-    assert len(found) == len(faults)
-    for line, fault in zip(map(str, found), faults, strict=True):
+    result = keychain_faults(playbook(entry), rows(*STORED.values(), *more))
+    assert len(result) == len(faults)
+    for line, fault in zip(map(str, result), faults, strict=True):
         assert line.startswith(f"keychain entry {entry.name!r}: ")
         assert fault in line
     gone = ["gone"] if "gone" in (entry.name, entry.credential) else []
-    assert [fault.missing for fault in found if fault.missing is not None] == gone
+    assert [fault.missing for fault in result if fault.missing is not None] == gone
 
 
 def test_a_pool_of_one_step_is_enough() -> None:

@@ -91,8 +91,8 @@ def failure(url: str, **more: str) -> Any:
 
 
 def test_a_token_takes_the_place_of_the_secret(endpoint: Endpoint) -> None:
-    found = fields(endpoint.url, scope="read write")
-    assert found == {
+    result = fields(endpoint.url, scope="read write")
+    assert result == {
         "kind": "oauth2_client_credentials",
         "token_url": endpoint.url,
         "client_id": CLIENT,

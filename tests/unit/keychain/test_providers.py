@@ -58,9 +58,9 @@ def secret(
 ) -> dict[str, Any]:
     """A secret that is known to the redactor from then on."""
     one = keychain(login, **environment)
-    found = asyncio.run(one.secret(provider, key, version, None, None if login is None else "login"))
-    assert one.redactor.redact([*found.values()]) == ["***"] * len(found)
-    return found
+    process = asyncio.run(one.secret(provider, key, version, None, None if login is None else "login"))
+    assert one.redactor.redact([*process.values()]) == ["***"] * len(process)
+    return process
 
 
 def failure(provider: str, key: str, *args: Any, **more: Any) -> Error:
@@ -117,8 +117,8 @@ def the_vault(httpserver: HTTPServer) -> Vault:
 def test_vault_by_token(the_vault: Vault) -> None:
     login = {"url": the_vault.url + "/", "token": "hvs.token-9"}
     one = keychain(login)
-    found = asyncio.run(one.secret("vault", "/shop/api", None, {"token": "value"}, "login"))
-    assert found == {"token": VALUE}
+    process = asyncio.run(one.secret("vault", "/shop/api", None, {"token": "value"}, "login"))
+    assert process == {"token": VALUE}
     assert one.redactor.redact(f"hvs.token-9 {VALUE}") == "*** ***"
 
 
@@ -133,7 +133,7 @@ def test_vault_by_approle_signs_in_once(the_vault: Vault) -> None:
 
     async def story() -> Keychain:
         chains = [keychain(login) for _ in range(4)]
-        for found in await asyncio.gather(*(one.secret("vault", "shop/api", auth="login") for one in chains)):
+        for found in await asyncio.gather(*(chain.secret("vault", "shop/api", auth="login") for chain in chains)):
             assert found["value"] == VALUE
         return chains[0]
 

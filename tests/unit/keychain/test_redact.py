@@ -192,9 +192,9 @@ def test_json_that_nobody_decoded_stays_json(secret: str) -> None:
     raw = msgspec.Raw(msgspec.json.encode(data))
     out = Redactor([secret]).redact(raw)
     assert isinstance(out, msgspec.Raw)
-    found = msgspec.json.decode(bytes(out))
-    assert found["a"] == "***"
-    assert "***" in found
+    value = msgspec.json.decode(bytes(out))
+    assert value["a"] == "***"
+    assert "***" in value
     assert not any(write(secret) in bytes(out).decode() for write in FORMS.values())
 
 

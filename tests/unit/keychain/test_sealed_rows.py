@@ -212,8 +212,8 @@ def safe(tmp_path: Path) -> Safe:
 def test_a_credential_comes_out_as_it_went_in(safe: Safe) -> None:
     safe.put("api", "bearer", {"token": "s3cret-t0ken"}, paths=["shop/*"], pools=["p"], now=1.0)
     safe.put("api", "bearer", {"token": "newer-t0ken"}, now=2.0)
-    found = safe.open("api")
-    assert (found.kind, found.fields, found.paths, found.pools) == ("bearer", {"token": "newer-t0ken"}, (), ())
+    result = safe.open("api")
+    assert (result.kind, result.fields, result.paths, result.pools) == ("bearer", {"token": "newer-t0ken"}, (), ())
     (row,) = safe.store.all()
     assert (row.created, row.updated) == (1.0, 2.0)
 

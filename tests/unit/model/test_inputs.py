@@ -46,11 +46,11 @@ PARCEL = Kind(name="parcel", summary="Sends a parcel", inputs=Inputs, one_of=(("
 
 def complaint(field: InputField, value: object) -> str | None:
     """The message of a misfit, with the path to the part that it is about."""
-    found = misfit(field.type, value)
-    if found is None:
+    result = misfit(field.type, value)
+    if result is None:
         return None
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found.path).removeprefix(".")
-    return f"{path}: {found.message}" if path else found.message
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in result.path).removeprefix(".")
+    return f"{path}: {result.message}" if path else result.message
 
 
 def test_types_in_words() -> None:
@@ -146,8 +146,8 @@ def test_literals(name: str, value: object, says: str | None) -> None:
 
 
 def test_a_misfit_tells_the_way_to_the_part() -> None:
-    found = misfit(fields(Inputs)["boxes"].type, ["a", {"width": "wide"}])
-    assert found == Misfit((1, "width"), "expected a number, found the text 'wide'")
+    result = misfit(fields(Inputs)["boxes"].type, ["a", {"width": "wide"}])
+    assert result == Misfit((1, "width"), "expected a number, found the text 'wide'")
 
 
 def test_messages_name_no_python_type() -> None:

@@ -19,8 +19,8 @@ def test_without_a_word_there_is_none() -> None:
 
 
 def test_a_flag_wins_over_the_variable() -> None:
-    found = nats_settings("tls://a:1, nats://b:2/", {"NOETL_NATS": URL})
-    assert found == NatsSettings(("tls://a:1", "nats://b:2"))
+    result = nats_settings("tls://a:1, nats://b:2/", {"NOETL_NATS": URL})
+    assert result == NatsSettings(("tls://a:1", "nats://b:2"))
 
 
 def test_secrets_come_from_variables_or_files(tmp_path: Path) -> None:

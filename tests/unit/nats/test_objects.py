@@ -62,8 +62,8 @@ def test_content_is_an_object_that_every_client_can_read(server: NatsServer) -> 
 
     async def story(shelf: ObjectBuckets, store: JetStreamContext) -> None:
         await shelf.put(bucket, KEY, CONTENT)
-        found = await (await store.object_store(bucket)).get(KEY)
-        assert found.data == CONTENT
+        result = await (await store.object_store(bucket)).get(KEY)
+        assert result.data == CONTENT
         assert await shelf.get(bucket, KEY) == CONTENT
         assert (await store.stream_info(f"OBJ_{bucket}")).config.max_age == TTL_SECONDS
 

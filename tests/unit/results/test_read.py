@@ -37,8 +37,8 @@ def test_chunks_make_the_list_of_their_loop() -> None:
     reference, content = refer([[1, reference_to(b"1")]])
     blobs[reference.key] = content
     manifest = {"total": 5, "chunks": [plain.key, reference.key], "marked": [reference.key]}
-    found = read_value(blobs.get, chunked(blobs, manifest))
-    assert found == ["a", reference_to(b"1"), None, "d", None]
+    result = read_value(blobs.get, chunked(blobs, manifest))
+    assert result == ["a", reference_to(b"1"), None, "d", None]
     assert b'"a"' in read_json(blobs.get, chunked(blobs, manifest))
 
 

@@ -42,33 +42,33 @@ def kept_at(url: str) -> Reference:
 
 def test_a_value_is_an_object_named_by_its_hash(s3: S3Server) -> None:
     bucket = s3.bucket()
-    found = kept_at(f"s3://{bucket}/large/results/")
+    result = kept_at(f"s3://{bucket}/large/results/")
     (listed,) = s3.client.list_objects_v2(Bucket=bucket)["Contents"]
-    digest = found.checksum.removeprefix("sha256:")
+    digest = result.checksum.removeprefix("sha256:")
     assert listed["Key"] == f"large/results/{digest[:2]}/{digest}"
-    assert (found.store, found.key) == ("object", f"s3://{bucket}/{listed['Key']}")
-    assert (found.size, found.schema_hint) == (listed["Size"], "map")
-    assert found.preview == {"keys": ["rows"], "count": 1}
-    assert read_value(MemoryStore().blob, found) == VALUE
+    assert (result.store, result.key) == ("object", f"s3://{bucket}/{listed['Key']}")
+    assert (result.size, result.schema_hint) == (listed["Size"], "map")
+    assert result.preview == {"keys": ["rows"], "count": 1}
+    assert read_value(MemoryStore().blob, result) == VALUE
 
 
 def test_a_folder_is_a_store_too(tmp_path: Path) -> None:
-    found = kept_at(f"file://{tmp_path}/new/large%20ones")
-    assert Path(tmp_path, "new", "large ones", found.digest[:2], found.digest).stat().st_size == found.size
-    assert read_value(MemoryStore().blob, found) == VALUE
-    assert kept_at(f"file://{tmp_path}/new/large%20ones") == found
+    result = kept_at(f"file://{tmp_path}/new/large%20ones")
+    assert Path(tmp_path, "new", "large ones", result.digest[:2], result.digest).stat().st_size == result.size
+    assert read_value(MemoryStore().blob, result) == VALUE
+    assert kept_at(f"file://{tmp_path}/new/large%20ones") == result
 
 
 def test_what_is_missing_or_was_changed_is_noticed(tmp_path: Path) -> None:
-    found = kept_at(f"file://{tmp_path}")
-    path = Path(found.key.removeprefix("file://"))
+    result = kept_at(f"file://{tmp_path}")
+    path = Path(result.key.removeprefix("file://"))
     path.write_bytes(path.read_bytes().replace(b"17", b"71", 1))
     with pytest.raises(Damaged, match="checksum"):
-        read_value(MemoryStore().blob, found)
+        read_value(MemoryStore().blob, result)
     path.unlink()
-    assert read_object(found.key) is None
+    assert read_object(result.key) is None
     with pytest.raises(Damaged, match="missing"):
-        read_value(MemoryStore().blob, found)
+        read_value(MemoryStore().blob, result)
 
 
 def test_a_bucket_that_is_not_there_is_told(s3: S3Server) -> None:
@@ -81,7 +81,7 @@ def test_a_bucket_that_is_not_there_is_told(s3: S3Server) -> None:
 
 def test_a_store_that_does_not_answer_is_worth_another_try(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = s3.bucket()
-    found = kept_at(f"s3://{bucket}")
+    result = kept_at(f"s3://{bucket}")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setattr(stores, "RETRIES", 0)
     stores._opened.cache_clear()
@@ -91,9 +91,9 @@ def test_a_store_that_does_not_answer_is_worth_another_try(s3: S3Server, monkeyp
     assert error is not None
     assert (error.kind, error.retryable) == ("connect", True)
     with pytest.raises(NoetlError):
-        read_object(found.key)
+        read_object(result.key)
     with pytest.raises(Damaged, match="cannot read"):
-        read_value(MemoryStore().blob, found)
+        read_value(MemoryStore().blob, result)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_an_address_is_taken(url: str) -> None:
 
 
 def test_the_hash_is_that_of_the_stored_bytes(tmp_path: Path) -> None:
-    found = kept_at(f"file://{tmp_path}")
-    content = read_object(found.key)
+    result = kept_at(f"file://{tmp_path}")
+    content = read_object(result.key)
     assert content is not None
-    assert found.checksum == f"sha256:{sha256(content).hexdigest()}"
+    assert result.checksum == f"sha256:{sha256(content).hexdigest()}"

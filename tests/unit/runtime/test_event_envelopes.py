@@ -80,8 +80,8 @@ class Log:
 
 
 def workers(envelopes: list[dict[str, Any]]) -> list[str | None]:
-    assert all(one["actor"] is None or one["actor"]["kind"] == "worker" for one in envelopes)
-    return [one["actor"] and one["actor"]["name"] for one in envelopes]
+    assert all(envelope["actor"] is None or envelope["actor"]["kind"] == "worker" for envelope in envelopes)
+    return [envelope["actor"] and envelope["actor"]["name"] for envelope in envelopes]
 
 
 def test_a_report_names_the_worker_of_its_lease_and_a_decision_of_the_server_names_nobody() -> None:
@@ -98,17 +98,17 @@ def test_a_reader_that_starts_anywhere_names_the_same_workers(
 ) -> None:
     monkeypatch.setattr(event_envelopes, "ROWS_PER_SEARCH", rows_per_search)
     for after in range(len(STORY)):
-        log, found = Log(), []
+        log, result = Log(), []
         envelopes = log.envelopes()
         for start in range(after, len(STORY), rows_per_page):
-            found += workers(envelopes.of(log.rows[start : start + rows_per_page]))
-        assert found == [worker for _, worker in STORY[after:]], after
+            result += workers(envelopes.of(log.rows[start : start + rows_per_page]))
+        assert result == [worker for _, worker in STORY[after:]], after
 
 
 def test_a_filter_by_type_does_not_change_the_workers() -> None:
     log = Log()
-    found = log.envelopes().of(log.rows, frozenset(["task.started", "step.failed"]))
-    assert workers(found) == [worker for event, worker in STORY if event.name in ("task.started", "step.failed")]
+    result = log.envelopes().of(log.rows, frozenset(["task.started", "step.failed"]))
+    assert workers(result) == [worker for event, worker in STORY if event.name in ("task.started", "step.failed")]
 
 
 def test_a_reader_from_the_start_reads_no_row_twice() -> None:

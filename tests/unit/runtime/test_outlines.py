@@ -158,8 +158,8 @@ def test_verify_finds_a_damaged_outline(log: Log) -> None:
     log.store.put_outline(EXECUTION, [encode_block(block)])
     assert log.verified() == ["outline: block 0 differs from the events 1 to 1000"]
     log.store.put_outline(EXECUTION, [(0, data), (1, other[1][:-4])])
-    (found,) = log.verified()
-    assert found.startswith("outline: block 1 cannot be read")
+    (text,) = log.verified()
+    assert text.startswith("outline: block 1 cannot be read")
 
 
 def test_a_fold_that_is_kept_continues_with_the_blocks_that_came_since(log: Log) -> None:

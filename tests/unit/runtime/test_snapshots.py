@@ -132,8 +132,8 @@ def test_a_damaged_snapshot_of_the_past_is_found(store: SqliteStore) -> None:
     assert other is not None
     replace = "UPDATE snapshot SET data = ? WHERE seq = ?"
     store._db.transaction(lambda: store._db.connection.execute(replace, (other.data, second)))
-    found = Audit(store).of(store.summaries()[0])
-    assert {(one.seq, one.invariant) for one in found} == {(second, "snapshot")}
+    result = Audit(store).of(store.summaries()[0])
+    assert {(one.seq, one.invariant) for one in result} == {(second, "snapshot")}
 
 
 def test_the_state_of_any_event_is_the_same_without_snapshots(store: SqliteStore) -> None:
@@ -142,8 +142,8 @@ def test_the_state_of_any_event_is_the_same_without_snapshots(store: SqliteStore
     async def states() -> list[tuple[bytes, float]]:
         runtime = Runtime(LoadedPlaybooks(store), SystemClock())
         try:
-            found = [await runtime.past.do(lambda past, seq=seq: past.state_at(EXECUTION, seq)) for seq in seqs]  # type: ignore[misc]
-            return [(freeze(state), at) for state, at in found]
+            result = [await runtime.past.do(lambda past, seq=seq: past.state_at(EXECUTION, seq)) for seq in seqs]  # type: ignore[misc]
+            return [(freeze(state), at) for state, at in result]
         finally:
             runtime.past.close()
             runtime.thread.shutdown()
@@ -161,13 +161,13 @@ def test_explanations_are_the_same_without_snapshots_and_outline(store: SqliteSt
         opened = SqliteStore(store.path, synchronous="normal", mode=mode)
         runtime = Runtime(LoadedPlaybooks(opened), SystemClock())
         try:
-            found = []
+            result = []
             for at in (None, 10, last // 2):
                 asked = partial(
                     explain, execution=EXECUTION, question=question_about("start"), part=ExplanationPart(at)
                 )
-                found.append(freeze_explained(await runtime.past.do(asked)))
-            return found
+                result.append(freeze_explained(await runtime.past.do(asked)))
+            return result
         finally:
             runtime.close()
 
@@ -191,12 +191,12 @@ def test_the_past_of_a_long_loop_is_the_same_without_snapshots_and_outline(
         questions = [*map(question_about, ("first", "many", "last")), question_about("many", item=600)]
 
         def look(past: PastReader) -> list[bytes]:
-            found = [freeze(past.state_at(EXECUTION, seq)[0]) for seq in seqs]
+            result = [freeze(past.state_at(EXECUTION, seq)[0]) for seq in seqs]
             for question in questions:
                 for part in (ExplanationPart(), ExplanationPart(at=last // 2), ExplanationPart(before=last // 3)):
                     explanation = explain(past, EXECUTION, question, part).explanation
-                    found.append(msgspec.json.encode(explanation))
-            return found
+                    result.append(msgspec.json.encode(explanation))
+            return result
 
         async def looked() -> list[bytes]:
             runtime = Runtime(LoadedPlaybooks(store), SystemClock())

@@ -30,7 +30,9 @@ def test_calls_run_in_order() -> None:
 
     async def story() -> None:
         thread = StoreThread()
-        assert await asyncio.gather(*(thread.ask(hear, one) for one in range(100))) == [2 * one for one in range(100)]
+        assert await asyncio.gather(*(thread.ask(hear, number) for number in range(100))) == [
+            2 * number for number in range(100)
+        ]
         thread.shutdown()
 
     ran(story())

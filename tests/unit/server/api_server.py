@@ -140,12 +140,12 @@ class ApiServer:
         self._claiming = asyncio.create_task(_claim(worker))
         if not self.own_processes:
             _lend_process(self._compiler)
-        found = bound("127.0.0.1", 0)
-        self.port: int = found.getsockname()[1]
+        result = bound("127.0.0.1", 0)
+        self.port: int = result.getsockname()[1]
         self._http = PromptHttpServer(self.app, self.limits, self.proxies)
         self._ready.set()
         with suppress(asyncio.CancelledError):
-            await self._http.serve([found])
+            await self._http.serve([result])
         engine.cancel()
         await asyncio.gather(self._claiming, engine, return_exceptions=True)
         await worker.stop()
@@ -254,8 +254,8 @@ def until(client: httpx2.Client, execution: str, *statuses: str) -> dict[str, An
     """The execution when it has one of the statuses."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
-        found = client.get(f"/api/v1/executions/{execution}").json()
-        if found["status"] in statuses:
-            return dict(found)
+        body = client.get(f"/api/v1/executions/{execution}").json()
+        if body["status"] in statuses:
+            return dict(body)
         time.sleep(0.02)
-    raise AssertionError(f"{execution} is {found['status']}")
+    raise AssertionError(f"{execution} is {body['status']}")

@@ -18,8 +18,8 @@ API = "/api/v1/playbooks"
 def validated(client: httpx2.Client, text: str, **params: str) -> dict[str, object]:
     answer = client.post(f"{API}/validate", content=text.encode(), headers=YAML, params=params)
     assert answer.status_code == 200, answer.text
-    found: dict[str, object] = answer.json()
-    return found
+    body: dict[str, object] = answer.json()
+    return body
 
 
 def test_a_problem_has_a_range_and_a_fix(admin: httpx2.Client) -> None:
@@ -33,17 +33,17 @@ def test_a_problem_has_a_range_and_a_fix(admin: httpx2.Client) -> None:
 
 def test_parts_are_added_on_request_alone(admin: httpx2.Client) -> None:
     assert set(validated(admin, HELLO)) == {"valid", "problems", "next_version"}
-    found = validated(admin, HELLO, **{"with": "graph,names,form"})
-    assert [node["name"] for node in found["graph"]["nodes"]] == ["start", "end"]  # type: ignore[index]
-    assert found["names"]["steps"] == ["start", "end"]  # type: ignore[index]
-    assert {field["path"] for field in found["form"]} == {"name"}  # type: ignore[union-attr]
+    result = validated(admin, HELLO, **{"with": "graph,names,form"})
+    assert [node["name"] for node in result["graph"]["nodes"]] == ["start", "end"]  # type: ignore[index]
+    assert result["names"]["steps"] == ["start", "end"]  # type: ignore[index]
+    assert {field["path"] for field in result["form"]} == {"name"}  # type: ignore[union-attr]
     assert set(validated(admin, HELLO, **{"with": "names"})) == {"valid", "problems", "next_version", "names"}
 
 
 def test_an_invalid_text_has_names_and_form_but_no_graph(admin: httpx2.Client) -> None:
-    found = validated(admin, WRONG, **{"with": "graph,names,form"})
-    assert (found["graph"], found["next_version"]) == (None, None)
-    assert found["names"]["steps"][0] == "start"  # type: ignore[index]
+    result = validated(admin, WRONG, **{"with": "graph,names,form"})
+    assert (result["graph"], result["next_version"]) == (None, None)
+    assert result["names"]["steps"][0] == "start"  # type: ignore[index]
     unreadable = validated(admin, HELLO + "  - [", **{"with": "names,form"})
     assert unreadable["form"] is None
     assert "start" in unreadable["names"]["steps"]  # type: ignore[index]
@@ -67,27 +67,29 @@ def test_the_next_version_is_the_one_that_a_registration_gets(admin: httpx2.Clie
     assert (validated(admin, text)["next_version"], validated(admin, other)["next_version"]) == (1, 2)
 
 
-def asked(client: httpx2.Client, text: str, line: int, column: int) -> httpx2.Response:
+def assist(client: httpx2.Client, text: str, line: int, column: int) -> httpx2.Response:
     params = {"line": line, "column": column}
     return client.post(f"{API}/assist", content=text.encode(), headers=YAML, params=params)
 
 
 def test_a_text_that_is_being_typed_has_completions_and_hover(admin: httpx2.Client) -> None:
     text = HELLO + "  - step: more\n    next: {arcs: [{step: st"
-    found = asked(admin, text, text.count("\n") + 1, len(text.split("\n")[-1]) + 1).json()
-    assert [(one["label"], one["kind"], one["insert"]) for one in found["completions"]] == [("start", "step", "start")]
-    hover = asked(admin, HELLO, 1, 3).json()["hover"]
+    body = assist(admin, text, text.count("\n") + 1, len(text.split("\n")[-1]) + 1).json()
+    assert [(completion["label"], completion["kind"], completion["insert"]) for completion in body["completions"]] == [
+        ("start", "step", "start")
+    ]
+    hover = assist(admin, HELLO, 1, 3).json()["hover"]
     assert (hover["from"], hover["to"]) == ({"line": 1, "column": 1}, {"line": 1, "column": 11})
     assert "version of the language" in hover["text"]
 
 
 @pytest.mark.parametrize("text", ["", "\0", "[" * 60_000, "a: &a [*a]", "- 1"])
 def test_any_text_has_an_answer(admin: httpx2.Client, text: str) -> None:
-    assert asked(admin, text, 1, 1).status_code == 200
+    assert assist(admin, text, 1, 1).status_code == 200
 
 
 def test_a_position_is_needed(admin: httpx2.Client) -> None:
-    assert asked(admin, HELLO, 0, 1).status_code == 422
+    assert assist(admin, HELLO, 0, 1).status_code == 422
     assert admin.post(f"{API}/assist", content=b"", headers=YAML).status_code == 422
 
 
@@ -111,7 +113,7 @@ def test_a_viewer_may_read_and_validate(server: ApiServer) -> None:
         assert viewer.get("/api/v1/tools").status_code == 200
         assert viewer.get("/api/v1/schema").status_code == 200
         assert viewer.get("/api/v1/problems/NTL201").status_code == 200
-        assert asked(viewer, HELLO, 1, 1).status_code == 200
+        assert assist(viewer, HELLO, 1, 1).status_code == 200
     with server.client("worker") as worker:
         assert worker.get("/api/v1/tools").status_code == 403
 
@@ -127,7 +129,7 @@ def test_a_broken_plug_in_breaks_no_completion(tmp_path: Path, monkeypatch: pyte
     try:
         with server.client() as admin:
             text = "workflow:\n  - step: a\n    tool: {kind: "
-            labels = [one["label"] for one in asked(admin, text, 3, 18).json()["completions"]]
+            labels = [completion["label"] for completion in assist(admin, text, 3, 18).json()["completions"]]
             assert {"http", "broken"} <= set(labels)
             assert "broken" in admin.get("/api/v1/tools").json()["detail"]
     finally:

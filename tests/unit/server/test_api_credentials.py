@@ -33,7 +33,7 @@ def test_values_go_in_and_never_come_out(keeper: ApiServer) -> None:
         answer = admin.put(f"{API}/shop/api", json=body)
         assert (answer.status_code, answer.json()["name"], answer.json()["paths"]) == (200, "shop/api", ["shop/*"])
         listed = admin.get(API)
-        assert [one["kind"] for one in listed.json()["items"]] == ["bearer"]
+        assert [item["kind"] for item in listed.json()["items"]] == ["bearer"]
         assert SECRET not in answer.text + listed.text + keeper.log.getvalue()
         assert keeper.settings.safe is not None
         assert keeper.settings.safe.open("shop/api").fields == {"token": SECRET}

@@ -56,7 +56,7 @@ def test_pages_have_no_gaps(admin: httpx2.Client) -> None:
         page = admin.get(url, params={"after": after, "limit": 4}).json()
         seen += page["items"]
         after = page["next"]
-    assert [one["seq"] for one in seen] == list(range(1, execution["events"] + 1))
+    assert [event["seq"] for event in seen] == list(range(1, execution["events"] + 1))
     assert (seen[0]["event_type"], seen[-1]["event_type"]) == ("playbook.execution.requested", "playbook.processed")
     assert seen[0]["payload"]["path"] == "tests/hello"
 
@@ -77,9 +77,9 @@ def test_pages_have_no_gaps(admin: httpx2.Client) -> None:
 def test_r15_events_are_filtered_by_any_of_their_names(admin: httpx2.Client, type: str, names: list[str]) -> None:
     execution = started(admin, {"path": "tests/hello"})
     page = admin.get(f"{API}/{execution['execution_id']}/events", params={"type": type, "limit": 1000}).json()
-    assert ({one["event_type"] for one in page["items"]}, page["next"]) == (set(names), None)
+    assert ({item["event_type"] for item in page["items"]}, page["next"]) == (set(names), None)
     first = admin.get(f"{API}/{execution['execution_id']}/events", params={"type": "step.*", "limit": 1}).json()
-    assert [one["seq"] for one in first["items"]] == [first["next"]]
+    assert [item["seq"] for item in first["items"]] == [first["next"]]
 
 
 def test_r15_a_stream_is_filtered_too_and_an_unknown_type_is_refused(admin: httpx2.Client) -> None:
@@ -96,7 +96,7 @@ def test_a_stream_is_the_log_and_ends_with_it(admin: httpx2.Client) -> None:
     items = admin.get(f"{API}/{execution['execution_id']}/events", params={"limit": 1000}).json()["items"]
     stream = list(followed(admin, execution["execution_id"]))
     assert [one for _, one in stream] == items
-    assert [number for number, _ in stream] == [one["seq"] for one in items]
+    assert [number for number, _ in stream] == [item["seq"] for item in items]
 
 
 @pytest.mark.parametrize("seen", [1, 3, 7])
@@ -127,9 +127,9 @@ def test_events_come_as_they_happen(server: ApiServer, admin: httpx2.Client) -> 
 
     def follow() -> None:
         with server.client("viewer") as client:
-            for _, one in followed(client, execution):
-                types.append(one["event_type"])
-                if one["event_type"] == "step.paused":
+            for _, event in followed(client, execution):
+                types.append(event["event_type"])
+                if event["event_type"] == "step.paused":
                     paused.set()
         done.set()
 
@@ -158,9 +158,9 @@ def test_events_of_another_server_come_too(server: ApiServer, admin: httpx2.Clie
 
     server.do(signal())
     numbers = []
-    for number, one in followed(admin, execution, Last_Event_ID=str(seen)):
+    for number, event in followed(admin, execution, Last_Event_ID=str(seen)):
         numbers.append(number)
-        if one["event_type"] == "message.received":
+        if event["event_type"] == "message.received":
             break
     assert numbers == list(range(seen + 1, seen + len(numbers) + 1))
 

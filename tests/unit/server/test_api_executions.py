@@ -27,17 +27,17 @@ def test_started_it_is_accepted_and_found_at_its_location(admin: httpx2.Client) 
     assert answer.status_code == 202
     assert set(answer.json()) == {"execution_id", "warnings"}
     assert answer.headers["location"] == f"{API}/executions/{answer.json()['execution_id']}"
-    found = until(admin, answer.json()["execution_id"], "succeeded")
-    assert (found["result"], found["path"], found["events"] > 5) == ("hello world!", "tests/hello", True)
+    result = until(admin, answer.json()["execution_id"], "succeeded")
+    assert (result["result"], result["path"], result["events"] > 5) == ("hello world!", "tests/hello", True)
 
 
 def test_who_prefers_to_wait_gets_the_execution(admin: httpx2.Client) -> None:
-    found = started(admin, {"path": "tests/hello", "payload": {"name": "moon"}})
-    assert (found["status"], found["result"], found["error"]) == ("succeeded", "hello moon!", None)
+    result = started(admin, {"path": "tests/hello", "payload": {"name": "moon"}})
+    assert (result["status"], result["result"], result["error"]) == ("succeeded", "hello moon!", None)
     about = {"status": "succeeded", "runs": 1, "result": "hello moon", "error": None, "items": None}
-    assert found["steps"]["start"] == about
-    assert (found["tokens"], found["progress"], found["running"], found["waiting"]) == ([], {}, [], [])
-    assert found["started"].endswith("Z")
+    assert result["steps"]["start"] == about
+    assert (result["tokens"], result["progress"], result["running"], result["waiting"]) == ([], {}, [], [])
+    assert result["started"].endswith("Z")
 
 
 def test_the_awaited_execution_is_the_one_that_a_get_returns(admin: httpx2.Client) -> None:
@@ -226,19 +226,19 @@ def test_keys_of_others_are_others(server: ApiServer, admin: httpx2.Client) -> N
 
 
 def test_requests_with_a_key_that_come_together_start_once(server: ApiServer) -> None:
-    found: list[str] = []
+    result: list[str] = []
 
     def ask() -> None:
         with server.client("admin") as client:
             headers = {"Idempotency-Key": "together"}
-            found.append(client.post(f"{API}/executions", json={"path": "tests/waits"}, headers=headers).text)
+            result.append(client.post(f"{API}/executions", json={"path": "tests/waits"}, headers=headers).text)
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(found)) == 1
+    assert len(set(result)) == 1
 
 
 def test_what_was_remembered_and_never_started_is_started(server: ApiServer, admin: httpx2.Client) -> None:
@@ -266,7 +266,7 @@ def test_lists_go_page_by_page_newest_first(admin: httpx2.Client) -> None:
     while len(seen) < 5:
         query = {"path": "tests/hello", "status": "succeeded", "limit": 2} | ({"cursor": cursor} if cursor else {})
         page = admin.get(f"{API}/executions", params=query).json()
-        seen += [one["execution_id"] for one in page["items"]]
+        seen += [item["execution_id"] for item in page["items"]]
         cursor = page["next"]
     assert seen[:5] == made[::-1]
     assert admin.get(f"{API}/executions", params={"prefix": made[0]}).json()["items"][0]["execution_id"] == made[0]
@@ -308,11 +308,11 @@ def test_the_state_after_each_event_is_the_fold_up_to_it(admin: httpx2.Client) -
     execution = started(admin, {"path": "tests/hello"})
     url = f"{API}/executions/{execution['execution_id']}/state"
     states = [admin.get(url, params={"at": seq}).json() for seq in range(1, execution["events"] + 1)]
-    assert [one["seq"] for one in states] == list(range(1, execution["events"] + 1))
+    assert [state["seq"] for state in states] == list(range(1, execution["events"] + 1))
     assert states[0]["status"] == "pending"
     assert (states[-1]["status"], states[-1]["result"]) == ("succeeded", "hello world!")
     assert admin.get(url).json() == states[-1]
-    assert any(one["steps"].get("start", {}).get("status") == "running" for one in states)
+    assert any(state["steps"].get("start", {}).get("status") == "running" for state in states)
     assert admin.get(url, params={"at": execution["events"] + 1}).status_code == 404
     assert admin.get(url, params={"at": 0}).status_code == 422
 
@@ -335,9 +335,9 @@ workflow:
     waiting = admin.get(url).json()
     admin.post(f"{API}/executions/{execution}/signals", json={"name": "go"})
     assert until(admin, execution, "succeeded")
-    found = admin.get(url, params={"at": waiting["seq"]}).json()
-    assert found == waiting
-    (run,), (timer,) = found["runs"], found["timers"]
+    body = admin.get(url, params={"at": waiting["seq"]}).json()
+    assert body == waiting
+    (run,), (timer,) = body["runs"], body["timers"]
     assert {key: run[key] for key in ("run", "step", "status", "task", "worker", "pool")} == {
         "run": "start#1",
         "step": "start",
@@ -348,7 +348,7 @@ workflow:
     }
     assert run["started"] < timer["due"]
     assert [(wait["for"], wait["name"]) for wait in run["waits"]] == [("signal", "go")]
-    assert found["signals"] == {"other": 2}
+    assert body["signals"] == {"other": 2}
     ended = admin.get(url).json()
     assert (ended["runs"], ended["timers"], ended["signals"]) == ([], [], {"other": 2})
 
@@ -373,9 +373,9 @@ workflow:
   - step: start
     tool: {kind: python, code: "raise ValueError('no')"}
 """
-    found = started(admin, {"playbook": text})
-    assert found["status"] == "failed"
-    assert (found["error"]["step"], found["error"]["line"], found["error"]["kind"]) == ("start", 6, "python")
+    result = started(admin, {"playbook": text})
+    assert result["status"] == "failed"
+    assert (result["error"]["step"], result["error"]["line"], result["error"]["kind"]) == ("start", 6, "python")
 
 
 def test_output_of_tasks_is_in_the_logs(admin: httpx2.Client, server: ApiServer) -> None:
@@ -383,22 +383,22 @@ def test_output_of_tasks_is_in_the_logs(admin: httpx2.Client, server: ApiServer)
     server.store.append_output([(execution, "start#1/task_1#1", 1.5, "stdout", f"line {n}") for n in range(3)])
     url = f"{API}/executions/{execution}/logs"
     page = admin.get(url, params={"limit": 2}).json()
-    assert [one["line"] for one in page["items"]] == ["line 0", "line 1"]
+    assert [item["line"] for item in page["items"]] == ["line 0", "line 1"]
     rest = admin.get(url, params={"after": page["next"]}).json()
-    assert ([one["line"] for one in rest["items"]], rest["next"]) == (["line 2"], None)
+    assert ([item["line"] for item in rest["items"]], rest["next"]) == (["line 2"], None)
     assert admin.get(f"{API}/executions/{execution}/vars").json() == {"execution_id": execution, "vars": {}}
 
 
 def test_a_page_of_long_lines_ends_before_its_limit(admin: httpx2.Client, server: ApiServer) -> None:
     execution = started(admin, {"path": "tests/hello"})["execution_id"]
     server.store.append_output([(execution, "t", 1.5, "stdout", f"{n}" + "x" * 65_000) for n in range(300)])
-    url, after, found = f"{API}/executions/{execution}/logs", 0, []
+    url, after, result = f"{API}/executions/{execution}/logs", 0, []
     while after is not None:
         page = admin.get(url, params={"limit": 1000, "after": after}).json()
         assert len(page["items"]) <= 200
-        found += [one["line"].rstrip("x") for one in page["items"]]
+        result += [item["line"].rstrip("x") for item in page["items"]]
         after = page["next"]
-    assert found == [str(n) for n in range(300)]
+    assert result == [str(n) for n in range(300)]
 
 
 READS = ("output", "read", "summaries", "paths", "versions")
@@ -421,9 +421,9 @@ def test_a_page_costs_what_it_asks_for(
         original = getattr(server.store, name)
 
         def counting(*arguments: Any, original: Any = original, **more: Any) -> Any:
-            found = original(*arguments, **more)
-            rows.extend(found)
-            return found
+            result = original(*arguments, **more)
+            rows.extend(result)
+            return result
 
         monkeypatch.setattr(server.store, name, counting)
     target = f"{API}{path.replace('ID', executions[0])}"

@@ -37,7 +37,7 @@ FILLED = {
 }
 SIGNED = ("POST", "/api/v1/hooks/{name}")
 """Open to anybody, and closed to whoever can't sign: a token does not help."""
-ENDPOINTS = {(one.method, one.path): one for one in endpoints()}
+ENDPOINTS = {(endpoint.method, endpoint.path): endpoint for endpoint in endpoints()}
 
 
 def filled(path: str) -> str:
@@ -69,7 +69,7 @@ def raw(server: ApiServer) -> Raw:
     return Raw(server)
 
 
-def asked(client: httpx2.Client, method: str, path: str) -> int:
+def status_of(client: httpx2.Client, method: str, path: str) -> int:
     """The status of a request whose content is of the right type and of no use."""
     endpoint = ENDPOINTS[method, path]
     more = {"content": b"]", "headers": {"Content-Type": endpoint.media[0]}} if endpoint.media else {}
@@ -82,7 +82,7 @@ def asked(client: httpx2.Client, method: str, path: str) -> int:
 def test_the_table_and_the_endpoints_are_the_same(server: ApiServer) -> None:
     assert ENDPOINTS.keys() == ALLOWED.keys()
     with pytest.raises(ValueError, match="livez"):
-        Guard(server.app.api, [one for one in endpoints() if one.path != "/livez"])
+        Guard(server.app.api, [endpoint for endpoint in endpoints() if endpoint.path != "/livez"])
 
 
 @pytest.mark.parametrize(("method", "path"), sorted(ALLOWED))
@@ -91,17 +91,17 @@ def test_who_may_and_who_may_not(server: ApiServer, method: str, path: str) -> N
     refused = () if (method, path) == SIGNED else (401,)
     for role in ROLES:
         with server.client(role) as client:
-            status = asked(client, method, path)
+            status = status_of(client, method, path)
         if roles is not None and role not in roles:
             assert status == 403, role
         else:
             assert status not in (*refused, 403, 500), role
     with server.client(None) as nobody:
-        status = asked(nobody, method, path)
+        status = status_of(nobody, method, path)
         assert status == 401 if roles is not None else status not in (*refused, 403, 500)
         assert status == 401 or (method, path) != SIGNED
         nobody.headers["Authorization"] = "Bearer noetl_" + "x" * 43
-        assert asked(nobody, method, path) == 401 if roles is not None else True
+        assert status_of(nobody, method, path) == 401 if roles is not None else True
 
 
 @pytest.mark.parametrize(
@@ -355,8 +355,8 @@ def test_parameters_of_a_type_do_not_matter(admin: httpx2.Client) -> None:
 def test_more_than_the_limit_is_not_taken(admin: httpx2.Client, target: str, kind: str, limit: int) -> None:
     signed = {"X-Noetl-Timestamp": str(int(time.time())), "X-Noetl-Signature": f"sha256={'0' * 64}"}
     headers = {"Content-Type": kind} | signed  # without these a hook reads no body at all
-    said = admin.post(target, content=b" " * (limit + 1), headers=headers)
-    assert said.status_code == 413
+    response = admin.post(target, content=b" " * (limit + 1), headers=headers)
+    assert response.status_code == 413
     in_parts = admin.post(target, content=(b" " * 65_536 for _ in range(limit // 65_536 + 2)), headers=headers)
     assert in_parts.status_code == 413
     assert admin.post(target, content=b" " * limit, headers=headers).status_code not in (413, 500)
@@ -388,8 +388,8 @@ def test_the_log_is_json_without_secrets(server: ApiServer) -> None:
         client.post("/api/v1/sessions", json={"user": "ada", "password": "s3cret-password"}, headers=ours)
 
     def lines() -> list[dict[str, Any]]:
-        found = [msgspec.json.decode(line) for line in server.log.getvalue().splitlines()]
-        return [line for line in found if line.get("request_id") == ours["X-Request-Id"]]
+        result = [msgspec.json.decode(line) for line in server.log.getvalue().splitlines()]
+        return [line for line in result if line.get("request_id") == ours["X-Request-Id"]]
 
     end = time.monotonic() + SECONDS  # a line is written after its request was answered
     while len(lines()) < 2 and time.monotonic() < end:
@@ -403,8 +403,8 @@ def test_the_log_is_json_without_secrets(server: ApiServer) -> None:
 def test_health_version_and_numbers(server: ApiServer) -> None:
     with server.client(None) as nobody:
         assert nobody.get("/livez").json() == {"status": "ok"}
-        found = nobody.get("/readyz").json()
-        assert (found["status"], found["checks"]) == ("ok", {"store": "ok"})
+        body = nobody.get("/readyz").json()
+        assert (body["status"], body["checks"]) == ("ok", {"store": "ok"})
         assert nobody.get("/version").json() == {"name": "noetl", "version": "9.9", "api": "v1"}
         text = nobody.get("/metrics").text
     assert "noetl_executions_started_total" in text
@@ -444,10 +444,10 @@ def test_a_defect_is_a_problem_without_its_inside(monkeypatch: pytest.MonkeyPatc
 
 def test_routes_of_the_api_refuse_query_parameters_that_they_do_not_have(server: ApiServer) -> None:
     """An option that is spelled wrong must not do the whole: `cancel?dry_run=true` would cancel."""
-    strict = [one for one in endpoints() if one.path.startswith("/api/v1/") and not one.any_query]
-    assert {one.operation for one in endpoints() if one.path.startswith("/api/v1/") and one.any_query} == {
-        "hooks_deliver"
-    }
+    strict = [endpoint for endpoint in endpoints() if endpoint.path.startswith("/api/v1/") and not endpoint.any_query]
+    assert {
+        endpoint.operation for endpoint in endpoints() if endpoint.path.startswith("/api/v1/") and endpoint.any_query
+    } == {"hooks_deliver"}
     with server.client("admin") as admin:
         for endpoint in strict:
             body = b"{}" if endpoint.media else b""

@@ -106,9 +106,9 @@ def test_a_graph_that_is_too_expensive_makes_no_playbook_invalid(
     with server.client() as admin:
         text = named("large")
         digest = register(admin, text)["playbook_id"]
-        found = admin.post(
+        body = admin.post(
             "/api/v1/playbooks/validate", content=text.encode(), headers=YAML, params={"with": "graph"}
         ).json()
-        assert (found["valid"], found["graph"]) == (True, None)
+        assert (body["valid"], body["graph"]) == (True, None)
         answer = admin.get(f"{API}/{digest}")
         assert (answer.status_code, "too long" in answer.json()["detail"]) == (422, True)

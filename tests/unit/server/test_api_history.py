@@ -31,10 +31,10 @@ def events_of(client: httpx2.Client, execution: str) -> list[dict[str, Any]]:
 
 
 def seq_of(client: httpx2.Client, execution: str, name: str) -> int:
-    return next(int(one["seq"]) for one in events_of(client, execution) if one["event_type"] == name)
+    return next(int(event["seq"]) for event in events_of(client, execution) if event["event_type"] == name)
 
 
-def asked(client: httpx2.Client, execution: str, verb: str, body: Any = None, **headers: str) -> httpx2.Response:
+def post(client: httpx2.Client, execution: str, verb: str, body: Any = None, **headers: str) -> httpx2.Response:
     named = {key.replace("_", "-"): value for key, value in headers.items()}
     return client.post(f"{API}/{execution}/{verb}", json={} if body is None else body, headers=named)
 
@@ -42,18 +42,18 @@ def asked(client: httpx2.Client, execution: str, verb: str, body: Any = None, **
 def test_a_fork_begins_with_the_events_of_its_source(admin: httpx2.Client) -> None:
     source = started(admin, {"path": "tests/hello", "payload": {"name": "moon"}})["execution_id"]
     at = seq_of(admin, source, "step.done")
-    answer = asked(admin, source, "fork", {"at": at, "ctx": {"a": 1}})
+    answer = post(admin, source, "fork", {"at": at, "ctx": {"a": 1}})
     assert answer.status_code == 202, answer.text
-    found = answer.json()
-    assert answer.headers["location"] == f"{API}/{found['execution_id']}"
-    assert (found["source_id"], found["source_seq"] >= at, found["done"]) == (source, True, ["start"])
-    view = until(admin, found["execution_id"], "succeeded")
+    body = answer.json()
+    assert answer.headers["location"] == f"{API}/{body['execution_id']}"
+    assert (body["source_id"], body["source_seq"] >= at, body["done"]) == (source, True, ["start"])
+    view = until(admin, body["execution_id"], "succeeded")
     assert (view["result"], view["ctx"], view["parent"]) == ("hello moon!", {"a": 1}, None)
-    ours, theirs = events_of(admin, found["execution_id"]), events_of(admin, source)
-    assert [one["payload"] for one in ours[:at]] == [one["payload"] for one in theirs[:at]]
-    told = ours[found["source_seq"]]
-    assert told["event_type"] == "execution.forked"
-    assert (told["payload"]["source_id"], told["payload"]["source_seq"]) == (source, found["source_seq"])
+    ours, theirs = events_of(admin, body["execution_id"]), events_of(admin, source)
+    assert [event["payload"] for event in ours[:at]] == [event["payload"] for event in theirs[:at]]
+    event = ours[body["source_seq"]]
+    assert event["event_type"] == "execution.forked"
+    assert (event["payload"]["source_id"], event["payload"]["source_seq"]) == (source, body["source_seq"])
 
 
 def test_a_fork_of_a_fork_has_the_payload_of_the_last_one_that_changed_it(admin: httpx2.Client) -> None:
@@ -67,7 +67,7 @@ def test_a_fork_of_a_fork_has_the_payload_of_the_last_one_that_changed_it(admin:
         ({"a": 3}, {"a": 3, "b": 2}),
         ({}, {"a": 3, "b": 2}),
     ):
-        source, answer = execution, asked(admin, execution, "fork", {"payload": changes})
+        source, answer = execution, post(admin, execution, "fork", {"payload": changes})
         assert answer.status_code == 202, answer.text
         execution = answer.json()["execution_id"]
         view = admin.get(f"{API}/{execution}").json()
@@ -76,20 +76,20 @@ def test_a_fork_of_a_fork_has_the_payload_of_the_last_one_that_changed_it(admin:
 
 def test_a_fork_answers_with_warnings_about_its_payload(admin: httpx2.Client) -> None:
     source = started(admin, {"path": "tests/hello"})["execution_id"]
-    fork = asked(admin, source, "fork", {"at": 1, "payload": {"nme": "moon"}}).json()
+    fork = post(admin, source, "fork", {"at": 1, "payload": {"nme": "moon"}}).json()
     assert fork["warnings"] == ["workload has no 'nme': did you mean 'name'?"]
-    assert asked(admin, source, "fork", {"at": 1}).json()["warnings"] == []
+    assert post(admin, source, "fork", {"at": 1}).json()["warnings"] == []
 
 
 def test_who_prefers_to_wait_gets_the_execution(admin: httpx2.Client) -> None:
     source = started(admin, {"path": "tests/hello"})["execution_id"]
-    answer = asked(admin, source, "fork", {"at": 1}, Prefer="wait=60")
+    answer = post(admin, source, "fork", {"at": 1}, Prefer="wait=60")
     assert (answer.status_code, answer.json()["result"]) == (200, "hello world!")
 
 
 def test_started_is_when_the_fork_was_made_also_for_another_server(server: ApiServer, admin: httpx2.Client) -> None:
     source = started(admin, {"path": "tests/hello"})
-    fork = asked(admin, source["execution_id"], "fork", {"at": 1}, Prefer="wait=60").json()
+    fork = post(admin, source["execution_id"], "fork", {"at": 1}, Prefer="wait=60").json()
     server.do(_forget(server, fork["execution_id"]))
     again = admin.get(f"{API}/{fork['execution_id']}").json()
     assert again["started"] == fork["started"] > source["started"]
@@ -102,7 +102,7 @@ async def _forget(server: ApiServer, execution: str) -> None:
 def test_a_run_that_goes_on_is_forked_where_it_stands(admin: httpx2.Client) -> None:
     source = begun(admin, {"path": "tests/waits"})
     until(admin, source, "waiting")
-    fork = asked(admin, source, "fork").json()
+    fork = post(admin, source, "fork").json()
     assert fork["again"] == [{"run": "start#1", "step": "start", "task": "task_1", "items": None, "failed": False}]
     until(admin, fork["execution_id"], "waiting")
     admin.post(f"{API}/{fork['execution_id']}/signals", json={"name": "go", "payload": 7})
@@ -114,18 +114,18 @@ def test_a_retry_takes_up_what_failed(server: ApiServer, admin: httpx2.Client) -
     source = started(admin, {"path": "tests/broken"})
     assert source["status"] == "failed"
     with server.client("author") as author:
-        answer = asked(author, source["execution_id"], "retry", {"playbook": MENDED})
+        answer = post(author, source["execution_id"], "retry", {"playbook": MENDED})
     assert answer.status_code == 202, answer.text
     fork = answer.json()
     assert fork["again"] == [{"run": "end#1", "step": "end", "task": "task_1", "items": None, "failed": True}]
-    found = until(admin, fork["execution_id"], "succeeded", "failed")
-    assert (found["result"], found["steps"]["start"]["runs"], found["steps"]["end"]["runs"]) == (1, 1, 1)
-    assert found["playbook_id"] != source["playbook_id"]
+    result = until(admin, fork["execution_id"], "succeeded", "failed")
+    assert (result["result"], result["steps"]["start"]["runs"], result["steps"]["end"]["runs"]) == (1, 1, 1)
+    assert result["playbook_id"] != source["playbook_id"]
 
 
 def test_state_of_the_past_in_an_edited_fork(server: ApiServer, admin: httpx2.Client) -> None:
     source = started(admin, {"path": "tests/broken"})
-    fork = asked(admin, source["execution_id"], "retry", {"playbook": MENDED}, Prefer="wait=60").json()
+    fork = post(admin, source["execution_id"], "retry", {"playbook": MENDED}, Prefer="wait=60").json()
     at = seq_of(admin, fork["execution_id"], "execution.forked")
     for seq in (at - 1, at, at + 1, fork["events"]):
         state = admin.get(f"{API}/{fork['execution_id']}/state", params={"at": seq}).json()
@@ -135,15 +135,15 @@ def test_state_of_the_past_in_an_edited_fork(server: ApiServer, admin: httpx2.Cl
 def test_the_same_key_makes_one_fork(server: ApiServer, admin: httpx2.Client) -> None:
     source = begun(admin, {"path": "tests/waits"})
     until(admin, source, "waiting")
-    first = asked(admin, source, "fork", Idempotency_Key="once").json()
+    first = post(admin, source, "fork", Idempotency_Key="once").json()
     admin.post(f"{API}/{source}/signals", json={"name": "other"})
     server.do(_forget(server, first["execution_id"]))
-    second = asked(admin, source, "fork", Idempotency_Key="once").json()
+    second = post(admin, source, "fork", Idempotency_Key="once").json()
     assert (second["execution_id"], second["source_seq"]) == (first["execution_id"], first["source_seq"])
-    names = [one["event_type"] for one in events_of(admin, first["execution_id"])]
+    names = [event["event_type"] for event in events_of(admin, first["execution_id"])]
     assert names.count("execution.forked") == 1
-    assert asked(admin, source, "fork", {"at": 1}, Idempotency_Key="once").status_code == 422
-    assert asked(admin, source, "retry", Idempotency_Key="once").status_code == 422
+    assert post(admin, source, "fork", {"at": 1}, Idempotency_Key="once").status_code == 422
+    assert post(admin, source, "retry", Idempotency_Key="once").status_code == 422
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_same_key_makes_one_fork(server: ApiServer, admin: httpx2.Client) ->
 )
 def test_what_can_not_be(admin: httpx2.Client, verb: str, body: dict[str, Any], status: int) -> None:
     source = started(admin, {"path": "tests/hello"})["execution_id"]
-    answer = asked(admin, source, verb, body)
+    answer = post(admin, source, verb, body)
     assert answer.status_code == status, answer.text
     assert answer.json()["detail"]
 
@@ -191,9 +191,9 @@ workflow:
 def compared(client: httpx2.Client, source: str, verb: str, body: dict[str, Any]) -> dict[str, Any]:
     """The answer to a dry run, which must be that to the real request; afterwards there are as many runs as before."""
     before = client.get(API, params={"limit": 1000}).json()["items"]
-    dry = asked(client, source, f"{verb}?dry_run=true", body)
+    dry = post(client, source, f"{verb}?dry_run=true", body)
     assert len(client.get(API, params={"limit": 1000}).json()["items"]) == len(before)
-    real = asked(client, source, verb, body)
+    real = post(client, source, verb, body)
     assert (dry.status_code, real.status_code) in ((200, 202), (real.status_code, real.status_code)), dry.text
     if dry.status_code == 200:
         assert dry.json() == {name: real.json()[name] for name in SHARED}
@@ -246,7 +246,7 @@ def test_a_dry_run_of_a_retry_of_what_succeeded_or_runs_is_refused(admin: httpx2
 def test_a_dry_run_keeps_the_changes_of_an_earlier_fork(admin: httpx2.Client) -> None:
     source = started(admin, {"path": "tests/broken", "payload": {"name": "moon"}})["execution_id"]
     changes = {"playbook": MENDED.replace("1 // 1", "1 // 0 "), "payload": {"name": "sun"}}
-    fork = asked(admin, source, "retry", changes, Prefer="wait=60").json()
+    fork = post(admin, source, "retry", changes, Prefer="wait=60").json()
     until(admin, fork["execution_id"], "failed")
     for body in ({}, {"step": "start"}, {"payload": {"nme": "x"}}):
         compared(admin, fork["execution_id"], "retry", body)
@@ -255,30 +255,30 @@ def test_a_dry_run_keeps_the_changes_of_an_earlier_fork(admin: httpx2.Client) ->
 def test_a_dry_run_stores_no_playbook(server: ApiServer, admin: httpx2.Client) -> None:
     source = started(admin, {"path": "tests/broken"})["execution_id"]
     text = MENDED.replace("1 // 1", "'stored by nobody'")
-    assert asked(admin, source, "retry?dry_run=true", {"playbook": text}).status_code == 200
+    assert post(admin, source, "retry?dry_run=true", {"playbook": text}).status_code == 200
     assert server.store.playbook(load("x", text, KINDS).require().digest) is None
     with server.client("operator") as operator:
-        assert asked(operator, source, "retry?dry_run=true", {"playbook": text}).status_code == 403
-        assert asked(operator, source, "retry?dry_run=true").status_code == 200
+        assert post(operator, source, "retry?dry_run=true", {"playbook": text}).status_code == 403
+        assert post(operator, source, "retry?dry_run=true").status_code == 200
     with server.client("viewer") as viewer:
-        assert asked(viewer, source, "retry?dry_run=true").status_code == 403
+        assert post(viewer, source, "retry?dry_run=true").status_code == 403
 
 
 def test_of_nothing_there_is_no_fork(admin: httpx2.Client) -> None:
     for verb in ("fork", "retry"):
-        assert asked(admin, "01890000-0000-7000-8000-000000000000", verb).status_code == 404
+        assert post(admin, "01890000-0000-7000-8000-000000000000", verb).status_code == 404
 
 
 def test_an_edited_playbook_takes_an_author(server: ApiServer, admin: httpx2.Client) -> None:
     source = started(admin, {"path": "tests/broken"})["execution_id"]
     with server.client("operator") as operator:
         for verb in ("fork", "retry"):
-            answer = asked(operator, source, verb, {"playbook": MENDED})
+            answer = post(operator, source, verb, {"playbook": MENDED})
             assert (answer.status_code, "author" in answer.json()["detail"]) == (403, True)
-        assert asked(operator, source, "fork", {"at": 6}).status_code == 202
-        assert asked(operator, source, "retry").status_code == 202
+        assert post(operator, source, "fork", {"at": 6}).status_code == 202
+        assert post(operator, source, "retry").status_code == 202
     with server.client("author") as author:
-        assert asked(author, source, "retry", {"playbook": MENDED}).status_code == 202
+        assert post(author, source, "retry", {"playbook": MENDED}).status_code == 202
 
 
 # -- explain --------------------------------------------------------------------------------------------------------
@@ -308,11 +308,11 @@ def explained(client: httpx2.Client, execution: str, **query: str) -> httpx2.Res
 def test_a_step_is_explained_with_places_and_values(server: ApiServer, admin: httpx2.Client) -> None:
     execution = started(admin, {"playbook": CHOICE})["execution_id"]
     with server.client("viewer") as viewer:
-        found = explained(viewer, execution, step="start").json()
-    assert (found["status"], found["runs"], found["line"], found["stands"]) == ("succeeded", 1, 6, [])
-    arcs = found["decisions"][-1]
+        body = explained(viewer, execution, step="start").json()
+    assert (body["status"], body["runs"], body["line"], body["stands"]) == ("succeeded", 1, 6, [])
+    arcs = body["decisions"][-1]
     assert (arcs["kind"], arcs["about"], arcs["differs"]) == ("arcs", "start#1", None)
-    assert [(one["leads_to"], one["verdict"], one["line"]) for one in arcs["reasons"]] == [
+    assert [(reason["leads_to"], reason["verdict"], reason["line"]) for reason in arcs["reasons"]] == [
         ("low", "not matched", 10),
         ("high", "matched", 11),
         ("low", "not reached", 12),
@@ -323,10 +323,10 @@ def test_a_step_is_explained_with_places_and_values(server: ApiServer, admin: ht
 
 def test_a_step_that_never_ran_is_explained(admin: httpx2.Client) -> None:
     execution = started(admin, {"playbook": CHOICE})["execution_id"]
-    found = explained(admin, execution, step="low").json()
-    assert (found["status"], found["runs"]) == (None, 0)
-    assert found["stands"][0] == "it has not run: no token arrived"
-    assert found["decisions"][0]["about"] == "start#1"
+    body = explained(admin, execution, step="low").json()
+    assert (body["status"], body["runs"]) == (None, 0)
+    assert body["stands"][0] == "it has not run: no token arrived"
+    assert body["decisions"][0]["about"] == "start#1"
 
 
 def test_a_step_of_a_run_that_waits_is_explained(admin: httpx2.Client) -> None:
@@ -363,12 +363,12 @@ def test_the_latest_decisions_come_first_and_earlier_ones_follow(admin: httpx2.C
     pages, query = [], {"step": "start"}
     while True:
         page = explained(admin, execution, **query).json()
-        pages.append([one["seq"] for one in page["decisions"]])
+        pages.append([decision["seq"] for decision in page["decisions"]])
         if page["next"] is None:
             break
         query["before"] = str(page["next"])
     assert [len(page) for page in pages] == [5, 5, 1]
-    whole = [one["seq"] for one in explained(admin, execution, step="start", limit="200").json()["decisions"]]
+    whole = [decision["seq"] for decision in explained(admin, execution, step="start", limit="200").json()["decisions"]]
     assert whole == [seq for page in reversed(pages) for seq in page] == sorted(whole)
 
 
@@ -388,8 +388,8 @@ def test_one_event_is_explained_with_the_inputs_of_its_task(admin: httpx2.Client
     execution = started(admin, {"playbook": TRIES})["execution_id"]
     second = explained(admin, execution, step="start", item="2").json()["decisions"][1]
     assert second["inputs"] is None
-    found = explained(admin, execution, seq=str(second["seq"])).json()
-    assert (found["step"], found["decisions"]) == ("start", [second | {"inputs": {"result": "c2"}}])
+    body = explained(admin, execution, seq=str(second["seq"])).json()
+    assert (body["step"], body["decisions"]) == ("start", [second | {"inputs": {"result": "c2"}}])
     held = explained(admin, execution, seq=str(seq_of(admin, execution, "step.scheduled"))).json()
     assert (held["decisions"][0]["kind"], held["decisions"][0]["inputs"]) == ("admission", None)
 
@@ -430,20 +430,20 @@ HIGHER = CHOICE.replace("{limit: 3}", "{limit: 9}")
 def test_a_text_that_is_not_registered_is_compared_with_the_log(server: ApiServer, admin: httpx2.Client) -> None:
     execution = started(admin, {"playbook": CHOICE})
     with server.client("author") as author:
-        same = asked(author, execution["execution_id"], "replay", {"playbook": CHOICE}).json()
+        same = post(author, execution["execution_id"], "replay", {"playbook": CHOICE}).json()
         assert same == {"equal": True, "scanned_to": execution["events"], "first_difference": None}
-        found = asked(author, execution["execution_id"], "replay", {"playbook": HIGHER}).json()
-    difference = found["first_difference"]
-    assert (found["equal"], found["scanned_to"]) == (False, difference["seq"] - 1)
+        body = post(author, execution["execution_id"], "replay", {"playbook": HIGHER}).json()
+    difference = body["first_difference"]
+    assert (body["equal"], body["scanned_to"]) == (False, difference["seq"] - 1)
     assert (difference["event_type"], difference["message"]) == (
         "playbook.request.evaluated",
         "the replay decides differently",
     )
     assert (difference["logged"]["workload"], difference["replayed"]["workload"]) == ({"limit": 3}, {"limit": 9})
-    assert server.store.playbook(found_digest(HIGHER)) is None
+    assert server.store.playbook(digest_of_text(HIGHER)) is None
 
 
-def found_digest(text: str) -> str:
+def digest_of_text(text: str) -> str:
     return load("choice.yaml", text, KINDS).require().digest
 
 
@@ -453,11 +453,11 @@ def test_a_long_replay_takes_several_requests(
     monkeypatch.setattr(history, "SLICE_SECONDS", 0.0)  # one event in each
     execution = started(admin, {"playbook": CHOICE})
     url, body = execution["execution_id"], {"playbook": CHOICE}
-    first = asked(admin, url, "replay", body).json()
+    first = post(admin, url, "replay", body).json()
     assert first == {"equal": None, "scanned_to": 1, "first_difference": None}
     slices = [first]
     while slices[-1]["equal"] is None:
-        slices.append(asked(admin, url, "replay", {**body, "after": slices[-1]["scanned_to"]}).json())
+        slices.append(post(admin, url, "replay", {**body, "after": slices[-1]["scanned_to"]}).json())
     assert [one["scanned_to"] for one in slices] == list(range(1, execution["events"] + 1))
     assert slices[-1]["equal"] is True
 
@@ -468,25 +468,25 @@ def test_a_replay_whose_slices_are_gone_begins_again(
     monkeypatch.setattr(history, "SLICE_SECONDS", 0.0)
     execution = started(admin, {"playbook": CHOICE})["execution_id"]
     for after in range(3):
-        found = asked(admin, execution, "replay", {"playbook": CHOICE, "after": after}).json()
-    assert found["scanned_to"] == 3
+        body = post(admin, execution, "replay", {"playbook": CHOICE, "after": after}).json()
+    assert body["scanned_to"] == 3
     for number in range(MAX_UNFINISHED):
-        asked(admin, execution, "replay", {"playbook": f"{CHOICE}# {number}\n"})
-    assert asked(admin, execution, "replay", {"playbook": CHOICE, "after": 3}).json()["scanned_to"] == 1
+        post(admin, execution, "replay", {"playbook": f"{CHOICE}# {number}\n"})
+    assert post(admin, execution, "replay", {"playbook": CHOICE, "after": 3}).json()["scanned_to"] == 1
     monkeypatch.undo()
-    assert asked(admin, execution, "replay", {"playbook": CHOICE, "after": 1}).json()["equal"] is True
+    assert post(admin, execution, "replay", {"playbook": CHOICE, "after": 1}).json()["equal"] is True
 
 
 def test_a_replay_requires_an_author_a_log_and_a_valid_text(server: ApiServer, admin: httpx2.Client) -> None:
     execution = started(admin, {"playbook": CHOICE})["execution_id"]
     with server.client("operator") as operator:
-        assert asked(operator, execution, "replay", {"playbook": CHOICE}).status_code == 403
-    wrong = asked(admin, execution, "replay", {"playbook": WRONG})
+        assert post(operator, execution, "replay", {"playbook": CHOICE}).status_code == 403
+    wrong = post(admin, execution, "replay", {"playbook": WRONG})
     assert (wrong.status_code, wrong.json()["type"]) == (422, "urn:noetl:problem:playbook-invalid")
     for body in ({}, {"playbook": CHOICE, "after": -1}, {"playbook": CHOICE, "at": 1}):
-        assert asked(admin, execution, "replay", body).status_code == 422
+        assert post(admin, execution, "replay", body).status_code == 422
     nothing = "01890000-0000-7000-8000-000000000000"
-    assert asked(admin, nothing, "replay", {"playbook": CHOICE}).status_code == 404
+    assert post(admin, nothing, "replay", {"playbook": CHOICE}).status_code == 404
 
 
 def diff_of(client: httpx2.Client, a: str, b: str, **query: Any) -> dict[str, Any]:
@@ -522,7 +522,7 @@ def test_a_run_that_ends_earlier_differs_behind_its_last_event(admin: httpx2.Cli
     until(admin, waits, "waiting")
     other = begun(admin, {"path": "tests/waits"})
     until(admin, other, "waiting")
-    asked(admin, other, "signals", {"name": "go"})
+    post(admin, other, "signals", {"name": "go"})
     until(admin, other, "succeeded")
     diff = diff_of(admin, waits, other)
     seq = len(events_of(admin, waits)) + 1

@@ -74,12 +74,12 @@ def headers(body: bytes, secret: str = SECRET, at: float | None = None, delivery
     """What a sender puts beside the body."""
     timestamp = str(int(time.time() if at is None else at))
     signed = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, sha256).hexdigest()
-    found = {
+    result = {
         "Content-Type": "application/json",
         "X-Noetl-Timestamp": timestamp,
         "X-Noetl-Signature": f"sha256={signed}",
     }
-    return found | ({"X-Noetl-Delivery": delivery} if delivery else {})
+    return result | ({"X-Noetl-Delivery": delivery} if delivery else {})
 
 
 def deliver(server: ApiServer, body: bytes, given: dict[str, str], name: str = "deploy") -> httpx2.Response:
@@ -154,13 +154,13 @@ def signed_time(body: bytes, timestamp: str) -> dict[str, str]:
 
 
 def test_everything_else_gets_the_same_answer(server: ApiServer, client: httpx2.Client) -> None:
-    found = refusals(server)
-    assert {name: answer.status_code for name, answer in found.items()} == dict.fromkeys(found, 401)
-    said = {json.dumps(answer.json() | {"request_id": ""}) for answer in found.values()}
+    result = refusals(server)
+    assert {name: answer.status_code for name, answer in result.items()} == dict.fromkeys(result, 401)
+    said = {json.dumps(answer.json() | {"request_id": ""}) for answer in result.values()}
     assert len(said) == 1
     assert executions(client) == []
     text = client.get("/metrics").text
-    assert f"noetl_deliveries_refused_total {len(found)}" in text
+    assert f"noetl_deliveries_refused_total {len(result)}" in text
 
 
 def test_a_token_does_not_help_and_a_wrong_one_does_not_hurt(server: ApiServer) -> None:
@@ -241,13 +241,13 @@ def test_a_hook_that_does_not_exist_costs_as_much_as_one_that_does(
         owner = server.settings.safe.store if name == "get" else server.settings.safe.keys  # type: ignore[union-attr]
         monkeypatch.setattr(owner, name, counting)
     deliver(server, b"{}", headers(b"{}", "another-secret-value"), "nothing")  # the decoy is sealed once
-    found = []
+    result = []
     for name in ("deploy", "nothing"):
         calls.clear()
         assert deliver(server, b"{}", headers(b"{}", "another-secret-value"), name).status_code == 401
-        found.append(calls.copy())
-    assert found[0] == found[1]
-    assert "unseal" in found[0]
+        result.append(calls.copy())
+    assert result[0] == result[1]
+    assert "unseal" in result[0]
 
 
 def test_content_of_another_type_or_size_is_refused_before_anything_is_compared(server: ApiServer) -> None:
@@ -273,8 +273,8 @@ def test_a_delivery_counts_once_at_whichever_server(
     other, body = open_server(), b'{"a": 1}'
     given = headers(body)
     answers = [deliver(one, body, given).json() for one in (server, other, other, server)]
-    assert len({one["execution_id"] for one in answers}) == 1
-    assert [one["duplicate"] for one in answers] == [False, True, True, True]
+    assert len({answer["execution_id"] for answer in answers}) == 1
+    assert [answer["duplicate"] for answer in answers] == [False, True, True, True]
     assert len(executions(client)) == 1
 
 
@@ -361,7 +361,7 @@ def test_a_secret_that_is_made_is_said_once(server: ApiServer, client: httpx2.Cl
     assert (again.status_code, again.json()["secret"], again.json()["path"]) == (200, None, "tests/echo")
     assert deliver(server, body, headers(body, secret, time.time() - 5), "new").status_code == 202
     listed = client.get("/api/v1/hooks")
-    assert [one["name"] for one in listed.json()["items"]] == ["deploy", "new"]
+    assert [item["name"] for item in listed.json()["items"]] == ["deploy", "new"]
     assert secret not in listed.text + client.get("/api/v1/credentials").text + server.log.getvalue()
     stored = server.store.credentials.get("hook/new")
     assert stored is not None
@@ -407,12 +407,12 @@ def test_a_hook_without_its_secret_takes_nothing_until_it_has_another(server: Ap
 )
 def test_what_can_not_be_a_hook_is_refused(client: httpx2.Client, request_: dict[str, Any], status: int) -> None:
     assert client.put("/api/v1/hooks/bad", json=request_).status_code == status
-    assert [one["name"] for one in client.get("/api/v1/hooks").json()["items"]] == ["deploy"]
+    assert [item["name"] for item in client.get("/api/v1/hooks").json()["items"]] == ["deploy"]
 
 
 def test_another_credential_of_that_name_stays_what_it_is(client: httpx2.Client) -> None:
-    kept = client.put("/api/v1/credentials/hook/mine", json={"kind": "bearer", "data": {"token": "s3cret-token"}})
-    assert kept.status_code == 200
+    response = client.put("/api/v1/credentials/hook/mine", json={"kind": "bearer", "data": {"token": "s3cret-token"}})
+    assert response.status_code == 200
     assert client.put("/api/v1/hooks/mine", json={"path": "tests/echo"}).status_code == 409
     assert client.get("/api/v1/credentials").json()["items"][1]["kind"] == "bearer"
 
@@ -454,7 +454,7 @@ def test_two_hooks_can_not_have_one_secret(server: ApiServer, client: httpx2.Cli
     assert SECRET not in again.text
     assert client.put("/api/v1/hooks/deploy", json={"path": "tests/echo", "secret": SECRET}).status_code == 200
     assert client.put("/api/v1/hooks/other", json={"path": "tests/hello", "secret": SECRET + "2"}).status_code == 201
-    assert [one["name"] for one in client.get("/api/v1/hooks").json()["items"]] == ["deploy", "other"]
+    assert [item["name"] for item in client.get("/api/v1/hooks").json()["items"]] == ["deploy", "other"]
 
 
 def test_a_server_without_a_master_key_says_so() -> None:

@@ -127,12 +127,12 @@ def admin(server: ApiServer) -> Iterator[httpx2.Client]:
         yield client
 
 
-def told(client: httpx2.Client, path: str, message: Any) -> httpx2.Response:
+def post_message(client: httpx2.Client, path: str, message: Any) -> httpx2.Response:
     return client.post(f"{API}/{path}", content=wire.encode(message), headers={"Content-Type": "application/json"})
 
 
 def claimed(client: httpx2.Client, execution: str, wait: float = 20) -> Work:
-    answer = told(client, "claim", wire.ClaimRequest("w", "alpha", 1, f"c{next(numbers)}", wait))
+    answer = post_message(client, "claim", wire.ClaimRequest("w", "alpha", 1, f"c{next(numbers)}", wait))
     assert answer.status_code == 200, answer.text
     (work,) = wire.decode_works(answer.content)
     assert work.execution == execution
@@ -144,18 +144,18 @@ def leased(admin: httpx2.Client, worker: httpx2.Client, path: str) -> Work:
 
 
 def reported(client: httpx2.Client, work: Work, *facts: e.Event, **more: Any) -> wire.Verdicts:
-    answer = told(client, "report", [wire.report_request(work.execution, Report(work.fence, facts, **more))])
+    answer = post_message(client, "report", [wire.report_request(work.execution, Report(work.fence, facts, **more))])
     assert answer.status_code == 200, answer.text
     (verdict,) = wire.decode_as(list[wire.Verdicts], answer.content)
     return verdict
 
 
 def ids(admin: httpx2.Client) -> set[str]:
-    return {one["execution_id"] for one in admin.get("/api/v1/executions").json()["items"]}
+    return {item["execution_id"] for item in admin.get("/api/v1/executions").json()["items"]}
 
 
 def events(admin: httpx2.Client, execution: str) -> list[str]:
-    return [one["event_type"] for one in admin.get(f"/api/v1/executions/{execution}/events").json()["items"]]
+    return [item["event_type"] for item in admin.get(f"/api/v1/executions/{execution}/events").json()["items"]]
 
 
 def soon(look: Callable[[], bool]) -> None:
@@ -247,7 +247,7 @@ def test_a_worker_can_not_end_the_lease_of_another(
     assert reported(evil, work, e.StepPaused(work.run, work.fence, "lost")).verdict == "rejected"
     assert reported(evil, work, e.IterationDone(work.run, theirs.first)).verdict == "rejected"
     assert reported(evil, work, e.StepDone(work.run)).verdict == "rejected"
-    beat = told(other, "heartbeat", wire.HeartbeatRequest("w", "alpha", 1, {work.execution: [theirs.fence]}))
+    beat = post_message(other, "heartbeat", wire.HeartbeatRequest("w", "alpha", 1, {work.execution: [theirs.fence]}))
     assert wire.decode_as(wire.HeartbeatReply, beat.content).revoked == []
     assert "step.paused" not in events(admin, work.execution)
     for worker, lease in ((other, theirs), (evil, work)):
@@ -306,7 +306,7 @@ def test_a_worker_has_no_file_of_the_server_read(admin: httpx2.Client, evil: htt
     work = leased(admin, evil, "length")
     digest = sha256(b"content").hexdigest()
     reference = Reference("file", key.replace("{hash}", digest), 7, f"sha256:{digest}")
-    answer = told(
+    answer = post_message(
         evil, "report", [wire.report_request(work.execution, Report(work.fence, (e.StepDone(work.run, reference),)))]
     )
     if answer.status_code == 200:
@@ -352,13 +352,13 @@ def test_lines_are_kept_of_executions_in_which_the_token_works(server: ApiServer
         work = leased(admin, evil, "length")
         line = (work.execution, "t" * 10_000 + "\n", 1.0, "stdout\0" + "s" * 99, "said")
         for client, pool in ((evil, "alpha"), (anywhere, "default")):
-            told(client, "heartbeat", wire.HeartbeatRequest("w", pool, 1, lines=[line]))
+            post_message(client, "heartbeat", wire.HeartbeatRequest("w", pool, 1, lines=[line]))
         assert reported(evil, work, e.StepFailed(work.run, e.Error("gone", "given up"))).verdict == "accepted"
         until(admin, work.execution, "failed")
-        told(evil, "heartbeat", wire.HeartbeatRequest("w", "alpha", 1, lines=[(*line[:4], "late")]))
-        told(anywhere, "heartbeat", wire.HeartbeatRequest("w", "default", 1, lines=[line]))
+        post_message(evil, "heartbeat", wire.HeartbeatRequest("w", "alpha", 1, lines=[(*line[:4], "late")]))
+        post_message(anywhere, "heartbeat", wire.HeartbeatRequest("w", "default", 1, lines=[line]))
     logs = admin.get(f"/api/v1/executions/{work.execution}/logs").json()["items"]
-    assert [(one["line"], len(one["task"]), len(one["stream"])) for one in logs] == [
+    assert [(log["line"], len(log["task"]), len(log["stream"])) for log in logs] == [
         ("said", 500, 19),
         ("late", 500, 19),
     ]
@@ -378,17 +378,17 @@ def test_reports_have_bounds(admin: httpx2.Client, evil: httpx2.Client) -> None:
     preview = {"store": "db", "key": "0" * 64, "size": 1, "checksum": f"sha256:{'0' * 64}", "preview": "x" * 9_999}
     wide = [("step.done", msgspec.Raw(msgspec.json.encode({"run": "start#1", "result": {"$ref": preview}})))]
     statuses = [
-        told(evil, "report", [one]).status_code
+        post_message(evil, "report", [one]).status_code
         for one in (many, blobs, long, counts, *(msgspec.structs.replace(plain, facts=facts) for facts in (odd, wide)))
     ]
     assert statuses == [413, 413, 400, 400, 400, 400]
     claims = [wire.ClaimRequest("w", "alpha", 1, text) for text in ("x" * 201, "\n")]
-    assert [told(evil, "claim", one).status_code for one in claims] == [422, 422]
+    assert [post_message(evil, "claim", claim).status_code for claim in claims] == [422, 422]
     leases = {str(number): [1] for number in range(10_001)}
     beats = [wire.HeartbeatRequest("w", "alpha", 1, leases), wire.HeartbeatRequest("w", "alpha", 1, {"x" * 201: [1]})]
-    assert [told(evil, "heartbeat", one).status_code for one in beats] == [413, 422]
+    assert [post_message(evil, "heartbeat", beat).status_code for beat in beats] == [413, 422]
     secret = wire.SecretRequest("w", work.execution, "x" * 201)
-    assert told(evil, "secrets", secret).status_code == 422
+    assert post_message(evil, "secrets", secret).status_code == 422
     assert reported(evil, work, e.StepFailed(work.run, e.Error("gone", "given up"))).verdict == "accepted"
 
 
@@ -398,7 +398,7 @@ def test_an_item_starts_once_under_a_lease(admin: httpx2.Client, evil: httpx2.Cl
     assert reported(evil, work, again, again).verdict == "rejected"
     assert reported(evil, work, again).verdict == "accepted"
     request = wire.report_request(work.execution, Report(work.fence, (again,), 1))
-    (verdict,) = told(evil, "report", [request]).json()
+    (verdict,) = post_message(evil, "report", [request]).json()
     assert verdict["verdict"] == "rejected"
     names = [row["event_type"] for row in admin.get(f"/api/v1/executions/{work.execution}/events").json()["items"]]
     assert names.count("loop.iteration.started") == 1
@@ -440,13 +440,13 @@ def test_deep_data_is_refused_and_does_not_stop_the_pool(admin: httpx2.Client, e
         admin.put("/api/v1/schedules/s", json={"path": "length", "cron": "0 0 1 1 *", "payload": deep}),
         admin.put("/api/v1/schedules/s", json={"path": "length", "cron": "0 0 1 1 *", "payload": {"x": 1 << 70}}),
     ]
-    assert [one.status_code for one in answers] == [422] * 4
+    assert [answer.status_code for answer in answers] == [422] * 4
     assert "nested too deeply" in answers[0].json()["detail"]
     task = TaskId(waiting.run, "task_1#1")
     fact = {"task": ["start#1", "task_1#1"], "attempt": 1, "outcome": {"result": nested(400)}, "do": "continue"}
     honest = wire.report_request(waiting.execution, Report(waiting.fence, (e.TaskStarted(task, 1),)))
     deep_one = ("task.done", msgspec.Raw(msgspec.json.encode(fact)))
-    (verdict,) = told(evil, "report", [msgspec.structs.replace(honest, facts=[*honest.facts, deep_one])]).json()
+    (verdict,) = post_message(evil, "report", [msgspec.structs.replace(honest, facts=[*honest.facts, deep_one])]).json()
     assert not verdict["held"]
     assert until(admin, waiting.execution, "failed")["error"]["kind"] == "internal"
     work = leased(admin, evil, "length")
@@ -488,7 +488,7 @@ def test_a_claim_that_waits_gives_nothing_to_a_token_that_was_revoked(server: Ap
         with server.client(
             "evil",
         ) as evil:
-            answers.append(told(evil, "claim", wire.ClaimRequest("w", "alpha", 1, "long", 20)))
+            answers.append(post_message(evil, "claim", wire.ClaimRequest("w", "alpha", 1, "long", 20)))
 
     thread = threading.Thread(target=claim)
     thread.start()

@@ -98,12 +98,12 @@ def test_pages_of_items_have_every_item_once(admin: httpx2.Client, loop: str) ->
 
 
 def test_a_search_looks_at_previews_and_errors(admin: httpx2.Client, loop: str) -> None:
-    found = items_of(admin, loop, q="No Number")
-    assert [item["index"] for item in found["items"]] == [411, 413]
-    assert (found["next"], found["scanned_to"]) == (None, 699)
-    found = items_of(admin, loop, q="69", limit=3)
-    assert [item["index"] for item in found["items"]] == [69, 169, 269]
-    assert (found["next"], found["scanned_to"]) == (269, 269)
+    result = items_of(admin, loop, q="No Number")
+    assert [item["index"] for item in result["items"]] == [411, 413]
+    assert (result["next"], result["scanned_to"]) == (None, 699)
+    result = items_of(admin, loop, q="69", limit=3)
+    assert [item["index"] for item in result["items"]] == [69, 169, 269]
+    assert (result["next"], result["scanned_to"]) == (269, 269)
     rest = items_of(admin, loop, q="69", limit=100, after=269)
     assert [item["index"] for item in rest["items"]] == [369, 469, 569, 669, *range(690, 700)]
 

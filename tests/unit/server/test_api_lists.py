@@ -43,8 +43,8 @@ def listed(client: httpx2.Client, query: str = "") -> list[str]:
 
 def item_of(client: httpx2.Client, execution: str) -> dict[str, Any]:
     (item,) = client.get(f"{API}/executions?prefix={execution}").json()["items"]
-    found: dict[str, Any] = item
-    return found
+    result: dict[str, Any] = item
+    return result
 
 
 def test_an_item_says_what_failed_and_how_it_was_started(admin: httpx2.Client, runs: dict[str, str]) -> None:

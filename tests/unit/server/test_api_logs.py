@@ -125,14 +125,14 @@ def test_a_search_stops_at_its_limit_and_continues(
     monkeypatch.setattr(log_pages, "MAX_SCANNED_LINES", 300)
     log = Log(on_disk, client, [("s#1/t#1", "stdout", "needle" if n in (5, 890) else "hay") for n in range(1_000)])
     numbers = [line["number"] for line in log.page()["items"][:1]]
-    page, found, requests = log.page(q="needle"), [], 1
+    page, result, requests = log.page(q="needle"), [], 1
     assert page["scanned_to"] == page["next"] == numbers[0] + 299
     while True:
-        found += [line["number"] - numbers[0] for line in page["items"]]
+        result += [line["number"] - numbers[0] for line in page["items"]]
         if page["next"] is None:
             break
         page, requests = log.page(q="needle", after=page["next"]), requests + 1
-    assert (found, requests) == ([5, 890], 4)
+    assert (result, requests) == ([5, 890], 4)
     assert page["scanned_to"] == numbers[0] + 999
     page, requests = log.page(q="needle", before=LAST), 1
     assert page["scanned_to"] == page["prev"] == numbers[0] + 700

@@ -33,9 +33,9 @@ def sample(kind: inspect.Type) -> Any:
     """Some value of a type."""
     match kind:
         case inspect.UnionType(types=types):
-            return None if any(isinstance(one, inspect.NoneType) for one in types) else sample(types[0])
+            return None if any(isinstance(type_name, inspect.NoneType) for type_name in types) else sample(types[0])
         case inspect.StructType(fields=fields):
-            return {one.encode_name: sample(one.type) for one in fields if one.required}
+            return {field.encode_name: sample(field.type) for field in fields if field.required}
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
             return [sample(item)]
         case inspect.LiteralType(values=values):
@@ -58,8 +58,8 @@ def numbers_in(kind: inspect.Type, path: tuple[str | int, ...] = ()) -> Iterator
         case inspect.Metadata(type=described):
             yield from numbers_in(described, path)
         case inspect.UnionType(types=types):
-            for one in types:
-                yield from numbers_in(one, path)
+            for type_name in types:
+                yield from numbers_in(type_name, path)
         case inspect.StructType(fields=fields):
             for field in fields:
                 yield from numbers_in(field.type, (*path, field.encode_name))
@@ -121,10 +121,10 @@ def test_no_number_in_a_body_meets_a_defect(server: ApiServer, endpoint: Endpoin
 @pytest.mark.parametrize(
     ("endpoint", "name"),
     [
-        pytest.param(one, field.encode_name, id=f"{one.path} {field.encode_name}")
-        for one in endpoints()
-        if one.query is not None
-        for field in inspect.type_info(one.query).fields
+        pytest.param(endpoint, field.encode_name, id=f"{endpoint.path} {field.encode_name}")
+        for endpoint in endpoints()
+        if endpoint.query is not None
+        for field in inspect.type_info(endpoint.query).fields
         if list(numbers_in(field.type))
     ],
 )

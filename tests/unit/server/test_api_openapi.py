@@ -26,9 +26,9 @@ def test_the_committed_document_is_up_to_date() -> None:
 
 
 def test_every_route_is_described() -> None:
-    found = {(method.upper(), path) for path, methods in document()["paths"].items() for method in methods}
-    assert found == {route for route in ALLOWED if is_public(*route)}
-    ids = [one["operationId"] for methods in document()["paths"].values() for one in methods.values()]
+    result = {(method.upper(), path) for path, methods in document()["paths"].items() for method in methods}
+    assert result == {route for route in ALLOWED if is_public(*route)}
+    ids = [method["operationId"] for methods in document()["paths"].values() for method in methods.values()]
     assert len(ids) == len(set(ids))
     for methods in document()["paths"].values():
         for operation in methods.values():
@@ -37,22 +37,22 @@ def test_every_route_is_described() -> None:
 
 
 def test_every_reference_leads_somewhere() -> None:
-    found = document()
+    result = document()
 
     def walk(value: Any) -> None:
         if isinstance(value, dict):
             assert not isinstance(value.get("items"), bool), "client generators know no tuples"
             assert value.get("type") != "array" or "items" in value, "client generators leave such a schema out"
             if isinstance(value.get("$ref"), str):
-                assert value["$ref"].rpartition("/")[2] in found["components"]["schemas"]
+                assert value["$ref"].rpartition("/")[2] in result["components"]["schemas"]
             for item in value.values():
                 walk(item)
         elif isinstance(value, list):
             for item in value:
                 walk(item)
 
-    walk(found)
-    assert {"ExecutionView", "StartRequest", "ProblemDetails", "EventPage"} <= found["components"]["schemas"].keys()
+    walk(result)
+    assert {"ExecutionView", "StartRequest", "ProblemDetails", "EventPage"} <= result["components"]["schemas"].keys()
 
 
 def test_it_is_served(admin: httpx2.Client) -> None:

@@ -16,9 +16,9 @@ def test_equal_content_has_an_equal_version(admin: httpx2.Client) -> None:
     assert again == first
     other = register(admin, text.replace("world", "moon"))
     assert (other["version"], other["playbook_id"] != first["playbook_id"]) == (2, True)
-    found = admin.get(f"{API}/tests/versions").json()
-    assert (found["version"], [one["version"] for one in found["versions"]]) == (2, [2, 1])
-    assert found["versions"][0]["label"] == "1.2"
+    body = admin.get(f"{API}/tests/versions").json()
+    assert (body["version"], [version["version"] for version in body["versions"]]) == (2, [2, 1])
+    assert body["versions"][0]["label"] == "1.2"
     old = admin.get(f"{API}/tests/versions", params={"version": 1}).json()
     assert (old["text"], old["playbook_id"]) == (text, first["playbook_id"])
     assert admin.get(f"{API}/tests/versions", params={"version": 3}).status_code == 404
@@ -83,10 +83,10 @@ def test_lists_go_by_path(admin: httpx2.Client) -> None:
     for name in ("c", "a", "b"):
         register(admin, HELLO.replace("tests/hello", f"list/{name}"))
     page = admin.get(API, params={"prefix": "list/", "limit": 2}).json()
-    assert [one["path"] for one in page["items"]] == ["list/a", "list/b"]
+    assert [item["path"] for item in page["items"]] == ["list/a", "list/b"]
     rest = admin.get(API, params={"prefix": "list/", "limit": 2, "cursor": page["next"]}).json()
-    assert ([one["path"] for one in rest["items"]], rest["next"]) == (["list/c"], None)
-    assert [one["path"] for one in admin.get(API, params={"q": "IST/B"}).json()["items"]] == ["list/b"]
+    assert ([item["path"] for item in rest["items"]], rest["next"]) == (["list/c"], None)
+    assert [item["path"] for item in admin.get(API, params={"q": "IST/B"}).json()["items"]] == ["list/b"]
 
 
 def test_a_keychain_that_can_not_be_opened_is_said_before_anything_runs(admin: httpx2.Client) -> None:

@@ -56,16 +56,16 @@ def add(client: httpx2.Client, request: dict[str, Any]) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def shown(client: httpx2.Client, name: str) -> dict[str, Any]:
+def schedule_of(client: httpx2.Client, name: str) -> dict[str, Any]:
     answer = client.get(f"/api/v1/schedules/{name}")
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
 
 def stored(server: ApiServer, name: str) -> Schedule:
-    found = server.store.triggers.schedule(name)
-    assert found is not None
-    return found
+    result = server.store.triggers.schedule(name)
+    assert result is not None
+    return result
 
 
 def change(server: ApiServer, one: Schedule) -> None:
@@ -83,9 +83,9 @@ def executions(client: httpx2.Client) -> list[dict[str, Any]]:
 
 
 def due(server: ApiServer, name: str) -> float:
-    found = stored(server, name).next
-    assert found is not None
-    return found
+    result = stored(server, name).next
+    assert result is not None
+    return result
 
 
 # -- the routes -----------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def due(server: ApiServer, name: str) -> float:
 def test_a_schedule_is_made_shown_listed_changed_and_deleted(client: httpx2.Client) -> None:
     made = add(client, MINUTELY | {"payload": {"name": "x"}, "ctx": {"a": 1}, "timezone": "Europe/Berlin"})
     assert (made["status"], made["overlap"], made["missed"], made["last"]) == ("active", "skip", "once", None)
-    assert shown(client, "minutely") | {"warnings": []} == made
+    assert schedule_of(client, "minutely") | {"warnings": []} == made
     assert client.post("/api/v1/schedules", json=MINUTELY).status_code == 409
     changed = client.put("/api/v1/schedules/minutely", json={"path": "tests/waits", "every": 90, "missed": "all"})
     assert (changed.status_code, changed.json()["every"], changed.json()["cron"]) == (200, 90.0, None)
@@ -102,9 +102,9 @@ def test_a_schedule_is_made_shown_listed_changed_and_deleted(client: httpx2.Clie
     other = client.put("/api/v1/schedules/another", json={"path": "tests/hello", "at": "2099-01-01T00:00"})
     assert (other.status_code, other.json()["next"]) == (201, "2099-01-01T00:00:00.000Z")
     page = client.get("/api/v1/schedules?limit=1").json()
-    assert ([one["name"] for one in page["items"]], page["next"]) == (["another"], "another")
+    assert ([item["name"] for item in page["items"]], page["next"]) == (["another"], "another")
     page = client.get("/api/v1/schedules?limit=1&cursor=another").json()
-    assert ([one["name"] for one in page["items"]], page["next"]) == (["minutely"], None)
+    assert ([item["name"] for item in page["items"]], page["next"]) == (["minutely"], None)
     assert client.delete("/api/v1/schedules/another").status_code == 204
     assert client.delete("/api/v1/schedules/another").status_code == 404
     assert client.get("/api/v1/schedules/another").status_code == 404
@@ -158,7 +158,7 @@ def test_a_firing_starts_its_playbook_with_payload_ctx_and_its_time(server: ApiS
     look(server, moment - 1)
     assert executions(client) == []
     look(server, moment + 0.2)
-    last = shown(client, "minutely")["last"]
+    last = schedule_of(client, "minutely")["last"]
     assert last["outcome"] == "started"
     ended = until(client, last["execution_id"], "succeeded")
     assert (ended["result"], ended["ctx"]["mark"]) == ("hello moon!", 7)
@@ -173,8 +173,8 @@ def test_a_one_shot_fires_once_and_is_retired(server: ApiServer, client: httpx2.
     add(client, {"name": "once", "path": "tests/hello", "at": "2099-01-01T00:00Z"})
     moment = due(server, "once")
     look(server, moment)
-    found = shown(client, "once")
-    assert (found["status"], found["next"], found["last"]["outcome"]) == ("retired", None, "started")
+    result = schedule_of(client, "once")
+    assert (result["status"], result["next"], result["last"]["outcome"]) == ("retired", None, "started")
     look(server, moment + 1e6)
     assert len(executions(client)) == 1
 
@@ -184,19 +184,19 @@ def test_a_playbook_that_is_gone_is_noted_and_the_next_firing_comes(server: ApiS
     change(server, replace(stored(server, "minutely"), path="tests/gone"))
     moment = due(server, "minutely")
     look(server, moment)
-    last = shown(client, "minutely")["last"]
+    last = schedule_of(client, "minutely")["last"]
     assert (last["outcome"], last["execution_id"]) == ("failed", None)
     assert "tests/gone" in last["reason"]
     assert client.put("/api/v1/schedules/minutely", json={k: MINUTELY[k] for k in ("path", "cron")}).status_code == 200
     look(server, moment + 60)
-    assert shown(client, "minutely")["last"]["outcome"] == "started"
+    assert schedule_of(client, "minutely")["last"]["outcome"] == "started"
 
 
 def test_a_payload_that_breaks_its_playbook_fails_the_execution(server: ApiServer, client: httpx2.Client) -> None:
     register(client, HELLO.replace("{name: world}", '{name: {a: "{{ 1 / 0 }}"}}').replace("tests/hello", "tests/fails"))
     add(client, MINUTELY | {"path": "tests/fails"})
     look(server, due(server, "minutely"))
-    last = shown(client, "minutely")["last"]
+    last = schedule_of(client, "minutely")["last"]
     assert last["outcome"] == "started"
     assert until(client, last["execution_id"], "failed")["error"]["kind"] == "template"
 
@@ -205,7 +205,7 @@ def test_a_firing_without_a_needed_name_fails_with_the_place(server: ApiServer, 
     register(client, HELLO.replace("tests/hello", "tests/needs").replace("{{ workload.name }}", "{{ region }}"))
     add(client, MINUTELY | {"path": "tests/needs"})
     look(server, due(server, "minutely"))
-    last = shown(client, "minutely")["last"]
+    last = schedule_of(client, "minutely")["last"]
     assert (last["outcome"], last["execution_id"]) == ("failed", None)
     assert "tests/needs:7:42: NTL502 nothing provides 'region'" in last["reason"]
 
@@ -215,9 +215,9 @@ def test_one_schedule_in_trouble_does_not_hold_up_others(server: ApiServer, clie
         add(client, MINUTELY | {"name": name})
     change(server, replace(stored(server, "b"), timezone="Mars/Base"))
     look(server, due(server, "a") + 61)
-    found = {name: shown(client, name)["last"] for name in ("a", "b", "c")}
-    assert [one["outcome"] for one in found.values()] == ["started", "failed", "started"]
-    assert "Mars/Base" in found["b"]["reason"]
+    result = {name: schedule_of(client, name)["last"] for name in ("a", "b", "c")}
+    assert [one["outcome"] for one in result.values()] == ["started", "failed", "started"]
+    assert "Mars/Base" in result["b"]["reason"]
 
 
 # -- overlap, on executions that are really open --------------------------------------------------------------------
@@ -233,7 +233,7 @@ def waiting(server: ApiServer, client: httpx2.Client, overlap: str) -> tuple[str
     """A schedule whose first execution is open: the execution, and when the next firing is due."""
     add(client, HOURLY | {"path": "tests/waits", "overlap": overlap})
     look(server, due(server, "hourly"))
-    first = shown(client, "hourly")["last"]["execution_id"]
+    first = schedule_of(client, "hourly")["last"]["execution_id"]
     until(client, first, "waiting")
     return first, due(server, "hourly")
 
@@ -241,11 +241,11 @@ def waiting(server: ApiServer, client: httpx2.Client, overlap: str) -> tuple[str
 def test_skip_passes_over_a_firing_while_one_is_open(server: ApiServer, client: httpx2.Client) -> None:
     first, moment = waiting(server, client, "skip")
     look(server, moment)
-    found = shown(client, "hourly")
-    assert (found["last"]["outcome"], found["running"]) == ("skipped", [first])
+    result = schedule_of(client, "hourly")
+    assert (result["last"]["outcome"], result["running"]) == ("skipped", [first])
     end(client, first)
     look(server, moment + 3600)
-    assert shown(client, "hourly")["last"]["outcome"] == "started"
+    assert schedule_of(client, "hourly")["last"]["outcome"] == "started"
     assert len(executions(client)) == 2
 
 
@@ -253,19 +253,19 @@ def test_queue_starts_the_next_when_the_one_before_has_ended(server: ApiServer, 
     first, moment = waiting(server, client, "queue")
     look(server, moment)
     look(server, moment + 2)
-    assert (shown(client, "hourly")["queued"], len(executions(client))) == (1, 1)
+    assert (schedule_of(client, "hourly")["queued"], len(executions(client))) == (1, 1)
     end(client, first)
     look(server, moment + 4)
-    found = shown(client, "hourly")
-    assert (found["queued"], found["last"]["outcome"], len(executions(client))) == (0, "started", 2)
+    result = schedule_of(client, "hourly")
+    assert (result["queued"], result["last"]["outcome"], len(executions(client))) == (0, "started", 2)
 
 
 def test_allow_starts_beside_an_open_one(server: ApiServer, client: httpx2.Client) -> None:
     first, moment = waiting(server, client, "allow")
     look(server, moment)
-    assert {one["status"] for one in executions(client)} <= {"waiting", "running"}
+    assert {execution["status"] for execution in executions(client)} <= {"waiting", "running"}
     assert len(executions(client)) == 2
-    assert shown(client, "hourly")["last"]["execution_id"] != first
+    assert schedule_of(client, "hourly")["last"]["execution_id"] != first
 
 
 # -- after a time without a server ----------------------------------------------------------------------------------
@@ -280,9 +280,9 @@ def test_what_was_missed_is_made_up_for_as_the_policy_says(
     later = open_server()
     look(later, moment + 5 * 60 + 3)
     assert len(executions(client)) == count
-    found = shown(client, "minutely")
-    assert found["recent"][-1]["outcome"] == "started"
-    assert sum(one["count"] for one in found["recent"] if one["outcome"] == "missed") == 6 - count
+    result = schedule_of(client, "minutely")
+    assert result["recent"][-1]["outcome"] == "started"
+    assert sum(one["count"] for one in result["recent"] if one["outcome"] == "missed") == 6 - count
     assert due(server, "minutely") == moment + 360
 
 
@@ -298,8 +298,8 @@ def test_two_servers_that_see_a_firing_at_once_start_one_execution(
         add(client, MINUTELY | {"name": name})
     moment = max(due(server, name) for name in names)
     for name in names:  # a minute may have ended while they were made
-        one = stored(server, name)
-        change(server, replace(one, next=moment, look=moment))
+        run = stored(server, name)
+        change(server, replace(run, next=moment, look=moment))
     for turn in range(4):
         pending = [
             asyncio.run_coroutine_threadsafe(one.app.api.scheduler.fire_once(moment + 60 * turn), one.loop)
@@ -310,9 +310,9 @@ def test_two_servers_that_see_a_firing_at_once_start_one_execution(
     left = [stored(server, name) for name in names]
     expected = {Firing(moment + 60 * turn).execution(one.id) for turn in range(4) for one in left}
     skipped = sum(fired.count for one in left for fired in one.recent if fired.outcome == "skipped")
-    found = {one["execution_id"] for one in executions(client)}
-    assert found <= expected
-    assert len(found) + skipped == len(expected)
+    result = {execution["execution_id"] for execution in executions(client)}
+    assert result <= expected
+    assert len(result) + skipped == len(expected)
     assert [one.starting for one in left] == [()] * 5
 
 
@@ -335,8 +335,8 @@ def test_a_server_that_is_killed_in_between_leaves_one_execution(
     look(server, moment + TAKEN_SECONDS + 1)
     (only,) = executions(client)
     assert only["execution_id"] == Firing(moment).execution(left.id)
-    found = shown(client, "minutely")
-    assert (found["last"]["execution_id"], len(found["recent"])) == (only["execution_id"], 1)
+    result = schedule_of(client, "minutely")
+    assert (result["last"]["execution_id"], len(result["recent"])) == (only["execution_id"], 1)
     assert until(client, only["execution_id"], "succeeded")["result"] == "hello world!"
 
 
@@ -360,8 +360,8 @@ def test_a_trigger_fires_now_also_while_it_is_paused(server: ApiServer, client: 
     execution = answer.json()["execution_id"]
     assert answer.headers["location"].endswith(execution)
     assert until(client, execution, "succeeded")["actor"] == {"kind": "token", "name": "admin"}
-    found = shown(client, "hourly")
-    assert (found["status"], found["last"]["execution_id"]) == ("paused", execution)
+    result = schedule_of(client, "hourly")
+    assert (result["status"], result["last"]["execution_id"]) == ("paused", execution)
     assert due(server, "hourly") == moment
 
 
@@ -371,13 +371,13 @@ def test_a_trigger_with_a_key_counts_once_at_any_server(
     add(client, HOURLY | {"overlap": "allow"})
     other = open_server()
     headers = {"Idempotency-Key": "k1", "Authorization": f"Bearer {server.tokens['admin']}"}
-    found = set()
+    result = set()
     for one in (server, other, server):
         with one.client(None) as asking:
-            found.add(asking.post("/api/v1/schedules/hourly/trigger", headers=headers).json()["execution_id"])
-    assert len(found) == len(executions(client)) == 1
+            result.add(asking.post("/api/v1/schedules/hourly/trigger", headers=headers).json()["execution_id"])
+    assert len(result) == len(executions(client)) == 1
     headers["Idempotency-Key"] = "k2"
-    assert client.post("/api/v1/schedules/hourly/trigger", headers=headers).json()["execution_id"] not in found
+    assert client.post("/api/v1/schedules/hourly/trigger", headers=headers).json()["execution_id"] not in result
     headers["Idempotency-Key"] = "x" * 999
     assert client.post("/api/v1/schedules/hourly/trigger", headers=headers).status_code == 422
 
@@ -403,7 +403,7 @@ def test_a_trigger_that_can_not_start_says_why(server: ApiServer, client: httpx2
     answer = client.post("/api/v1/schedules/hourly/trigger")
     assert answer.status_code == 404
     assert "tests/gone" in answer.json()["detail"]
-    assert shown(client, "hourly")["last"]["outcome"] == "failed"
+    assert schedule_of(client, "hourly")["last"]["outcome"] == "failed"
     assert client.post("/api/v1/schedules/none/trigger").status_code == 404
 
 
@@ -424,9 +424,9 @@ def test_a_pause_holds_until_it_is_resumed(server: ApiServer, client: httpx2.Cli
 def test_an_execution_that_has_ended_is_not_shown_as_running(server: ApiServer, client: httpx2.Client) -> None:
     add(client, MINUTELY | {"path": "tests/waits"})
     execution = client.post("/api/v1/schedules/minutely/trigger").json()["execution_id"]
-    assert shown(client, "minutely")["running"] == [execution]
+    assert schedule_of(client, "minutely")["running"] == [execution]
     client.post("/api/v1/schedules/minutely/pause")
     assert client.post(f"/api/v1/executions/{execution}/cancel").status_code == 202
     until(client, execution, "cancelled")
-    assert shown(client, "minutely")["running"] == []
+    assert schedule_of(client, "minutely")["running"] == []
     assert client.get("/api/v1/schedules").json()["items"][0]["running"] == []

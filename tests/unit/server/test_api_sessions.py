@@ -52,7 +52,7 @@ def test_the_cookie_is_for_this_host_and_no_script(fresh: ApiServer) -> None:
     assert "Domain" not in rest
     secret = rest.partition(";")[0]
     assert secret not in answer.text
-    assert all(secret.encode() not in (one.hash, one.id.encode()) for one in fresh.store.access.sessions())
+    assert all(secret.encode() not in (session.hash, session.id.encode()) for session in fresh.store.access.sessions())
 
 
 def test_who_is_signed_in_may_what_the_role_may(fresh: ApiServer) -> None:
@@ -62,7 +62,7 @@ def test_who_is_signed_in_may_what_the_role_may(fresh: ApiServer) -> None:
         assert client.get(f"{API}/tokens").status_code == 403
         who = client.get(f"{API}/sessions").json()
         assert (who["name"], who["role"], who["csrf_token"]) == ("ada", "operator", csrf)
-        assert [one["current"] for one in who["items"]] == [True]
+        assert [item["current"] for item in who["items"]] == [True]
 
 
 @pytest.mark.parametrize("sent", [None, "", "x", "0" * 64, "ÿ"])
@@ -117,10 +117,10 @@ def test_own_sessions_can_be_ended_and_those_of_others_not(fresh: ApiServer) -> 
         second, _ = signed_in(fresh)
         bob, bobs = signed_in(fresh, "bob")
         with first, second, bob:
-            ids = {one["user"]: one["id"] for one in admin.get(f"{API}/sessions?user=*").json()["items"]}
+            ids = {item["user"]: item["id"] for item in admin.get(f"{API}/sessions?user=*").json()["items"]}
             assert bob.delete(f"{API}/sessions/{ids['ada']}", headers={"X-CSRF-Token": bobs}).status_code == 404
             assert bob.get(f"{API}/sessions?user=ada").status_code == 403
-            other = next(one for one in first.get(f"{API}/sessions").json()["items"] if not one["current"])
+            other = next(item for item in first.get(f"{API}/sessions").json()["items"] if not item["current"])
             assert first.delete(f"{API}/sessions/{other['id']}", headers={"X-CSRF-Token": csrf}).status_code == 204
             assert second.get(f"{API}/executions").status_code == 401
             assert admin.delete(f"{API}/sessions/{ids['bob']}").status_code == 204
@@ -159,7 +159,7 @@ def test_a_session_of_a_token_has_its_role_and_needs_the_csrf_token(fresh: ApiSe
     with client:
         who = client.get(f"{API}/sessions").json()
         assert (who["name"], who["role"], who["csrf_token"]) == (role, role, answer["csrf_token"])
-        assert [(one["user"], one["current"]) for one in who["items"]] == [(f"token:{fresh.ids[role]}", True)]
+        assert [(item["user"], item["current"]) for item in who["items"]] == [(f"token:{fresh.ids[role]}", True)]
         assert client.get(f"{API}/tokens").status_code == (200 if role == "admin" else 403)
         start = {"json": {"path": "none"}}
         assert client.post(f"{API}/executions", **start).json()["type"] == "urn:noetl:problem:csrf"
@@ -213,7 +213,7 @@ def test_revoking_a_token_ends_its_sessions_and_no_others(fresh: ApiServer) -> N
         assert admin.delete(f"{API}/tokens/{fresh.ids['viewer']}").status_code == 204
         assert first.get(f"{API}/executions").status_code == 401
         assert second.get(f"{API}/executions").status_code == 200
-        assert [one.user for one in fresh.store.access.sessions()] == [f"token:{fresh.ids['operator']}"]
+        assert [session.user for session in fresh.store.access.sessions()] == [f"token:{fresh.ids['operator']}"]
 
 
 def test_revoking_a_token_in_the_database_ends_its_sessions(fresh: ApiServer) -> None:
@@ -377,7 +377,7 @@ def test_a_password_is_kept_as_argon2id(fresh: ApiServer) -> None:
 def test_a_user_who_can_not_be(fresh: ApiServer, user: dict[str, str]) -> None:
     with fresh.client("admin") as admin:
         assert admin.post(f"{API}/users", json=user).status_code == 422
-        assert [one["name"] for one in admin.get(f"{API}/users").json()["items"]] == ["ada"]
+        assert [item["name"] for item in admin.get(f"{API}/users").json()["items"]] == ["ada"]
 
 
 def test_a_new_password_ends_the_sessions(fresh: ApiServer) -> None:
@@ -411,7 +411,7 @@ def test_a_token_is_shown_once_and_good_until_revoked(server: ApiServer, admin: 
     with server.client(None) as client:
         client.headers["Authorization"] = f"Bearer {made['token']}"
         assert client.get(f"{API}/executions").status_code == 200
-        listed = next(one for one in admin.get(f"{API}/tokens").json()["items"] if one["id"] == made["id"])
+        listed = next(item for item in admin.get(f"{API}/tokens").json()["items"] if item["id"] == made["id"])
         assert (listed["name"], listed["revoked"], "token" in listed) == ("ci", None, False)
         assert made["token"] not in admin.get(f"{API}/tokens").text
         assert admin.delete(f"{API}/tokens/{made['id']}").status_code == 204

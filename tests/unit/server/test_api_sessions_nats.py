@@ -93,19 +93,19 @@ def key_of(client: httpx2.Client) -> str:
 
 def entry_of(shop: Shop, client: httpx2.Client) -> dict[str, Any]:
     entry = shop.keys(lambda bucket: bucket.get(key_of(client)))
-    found: dict[str, Any] = msgspec.json.decode(entry.value)
-    return found
+    value: dict[str, Any] = msgspec.json.decode(entry.value)
+    return value
 
 
 async def all_keys(bucket: KeyValue, count: int) -> list[str]:
     """All keys, of which there are so many. What the driver lists may end before the answers on their way have come."""
     async with asyncio.timeout(SECONDS):
         while True:
-            found: list[str] = []
+            result: list[str] = []
             with suppress(NoKeysError):
-                found = await bucket.keys()
-            if len(found) == count:
-                return found
+                result = await bucket.keys()
+            if len(result) == count:
+                return result
             await asyncio.sleep(0.05)
 
 
@@ -122,21 +122,21 @@ def is_in(client: httpx2.Client) -> bool:
 def test_a_session_is_a_key_with_the_fields_of_the_specification(shop: Shop) -> None:
     client, _ = signed_in(shop, EMAIL)
     with client:
-        found = entry_of(shop, client)
+        result = entry_of(shop, client)
         (session,) = shop.store.access.sessions()
-    assert found == {
+    assert result == {
         "session_id": session.id,
         "user_id": EMAIL,
         "email": EMAIL,
         "display_name": EMAIL,
         "roles": ["operator"],
-        "created_at": found["created_at"],
-        "expires_at": found["expires_at"],
-        "last_activity_at": found["created_at"],
+        "created_at": result["created_at"],
+        "expires_at": result["expires_at"],
+        "last_activity_at": result["created_at"],
         "client_ip": "127.0.0.1",
         "auth0_id": None,
     }
-    assert seconds(found["expires_at"]) - seconds(found["created_at"]) == DAY
+    assert seconds(result["expires_at"]) - seconds(result["created_at"]) == DAY
 
 
 def test_a_token_that_is_called_like_a_user_does_not_pass_for_that_user(shop: Shop) -> None:
@@ -153,11 +153,11 @@ def test_the_secret_is_nowhere_in_the_bucket(shop: Shop) -> None:
     client, _ = signed_in(shop, EMAIL)
 
     async def everything(bucket: KeyValue) -> str:
-        found = []
+        result = []
         for key in await all_keys(bucket, 2):
-            found.append(key)
-            found.append(str((await bucket.get(key)).value))
-        return " ".join(found)
+            result.append(key)
+            result.append(str((await bucket.get(key)).value))
+        return " ".join(result)
 
     with client:
         assert secret_of(client) not in shop.keys(everything)
@@ -171,11 +171,11 @@ def test_the_sessions_of_a_user_can_be_listed(shop: Shop) -> None:
         return [key for key in await all_keys(bucket, 4) if key.startswith(f"noetl.sessions.user.{name}.")]
 
     ids = {key.rpartition(".")[2] for key in shop.keys(listed)}
-    assert ids == {one.id for one in shop.store.access.sessions(EMAIL)}
+    assert ids == {session.id for session in shop.store.access.sessions(EMAIL)}
     with clients[0] as first, clients[1]:
         hash = shop.keys(lambda bucket: bucket.get(f"noetl.sessions.user.{name}.{min(ids)}")).value.decode()
-        assert f"noetl.sessions.{hash}" in {key_of(one) for one in clients}
-        assert {one["id"] for one in first.get(f"{API}/sessions").json()["items"]} == ids
+        assert f"noetl.sessions.{hash}" in {key_of(client) for client in clients}
+        assert {item["id"] for item in first.get(f"{API}/sessions").json()["items"]} == ids
 
 
 def test_use_is_written_there_and_earlier_revisions_stay(shop: Shop) -> None:

@@ -201,7 +201,9 @@ def test_a_loop_is_summed_up_and_an_item_has_its_attempts(admin: httpx2.Client) 
     item = step_run(admin, execution, "each#1", item=1)
     assert (item["item"], item["status"], item["error"]["kind"], item["loop"]) == (1, "failed", "python", None)
     (task,) = item["tasks"]
-    assert [(one["attempt"], one["status"], one["do"], bool(one["due"])) for one in task["attempts"]] == [
+    assert [
+        (attempt["attempt"], attempt["status"], attempt["do"], bool(attempt["due"])) for attempt in task["attempts"]
+    ] == [
         (1, "error", "retry", True),
         (2, "error", "fail", False),
     ]

@@ -54,7 +54,7 @@ def clients(database: str) -> Iterator[tuple[httpx2.Client, httpx2.Client]]:
 
 def some_of(client: httpx2.Client, execution: str, seen: int, most: int) -> list[dict[str, Any]]:
     """Events of a stream behind one that was seen, until there are so many or the stream ends; then it is cut off."""
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     headers = {"Accept": "text/event-stream", "Last-Event-ID": str(seen)}
     with client.stream("GET", f"{API}/{execution}/events", headers=headers) as answer:
         if answer.status_code == 204:
@@ -64,11 +64,11 @@ def some_of(client: httpx2.Client, execution: str, seen: int, most: int) -> list
             if line.startswith("id: "):
                 number = int(line[4:])
             elif line.startswith('data: {"event_id'):
-                found.append(msgspec.json.decode(line[6:]))
-                assert found[-1]["seq"] == number
-                if len(found) == most:
+                result.append(msgspec.json.decode(line[6:]))
+                assert result[-1]["seq"] == number
+                if len(result) == most:
                     break
-    return found
+    return result
 
 
 def test_a_stream_goes_on_at_another_server_without_gap_or_repeat(
@@ -90,7 +90,7 @@ def test_a_stream_goes_on_at_another_server_without_gap_or_repeat(
         if seen[-1]["event_type"] == "playbook.processed":
             break
     signals.join()
-    assert [one["seq"] for one in seen] == list(range(1, len(seen) + 1))
+    assert [event["seq"] for event in seen] == list(range(1, len(seen) + 1))
     for client in clients:
         assert some_of(client, execution, len(seen), 1) == []
         page = client.get(f"{API}/{execution}/events", params={"limit": 1000}).json()
@@ -120,8 +120,8 @@ def test_forks_are_made_at_either_server_once(clients: tuple[httpx2.Client, http
         assert until(one, execution, "succeeded")["steps"]["many"]["result"] == list(range(30))
     late = other.post(f"{API}/{source}/fork", json={}, headers=key)  # its source has ended
     assert (late.status_code, late.json()) == (202, first)
-    found = other.get(f"{API}/{first['execution_id']}/explain", params={"step": "many"}).json()
-    assert found["decisions"][-1]["reasons"][0]["values"] == {"steps.ask.result": "enough"}
+    body = other.get(f"{API}/{first['execution_id']}/explain", params={"step": "many"}).json()
+    assert body["decisions"][-1]["reasons"][0]["values"] == {"steps.ask.result": "enough"}
 
 
 def test_what_failed_at_one_server_is_retried_at_the_other(clients: tuple[httpx2.Client, httpx2.Client]) -> None:
@@ -131,5 +131,5 @@ def test_what_failed_at_one_server_is_retried_at_the_other(clients: tuple[httpx2
     assert failed["status"] == "failed"
     body = {"playbook": text.replace("1 / 0", "1 + 1")}
     fork = other.post(f"{API}/{failed['execution_id']}/retry", json=body).json()
-    found = until(one, fork["execution_id"], "succeeded", "failed")
-    assert (found["result"], found["steps"]["start"]["runs"]) == (2, 1)
+    result = until(one, fork["execution_id"], "succeeded", "failed")
+    assert (result["result"], result["steps"]["start"]["runs"]) == (2, 1)

@@ -45,14 +45,14 @@ def other(server: ApiServer) -> Iterator[httpx2.Client]:
         yield client
 
 
-def told(client: httpx2.Client, path: str, message: Any) -> httpx2.Response:
+def post_message(client: httpx2.Client, path: str, message: Any) -> httpx2.Response:
     return client.post(f"{API}/{path}", content=wire.encode(message), headers={"Content-Type": "application/json"})
 
 
 def claimed(
     client: httpx2.Client, wait: float = 10, claim_id: str = "", pool: str = "elsewhere", *, again: bool = False
 ) -> list[Work]:
-    answer = told(client, "claim", wire.ClaimRequest("w", pool, 1, claim_id, wait, again))
+    answer = post_message(client, "claim", wire.ClaimRequest("w", pool, 1, claim_id, wait, again))
     assert answer.status_code == 200, answer.text
     return wire.decode_works(answer.content)
 
@@ -60,7 +60,7 @@ def claimed(
 def reported(client: httpx2.Client, work: Work, *facts: e.Event, execution: str = "", **more: Any) -> wire.Verdicts:
     report = Report(work.fence, facts, **{"grant": work.claim, **more})
     request = wire.report_request(execution or work.execution, report)
-    answer = told(client, "report", [request])
+    answer = post_message(client, "report", [request])
     assert answer.status_code == 200, answer.text
     (verdict,) = wire.decode_as(list[wire.Verdicts], answer.content)
     return verdict
@@ -70,9 +70,9 @@ def reported(client: httpx2.Client, work: Work, *facts: e.Event, execution: str 
 def work(admin: httpx2.Client, mine: httpx2.Client) -> Iterator[Work]:
     """A lease that `mine` holds."""
     execution = begun(admin, {"path": "tests/elsewhere"})
-    (found,) = claimed(mine)
-    assert (found.execution, found.step) == (execution, "start")
-    yield found
+    (result,) = claimed(mine)
+    assert (result.execution, result.step) == (execution, "start")
+    yield result
     admin.post(f"/api/v1/executions/{execution}/cancel")
 
 
@@ -120,21 +120,23 @@ def test_reports_that_travel_together_are_all_taken(admin: httpx2.Client, mine: 
     for _ in range(3):
         begun(admin, {"path": "tests/elsewhere"})
         works += claimed(mine)
-    requests = [wire.report_request(one.execution, Report(one.fence, (e.StepDone(one.run, 1),))) for one in works]
-    answer = told(mine, "report", requests)
+    requests = [
+        wire.report_request(lease.execution, Report(lease.fence, (e.StepDone(lease.run, 1),))) for lease in works
+    ]
+    answer = post_message(mine, "report", requests)
     verdicts = wire.decode_as(list[wire.Verdicts], answer.content)
-    assert [(one.verdict, one.held) for one in verdicts] == [("accepted", False)] * 3
-    answer = told(mine, "report", requests)
+    assert [(verdict.verdict, verdict.held) for verdict in verdicts] == [("accepted", False)] * 3
+    answer = post_message(mine, "report", requests)
     assert [one.verdict for one in wire.decode_as(list[wire.Verdicts], answer.content)] == ["duplicate"] * 3
-    for one in works:
-        assert until(admin, one.execution, "running", "waiting")["steps"]["start"]["status"] == "succeeded"
-        admin.post(f"/api/v1/executions/{one.execution}/cancel")
+    for lease in works:
+        assert until(admin, lease.execution, "running", "waiting")["steps"]["start"]["status"] == "succeeded"
+        admin.post(f"/api/v1/executions/{lease.execution}/cancel")
 
 
 def test_a_claim_that_is_asked_again_gets_the_same_leases(admin: httpx2.Client, mine: httpx2.Client) -> None:
     begun(admin, {"path": "tests/elsewhere"})
     first, again = claimed(mine, claim_id="c1"), claimed(mine, claim_id="c1", again=True)
-    assert [(one.execution, one.fence) for one in first] == [(one.execution, one.fence) for one in again]
+    assert [(lease.execution, lease.fence) for lease in first] == [(lease.execution, lease.fence) for lease in again]
     admin.post(f"/api/v1/executions/{first[0].execution}/cancel")
 
 
@@ -144,11 +146,11 @@ def test_without_work_the_answer_is_empty(mine: httpx2.Client) -> None:
 
 
 def test_a_token_works_for_its_pool_only(server: ApiServer, mine: httpx2.Client) -> None:
-    assert told(mine, "claim", wire.ClaimRequest("w", "default", 1)).status_code == 403
-    assert told(mine, "claim", wire.ClaimRequest("w", "", 1)).status_code == 403
-    assert told(mine, "heartbeat", wire.HeartbeatRequest("w", "default", 1)).status_code == 403
+    assert post_message(mine, "claim", wire.ClaimRequest("w", "default", 1)).status_code == 403
+    assert post_message(mine, "claim", wire.ClaimRequest("w", "", 1)).status_code == 403
+    assert post_message(mine, "heartbeat", wire.HeartbeatRequest("w", "default", 1)).status_code == 403
     with server.client("worker") as free:
-        assert told(free, "claim", wire.ClaimRequest("w", "elsewhere", 1)).status_code == 200
+        assert post_message(free, "claim", wire.ClaimRequest("w", "elsewhere", 1)).status_code == 200
 
 
 def test_leases_of_other_tokens_can_not_be_reported(
@@ -164,14 +166,14 @@ def test_leases_of_other_tokens_can_not_be_reported(
 
 def test_facts_of_another_run_are_not_taken(admin: httpx2.Client, mine: httpx2.Client, work: Work) -> None:
     assert reported(mine, work, e.StepDone("end#1", "forged")).verdict == "rejected"
-    found = admin.get(f"/api/v1/executions/{work.execution}").json()
-    assert found["steps"]["start"]["status"] == "running"
+    body = admin.get(f"/api/v1/executions/{work.execution}").json()
+    assert body["steps"]["start"]["status"] == "running"
 
 
 def test_what_servers_write_no_worker_may(mine: httpx2.Client, work: Work) -> None:
     request = wire.report_request(work.execution, Report(work.fence, (e.PlaybookProcessed("succeeded"),)))
-    assert told(mine, "report", [request]).status_code == 400
-    assert told(mine, "report", {"not": "a list"}).status_code == 422
+    assert post_message(mine, "report", [request]).status_code == 400
+    assert post_message(mine, "report", {"not": "a list"}).status_code == 422
 
 
 def test_a_report_for_nobody_is_rejected(mine: httpx2.Client, work: Work) -> None:
@@ -181,18 +183,18 @@ def test_a_report_for_nobody_is_rejected(mine: httpx2.Client, work: Work) -> Non
 
 def test_a_heartbeat_names_what_is_void(admin: httpx2.Client, mine: httpx2.Client, work: Work) -> None:
     beat = wire.HeartbeatRequest("w", "elsewhere", 4, {work.execution: [work.fence, 99]}, "host", 1.0, "1.0")
-    pulse = wire.decode_as(wire.HeartbeatReply, told(mine, "heartbeat", beat).content)
+    pulse = wire.decode_as(wire.HeartbeatReply, post_message(mine, "heartbeat", beat).content)
     assert (pulse.revoked, pulse.paused) == ([(work.execution, 99)], [])
-    (listed,) = [one for one in admin.get("/api/v1/workers").json()["items"] if one["worker"].startswith("w@")]
+    (listed,) = [item for item in admin.get("/api/v1/workers").json()["items"] if item["worker"].startswith("w@")]
     assert (listed["pool"], listed["slots"], listed["busy"], listed["host"]) == ("elsewhere", 4, 2, "host")
     admin.post(f"/api/v1/executions/{work.execution}/cancel")
-    pulse = wire.decode_as(wire.HeartbeatReply, told(mine, "heartbeat", beat).content)
+    pulse = wire.decode_as(wire.HeartbeatReply, post_message(mine, "heartbeat", beat).content)
     assert (work.execution, work.fence) in pulse.revoked
 
 
 @pytest.mark.parametrize(("worker", "slots"), [("", 1), ("w", 0), ("w", 10_001), ("w\n", 1), ("w" * 201, 1)])
 def test_a_claim_that_makes_no_sense(mine: httpx2.Client, worker: str, slots: int) -> None:
-    assert told(mine, "claim", wire.ClaimRequest(worker, "elsewhere", slots)).status_code == 422
+    assert post_message(mine, "claim", wire.ClaimRequest(worker, "elsewhere", slots)).status_code == 422
 
 
 # -- lines ----------------------------------------------------------------------------------------------------------
@@ -202,14 +204,16 @@ def test_lines_come_with_beats_and_reports(
     admin: httpx2.Client, server: ApiServer, mine: httpx2.Client, work: Work
 ) -> None:
     line = (work.execution, "start#1/task_1#1", 1.0, "stdout", "said")
-    told(mine, "heartbeat", wire.HeartbeatRequest("w", "elsewhere", 1, {work.execution: [work.fence]}, lines=[line]))
-    told(mine, "report", [wire.report_request(work.execution, Report(work.fence, ()), [line])])
+    post_message(
+        mine, "heartbeat", wire.HeartbeatRequest("w", "elsewhere", 1, {work.execution: [work.fence]}, lines=[line])
+    )
+    post_message(mine, "report", [wire.report_request(work.execution, Report(work.fence, ()), [line])])
     with server.client("shop") as shop:  # has no part in this execution
-        told(shop, "heartbeat", wire.HeartbeatRequest("w", "shop", 1, lines=[line]))
+        post_message(shop, "heartbeat", wire.HeartbeatRequest("w", "shop", 1, lines=[line]))
     nobody = ("no-execution", *line[1:])
-    told(mine, "heartbeat", wire.HeartbeatRequest("w", "elsewhere", 1, lines=[nobody]))
+    post_message(mine, "heartbeat", wire.HeartbeatRequest("w", "elsewhere", 1, lines=[nobody]))
     logs = admin.get(f"/api/v1/executions/{work.execution}/logs").json()["items"]
-    assert [one["line"] for one in logs] == ["said", "said"]
+    assert [log["line"] for log in logs] == ["said", "said"]
 
 
 # -- what work needs ------------------------------------------------------------------------------------------------
@@ -217,19 +221,19 @@ def test_lines_come_with_beats_and_reports(
 
 def test_a_credential_is_for_who_holds_a_lease(mine: httpx2.Client, other: httpx2.Client, work: Work) -> None:
     asked = wire.SecretRequest("w", work.execution, "open")
-    assert told(mine, "secrets", asked).json()["fields"] == {"token": "s3cret-value"}
-    assert told(other, "secrets", asked).status_code == 409
-    assert told(mine, "secrets", wire.SecretRequest("else", work.execution, "open")).status_code == 409
+    assert post_message(mine, "secrets", asked).json()["fields"] == {"token": "s3cret-value"}
+    assert post_message(other, "secrets", asked).status_code == 409
+    assert post_message(mine, "secrets", wire.SecretRequest("else", work.execution, "open")).status_code == 409
     reported(mine, work, e.StepDone(work.run, 1))
-    assert told(mine, "secrets", asked).status_code == 409
+    assert post_message(mine, "secrets", asked).status_code == 409
     nobody = wire.SecretRequest("w", "01890000-0000-7000-8000-000000000000", "open")
-    assert told(mine, "secrets", nobody).status_code == 404
+    assert post_message(mine, "secrets", nobody).status_code == 404
 
 
 def test_a_credential_that_the_playbook_may_not_use_stays(mine: httpx2.Client, work: Work) -> None:
-    answer = told(mine, "secrets", wire.SecretRequest("w", work.execution, "closed"))
+    answer = post_message(mine, "secrets", wire.SecretRequest("w", work.execution, "closed"))
     assert (answer.status_code, "may not be used" in answer.text, "s3cret" in answer.text) == (404, True, False)
-    assert told(mine, "secrets", wire.SecretRequest("w", work.execution, "none")).status_code == 404
+    assert post_message(mine, "secrets", wire.SecretRequest("w", work.execution, "none")).status_code == 404
 
 
 def test_playbooks_by_digest(mine: httpx2.Client, work: Work) -> None:
@@ -256,7 +260,7 @@ def test_content_with_a_report_must_have_its_hash(mine: httpx2.Client, work: Wor
     request = msgspec.structs.replace(
         wire.report_request(work.execution, Report(work.fence, ())), blobs=[(KEY, b64encode(b"other").decode())]
     )
-    assert told(mine, "report", [request]).status_code == 422
+    assert post_message(mine, "report", [request]).status_code == 422
 
 
 def test_a_worker_that_leaves_while_it_waits_is_no_failure_of_the_server(server: ApiServer) -> None:

@@ -304,7 +304,7 @@ def test_a_caller_with_too_many_texts_is_refused_and_delays_nobody(serving: Call
         asked = [pool.submit(validated, viewer, BUSY) for _ in range(count)]
         wait_for(lambda: sum(one.done() for one in asked) == 5)
         refused = [one.result() for one in asked if one.done()]
-        assert {one.status_code for one in refused} == {429}
+        assert {response.status_code for response in refused} == {429}
         assert all(one.headers["retry-after"] for one in refused)
         assert len(compiler_of(server).running) == 1
         assert register(author)["version"] == 1
@@ -342,7 +342,7 @@ def test_a_text_that_many_start_at_once_is_compiled_once(serving: Callable[..., 
     compiler.compile = counting  # type: ignore[method-assign]
     with server.client() as client, ThreadPoolExecutor(3 * MAX_TEXTS_PER_CALLER) as pool:
         runs = [pool.submit(started, client, {"playbook": HELLO}) for _ in range(3 * MAX_TEXTS_PER_CALLER)]
-        assert {one.result(SECONDS)["status"] for one in runs} == {"succeeded"}
+        assert {run.result(SECONDS)["status"] for run in runs} == {"succeeded"}
     assert len(asked) == 1
 
 

@@ -177,9 +177,9 @@ def test_connections_that_are_being_answered_are_not_closed_for_others() -> None
             execution = begun(client, {"path": "tests/waits"})
             client.close()
             headers = f"Host: localhost\r\nAuthorization: Bearer {server.tokens['viewer']}\r\nAccept: text/event-stream"
-            asked = f"GET /api/v1/executions/{execution}/events HTTP/1.1\r\n{headers}\r\n\r\n"
-            streams = [stack.enter_context(closing(connected(server.port, asked.encode()))) for _ in range(3)]
-            assert all(b" 200 " in one.recv(1000) for one in streams)
+            text = f"GET /api/v1/executions/{execution}/events HTTP/1.1\r\n{headers}\r\n\r\n"
+            streams = [stack.enter_context(closing(connected(server.port, text.encode()))) for _ in range(3)]
+            assert all(b" 200 " in stream.recv(1000) for stream in streams)
             with closing(connected(server.port, HALF)) as one:
                 assert until_closed(one) == b""
     finally:
@@ -249,9 +249,9 @@ def little_server(folder: Path, descriptors: int) -> Iterator[tuple[int, Path]]:
         process = subprocess.Popen(["/bin/sh", "-c", command], cwd=folder, env=environment(folder), stderr=errors)
     try:
         until(lambda: process.poll() is not None or b"noetl server at" in log.read_bytes())
-        found = re.search(r"http://127.0.0.1:(\d+)", log.read_text())
-        assert found, log.read_text()
-        yield int(found[1]), log
+        match = re.search(r"http://127.0.0.1:(\d+)", log.read_text())
+        assert match, log.read_text()
+        yield int(match[1]), log
     finally:
         process.terminate()
         process.wait(PATIENCE_SECONDS)

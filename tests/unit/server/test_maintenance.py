@@ -53,7 +53,7 @@ def test_what_ended_long_ago_goes_and_the_rest_stays(kept: ApiServer) -> None:
         assert kept.do(pruner(kept).prune_once(now + 29 * DAY)) == 0
         assert kept.do(pruner(kept).prune_once(now + 31 * DAY)) == 1
         assert admin.get(f"/api/v1/executions/{old}").status_code == 404
-        assert [one["execution_id"] for one in admin.get("/api/v1/executions").json()["items"]] == [waiting]
+        assert [item["execution_id"] for item in admin.get("/api/v1/executions").json()["items"]] == [waiting]
         admin.post(f"/api/v1/executions/{waiting}/signals", json={"name": "go"})
         assert until(admin, waiting, "succeeded")
         assert "noetl_executions_pruned_total 1" in admin.get("/metrics").text
@@ -75,14 +75,14 @@ def test_several_servers_remove_each_execution_once(tmp_path: Path) -> None:
                 started(admin, {"playbook": HELLO})
         api = server.app.api
         keepers = [Maintenance(server.store, api.thread.ask) for _ in range(3)]
-        pruners = [Pruner(one, server.clock, 30 * DAY, api.telemetry) for one in keepers]
+        pruners = [Pruner(keeper, server.clock, 30 * DAY, api.telemetry) for keeper in keepers]
 
         async def together() -> list[int]:
             return await asyncio.gather(*(one.prune_once(server.clock.now() + 31 * DAY) for one in pruners))
 
         assert sum(server.do(together())) == 10
-        for one in keepers:
-            one.close()
+        for keeper in keepers:
+            keeper.close()
         with server.client("admin") as admin:
             assert admin.get("/api/v1/executions").json()["items"] == []
             assert started(admin, {"playbook": HELLO})["status"] == "succeeded"
@@ -155,9 +155,9 @@ def test_a_dry_run_lists_and_removes_nothing(kept: ApiServer) -> None:
     with kept.client("admin") as admin:
         old = started(admin, {"playbook": HELLO})["execution_id"]
         assert prune(admin)["items"] == []
-        found = prune(admin, older_than=0, dry_run=True)
-        assert [one["execution_id"] for one in found["items"]] == [old]  # type: ignore[attr-defined]
-        assert (found["removed"], found["more"]) == (0, False)
+        result = prune(admin, older_than=0, dry_run=True)
+        assert [item["execution_id"] for item in result["items"]] == [old]  # type: ignore[attr-defined]
+        assert (result["removed"], result["more"]) == (0, False)
         assert admin.get(f"/api/v1/executions/{old}").status_code == 200
         assert prune(admin, older_than=0) == {"removed": 1, "more": False, "items": []}
         assert admin.get(f"/api/v1/executions/{old}/events").status_code == 404
@@ -170,17 +170,17 @@ def test_an_age_that_makes_no_sense_is_refused(server: ApiServer, admin: httpx2.
 
 def test_sound_logs_are_sound(kept: ApiServer) -> None:
     with kept.client("admin") as admin, kept.client("operator") as operator:
-        one = started(admin, {"playbook": HELLO})["execution_id"]
+        execution_id = started(admin, {"playbook": HELLO})["execution_id"]
         register(admin)
         begun(admin, {"playbook": WAITS})
         sound = {"executions": 1, "violations": []}
-        assert operator.get(f"/api/v1/executions/{one}/verify").json() == sound
+        assert operator.get(f"/api/v1/executions/{execution_id}/verify").json() == sound
         assert operator.get("/api/v1/verify").json() == {"executions": 2, "violations": [], "next": None}
         page = operator.get("/api/v1/verify?limit=1").json()
         assert page["executions"] == 1
         rest = operator.get("/api/v1/verify", params={"cursor": page["next"]}).json()
         assert rest == {"executions": 1, "violations": [], "next": None}
-        missing = f"/api/v1/executions/{one[:-4]}0000/verify"
+        missing = f"/api/v1/executions/{execution_id[:-4]}0000/verify"
         assert operator.get(missing).status_code == 404
         assert operator.get("/api/v1/verify?cursor=x").status_code == 422
 
@@ -188,26 +188,26 @@ def test_sound_logs_are_sound(kept: ApiServer) -> None:
 @pytest.mark.damaged_log("rows of the log are changed")
 def test_a_damaged_log_is_told(kept: ApiServer) -> None:
     with kept.client("admin") as admin:
-        one = started(admin, {"playbook": HELLO})["execution_id"]
-    damage(kept.store, one)
+        execution_id = started(admin, {"playbook": HELLO})["execution_id"]
+    damage(kept.store, execution_id)
     with kept.client("admin") as admin:
         answer = admin.get("/api/v1/verify").json()
     assert answer["executions"] == 1
-    assert {found["execution_id"] for found in answer["violations"]} == {one}
-    assert answer["violations"] == admin_of(kept, one)
+    assert {violation["execution_id"] for violation in answer["violations"]} == {execution_id}
+    assert answer["violations"] == admin_of(kept, execution_id)
 
 
 def test_a_database_that_went_backwards_is_named_once_with_the_commit_that_it_lacks(tmp_path: Path) -> None:
     """Without waiting for the server to notice it by itself."""
     store = SqliteStore(tmp_path / "noetl.db")
     with closing(ApiServer(store)) as server, server.client("admin") as admin:
-        known = started(admin, {"playbook": HELLO})["execution_id"]
+        execution_id = started(admin, {"playbook": HELLO})["execution_id"]
         assert admin.get("/api/v1/verify").json()["violations"] == []
         copy_database(store.path, tmp_path / "backup.db")
         lost = started(admin, {"playbook": HELLO})["execution_id"]
         with closing(connect(tmp_path / "backup.db")) as copy, closing(connect(store.path)) as live:
             copy.backup(live)
-        for path in ("/api/v1/verify", f"/api/v1/executions/{known}/verify"):
+        for path in ("/api/v1/verify", f"/api/v1/executions/{execution_id}/verify"):
             (violation,) = admin.get(path).json()["violations"]
             assert (violation["invariant"], violation["execution_id"]) == ("last_commit", lost)
             assert "noetl restore --accept" in violation["message"]
@@ -222,8 +222,8 @@ def damage(store: Store, execution: str) -> None:
     """Say in the list what the log does not say."""
     from noetl.store.store import Change
 
-    (found,) = store.summaries(prefix=execution)
-    wrong = Summary(**{name: getattr(found, name) for name in Summary.__struct_fields__} | {"status": "failed"})
+    (result,) = store.summaries(prefix=execution)
+    wrong = Summary(**{name: getattr(result, name) for name in Summary.__struct_fields__} | {"status": "failed"})
     assert store.commit([Change(execution, store.seq(execution), [], wrong)]) == [True]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from api_server import ELSEWHERE, HELLO, SECONDS, WAITS, ApiServer, begun, register, started, until
-from test_api_worker import claimed, reported, told
+from test_api_worker import claimed, post_message, reported
 from tests.servers.postgres import PASSWORD, PostgresServer, _program, postgres_fixture  # noqa: F401
 
 from noetl.engine import events as e
@@ -55,7 +55,7 @@ def _sqlite(folder: Path) -> Place:
 
 def _postgres(server: PostgresServer, folder: Path) -> Iterator[Place]:
     """The commands of the page on backups: pg_dump of the schema, pg_restore into an empty database."""
-    names = [f"{what}_{os.urandom(4).hex()}" for what in ("live", "restored")]
+    names = [f"{text}_{os.urandom(4).hex()}" for text in ("live", "restored")]
     with server.connect() as connection:
         for name in names:
             connection.execute(f"CREATE DATABASE {name}")
@@ -79,9 +79,9 @@ def _run(program: str, *arguments: str) -> None:
 
 
 def sound(admin: httpx2.Client) -> int:
-    found = admin.get("/api/v1/verify").json()
-    assert found["violations"] == []
-    return int(found["executions"])
+    body = admin.get("/api/v1/verify").json()
+    assert body["violations"] == []
+    return int(body["executions"])
 
 
 def restored_server(store: Store, live: ApiServer) -> ApiServer:
@@ -137,7 +137,7 @@ def test_workers_of_the_newer_store_are_not_heard(place: Place) -> None:
         restored.client("other") as other,
     ):
         assert reported(mine, newer, e.StepDone(newer.run, "of another time")).verdict == "rejected"
-        beat = told(mine, "heartbeat", wire.HeartbeatRequest("w", "elsewhere", 1, {execution: [newer.fence]}))
+        beat = post_message(mine, "heartbeat", wire.HeartbeatRequest("w", "elsewhere", 1, {execution: [newer.fence]}))
         pulse = wire.decode_as(wire.HeartbeatReply, beat.content)
         assert [tuple(one) for one in pulse.revoked] == [(execution, newer.fence)]
         assert admin.get(f"/api/v1/executions/{execution}").json()["steps"]["start"]["status"] == "running"

@@ -73,11 +73,11 @@ class Trace:
         self.spans = spans
 
     def named(self, name: str) -> list[Received]:
-        return [one for one in self.spans if one.name == name]
+        return [span for span in self.spans if span.name == name]
 
-    def one(self, name: str) -> Received:
-        (found,) = self.named(name)
-        return found
+    def span(self, name: str) -> Received:
+        (result,) = self.named(name)
+        return result
 
 
 def arrived(server: ApiServer, receiver: OtlpReceiver, found: Callable[[Received], bool]) -> list[Received]:
@@ -118,19 +118,19 @@ def test_request_execution_steps_and_tasks_are_one_trace(
     )
     trace = trace_of(traced, receiver, execution)
     (request,) = request_of
-    whole = trace.one("execution tests/hello")
+    whole = trace.span("execution tests/hello")
     assert {request.trace, whole.trace} == {event["trace_id"]}
     assert (request.parent, whole.parent) == ("", request.id)
     assert (request.name, request.kind) == ("POST /api/v1/executions", 2)
     assert request.attributes["http.response.status_code"] == 200
     assert whole.attributes["noetl.status"] == "succeeded"
     for step in ("start", "end"):
-        span = trace.one(f"step {step}")
+        span = trace.span(f"step {step}")
         assert (span.parent, span.attributes["noetl.step_run_id"]) == (whole.id, f"{step}#1")
         assert whole.start <= span.start <= span.end <= whole.end
-        assert step in trace.one(f"step {step}").name
+        assert step in trace.span(f"step {step}").name
     tasks = trace.named("task task_1")
-    assert {task.parent for task in tasks} == {trace.one("step start").id, trace.one("step end").id}
+    assert {task.parent for task in tasks} == {trace.span("step start").id, trace.span("step end").id}
     assert whole.resource["service.name"] == "noetl"
     assert set(receiver.paths) == {"/v1/traces"}
 
@@ -142,7 +142,7 @@ def test_iterations_stand_between_step_and_tasks(
     trace = trace_of(traced, receiver, execution)
     items = trace.named("iteration each")
     assert sorted(item.attributes["noetl.iteration"] for item in items) == [0, 1, 2]
-    assert {item.parent for item in items} == {trace.one("step each").id}
+    assert {item.parent for item in items} == {trace.span("step each").id}
     assert sorted(task.parent for task in trace.named("task two")) == sorted(item.id for item in items)
 
 
@@ -152,7 +152,7 @@ def test_an_error_is_marked_and_its_message_not_sent(
     execution = started(client, {"playbook": FAILS})["execution_id"]
     trace = trace_of(traced, receiver, execution)
     for name in ("task call", "step boom", "execution tests/fails"):
-        span = trace.one(name)
+        span = trace.span(name)
         assert (span.error, span.attributes["error.type"]) == (True, "python"), name
     assert "s3cret" not in repr(trace.spans)
 
@@ -162,8 +162,8 @@ def test_what_a_cancel_cuts_off_has_an_end(traced: ApiServer, receiver: OtlpRece
     until(client, execution, "waiting")
     client.post(f"/api/v1/executions/{execution}/cancel")
     trace = trace_of(traced, receiver, execution)
-    assert trace.one("execution tests/waits").attributes["noetl.status"] == "cancelled"
-    assert trace.one("step start").parent == trace.one("execution tests/waits").id
+    assert trace.span("execution tests/waits").attributes["noetl.status"] == "cancelled"
+    assert trace.span("step start").parent == trace.span("execution tests/waits").id
 
 
 def test_a_callers_trace_is_joined_and_linked(traced: ApiServer, receiver: OtlpReceiver, client: httpx2.Client) -> None:
@@ -172,7 +172,7 @@ def test_a_callers_trace_is_joined_and_linked(traced: ApiServer, receiver: OtlpR
     answer = client.post("/api/v1/executions", json={"path": "tests/hello"}, headers=headers)
     execution = answer.json()["execution_id"]
     trace = trace_of(traced, receiver, execution)
-    whole = trace.one("execution tests/hello")
+    whole = trace.span("execution tests/hello")
     (request,) = arrived(
         traced,
         receiver,
@@ -200,7 +200,7 @@ def test_a_long_loop_is_cut_and_says_so(
     monkeypatch.setattr(traces, "MOST_SPANS", 4)
     execution = started(client, {"playbook": LOOPS})["execution_id"]
     trace = trace_of(traced, receiver, execution)
-    assert trace.one("execution tests/loops").attributes["noetl.spans_left_out"] > 0
+    assert trace.span("execution tests/loops").attributes["noetl.spans_left_out"] > 0
 
 
 # -- what is passed on ----------------------------------------------------------------------------------------------

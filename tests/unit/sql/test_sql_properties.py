@@ -78,10 +78,10 @@ def shape(sql: Sql) -> list[Any]:
 @given(SHAPES, NAMES, NAMES)
 def test_the_tokens_of_a_statement_do_not_depend_on_the_data(source: str, a: str, b: str) -> None:
     bind = prepare_sql(source)
-    plain, found = bind({"a": "p", "b": "q", "n": 1}), bind({"a": a, "b": b, "n": 1})
-    assert shape(found) == shape(plain)
-    assert [part for part in found.parts if isinstance(part, str)] == [p for p in plain.parts if isinstance(p, str)]
-    assert list(map(len, map(shape, statements(found)))) == list(map(len, map(shape, statements(plain))))
+    plain, result = bind({"a": "p", "b": "q", "n": 1}), bind({"a": a, "b": b, "n": 1})
+    assert shape(result) == shape(plain)
+    assert [part for part in result.parts if isinstance(part, str)] == [p for p in plain.parts if isinstance(p, str)]
+    assert list(map(len, map(shape, statements(result)))) == list(map(len, map(shape, statements(plain))))
 
 
 @settings(deadline=None)
@@ -91,13 +91,13 @@ def test_the_data_arrives_as_it_is(source: str, a: str, b: str) -> None:
         return [part for part in sql.parts if not isinstance(part, str)]
 
     first, second = "\ue001", "\ue002"
-    for marked, found in zip(
+    for marked, result in zip(
         data(prepare_sql(source)({"a": first, "b": second, "n": 1})),
         data(prepare_sql(source)({"a": a, "b": b, "n": 1})),
         strict=True,
     ):
-        assert type(found) is type(marked)
-        assert found == _replaced(marked, {first: a, second: b})
+        assert type(result) is type(marked)
+        assert result == _replaced(marked, {first: a, second: b})
 
 
 def _replaced(part: Any, texts: dict[str, str]) -> Any:
@@ -181,6 +181,6 @@ def test_any_source_is_bound_or_refused(source: str, dialect: SqlDialect, a: str
 @settings(deadline=None)
 @given(SOURCES, DIALECTS)
 def test_tokens_are_the_whole_text(source: str, dialect: SqlDialect) -> None:
-    found = list(tokens(source, dialect))
-    assert "".join(source[token.start : token.end] for token in found) == source
-    assert all(token.end > token.start for token in found)
+    result = list(tokens(source, dialect))
+    assert "".join(source[token.start : token.end] for token in result) == source
+    assert all(token.end > token.start for token in result)

@@ -41,9 +41,9 @@ def test_statements_end_at_semicolons_that_are_nobody_elses(source: str, expecte
 
 
 def test_a_statement_knows_its_line() -> None:
-    found = statements(prepare_sql("\nSELECT 1;\n\n  SELECT {{ n }};\n-- c\nSELECT 3")({"n": 5}))
-    assert [statement.line for statement in found] == [2, 4, 5]
-    assert found[1].parts == ("SELECT ", Value(5))
+    result = statements(prepare_sql("\nSELECT 1;\n\n  SELECT {{ n }};\n-- c\nSELECT 3")({"n": 5}))
+    assert [statement.line for statement in result] == [2, 4, 5]
+    assert result[1].parts == ("SELECT ", Value(5))
 
 
 def test_strings_of_snowflake_have_escapes() -> None:

@@ -167,8 +167,8 @@ def test_a_name(source: str, names: tuple[str, ...]) -> None:
 
 
 def test_a_name_may_stand_beside_a_dot_and_another_name() -> None:
-    found = parts("SELECT {{ x | ident }}.{{ x | ident }} {{ x | ident }}, {{ n }} {{ x | ident }}")
-    assert [part for part in found if part == Identifier(("o'b",))] == [Identifier(("o'b",))] * 4
+    result = parts("SELECT {{ x | ident }}.{{ x | ident }} {{ x | ident }}, {{ n }} {{ x | ident }}")
+    assert [part for part in result if part == Identifier(("o'b",))] == [Identifier(("o'b",))] * 4
 
 
 @pytest.mark.parametrize("value", [5, None, [], ["a", 1], "", "a..b", "a\0b", {"a": 1}])

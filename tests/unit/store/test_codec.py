@@ -39,9 +39,9 @@ def back(event: Event) -> Event:
 
 
 def result_of(value: Any) -> Any:
-    found = back(StepDone("a#1", value))
-    assert isinstance(found, StepDone)
-    return found.result
+    result = back(StepDone("a#1", value))
+    assert isinstance(result, StepDone)
+    return result.result
 
 
 SCALARS = (

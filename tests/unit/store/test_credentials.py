@@ -20,9 +20,9 @@ TWO = SealedCredential("a", "acme.login", b"", 3.0, 3.0)
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    found: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "noetl.db")
-    yield found
-    found.close()
+    result: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "noetl.db")
+    yield result
+    result.close()
 
 
 def test_what_is_put_is_found(store: Store) -> None:
@@ -45,9 +45,9 @@ def test_resealing_needs_what_was_read(store: Store) -> None:
     assert not store.credentials.reseal("none", ONE.sealed, b"new")
     assert store.credentials.get("b/one") == ONE
     assert store.credentials.reseal("b/one", ONE.sealed, b"new")
-    found = store.credentials.get("b/one")
-    assert found is not None
-    assert (found.sealed, found.updated) == (b"new", 2.5)
+    result = store.credentials.get("b/one")
+    assert result is not None
+    assert (result.sealed, result.updated) == (b"new", 2.5)
 
 
 def test_what_is_deleted_is_gone(store: Store) -> None:

@@ -80,12 +80,12 @@ def server() -> Iterator[postgres.PostgresServer]:
     before = dict(postgres.SETTINGS)
     postgres.SETTINGS.update(log_statement="all", log_min_messages="log", log_line_prefix="@@%d ")
     try:
-        found = postgres.PostgresServer()
+        result = postgres.PostgresServer()
     finally:
         postgres.SETTINGS.clear()
         postgres.SETTINGS.update(before)
-    yield found
-    found.close()
+    yield result
+    result.close()
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +98,9 @@ def statements(server: postgres.PostgresServer) -> list[str]:
     with log.open("rb") as file:
         file.seek(begin)
         text = file.read().decode("utf-8", "replace")
-    found = re.findall(r"@@\S* LOG:  (?:statement|execute [^:]*): (.*?)(?=\n@@|\Z)", text, re.DOTALL)
-    assert len(found) > 20, text[:1000]
-    return found
+    result = re.findall(r"@@\S* LOG:  (?:statement|execute [^:]*): (.*?)(?=\n@@|\Z)", text, re.DOTALL)
+    assert len(result) > 20, text[:1000]
+    return result
 
 
 async def _work(store: PostgresStore) -> None:
@@ -151,14 +151,14 @@ def tables(statement: str) -> set[str]:
 
 
 def test_what_is_written_belongs_to_one_execution_or_one_worker(statements: list[str]) -> None:
-    written = set().union(*(tables(one) for one in statements))
+    written = set().union(*(tables(statement) for statement in statements))
     assert written <= OWNED.keys() | {"playbook"}, written  # playbooks are stored before the runs
     assert "worker_session" in written
-    assert any("commit_changes" in one for one in statements)
+    assert any("commit_changes" in statement for statement in statements)
 
 
 def test_a_beat_writes_the_row_of_its_worker(statements: list[str]) -> None:
-    beats = {one for one in statements if "worker_session" in tables(one)}
+    beats = {statement for statement in statements if "worker_session" in tables(statement)}
     assert len(beats) == 1
     assert "ON CONFLICT (worker)" in beats.pop()
 
@@ -186,8 +186,8 @@ def test_no_statement_waits_for_a_lock_that_all_share(server: postgres.PostgresS
     """Executions are locked one by one; the one lock that all commits take is taken shared, and only with content."""
     locks = re.findall(r"pg_advisory\w*\(", _source(server))
     assert sorted(locks) == ["pg_advisory_xact_lock(", "pg_advisory_xact_lock_shared("]
-    assert not [one for one in statements if re.search(r"\bLOCK TABLE\b|FOR UPDATE|pg_advisory", one)]
-    assert not [one for one in statements if "nextval" in one]
+    assert not [statement for statement in statements if re.search(r"\bLOCK TABLE\b|FOR UPDATE|pg_advisory", statement)]
+    assert not [statement for statement in statements if "nextval" in statement]
 
 
 def _source(server: postgres.PostgresServer) -> str:

@@ -216,7 +216,7 @@ def test_every_cut_of_the_write_ahead_log_is_found(tmp_path: Path) -> None:
     frame = 24 + store._db.connection.execute("PRAGMA page_size").get
     ((_, frames, _),) = store._db.connection.execute("PRAGMA wal_checkpoint(NOOP)")
     assert frames >= 5
-    cut, found = tmp_path / "cut", set()
+    cut, result = tmp_path / "cut", set()
     for length in (0, *(32 + frame * whole + part for whole in range(frames) for part in (0, frame - 1))):
         shutil.copytree(live, cut, ignore=shutil.ignore_patterns("*-shm"))
         os.truncate(cut / "noetl.db-wal", length)
@@ -224,11 +224,11 @@ def test_every_cut_of_the_write_ahead_log_is_found(tmp_path: Path) -> None:
             assert connection.execute("PRAGMA integrity_check").get == "ok"
         try:
             SqliteStore(cut / "noetl.db").close()
-            found.add("whole")
+            result.add("whole")
         except DatabaseBehind:
-            found.add("behind")
+            result.add("behind")
         shutil.rmtree(cut)
-    assert found == {"behind"}
+    assert result == {"behind"}
     store.close()
 
 

@@ -163,8 +163,8 @@ def test_a_bad_id_spoils_nothing(store: PostgresStore) -> None:
 def test_text_that_the_database_can_not_hold_is_kept_readable(store: PostgresStore) -> None:
     run = Summary(A, "a\0b", "c\udcffd", "running", 1.5)
     store.commit([Change(A, 0, [], run, ready={"a#1": "p\0"})])
-    (found,) = store.summaries()
-    assert (found.name, found.path) == ("a\\x00b", "c\\udcffd")
+    (result,) = store.summaries()
+    assert (result.name, result.path) == ("a\\x00b", "c\\udcffd")
     assert store.derived(A).ready == {"a#1": "p\\x00"}
     store.append_output([(A, "t", 1.5, "stdout", "x\udcff")])
     assert store.output(A)[0][4] == "x\\udcff"

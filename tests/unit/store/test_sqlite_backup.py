@@ -23,7 +23,7 @@ A, B = "01890000-0000-7000-8000-00000000000a", "01890000-0000-7000-8000-00000000
 
 def grow(store: SqliteStore, *executions: str) -> None:
     """One more event for each, in one transaction."""
-    seqs = {one: store.seq(one) for one in executions}
+    seqs = {execution: store.seq(execution) for execution in executions}
     changes = [Change(one, seq, rows_of([PlaybookStarted()], seq + 1, 1.0, ZERO)) for one, seq in seqs.items()]
     assert all(store.commit(changes))
 

@@ -295,7 +295,9 @@ for seq in range(1_000_000):
 
 
 def test_a_busy_process_does_not_starve_others(store: SqliteStore, path: Path) -> None:
-    busy = [subprocess.Popen([sys.executable, "-c", BUSY, path, one], stdout=subprocess.PIPE) for one in (A, B)]
+    busy = [
+        subprocess.Popen([sys.executable, "-c", BUSY, path, execution], stdout=subprocess.PIPE) for execution in (A, B)
+    ]
     try:
         for process in busy:
             assert process.stdout is not None

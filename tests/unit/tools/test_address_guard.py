@@ -85,11 +85,11 @@ def tool(kind: str, login: Callable[[str, int], Any] | None = None, **inputs: An
         async def credential(auth: Any) -> dict[str, Any]:
             return auth if isinstance(auth, dict) else fields
 
-        given = msgspec.json.decode(
+        value = msgspec.json.decode(
             msgspec.json.encode(inputs).replace(b"HOST", host.encode()).replace(b"PORT", str(port).encode())
         )
         try:
-            outcome: Outcome = await module.run(msgspec.convert(given, module.Inputs), context(credential=credential))
+            outcome: Outcome = await module.run(msgspec.convert(value, module.Inputs), context(credential=credential))
             return outcome
         except Failure as failure:
             return failure.outcome
@@ -129,8 +129,8 @@ def account(host: str, port: int) -> dict[str, Any]:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     key = generate_private_key(65537, 2048).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    found = {"client_email": "a@b", "private_key": key, "token_uri": f"http://{host}:{port}/token"}
-    return {"service_account": {"type": "service_account", "project_id": "p", **found}}
+    result = {"client_email": "a@b", "private_key": key, "token_uri": f"http://{host}:{port}/token"}
+    return {"service_account": {"type": "service_account", "project_id": "p", **result}}
 
 
 def account_elsewhere(host: str, port: int) -> dict[str, Any]:
@@ -307,13 +307,13 @@ def test_postgres_connects_to_the_addresses_that_were_checked(monkeypatch: pytes
     forbid_addresses()
     monkeypatch.setattr(socket, "getaddrinfo", answer)
     try:
-        found = conninfo_to_dict(
+        result = conninfo_to_dict(
             with_addresses("host=one.example,two.example,/tmp port=1,2,3 dbname=d sslmode=verify-full")
         )
-        assert found["host"] == "one.example,one.example,two.example,/tmp"
-        assert found["hostaddr"] == "192.0.2.1,192.0.2.2,192.0.2.3,"
-        assert found["port"] == "1,1,2,3"
-        assert found["sslmode"] == "verify-full"
+        assert result["host"] == "one.example,one.example,two.example,/tmp"
+        assert result["hostaddr"] == "192.0.2.1,192.0.2.2,192.0.2.3,"
+        assert result["port"] == "1,1,2,3"
+        assert result["sslmode"] == "verify-full"
         single = conninfo_to_dict(with_addresses("host=one.example dbname=d"))
         assert (single["hostaddr"], single["port"]) == ("192.0.2.1,192.0.2.2", "5432,5432")
         for forbidden in ("hostaddr=169.254.169.254", "host=x hostaddr=169.254.0.1", "host=2852039166"):

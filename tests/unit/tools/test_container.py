@@ -25,8 +25,8 @@ needs_podman = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Podman]:
-    with podman() as found:
-        yield found
+    with podman() as result:
+        yield result
 
 
 @pytest.fixture
@@ -72,33 +72,33 @@ def outcome(command: str | list[str] | None = None, scope: dict[str, Any] | None
 
 
 def stdout(command: str | list[str] | None = None, scope: dict[str, Any] | None = None, **more: Any) -> str:
-    found = outcome(command, scope, **more)
-    assert found.error is None, found.error
-    assert found.extra == {"container": {"exit_code": 0}}
-    return str(found.result["stdout"])
+    result = outcome(command, scope, **more)
+    assert result.error is None, result.error
+    assert result.extra == {"container": {"exit_code": 0}}
+    return str(result.result["stdout"])
 
 
 def failure(command: str | list[str] | None = None, **more: Any) -> tuple[str, str]:
-    found = outcome(command, **more)
-    assert found.error is not None
-    assert found.extra == {"container": {"exit_code": None}}
-    return found.error.kind, found.error.message
+    result = outcome(command, **more)
+    assert result.error is not None
+    assert result.extra == {"container": {"exit_code": None}}
+    return result.error.kind, result.error.message
 
 
 @needs_podman
 @pytest.mark.usefixtures("engine")
 class TestContainer:
     def test_result_is_exit_code_and_both_streams(self) -> None:
-        found = outcome("echo out; echo err >&2").result
-        assert found == {"exit_code": 0, "stdout": "out\n", "stderr": "err\n"}
+        result = outcome("echo out; echo err >&2").result
+        assert result == {"exit_code": 0, "stdout": "out\n", "stderr": "err\n"}
 
     def test_exit_code(self) -> None:
-        found = outcome("echo why >&2; exit 7")
-        assert found.error is not None
-        assert found.error.kind == "exit_code"
-        assert found.error.message == f"the container of {IMAGE} ended with exit code 7: why"
-        assert found.error.details == {"exit_code": 7, "stdout": "", "stderr": "why\n"}
-        assert found.extra == {"container": {"exit_code": 7}}
+        result = outcome("echo why >&2; exit 7")
+        assert result.error is not None
+        assert result.error.kind == "exit_code"
+        assert result.error.message == f"the container of {IMAGE} ended with exit code 7: why"
+        assert result.error.details == {"exit_code": 7, "stdout": "", "stderr": "why\n"}
+        assert result.extra == {"container": {"exit_code": 7}}
 
     def test_lines_go_to_the_log(self) -> None:
         lines: list[tuple[str, str]] = []
@@ -110,9 +110,9 @@ class TestContainer:
         assert stdout("echo '{{ x }}'", {"x": "'; exit 1 $(id)"}) == "'; exit 1 $(id)\n"
 
     def test_environment(self) -> None:
-        found = stdout(["env"], env={"MINE": True, "GONE": None}).splitlines()
-        assert {"MINE=true", "NOETL_ACTION_ID=action-1", "NOETL_EXECUTION_ID=e1", "NOETL_ATTEMPT=1"} <= set(found)
-        assert not [line for line in found if line.startswith("GONE")]
+        result = stdout(["env"], env={"MINE": True, "GONE": None}).splitlines()
+        assert {"MINE=true", "NOETL_ACTION_ID=action-1", "NOETL_EXECUTION_ID=e1", "NOETL_ATTEMPT=1"} <= set(result)
+        assert not [line for line in result if line.startswith("GONE")]
 
     def test_input(self) -> None:
         assert stdout(["cat"], stdin="žluť\n" * 20_000) == "žluť\n" * 20_000
@@ -124,9 +124,9 @@ class TestContainer:
 
     def test_mounts(self, tmp_path: Path) -> None:
         (tmp_path / "in").write_text("mounted\n")
-        found = outcome("cat /data/in; touch /data/out", mounts=[f"{tmp_path}:/data:ro"])
-        assert found.error is not None
-        assert found.error.details["stdout"] == "mounted\n"
+        result = outcome("cat /data/in; touch /data/out", mounts=[f"{tmp_path}:/data:ro"])
+        assert result.error is not None
+        assert result.error.details["stdout"] == "mounted\n"
         assert stdout("touch /data/out", mounts=[{"source": str(tmp_path), "target": "/data"}]) == ""
         assert (tmp_path / "out").exists()
 
@@ -134,17 +134,17 @@ class TestContainer:
         assert stdout(["ls", "/sys/class/net"]).split() == ["lo"]
 
     def test_memory_limit(self) -> None:
-        found = outcome(["dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"], limits={"memory": "20m"})
-        assert found.error is not None
-        assert found.error.kind == "exit_code"
-        assert found.extra["container"]["exit_code"] != 0
+        result = outcome(["dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"], limits={"memory": "20m"})
+        assert result.error is not None
+        assert result.error.kind == "exit_code"
+        assert result.extra["container"]["exit_code"] != 0
 
     def test_fork_bomb_ends_at_its_limit(self) -> None:
-        found = outcome(
+        result = outcome(
             "n=0; while [ $n -lt 300 ]; do sleep 200 & n=$((n+1)); done; echo all", limits={"pids": 20, "cpus": 0.5}
         )
-        assert found.error is not None
-        assert "fork" in found.error.details["stderr"]
+        assert result.error is not None
+        assert "fork" in result.error.details["stderr"]
 
     def test_a_container_of_a_lost_worker_is_removed(self, engine: Podman) -> None:
         label = ["--label", "io.noetl.action=action-1"]
@@ -196,9 +196,9 @@ class TestNoEngine:
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(f"{tmp_path}/s")
         monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/s")
-        found = outcome(["true"])
-        assert found.error is not None
-        assert (found.error.kind, found.error.retryable) == ("connect", True)
+        result = outcome(["true"])
+        assert result.error is not None
+        assert (result.error.kind, result.error.retryable) == ("connect", True)
 
     def test_somebody_else_listens(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_server(f"{tmp_path}/s", family=socket.AF_UNIX) as server:
@@ -216,6 +216,6 @@ class TestNoEngine:
 
     def test_text_that_was_not_bound_is_not_run(self) -> None:
         context = Context("e1", "a1", 1, "s", "t", None, {}, None, lambda stream, line: None)
-        found = play(lambda: run(Inputs(image=IMAGE, command="echo x"), context))
-        assert found.error is not None
-        assert found.error.kind == "internal"
+        stage = play(lambda: run(Inputs(image=IMAGE, command="echo x"), context))
+        assert stage.error is not None
+        assert stage.error.kind == "internal"

@@ -38,16 +38,16 @@ def test_a_database_called_memory_is_in_memory(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_query_gives_rows_their_number_and_the_columns(memory: Calls) -> None:
-    found = memory.outcome("SELECT 1 AS a, 'x' AS b UNION ALL SELECT 2, NULL ORDER BY a")
+    result = memory.outcome("SELECT 1 AS a, 'x' AS b UNION ALL SELECT 2, NULL ORDER BY a")
     rows = [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
-    assert found.result == {"rows": rows, "row_count": 2, "columns": ["a", "b"]}
-    assert found.extra == {"duckdb": {"code": None}}
+    assert result.result == {"rows": rows, "row_count": 2, "columns": ["a", "b"]}
+    assert result.extra == {"duckdb": {"code": None}}
 
 
 def test_several_statements_give_the_last_result_and_what_each_did(memory: Calls) -> None:
-    found = memory.result("CREATE TABLE t (i INT); INSERT INTO t VALUES (1), (2); SELECT i FROM t ORDER BY i")
-    assert found["rows"] == [{"i": 1}, {"i": 2}]
-    assert [one["row_count"] for one in found["statements"]] == [0, 2, 2]
+    result = memory.result("CREATE TABLE t (i INT); INSERT INTO t VALUES (1), (2); SELECT i FROM t ORDER BY i")
+    assert result["rows"] == [{"i": 1}, {"i": 2}]
+    assert [statement["row_count"] for statement in result["statements"]] == [0, 2, 2]
 
 
 def test_a_change_gives_how_many_rows_it_changed(file: Calls) -> None:
@@ -131,8 +131,8 @@ def test_a_list_expands_in_in_and_is_an_array_elsewhere(memory: Calls) -> None:
 
 def test_a_map_is_json_and_fits_a_struct(memory: Calls) -> None:
     table = "CREATE TABLE t (j JSON, s STRUCT(a INT, b VARCHAR)); INSERT INTO t VALUES ({{ m }}, {{ m }}); "
-    found = memory.rows(table + "SELECT j->>'a' AS a, s.b AS b FROM t", {"m": {"a": 1, "b": "x"}})
-    assert found == [{"a": "1", "b": "x"}]
+    result = memory.rows(table + "SELECT j->>'a' AS a, s.b AS b FROM t", {"m": {"a": 1, "b": "x"}})
+    assert result == [{"a": "1", "b": "x"}]
 
 
 def test_a_list_of_several_kinds_of_values_is_json(memory: Calls) -> None:
@@ -196,11 +196,11 @@ def at_once(calls: Calls, sql: str, scopes: list[dict[str, Any]]) -> list[Any]:
     async def all_at_once() -> list[Outcome]:
         return await asyncio.gather(*(calls.ask(sql, scope) for scope in scopes))
 
-    found = []
+    result = []
     for outcome in calls.whole(all_at_once()):
         assert outcome.error is None, outcome.error
-        found.append(outcome.result["rows"][0]["v"])
-    return found
+        result.append(outcome.result["rows"][0]["v"])
+    return result
 
 
 @pytest.mark.parametrize("position", POSITIONS)
@@ -247,10 +247,10 @@ def test_rows_are_inserted_with_the_types_of_the_table(file: Calls) -> None:
     }
     empty = dict.fromkeys(row)
     assert file.result(table="t", rows=[row, empty, {"id": 5, "b": "text"}])["row_count"] == 3
-    found = file.rows("SELECT * FROM t")
-    assert found[0] == {**row, "ts": "2026-01-01T08:00:00+00:00"}
-    assert found[1] == empty
-    assert found[2] == {**empty, "id": 5, "b": b"text"}
+    result = file.rows("SELECT * FROM t")
+    assert result[0] == {**row, "ts": "2026-01-01T08:00:00+00:00"}
+    assert result[1] == empty
+    assert result[2] == {**empty, "id": 5, "b": b"text"}
 
 
 def test_many_rows_are_inserted_in_one_transaction(file: Calls) -> None:
@@ -368,10 +368,10 @@ def test_a_database_that_is_not_there_or_none(tmp_path: Path) -> None:
     ],
 )
 def test_an_error_names_its_kind_and_line(memory: Calls, sql: str, code: str, line: int | None) -> None:
-    found = memory.outcome(sql, {"x": "two\nlines"})
-    assert found.error is not None
-    assert (found.error.kind, found.extra["duckdb"]["code"]) == ("sql", code)
-    assert found.error.details.get("line") == line
+    result = memory.outcome(sql, {"x": "two\nlines"})
+    assert result.error is not None
+    assert (result.error.kind, result.extra["duckdb"]["code"]) == ("sql", code)
+    assert result.error.details.get("line") == line
 
 
 def test_a_table_that_was_lost_with_the_memory_of_its_task_is_explained(memory: Calls, file: Calls) -> None:

@@ -126,9 +126,9 @@ def test_a_list_has_the_objects_whose_key_begins_so(server: GcsServer, caller: C
     keys = ["a", "a/1", "a/10", "ab", "b/1"]
     fill(server, bucket, *keys)
     for prefix in ["", "a", "a/1", "b", "c"]:
-        found = caller.result(operation="list", prefix=prefix)
-        assert [one["key"] for one in found["objects"]] == [key for key in keys if key.startswith(prefix)]
-        assert (found["count"], found["truncated"]) == (len(found["objects"]), False)
+        result = caller.result(operation="list", prefix=prefix)
+        assert [one["key"] for one in result["objects"]] == [key for key in keys if key.startswith(prefix)]
+        assert (result["count"], result["truncated"]) == (len(result["objects"]), False)
     first = caller.result(operation="list")["objects"][0]
     assert (first["size"], first["updated"][-1], bool(first["etag"])) == (2, "Z", True)
 
@@ -138,8 +138,8 @@ def test_a_list_ends_at_its_limit(
     server: GcsServer, caller: Caller, bucket: str, limit: int | None, count: int, truncated: bool
 ) -> None:
     fill(server, bucket, "a", "b", "c")
-    found = caller.result(operation="list", limit=limit)
-    assert (len(found["objects"]), found["count"], found["truncated"]) == (count, count, truncated)
+    result = caller.result(operation="list", limit=limit)
+    assert (len(result["objects"]), result["count"], result["truncated"]) == (count, count, truncated)
 
 
 def test_deleting_twice_is_well(caller: Caller) -> None:
@@ -216,10 +216,10 @@ async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sta
     ids=["503", "429", "403", "401", "400"],
 )
 def test_only_what_may_pass_is_retryable(caller: Caller, status: bytes, kind: str, retryable: bool) -> None:
-    asked = []
+    requests = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(status)
+        requests.append(status)
         await refuse(reader, writer, status)
 
     async def main() -> None:
@@ -230,7 +230,7 @@ def test_only_what_may_pass_is_retryable(caller: Caller, status: bytes, kind: st
         assert (outcome.error.kind, outcome.error.retryable) == (kind, retryable)
 
     caller.whole(main())
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 def test_a_call_to_a_silent_server_can_be_cancelled(caller: Caller) -> None:

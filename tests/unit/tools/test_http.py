@@ -610,13 +610,13 @@ def test_connect_limit_is_kept() -> None:
         port = listener.getsockname()[1]
         fillers = [socket.socket() for _ in range(8)]
         try:
-            for one in fillers:
-                one.setblocking(False)
-                one.connect_ex(("127.0.0.1", port))
+            for filler in fillers:
+                filler.setblocking(False)
+                filler.connect_ex(("127.0.0.1", port))
             error = failure(call(f"http://127.0.0.1:{port}/", given=context(timeout={"connect": 0.1})))
         finally:
-            for one in fillers:
-                one.close()
+            for filler in fillers:
+                filler.close()
     assert (error.kind, error.retryable) == ("timeout", True)
     assert "no connection within 0.1 s" in error.message
 

@@ -120,7 +120,7 @@ class Names:
             return self.real(host, port, *more, **options)
         answers = self.answers[name]
         addresses = answers.pop(0) if len(answers) > 1 else answers[0]
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in addresses]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
 
 
 @pytest.fixture

@@ -239,9 +239,9 @@ def test_text_is_redacted_before_it_is_cut() -> None:
         async with wire(reply(body, "500 Oops", Content_Type="text/plain")) as server:
             return await ask(server.url, given=signing({}, redact=hiding([secret])))
 
-    shown = failure(whole(main())).details["body"]
-    assert shown.startswith("x" * 4080 + "***y")
-    assert "0123456789" not in shown
+    text = failure(whole(main())).details["body"]
+    assert text.startswith("x" * 4080 + "***y")
+    assert "0123456789" not in text
 
 
 def test_long_path_is_redacted_before_it_is_cut() -> None:

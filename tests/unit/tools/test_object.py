@@ -62,8 +62,8 @@ def test_a_list_of_files_has_those_whose_key_begins_so(caller: Caller, tmp_path:
         (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / key).write_text("x")
     for prefix in ["", "a", "a1/", "a1/1", "b/c", "z"]:
-        found = caller.result(operation="list", url=f"file://{tmp_path}", prefix=prefix)
-        assert sorted(one["key"] for one in found["objects"]) == [key for key in keys if key.startswith(prefix)]
+        result = caller.result(operation="list", url=f"file://{tmp_path}", prefix=prefix)
+        assert sorted(one["key"] for one in result["objects"]) == [key for key in keys if key.startswith(prefix)]
 
 
 @pytest.mark.parametrize("key", ["../secret", "a/../../secret", "..", "/etc/passwd"])
@@ -135,7 +135,7 @@ def test_a_path_in_the_url_is_a_folder_of_the_keys(server: S3Server, caller: Cal
     assert [one["key"] for one in caller.result(operation="list", url=url, auth=s3_auth)["objects"]] == ["a.txt"]
     caller.result(operation="copy", url=url, key="a.txt", destination="b.txt", auth=s3_auth)
     caller.result(operation="copy", url=url, key="a.txt", destination=f"s3://{bucket}/c.txt", auth=s3_auth)
-    keys = [one["Key"] for one in server.client.list_objects_v2(Bucket=bucket)["Contents"]]
+    keys = [content["Key"] for content in server.client.list_objects_v2(Bucket=bucket)["Contents"]]
     assert keys == ["2026/03/a.txt", "2026/03/b.txt", "2026/030", "c.txt"]
 
 

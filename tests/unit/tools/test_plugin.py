@@ -78,8 +78,8 @@ def test_playbook_runs(site: Site) -> None:
     arguments = ["--db", "runs.db", "--set", "at_least=90", "-o", "json"]
     done = site.noetl("run", "source/orders.yaml", *arguments)
     assert (done.returncode, done.stderr) == (0, "")
-    found = json.loads(done.stdout)
-    assert found["result"] == {"rows": [{"id": 3, "total": 99.0}], "row_count": 1, "columns": ["id", "total"]}
+    result = json.loads(done.stdout)
+    assert result["result"] == {"rows": [{"id": 3, "total": 99.0}], "row_count": 1, "columns": ["id", "total"]}
     assert site.noetl("verify", "--db", "runs.db").returncode == 0
 
 

@@ -25,8 +25,8 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "postgres_orders.yaml"
 
 
 def test_a_query_gives_rows_their_number_and_the_columns(database: Database) -> None:
-    found = database.result("SELECT n, n * 2 AS twice FROM generate_series(1, 2) n")
-    assert found == {
+    result = database.result("SELECT n, n * 2 AS twice FROM generate_series(1, 2) n")
+    assert result == {
         "rows": [{"n": 1, "twice": 2}, {"n": 2, "twice": 4}],
         "row_count": 2,
         "columns": ["n", "twice"],
@@ -112,9 +112,9 @@ def test_moments_have_the_offset_of_the_sessions_zone(database: Database) -> Non
 def test_a_large_result_is_its_json(database: Database) -> None:
     result = database.result("SELECT n, repeat('x', 100) AS text FROM generate_series(1, 20000) n")
     assert isinstance(result, msgspec.Raw)
-    found = msgspec.json.decode(result)
-    assert found["row_count"] == len(found["rows"]) == 20000
-    assert found["rows"][-1] == {"n": 20000, "text": "x" * 100}
+    value = msgspec.json.decode(result)
+    assert value["row_count"] == len(value["rows"]) == 20000
+    assert value["rows"][-1] == {"n": 20000, "text": "x" * 100}
 
 
 def test_a_result_above_the_limit_is_refused_and_its_statement_stopped(database: Database) -> None:
@@ -138,9 +138,9 @@ def _statements_running(schema: Schema) -> int:
 
 
 def test_of_several_statements_the_last_one_is_the_result(database: Database) -> None:
-    found = database.result("CREATE TABLE t (n int); INSERT INTO t VALUES (1), (2); SELECT n FROM t ORDER BY n;")
-    assert found["rows"] == [{"n": 1}, {"n": 2}]
-    assert found["statements"] == [
+    result = database.result("CREATE TABLE t (n int); INSERT INTO t VALUES (1), (2); SELECT n FROM t ORDER BY n;")
+    assert result["rows"] == [{"n": 1}, {"n": 2}]
+    assert result["statements"] == [
         {"command": "CREATE TABLE", "columns": [], "row_count": 0},
         {"command": "INSERT", "columns": [], "row_count": 2},
         {"command": "SELECT", "columns": ["n"], "row_count": 2},
@@ -164,9 +164,9 @@ def test_a_statement_that_refuses_transactions_runs_alone(database: Database) ->
 
 def test_transactions_of_the_author_are_kept(database: Database) -> None:
     database.result("CREATE TABLE t (n int)")
-    found = database.result("BEGIN; INSERT INTO t VALUES (1) RETURNING n; COMMIT; -- done")
-    assert found["rows"] == [{"n": 1}]
-    assert [one["command"] for one in found["statements"]] == ["BEGIN", "INSERT", "COMMIT"]
+    result = database.result("BEGIN; INSERT INTO t VALUES (1) RETURNING n; COMMIT; -- done")
+    assert result["rows"] == [{"n": 1}]
+    assert [statement["command"] for statement in result["statements"]] == ["BEGIN", "INSERT", "COMMIT"]
     database.result("START TRANSACTION; INSERT INTO t VALUES (2); ROLLBACK")
     database.result("INSERT INTO t VALUES (3); SAVEPOINT a; INSERT INTO t VALUES (4); ROLLBACK TO SAVEPOINT a")
     assert database.value("SELECT array_agg(n ORDER BY n) AS all FROM t") == [1, 3]
@@ -189,10 +189,10 @@ def test_a_call_sees_nothing_of_the_session_of_another(database: Database) -> No
         "SELECT pg_backend_pid() AS pid, current_setting('work_mem') AS mem, to_regclass('mine') AS mine, "
         "current_user AS me, (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory') AS locks"
     )
-    (found,) = database.rows(query)
-    assert found["pid"] == first
-    assert found["mem"] != "77MB"
-    assert (found["mine"], found["locks"], found["me"]) == (None, 0, "postgres")
+    (result,) = database.rows(query)
+    assert result["pid"] == first
+    assert result["mem"] != "77MB"
+    assert (result["mine"], result["locks"], result["me"]) == (None, 0, "postgres")
 
 
 def test_a_deferred_constraint_fails_at_the_end(database: Database) -> None:
@@ -213,8 +213,10 @@ def test_params_of_the_driver(database: Database) -> None:
 
 
 def test_params_beside_templates(database: Database) -> None:
-    found = database.rows("SELECT {{ x }} AS a, %s AS b; SELECT %s AS c, '{{ x }}%%' AS d", {"x": "5%s"}, params=[1, 2])
-    assert found == [{"c": 2, "d": "5%s%%"}]
+    result = database.rows(
+        "SELECT {{ x }} AS a, %s AS b; SELECT %s AS c, '{{ x }}%%' AS d", {"x": "5%s"}, params=[1, 2]
+    )
+    assert result == [{"c": 2, "d": "5%s%%"}]
 
 
 @pytest.mark.parametrize(
@@ -390,11 +392,11 @@ def test_fields_that_make_no_sense(database: Database, changes: dict[str, Any]) 
 def test_passwords_of_the_workers_own_are_not_sent(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    known = tmp_path / "pgpass"
-    known.write_text(f"*:*:*:*:{PASSWORD}\n")
-    known.chmod(0o600)
+    path = tmp_path / "pgpass"
+    path.write_text(f"*:*:*:*:{PASSWORD}\n")
+    path.chmod(0o600)
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    monkeypatch.setenv("PGPASSFILE", str(known))
+    monkeypatch.setenv("PGPASSFILE", str(path))
     assert database.error("SELECT 1", auth=database.schema.fields(password=None)).kind == "auth"
 
 

@@ -158,8 +158,8 @@ def test_names_are_names(guarded: Database) -> None:
             continue
         query = 'CREATE TEMP TABLE {{ [p] | ident }} ("{{ p }}" text) ON COMMIT DROP; SELECT * FROM "{{ p }}"'
         assert guarded.result(query, {"p": payload})["columns"] == [payload], payload
-        found = guarded.result('SELECT 1 AS {{ [p] | ident }}, 2 AS "{{ p }}\'"', {"p": payload})
-        assert found["columns"] == [payload, payload + "'"], payload
+        result = guarded.result('SELECT 1 AS {{ [p] | ident }}, 2 AS "{{ p }}\'"', {"p": payload})
+        assert result["columns"] == [payload, payload + "'"], payload
     unharmed(guarded)
 
 
@@ -171,8 +171,8 @@ def test_definitions_hold_values(guarded: Database) -> None:
             "INSERT INTO {{ t | ident }} DEFAULT VALUES;"
             "SELECT v, w, col_description('{{ t }}'::regclass, 1) AS c FROM {{ t | ident }}"
         )
-        (found,) = guarded.rows(query, {"t": f"t{number}", "p": payload})
-        assert found == {"v": payload, "w": f"<{payload}>", "c": payload or None}, payload
+        (result,) = guarded.rows(query, {"t": f"t{number}", "p": payload})
+        assert result == {"v": payload, "w": f"<{payload}>", "c": payload or None}, payload
     unharmed(guarded)
 
 
@@ -205,6 +205,6 @@ def test_a_server_that_reads_backslashes_in_strings_is_no_way_in(guarded: Databa
     auth = guarded.schema.fields(options="-c standard_conforming_strings=off -c backslash_quote=on")
     query = "SELECT '\\' AS a, {{ p }} AS b, '{{ p }}\\' AS c"
     for payload in PAYLOADS:
-        found = guarded.rows(query, {"p": payload}, auth=auth)
-        assert found == [{"a": "\\", "b": payload, "c": payload + "\\"}], payload
+        result = guarded.rows(query, {"p": payload}, auth=auth)
+        assert result == [{"a": "\\", "b": payload, "c": payload + "\\"}], payload
     unharmed(guarded)

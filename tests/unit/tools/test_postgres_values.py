@@ -45,8 +45,8 @@ from noetl.errors import TemplateFailed
     ],
 )
 def test_a_value_has_the_type_that_fits_it(database: Database, value: Any, kind: str, back: Any) -> None:
-    (found,) = database.rows("SELECT {{ v }} AS v, pg_typeof({{ v }})::text AS kind", {"v": value})
-    assert found == {"v": back, "kind": kind}
+    (result,) = database.rows("SELECT {{ v }} AS v, pg_typeof({{ v }})::text AS kind", {"v": value})
+    assert result == {"v": back, "kind": kind}
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_text_without_a_form_in_the_database_is_refused(database: Database) -> N
 )
 def test_any_text_comes_back_as_it_went(database: Database, text: str, texts: list[str]) -> None:
     query = "SELECT {{ t }} AS a, '<{{ t }}>' AS b, {{ l }}::text[] AS c, {{ m }} AS d, {{ t }} IN ({{ l }}) AS e"
-    (found,) = database.rows(query, {"t": text, "l": texts, "m": {"k": texts}})
-    assert found == {"a": text, "b": f"<{text}>", "c": texts, "d": {"k": texts}, "e": text in texts}
+    (result,) = database.rows(query, {"t": text, "l": texts, "m": {"k": texts}})
+    assert result == {"a": text, "b": f"<{text}>", "c": texts, "d": {"k": texts}, "e": text in texts}
 
 
 # --- rows into tables --------------------------------------------------------------------------------
@@ -176,9 +176,9 @@ def test_json_columns_take_any_value_and_text_columns_what_is_not_text(database:
     database.result("CREATE TABLE t (info jsonb, name text, n int)")
     rows = [[value, value, number] for number, value in enumerate([1, 1.5, "x", True, [1, "a"], {"a": 1}])]
     database.result(table="t", columns=["info", "name", "n"], rows=rows)
-    found = database.rows("SELECT info, name FROM t ORDER BY n")
-    assert [row["info"] for row in found] == [1, 1.5, "x", True, [1, "a"], {"a": 1}]
-    assert [row["name"] for row in found] == ["1", "1.5", "x", "true", '[1, "a"]', '{"a": 1}']
+    result = database.rows("SELECT info, name FROM t ORDER BY n")
+    assert [row["info"] for row in result] == [1, 1.5, "x", True, [1, "a"], {"a": 1}]
+    assert [row["name"] for row in result] == ["1", "1.5", "x", "true", '[1, "a"]', '{"a": 1}']
 
 
 def test_fifty_thousand_rows(database: Database) -> None:

@@ -96,12 +96,12 @@ def outcome(code: str, args: dict[str, Any] | None = None, **more: Any) -> Outco
 
 
 def result(code: str, args: dict[str, Any] | None = None, **more: Any) -> Any:
-    found = outcome(code, args, **more)
-    assert found.error is None
-    assert found.extra == {"py": {"exception_type": None}}
-    if isinstance(found.result, msgspec.Raw):  # a large one, to be stored as it is
-        return msgspec.json.decode(found.result)
-    return found.result
+    actual = outcome(code, args, **more)
+    assert actual.error is None
+    assert actual.extra == {"py": {"exception_type": None}}
+    if isinstance(actual.result, msgspec.Raw):  # a large one, to be stored as it is
+        return msgspec.json.decode(actual.result)
+    return actual.result
 
 
 def message(found: Outcome, kind: str = "python") -> str:
@@ -190,8 +190,8 @@ class TestAnswer:
         assert result("import asyncio\nasync def main(a):\n  await asyncio.sleep(0)\n  return a", {"a": 7}) == 7
 
     def test_main_without_what_it_needs_says_so(self) -> None:
-        found = outcome("def main(city, country, **rest): return city", {"town": 1, "country": 2})
-        assert message(found) == "TypeError: main() requires city, but the args are town, country"
+        actual = outcome("def main(city, country, **rest): return city", {"town": 1, "country": 2})
+        assert message(actual) == "TypeError: main() requires city, but the args are town, country"
 
     def test_a_result_that_was_set_wins_over_main(self) -> None:
         assert result("def main(): return 1\nresult = None") is None
@@ -213,12 +213,12 @@ class TestAnswer:
         assert result("result = {2024: {-1: [5]}, 'a': 1}") == {"2024": {"-1": [5]}, "a": 1}
 
     def test_a_lib_that_is_not_there(self) -> None:
-        found = outcome("result = 1", libs=["no_such_module"])
-        assert message(found) == (
+        actual = outcome("result = 1", libs=["no_such_module"])
+        assert message(actual) == (
             "ModuleNotFoundError: No module named 'no_such_module'; add its package to `requirements`, or install it "
             f"where the worker runs: {sys.executable} -m pip install no_such_module"
         )
-        assert found.extra["py"]["exception_type"] == "ModuleNotFoundError"
+        assert actual.extra["py"]["exception_type"] == "ModuleNotFoundError"
 
     def test_a_credential_that_is_not_there(self) -> None:
         assert message(outcome("result = 1", auth="db"), kind="auth") == "the keychain has no entry 'db'"
@@ -229,8 +229,8 @@ class TestAnswer:
         assert result("result = 'auth' in globals()") is False
 
     def test_code_finds_several_credentials_by_name(self) -> None:
-        found = result("result = auth", auth={"shop": "db", "own": {"token": "t"}}, credential=entries)
-        assert found == {"shop": {"kind": "basic", "password": "of db"}, "own": {"token": "t"}}
+        actual = result("result = auth", auth={"shop": "db", "own": {"token": "t"}}, credential=entries)
+        assert actual == {"shop": {"kind": "basic", "password": "of db"}, "own": {"token": "t"}}
 
     def test_args_that_are_no_data_are_refused(self) -> None:
         assert "object" in message(outcome("result = 1", {"a": object()}), kind="input")
@@ -270,8 +270,8 @@ class TestAnswer:
 
     def test_variables_of_the_engine_are_not_the_codes_business(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NOETL_TOKEN", "secret")
-        found = result("import os\nresult = [name for name in os.environ if name.startswith('NOETL')]")
-        assert found == ["NOETL_ACTION_ID"]
+        actual = result("import os\nresult = [name for name in os.environ if name.startswith('NOETL')]")
+        assert actual == ["NOETL_ACTION_ID"]
 
 
 class TestResult:
@@ -318,17 +318,17 @@ class TestResult:
         ],
     )
     def test_what_can_not_be_stored_and_where_it_is(self, code: str, why: str) -> None:
-        found = message(outcome(f"result = {code}"))
-        assert found.startswith("the result cannot be stored: result")
-        assert why in found
+        text = message(outcome(f"result = {code}"))
+        assert text.startswith("the result cannot be stored: result")
+        assert why in text
 
     def test_surrogates_are_found_in_large_results_too(self) -> None:
-        found = outcome("result = {'rows': [str(i) for i in range(20_000)] + ['\\ud800']}")
-        assert "result.rows[20000] is not valid" in message(found)
+        actual = outcome("result = {'rows': [str(i) for i in range(20_000)] + ['\\ud800']}")
+        assert "result.rows[20000] is not valid" in message(actual)
 
     def test_a_result_that_contains_itself(self) -> None:
-        found = outcome("result = []\nresult.append(result)")
-        assert "nested deeper than 200 levels, or contains itself" in message(found)
+        actual = outcome("result = []\nresult.append(result)")
+        assert "nested deeper than 200 levels, or contains itself" in message(actual)
 
     def test_numpy_scalars_and_arrays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Stands for numpy, which is not installed here: what counts is the module and `tolist`."""
@@ -354,16 +354,16 @@ class TestResult:
         assert result("result = [len(text), text[-1]]", {"text": "x" * 50_000_000 + "!"}) == [50_000_001, "!"]
 
     def test_more_than_two_hundred_megabytes_are_too_large(self) -> None:
-        found = outcome("result = 'x' * (200 * 1024 * 1024)")
-        assert message(found, kind="too_large") == "the result takes 200 MiB as JSON, more than 200 MiB"
+        actual = outcome("result = 'x' * (200 * 1024 * 1024)")
+        assert message(actual, kind="too_large") == "the result takes 200 MiB as JSON, more than 200 MiB"
 
 
 class TestError:
     def test_exception_with_the_lines_of_the_code(self) -> None:
         code = "def check(x):\n    if x:\n        raise ValueError('bad value')\n\ncheck(1)\n"
-        found = outcome(code, task="fetch rows")
-        assert message(found) == "ValueError: bad value (line 3)"
-        assert found.extra["py"] == {
+        actual = outcome(code, task="fetch rows")
+        assert message(actual) == "ValueError: bad value (line 3)"
+        assert actual.extra["py"] == {
             "exception_type": "ValueError",
             "traceback": [
                 "Traceback (most recent call last):",
@@ -379,34 +379,34 @@ class TestError:
         def redact(value: Any) -> Any:
             return [text.replace("s3cret", "***") for text in value] if isinstance(value, list) else value
 
-        found = outcome("\nx = 's3cret'; raise ValueError(x)", redact=redact)
-        assert found.error is not None
-        assert (found.error.details["line"], found.error.details["column"]) == (2, 15)
-        assert found.error.details["traceback"] == found.extra["py"]["traceback"]
-        assert "s3cret" not in str(found.error.details)
-        assert "ValueError: ***" in found.error.details["traceback"]
+        actual = outcome("\nx = 's3cret'; raise ValueError(x)", redact=redact)
+        assert actual.error is not None
+        assert (actual.error.details["line"], actual.error.details["column"]) == (2, 15)
+        assert actual.error.details["traceback"] == actual.extra["py"]["traceback"]
+        assert "s3cret" not in str(actual.error.details)
+        assert "ValueError: ***" in actual.error.details["traceback"]
 
     def test_line_is_the_codes_own_when_a_library_raises(self) -> None:
-        found = outcome("import json\n\nresult = json.loads('{')")
-        assert message(found).startswith("JSONDecodeError: Expecting property name")
-        assert message(found).endswith("(line 3)")
+        actual = outcome("import json\n\nresult = json.loads('{')")
+        assert message(actual).startswith("JSONDecodeError: Expecting property name")
+        assert message(actual).endswith("(line 3)")
 
     def test_two_tasks_of_one_name_keep_their_lines_apart(self) -> None:
         async def story() -> list[Any]:
-            found = [await call(code) for code in ("1/0 # one", "2/0 # two", "1/0 # one")]
-            return [one.extra["py"]["traceback"][2] for one in found]
+            actual = [await call(code) for code in ("1/0 # one", "2/0 # two", "1/0 # one")]
+            return [one.extra["py"]["traceback"][2] for one in actual]
 
         assert play(story) == ["    1/0 # one", "    2/0 # two", "    1/0 # one"]
 
     def test_cause_is_shown(self) -> None:
-        found = outcome("try:\n  1/0\nexcept ZeroDivisionError as e:\n  raise KeyError('k') from e")
-        assert message(found) == "KeyError: 'k' (line 4)"
-        assert "ZeroDivisionError: division by zero" in found.extra["py"]["traceback"]
+        actual = outcome("try:\n  1/0\nexcept ZeroDivisionError as e:\n  raise KeyError('k') from e")
+        assert message(actual) == "KeyError: 'k' (line 4)"
+        assert "ZeroDivisionError: division by zero" in actual.extra["py"]["traceback"]
 
     def test_syntax_error(self) -> None:
-        found = outcome("x = 1\ny = = 2\n")
-        assert message(found) == "SyntaxError: invalid syntax (line 2)"
-        assert "    y = = 2" in found.extra["py"]["traceback"]
+        actual = outcome("x = 1\ny = = 2\n")
+        assert message(actual) == "SyntaxError: invalid syntax (line 2)"
+        assert "    y = = 2" in actual.extra["py"]["traceback"]
 
     @pytest.mark.parametrize(
         ("code", "says", "exception"),
@@ -441,45 +441,48 @@ class TestError:
     )
     def test_every_end_is_an_error_and_the_next_call_works(self, code: str, says: str, exception: str | None) -> None:
         async def story() -> Outcome:
-            found = await call(code, libs=["time"])
+            actual = await call(code, libs=["time"])
             assert (await call("result = 1")).result == 1
-            return found
+            return actual
 
-        found = play(story)
-        assert message(found) == says
-        assert found.extra["py"]["exception_type"] == exception
+        stage = play(story)
+        assert message(stage) == says
+        assert stage.extra["py"]["exception_type"] == exception
 
     @pytest.mark.parametrize("bytes_", ["b'garbage'", "b'long garbage'", "bytes(10)", "b'\\xff' * 500"])
     def test_code_that_writes_into_the_engines_line(self, bytes_: str) -> None:
         async def story() -> Outcome:
-            found = await call(f"import os\nos.write(3, {bytes_})")
+            actual = await call(f"import os\nos.write(3, {bytes_})")
             assert (await call("result = 1")).result == 1
-            return found
+            return actual
 
         assert message(play(story)) == "the process has written to its channel to the engine"
 
     def test_an_answer_that_is_forged_badly(self) -> None:
         forge = "import os\nos.write(3, bytes([2, 0, 0, 0, 1, 0, 0, 0, 1, 0]) + b'{]')\n"
-        found = outcome(forge + SLEEP_FOR_EVER)
-        assert message(found).startswith("the process sent an invalid response: ")
+        actual = outcome(forge + SLEEP_FOR_EVER)
+        assert message(actual).startswith("the process sent an invalid response: ")
 
     def test_killed_from_outside_during_a_call(self, tmp_path: Path) -> None:
         async def story() -> Outcome:
             running = asyncio.ensure_future(call(f"{note(tmp_path)}\n{SLEEP_FOR_EVER}"))
             [pid] = await pids_in(tmp_path / "pids", 1)
             os.kill(pid, signal.SIGKILL)
-            found = await running
+            actual = await running
             assert (await call("result = 1")).result == 1
-            return found
+            return actual
 
-        found = play(story)
-        assert message(found).startswith("the process was killed by SIGKILL (signal 9)")
-        assert found.error is not None
-        assert found.error.retryable
+        stage = play(story)
+        assert message(stage).startswith("the process was killed by SIGKILL (signal 9)")
+        assert stage.error is not None
+        assert stage.error.retryable
 
     def test_code_that_ends_its_process_would_do_it_again(self) -> None:
-        found = outcome("import os\nos._exit(3)")
-        assert (message(found), found.error and found.error.retryable) == ("the process ended with exit code 3", False)
+        actual = outcome("import os\nos._exit(3)")
+        assert (message(actual), actual.error and actual.error.retryable) == (
+            "the process ended with exit code 3",
+            False,
+        )
 
     def test_an_idle_child_killed_from_outside(self) -> None:
         async def story() -> None:
@@ -496,15 +499,15 @@ class TestError:
             running = asyncio.ensure_future(call(code))
             [pid] = await pids_in(tmp_path / "pids", 1)
             os.kill(pool.POOLS.get().launcher.start()[1].pid, signal.SIGKILL)
-            found = await running
+            actual = await running
             await until(lambda: not exists(pid))
             assert (await call("result = 1")).result == 1
-            return found
+            return actual
 
-        found = play(story)
-        assert "ended with the zygote, which was killed by SIGKILL" in message(found)
-        assert found.error is not None
-        assert found.error.retryable
+        stage = play(story)
+        assert "ended with the zygote, which was killed by SIGKILL" in message(stage)
+        assert stage.error is not None
+        assert stage.error.retryable
 
     def test_a_forked_copy_of_the_code_answers_nothing(self) -> None:
         async def story() -> list[Any]:
@@ -663,8 +666,8 @@ class TestOneSetOfCredentialsPerChild:
     def test_what_code_with_a_credential_leaves_behind_is_not_found_without_it(self) -> None:
         async def story() -> Any:
             await call("import string\nstring.left = auth", auth="a", credential=entries)
-            found = await call("import string\nresult = hasattr(string, 'left')", auth="b", credential=entries)
-            return found.result, (await call("import string\nresult = hasattr(string, 'left')")).result
+            actual = await call("import string\nresult = hasattr(string, 'left')", auth="b", credential=entries)
+            return actual.result, (await call("import string\nresult = hasattr(string, 'left')")).result
 
         assert play(story) == (False, False)
 
@@ -705,8 +708,8 @@ class TestPool:
 
     def test_many_calls_in_flight(self) -> None:
         async def story() -> list[Any]:
-            found = await asyncio.gather(*(call("result = n", {"n": n}) for n in range(1000)))
-            return [one.result for one in found]
+            actual = await asyncio.gather(*(call("result = n", {"n": n}) for n in range(1000)))
+            return [one.result for one in actual]
 
         assert play(story) == list(range(1000))
 
@@ -720,8 +723,8 @@ class TestPool:
         """
 
         async def story() -> list[Any]:
-            found = await asyncio.gather(*(call(code, {"n": n, "folder": str(tmp_path)}) for n in range(10)))
-            return [one.result for one in found]
+            actual = await asyncio.gather(*(call(code, {"n": n, "folder": str(tmp_path)}) for n in range(10)))
+            return [one.result for one in actual]
 
         assert play(story) == list(range(10))
 
@@ -741,9 +744,9 @@ class TestPool:
 
         async def story() -> list[Any]:
             calls = [call("result = n", {"n": n}, execution=f"e{n % 7}") for n in range(100)]
-            found = [one.result for one in await asyncio.gather(*calls)]
+            actual = [one.result for one in await asyncio.gather(*calls)]
             assert pool.POOLS.get().alive <= 2
-            return found
+            return actual
 
         assert play(story) == list(range(100))
 

@@ -65,11 +65,19 @@ def test_circuits_are_run_and_tell_where_their_counts_come_from(caller: Caller) 
         assert set(result["counts"]) == {"00", "11"}
         assert (sum(result["counts"].values()), result["shots"]) == (1000, 1000)
         assert (result["backend"], result["status"]) == ("aer", "done")
-        told = result["provenance"]
-        assert (told["circuit"], told["circuit_sha256"]) == (BELL, sha256(BELL.encode()).hexdigest())
-        assert (told["parameters"], told["seed"], told["shots"], told["qubits"]) == ({}, 7, 1000, 2)
-        assert set(told["versions"]) == {"qiskit", "qiskit-aer", "python"}
-        assert (told["created"], told["finished"] > told["created"]) == ("2023-11-14T22:13:20.000Z", True)
+        provenance = result["provenance"]
+        assert (provenance["circuit"], provenance["circuit_sha256"]) == (BELL, sha256(BELL.encode()).hexdigest())
+        assert (provenance["parameters"], provenance["seed"], provenance["shots"], provenance["qubits"]) == (
+            {},
+            7,
+            1000,
+            2,
+        )
+        assert set(provenance["versions"]) == {"qiskit", "qiskit-aer", "python"}
+        assert (provenance["created"], provenance["finished"] > provenance["created"]) == (
+            "2023-11-14T22:13:20.000Z",
+            True,
+        )
         assert (await caller.ask(circuit=BELL, shots=1000, seed=8)).result["counts"] != result["counts"]
 
         turned = await caller.ask(circuit=TURN, parameters={"theta": pi}, shots=100)
@@ -231,10 +239,10 @@ def test_no_more_jobs_run_at_once_than_there_are_processors(caller: Caller) -> N
         count = len(os.sched_getaffinity(0)) + 3
         asked = ({"circuit": TURN, "parameters": {"theta": float(n)}, "shots": 10} for n in range(count))
         handles = [(await caller.ask(operation="submit", **one)).result for one in asked]
-        running = [(await caller.ask(operation="poll", job=one)).result["status"] for one in handles]
+        running = [(await caller.ask(operation="poll", job=handle)).result["status"] for handle in handles]
         assert running.count("running") <= len(os.sched_getaffinity(0))
-        results = await asyncio.gather(*(caller.ask(operation="fetch", job=one) for one in handles))
-        assert all(one.ok for one in results)
+        results = await asyncio.gather(*(caller.ask(operation="fetch", job=handle) for handle in handles))
+        assert all(result.ok for result in results)
         assert 1 <= len(children()) <= len(os.sched_getaffinity(0))
 
     caller.whole(main())
@@ -300,8 +308,8 @@ def children() -> list[int]:
 
 async def child() -> int:
     while True:
-        if found := children():
-            return found[0]
+        if result := children():
+            return result[0]
         await asyncio.sleep(0.01)
 
 

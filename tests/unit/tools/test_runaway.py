@@ -166,44 +166,44 @@ class TestRunaway:
         assert Path("daemon").exists()
 
     def test_a_fork_bomb_ends_at_its_limit(self, kind: str, mark: str) -> None:
-        found = play(kind, BOMB[kind], mark, {"processes": 60})
-        assert found.error is not None
-        assert "it had more than 60 processes" in found.error.message
+        stage = play(kind, BOMB[kind], mark, {"processes": 60})
+        assert stage.error is not None
+        assert "it had more than 60 processes" in stage.error.message
 
     def test_a_memory_bomb_ends_at_its_limit(self, kind: str, mark: str) -> None:
-        found = play(kind, HUNGRY[kind].format(size=3_000_000_000), mark, {"memory_bytes": MEMORY_BYTES})
-        assert found.error is not None
+        stage = play(kind, HUNGRY[kind].format(size=3_000_000_000), mark, {"memory_bytes": MEMORY_BYTES})
+        assert stage.error is not None
         if kind == "python":
-            assert found.extra["py"]["exception_type"] == "MemoryError"
+            assert stage.extra["py"]["exception_type"] == "MemoryError"
         else:  # it gets no more memory and gives up, or is ended because all of them together have too much
-            assert found.error.kind == "exit_code"
-            assert found.error.details["exit_code"] != 0
+            assert stage.error.kind == "exit_code"
+            assert stage.error.details["exit_code"] != 0
 
     def test_the_same_within_its_memory_goes_well(self, kind: str, mark: str) -> None:
-        found = play(kind, HUNGRY[kind].format(size=3_000_000), mark, {"memory_bytes": MEMORY_BYTES})
-        assert found.error is None
+        stage = play(kind, HUNGRY[kind].format(size=3_000_000), mark, {"memory_bytes": MEMORY_BYTES})
+        assert stage.error is None
 
 
 @pytest.mark.parametrize("kind", ["shell", "script"])
 def test_memory_is_counted_over_all_processes_of_a_call(kind: str, mark: str) -> None:
     eater = "python3 -c 'x = b\"x\" * 40_000_000; import time; time.sleep(200)' &"
-    found = play(kind, f"{eater} {eater} {eater} {eater} wait", mark, {"memory_bytes": 100_000_000})
-    assert found.error is not None
-    assert "it used more than 100,000,000 bytes of memory" in found.error.message
+    stage = play(kind, f"{eater} {eater} {eater} {eater} wait", mark, {"memory_bytes": 100_000_000})
+    assert stage.error is not None
+    assert "it used more than 100,000,000 bytes of memory" in stage.error.message
 
 
 def test_python_memory_is_limited_without_a_word(mark: str) -> None:
-    found = play("python", "x = bytearray(3 * 1024 ** 3)", mark)
-    assert found.extra["py"]["exception_type"] == "MemoryError"
+    stage = play("python", "x = bytearray(3 * 1024 ** 3)", mark)
+    assert stage.extra["py"]["exception_type"] == "MemoryError"
 
 
 def test_a_program_that_kills_its_supervisor_dies_with_it(mark: str) -> None:
-    found = play("shell", "(setsid sleep 200 &); kill -9 $PPID; sleep 200", mark)
-    assert found.error is not None
-    assert found.error.kind == "internal"
+    stage = play("shell", "(setsid sleep 200 &); kill -9 $PPID; sleep 200", mark)
+    assert stage.error is not None
+    assert stage.error.kind == "internal"
 
 
 def test_files_can_be_limited(mark: str) -> None:
-    found = play("shell", "head -c 2000000 /dev/zero > big", mark, {"file_bytes": 1_000_000})
-    assert not found.ok
+    stage = play("shell", "head -c 2000000 /dev/zero > big", mark, {"file_bytes": 1_000_000})
+    assert not stage.ok
     assert Path("big").stat().st_size == 1_000_000

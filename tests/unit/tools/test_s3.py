@@ -102,7 +102,7 @@ def test_content_is_read_by_its_type(
 def test_keys_may_hold_what_addresses_may_not(server: S3Server, caller: Caller, bucket: str) -> None:
     key = "a b/ü%20?x#y&z=1+2.txt"
     caller.result(operation="put", key=key, data="here")
-    assert [one["Key"] for one in server.client.list_objects_v2(Bucket=bucket)["Contents"]] == [key]
+    assert [content["Key"] for content in server.client.list_objects_v2(Bucket=bucket)["Contents"]] == [key]
     assert caller.result(operation="get", key=key)["data"] == "here"
 
 
@@ -157,8 +157,8 @@ def test_an_object_above_the_limit_needs_a_file(
 )
 def test_files_that_can_not_be(caller: Caller, inputs: dict[str, Any], kind: str, says: str) -> None:
     caller.result(operation="put", key="x", data="x")
-    found, message, _ = caller.error(key="x", **inputs)
-    assert (found, says in message) == (kind, True), message
+    result, message, _ = caller.error(key="x", **inputs)
+    assert (result, says in message) == (kind, True), message
 
 
 # -- list -------------------------------------------------------------------------------------------------------------
@@ -189,8 +189,8 @@ def test_a_list_ends_at_its_limit(
 ) -> None:
     for key in "abc":
         server.client.put_object(Bucket=bucket, Key=key, Body=b"")
-    found = caller.result(operation="list", limit=limit)
-    assert (len(found["objects"]), found["count"], found["truncated"]) == (count, count, truncated)
+    result = caller.result(operation="list", limit=limit)
+    assert (len(result["objects"]), result["count"], result["truncated"]) == (count, count, truncated)
 
 
 def test_more_objects_than_a_page_are_listed(
@@ -199,7 +199,9 @@ def test_more_objects_than_a_page_are_listed(
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "10")
     for number in range(25):
         server.client.put_object(Bucket=bucket, Key=f"{number:02}", Body=b"")
-    assert [one["key"] for one in caller.result(operation="list")["objects"]] == [f"{one:02}" for one in range(25)]
+    assert [one["key"] for one in caller.result(operation="list")["objects"]] == [
+        f"{number:02}" for number in range(25)
+    ]
     assert caller.result(operation="list", limit=15)["truncated"] is True
 
 
@@ -280,10 +282,10 @@ def test_a_server_that_is_not_there(caller: Caller) -> None:
 
 
 def test_a_busy_server_is_retryable_and_asked_once(caller: Caller) -> None:
-    asked = []
+    requests = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         writer.close()
         await writer.wait_closed()
@@ -296,7 +298,7 @@ def test_a_busy_server_is_retryable_and_asked_once(caller: Caller) -> None:
         assert (outcome.error.kind, outcome.error.retryable, outcome.extra["s3"]["status"]) == ("connect", True, 503)
 
     caller.whole(main())
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 def test_a_call_to_a_silent_server_can_be_cancelled(caller: Caller) -> None:

@@ -87,15 +87,15 @@ def play_script(path: str, box: Any) -> Outcome:
 
 def says(text: str, box: Any) -> list[str]:
     """The words that a command prints."""
-    found = play("shell", text, box)
-    assert found.error is None, found.error
-    return str(found.result["stdout"]).split()
+    stage = play("shell", text, box)
+    assert stage.error is None, stage.error
+    return str(stage.result["stdout"]).split()
 
 
 def result(code: str, box: Any) -> Any:
-    found = play("python", code, box)
-    assert found.error is None, found.error
-    return found.result
+    stage = play("python", code, box)
+    assert stage.error is None, stage.error
+    return stage.result
 
 
 CONNECT = "bash -c 'exec 3<>/dev/tcp/127.0.0.1/{}' 2>/dev/null && echo open || echo shut"
@@ -147,9 +147,9 @@ class TestPrograms:
         ]
 
     def test_limits_hold(self, box: str) -> None:
-        found = play("shell", "for i in 1 2 3 4 5 6 7 8 9; do sleep 200 & done; wait", {"kind": box, "processes": 5})
-        assert found.error is not None
-        assert "more than 5 processes" in found.error.message
+        stage = play("shell", "for i in 1 2 3 4 5 6 7 8 9; do sleep 200 & done; wait", {"kind": box, "processes": 5})
+        assert stage.error is not None
+        assert "more than 5 processes" in stage.error.message
 
 
 @pytest.mark.parametrize("box", BOXES)
@@ -175,8 +175,8 @@ except OSError:
         assert result(code, {"kind": box, "network": True}) == "open"
 
     def test_its_memory_is_limited(self, box: str) -> None:
-        found = play("python", "x = bytearray(500_000_000)", {"kind": box, "memory_bytes": 200_000_000})
-        assert found.extra["py"]["exception_type"] == "MemoryError"
+        stage = play("python", "x = bytearray(500_000_000)", {"kind": box, "memory_bytes": 200_000_000})
+        assert stage.extra["py"]["exception_type"] == "MemoryError"
 
 
 class TestBubblewrap:
@@ -232,8 +232,8 @@ result = dict(
     of_mine=[fails(os.chmod, mine, 0o777), fails(os.fchmod, os.open(mine, os.O_RDONLY), 0o777)],
 )
 """
-        found = result(code, {"kind": "landlock", "write": [str(own)]})
-        assert found == dict.fromkeys(found, EPERM) | {"of_mine": [EPERM, EPERM]}
+        actual = result(code, {"kind": "landlock", "write": [str(own)]})
+        assert actual == dict.fromkeys(actual, EPERM) | {"of_mine": [EPERM, EPERM]}
         after = key.stat()
         assert (after.st_mode, after.st_mtime_ns, after.st_ctime_ns) == (
             before.st_mode,
@@ -278,8 +278,8 @@ result = {{name: fails(lambda: socket.socket(*kind).close()) for name, kind in k
         numbers = {name: row[seccomp.MACHINES[os.uname().machine][0]] for name, row in seccomp.REFUSED.items()}
         known = {name: number for name, number in numbers.items() if number is not None}
         code = f"{TRY}result = {{name: calls(number, 0, 0, 0, 0, 0) for name, number in {known!r}.items()}}"
-        found = result(code, "landlock")
-        assert found == dict.fromkeys(known, EPERM)
+        actual = result(code, "landlock")
+        assert actual == dict.fromkeys(known, EPERM)
 
     def test_no_namespaces(self) -> None:
         assert says(
@@ -333,9 +333,9 @@ result = [fails(open, {str(tmp_path / "file")!r}), fails(os.listdir, '/'), fails
         (folder / "work").mkdir()
         try:
             for box in ({"read": [str(folder)]}, {"write": [str(folder / "data")]}, {"read": ["/"]}):
-                found = play("python", "result = 1", {"kind": "landlock", **box})
-                assert found.error is not None
-                assert (found.error.kind, "of noetl itself" in found.error.message) == ("input", True)
+                stage = play("python", "result = 1", {"kind": "landlock", **box})
+                assert stage.error is not None
+                assert (stage.error.kind, "of noetl itself" in stage.error.message) == ("input", True)
             assert result("result = 1", {"kind": "landlock", "read": [str(folder / "work")]}) == 1
             # where modules are, they can lie as well: then only what is beside them can be read
             monkeypatch.syspath_prepend(str(folder))
@@ -353,12 +353,12 @@ result = [fails(open, {str(tmp_path / "file")!r}), fails(os.listdir, '/'), fails
 class TestNotToBeHad:
     def test_bubblewrap(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "/nonexistent")
-        found = play("shell", "echo run", "bubblewrap")
-        assert found.error is not None
-        assert (found.error.kind, found.result) == ("not_found", None)
-        found = play("python", "result = 1", "bubblewrap")
-        assert found.error is not None
-        assert (found.error.kind, found.result) == ("not_found", None)
+        stage = play("shell", "echo run", "bubblewrap")
+        assert stage.error is not None
+        assert (stage.error.kind, stage.result) == ("not_found", None)
+        stage = play("python", "result = 1", "bubblewrap")
+        assert stage.error is not None
+        assert (stage.error.kind, stage.result) == ("not_found", None)
 
     @pytest.mark.parametrize(("version", "fits"), [(0, False), (1, True)])
     def test_landlock(self, version: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,10 +371,10 @@ class TestNotToBeHad:
 
     def test_landlock_on_a_machine_whose_calls_are_not_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("platform.machine", lambda: "riscv64")
-        found = play("shell", "echo run", "landlock")
-        assert found.error is not None
-        assert (found.error.kind, found.result) == ("not_found", None)
-        assert "another architecture: use bubblewrap" in found.error.message
+        stage = play("shell", "echo run", "landlock")
+        assert stage.error is not None
+        assert (stage.error.kind, stage.result) == ("not_found", None)
+        assert "another architecture: use bubblewrap" in stage.error.message
 
     def test_what_makes_no_sense(self) -> None:
         with pytest.raises(Failure, match="magic"):

@@ -50,17 +50,17 @@ def outcome(spec: dict[str, Any] | None = None, **inputs: Any) -> Outcome:
 
 
 def stdout(**inputs: Any) -> str:
-    found = outcome(**inputs)
-    assert found.error is None, found.error
-    assert found.extra == {"script": {"exit_code": 0}}
-    return str(found.result["stdout"])
+    result = outcome(**inputs)
+    assert result.error is None, result.error
+    assert result.extra == {"script": {"exit_code": 0}}
+    return str(result.result["stdout"])
 
 
 def failure(**inputs: Any) -> tuple[str, str]:
-    found = outcome(**inputs)
-    assert found.error is not None
-    assert found.extra == {"script": {"exit_code": None}}
-    return found.error.kind, found.error.message
+    result = outcome(**inputs)
+    assert result.error is not None
+    assert result.extra == {"script": {"exit_code": None}}
+    return result.error.kind, result.error.message
 
 
 def test_text_without_a_first_line_is_for_sh() -> None:
@@ -97,10 +97,10 @@ def test_the_script_is_private() -> None:
 
 
 def test_its_exit_code_is_the_error() -> None:
-    found = outcome(ref="echo why >&2; exit 7")
-    assert found.error is not None
-    assert found.error.kind == "exit_code"
-    assert found.extra == {"script": {"exit_code": 7}}
+    result = outcome(ref="echo why >&2; exit 7")
+    assert result.error is not None
+    assert result.error.kind == "exit_code"
+    assert result.extra == {"script": {"exit_code": 7}}
 
 
 @pytest.mark.parametrize(

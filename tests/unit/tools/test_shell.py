@@ -87,17 +87,17 @@ def outcome(given: str | list[Any], scope: dict[str, Any] | None = None, **more:
 
 
 def stdout(given: str | list[Any], scope: dict[str, Any] | None = None, **more: Any) -> str:
-    found = outcome(given, scope, **more)
-    assert found.error is None, found.error
-    assert found.extra == {"shell": {"exit_code": 0}}
-    return str(found.result["stdout"])
+    result = outcome(given, scope, **more)
+    assert result.error is None, result.error
+    assert result.extra == {"shell": {"exit_code": 0}}
+    return str(result.result["stdout"])
 
 
 def failure(given: str | list[Any], scope: dict[str, Any] | None = None, **more: Any) -> tuple[str, str]:
-    found = outcome(given, scope, **more)
-    assert found.error is not None
-    assert "exit_code" in found.extra["shell"]
-    return found.error.kind, found.error.message
+    result = outcome(given, scope, **more)
+    assert result.error is not None
+    assert "exit_code" in result.extra["shell"]
+    return result.error.kind, result.error.message
 
 
 class TestCommands:
@@ -108,12 +108,12 @@ class TestCommands:
         assert stdout(["echo first > file", ["cp", "file", "copy"], "cat copy; ls"]) == "first\ncopy\nfile\n"
 
     def test_the_first_that_fails_is_the_last(self, tmp_path: Path) -> None:
-        found = outcome([f"touch {tmp_path}/one", "echo out; echo no luck >&2; exit 3", f"touch {tmp_path}/two"])
-        assert found.error is not None
-        assert (found.error.kind, found.error.retryable) == ("exit_code", False)
-        assert found.error.message == "/bin/sh ended with exit code 3: no luck"
-        assert found.error.details == {"exit_code": 3, "stdout": "out\n", "stderr": "no luck\n"}
-        assert found.extra == {"shell": {"exit_code": 3}}
+        result = outcome([f"touch {tmp_path}/one", "echo out; echo no luck >&2; exit 3", f"touch {tmp_path}/two"])
+        assert result.error is not None
+        assert (result.error.kind, result.error.retryable) == ("exit_code", False)
+        assert result.error.message == "/bin/sh ended with exit code 3: no luck"
+        assert result.error.details == {"exit_code": 3, "stdout": "out\n", "stderr": "no luck\n"}
+        assert result.extra == {"shell": {"exit_code": 3}}
         assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
     def test_a_list_of_words_has_no_shell(self) -> None:
@@ -128,14 +128,14 @@ class TestCommands:
     def test_one_text_is_one_command(self) -> None:
         text = "a=1\necho $a\n"
         given = Inputs(cmds=text)
-        found = play(lambda: run(given, context({"cmds": prepare_shell(text)({})})))
-        assert found.result["stdout"] == "1\n"
+        stage = play(lambda: run(given, context({"cmds": prepare_shell(text)({})})))
+        assert stage.result["stdout"] == "1\n"
 
     def test_text_that_was_not_bound_is_not_run(self) -> None:
         for given in (Inputs(command="echo x"), Inputs(cmds=["echo x"])):
-            found = play(lambda given=given: run(given, context({})))
-            assert found.error is not None
-            assert found.error.kind == "internal"
+            stage = play(lambda given=given: run(given, context({})))
+            assert stage.error is not None
+            assert stage.error.kind == "internal"
 
     @pytest.mark.parametrize(
         ("given", "more", "kind", "says"),
@@ -206,9 +206,9 @@ class TestSurroundings:
         assert stdout(text, env=env).split() == ["action-1", "e1", "2", "true", "1.5", "none"]
 
     def test_folder_is_fresh_and_private(self) -> None:
-        found = stdout("pwd; ls -A | wc -l; stat -c %a .; [ $TMPDIR = $PWD ] && echo same").split()
-        assert found[1:] == ["0", "700", "same"]
-        assert not Path(found[0]).exists()
+        result = stdout("pwd; ls -A | wc -l; stat -c %a .; [ $TMPDIR = $PWD ] && echo same").split()
+        assert result[1:] == ["0", "700", "same"]
+        assert not Path(result[0]).exists()
 
     def test_a_folder_of_the_author_is_kept(self, tmp_path: Path) -> None:
         assert stdout("pwd > here; cat here", cwd=str(tmp_path)) == f"{tmp_path}\n"
@@ -259,17 +259,17 @@ class TestOutput:
     def test_a_mebibyte_is_kept_and_the_result_says_so(self) -> None:
         lines: list[str] = []
         text = "yes 12345678901234567890123456789012345678901234567890 | head -c 3000000; echo end"
-        found = outcome(text, log=lambda stream, line: lines.append(line)).result
-        assert len(found["stdout"]) == 1024 * 1024
-        assert (found["stderr"], found["cut"]) == ("", ["stdout"])
+        result = outcome(text, log=lambda stream, line: lines.append(line)).result
+        assert len(result["stdout"]) == 1024 * 1024
+        assert (result["stderr"], result["cut"]) == ("", ["stdout"])
         assert lines[-1].endswith("end")
         assert sum(map(len, lines)) + len(lines) >= 3_000_000
 
     def test_an_error_has_the_end_of_the_output(self) -> None:
-        found = outcome("yes | head -c 3000000; echo last words; exit 1")
-        assert found.error is not None
-        assert found.error.details["stdout"].endswith("y\nlast words\n")
-        assert len(found.error.details["stdout"]) == 8192
+        result = outcome("yes | head -c 3000000; echo last words; exit 1")
+        assert result.error is not None
+        assert result.error.details["stdout"].endswith("y\nlast words\n")
+        assert len(result.error.details["stdout"]) == 8192
 
     def test_a_flood_does_not_fill_the_log(self) -> None:
         lines: list[str] = []
@@ -292,18 +292,18 @@ class TestOutput:
         fill = "head -c {} /dev/zero | tr '\\0' x".format
         text = f"{fill('$N')}; printf '%s' {{{{ x }}}}; {fill(300_000)}; exit {{{{ n }}}}"
         for code in (0, 1):
-            found = outcome(
+            result = outcome(
                 text, {"x": SECRET, "n": code}, env={"N": before}, log=lambda stream, line: lines.append(hide(line))
             )
-            whole = found.result["stdout"] if found.error is None else found.error.details["stdout"]
+            whole = result.result["stdout"] if result.error is None else result.error.details["stdout"]
             for part in (whole, *lines):
                 assert "open-" not in part
                 assert "same" not in part
 
     def test_a_secret_at_the_end_of_what_an_error_shows(self) -> None:
-        found = outcome("printf '%s' {{ x }}; head -c 8185 /dev/zero | tr '\\0' y; exit 1", {"x": SECRET})
-        assert found.error is not None
-        assert "same" not in found.error.details["stdout"]
+        result = outcome("printf '%s' {{ x }}; head -c 8185 /dev/zero | tr '\\0' y; exit 1", {"x": SECRET})
+        assert result.error is not None
+        assert "same" not in result.error.details["stdout"]
 
     def test_background_processes_hold_nobody_up(self) -> None:
         assert stdout("sleep 50 & echo started") == "started\n"
@@ -328,8 +328,8 @@ class TestCancel:
             for number, task in enumerate(tasks):
                 await asyncio.sleep(0.005 * (number % 4))
                 task.cancel()
-            found = await asyncio.gather(*tasks, return_exceptions=True)
-            assert all(isinstance(one, asyncio.CancelledError) for one in found)
+            result = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(one, asyncio.CancelledError) for one in result)
             assert (await call("echo fine")).ok
 
         play(story)
@@ -369,20 +369,20 @@ def test_programs_die_with_an_engine_that_says_nothing(end: str, tmp_path: Path)
 
 
 def marked(mark: str) -> list[str]:
-    found = []
+    result = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
             if mark.encode() in Path(f"/proc/{pid}/environ").read_bytes():
-                found.append(pid)
+                result.append(pid)
         except OSError:
             pass
-    return found
+    return result
 
 
 def test_the_module_is_light() -> None:
     code = "import sys, noetl.tools.shell, noetl.tools.script, noetl.tools.container\nprint(*sys.modules)"
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS
     )
     heavy = {"asyncio", "subprocess", "socket", "httpx2", "noetl.tools.process", "noetl.shell_text", "tempfile"}
-    assert not heavy & set(found.stdout.split())
+    assert not heavy & set(process.stdout.split())

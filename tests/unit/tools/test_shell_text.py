@@ -37,11 +37,11 @@ def made(command: str, **more: Any) -> ShellText:
 
 def output(text: ShellText, shell: str = "dash") -> str:
     env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **text.env}
-    found = subprocess.run(
+    process = subprocess.run(
         [shell, "-c", text.text], env=env, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
-    assert found.stderr == ""
-    return found.stdout
+    assert process.stderr == ""
+    return process.stdout
 
 
 PRINT = "printf '<%s>' "

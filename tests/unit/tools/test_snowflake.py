@@ -32,25 +32,25 @@ def at_once(calls: Calls, sql: str, scopes: list[dict[str, Any]]) -> list[Outcom
     async def one_by_one() -> list[Outcome]:
         return [await calls.ask(sql, scope) for scope in scopes]
 
-    found: list[Outcome] = calls.whole(one_by_one())
-    return found
+    result: list[Outcome] = calls.whole(one_by_one())
+    return result
 
 
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_query_gives_rows_their_number_and_the_columns(calls: Calls) -> None:
-    found = calls.outcome("SELECT 1 AS a, 'x' AS \"b\"")
-    assert found.result == {"rows": [{"A": 1, "b": "x"}], "row_count": 1, "columns": ["A", "b"]}
-    told = found.extra["snowflake"]
-    assert (told["code"], told["sqlstate"]) == (None, None)
-    assert told["query_id"]
+    result = calls.outcome("SELECT 1 AS a, 'x' AS \"b\"")
+    assert result.result == {"rows": [{"A": 1, "b": "x"}], "row_count": 1, "columns": ["A", "b"]}
+    snowflake = result.extra["snowflake"]
+    assert (snowflake["code"], snowflake["sqlstate"]) == (None, None)
+    assert snowflake["query_id"]
 
 
 def test_statements_of_every_sort(calls: Calls) -> None:
-    found = calls.result("CREATE TABLE t (i INT); INSERT INTO t VALUES (1), (2); UPDATE t SET i = 5 WHERE i = 1")
-    assert (found["rows"], found["row_count"]) == ([], 1)
-    assert [one["row_count"] for one in found["statements"]] == [0, 2, 1]
+    result = calls.result("CREATE TABLE t (i INT); INSERT INTO t VALUES (1), (2); UPDATE t SET i = 5 WHERE i = 1")
+    assert (result["rows"], result["row_count"]) == ([], 1)
+    assert [statement["row_count"] for statement in result["statements"]] == [0, 2, 1]
     assert calls.rows("SELECT i FROM t ORDER BY i") == [{"I": 2}, {"I": 5}]
     assert calls.result("DELETE FROM t")["row_count"] == 2
 
@@ -190,8 +190,8 @@ def test_rows_are_inserted_with_the_types_of_the_table(calls: Calls) -> None:
     row = {"id": 1, "n": "1.50", "x": "it's ?", "d": "2026-01-01", "v": {"a": [1]}, "ok": True, "b": b"\xaa", "f": 2.5}
     empty = dict.fromkeys(row)
     assert calls.result(table="t", rows=[row, empty])["row_count"] == 2
-    found = calls.rows("SELECT * FROM t ORDER BY id NULLS LAST")
-    assert found == [{name.upper(): value for name, value in one.items()} for one in (row, empty)]
+    result = calls.rows("SELECT * FROM t ORDER BY id NULLS LAST")
+    assert result == [{name.upper(): value for name, value in one.items()} for one in (row, empty)]
 
 
 def test_many_rows_are_one_transaction(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,11 +260,11 @@ def test_inputs_choose_where_to_be(snowflake: Snowflake, sign_in: dict[str, Any]
 
 
 def test_a_statement_that_fails_tells_code_and_state(calls: Calls) -> None:
-    found = calls.outcome("SELECT * FROM nothing_there")
-    assert found.error is not None
-    assert (found.error.kind, found.error.retryable) == ("sql", False)
-    assert found.extra["snowflake"]["code"] == "002003"
-    assert found.extra["snowflake"]["sqlstate"] == "42S02"
+    result = calls.outcome("SELECT * FROM nothing_there")
+    assert result.error is not None
+    assert (result.error.kind, result.error.retryable) == ("sql", False)
+    assert result.extra["snowflake"]["code"] == "002003"
+    assert result.extra["snowflake"]["sqlstate"] == "42S02"
     assert calls.error("SELEC 1").details == {"line": 1, "column": 1}
     assert calls.error("\nSELECT 1;\n\n  SELEC 1").details == {"line": 4, "column": 3}
 

@@ -64,9 +64,9 @@ def file(path: str | Path, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("form", FORMATS)
 def test_rows_go_to_a_file_and_come_back(form: str, calls: Calls, shop: str, tmp_path: Path) -> None:
     out = tmp_path / f"orders.{form}"
-    found = calls.result(source=duck(shop, table="orders"), target=file(out))
-    assert (found["rows"], found["batches"], found["bytes"]) == (3, 1, out.stat().st_size)
-    assert (found["source"], found["target"]) == ("duckdb", "file")
+    result = calls.result(source=duck(shop, table="orders"), target=file(out))
+    assert (result["rows"], result["batches"], result["bytes"]) == (3, 1, out.stat().st_size)
+    assert (result["source"], result["target"]) == ("duckdb", "file")
     calls.result(source=file(out), target=duck(shop, table="again"))
     assert read(shop, "SELECT id, name, total, ok FROM again ORDER BY id") == read(
         shop, "SELECT id, name, total, ok FROM orders ORDER BY id"
@@ -125,8 +125,8 @@ def test_json_of_every_shape(calls: Calls, tmp_path: Path) -> None:
     rows = [{"a": 1, "b": "x", "c": {"d": [1]}, "e": 1}, {"a": 2.5, "b": "2026-01-01", "e": "one", "late": True}]
     (tmp_path / "in.json").write_text(json.dumps(rows))
     calls.result(source=file(tmp_path / "in.json"), target=file(tmp_path / "out.jsonl"))
-    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert found == [
+    result = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert result == [
         {"a": 1.0, "b": "x", "c": {"d": [1]}, "e": 1, "late": None},
         {"a": 2.5, "b": "2026-01-01", "c": None, "e": "one", "late": True},
     ]
@@ -136,8 +136,8 @@ def test_json_of_every_shape(calls: Calls, tmp_path: Path) -> None:
 def test_append_adds_and_replace_replaces(form: str, calls: Calls, tmp_path: Path) -> None:
     out, query = tmp_path / f"out.{form}", "SELECT {{ i }} AS i, 'x' AS x"
     for number in (1, 2):
-        found = calls.result(source={"kind": "duckdb", "query": query}, target=file(out), scope={"i": number})
-        assert found["rows"] == 1
+        result = calls.result(source={"kind": "duckdb", "query": query}, target=file(out), scope={"i": number})
+        assert result["rows"] == 1
     assert read(":memory:", f"SELECT i, x FROM '{out}' ORDER BY i") == [(1, "x"), (2, "x")]
     calls.result(source={"kind": "duckdb", "query": query}, target=file(out), mode="replace", scope={"i": 3})
     assert read(":memory:", f"SELECT i, x FROM '{out}' ORDER BY i") == [(3, "x")]
@@ -257,8 +257,8 @@ def test_batches_are_sent_one_by_one_with_a_key_each(calls: Calls, httpserver: H
     httpserver.expect_request("/take", method="PUT").respond_with_handler(take)
     target = {"kind": "http", "url": httpserver.url_for("/take"), "method": "PUT"}
     query = "SELECT range AS i, 1.5::DECIMAL(5, 2) AS n, 'nan'::DOUBLE AS f, TIMESTAMP '2026-01-01 10:00:00' AS m "
-    found = calls.result(source={"kind": "duckdb", "query": query + "FROM range(5)"}, target=target, batch_size=2)
-    assert (found["rows"], found["batches"]) == (5, 3)
+    result = calls.result(source={"kind": "duckdb", "query": query + "FROM range(5)"}, target=target, batch_size=2)
+    assert (result["rows"], result["batches"]) == (5, 3)
     assert [len(batch) for _, batch in got] == [2, 2, 1]
     assert len({key for key, _ in got}) == 3
     assert got[0][1][0] == {"i": 0, "n": 1.5, "f": "nan", "m": "2026-01-01T10:00:00"}
@@ -289,9 +289,9 @@ def test_a_server_that_refuses_is_the_error_of_the_transfer(
     httpserver.expect_request("/no").respond_with_data("no", status=503)
     url = httpserver.url_for("/no")
     assert calls.error(source={"kind": "http", "url": url}, target=file(tmp_path / "o.csv")).retryable
-    found = calls.outcome(source={"kind": "duckdb", "query": "SELECT 1 AS i"}, target={"kind": "http", "url": url})
-    assert found.error is not None
-    assert (found.error.kind, found.extra["http"]["status"]) == ("http_status", 503)
+    result = calls.outcome(source={"kind": "duckdb", "query": "SELECT 1 AS i"}, target={"kind": "http", "url": url})
+    assert result.error is not None
+    assert (result.error.kind, result.extra["http"]["status"]) == ("http_status", 503)
 
 
 def test_no_rows_are_no_error(calls: Calls, httpserver: HTTPServer, tmp_path: Path) -> None:
@@ -354,9 +354,9 @@ def test_what_is_not_there_is_not_found(calls: Calls, tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[", "[1, 2]", '{"a": 1}', "nonsense"])
 def test_json_that_is_none_is_an_error(calls: Calls, tmp_path: Path, content: str) -> None:
     (tmp_path / "in.json").write_text(content)
-    found = calls.outcome(source=file(tmp_path / "in.json"), target=file(tmp_path / "out.csv"))
-    assert found.error is None or found.error.kind in ("sql", "input")
-    assert (found.error is None) is (content == "")
+    result = calls.outcome(source=file(tmp_path / "in.json"), target=file(tmp_path / "out.csv"))
+    assert result.error is None or result.error.kind in ("sql", "input")
+    assert (result.error is None) is (content == "")
 
 
 @pytest.mark.parametrize(

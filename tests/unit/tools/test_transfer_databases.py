@@ -159,8 +159,8 @@ def test_many_rows_and_their_number(
 ) -> None:
     monkeypatch.setattr("noetl.tools.rows.endpoints.LOG_INTERVAL_SECONDS", 0.0)
     schema.rows("CREATE TABLE t AS SELECT i AS id, 'row ' || i AS words FROM generate_series(1, 100000) AS i")
-    found = calls.result(source=pg(schema, table="t"), target=duck(tmp_path / "t.db", table="t"))
-    assert (found["rows"], found["batches"]) == (100_000, 10)
+    result = calls.result(source=pg(schema, table="t"), target=duck(tmp_path / "t.db", table="t"))
+    assert (result["rows"], result["batches"]) == (100_000, 10)
     assert ("progress", "98,304 rows") in calls.lines
     calls.result(source=duck(tmp_path / "t.db", table="t"), target=pg(schema, table="back"))
     assert schema.rows("SELECT count(*), sum(id) FROM back") == [(100_000, 5_000_050_000)]
@@ -367,7 +367,7 @@ def test_a_cancelled_query_of_snowflake(
 
     async def story() -> None:
         call = asyncio.create_task(calls.ask(source=snow(sign_in, query=query), target=target))
-        await until_async(lambda: any(query in one for one in snowflake.statements))
+        await until_async(lambda: any(query in statement for statement in snowflake.statements))
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call

@@ -29,8 +29,8 @@ def at(text: str, zone: str = BERLIN, fold: int = 0) -> float:
 
 def wall(cron: str, start: float, count: int, zone: str = BERLIN) -> list[str]:
     """The next firings as the clock on the wall shows them, with the offset."""
-    found = islice(schedules.firings(schedule(cron=cron, timezone=zone), start), count)
-    return [datetime.fromtimestamp(one, ZoneInfo(zone)).isoformat(" ", "minutes") for one in found]
+    result = islice(schedules.firings(schedule(cron=cron, timezone=zone), start), count)
+    return [datetime.fromtimestamp(one, ZoneInfo(zone)).isoformat(" ", "minutes") for one in result]
 
 
 # -- cron -----------------------------------------------------------------------------------------------------------
@@ -65,8 +65,8 @@ def test_a_fixed_time_in_an_hour_that_does_not_exist_is_when_the_hour_is_over() 
 
 
 def test_several_fixed_times_in_the_missing_hour_are_one_firing() -> None:
-    found = wall("0,30 2,3 * * *", at("2026-03-28T12:00"), 3)
-    assert found == ["2026-03-29 03:00+02:00", "2026-03-29 03:30+02:00", "2026-03-30 02:00+02:00"]
+    result = wall("0,30 2,3 * * *", at("2026-03-28T12:00"), 3)
+    assert result == ["2026-03-29 03:00+02:00", "2026-03-29 03:30+02:00", "2026-03-30 02:00+02:00"]
 
 
 def test_a_fixed_time_in_an_hour_that_comes_twice_is_the_first() -> None:
@@ -88,12 +88,12 @@ def test_every_half_hour_goes_on_in_both_equal_hours_and_over_the_missing_one() 
 
 
 def test_a_zone_that_moves_by_half_an_hour() -> None:
-    found = wall("15 2 * * *", at("2026-10-03T12:00", "Australia/Lord_Howe"), 2, "Australia/Lord_Howe")
-    assert found == ["2026-10-04 02:30+11:00", "2026-10-05 02:15+11:00"]
-    found = wall("5 */3 * * SUN", at("2026-04-05T00:05", "Australia/Lord_Howe"), 2, "Australia/Lord_Howe")
-    assert found == ["2026-04-05 03:05+10:30", "2026-04-05 06:05+10:30"]
-    found = wall("5 */3 * * *", at("2026-10-04T01:52", "Australia/Lord_Howe"), 2, "Australia/Lord_Howe")
-    assert found == ["2026-10-04 03:05+11:00", "2026-10-04 06:05+11:00"]
+    result = wall("15 2 * * *", at("2026-10-03T12:00", "Australia/Lord_Howe"), 2, "Australia/Lord_Howe")
+    assert result == ["2026-10-04 02:30+11:00", "2026-10-05 02:15+11:00"]
+    result = wall("5 */3 * * SUN", at("2026-04-05T00:05", "Australia/Lord_Howe"), 2, "Australia/Lord_Howe")
+    assert result == ["2026-04-05 03:05+10:30", "2026-04-05 06:05+10:30"]
+    result = wall("5 */3 * * *", at("2026-10-04T01:52", "Australia/Lord_Howe"), 2, "Australia/Lord_Howe")
+    assert result == ["2026-10-04 03:05+11:00", "2026-10-04 06:05+11:00"]
 
 
 @given(
@@ -103,9 +103,9 @@ def test_a_zone_that_moves_by_half_an_hour() -> None:
 )
 def test_firings_rise_and_every_one_is_found_from_any_moment_before_it(cron: str, zone: str, start: float) -> None:
     one = schedule(cron=cron, timezone=zone)
-    found = list(islice(schedules.firings(one, start), 6))
-    assert all(first < second for first, second in zip([start, *found], found, strict=False))
-    for before, moment in zip([start, *found], found, strict=False):
+    result = list(islice(schedules.firings(one, start), 6))
+    assert all(first < second for first, second in zip([start, *result], result, strict=False))
+    for before, moment in zip([start, *result], result, strict=False):
         assert schedules.next_after(one, before) == schedules.next_after(one, (before + moment) / 2) == moment
 
 
@@ -148,8 +148,8 @@ def test_intervals_are_counted_from_the_anchor() -> None:
 @given(st.floats(1, 1e6), st.floats(1.7e9, 1.9e9), st.floats(0, 1e8))
 def test_intervals_rise_whatever_the_fractions(every: float, anchor: float, later: float) -> None:
     one = schedule(every=every, anchor=anchor)
-    found = [anchor + later, *islice(schedules.firings(one, anchor + later), 5)]
-    assert all(first < second for first, second in pairwise(found))
+    result = [anchor + later, *islice(schedules.firings(one, anchor + later), 5)]
+    assert all(first < second for first, second in pairwise(result))
 
 
 @pytest.mark.parametrize("given", ["soon", "0.5", 0, 0.99, -5, "1x", 1e12, "", "-1m"])
@@ -212,5 +212,5 @@ def test_ten_years_without_a_server_are_not_counted_through() -> None:
     assert schedules.latest(one, 1.0, years + 0.5, 3) == [years - 2, years - 1, years]
     far = datetime(2026, 1, 1, tzinfo=UTC)
     minutely = schedule(cron="* * * * *")
-    found = schedules.latest(minutely, (far - timedelta(days=3650)).timestamp(), far.timestamp(), 2)
-    assert found == [far.timestamp() - 60, far.timestamp()]
+    result = schedules.latest(minutely, (far - timedelta(days=3650)).timestamp(), far.timestamp(), 2)
+    assert result == [far.timestamp() - 60, far.timestamp()]

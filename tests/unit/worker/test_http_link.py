@@ -290,7 +290,7 @@ def test_work_comes_with_a_playbook_that_is_fetched_once(server: Scripted) -> No
 
     async def act(link: HttpLink) -> None:
         works = await link.claim(Claim("w1", 2)) + await link.claim(Claim("w1", 2))
-        assert [one.fence for one in works] == [3, 4, 3, 4]
+        assert [lease.fence for lease in works] == [3, 4, 3, 4]
         playbook = link.playbook(DIGEST)
         assert playbook.playbook.name == "one"
         assert list(playbook.plan("start").tasks) == ["greet"]
@@ -301,7 +301,7 @@ def test_work_comes_with_a_playbook_that_is_fetched_once(server: Scripted) -> No
     with_link(server, act)
     assert len(server.of("/playbooks/")) == 1
     asked = [one.json for one in server.of("/claim")]
-    assert [(one["worker"], one["pool"], one["slots"]) for one in asked] == [("w1", "blue", 2)] * 2
+    assert [(worker["worker"], worker["pool"], worker["slots"]) for worker in asked] == [("w1", "blue", 2)] * 2
     assert asked[0]["claim_id"] != asked[1]["claim_id"]
 
 
@@ -381,8 +381,8 @@ def test_work_that_can_not_be_run_here_fails_and_says_why(server: Scripted, text
 
 def test_credentials_are_asked_for_by_name(server: Scripted) -> None:
     server.answer = lambda asked: (200, {"name": "db", "kind": "bearer", "fields": {"token": "abcdef"}})
-    found = with_link(server, lambda link: link.credential(EXECUTION, "db"))
-    assert found.fields == {"token": "abcdef"}
+    result = with_link(server, lambda link: link.credential(EXECUTION, "db"))
+    assert result.fields == {"token": "abcdef"}
     assert server.asked[0].json == {"worker": "w1", "execution": EXECUTION, "name": "db"}
     server.answer = lambda asked: (404, {"detail": "credential 'db' not found"})
     with pytest.raises(NoetlError, match="credential 'db' not found"):

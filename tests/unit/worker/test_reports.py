@@ -26,7 +26,7 @@ def test_none_is_left_behind_when_senders_are_about_to_end() -> None:
 
     async def run() -> list[int]:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            return await asyncio.gather(*(chain(str(one)) for one in range(7)))
+            return await asyncio.gather(*(chain(str(number)) for number in range(7)))
 
     assert asyncio.run(run()) == [300] * 7
 

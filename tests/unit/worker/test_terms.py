@@ -65,17 +65,17 @@ def test_leases_that_ended_are_forgotten() -> None:
 
 def test_whoever_waits_asks_for_a_heartbeat_until_one_renews_the_lease() -> None:
     now = Hand()
-    asked: list[float] = []
-    terms = LeaseTerms(lambda: asked.append(now.at), now)
+    requests: list[float] = []
+    terms = LeaseTerms(lambda: requests.append(now.at), now)
 
     async def run() -> None:
         waiting = asyncio.create_task(terms.current(LEASE))
         await asyncio.sleep(0)
         terms.renew([OTHER], now.at)
         await asyncio.sleep(0)
-        assert (waiting.done(), len(asked)) == (False, 2)
+        assert (waiting.done(), len(requests)) == (False, 2)
         terms.renew([LEASE], now.at)
         await waiting
-        assert len(asked) == 2
+        assert len(requests) == 2
 
     asyncio.run(run())

@@ -87,9 +87,9 @@ class Desk:
     async def credential(self, execution: str, name: str) -> Any:
         raise AssertionError
 
-    def told(self, fence: int) -> list[str]:
+    def reported(self, fence: int) -> list[str]:
         """What was said of a lease, with `handed back` for that."""
-        mine = [one for one in self.reports if one.fence == fence]
+        mine = [report for report in self.reports if report.fence == fence]
         names = [fact.name for one in mine for fact in one.facts]
         return names + ["handed back"] * any(one.hand_back for one in mine)
 
@@ -125,7 +125,7 @@ def test_free_slots_are_filled_and_no_more_is_asked_for() -> None:
     desk = Desk("slow", "slow", "quick")
 
     async def act(loop: WorkerLoop) -> None:
-        await until(lambda: "step.done" in desk.told(3))
+        await until(lambda: "step.done" in desk.reported(3))
         loop.stop()
 
     assert loop_with(desk, act, slots=2) == []
@@ -140,7 +140,7 @@ def test_running_tasks_finish_and_what_follows_is_handed_back() -> None:
         desk.on_output = loop.stop  # the task runs
 
     assert loop_with(desk, act) == []
-    assert desk.told(1) == ["task.started", "task.done", "handed back"]
+    assert desk.reported(1) == ["task.started", "task.done", "handed back"]
 
 
 def test_after_the_grace_time_tasks_are_stopped_and_their_leases_handed_back() -> None:
@@ -151,7 +151,7 @@ def test_after_the_grace_time_tasks_are_stopped_and_their_leases_handed_back() -
         loop.stop()
 
     loop_with(desk, act, grace=0.2)
-    assert [desk.told(fence)[-1] for fence in (1, 2)] == ["handed back"] * 2
+    assert [desk.reported(fence)[-1] for fence in (1, 2)] == ["handed back"] * 2
 
 
 def test_told_twice_it_ends_at_once() -> None:
@@ -163,7 +163,7 @@ def test_told_twice_it_ends_at_once() -> None:
         loop.stop()
 
     loop_with(desk, act, grace=1000)
-    assert desk.told(1)[-1] == "handed back"
+    assert desk.reported(1)[-1] == "handed back"
 
 
 def test_a_draining_worker_asks_for_nothing_with_its_last_reports() -> None:
@@ -174,7 +174,7 @@ def test_a_draining_worker_asks_for_nothing_with_its_last_reports() -> None:
         loop.stop()
 
     loop_with(desk, act)
-    assert [one.claim for one in desk.reports if one.claim is not None] == []
+    assert [report.claim for report in desk.reports if report.claim is not None] == []
 
 
 def test_a_worker_that_is_refused_ends_and_says_why() -> None:
@@ -194,7 +194,7 @@ def test_a_claim_that_goes_wrong_is_complained_about_and_made_again(monkeypatch:
     desk.trouble = StoreError("the database is away")
 
     async def act(loop: WorkerLoop) -> None:
-        await until(lambda: "step.done" in desk.told(1))
+        await until(lambda: "step.done" in desk.reported(1))
         loop.stop()
 
     assert loop_with(desk, act) == ["the database is away"]
@@ -210,7 +210,7 @@ def test_a_lease_that_breaks_is_complained_about_and_others_go_on() -> None:
     desk = Broken("quick", "quick", "quick")
 
     async def act(loop: WorkerLoop) -> None:
-        await until(lambda: "step.done" in desk.told(3))
+        await until(lambda: "step.done" in desk.reported(3))
         loop.stop()
 
     assert loop_with(desk, act, slots=1) == ["a lease was dropped: NoetlError: the report makes no sense"]
@@ -220,17 +220,17 @@ def test_a_result_that_no_report_can_bring_is_an_error_of_its_task() -> None:
     desk = Desk("large", "larger")
 
     async def act(loop: WorkerLoop) -> None:
-        await until(lambda: all("step.done" in desk.told(fence) for fence in (1, 2)))
+        await until(lambda: all("step.done" in desk.reported(fence) for fence in (1, 2)))
         loop.stop()
 
     loop_with(desk, act)
-    facts = [fact for one in desk.reports for fact in one.facts if isinstance(fact, TaskDone)]
+    facts = [fact for report in desk.reports for fact in report.facts if isinstance(fact, TaskDone)]
     kept, refused = sorted((fact.outcome for fact in facts), key=lambda outcome: outcome.status, reverse=True)
     assert kept.error is None
     assert refused.error is not None
     assert (refused.error.kind, refused.error.retryable) == ("too_large", False)
     assert "100,002 bytes, and a server accepts at most 100,000" in refused.error.message
-    assert [len(content) for one in desk.reports for _, content in one.blobs] == [99_902]
+    assert [len(content) for report in desk.reports for _, content in report.blobs] == [99_902]
 
 
 def test_work_of_a_fence_that_is_granted_again_replaces_the_old_one() -> None:
@@ -242,7 +242,7 @@ def test_work_of_a_fence_that_is_granted_again_replaces_the_old_one() -> None:
         (old,) = loop.worker.leases.values()
         again = msgspec.structs.replace(work("quick", 1), claim="again")
         loop.worker.take([again])
-        await until(lambda: "step.done" in desk.told(1))
+        await until(lambda: "step.done" in desk.reported(1))
         await until(old.done)
         assert not loop.worker.leases
         assert not loop.worker.reporters

@@ -70,10 +70,10 @@ class Scenario:
 
     def then(self, *expected: e.Event) -> Scenario:
         """Exactly these events, in this order."""
-        found = [_fields(event) for event in self.events]
+        result = [_fields(event) for event in self.events]
         wanted = [_fields(event) for event in expected]
-        assert [name for name, _ in found] == [name for name, _ in wanted], found
-        for (name, fields), (_, some) in zip(found, wanted, strict=True):
+        assert [name for name, _ in result] == [name for name, _ in wanted], result
+        for (name, fields), (_, some) in zip(result, wanted, strict=True):
             assert fields | some == fields, f"{name}: {fields} instead of {some}"
         return self
 
@@ -96,5 +96,5 @@ class Scenario:
 
 def _fields(event: e.Event) -> tuple[str, dict[str, Any]]:
     """Its name, and the fields that are not at their defaults."""
-    found: dict[str, Any] = msgspec.to_builtins(event)
-    return event.name, found
+    result: dict[str, Any] = msgspec.to_builtins(event)
+    return event.name, result
