@@ -233,7 +233,7 @@ def signal_command(
 
 def _print_signalled(signalled: Json) -> None:
     waiting = f" (waiting: {', '.join(signalled['awaited'])})" if signalled["awaited"] else ""
-    note = f", nothing waits for {signalled['name']!r} yet{waiting}" if signalled["pending"] else ""
+    note = f", nobody waits for {signalled['name']!r} yet{waiting}" if signalled["pending"] else ""
     click.echo(printable(signalled["answer"] + note))
     if signalled["answer"] == "late":
         print_message("the run has ended, so nothing receives the signal")

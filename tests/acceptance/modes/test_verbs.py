@@ -336,7 +336,7 @@ def test_a_log_without_a_registered_playbook_is_replayed(verbs: Verbs) -> None:
 def test_signals_are_accepted_once_and_not_after_the_end(verbs: Verbs) -> None:
     execution = verbs.waiting()
     signal_to = ("runs", "signal", execution, "other", "--id", "n1")
-    early = "accepted, nothing waits for 'other' yet (waiting: decision)\n"
+    early = "accepted, nobody waits for 'other' yet (waiting: decision)\n"
     assert [verbs(*signal_to).stdout for _ in range(2)] == [early, "duplicate\n"]
     assert verbs.json("runs", "signal", execution, "decision")["answer"] == "accepted"
     until(lambda: verbs.mode.client.show(execution)["status"] == "succeeded")

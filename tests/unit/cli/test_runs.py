@@ -204,7 +204,7 @@ def test_a_signal_reaches_a_run_in_another_terminal(tmp_path: Path, asking: tupl
 
 def test_a_signal_that_nobody_waits_for_is_named_with_those_that_are(tmp_path: Path, killed: str) -> None:
     said = runs(tmp_path, "signal", "last", "goo").out
-    assert said == "accepted, nothing waits for 'goo' yet (waiting: go)\n"
+    assert said == "accepted, nobody waits for 'goo' yet (waiting: go)\n"
     runs(tmp_path, "pause", "last")
     assert runs(tmp_path, "signal", "last", "go").out == "accepted\n"
 
