@@ -433,9 +433,12 @@ class MemoryStore(MemoryCatalog):
         runs = self.runs.values()
         return sum(run.parent == execution for run in runs), sum(run.source == execution for run in runs)
 
-    def ready_of(self, executions: Collection[str]) -> dict[str, dict[str, str]]:
-        ready = {execution: self.derived(execution).ready for execution in executions}
-        return {execution: runs for execution, runs in ready.items() if runs}
+    def ready_of(self, executions: Collection[str]) -> dict[str, dict[str, tuple[str, float]]]:
+        return {
+            execution: {run: (pool, self.queued_at[execution, run]) for run, pool in derived.ready.items()}
+            for execution in executions
+            if (derived := self.derived(execution)).ready
+        }
 
     def ready_pools(self) -> list[str]:
         return sorted({pool for derived in self.derived_rows.values() for pool in derived.ready.values()})

@@ -302,9 +302,17 @@ class SummarySuite:
     def test_ready_runs_of_several_executions_are_found(self, store: Store) -> None:
         for one, runs in ((A, {"a#1": "gpu", "b#1": "p"}), (B, {}), (C, {"c#1": "p"})):
             store.commit([change(one, 0, summary=summary(one), ready={**runs})])
-        assert store.ready_of([A, B, "nothing"]) == {A: {"a#1": "gpu", "b#1": "p"}}
-        assert store.ready_of([A, C]) == {A: {"a#1": "gpu", "b#1": "p"}, C: {"c#1": "p"}}
+
+        def pools(ids: list[str]) -> dict[str, dict[str, str]]:
+            ready = store.ready_of(ids)
+            return {one: {run: pool for run, (pool, _) in runs.items()} for one, runs in ready.items()}
+
+        assert pools([A, B, "nothing"]) == {A: {"a#1": "gpu", "b#1": "p"}}
+        assert pools([A, C]) == {A: {"a#1": "gpu", "b#1": "p"}, C: {"c#1": "p"}}
         assert store.ready_of([]) == {}
+        since = store.ready_of([A])[A]["a#1"][1]
+        store.commit([change(A, 1, ready={"a#1": "gpu"})])
+        assert store.ready_of([A])[A]["a#1"] == ("gpu", since)
 
     def test_the_version_of_a_content_is_found(self, store: Store) -> None:
         store.register("p", "a" * 64)

@@ -305,12 +305,23 @@ def _token_waits(state: Execution) -> Iterator[Pending]:
         yield Pending(kind, step, "", None, (), due, token.since, text)  # type: ignore[arg-type]
 
 
-def ready_waits(ready: Mapping[str, str], since: float, missing: Collection[str]) -> Iterator[Pending]:
-    """The waits of ready runs for a worker, of the pools of which no worker is connected."""
-    for run, pool in ready.items():
+def ready_waits(ready: Mapping[str, tuple[str, float]], missing: Collection[str]) -> Iterator[Pending]:
+    """The waits of ready runs for a worker, of the pools of which no worker is connected. `ready` has the pool of each
+    run, and since when it is ready."""
+    for run, (pool, since) in ready.items():
         if pool in missing:
             text = f"no worker is connected in pool {pool!r}"
             yield Pending("worker", run.rpartition("#")[0], run, None, (pool,), None, since, text)
+
+
+def unattended_waits(state: Execution, missing: Collection[str]) -> list[Pending]:
+    """The same of a state."""
+    return list(ready_waits({run: (pool, state.runs[run].since) for run, pool in state.ready.items()}, missing))
+
+
+def unattended_sentence(wait: Pending) -> str:
+    """`no worker is connected in pool 'gpu', waiting since 2026-03-01T12:00:00Z`."""
+    return f"{wait.message}, waiting since {rfc3339(wait.since, 'seconds')}"
 
 
 def waits_of(state: Execution, pending: Iterable[Pending]) -> Iterator[Wait]:

@@ -45,7 +45,7 @@ class Api:
         self.graphs = Graphs(store, self.thread, self.playbooks.compiler)
         self.language = LanguageDescription(self.playbooks.compiler)
         self.streams = Streams(store, in_store)
-        self.histories = Histories(store, in_store, self.streams)
+        self.histories = Histories(store, clock, in_store, self.streams)
         self.host = ServerHost(
             self.playbooks.loaded,
             clock,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from noetl.model.status import ENDED
-from noetl.runtime.activity import MAX_LISTED, Details, ready_waits, wait_views
+from noetl.runtime.activity import MAX_LISTED, Details, ready_waits, unattended_sentence, wait_views
 from noetl.server.execution_views import ExecutionItem, execution_item
 from noetl.server.worker_views import attended_pools
 from noetl.store.store import Store, Summary
@@ -37,10 +37,16 @@ def listed_items(store: Store, summaries: Iterable[Summary], now: float) -> list
     ready = store.ready_of(active) if active else {}
     items = []
     for summary in listed_summaries:
-        listed = _with_missing(summary, ready.get(summary.execution_id, {}), missing)
+        doing = _with_missing(summary, ready.get(summary.execution_id, {}), missing)
         version = versions.get((summary.path, summary.digest))
-        items.append(execution_item(summary, now, listed.activity, listed.details, version))
+        items.append(execution_item(summary, now, doing.activity, doing.details, version))
     return items
+
+
+def listed(store: Store, summary: Summary, now: float) -> Listed:
+    ready = store.ready_of([summary.execution_id]) if _may_be_ready(summary) else {}
+    missing = missing_pools_of(store, now) if ready else []
+    return _with_missing(summary, ready.get(summary.execution_id, {}), missing)
 
 
 def stored(summary: Summary) -> Listed:
@@ -51,12 +57,13 @@ def _may_be_ready(summary: Summary) -> bool:
     return not summary.local and summary.status not in ENDED
 
 
-def _with_missing(summary: Summary, ready: Mapping[str, str], missing: Sequence[str]) -> Listed:
+def _with_missing(summary: Summary, ready: Mapping[str, tuple[str, float]], missing: Sequence[str]) -> Listed:
     """The workers that are connected change without an event, so no column has them."""
-    listed = stored(summary)
-    details = listed.details
-    pending = list(ready_waits(ready, details.at or summary.started, missing))
+    doing = stored(summary)
+    details = doing.details
+    pending = list(ready_waits(ready, missing))
     if not pending:
-        return listed
+        return doing
     waits = [view for wait in pending for view in wait_views(wait, [])]
-    return Listed(pending[0].message, msgspec.structs.replace(details, waits=[*waits, *details.waits][:MAX_LISTED]))
+    first = [*waits, *details.waits][:MAX_LISTED]
+    return Listed(unattended_sentence(pending[0]), msgspec.structs.replace(details, waits=first))

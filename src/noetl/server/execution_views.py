@@ -21,8 +21,9 @@ from noetl.runtime.activity import (
     activity_of,
     counted_waits,
     first_waits,
-    ready_waits,
     trigger_of,
+    unattended_sentence,
+    unattended_waits,
     waits_of,
 )
 from noetl.runtime.report import (
@@ -164,12 +165,10 @@ def execution_view(
 ) -> ExecutionView:
     reported = report(state, file.name, dict(file.places), _seconds(summary, now))
     pending = [] if state.over else counted_waits(state, MAX_LISTED).first
-    unattended = [
-        wait._replace(since=state.runs[wait.run].since) for wait in ready_waits(state.ready, now, missing_pools)
-    ]
+    unattended = unattended_waits(state, missing_pools)
     listed = list(islice(waits_of(state, (*unattended, *pending)), MAX_LISTED))
     now_active = {"running": running_tasks(state, now), "waiting": waits(pending, state), "waits": listed}
-    activity = unattended[0].message if unattended else activity_of(state).sentence
+    activity = unattended_sentence(unattended[0]) if unattended else activity_of(state).sentence
     about = {"tokens": _tokens(state), "progress": _loops(state), **_actors(state), **now_active}
     more = {"activity": activity, "trigger": trigger_of(state), "file": file.name, "playbook_id": summary.digest}
     more |= {"missing_pools": list(missing_pools), **asdict(details)}

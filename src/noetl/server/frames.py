@@ -15,13 +15,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from noetl.clock import Clock
 from noetl.engine import events as e
 from noetl.engine.history.event_summaries import event_row
 from noetl.engine.history.outline import Block, OutlineWriter, run_names
 from noetl.engine.history.outline_fold import OutlineFold
 from noetl.reference import encode_reference
-from noetl.runtime.activity import Details, Wait
+from noetl.runtime.activity import Wait
 from noetl.runtime.outlines import Outlines
+from noetl.server.execution_lists import listed
 from noetl.server.execution_views import Status
 from noetl.server.outline_views import (
     ArcOutline,
@@ -53,7 +55,6 @@ HEAD = b": frames of an execution\nretry: 1000\n\n"
 END = b"event: end\ndata: {}\n\n"
 
 _encode = msgspec.json.Encoder(enc_hook=encode_reference).encode
-_details = msgspec.json.Decoder(Details).decode
 
 
 class OutlineChange(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -183,8 +184,11 @@ def ctx_keys(events: Sequence[e.Event]) -> list[str]:
 class Feed:
     """The frames of one execution, while clients follow it."""
 
-    def __init__(self, execution: str, outlines: Outlines, reader: SecondConnection, followed: Followed) -> None:
-        self.execution, self._outlines, self._reader, self._followed = execution, outlines, reader, followed
+    def __init__(
+        self, execution: str, clock: Clock, outlines: Outlines, reader: SecondConnection, followed: Followed
+    ) -> None:
+        self.execution, self._clock, self._outlines = execution, clock, outlines
+        self._reader, self._followed = reader, followed
         self.clients = 0
         self.frames: deque[EncodedFrame] = deque(maxlen=MAX_FRAMES)
         self.ended = False
@@ -257,16 +261,16 @@ class Feed:
         assert self._live is not None
         fold = self._live.fold
         (summary,) = store.summaries(prefix=self.execution, limit=1) or [Summary(self.execution, "", "", "running", 0)]
-        status, details = shown_status(fold, summary), _details(summary.details)
+        status, doing = shown_status(fold, summary), listed(store, summary, self._clock.now())
 
         def frame(rows: int, outline: OutlineChange, reload: bool) -> bytes:
             latest = [list(event_row(row.seq, row.at, event)) for row, event in events[-rows:]] if rows else []
             keys = ctx_keys([event for _, event in events])
             last_line = next((line[0] for line in store.output_before(self.execution, NO_LIMIT, 1)), 0)
             moment = rfc3339(fold.now_ms / 1000)
-            about = summary.activity, len(events) or left_out
+            about = doing.activity, len(events) or left_out
             return _encode(
-                Frame(fold.seq, moment, status, *about, latest, outline, keys, details.waits, last_line, reload)
+                Frame(fold.seq, moment, status, *about, latest, outline, keys, doing.details.waits, last_line, reload)
             )
 
         if events:
@@ -283,8 +287,8 @@ def _read(store: Store, execution: str, after: int, limit: int) -> list[tuple[Ro
 
 
 class Feeds:
-    def __init__(self, streams: Streams, outlines: Outlines, reader: SecondConnection) -> None:
-        self._streams, self._outlines, self._reader = streams, outlines, reader
+    def __init__(self, streams: Streams, clock: Clock, outlines: Outlines, reader: SecondConnection) -> None:
+        self._streams, self._clock, self._outlines, self._reader = streams, clock, outlines, reader
         self._feeds: dict[str, Feed] = {}
         self._waking: asyncio.Task[None] | None = None
 
@@ -293,7 +297,7 @@ class Feeds:
         with self._streams.following(execution) as followed:
             feed = self._feeds.get(execution)
             if feed is None or feed.has_failed:
-                feed = self._feeds[execution] = Feed(execution, self._outlines, self._reader, followed)
+                feed = self._feeds[execution] = Feed(execution, self._clock, self._outlines, self._reader, followed)
             if self._waking is None or self._waking.done():
                 self._waking = asyncio.create_task(self._wake_all())
             feed.clients += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from noetl.clock import Clock
 from noetl.runtime.outlines import Outlines
 from noetl.runtime.replays import new_replays
 from noetl.runtime.run_indexes import RunIndexes
@@ -14,13 +15,13 @@ from noetl.store.store import Store
 
 
 class Histories:
-    def __init__(self, store: Store, in_store: InStore, streams: Streams) -> None:
+    def __init__(self, store: Store, clock: Clock, in_store: InStore, streams: Streams) -> None:
         self.run_indexes, self.replays = RunIndexes(), new_replays()
         self.outlines = Outlines(self.run_indexes.index_blocks)
         self.reader = SecondConnection(store, in_store, "reader")  # for long reads
         self.stored_values = StoredValues(self.reader)
         self._frame_reader = SecondConnection(store, in_store, "frames")
-        self.feeds = Feeds(streams, self.outlines, self._frame_reader)
+        self.feeds = Feeds(streams, clock, self.outlines, self._frame_reader)
 
     def close(self) -> None:
         self.reader.close()

@@ -369,12 +369,13 @@ class Store(ABC):
         key = key_of(execution)
         return self._db.row("count_children", key)[0], self._db.row("count_forks", key)[0]
 
-    def ready_of(self, executions: Collection[str]) -> dict[str, dict[str, str]]:
-        """The ready runs of executions with their pools, without executions that have none."""
+    def ready_of(self, executions: Collection[str]) -> dict[str, dict[str, tuple[str, float]]]:
+        """The ready runs of executions with their pools and since when they are ready, without executions that have
+        none."""
         keys = msgspec.json.encode([key_of(execution).hex() for execution in executions]).decode()
-        ready: dict[str, dict[str, str]] = {}
-        for key, run, pool in self._db.rows("list_ready_of", keys):
-            ready.setdefault(id_of(key), {})[run] = pool
+        ready: dict[str, dict[str, tuple[str, float]]] = {}
+        for key, run, pool, at in self._db.rows("list_ready_of", keys):
+            ready.setdefault(id_of(key), {})[run] = pool, at
         return ready
 
     def ready_pools(self) -> list[str]:

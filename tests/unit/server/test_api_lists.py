@@ -79,7 +79,8 @@ def test_work_of_a_pool_without_workers_is_a_wait_that_the_reader_adds(
     admin: httpx2.Client, runs: dict[str, str]
 ) -> None:
     item = item_of(admin, runs["tests/elsewhere"])
-    assert item["activity"] == "no worker is connected in pool 'elsewhere'"
+    (wait,) = item["waits"]
+    assert item["activity"] == f"no worker is connected in pool 'elsewhere', waiting since {wait['since'][:19]}Z"
     assert [(wait["for"], wait["name"], wait["run"]) for wait in item["waits"]] == [("worker", "elsewhere", "start#1")]
     assert listed(admin, "waits=worker") == ["tests/elsewhere"]
 
@@ -166,8 +167,13 @@ def test_an_execution_says_what_it_waits_for(admin: httpx2.Client, runs: dict[st
     assert [(wait["for"], wait["name"]) for wait in waiting["waits"]] == [("signal", "go")]
     assert (waiting["trigger"], waiting["local"], waiting["source"]) == ({"kind": "api", "name": "admin"}, False, None)
     elsewhere = admin.get(f"{API}/executions/{runs['tests/elsewhere']}").json()
-    assert elsewhere["activity"] == "no worker is connected in pool 'elsewhere'"
+    assert elsewhere["activity"].startswith("no worker is connected in pool 'elsewhere', waiting since 20")
     assert [wait["for"] for wait in elsewhere["waits"]] == ["worker"]
+    explained = admin.get(f"{API}/executions/{runs['tests/elsewhere']}/explain?step=start").json()
+    ready = "start#1 is ready for a worker of the pool elsewhere"
+    assert explained["stands"] == [ready, "no worker is connected in pool 'elsewhere'"]
+    earlier = admin.get(f"{API}/executions/{runs['tests/elsewhere']}/explain?step=start&at=4").json()
+    assert "no worker is connected in pool 'elsewhere'" not in earlier["stands"]
 
 
 def test_related_executions_are_found(admin: httpx2.Client, runs: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
-from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
+from api_server import ELSEWHERE, HELLO, WAITS, ApiServer, begun, register, started, until
 from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.patience import until as patiently
 
@@ -373,6 +373,14 @@ def test_a_wait_is_in_the_frame(admin: httpx2.Client) -> None:
     frame = next(live(admin, execution))
     assert (frame["status"], [wait["name"] for wait in frame["waits"]]) == ("waiting", ["go"])
     assert "go" in frame["activity"]
+
+
+def test_a_frame_says_that_no_worker_is_connected(admin: httpx2.Client) -> None:
+    register(admin, ELSEWHERE)
+    execution = begun(admin, {"path": "tests/elsewhere"})
+    frame = next(live(admin, execution))
+    assert [(wait["for"], wait["name"]) for wait in frame["waits"]] == [("worker", "elsewhere")]
+    assert frame["activity"].startswith("no worker is connected in pool 'elsewhere', waiting since ")
 
 
 def test_clients_share_a_feed_that_ends_with_the_last(server: ApiServer, admin: httpx2.Client) -> None:

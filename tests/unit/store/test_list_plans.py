@@ -71,7 +71,9 @@ def test_a_page_of_any_length_takes_the_same_queries(kind: str, request: pytest.
         return [name for name in names if name != "notify"]  # a thread sends it some time after a commit
 
     items = listed_items(store, rows, START)
-    assert {(item.version, item.activity) for item in items} == {(1, "no worker is connected in pool 'gpu'")}
+    assert {(item.version, item.activity.partition(",")[0]) for item in items} == {
+        (1, "no worker is connected in pool 'gpu'")
+    }
     assert queries(1) == queries(50)
     store.close()
 

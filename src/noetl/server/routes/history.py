@@ -10,8 +10,9 @@ from starlette.responses import Response
 
 from noetl.engine.history.explain import Question
 from noetl.runtime import history
+from noetl.runtime.activity import unattended_waits
 from noetl.runtime.execution_diff import ExecutionDiff, compare
-from noetl.runtime.explanations import DEFAULT_DECISIONS, ExplanationPart, explain_event, question_about
+from noetl.runtime.explanations import DEFAULT_DECISIONS, Explained, ExplanationPart, explain_event, question_about
 from noetl.runtime.explanations import explain as explain_step
 from noetl.runtime.fork_preview import ForkPreview, preview_fork, preview_retry
 from noetl.runtime.history import Edit, ForkView, RetryPoint
@@ -25,6 +26,7 @@ from noetl.server.parameters import Count, QueryString, RequestBody, VersionNumb
 from noetl.server.problems import Refused
 from noetl.server.roles import FORMS, WRITE
 from noetl.server.routes.executions import BODY_BYTES, STARTS, execution_id, started
+from noetl.server.worker_views import missing_pools
 
 routes = Routes()
 MAX_STEP_NAME_LENGTH = 1_000
@@ -73,7 +75,7 @@ async def diff(call: ApiCall, query: DiffQuery) -> ExecutionDiff:
 async def explain(call: ApiCall, query: ExplainQuery) -> ExplainView:
     """Why a step ran as it did: the latest decisions of its arcs, rules and gates, each with its values; why a token is
     held, what a join waits for, why a step never ran. One of `step`, `arc` and `seq` says what is explained."""
-    execution, run = call.path_params["id"], query.run or None
+    execution, run, now = call.path_params["id"], query.run or None, call.api.clock.now()
     if sum((bool(query.step), bool(query.arc), query.seq is not None)) != 1:
         raise Refused(422, "name what to explain with one of: step, arc, seq")
 
@@ -81,13 +83,23 @@ async def explain(call: ApiCall, query: ExplainQuery) -> ExplainView:
         if query.seq is not None:
             result = explain_event(past, execution, query.seq)
         else:
-            result = explain_step(
-                past, execution, query.question(), ExplanationPart(query.at, query.before, query.limit)
-            )
+            question = query.question()
+            result = explain_step(past, execution, question, ExplanationPart(query.at, query.before, query.limit))
+            result = _with_missing_workers(past, question, result, now)
         file = past.playbook(result.state.digest).file
         return explained(result, run, file.name, file.places)
 
     return await call.until_disconnect(call.api.host.runtime.past.do(read))
+
+
+def _with_missing_workers(past: PastReader, question: Question, result: Explained, now: float) -> Explained:
+    """Says so if runs are ready now, and no worker is connected in their pool: no event does."""
+    explanation, state, _ = result
+    if not state.ready or state.seq != past.store.seq(state.id):
+        return result
+    waits = unattended_waits(state, missing_pools(state, past.store.workers(), now))
+    notes = dict.fromkeys([*explanation.notes, *(wait.message for wait in waits if question.is_about(wait.run))])
+    return result._replace(explanation=msgspec.structs.replace(explanation, notes=[*notes]))
 
 
 class ReplayRequest(RequestBody, frozen=True):

@@ -50,7 +50,7 @@ SELECT path, digest, version FROM catalog
 WHERE (path, digest) IN (SELECT one ->> 0, one ->> 1 FROM json_array_elements(%s::json) AS one)
 
 -- name: list_ready_of
-SELECT execution, run, pool FROM ready
+SELECT execution, run, pool, at FROM ready
 WHERE execution = ANY (ARRAY(SELECT json_array_elements_text(%s::json)::uuid))
 
 -- name: read_events_backwards

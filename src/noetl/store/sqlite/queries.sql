@@ -23,7 +23,7 @@ SELECT path, digest, version FROM catalog
 WHERE (path, digest) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))
 
 -- name: list_ready_of
-SELECT execution, run, pool FROM ready WHERE execution IN (SELECT unhex(value) FROM json_each(?))
+SELECT execution, run, pool, at FROM ready WHERE execution IN (SELECT unhex(value) FROM json_each(?))
 
 -- name: put_snapshot
 INSERT INTO snapshot (execution, seq, hash, data) VALUES (?, ?, ?, ?)
