@@ -101,6 +101,15 @@ def test_keys_move_preview_select_and_open(open_page: PageOpener, runs: ExampleR
     page.wait_for_url(f"**/runs/{second}")
 
 
+def test_a_row_shows_its_selection_at_once(open_page: PageOpener, runs: ExampleRuns) -> None:
+    finished = new(runs, "shop/orders")
+    page = open_page("/runs", role="operator")
+    checkbox = row(page, finished).get_by_role("checkbox")
+    for is_checked in (True, False, True):
+        checkbox.click()
+        assert checkbox.is_checked() == is_checked
+
+
 def test_bulk_cancel_reports_each_run_and_keeps_failures_selected(
     open_page: PageOpener, runs: ExampleRuns, server: PageServer
 ) -> None:

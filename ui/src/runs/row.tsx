@@ -45,10 +45,7 @@ export function WideRow({ run, selected, onSelect }: RowProps) {
           type="checkbox"
           checked={selected}
           aria-label={`Select ${runTitle(run)}`}
-          onClick={(event) => {
-            event.preventDefault();
-            onSelect(event.shiftKey);
-          }}
+          onClick={(event) => onSelect(event.shiftKey)}
         />
       </span>
       <span role="gridcell">
