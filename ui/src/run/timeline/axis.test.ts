@@ -30,6 +30,13 @@ test("a long idle time takes 48 px, and all times keep their order", () => {
   }
 });
 
+test("a run in which nothing has worked yet is no gap", () => {
+  assert.deepEqual(
+    axisOf(0, 100_000, 800, [], true).pieces.map(({ isGap, right }) => [isGap, right]),
+    [[false, 800]],
+  );
+});
+
 test("gaps can be expanded, and never take more than half of the width", () => {
   const busy: [number, number][] = [0, 1, 2, 3, 4].map((n) => [n * 1000, n * 1000 + 1]);
   assert.equal(axisOf(0, 5000, 800, busy, false).pieces.length, 1);

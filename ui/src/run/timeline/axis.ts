@@ -33,7 +33,7 @@ export function axisOf(
 ): Axis {
   const range = Math.max(1, to - from);
   const most = Math.floor(width / 2 / GAP_PX);
-  const gaps = collapses ? gapsIn(from, from + range, busy, range * GAP_SHARE).slice(0, most) : [];
+  const gaps = collapses && busy.length ? gapsIn(from, from + range, busy, range * GAP_SHARE).slice(0, most) : [];
   gaps.sort((one, other) => one[0] - other[0]);
   const hidden = gaps.reduce((sum, [start, end]) => sum + end - start, 0);
   const scale = (width - gaps.length * GAP_PX) / Math.max(1, range - hidden);

@@ -73,6 +73,13 @@ test("a loop is a band with a tick for each failure, and so are the steps of a v
     progress: { seq: [10, 20, 30], ok: [0, 1, 2], failed: [0, 0, 2], in_flight: [4, 2, 0] },
   };
   assert.deepEqual(bandOf(loop, outline), { times: [90, 190, 290], heights: [1, 0.5, 0], failures: [290] });
+  const short = { ...loop, progress: { seq: [10, 20, 30], ok: [0, 8, 9], failed: [0, 0, 0], in_flight: [0, 0, 0] } };
+  assert.deepEqual(bandOf(short, outline).heights, [1, 1, 0], "short items are reported when they end");
+  const two = {
+    ...loop,
+    progress: { seq: [10, 20, 30, 40], ok: [0, 4, 8, 8], failed: [0, 0, 0, 0], in_flight: [0, 1, 1, 2] },
+  };
+  assert.deepEqual(bandOf(two, outline).heights, [1, 1, 0.5, 1]);
   const long = { ...emptyOutline(), runs: null };
   long.histogram = { events_per_bin: 10, events: [10, 10], errors: [0, 0], retries: [0, 0], end_ms: [5, 9] };
   long.by_step = [{ step: "a", runs: 4, active: [2, 0], succeeded: [0, 1], failed: [0, 1] }];

@@ -123,13 +123,19 @@ export interface Band {
   failures: number[];
 }
 
+/** At a point where an item has just ended, it is no longer in flight, and workers report short items when they end:
+ *  between points with more ended items, at least the ended one was in flight as well. */
 export function bandOf(loop: LoopOutline, outline: Outline): Band {
-  const { seq, in_flight, failed } = loop.progress;
+  const { seq, ok, failed, in_flight } = loop.progress;
   const most = Math.max(1, ...in_flight);
   const times = seq.map((event) => elapsedAt(outline, event));
+  const flying = in_flight.map((items, point) => {
+    const isWorking = ok[point + 1]! + failed[point + 1]! > ok[point]! + failed[point]!;
+    return isWorking ? Math.max(items, Math.min(most, in_flight[point + 1]! + 1)) : items;
+  });
   return {
     times,
-    heights: in_flight.map((items) => items / most),
+    heights: flying.map((items) => items / most),
     failures: times.filter((_, point) => failed[point]! > (failed[point - 1] ?? 0)),
   };
 }

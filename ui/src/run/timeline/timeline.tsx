@@ -60,7 +60,7 @@ function Chart({ model }: PanelProps) {
   });
   const elapsed = elapsedOf(model);
   const busy = useMemo(() => busyTimes(outline, spans, elapsed), [outline, elapsed]);
-  const isIdle = model.hasEnded.value || (busy.at(-1)?.[1] ?? 0) < elapsed;
+  const isIdle = model.hasEnded.value || !busy.length || busy.at(-1)![1] < elapsed;
   const end = isIdle ? elapsed : roundedEnd(elapsed);
   if (!isIdle) busy.at(-1)![1] = end; // the time ahead is no gap
   const [from, to] = rangeIn(end, whole(parameter("from")), whole(parameter("to")));
