@@ -43,6 +43,7 @@ export default defineConfig({
     target: ["chrome128", "firefox130", "safari18"],
     reportCompressedSize: false,
     rolldownOptions: {
+      optimization: { inlineConst: { mode: "all", pass: 3 } },
       checks: { bundlerTimings: false }, // a slow machine is no reason for a warning
       output: {
         // Few files compress better than many: one script for each view would take a third more in all. The list of runs
