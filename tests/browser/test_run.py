@@ -81,6 +81,54 @@ def test_a_held_token_is_shown_at_its_step(open_page: PageOpener, gated_run: str
     expect(page.locator(".token-held")).to_have_text("1 held")
 
 
+OTHER_GRAPH = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: stock, path: shop/stock}
+workflow:
+  - step: count
+    tool: [{sum: {kind: noop}}]
+    next: {arcs: [{step: order}]}
+  - {step: order, tool: {kind: noop}, next: {arcs: [{step: check}]}}
+  - {step: check, tool: {kind: noop}}
+"""
+
+
+def test_the_graph_is_that_of_the_playbook_in_force(open_page: PageOpener, runs: ExampleRuns) -> None:
+    source = runs["failed"]
+    at = next(event["seq"] for event in runs.client.events(source) if event["event_type"] == "next.evaluated")
+    fork = runs.act(source, "fork", at=at, playbook=OTHER_GRAPH)["execution_id"]
+    runs.client.ended(fork)
+    page = open_page(f"/runs/{fork}", "viewer")
+    expect(box(page, "check, succeeded")).to_be_visible()
+    expect(box(page, "rest")).to_have_count(0)
+    page.keyboard.press("Home")
+    expect(box(page, "rest, has not run")).to_be_visible()
+    expect(box(page, "check")).to_have_count(0)
+
+
+COUNT_DOTS = """(layer) => {
+  window.dots = 0;
+  new MutationObserver((changes) => {
+    for (const { addedNodes } of changes) window.dots += addedNodes.length;
+  }).observe(layer, { childList: true });
+}"""
+
+
+def test_a_dot_moves_along_an_arc_that_fires(open_page: PageOpener, runs: ExampleRuns) -> None:
+    execution = runs.until_waiting(runs.start("shop/release"))
+    calm, lively = (open_page(f"/runs/{execution}", "viewer") for _ in range(2))
+    lively.emulate_media(reduced_motion="no-preference")
+    lively.reload()
+    for page in (calm, lively):
+        expect(box(page, "ask, waiting")).to_be_visible()
+        page.locator(".firing-dots").evaluate(COUNT_DOTS)
+    runs.act(execution, "signals", name="verdict", payload={"ship": True, "by": "ada"})
+    for page in (calm, lively):
+        expect(box(page, "ship, succeeded")).to_be_visible()
+    assert (calm.evaluate("dots"), lively.evaluate("dots")) == (0, 1)
+
+
 def test_boxes_are_found_selected_and_walked_by_key(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['finished']}", "viewer")
     expect(box(page, "start, succeeded")).to_be_visible()
@@ -185,6 +233,26 @@ def test_why_says_that_a_decision_would_be_another_one_now(open_recorded: PageOp
     page = open_recorded(f"/runs/{DIFFERENT}?step=first", "viewer")
     expect(inspector(page)).to_contain_text("Evaluated again now, the result is different: continues with large.")
     expect(inspector(page)).to_contain_text("The log is authoritative.")
+
+
+def test_a_run_without_a_worker_says_so_and_for_how_long(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['queued']}?step=train", "viewer")
+    missing = "no worker is connected in pool 'gpu', waiting for "
+    expect(page.locator(".run-header")).to_contain_text(missing)
+    expect(inspector(page)).to_contain_text("No worker is connected in pool 'gpu'")
+    expect(inspector(page)).to_contain_text(re.compile(r"worked 0 ms, waited (?!0 ms)\d"))
+    row = page.get_by_role("grid", name="Timeline").get_by_role("row")
+    expect(row).to_contain_text("train")
+    expect(page.get_by_role("button", name="Expand gaps")).to_have_count(0)
+    page.goto(f"{open_page.server.url}/runs?status=running")
+    expect(page.get_by_text(missing).first).to_be_visible()
+
+
+def test_why_has_times_in_the_zone_of_the_page(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['waiting']}?step=ask", "viewer")
+    state = inspector(page).locator(".why-state")
+    expect(state).to_contain_text(re.compile(r"waits for the signal 'verdict' until \d+ \w{3} (\d{4} )?\d\d:\d\d"))
+    expect(state.locator("time")).to_have_attribute("datetime", re.compile("Z$"))
 
 
 def test_the_inspector_has_the_parts_of_a_step_run(open_page: PageOpener, runs: ExampleRuns) -> None:
@@ -371,6 +439,36 @@ def test_the_panes_follow_the_keys(open_page: PageOpener, runs: ExampleRuns) -> 
     expect(box(page, "price, succeeded")).to_be_focused()
     page.keyboard.press(".")
     expect(page.get_by_role("menu", name="More actions")).to_be_visible()
+
+
+def test_panes_are_resized_by_key_and_keep_their_size(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}", "viewer")
+    for label, more, before, after in (
+        ("Width of the inspector", "ArrowLeft", "420", "452"),
+        ("Height of the panel", "ArrowUp", "260", "292"),
+    ):
+        splitter = page.get_by_role("separator", name=label)
+        expect(splitter).to_have_attribute("aria-valuenow", before)
+        splitter.press(more)
+        splitter.press(more)
+        expect(splitter).to_have_attribute("aria-valuenow", after)
+    page.reload()
+    expect(page.get_by_role("separator", name="Width of the inspector")).to_have_attribute("aria-valuenow", "452")
+    pane = page.locator(".run-inspector").bounding_box()
+    assert pane is not None
+    assert pane["width"] == 452
+
+
+def test_a_problem_of_one_pane_stays_there_with_its_request_id(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}?step=nowhere", "viewer", expect=["status of 404"])
+    problem = inspector(page).get_by_role("alert")
+    expect(problem).to_contain_text("step 'nowhere' not found")
+    expect(problem).to_contain_text(re.compile(r"request \w+"))
+    expect(problem.get_by_role("button", name="Retry")).to_be_visible()
+    expect(problem.get_by_role("button", name="Copy the request id")).to_be_visible()
+    expect(box(page, "start, succeeded")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(inspector(page).get_by_role("heading", name="Run")).to_be_visible()
 
 
 def test_on_a_phone_panes_are_tabs_and_a_step_opens_a_sheet(open_page: PageOpener, runs: ExampleRuns) -> None:

@@ -10,6 +10,7 @@ import { Position } from "./position.ts";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled"]);
 const DETAILS_MS = 1000; // between two loads of the details of a run in progress
+const POLL_MS = 10_000; // between two loads of the details of a run without frames
 const OUTLINE_MS = 10_000; // between two loads of an outline that frames do not bring up to date
 const MAX_ROWS = 5000; // above so many step runs the server counts them instead, and frames leave them out
 const STATES = 50;
@@ -36,6 +37,11 @@ export class RunModel {
   readonly retryAt: Signal<number | null> = signal(null);
   /** Since when there is no stream, by the clock of this browser; other requests may still succeed. */
   readonly brokenSince: Signal<number | null> = signal(null);
+  /** What the run does and waits for. A worker comes and goes without a frame, so details may be as new as the latest. */
+  readonly doing = computed(() => {
+    const [frame, details] = [this.frame.value, this.details.value];
+    return frame && frame.seq > (details?.events ?? 0) ? frame : details;
+  });
   readonly latest = computed(() => this.outline.value?.seq ?? 0);
   readonly hasEnded = computed(() => ENDED.has(this.outline.value?.status ?? ""));
   readonly position = new Position(this.latest);
@@ -52,6 +58,7 @@ export class RunModel {
   #frames: Frame[] = [];
   #disposers: (() => void)[] = [];
   #detailsTimer = 0;
+  #pollTimer = 0;
   #outlineTimer = 0;
   #reloading: Promise<void> | undefined;
   #loading = new AbortController();
@@ -82,8 +89,7 @@ export class RunModel {
     this.#stopped = true;
     this.#stream?.stop();
     for (const dispose of this.#disposers) dispose();
-    window.clearTimeout(this.#detailsTimer);
-    window.clearTimeout(this.#outlineTimer);
+    for (const timer of [this.#detailsTimer, this.#outlineTimer, this.#pollTimer]) window.clearTimeout(timer);
   }
 
   /** Loads details and outline; also after an action, and when frames say that they left something out. */
@@ -134,6 +140,9 @@ export class RunModel {
 
   #follow(): void {
     if (this.hasEnded.value) return;
+    this.#pollTimer = window.setInterval(() => {
+      if (document.visibilityState === "visible" && !this.hasEnded.peek()) this.#planDetails();
+    }, POLL_MS);
     this.#stream = new LiveStream(this.id, this.latest.value, {
       onFrame: (frame) => this.#queue(frame),
       onEnd: () => void this.reload(),

@@ -8,7 +8,7 @@ import { neighbour } from "../runs/last-list.ts";
 import { openPart } from "./inspector/inspector-part.ts";
 import type { RunModel } from "./model.ts";
 import { TABS } from "./panel/panel.tsx";
-import { NOTHING, select, selection } from "./selection.ts";
+import { hasSelection, select } from "./selection.ts";
 
 type Panes = "both" | "graph" | "panel";
 export const panes = preference<Panes>("panes", (text) => (text === "graph" || text === "panel" ? text : "both"));
@@ -71,7 +71,7 @@ function focusSoon(selector: string): void {
 
 /** Esc leaves the past first, then the selection; on a phone the selection is a sheet, which goes first. */
 export function leave(model: RunModel, hasSheet: boolean): void {
-  const isSelected = JSON.stringify(selection.peek()) !== JSON.stringify(NOTHING);
+  const isSelected = hasSelection.peek();
   if (model.isPast.peek() && !(hasSheet && isSelected)) model.backToLatest();
   else if (isSelected) select({});
 }

@@ -9,7 +9,7 @@ import { RunActions } from "./header/header.tsx";
 import { Inspector } from "./inspector/inspector.tsx";
 import type { BodyProps } from "./page.tsx";
 import { Panel, TABS } from "./panel/panel.tsx";
-import { NOTHING, selection } from "./selection.ts";
+import { hasSelection } from "./selection.ts";
 
 const PHONE_TABS = [{ name: "graph", label: "Graph" }, { name: "summary", label: "Summary" }, ...TABS];
 
@@ -17,7 +17,7 @@ export function PhoneBody({ model, graph }: BodyProps) {
   const wanted = parameter("tab") || "graph";
   const tab = PHONE_TABS.some(({ name }) => name === wanted) ? wanted : "graph";
   const isList = TABS.some(({ name }) => name === tab);
-  const isSelected = JSON.stringify(selection.value) !== JSON.stringify(NOTHING);
+  const isSelected = hasSelection.value;
   return (
     <div class="run-body">
       <Tabs

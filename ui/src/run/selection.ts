@@ -12,7 +12,7 @@ export interface Selection {
   event: number | null;
 }
 
-export const NOTHING: Selection = { step: "", run: "", item: null, task: "", arc: "", event: null };
+const NOTHING: Selection = { step: "", run: "", item: null, task: "", arc: "", event: null };
 
 export const selection = computed<Selection>(() => ({
   step: parameter("step") || stepOf(parameter("run")),
@@ -22,6 +22,8 @@ export const selection = computed<Selection>(() => ({
   arc: parameter("arc"),
   event: whole(parameter("event")),
 }));
+
+export const hasSelection = computed(() => JSON.stringify(selection.value) !== JSON.stringify(NOTHING));
 
 /** Selects something; what is not named is no longer selected. */
 export function select(part: Partial<Selection>, options: { replace?: boolean } = {}): void {

@@ -33,7 +33,7 @@ function Summary({ run }: { run: Execution }) {
   return (
     <div class="preview-body">
       <Status status={run.status} soft />
-      {run.activity && <p>{activityText(run.activity, now.value)}</p>}
+      {run.activity && !run.error && <p>{activityText(run.activity, now.value)}</p>}
       {run.error && (
         <div class="preview-error">
           <strong>
@@ -44,7 +44,7 @@ function Summary({ run }: { run: Execution }) {
       )}
       <dl class="facts">
         <dt>Id</dt>
-        <dd>
+        <dd class="run-id">
           <code>{shortId(run.execution_id)}</code> <Copy text={run.execution_id} what="the id" />
         </dd>
         <dt>Started</dt>

@@ -60,7 +60,7 @@ export function waitsAt(model: RunModel): Wait[] {
 }
 
 export function latestWaits(model: RunModel): Wait[] {
-  return model.frame.value?.waits ?? model.details.value?.waits ?? [];
+  return model.doing.value?.waits ?? [];
 }
 
 function isJoin(node: Graph["nodes"][number]): boolean {

@@ -44,7 +44,7 @@ export function RunHeader({ model }: { model: RunModel }) {
     lastStatus.current = status;
   }, [status]);
   if (!details) return null;
-  const activity = model.hasEnded.value ? details.activity : (model.frame.value?.activity ?? details.activity);
+  const activity = model.doing.value?.activity ?? "";
   return (
     <header class="run-header">
       <div class="run-title">

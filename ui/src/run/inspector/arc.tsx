@@ -6,10 +6,10 @@ import { duration } from "../../text/time.ts";
 import type { RunModel } from "../model.ts";
 import { firedArcs } from "../outline/outline.ts";
 import { PlaybookLink } from "../playbook-link.tsx";
-import { select } from "../selection.ts";
 import { ArcName } from "./arc-name.tsx";
 import { Heading } from "./heading.tsx";
 import type { InspectorProps } from "./inspector.tsx";
+import { SelectLink } from "./select-link.tsx";
 import { Why } from "./why.tsx";
 
 /** An arc: its guard, how often it fired, and why. */
@@ -19,14 +19,8 @@ export function ArcInspector({ model, graph, arc }: InspectorProps & { arc: stri
   return (
     <>
       <Heading title={to ? <ArcName from={from} to={to} /> : arc}>
-        <button type="button" class="link" onClick={() => select({ step: from })}>
-          {from}
-        </button>
-        {to && (
-          <button type="button" class="link" onClick={() => select({ step: to })}>
-            {to}
-          </button>
-        )}
+        <SelectLink step={from}>{from}</SelectLink>
+        {to && <SelectLink step={to}>{to}</SelectLink>}
         {edge && <ArcFacts model={model} edge={edge} />}
       </Heading>
       {edge?.guard && (

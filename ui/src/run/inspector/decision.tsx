@@ -4,9 +4,9 @@ import { Copy } from "../../parts/copy.tsx";
 import { Moment } from "../../parts/moment.tsx";
 import { count } from "../../text/number.ts";
 import { printable } from "../../text/printable.ts";
-import { CodeLine, ErrorDetails, sourceOf } from "../header/error-details.tsx";
 import type { RunModel } from "../model.ts";
 import { PlaybookLink } from "../playbook-link.tsx";
+import { ErrorBox } from "./error-box.tsx";
 import { EventLink, Sentence } from "./sentence.tsx";
 import { ShortValue } from "./short-value.tsx";
 
@@ -51,7 +51,7 @@ export function DecisionView({ model, decision, marked }: DecisionProps) {
           Evaluated again now, the result is different: {printable(differs)}. The log is authoritative.
         </p>
       )}
-      {error && <DecisionError error={error} />}
+      {error && <ErrorBox error={error} />}
     </li>
   );
 }
@@ -94,18 +94,5 @@ function ReasonView({ model, reason, isMarked }: { model: RunModel; reason: Reas
       ))}
       {reason.note && <p class="quiet">{reason.note}</p>}
     </li>
-  );
-}
-
-function DecisionError({ error }: { error: NonNullable<Decision["error"]> }) {
-  const source = sourceOf(error.details);
-  return (
-    <div class="decision-error">
-      <p>
-        <strong>{error.kind}</strong> {printable(error.message ?? "")}
-      </p>
-      {source && <CodeLine {...source} />}
-      <ErrorDetails details={error.details} />
-    </div>
   );
 }

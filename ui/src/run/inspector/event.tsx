@@ -5,10 +5,10 @@ import { Empty, Loaded } from "../../parts/states.tsx";
 import { Value } from "../../parts/value.tsx";
 import { count } from "../../text/number.ts";
 import type { RunModel } from "../model.ts";
-import { select } from "../selection.ts";
 import { DecisionView } from "./decision.tsx";
 import { partPath } from "./following.tsx";
 import { Heading } from "./heading.tsx";
+import { SelectLink } from "./select-link.tsx";
 import { EventLink } from "./sentence.tsx";
 import { actorWords } from "./summary.tsx";
 
@@ -39,10 +39,10 @@ function Envelope({ model, event }: { model: RunModel; event: EventEnvelope }) {
         <EventLink model={model} seq={seq} text={`event ${count(seq)}`} />
         <Moment at={event.timestamp} withMillis />
         {run && (
-          <button type="button" class="link" onClick={() => select({ run: nameOf(run), item: iteration })}>
+          <SelectLink run={nameOf(run)} item={iteration}>
             {nameOf(run)}
             {iteration !== null && `, item ${count(iteration)}`}
-          </button>
+          </SelectLink>
         )}
         {actor && <span>by {actorWords(actor)}</span>}
       </Heading>

@@ -10,7 +10,7 @@ import { toastProblem } from "../../parts/toast.tsx";
 import { counted } from "../../text/number.ts";
 import { duration } from "../../text/time.ts";
 import type { RunModel } from "../model.ts";
-import { parkedRuns, RUN_STATUS, runStatusAt } from "../outline/outline.ts";
+import { parkedRuns, runStatusAt, statusAt } from "../outline/outline.ts";
 import { select } from "../selection.ts";
 import { partPath } from "./following.tsx";
 
@@ -24,7 +24,7 @@ interface RunRow {
   retries: number;
 }
 
-/** The step runs of a step, newest first: from the outline, or page by page if it has none. */
+/** The step runs of a step at the event of the view: from the outline, newest first, or page by page if it has none. */
 export function StepRunList({ model, step, label }: { model: RunModel; step: string; label: string }) {
   const shown = useSignal(PAGE);
   if (!model.outline.value?.runs) return <PagedRuns model={model} step={step} label={label} />;
@@ -81,13 +81,16 @@ function PagedRuns({ model, step, label }: { model: RunModel; step: string; labe
             toastProblem("The step runs were not loaded", error);
           }
         };
-        const rows = items.map((item) => ({
-          run: item.run,
-          status: RUN_STATUS[item.status] ?? "scheduled",
-          startedMs: item.started_ms,
-          durationMs: item.ended_ms >= 0 && item.started_ms >= 0 ? item.ended_ms - item.started_ms : null,
-          retries: item.retries,
-        }));
+        const [outline, at] = [model.outline.value!, model.at.value];
+        const rows = items
+          .filter((item) => item.scheduled_seq <= at)
+          .map((item) => ({
+            run: item.run,
+            status: statusAt(item.started_seq, item.ended_seq, item.status, at, outline.seq),
+            startedMs: item.started_ms,
+            durationMs: item.ended_seq && item.ended_seq <= at ? item.ended_ms - item.started_ms : null,
+            retries: item.retries,
+          }));
         return <RunRows model={model} label={label} rows={rows} {...(next !== null ? { onMore: load } : {})} />;
       }}
     </Loaded>

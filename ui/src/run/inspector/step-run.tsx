@@ -1,6 +1,7 @@
 /** One step run, or one item of its loop, in parts. */
 
 import type { StepRun } from "../../api/types.gen.ts";
+import { now } from "../../clock.ts";
 import { parameter, setQuery } from "../../location.ts";
 import { Button } from "../../parts/button.tsx";
 import { ProgressBar } from "../../parts/progress.tsx";
@@ -9,19 +10,19 @@ import { Tabs } from "../../parts/tabs.tsx";
 import { Value } from "../../parts/value.tsx";
 import { href } from "../../routes.ts";
 import { count, counted, shortId } from "../../text/number.ts";
-import { printable } from "../../text/printable.ts";
-import { duration } from "../../text/time.ts";
-import { CodeLine, ErrorDetails, sourceOf } from "../header/error-details.tsx";
+import { duration, millis } from "../../text/time.ts";
 import type { RunModel } from "../model.ts";
 import { parkedRuns, runStatusAt, scheduledSeq } from "../outline/outline.ts";
-import { select, selection, stepOf } from "../selection.ts";
+import { selection, stepOf } from "../selection.ts";
 import { ArcList } from "./arc-list.tsx";
+import { ErrorBox } from "./error-box.tsx";
 import { Followed, useFollowing } from "./following.tsx";
 import { Heading } from "./heading.tsx";
 import { Inputs } from "./inputs.tsx";
 import type { InspectorProps } from "./inspector.tsx";
 import { openPart } from "./inspector-part.ts";
 import { LogTail } from "./log-tail.tsx";
+import { SelectLink } from "./select-link.tsx";
 import { stepStateAt } from "./step.tsx";
 import { Tasks } from "./tasks.tsx";
 import { isWord, Why } from "./why.tsx";
@@ -122,20 +123,16 @@ function Facts({
   const lease = stepRun?.leases.at(-1);
   return (
     <>
-      {item !== null && (
-        <button type="button" class="link" onClick={() => select({ run })}>
-          {run}
-        </button>
-      )}
+      {item !== null && <SelectLink run={run}>{run}</SelectLink>}
       {runs > 1 && (
-        <button type="button" class="link" onClick={() => select({ step })}>
+        <SelectLink step={step}>
           all {counted(runs, "step run")} of {step}
-        </button>
+        </SelectLink>
       )}
       {stepRun && (
         <>
           <span>
-            worked {duration(stepRun.worked_ms)}, waited {duration(stepRun.waited_ms)}
+            worked {duration(stepRun.worked_ms)}, waited {duration(stepRun.waited_ms + openWaitMs(model, stepRun))}
           </span>
           {lease && <span>worker {lease.worker}</span>}
           {stepRun.children.map((id) => (
@@ -148,6 +145,14 @@ function Facts({
       )}
     </>
   );
+}
+
+/** How long the wait that lasts has lasted; of the past only the waits that had ended are known. */
+function openWaitMs(model: RunModel, { waits, item, started, scheduled, ended }: StepRun): number {
+  if (ended || model.isPast.value) return 0;
+  const wait = waits.findLast((other) => other.item === item && !other.to);
+  const since = millis(wait?.since ?? (started ? null : scheduled));
+  return since === null ? 0 : Math.max(0, now.value - since);
 }
 
 function LoopFacts({ loop }: { loop: NonNullable<StepRun["loop"]> }) {
@@ -167,18 +172,9 @@ function LoopFacts({ loop }: { loop: NonNullable<StepRun["loop"]> }) {
 
 function Result({ data }: { data: StepRun }) {
   const { error, result, run, item } = data;
-  const source = sourceOf(error?.details);
   return (
     <div class="padded">
-      {error && (
-        <div class="decision-error">
-          <p>
-            <strong>{error.kind}</strong> {printable(error.message)}
-          </p>
-          {source && <CodeLine {...source} />}
-          <ErrorDetails details={error.details} />
-        </div>
-      )}
+      {error && <ErrorBox error={error} />}
       {result != null ? (
         <Value
           value={result}

@@ -1,7 +1,7 @@
 /** A step: its only run, the list of its runs, or why it has not run. */
 
 import { useMemo } from "preact/hooks";
-import { parameter, setQuery } from "../../location.ts";
+import { parameter } from "../../location.ts";
 import { Tabs } from "../../parts/tabs.tsx";
 import { counted } from "../../text/number.ts";
 import { exactStates } from "../graph/state.ts";
@@ -11,6 +11,7 @@ import { selection } from "../selection.ts";
 import { ArcList } from "./arc-list.tsx";
 import { Heading } from "./heading.tsx";
 import type { InspectorProps } from "./inspector.tsx";
+import { openPart } from "./inspector-part.ts";
 import { StepRunInspector } from "./step-run.tsx";
 import { runName, StepRunList } from "./step-run-list.tsx";
 import { Why } from "./why.tsx";
@@ -39,7 +40,7 @@ export function StepInspector({ model, graph }: InspectorProps) {
             { name: "runs", label: "Step runs", count: state.runs },
             { name: "why", label: "Why" },
           ]}
-          onChoose={(name) => setQuery({ part: name }, { replace: true })}
+          onChoose={openPart}
         />
       )}
       {shown === "runs" ? (

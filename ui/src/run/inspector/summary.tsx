@@ -13,7 +13,8 @@ import { currentStatus, runDialog } from "../actions.ts";
 import { waitsAt } from "../graph/state.ts";
 import type { RunModel } from "../model.ts";
 import { elapsedAt } from "../outline/time.ts";
-import { select, stepOf } from "../selection.ts";
+import { stepOf } from "../selection.ts";
+import { SelectLink } from "./select-link.tsx";
 
 export function Summary({ model }: { model: RunModel }) {
   const details = model.details.value;
@@ -69,13 +70,9 @@ function Waits({ waits, isPast }: { waits: Wait[]; isPast: boolean }) {
             <StatusIcon status={wait.for === "admission" ? "held" : "waiting"} />
             <div>
               <p>
-                <button
-                  type="button"
-                  class="link"
-                  onClick={() => select(stepOf(wait.run) ? { run: wait.run, item: wait.item } : { step: wait.run })}
-                >
+                <SelectLink {...(stepOf(wait.run) ? { run: wait.run, item: wait.item } : { step: wait.run })}>
                   {wait.run}
-                </button>
+                </SelectLink>
                 {printable(withoutRun(wait))}
               </p>
               <p class="quiet">
@@ -132,9 +129,9 @@ function ContinuedError({ error }: { error: ExecutionError }) {
   return (
     <>
       {step ? (
-        <button type="button" class="link" onClick={() => select({ step, item })}>
+        <SelectLink step={step} item={item}>
           {name}
-        </button>
+        </SelectLink>
       ) : (
         name
       )}

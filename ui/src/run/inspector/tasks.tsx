@@ -3,11 +3,10 @@ import { StatusIcon } from "../../look/status.tsx";
 import { Moment } from "../../parts/moment.tsx";
 import { Empty } from "../../parts/states.tsx";
 import { count } from "../../text/number.ts";
-import { printable } from "../../text/printable.ts";
 import { duration, millis } from "../../text/time.ts";
-import { CodeLine, ErrorDetails, sourceOf } from "../header/error-details.tsx";
 import type { RunModel } from "../model.ts";
 import { selection } from "../selection.ts";
+import { ErrorBox } from "./error-box.tsx";
 import { EventLink } from "./sentence.tsx";
 
 /** The visits of each task and their attempts, as far as the event of the view. */
@@ -72,7 +71,6 @@ const FINE = ["ok", "running", "skipped"];
 
 function AttemptView({ model, attempt }: { model: RunModel; attempt: Attempt }) {
   const { error } = attempt;
-  const source = sourceOf(error?.details);
   const backoff = backoffMs(attempt);
   return (
     <li>
@@ -92,15 +90,7 @@ function AttemptView({ model, attempt }: { model: RunModel; attempt: Attempt }) 
           <Moment at={attempt.started} />
         </span>
       </div>
-      {error && (
-        <div class="decision-error">
-          <p>
-            <strong>{error.kind}</strong> {printable(error.message)}
-          </p>
-          {source && <CodeLine {...source} />}
-          <ErrorDetails details={error.details} />
-        </div>
-      )}
+      {error && <ErrorBox error={error} />}
     </li>
   );
 }
