@@ -57,7 +57,7 @@ class Reference(View):
     def as_data(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("store", "key", "size", "checksum", "schema_hint", "preview")}
 
-    def moved(self, store: str, key: str) -> Reference:
+    def stored_at(self, store: str, key: str) -> Reference:
         return Reference(store, key, self.size, self.checksum, self.schema_hint, self.preview)
 
     def content(self, contents: Contents) -> Any:

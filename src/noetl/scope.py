@@ -1,4 +1,4 @@
-"""What templates see: the namespaces, and the order in which bare names resolve (S13)."""
+"""The scope of templates: namespaces, and the order in which bare names resolve (S13)."""
 
 from __future__ import annotations
 

@@ -28,8 +28,9 @@ def pages() -> Iterator[tuple[str, str]]:
             "## Shared options",
             "Every command has `-h, --help`. Most have some of these options, too, and list them by name.",
             table(["Option", "Meaning"], ((code(option), about) for option, about in _shared())),
-            "The database is the file that `--db` names, else `NOETL_DB`, else `.noetl/noetl.db` in the current "
-            "folder. `NOETL_SYNCHRONOUS` is `full` or `normal`; see [the store](../explanation/the-store.md).",
+            "The database is the file that `--db` names, else `NOETL_DB`, else `.noetl/noetl.db` in the project "
+            "folder: the nearest folder upwards with a `noetl.toml`, else the current one. `NOETL_SYNCHRONOUS` is "
+            "`full` or `normal`; see [the store](../explanation/the-store.md).",
             "## Exit codes",
             table(["Code", "Meaning"], _exit_codes()),
             *_sections(),

@@ -64,16 +64,16 @@ SECTIONS: list[tuple[str, str, Shape]] = [
     ("task.spec", "", doc.TASK_SPEC),
     (
         "A rule of a task",
-        "After each outcome the rules of `spec.policy` are tried in order, and the first that matches says what "
-        "happens. A rule has `when` and `then`, or as the last one `else`. Without a match the pipeline continues. A "
+        "After each outcome the rules of `spec.policy` are tried in order, and the first that matches "
+        "decides. A rule has `when` and `then`, or as the last one `else`. Without a match the pipeline continues. A "
         "task without a policy continues after success and fails after an error. A rule that cannot be evaluated fails "
-        "the run with kind `template`; the log has the outcome all the same.",
+        "the run with kind `template`; the log still has the outcome.",
         doc.TASK_RULE,
     ),
     ("then", "What a matching rule does.", doc.TASK_THEN),
-    ("next", "The ways out of a step.", doc.ROUTER),
+    ("next", "The arcs of a step, and how they are chosen.", doc.ROUTER),
     ("An arc", "", doc.ARC),
-    ("results", "How large results are kept.", doc.RESULTS),
+    ("results", "How large results are stored.", doc.RESULTS),
     ("A result store", "One of the kinds as a word, or a map with these keys.", doc.STORE),
     ("A sandbox", "One of the kinds as a word, or a map with these keys.", doc.SANDBOX),
     (

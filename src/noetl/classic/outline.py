@@ -118,7 +118,7 @@ class ClassicDocument(Document):
 
 class ClassicSiteFinder(SiteFinder):
     places = {name: _with_classic_names(name, place) for name, place in (PLACES | CLASSIC_PLACES).items()}
-    homes = dict.fromkeys(RETRY_NAMES, ("it exists in `retry_when` and `stop_when`", None))
+    root_advice = dict.fromkeys(RETRY_NAMES, ("it exists in `retry_when` and `stop_when`", None))
 
     def events(self, site: Site) -> ExpectedEvents | None:
         if site.place != "case" or site.step is None:

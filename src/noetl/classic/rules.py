@@ -158,7 +158,7 @@ class ClassicRules:
         step, after = self.step, facts.run.after_call
         chains = step.after_call.chains if step.after_call is not None and after is not None else {}
         require(name in chains, f"the step has no chain {name[:200]!r}")
-        called = not step.tasks or _progress(facts.run).begun or facts.progress(None, "").ended
+        called = not step.tasks or _progress(facts.run).call_has_ended or facts.progress(None, "").ended
         require(called, f"chain {name!r} runs only after the call of the step")
         if name.startswith("case_"):
             require(name in _progress(facts.run).running, f"branch {name!r} was not chosen")

@@ -43,7 +43,7 @@ class AfterCallProgress(msgspec.Struct):
     suppressed: list[str] = []
 
     @property
-    def begun(self) -> bool:
+    def call_has_ended(self) -> bool:
         """Whether the call is over, so that the run is granted as a whole even if it has a loop."""
         return self.looped or bool(self.point)
 

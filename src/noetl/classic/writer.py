@@ -254,7 +254,7 @@ class Writer:
             self.written_lines.add(layout.line(end))
             text += behind.group()
         first, *rest = text.split("\n")
-        return [" " * column + first, *(_moved(line, column - base) for line in rest)]
+        return [" " * column + first, *(_shifted(line, column - base) for line in rest)]
 
     def _above(self, at: Span | None, column: int) -> list[str]:
         """The comments and blank lines above a key or item, if it is the first text on its line."""
@@ -267,7 +267,7 @@ class Writer:
         self.written_lines.update(range(first, line))
         source = layout.before(at.start)
         base = len(source) - len(source.lstrip(" "))
-        return [_moved(text.rstrip(), column - base) for text in layout.lines[first:line]]
+        return [_shifted(text.rstrip(), column - base) for text in layout.lines[first:line]]
 
     def _beside(self, at: Span | None) -> str:
         if at is None:
@@ -303,7 +303,7 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _moved(line: str, by: int) -> str:
+def _shifted(line: str, by: int) -> str:
     if not line.strip() or by >= 0:
         return " " * by + line if line.strip() else line
     return line[min(-by, len(line) - len(line.lstrip(" "))) :]

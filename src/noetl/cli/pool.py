@@ -85,7 +85,7 @@ class Pool(msgspec.Struct, eq=False):
     members: Sequence[Member]
     grace_seconds: float
     log: Log
-    handed: dict[str, str] = {}  # further NOETL_ variables for each worker
+    settings: dict[str, str] = {}  # further NOETL_ variables for each worker
     user: WorkersUser | None = None  # the user of the workers, if it is another one
     processes: set[Process] = set()
     ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
@@ -105,17 +105,17 @@ class Pool(msgspec.Struct, eq=False):
             await asyncio.sleep(self.grace_seconds + SPARE_SECONDS)
             self.end()
 
-        keeping = [asyncio.create_task(self._keep(member)) for member in self.members]
+        tasks = [asyncio.create_task(self._restart_until_end(member)) for member in self.members]
         ending = asyncio.create_task(end_in_time())
-        codes = await asyncio.gather(*keeping)
+        codes = await asyncio.gather(*tasks)
         ending.cancel()
         return [code for code in codes if code]
 
-    async def _keep(self, member: Member) -> int:
+    async def _restart_until_end(self, member: Member) -> int:
         clock, pause = asyncio.get_running_loop().time, FIRST_PAUSE_SECONDS
         while True:
             started = clock()
-            code = await self._live(member)
+            code = await self._run_process(member)
             if self.ended.is_set() or code == 0:  # an operator has stopped it
                 return 0
             if code in LEAVE_CODES:
@@ -128,7 +128,7 @@ class Pool(msgspec.Struct, eq=False):
                 return 0
             pause = min(LAST_PAUSE_SECONDS, pause * 2)
 
-    async def _live(self, member: Member) -> int:
+    async def _run_process(self, member: Member) -> int:
         """Run one process until it ends. Its standard input is a pipe that delivers its settings; end of file means
         that this process is gone. Terminal signals reach only this process, which forwards them."""
         own = variables()
@@ -149,12 +149,12 @@ class Pool(msgspec.Struct, eq=False):
             start_new_session=True,
             **options,
         )
-        handed = {name: value for name in POLICY if (value := own.get(name))} | self.handed
-        handed |= {"NOETL_PROTECTED_FILES": os.pathsep.join(protected()), "NOETL_TOKEN": member.token}
-        handed["NOETL_INSECURE"] = "1"  # the parent process has checked the address
+        settings = {name: value for name in POLICY if (value := own.get(name))} | self.settings
+        settings |= {"NOETL_PROTECTED_FILES": os.pathsep.join(protected()), "NOETL_TOKEN": member.token}
+        settings["NOETL_INSECURE"] = "1"  # the parent process has checked the address
         assert process.stdin is not None
         with suppress(ConnectionError):  # the worker has died: its exit code has the reason
-            process.stdin.write(msgspec.json.encode(handed) + b"\n")
+            process.stdin.write(msgspec.json.encode(settings) + b"\n")
             await process.stdin.drain()
         self.processes.add(process)
         code = await process.wait()

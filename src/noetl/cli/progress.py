@@ -153,7 +153,7 @@ class Lines(ProgressView):
             case e.IterationFailed(run=run, index=index, error=error):
                 yield FailureLine(f"{run}[{index}] failed", f"{error.kind}: {error.message}", True)
             case e.TaskDone(task=task, outcome=outcome) if event.do == "retry":
-                self.problems[task] = why_again(outcome)
+                self.problems[task] = retry_reason(outcome)
             case e.TaskDone(task=task, outcome=outcome) if outcome.error is not None and event.do in CONTINUES:
                 self.continued += 1
                 if self.continued <= MAX_CONTINUED:
@@ -201,7 +201,7 @@ MARKS = {
 }
 
 
-def why_again(outcome: Outcome) -> str:
+def retry_reason(outcome: Outcome) -> str:
     """The reason of a retry."""
     error = outcome.error
     return brief(f"{error.kind}: {error.message}") if error is not None else "retried by a rule"
@@ -229,7 +229,7 @@ class StepRow(msgspec.Struct):
             case e.TaskDone(task=task, outcome=outcome):
                 self.running.pop(task, None)
                 if event.do == "retry":
-                    self.why = why_again(outcome)
+                    self.why = retry_reason(outcome)
             case e.TaskRetryScheduled(task=task, attempt=attempt):
                 self.retried = task.label, attempt
             case e.StepStarted() | e.StepResumed():

@@ -67,7 +67,7 @@ def preview_schedule(cron: str | None, every: str | None, at: str | None, timezo
     from noetl.triggers import schedules
 
     request = schedules.ScheduleRequest(path="preview", cron=cron, every=every, at=at, timezone=timezone)
-    for due in schedules.upcoming(schedules.made("preview", request, time.time()), count):
+    for due in schedules.upcoming(schedules.new_schedule("preview", request, time.time()), count):
         click.echo(f"{datetime.fromtimestamp(due, schedules.zone_of(timezone)):%a %Y-%m-%d %H:%M:%S %Z}")
 
 

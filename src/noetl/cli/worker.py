@@ -94,7 +94,7 @@ def command(
         arguments = ["--server", address.url, "--pool", pool, "--slots", str(slots), *flags_of(log)]
         names = [None if name is None else f"{name}-{number}" for number in range(1, processes + 1)]
         members = [Member(address.token, name) for name in names]
-        asyncio.run(_supervise(Pool(arguments, members, grace, log, handed=nats_variables(nats))))
+        asyncio.run(_supervise(Pool(arguments, members, grace, log, settings=nats_variables(nats))))
         return
     host = socket.gethostname()
     name = name or f"{host}-{os.getpid()}-{os.urandom(3).hex()}"

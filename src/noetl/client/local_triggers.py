@@ -28,7 +28,7 @@ class LocalSchedules(Local):
         except msgspec.ValidationError as error:
             raise UsageError(str(error)) from None
         now = self.clock.now()
-        schedule = schedules.made(name, request, now)
+        schedule = schedules.new_schedule(name, request, now)
         with opened(self.db, "write") as store:
             stored = store.playbook(registered(store, request.path, request.version))
             assert stored is not None

@@ -1,4 +1,4 @@
-"""A checked canonical tree to the model.
+"""Builds the model from a checked canonical tree.
 
 Everything here may rely on the shapes of `document.py`. Spec layering is done once, here: a task in the model carries
 its effective options and inputs, so nothing has to look outwards when it runs.

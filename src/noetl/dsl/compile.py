@@ -1,4 +1,4 @@
-"""Text to playbook: read, check, rewrite what is classic, build. The one entrance to the language."""
+"""Compiles text to a playbook: reads, checks and builds it. The only entry point of the language."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class MigrationBroken(NoetlError):
 
 
 class Migration(NamedTuple):
-    """What became of a text. Where there are errors or leftovers it is unchanged."""
+    """The result of a migration. Where there are errors or leftovers it is unchanged."""
 
     text: str
     changed: bool

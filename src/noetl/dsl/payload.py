@@ -58,8 +58,8 @@ class PlaybookInputs(NamedTuple):
         return self.reads | {path for _, path in self.step_reads | self.loop_reads}
 
 
-class Kept(NamedTuple):
-    """What a fork does not evaluate again."""
+class KeptParts(NamedTuple):
+    """The steps and loops that a fork does not evaluate again."""
 
     steps: frozenset[str]  # which do not run again
     loops: frozenset[str]  # steps that continue, with the items they have
@@ -108,26 +108,28 @@ def check_payload(
     return warnings
 
 
-def check_kept(inputs: PlaybookInputs, kept: Kept, payload: Json, strict_keys: Collection[str] = ()) -> list[str]:
+def check_kept_parts(
+    inputs: PlaybookInputs, kept_parts: KeptParts, payload: Json, strict_keys: Collection[str] = ()
+) -> list[str]:
     """Warnings about changed inputs that nothing reads again; UsageError for one of `strict_keys`."""
     strict: list[Path] = [tuple(key.split(".")) for key in strict_keys]
     for path in strict:
-        if message := _without_effect(inputs, kept, path):
+        if message := _without_effect(inputs, kept_parts, path):
             raise UsageError(message)
     paths = [path for path in _leaves(payload, ()) if not any(path[: len(key)] == key for key in strict)]
-    return [message for path in paths if (message := _without_effect(inputs, kept, path))][:MAX_WARNINGS]
+    return [message for path in paths if (message := _without_effect(inputs, kept_parts, path))][:MAX_WARNINGS]
 
 
-def _without_effect(inputs: PlaybookInputs, kept: Kept, path: Path) -> str | None:
+def _without_effect(inputs: PlaybookInputs, kept_parts: KeptParts, path: Path) -> str | None:
     if any(_overlap(read, path) for read in inputs.reads):
         return None
     steps = {step for step, read in inputs.step_reads if _overlap(read, path)}
     loops = {step for step, read in inputs.loop_reads if _overlap(read, path)}
-    if not steps | loops or steps - kept.steps or loops - kept.steps - kept.loops:
+    if not steps | loops or steps - kept_parts.steps or loops - kept_parts.steps - kept_parts.loops:
         return None
     message = f"{dotted(path)!r} has no effect: only "
-    if loops & kept.loops:
-        step = min(loops & kept.loops)
+    if loops & kept_parts.loops:
+        step = min(loops & kept_parts.loops)
         message += f"`loop.in` of {step!r} reads it, and its items are kept"
         return f"{message}; run the whole loop again with `--from {step}`, without `--failed-items`"
     step = min(steps | loops)

@@ -1,4 +1,4 @@
-"""What is wrong with a playbook, where, and what to do about it.
+"""Problems of a playbook: message, place and hint.
 
 A `Check` is declared next to the code that applies it and has a stable code; a `Problem` is one finding of it. Every
 check has a page in docs/reference/problems, with the examples from tests/checks.
@@ -235,6 +235,6 @@ def _shortened(path: Sequence[str]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def few(names: Collection[str]) -> str:
+def hint_names(names: Collection[str]) -> str:
     """The first of some names, for a hint. Pass a frozenset or tuple that is kept, not a new one each time."""
     return ", ".join(sorted(names)[:MAX_NAMES_IN_HINT]) + ", …" * (len(names) > MAX_NAMES_IN_HINT) or "none"

@@ -1,4 +1,4 @@
-"""Text to tree, safely.
+"""Reads untrusted text as a tree.
 
 Limits are counted on parser events, before anything is composed: the C composer crashes the process on deep nesting,
 its parser does not. Scalars follow the YAML 1.2 core schema, so `on`, `no` and `12:30:00` stay strings. Anchors,
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 import yaml
 
-from noetl.dsl.problem import Check, Problems, few, replacing
+from noetl.dsl.problem import Check, Problems, hint_names, replacing
 from noetl.dsl.tree import NOWHERE, Map, Seq, Span, Text, plain
 from noetl.errors import UsageError
 from noetl.expression import kind_of
@@ -247,7 +247,7 @@ class _Composer:
     def _alias(self, event: Any) -> None:
         start = event.start_mark.index
         if event.anchor not in self.anchors:
-            anchors = few(tuple(self.anchors))
+            anchors = hint_names(tuple(self.anchors))
             self._fail(RECURSIVE, start, f"unknown anchor {event.anchor!r}", f"anchors before this line: {anchors}")
         anchored = self.anchors[event.anchor]
         if anchored is None:

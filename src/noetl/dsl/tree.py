@@ -1,8 +1,8 @@
 """The document as plain maps, lists and scalars that know their positions.
 
-A `Map` is a dict and a `Seq` a list, so code that reads or rewrites a document needs no second vocabulary, and the
-same rewriting works on the round-trip tree that `noetl migrate` edits. Positions sit in the container: a scalar in
-YAML has no identity of its own. They are offsets; lines and columns are worked out when somebody asks (`Text.mark`).
+A `Map` is a dict and a `Seq` a list, for code that reads or rewrites a document. The container stores the positions of
+its items, because a scalar has no identity of its own. They are offsets; lines and columns are computed on demand
+(`Text.mark`).
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ class Facts:
             raise Inadmissible(f"{fact.name}: the lease belongs to run {self.run.id!r}, not to {run[:200]!r}")
         try:
             check(self, fact)
-        except _Misfit as misfit:
-            raise Inadmissible(f"{fact.name} of {self.run.id}: {misfit}") from None
+        except _Refusal as refusal:
+            raise Inadmissible(f"{fact.name} of {self.run.id}: {refusal}") from None
 
     # -- position of the run ----------------------------------------------------------------------------------------
 
@@ -348,17 +348,17 @@ CHECKS: dict[type[e.Event], Callable[[Facts, Any], None]] = {
 # -- helpers --------------------------------------------------------------------------------------------------------
 
 
-class _Misfit(Exception):
+class _Refusal(Exception):
     """Why a fact is not admissible."""
 
 
 def refuse(reason: str) -> NoReturn:
-    raise _Misfit(reason)
+    raise _Refusal(reason)
 
 
 def require(holds: bool, reason: str) -> None:
     if not holds:
-        raise _Misfit(reason)
+        raise _Refusal(reason)
 
 
 def _named(links: Sequence[Link], label: str) -> Link | None:

@@ -1,4 +1,4 @@
-"""The one envelope in which people and programs see events. A view: what is stored is compact, the rest is derived."""
+"""The public envelope of an event. Stored events are compact; the other fields are derived."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def status_of(event: Event) -> str:
 
 
 def envelope(execution: str, seq: int, at: float, event: Event, actor: Actor | None = None) -> dict[str, Any]:
-    """The event with its ids, and the other seeds' spellings as aliases. `actor` is the one that its lease names."""
+    """The event with its ids, and field names of other specifications as aliases. `actor` is that of its lease."""
     run, index, task = subject_of(event)
     iteration = _iteration(run, index)
     entity, parent = _entity(execution, event, task, run, iteration)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def fire_ready_join(decision: Decision) -> bool:
-    """Fire a join that nothing alive elsewhere can still reach; False if there is none."""
+    """Fire a join that no token or run elsewhere can still reach; False if there is none."""
     state = decision.state
     if not state.waiting:
         return False
@@ -29,7 +29,7 @@ def fire_ready_join(decision: Decision) -> bool:
 
 
 def fire_blocked_join(decision: Decision) -> bool:
-    """Fire the join with the earliest token, because nothing else is alive; False if no join waits."""
+    """Fire the join with the earliest token, because nothing else runs; False if no join waits."""
     waiting = [(tokens[0], step) for step, tokens in decision.state.waiting.items() if tokens]
     return bool(waiting) and fire_join(decision, min(waiting)[1])
 

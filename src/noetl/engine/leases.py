@@ -46,7 +46,7 @@ def claim(decision: Decision, command: Claim) -> None:
 def _grant(state: Execution, run: Run, command: Claim, slots: int) -> e.StepStarted:
     plan, loop = state.net.steps[run.step], run.loop
     items, lane = None, 0
-    if loop is not None and not (run.after_call is not None and run.after_call.begun):
+    if loop is not None and not (run.after_call is not None and run.after_call.call_has_ended):
         lane = lane_length(plan, loop)
         items = next_lane(plan, run, loop, lane, slots)
     fence, index = state.fence + 1, items[0] if items else WHOLE_RUN

@@ -14,9 +14,11 @@ from noetl.engine.events import Event, IterationStarted, TaskStarted
 from noetl.reference import Reference, refer
 
 EVENT_BYTES = 60_000  # An event is at most 64 KiB; this leaves room for its ids
-WORTH_BYTES = 1_024  # Smaller values stay: a reference takes some hundred bytes itself
+MIN_BLOB_BYTES = 1_024  # Smaller values stay: a reference takes some hundred bytes itself
 TEXT_CHARACTERS = 2_000
-KEPT_TEXTS = frozenset(["message", "reason", "type", "key"])  # Fields that must stay text: the beginning of it remains
+SHORTENED_TEXTS = frozenset(
+    ["message", "reason", "type", "key"]
+)  # Fields that must stay text: the beginning of it remains
 
 Path = tuple[str | int, ...]
 Blobs = list[tuple[str, bytes]]
@@ -38,7 +40,7 @@ def shrink(event: Event, blobs: Blobs) -> Event:
     )
     smaller: dict[Path, Any] = {}
     for heavy, path, part in parts:
-        if size <= EVENT_BYTES or heavy < WORTH_BYTES:
+        if size <= EVENT_BYTES or heavy < MIN_BLOB_BYTES:
             break
         smaller[path] = _smaller(part, path, blobs)
         size -= heavy - encoded_size(smaller[path], 1 << 62)
@@ -53,7 +55,7 @@ def _parts(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             part = getattr(value, name)
-            if name in _loose(type(value)) or name in KEPT_TEXTS or name == "details":
+            if name in _open_fields(type(value)) or name in SHORTENED_TEXTS or name == "details":
                 yield (*path, name), part
             else:
                 yield from _parts(part, (*path, name))
@@ -69,14 +71,14 @@ def _parts(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 @cache
-def _loose(kind: type) -> frozenset[str]:
+def _open_fields(kind: type) -> frozenset[str]:
     """The fields of a struct that can hold any value."""
     return frozenset(name for name, hint in get_type_hints(kind).items() if hint is Any)
 
 
 def _smaller(part: Any, path: Path, blobs: Blobs) -> Any:
     ours = len(path) == 1 or path[-2] == "error"  # not what an author happens to call that
-    if ours and isinstance(part, str) and path[-1] in KEPT_TEXTS:
+    if ours and isinstance(part, str) and path[-1] in SHORTENED_TEXTS:
         digest = sha256(part.encode("utf-8", "replace")).hexdigest()[:12]  # texts that differ stay different
         return f"{part[:TEXT_CHARACTERS]} ... ({len(part):,} characters, {digest})"
     if ours and path[-1] == "details":
@@ -119,7 +121,7 @@ _encode = msgspec.json.Encoder(enc_hook=_marked).encode
 
 
 def whole(value: Any) -> Any:
-    """The value as people see it: references are shown as what they are."""
+    """The value with references as plain data, for readers."""
     if isinstance(value, Reference):
         return value.as_data()
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
 """Loops: their items, the lanes in which they are granted, their results and their end.
 
-A lane is an interval of items under one lease. Items that nobody has are those from `loop.next` on, and those that a
+A lane is an interval of items under one lease. Unleased items are those from `loop.next` on, and those that a
 lane returned. The lane length adapts: it doubles when a lane was fast and halves when one was slow or returned.
 """
 
@@ -38,7 +38,7 @@ LANE_PARTS = 32
 MAX_LIST_BYTES = 64 << 20  # A larger stored list is loaded, which fails: no worker could get it
 MAX_ITEMS = 1 << 30
 MAX_IDLE_ITEMS = 1_000_000  # Items of a loop without tasks: its result is made at once
-SHOWN_FAILURES = 5  # Failed items that the error of a loop names
+MAX_LISTED_FAILURES = 5  # Failed items that the error of a loop names
 MAX_TRACEBACKS = 20  # Failed items that keep their traceback in the state; the log has all
 RESULTS_PER_CHUNK = 4_096
 BYTES_PER_CHUNK = 1 << 16
@@ -306,7 +306,7 @@ def _finish_loop(decision: Decision, run: Run) -> None:
 
 
 def _items_failed(loop: LoopState) -> Error:
-    failures = nsmallest(SHOWN_FAILURES, loop.failures, key=itemgetter("index"))
+    failures = nsmallest(MAX_LISTED_FAILURES, loop.failures, key=itemgetter("index"))
     first = failures[0]
     message = f"{loop.failed:,} of {loop.total:,} items failed; item {first['index']}: {first['error']['message']}"
     details = {"failed": loop.failed, "total": loop.total, "first": failures}

@@ -3,8 +3,8 @@
 A patch is a list of writes, each a key, an operator and a value. Whether a value is reduced was decided by what the
 author wrote, before anything was rendered, so data that happens to look like a reducer stays data.
 
-A reducer that meets a stored value has to look into it. `wanted` yields those that a patch needs; the caller
-passes their `contents`.
+A reducer that combines with a stored value has to read it. `reducer_references` yields the references that a patch
+needs; the caller passes their `contents`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def operator_of(written: Any) -> tuple[str, Any]:
     return SET, written
 
 
-def wanted(target: Mapping[str, Any], patch: Iterable[Write]) -> Iterator[Reference]:
+def reducer_references(target: Mapping[str, Any], patch: Iterable[Write]) -> Iterator[Reference]:
     """The stored values that the reducers of a patch have to read."""
     set_before: dict[str, Any] = {}
     for key, operator, operand in patch:
@@ -56,7 +56,7 @@ def wanted(target: Mapping[str, Any], patch: Iterable[Write]) -> Iterator[Refere
         yield from (value for value in looked_into if isinstance(value, Reference))
 
 
-def written(old: Any, operator: str, operand: Any, contents: Contents = NOTHING) -> Any:
+def new_value(old: Any, operator: str, operand: Any, contents: Contents = NOTHING) -> Any:
     """The new value of a key. Old values are never changed in place: others may hold them."""
     if operator == SET:
         return operand
@@ -77,7 +77,7 @@ def _opened(value: Any, contents: Contents) -> Any:
 def apply_patch(target: dict[str, Any], patch: Iterable[Write], contents: Contents = NOTHING) -> None:
     """Write a patch. BadPatch leaves the target as it was before the failing write."""
     for key, operator, operand in patch:
-        target[key] = operand if operator == SET else written(target.get(key), operator, operand, contents)
+        target[key] = operand if operator == SET else new_value(target.get(key), operator, operand, contents)
 
 
 def plain_patch(values: Mapping[str, Any]) -> Patch:

@@ -1,8 +1,8 @@
-"""Fire enabled transitions until the net is quiet, and notice when it is quiet for good.
+"""Fires enabled transitions until none is left, and ends the execution when nothing can run any more.
 
-What is enabled is never searched for: the fold puts tokens, ended runs and waiting joins on work lists of the state,
-and `settle` empties them. Quiet with nothing alive means the end (S2): held tokens are denied, oldest first; then a
-blocked join fires with the earliest token; then the final step runs; then the execution ends.
+Nothing is searched: the fold puts tokens, ended runs and waiting joins on work lists of the state, and `settle` empties
+them. If nothing is enabled and nothing runs, held tokens are denied, oldest first; then a blocked join fires with the
+earliest token; then the final step runs; then the execution ends (S2).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _readmit_held(decision: Decision) -> bool:
 
 
 def _end(decision: Decision) -> bool:
-    """Nothing is enabled. If nothing is alive either, deny, join or finish."""
+    """Nothing is enabled. If nothing runs either, deny, join or finish."""
     state = decision.state
     if state.runs or state.delayed:
         return False

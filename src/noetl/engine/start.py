@@ -92,7 +92,7 @@ def _rendered(default: Any, payload: Any, scope: Scope) -> Any:
 
 
 def _ready(value: Any) -> Any:
-    """The value without its templates: one that has not been rendered yet is not there."""
+    """The value without its templates: one that has not been rendered yet is left out."""
     if isinstance(value, dict):
         return {key: _ready(item) for key, item in value.items() if isinstance(item, dict) or not _waits(item)}
     return value

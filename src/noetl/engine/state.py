@@ -1,6 +1,6 @@
 """The state of an execution: the fold of its log, mutable and owned by one process.
 
-Finished runs leave; of a step only its last result remains. So memory grows with what is alive, not with the log.
+Finished runs are removed; of a step only the last result remains. So memory grows with open work, not with the log.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class Tracked(dict[Key, Value], Generic[Key, Value]):
     """A part of the state that the store also has as rows: it records which keys have changed since they were stored.
     Change it by these methods only."""
 
-    __slots__ = ("moved",)
+    __slots__ = ("existed",)
 
     def __init__(self, items: Mapping[Key, Value] | None = None) -> None:
         super().__init__(items or {})
-        self.moved: dict[Key, bool] = {}  # Keys that have changed, and whether they existed before
+        self.existed: dict[Key, bool] = {}  # Keys that have changed, and whether they existed before
 
     def __setitem__(self, key: Key, value: Value) -> None:
-        self.moved.setdefault(key, key in self)
+        self.existed.setdefault(key, key in self)
         super().__setitem__(key, value)
 
     def pop(self, key: Key, default: Any = None) -> Any:
         if key not in self:
             return default
-        self.moved.setdefault(key, True)
+        self.existed.setdefault(key, True)
         return super().pop(key)
 
     def clear(self) -> None:
@@ -56,10 +56,10 @@ class Tracked(dict[Key, Value], Generic[Key, Value]):
 
     def drain(self) -> dict[Key, Value | None]:
         """The changes since the last call; None for a removed key. A key that came and went is left out."""
-        if not self.moved:
+        if not self.existed:
             return {}
-        moved, self.moved = self.moved, {}
-        return {key: self.get(key) for key, existed in moved.items() if existed or key in self}
+        existed, self.existed = self.existed, {}
+        return {key: self.get(key) for key, existed in existed.items() if existed or key in self}
 
 
 class Token(msgspec.Struct):

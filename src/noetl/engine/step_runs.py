@@ -28,7 +28,7 @@ def _is_claimable(state: Execution, run: Run) -> bool:
     plan, loop = state.net.steps[run.step], run.loop
     if plan.after_call is None and not plan.step.tasks:
         return False
-    if plan.step.loop is None or (run.after_call is not None and run.after_call.begun):
+    if plan.step.loop is None or (run.after_call is not None and run.after_call.call_has_ended):
         if run.fence is not None or WHOLE_RUN in run.parked:
             return False
         return plan.after_call is None or not plan.after_call.awaits_event(run)

@@ -13,7 +13,7 @@ from noetl.engine import events as e
 from noetl.engine.ctx import MAX_CTX_BYTES, patch_ctx, size_after
 from noetl.engine.limits import EventTooLarge, shrink
 from noetl.engine.loops import fail_iteration, is_parallel, note_writers
-from noetl.engine.patch import SET, BadPatch, Write, apply_patch, wanted, written
+from noetl.engine.patch import SET, BadPatch, Write, apply_patch, new_value, reducer_references
 from noetl.engine.state import WHOLE_RUN, Execution, Handlers, PollState, Progress, Run, unchanged
 from noetl.engine.step_runs import error_data, note_continued
 from noetl.errors import TemplateFailed
@@ -44,7 +44,9 @@ def accept_task(decision: Decision, fence: int, fact: e.TaskDone) -> None:
         if not _writes(decision.state, fitting):
             decision.record(fitting)
             return
-        contents = {reference.key: decision.content(reference) for reference in _wanted(decision.state, fitting)}
+        contents = {
+            reference.key: decision.content(reference) for reference in _reducer_references(decision.state, fitting)
+        }
         problem = _patch_problem(decision.state, fitting, contents)
     except EventTooLarge as error:
         problem = Error("too_large", f"the outcome and patches of a task cannot be stored: {error}")
@@ -88,9 +90,9 @@ def _writes(state: Execution, fact: e.TaskDone) -> bool:
     return run is not None and bool(fact.set_ctx or fact.set_iter or is_iterator(state, run, fact.task))
 
 
-def _wanted(state: Execution, fact: e.TaskDone) -> Iterator[Reference]:
+def _reducer_references(state: Execution, fact: e.TaskDone) -> Iterator[Reference]:
     for target, patch in _targets(state, fact):
-        yield from wanted(target, patch)
+        yield from reducer_references(target, patch)
 
 
 def load_for_reducers(decision: Decision, facts: Sequence[e.Event], blobs: Sequence[tuple[str, bytes]]) -> None:
@@ -105,7 +107,10 @@ def load_for_reducers(decision: Decision, facts: Sequence[e.Event], blobs: Seque
             if operator == SET and isinstance(operand, Reference):
                 assigned[key] = operand
         reduced = {key for key, operator, _ in (*fact.set_iter, *fact.set_ctx) if operator != SET}
-        for reference in (*_wanted(decision.state, fact), *(assigned[key] for key in reduced if key in assigned)):
+        for reference in (
+            *_reducer_references(decision.state, fact),
+            *(assigned[key] for key in reduced if key in assigned),
+        ):
             if reference.key not in reported and reference.size <= MAX_CTX_BYTES:
                 with suppress(TemplateFailed):  # the task fails when it is accepted
                     reference.content(decision.contents)
@@ -122,7 +127,7 @@ def _patch_problem(state: Execution, fact: e.TaskDone, contents: dict[str, Any])
     size = state.ctx_bytes
     for key, operator, operand in fact.set_ctx:
         old = state.ctx.get(key)
-        value = written(old, operator, operand, contents)
+        value = new_value(old, operator, operand, contents)
         if once and operator == SET and run.loop is not None and key in run.loop.writers:
             writer, old = run.loop.writers[key]
             if writer != fact.task.index and old != value:

@@ -1,7 +1,7 @@
 """Events of version 0.1.0, which left some decisions to the fold, as later versions write them.
 
 That version computed the lease time, the lane length, the borders of chunks and the error of a time limit while it
-folded. Its rules stand here with its constants, and never change.
+folded. Its rules and constants are kept here and never change.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ SignalOutcome = Literal["accepted", "duplicate", "late", "dropped"]
 
 
 class SignalResult(NamedTuple):
-    """What became of a signal."""
+    """The outcome of a signal."""
 
     answer: SignalOutcome
     pending: bool  # Whether it was accepted and nothing waits for it yet
@@ -87,7 +87,7 @@ class SignalResult(NamedTuple):
 
 
 def signal_result(state: Execution, events: Sequence[e.Event], signal: Signal) -> SignalResult:
-    """What became of a signal, in the state after its events."""
+    """The outcome of a signal, in the state after its events."""
     number, answer = _number(signal), "dropped"
     if any(isinstance(event, e.MessageReceived) for event in events):
         answer = "accepted"

@@ -1,11 +1,11 @@
-"""How long, how large and how often: the bounds of evaluations.
+"""Bounds of evaluations: time, size and loops.
 
 A `Budget` bounds one evaluation: its loops and what it makes. An `Allowance` bounds the CPU time of evaluations and the
 size of their values; each evaluation has one of its own, or several share one (all templates of a decision do, by the
 budget under `BUDGET_KEY` in their scope).
 
-The clock is looked at on loop steps, calls, comparisons of long values and every few hundred elements inside filters.
-Whatever one such piece of work does is bounded by size, so the time between two looks is bounded too.
+The clock is read on loop steps, calls, comparisons of long values and every few hundred elements inside filters.
+Whatever one such piece of work does is bounded by size, so the time between two readings is bounded too.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Budget:
             raise OutOfBudget(f"a text may have at most {CHARACTERS:,} characters, this one would have more")
         self.charge(length)
 
-    def made(self, text: str) -> str:
+    def counted(self, text: str) -> str:
         """Accounts for a string that exists already."""
         self.string(len(text))
         if not text.isascii():
@@ -154,7 +154,7 @@ class Budget:
         self.charge(count * _ELEMENT_COST)
 
     def each(self, values: Sequence[Any]) -> Iterator[Any]:
-        """The values one by one, looking at the clock now and then."""
+        """The values one by one, reading the clock now and then."""
         for start in range(0, len(values), STRIDE):
             self.check()
             yield from values[start : start + STRIDE]

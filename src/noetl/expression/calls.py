@@ -1,4 +1,4 @@
-"""Filters, tests, functions and methods to closures."""
+"""Compiles filters, tests, functions and methods to closures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The syntax tree to Python closures.
+"""Compiles the syntax tree to Python closures.
 
 An expression becomes `closure(scope, run) -> value`. `EXPRESSIONS` has a function per node type that playbooks have;
 a node type without one is refused, so nothing works by accident. `run` holds the budget and the template's

@@ -123,7 +123,7 @@ def bounded_text(budget: Budget, value: Any) -> str:
 
 
 def changing(change: Callable[[str], str], doc: str) -> Entry:
-    return Entry(lambda budget, value: budget.made(change(bounded_text(budget, value))), doc)
+    return Entry(lambda budget, value: budget.counted(change(bounded_text(budget, value))), doc)
 
 
 def stripping(strip: Callable[[str, str | None], str], doc: str) -> Entry:
@@ -131,6 +131,6 @@ def stripping(strip: Callable[[str, str | None], str], doc: str) -> Entry:
         text = to_text(value, budget)
         if chars is not None:  # each character is compared with each of them
             budget.work(len(text) * len(string_of(chars, "chars")))
-        return budget.made(strip(text, chars))
+        return budget.counted(strip(text, chars))
 
     return Entry(call, doc)

@@ -299,7 +299,7 @@ def _get(budget: Budget, value: Mapping[Any, Any], key: Any, default: Any = None
 
 
 def _index(budget: Budget, value: list[Any], element: Any) -> int:
-    """The place of the first equal element."""
+    """Position of the first equal element."""
     for place, other in enumerate(budget.each(value)):
         if equal(other, element, budget):
             return place
@@ -307,7 +307,7 @@ def _index(budget: Budget, value: list[Any], element: Any) -> int:
 
 
 def _count_of(budget: Budget, value: list[Any], element: Any) -> int:
-    """How many elements are equal to this one."""
+    """Number of elements that are equal to this one."""
     return sum(equal(other, element, budget) for other in budget.each(value))
 
 
@@ -316,8 +316,8 @@ METHODS: dict[str, dict[str, Entry]] = {
     "str": {
         **{name: FILTERS[name] for name in (*_SHARED, "endswith", "startswith")},
         "center": _padding(str.center, "Centred in `width` characters."),
-        "count": _search(str.count, "How often `part` occurs."),
-        "find": _search(str.find, "The place of the first `part`, or -1."),
+        "count": _search(str.count, "Number of occurrences of `part`."),
+        "find": _search(str.find, "Position of the first `part`, or -1."),
         "format": entry(_format),
         "isalnum": _text_test(str.isalnum, "Only letters and digits."),
         "isalpha": _text_test(str.isalpha, "Only letters."),

@@ -1,4 +1,4 @@
-"""Source text to tokens, each with its place in the source."""
+"""Splits source text into tokens, each with its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names, paths, literals, operators and comparisons to closures.
+"""Compiles names, paths, literals, operators and comparisons to closures.
 
 Values that come out of a path are unwrapped (see View) unless the path goes on.
 """

@@ -1,4 +1,4 @@
-"""Expressions to the syntax tree. The grammar is Jinja's, without what playbooks do not have."""
+"""Parses expressions to the syntax tree. The grammar is Jinja's, without what playbooks do not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Templates to the syntax tree: text, expressions and statements."""
+"""Parses templates to the syntax tree: text, expressions and statements."""
 
 from __future__ import annotations
 

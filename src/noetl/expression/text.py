@@ -54,7 +54,7 @@ def to_text(value: Any, budget: Budget) -> str:
         return _scalar(value)
     parts: list[str] = []
     _write(value, parts, budget, 0)
-    return budget.made("".join(parts))
+    return budget.counted("".join(parts))
 
 
 def _scalar(value: Any) -> str:
@@ -112,7 +112,7 @@ def to_json(value: Any, budget: Budget, indent: int | None = None) -> str:
     text = json.dumps(
         value, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=indent, separators=separators, default=plain
     )
-    return budget.made(text)
+    return budget.counted(text)
 
 
 def _measure(value: Any, budget: Budget, depth: int, indent: int) -> None:
@@ -162,7 +162,7 @@ def printf(template: str, arguments: Any, budget: Budget) -> str:
         else:
             raise Fault("not enough arguments for the format string")
         budget.check()
-        parts.append(budget.made(_printf_field(match, value, budget)))
+        parts.append(budget.counted(_printf_field(match, value, budget)))
     if used < len(queue) and not by_name:
         raise Fault("not all arguments are used by the format string")
     parts.append(template[end:])
@@ -229,7 +229,7 @@ def format_fields(template: str, args: tuple[Any, ...], kwargs: Mapping[str, Any
             raise Fault("fields of a format string are names or numbers", "pass the value itself in")
         else:
             value = _named(kwargs, name)
-        parts.append(budget.made(_format_field(value, spec or "", conversion, budget)))
+        parts.append(budget.counted(_format_field(value, spec or "", conversion, budget)))
     budget.string(sum(map(len, parts)))
     return "".join(parts)
 

@@ -61,12 +61,12 @@ def indent(budget: Budget, value: Any, width: Any = 4, first: Any = False, blank
 
 def removeprefix(budget: Budget, value: Any, prefix: Any) -> str:
     """Without `prefix`, if the text starts with it."""
-    return budget.made(to_text(value, budget).removeprefix(string_of(prefix, "prefix")))
+    return budget.counted(to_text(value, budget).removeprefix(string_of(prefix, "prefix")))
 
 
 def removesuffix(budget: Budget, value: Any, suffix: Any) -> str:
     """Without `suffix`, if the text ends with it."""
-    return budget.made(to_text(value, budget).removesuffix(string_of(suffix, "suffix")))
+    return budget.counted(to_text(value, budget).removesuffix(string_of(suffix, "suffix")))
 
 
 def replace(budget: Budget, value: Any, old: Any, new: Any, count: Any = None) -> str:
@@ -134,7 +134,7 @@ def striptags(budget: Budget, value: Any) -> str:
             rest = rest[end + len(closing) :]
             budget.check()
         text = "".join(parts) + rest
-    return budget.made(" ".join(text.split()))
+    return budget.counted(" ".join(text.split()))
 
 
 def title(budget: Budget, value: Any) -> str:
@@ -144,7 +144,7 @@ def title(budget: Budget, value: Any) -> str:
     for character in short_text(budget, value):
         out.append(character.upper() if start else character.lower())
         start = character in "-([{<" or character.isspace()
-    return budget.made("".join(out))
+    return budget.counted("".join(out))
 
 
 def truncate(
@@ -156,7 +156,7 @@ def truncate(
     if len(text) <= length + leeway:
         return text
     beginning = text[: length - len(end)]
-    return budget.made((beginning if killwords else beginning.rsplit(" ", 1)[0]) + end)
+    return budget.counted((beginning if killwords else beginning.rsplit(" ", 1)[0]) + end)
 
 
 def urlencode(budget: Budget, value: Any) -> str:
@@ -171,18 +171,18 @@ def urlencode(budget: Budget, value: Any) -> str:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise Fault("urlencode takes text, a map or a list of pairs")
         pairs.append("=".join(_quoted(budget, part).replace("%20", "+") for part in pair))
-    return budget.made("&".join(pairs))
+    return budget.counted("&".join(pairs))
 
 
 def _quoted(budget: Budget, value: Any, safe: str = "") -> str:
     from urllib.parse import quote  # `noetl validate` starts without it
 
     budget.check()
-    return budget.made(quote(short_text(budget, value), safe=safe))
+    return budget.counted(quote(short_text(budget, value), safe=safe))
 
 
 def wordcount(budget: Budget, value: Any) -> int:
-    """How many words."""
+    """Number of words."""
     text = to_text(value, budget)
     budget.check()
     if len(text) > SLOW_TEXT * 4:
@@ -228,7 +228,7 @@ def b64decode(budget: Budget, value: Any) -> str:
     budget.charge(8 * len(text))
     try:
         data = "".join(text.split()).encode("ascii")  # mail wraps its lines
-        return budget.made(binascii.a2b_base64(data, strict_mode=True).decode())
+        return budget.counted(binascii.a2b_base64(data, strict_mode=True).decode())
     except (ValueError, UnicodeError):
         raise Fault("this is not the base64 of a text") from None
 
@@ -236,7 +236,7 @@ def b64decode(budget: Budget, value: Any) -> str:
 def b64encode(budget: Budget, value: Any) -> str:
     """The text (as UTF-8) in base64."""
     try:
-        return budget.made(binascii.b2a_base64(bounded_text(budget, value).encode(), newline=False).decode())
+        return budget.counted(binascii.b2a_base64(bounded_text(budget, value).encode(), newline=False).decode())
     except UnicodeError:
         raise Fault("the text has characters that UTF-8 cannot encode") from None
 

@@ -19,7 +19,9 @@ _NUMBER_TEXT = 4096
 
 
 def _folded(budget: Budget, value: Any, case_sensitive: bool) -> Any:
-    return budget.made(bounded_text(budget, value).lower()) if isinstance(value, str) and not case_sensitive else value
+    return (
+        budget.counted(bounded_text(budget, value).lower()) if isinstance(value, str) and not case_sensitive else value
+    )
 
 
 def _sort_key(value: Any) -> Any:
@@ -205,7 +207,7 @@ def join(budget: Budget, value: Any, d: Any = "", attribute: Any = None) -> str:
 
 
 def length(budget: Budget, value: Any) -> int:
-    """How many elements, keys or characters."""
+    """Number of elements, keys or characters."""
     value = unwrapped(value, budget.contents)
     if not isinstance(value, Mapping | list | tuple | str):
         raise Fault(f"{kind_of(value)} has no length")
@@ -223,7 +225,7 @@ def reverse(budget: Budget, value: Any) -> Any:
     """A text or list from its end."""
     value = unwrapped(value, budget.contents)
     if isinstance(value, str):
-        return budget.made(value[::-1])
+        return budget.counted(value[::-1])
     return list_(budget, value)[::-1]
 
 

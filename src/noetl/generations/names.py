@@ -22,12 +22,12 @@ _TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _BRACKETED = re.compile(r"\A\{\{ \((\{[^{}()]*(?:\([^{}()]*\)[^{}()]*)*\})\) \}\}\Z")
 """A map as the whole of a template, in brackets that it does not need."""
 _NULLABLE = re.compile(r"""output(?:\.|\[['"])(?:error|data|result)\b(?:['"]\])?""")
-_COPES = re.compile(r"\s*(?:\|\s*(?:default|d)\b|is\s+(?:not\s+)?(?:un)?defined\b)")
+_HANDLES_NULL = re.compile(r"\s*(?:\|\s*(?:default|d)\b|is\s+(?:not\s+)?(?:un)?defined\b)")
 _OUTPUT_HINT = "an outcome has `status`, `result`, `error` and the field of its kind (`http`, `pg`, `py`)"
 
 
 def in_rule(kind: Kind | None) -> Names:
-    """What `output` reads as in a rule of a task."""
+    """The expression for `output` in a rule of a task."""
     data = f"outcome.result{body_of(kind)}"
     own = kind.outcome if kind is not None else None
     whole = {"status": "outcome.status", "data": f"{data} | default(none)", "error": "outcome.error | default(none)"}
@@ -42,7 +42,7 @@ def in_rule(kind: Kind | None) -> Names:
 
 
 def in_pipeline(last: OtherTask) -> Names:
-    """What `output` and `outcome` of a step read as in a task that follows its last one."""
+    """The expressions for `output` and `outcome` of a step in a task that follows its last one."""
     own = path_of("tasks", last.label)
     names = {f"{name}.{field}": f"{own}.{field}" for name in ("output", "outcome") for field in ("status", "error")}
     field = last.kind.outcome if last.kind is not None else None
@@ -161,7 +161,7 @@ def _with_nulls(template: str, *, is_guard: bool) -> str:
         if field is None or len(read.path) != 2:
             continue
         start, end = field.span()
-        if null_matters(template, start, end) or not (is_guard or _COPES.match(template, end)):
+        if null_matters(template, start, end) or not (is_guard or _HANDLES_NULL.match(template, end)):
             alone = template[:start].rstrip().endswith("{{") and template[end:].lstrip().startswith("}}")
             value = f"{field[0]} | default(none)"
             template = template[:start] + (value if alone else f"({value})") + template[end:]

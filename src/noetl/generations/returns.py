@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from noetl.classic.nodes import as_map, map_at, rename_key
 from noetl.dsl.other_words import result_of
-from noetl.dsl.problem import did_you_mean, few
+from noetl.dsl.problem import did_you_mean, hint_names
 from noetl.dsl.tree import Map
 from noetl.generations.document import OtherDocument
 
@@ -21,7 +21,7 @@ def rewrite_return_step(document: OtherDocument) -> None:
     for holder in holders[:1]:
         name, steps = holder[KEY], document.step_names
         if not isinstance(name, str) or name not in steps:
-            hint = did_you_mean(name, steps) or f"steps: {few(frozenset(steps))}"
+            hint = did_you_mean(name, steps) or f"steps: {hint_names(frozenset(steps))}"
             document.refuse(holder, KEY, f"`return_step`: unknown step {name!r}", hint)
         elif "output" in spec:
             document.refuse(holder, KEY, "`return_step` beside `executor.spec.output`", "remove one of them")

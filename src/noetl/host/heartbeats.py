@@ -34,7 +34,7 @@ class StallDetector:
 
     def __init__(self, now: Callable[[], float] = uptime) -> None:
         self.now = now
-        self.last_observed = self.attentive_since = now()  # the time before the start counts as a stall
+        self.last_observed = self.stall_free_since = now()  # the time before the start counts as a stall
         self.store_ahead: float | None = None  # the clock of the store less `now`
 
     def observe(self, store_time: float) -> None:
@@ -42,13 +42,13 @@ class StallDetector:
         ahead = store_time - now
         has_jumped = self.store_ahead is not None and abs(ahead - self.store_ahead) > STALL_SECONDS
         if has_jumped or now - self.last_observed > STALL_SECONDS:
-            self.attentive_since = now
+            self.stall_free_since = now
         self.last_observed, self.store_ahead = now, ahead
 
-    def attentive_seconds(self) -> float:
+    def stall_free_seconds(self) -> float:
         """Seconds for which this server has been able to record heartbeats; 0 right after a stall."""
         now = self.now()
-        return 0.0 if now - self.last_observed > STALL_SECONDS else now - self.attentive_since
+        return 0.0 if now - self.last_observed > STALL_SECONDS else now - self.stall_free_since
 
 
 class HeartbeatAnswer(NamedTuple):
@@ -73,7 +73,7 @@ class Heartbeats:
         restarted = previous is not None and previous.started != session.started
         is_latest = await ask(store.record_heartbeat, session)
         leases = await ask(store.leases_of, session.worker)
-        if is_latest and (restarted or self.stall.attentive_seconds() > GRANT_SECONDS):
+        if is_latest and (restarted or self.stall.stall_free_seconds() > GRANT_SECONDS):
             min_age = 0.0 if restarted else GRANT_SECONDS
             await self.commands.send(  # leases that the worker does not name
                 (lease.execution, Lost(lease.fence))
@@ -89,12 +89,12 @@ class Heartbeats:
 
     async def expire_once(self) -> None:
         """Expire leases of workers that send no heartbeats."""
-        attentive = self.stall.attentive_seconds()
+        attentive = self.stall.stall_free_seconds()
         limit = LEASES_PER_SCAN + len(self.commands.backoff)  # paused executions must not hide the others
         lost = await self.runtime.thread.ask(self.runtime.store.expired_leases, None, limit, attentive)
         if lost:
             self.stall.observe(await self.runtime.thread.ask(self.runtime.store.clock))
-        if self.stall.attentive_seconds() >= attentive:  # else the stall, or the jump, was before the query
+        if self.stall.stall_free_seconds() >= attentive:  # else the stall, or the jump, was before the query
             await self.commands.send((execution, Lost(fence)) for execution, fence in lost)
 
 

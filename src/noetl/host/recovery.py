@@ -35,15 +35,17 @@ class Recovery:
         backoff = self.commands.backoff
         limit = STRAYS_PER_SCAN + len(backoff)
         strays = await self.runtime.thread.ask(self.runtime.store.stray_children, limit)
-        unheard = await self.find_unheard()
-        for child in dict.fromkeys([*strays, *(child for children in unheard.values() for child in sorted(children))]):
+        unnotified = await self.find_unnotified_parents()
+        for child in dict.fromkeys(
+            [*strays, *(child for children in unnotified.values() for child in sorted(children))]
+        ):
             state = await self.read(child)
             if state is not None and state.parent is not None and child in strays:
                 await self.read(state.parent[0])
-        to_sync = dict.fromkeys([*strays, *unheard, *self.families.failed])
+        to_sync = dict.fromkeys([*strays, *unnotified, *self.families.failed])
         self.families.add(execution for execution in to_sync if not backoff.is_paused(execution))
 
-    async def find_unheard(self) -> dict[str, frozenset[str]]:
+    async def find_unnotified_parents(self) -> dict[str, frozenset[str]]:
         """Parents that wait for children that are not open, and these children."""
         store, ask = self.runtime.store, self.runtime.thread.ask
         digests = [digest for digest in await ask(store.open_digests) if await self._may_start_others(digest)]

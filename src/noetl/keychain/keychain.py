@@ -21,7 +21,7 @@ from noetl.keychain.kinds import WEBHOOK, faults, fields_of, is_dsn, is_known, s
 from noetl.keychain.providers import PROVIDERS, ProviderRequest, read
 from noetl.keychain.redact import Redactor
 from noetl.keychain.rest import SharedTasks, access_token
-from noetl.keychain.secret_forms import SHORTEST
+from noetl.keychain.secret_forms import MIN_REDACTED
 from noetl.model.outcome import Failure
 from noetl.model.playbook import Credential, Playbook
 from noetl.reference import KEYCHAIN, SECRET, Reference
@@ -244,7 +244,7 @@ class Keychain:
         """The fields of an entry. A secret field stays secret under a new name that is not."""
         mapped = dict(_selected(where, fields, names))
         for secret in secrets_in({field: fields[field] for field in names.values()}):
-            if len(secret.strip()) >= SHORTEST:
+            if len(secret.strip()) >= MIN_REDACTED:
                 self._taint(secret, where)
         return mapped
 

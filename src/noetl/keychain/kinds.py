@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
-from noetl.keychain.redact import LONGEST
-from noetl.keychain.secret_forms import SHORTEST
+from noetl.keychain.redact import MAX_REDACTED
+from noetl.keychain.secret_forms import MIN_REDACTED
 
 
 class CredentialShape(NamedTuple):
@@ -96,10 +96,10 @@ def faults(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
     for name, value in fields.items():
         if name in unknown:
             continue
-        if any(len(secret.strip()) < SHORTEST for secret in _leaves(name, value)):
-            yield f"{name} is shorter than {SHORTEST} characters: it cannot be hidden in results and logs"
-        if any(len(secret) > LONGEST for secret in _leaves(name, value)):
-            yield f"{name} is longer than {LONGEST:,} characters, the maximum that noetl can hide in results and logs"
+        if any(len(secret.strip()) < MIN_REDACTED for secret in _leaves(name, value)):
+            yield f"{name} is shorter than {MIN_REDACTED} characters: it cannot be hidden in results and logs"
+        if any(len(secret) > MAX_REDACTED for secret in _leaves(name, value)):
+            yield f"{name} is longer than {MAX_REDACTED:,} characters: it cannot be hidden in results and logs"
 
 
 def secrets_in(fields: Mapping[str, Any]) -> Iterator[str]:
@@ -108,7 +108,7 @@ def secrets_in(fields: Mapping[str, Any]) -> Iterator[str]:
         for secret in _leaves(name, value):
             yield secret
             for key, item in (_json_map(secret) or {}).items():  # such as a service account
-                yield from (inner for inner in _leaves(key, item) if len(inner.strip()) >= SHORTEST)
+                yield from (inner for inner in _leaves(key, item) if len(inner.strip()) >= MIN_REDACTED)
 
 
 def public_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _leaves(name: str, value: Any) -> Iterator[str]:
         # As Python and JSON write it. Shorter numbers are ports, limits and versions: too common to hide.
         whole = isinstance(value, float) and value.is_integer()
         texts = (repr(value), repr(int(value)) if whole else "") if name not in PUBLIC else ()
-        yield from (text for text in texts if len(text) >= SHORTEST)
+        yield from (text for text in texts if len(text) >= MIN_REDACTED)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _leaves(str(key), item)

@@ -21,17 +21,26 @@ import msgspec
 
 from noetl.expression import Sealed
 from noetl.json_errors import NOT_JSON
-from noetl.keychain.secret_forms import SHORTEST, Base64Form, HexForm, SecretForm, TextForm, encoded, merged, notations
+from noetl.keychain.secret_forms import (
+    MIN_REDACTED,
+    Base64Form,
+    HexForm,
+    SecretForm,
+    TextForm,
+    encoded,
+    merged,
+    notations,
+)
 from noetl.model.outcome import Error, Outcome, failed
 
 HIDDEN = "***"
-LONGEST = 16_384  # maximum characters of a secret. A longer one would slow down every search.
+MAX_REDACTED = 16_384  # maximum characters of a secret. A longer one would slow down every search.
 LARGE = 1 << 18  # values of at least this many bytes are searched in a thread
-SHORTEST_LINE = 16  # lines of a secret with several (a key in PEM) are also hidden on their own from this length on
+MIN_LINE_LENGTH = 16  # lines of a secret with several (a key in PEM) are also hidden on their own from this length on
 SEPARATOR = b"\xff"  # not in any UTF-8 text, so in no encoding of a secret
 
 Value = TypeVar("Value")
-Gate = tuple[bytes, SecretForm]
+Anchor = tuple[bytes, SecretForm]
 
 _NUMBER = re.compile(r"[0-9.+eE-]+")
 
@@ -39,7 +48,7 @@ _NUMBER = re.compile(r"[0-9.+eE-]+")
 class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self.names: set[str] = set()  # handles and keychain entries that were resolved here, or cannot be
-        self._gates: list[Gate] = []
+        self._anchors: list[Anchor] = []
         self._texts: set[str] = set()
         self._numeric = False
         self.has_secrets = False
@@ -49,11 +58,11 @@ class Redactor:
     def add(self, secret: str) -> None:
         """Hide this value from now on, without surrounding white space. ValueError if it is too short or too long."""
         secret = secret.strip()
-        if len(secret) < SHORTEST:
-            raise ValueError(f"a secret needs at least {SHORTEST} characters to be hidden in texts")
-        if len(secret) > LONGEST:
-            raise ValueError(f"a secret must not be longer than {LONGEST:,} characters")
-        lines = [line for line in map(str.strip, secret.splitlines()) if len(line) >= SHORTEST_LINE]
+        if len(secret) < MIN_REDACTED:
+            raise ValueError(f"a secret needs at least {MIN_REDACTED} characters to be hidden in texts")
+        if len(secret) > MAX_REDACTED:
+            raise ValueError(f"a secret must not be longer than {MAX_REDACTED:,} characters")
+        lines = [line for line in map(str.strip, secret.splitlines()) if len(line) >= MIN_LINE_LENGTH]
         for text in (secret, *(line for line in lines if not line.startswith("-----"))):
             self._add(text, TextForm, Base64Form, HexForm)
             for notation in notations(text):
@@ -65,13 +74,13 @@ class Redactor:
             self._texts.add(text)
             forms = [kind(text) for kind in kinds]
             # A new list: a thread may be searching with the old one.
-            self._gates = [*self._gates, *((gate, form) for form in forms for gate in form.gates)]
+            self._anchors = [*self._anchors, *((anchor, form) for form in forms for anchor in form.anchors)]
             self._numeric |= _NUMBER.fullmatch(text) is not None
 
     def redact(self, value: Value, /) -> Value:
         """The value with `***` for each secret in it, keys of maps included; the same object if there is none."""
         try:
-            return _Pass(self._gates, self._numeric).over(value) if self._gates else value
+            return _Pass(self._anchors, self._numeric).over(value) if self._anchors else value
         except RecursionError:  # nor could it be stored
             message = "the result is nested too deeply to be searched for secrets"
             hidden: Any = failed("input", message) if isinstance(value, Outcome) else HIDDEN
@@ -106,8 +115,8 @@ def _is_large(value: Any) -> bool:
 class _Pass:
     """Hides secrets in one value. All its strings are searched together, as one text."""
 
-    def __init__(self, gates: list[Gate], numbers: bool) -> None:
-        self.gates, self.numbers = gates, numbers
+    def __init__(self, anchors: list[Anchor], numbers: bool) -> None:
+        self.anchors, self.numbers = anchors, numbers
         self.hidden: dict[str, str] = {}  # the strings that contain secrets, and their replacements
 
     def over(self, value: Any) -> Any:
@@ -188,12 +197,12 @@ class _Pass:
             return value
         if not _is_json(hidden):
             content = msgspec.json.decode(data) if _is_json(data) else HIDDEN
-            hidden = msgspec.json.encode(_Pass(self.gates, self.numbers).over(content))
+            hidden = msgspec.json.encode(_Pass(self.anchors, self.numbers).over(content))
         return msgspec.Raw(hidden)
 
     def _bytes(self, data: bytes) -> bytes:
         """The same object if there is nothing to hide. Overlapping secrets are hidden once."""
-        spans = [span for gate, form in self.gates if gate in data for span in form.spans(data, gate)]
+        spans = [span for anchor, form in self.anchors if anchor in data for span in form.spans(data, anchor)]
         if not spans:
             return data
         parts, at = [], 0

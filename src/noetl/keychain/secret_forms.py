@@ -3,9 +3,9 @@
 One pattern for each secret matches every encoding of each of its characters; another matches its base64 at each of the
 three positions in a group of three bytes.
 
-**Time.** Patterns are slow, and nearly every text contains no secret. So each pattern has gates: the longest run of
+**Time.** Patterns are slow, and nearly every text contains no secret. So each pattern has anchors: the longest run of
 letters and digits of the secret, which no encoding changes, and halves of its base64. `bytes.find` searches for the
-gates, and a pattern is tried only near a match. No part of a pattern can match in many ways, so the time is linear.
+anchors, and a pattern is tried only near a match. No part of a pattern can match in many ways, so the time is linear.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from functools import cached_property
 from json import dumps
 from urllib.parse import quote, quote_plus
 
-SHORTEST = 6  # shorter secrets are part of too many other words
+MIN_REDACTED = 6  # shorter secrets are part of too many other words
 STRETCH = 1 << 16  # bytes that one pattern search covers: it holds the GIL, so no other thread runs meanwhile
 LEVELS = 8  # maximum backslashes before an escaped character: 1 in JSON, 3 in JSON inside JSON, 7 one level deeper
-WIDEST = 7 * LEVELS + 5  # bytes of one byte of a secret in its longest encoding: `\u` after quoted backslashes
+MAX_ENCODED_BYTES = (
+    7 * LEVELS + 5
+)  # bytes of one byte of a secret in its longest encoding: `\u` after quoted backslashes
 LINE = 60  # minimum line length of encoders that break lines
-WIDEST_BREAK = 2 * (LEVELS + 1)  # bytes of an end of line in its longest encoding
+MAX_BREAK_BYTES = 2 * (LEVELS + 1)  # bytes of an end of line in its longest encoding
 LONG_CORE = 9  # half of the base64 of a core of this length is long enough to be rare
 
 Span = tuple[int, int]
@@ -48,30 +50,30 @@ def merged(spans: list[Span]) -> Iterator[Span]:
 
 
 class SecretForm:
-    """A family of encodings of one secret, each of which contains one of the gates."""
+    """A family of encodings of one secret, each of which contains one of the anchors."""
 
-    def __init__(self, secret: str, gates: Iterable[str]) -> None:
+    def __init__(self, secret: str, anchors: Iterable[str]) -> None:
         self.secret = secret
-        unique = set(gates)
-        # The empty gate is in every text: if one encoding has no core, the pattern is always tried.
-        self.gates = (b"",) if "" in unique else tuple(sorted(gate.encode() for gate in unique))
+        unique = set(anchors)
+        # The empty anchor is in every text: if one encoding has no core, the pattern is always tried.
+        self.anchors = (b"",) if "" in unique else tuple(sorted(anchor.encode() for anchor in unique))
 
-    def spans(self, data: bytes, gate: bytes) -> Iterator[Span]:
-        """Where the secret is. Searches no farther from a gate than the longest encoding, and nowhere twice."""
-        for low, high in merged(list(self._regions(data, gate))):
+    def spans(self, data: bytes, anchor: bytes) -> Iterator[Span]:
+        """Where the secret is. Searches no farther from a anchor than the longest encoding, and nowhere twice."""
+        for low, high in merged(list(self._regions(data, anchor))):
             yield from self.within(data, low, high)
 
-    def _regions(self, data: bytes, gate: bytes) -> Iterator[Span]:
-        """Gates that are close together are one region, so that a text full of gates takes no longer."""
-        if not gate:
+    def _regions(self, data: bytes, anchor: bytes) -> Iterator[Span]:
+        """Anchors that are close together are one region, so that a text full of anchors takes no longer."""
+        if not anchor:
             yield 0, len(data)
             return
-        reach = self.compiled[1] + len(gate)
-        at = data.find(gate)
+        reach = self.compiled[1] + len(anchor)
+        at = data.find(anchor)
         while at >= 0:
-            last = data.rfind(gate, at, at + 2 * reach)
+            last = data.rfind(anchor, at, at + 2 * reach)
             yield max(0, at - reach), last + reach
-            at = data.find(gate, last + len(gate))
+            at = data.find(anchor, last + len(anchor))
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
         pattern, width = self.compiled
@@ -102,7 +104,7 @@ def notations(secret: str) -> Iterator[str]:
     if re.fullmatch("[0-9]{6,300}", secret):
         yield f"{int(secret):,}"
         mantissa = secret.lstrip("0").rstrip("0")
-        if len(mantissa) > SHORTEST:
+        if len(mantissa) > MIN_REDACTED:
             yield from (f"{mantissa[0]}.{mantissa[1:]}{exponent}" for exponent in "eE")
 
 
@@ -130,7 +132,9 @@ class TextForm(SecretForm):
     def compiled(self) -> tuple[re.Pattern[bytes], int]:
         first, *others = self.pieces
         pattern = re.compile(_first_piece(*first) + b"".join(_next_piece(*piece) for piece in others))
-        widths = ((character, 1 if _ALPHANUMERIC.fullmatch(character) else WIDEST) for character in self.secret)
+        widths = (
+            (character, 1 if _ALPHANUMERIC.fullmatch(character) else MAX_ENCODED_BYTES) for character in self.secret
+        )
         return pattern, sum(len(encoded(character)) * width for character, width in widths)
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
@@ -221,7 +225,7 @@ def _any_case(digits: bytes) -> bytes:
 class Base64Form(SecretForm):
     """Inside of something that was encoded in base64, standard or for addresses, escaped or quoted again, in one line
     or in several. A line may end anywhere in the secret, but not twice within `LINE` characters. So at least one of the
-    two halves of that many is whole, and each is a gate."""
+    two halves of that many is whole, and each is a anchor."""
 
     def __init__(self, secret: str) -> None:
         core = _core(secret)
@@ -239,7 +243,7 @@ class Base64Form(SecretForm):
         longest = max(len(text) + LEVELS * (text.count("+") + text.count("/")) for text in texts)
         forms = {"+": rb"(?:[+-]|%2[bB])", "/": rb"(?:\\{0,7}/|_|%2[fF])"}
         pattern = b"|".join(b"".join(forms.get(c) or c.encode() for c in text) for text in texts)
-        return re.compile(pattern), longest + (longest // LINE + 2) * WIDEST_BREAK
+        return re.compile(pattern), longest + (longest // LINE + 2) * MAX_BREAK_BYTES
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
         # Ends of lines are removed first. `ends` and `offsets` lead back from the result to the text.
@@ -262,7 +266,7 @@ class HexForm(SecretForm):
 
     @cached_property
     def compiled(self) -> tuple[re.Pattern[bytes], int]:
-        return re.compile(b"|".join(self.gates)), len(self.gates[0])
+        return re.compile(b"|".join(self.anchors)), len(self.anchors[0])
 
 
 def _encodings(raw: bytes, *, at_end: bool = False) -> Iterator[str]:

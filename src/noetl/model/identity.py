@@ -1,4 +1,4 @@
-"""Ids that read well and are derived, not drawn: the same execution gives the same ids again."""
+"""Readable ids that are derived, not random: the same execution gives the same ids again."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Loop(Part, frozen=True):
 
 
 class Arc(Part, frozen=True):
-    """A way out of a step. `when` True is the unguarded arc."""
+    """An arc of a step. `when` True is the unguarded arc."""
 
     step: str
     when: Guard = True

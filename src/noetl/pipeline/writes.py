@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from noetl.engine.patch import SET, BadPatch, Patch, Write, apply_patch, wanted
+from noetl.engine.patch import SET, BadPatch, Patch, Write, apply_patch, reducer_references
 from noetl.errors import TemplateFailed
 from noetl.pipeline.plan import RulePlan
 from noetl.pipeline.templates import Templates, is_of_keychain
@@ -41,7 +41,10 @@ class Writes:
     async def apply(self, target: dict[str, Any], patch: Sequence[Write]) -> None:
         """Write a patch, with the stored values that its reducers read."""
         if patch:
-            contents = {reference.key: await self.templates.content(reference) for reference in wanted(target, patch)}
+            contents = {
+                reference.key: await self.templates.content(reference)
+                for reference in reducer_references(target, patch)
+            }
             apply_patch(target, patch, contents)
 
     def _write_once(self, writers: dict[str, tuple[str, Any]], patch: Patch) -> None:

@@ -49,7 +49,7 @@ def bucket_of(store: Store) -> str:
 
 
 def in_bucket(reference: Reference, bucket: str) -> Reference:
-    return reference.moved("nats_object", f"{bucket}/{reference.key}")
+    return reference.stored_at("nats_object", f"{bucket}/{reference.key}")
 
 
 def buckets(playbook: Playbook) -> set[str]:
@@ -79,7 +79,7 @@ def write_file(folder: str, reference: Reference, content: bytes) -> Reference:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, content, path.with_name(f"{path.name}.{uuid4().hex}"))
-    return reference.moved("file", str(path))
+    return reference.stored_at("file", str(path))
 
 
 def fault(store: Store, *, nats: bool) -> str | None:
@@ -121,7 +121,7 @@ def write_object(url: str, reference: Reference, content: bytes) -> Reference:
             sync(os.path.dirname(file))
     except (BaseError, OSError, ValueError) as error:
         raise driver_failure("object", error, f"{folder}/{name}") from error
-    return reference.moved("object", f"{folder}/{name}")
+    return reference.stored_at("object", f"{folder}/{name}")
 
 
 def read_object(key: str) -> bytes | None:

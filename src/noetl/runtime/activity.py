@@ -1,4 +1,4 @@
-"""What an execution does, as lists show it: one sentence, its progress, its waits and its error.
+"""The activity of an execution, as lists show it: one sentence, its progress, its waits and its error.
 
 All of it is a function of the state. The committer keeps it in the columns of the execution; a list reads them without
 folding a log.
@@ -26,7 +26,7 @@ PROGRESS_SECONDS = 1.0  # minimum time between two writes of an execution whose 
 
 
 class Pending(NamedTuple):
-    """What a run, an item or a token waits for."""
+    """A wait of a run, an item or a token."""
 
     kind: WaitKind
     step: str

@@ -1,4 +1,4 @@
-"""What a fork or a retry would do, without one: a dry run. It starts at the nearest snapshot, so it is quick at any
+"""Dry runs of forks and retries. It starts at the nearest snapshot, so it is quick at any
 event of a long run."""
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.dsl.payload import Kept
+from noetl.dsl.payload import KeptParts
 from noetl.dsl.problem import did_you_mean
 from noetl.engine import events as e
 from noetl.engine.commands import Fork
@@ -279,7 +279,7 @@ async def _start_fork(
 def input_warnings(net: LoadedPlaybook, state: Execution, payload: dict[str, Any], edit: Edit) -> list[str]:
     """Warnings about the inputs of a fork of this state; UsageError if it cannot start."""
     warnings = net.check_payload(payload, state.ctx | edit.ctx, edit.strict_keys)
-    return warnings + net.check_kept(Kept(*kept_steps(state, net)), edit.payload, edit.strict_keys)
+    return warnings + net.check_kept_parts(KeptParts(*kept_steps(state, net)), edit.payload, edit.strict_keys)
 
 
 def _payload(rows: list[Row]) -> dict[str, Any]:

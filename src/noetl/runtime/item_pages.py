@@ -53,7 +53,7 @@ def items_after(
     """The items after an index. A page whose events are in many blocks has fewer items than the limit."""
     indexes = list(islice(numbers_after(index.items(status), after), limit + 1))
     has_more = len(indexes) > limit
-    items, numbers = _affordable(index, indexes[:limit])
+    items, numbers = _within_block_limit(index, indexes[:limit])
     has_more = has_more or len(items) < len(indexes[:limit])
     histories = ItemHistories(index.run, items)
     for number in sorted(numbers):
@@ -71,7 +71,7 @@ def index_rows(past: PastReader, execution: str, index: RunIndex, number: int) -
     return past.store.read(execution, number * BLOCK_EVENTS, min(BLOCK_EVENTS, index.seq - number * BLOCK_EVENTS))
 
 
-def _affordable(index: RunIndex, indexes: list[int]) -> tuple[list[int], set[int]]:
+def _within_block_limit(index: RunIndex, indexes: list[int]) -> tuple[list[int], set[int]]:
     """As many of the items as the blocks of a page cover, and these blocks."""
     blocks = index.blocks_of(indexes)
     numbers: set[int] = set()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from noetl.classic.hooks import after_call_rules
-from noetl.dsl.payload import UNKNOWN_INPUTS, Json, Kept, PlaybookInputs, check_kept, check_payload
+from noetl.dsl.payload import UNKNOWN_INPUTS, Json, KeptParts, PlaybookInputs, check_kept_parts, check_payload
 from noetl.dsl.tree import Mark
 from noetl.engine.net import Net
 from noetl.errors import NotFound
@@ -47,9 +47,9 @@ class LoadedPlaybook(Net, RunnablePlaybook):
         """Warnings about the inputs of a request; NoetlError if it cannot start."""
         return check_payload(self.playbook, self.inputs, self.file.name, payload, ctx, strict_keys)
 
-    def check_kept(self, kept: Kept, payload: Json, strict_keys: Collection[str]) -> list[str]:
+    def check_kept_parts(self, kept_parts: KeptParts, payload: Json, strict_keys: Collection[str]) -> list[str]:
         """Warnings about inputs of a fork that nothing reads again; UsageError for a strict key."""
-        return check_kept(self.inputs, kept, payload, strict_keys)
+        return check_kept_parts(self.inputs, kept_parts, payload, strict_keys)
 
 
 Compile = Callable[[str, bytes], Awaitable[LoadedPlaybook]]  # of a file name and a text; NoetlError if it cannot

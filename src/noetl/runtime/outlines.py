@@ -51,7 +51,7 @@ def blocks(
             events = BLOCK_EVENTS if until is None else max(0, min(BLOCK_EVENTS, until - number * BLOCK_EVENTS))
             block = _readable(stored.get(number)) if events == BLOCK_EVENTS else None
             if block is None:
-                block = _made(store, execution, number, before, events)
+                block = _computed_block(store, execution, number, before, events)
                 if block is not None and block.events == BLOCK_EVENTS:
                     computed.append(encode_block(block))
             if block is not None:
@@ -84,7 +84,7 @@ def _readable(data: bytes | None) -> Block | None:
         return None
 
 
-def _made(store: Store, execution: str, number: int, before: Block | None, events: int) -> Block | None:
+def _computed_block(store: Store, execution: str, number: int, before: Block | None, events: int) -> Block | None:
     """A block from its first events; None if there are none."""
     writer, complete = OutlineWriter(before), []
     for row in store.read(execution, number * BLOCK_EVENTS, events):

@@ -36,7 +36,7 @@ class ReplayKey(NamedTuple):
 
 
 class Replayer:
-    """A log that is decided again, as far as it has come."""
+    """A replay in progress."""
 
     def __init__(self, past: PastReader, execution: str, net: Net) -> None:
         state = Execution(execution, net, net.playbook.digest)

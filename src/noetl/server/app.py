@@ -72,7 +72,7 @@ MODULES = (
     pages,
 )
 CHANGES = frozenset(["POST", "PUT", "PATCH", "DELETE"])
-SINGLE = frozenset([b"host", b"origin", b"authorization", b"cookie", b"content-type", b"x-csrf-token"])
+UNREPEATABLE = frozenset([b"host", b"origin", b"authorization", b"cookie", b"content-type", b"x-csrf-token"])
 """Headers that must not be repeated, because it would be open which one counts."""
 HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\]|([A-Za-z0-9_][A-Za-z0-9_.-]{0,252}))(?::([0-9]{1,5}))?")
 """A host name, an IPv4 address or an IPv6 address in brackets, with an optional port, and nothing else."""
@@ -193,7 +193,7 @@ class Guard:
             self.anonymous_bodies.held -= call.anonymous_bytes
 
     async def authorize(self, call: ApiCall) -> None:
-        names = [name for name, _ in call.scope["headers"] if name in SINGLE]
+        names = [name for name, _ in call.scope["headers"] if name in UNREPEATABLE]
         if len(names) != len(set(names)):
             twice = next(name for name in names if names.count(name) > 1)
             raise Refused(400, f"duplicate header `{twice.decode().title()}`")

@@ -1,4 +1,4 @@
-"""What endpoints read the past of executions with: caches, and connections that commits do not wait for."""
+"""Caches and connections with which endpoints read the past of executions without delaying commits."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ class PoolWatch:
 
     async def run(self) -> None:
         await self.clock.sleep(WATCH_SECONDS)
-        await self.look()
+        await self.watch_once()
 
-    async def look(self) -> None:
+    async def watch_once(self) -> None:
         """Log each pool that has had no worker in two scans, once until it has one again."""
         missing = set(await self.in_store(missing_pools_of, self.store, self.clock.now()))
         for pool in sorted((missing & self.missing) - self.logged):

@@ -47,7 +47,7 @@ class Scheduler:
         try:
             decided = schedules.decided(schedule, is_open, now)
         except NoetlError as error:  # such as a time zone that this machine does not know
-            decided = schedules.troubled(schedule, str(error), now)
+            decided = schedules.postponed(schedule, str(error), now)
         if await self.ask(self.store.triggers.change_schedule, decided):  # else another server fires it
             for firing in decided.starting:
                 await self.start(decided, firing)

@@ -1,4 +1,4 @@
-"""What the store knows about an execution beside its state: its payload, its source, and how many come from it."""
+"""Details of an execution beside its state: its payload, its source, and the numbers of children and forks."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 ROWS_PER_READ = 1_000
 MAX_REQUESTS = 10_000
-MOST_SPANS = 10_000  # maximum number of spans of an execution; its own span has the number of those left out
+MAX_SPANS = 10_000  # maximum number of spans of an execution; its own span has the number of those left out
 
 
 class Point(NamedTuple):
@@ -56,14 +56,14 @@ class Spans:
     def __init__(self, execution: str, path: str) -> None:
         self.execution, self.path = execution, path
         self.open: dict[str, TraceSpan] = {}
-        self.made = self.left_out = 0
+        self.count = self.left_out = 0
 
     def of(self, rows: Iterable[Row]) -> Iterator[TraceSpan]:
         for row in rows:
             event = decode(row.type, row.data)
             for span in self._ended(event, row.at):
-                if isinstance(event, e.PlaybookProcessed) or self.made < MOST_SPANS:
-                    self.made += 1
+                if isinstance(event, e.PlaybookProcessed) or self.count < MAX_SPANS:
+                    self.count += 1
                     yield span
                 else:
                     self.left_out += 1

@@ -1,4 +1,4 @@
-"""Who would read a template's value as code, however it is quoted.
+"""Finds templates whose value would be executed as code, however it is quoted.
 
 Words come here without their quotes. A template in one is the character TEMPLATE; OUTPUT stands for the output of a
 command that has a template.

@@ -1,4 +1,4 @@
-"""Events and snapshots to bytes and back, and the chain of hashes over events.
+"""Encodes and decodes events and snapshots, and chains the hashes of events.
 
 Events are JSON, so that any tool can read a log, and always read back equal. JSON has no sets, bytes, NaN or numeric
 keys, and the encoder silently writes something similar for them; so `encode` decodes its bytes once and compares, which
@@ -35,9 +35,9 @@ SMALLEST, LARGEST = -(2**63), 2**64 - 1
 Path = tuple[str | int, ...]
 
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
-_LONGEST = str(LARGEST).encode().translate(_ZEROS)
-_LONGEST_NEGATIVE = str(SMALLEST).encode().translate(_ZEROS)  # numbers with that many digits may exceed 64 bits
-_LONG = _LONGEST_NEGATIVE[1:]  # part of both
+_MAX_DIGITS = str(LARGEST).encode().translate(_ZEROS)
+_MAX_NEGATIVE_DIGITS = str(SMALLEST).encode().translate(_ZEROS)  # numbers with that many digits may exceed 64 bits
+_LONG = _MAX_NEGATIVE_DIGITS[1:]  # part of both
 
 MAX_DEPTH = 300
 MAX_VALUE_DEPTH = 200
@@ -77,7 +77,7 @@ def _is_exact(data: bytes) -> bool:
     digits = data.translate(_ZEROS)
     if data.find(b"$") < 0 and digits.find(_LONG) < 0:  # most events; `find` takes half the time of `in`
         return True
-    return not may_hold_references(data) and _LONGEST not in digits and _LONGEST_NEGATIVE not in digits
+    return not may_hold_references(data) and _MAX_DIGITS not in digits and _MAX_NEGATIVE_DIGITS not in digits
 
 
 def check_value(value: Any) -> None:

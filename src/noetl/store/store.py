@@ -74,7 +74,7 @@ class HeldLease(NamedTuple):
 
 
 class Change(msgspec.Struct):
-    """What one decision writes, all or nothing. `expected` is the seq that the log must be at."""
+    """The changes of one decision, written all or nothing. `expected` is the seq that the log must be at."""
 
     execution: str
     expected: int

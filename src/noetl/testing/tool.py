@@ -12,8 +12,8 @@ import msgspec
 
 from noetl.errors import NotFound, TemplateError
 from noetl.keychain.kinds import is_dsn
-from noetl.keychain.redact import LONGEST, Redactor
-from noetl.keychain.secret_forms import SHORTEST
+from noetl.keychain.redact import MAX_REDACTED, Redactor
+from noetl.keychain.secret_forms import MIN_REDACTED
 from noetl.model.kind import Kind
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.pipeline.bound import bound_inputs
@@ -126,4 +126,4 @@ def _texts(value: Any) -> list[str]:
 
 def hiding(secrets: list[str]) -> Redact:
     """Hides these texts as a worker does, except those that are too short or too long to be a secret."""
-    return Redactor(secret for secret in secrets if SHORTEST <= len(secret.strip()) <= LONGEST).redact
+    return Redactor(secret for secret in secrets if MIN_REDACTED <= len(secret.strip()) <= MAX_REDACTED).redact

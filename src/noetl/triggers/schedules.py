@@ -39,13 +39,13 @@ CRON_FIELDS = {
 }
 """The fields of a cron expression in their order, with what each may be."""
 GRACE_SECONDS = 60.0  # a firing that starts later than this is missed; so is a firing whose successor is due
-TAKEN_SECONDS = 5.0  # how long other servers ignore a schedule whose firings are being started
+START_LEASE_SECONDS = 5.0  # how long other servers ignore a schedule whose firings are being started
 QUEUE_SECONDS = 1.0  # how often a server checks whether the execution that a queue waits for has ended
-TROUBLED_SECONDS = 60.0  # delay before a schedule that could not be decided is checked again
-MOST_MISSED = 100  # maximum number of missed firings that are made up for: the latest ones
-LONGEST_QUEUE = 100
-MOST_RUNNING = 100
-KEPT_RECENT = 20
+POSTPONE_SECONDS = 60.0  # delay before a schedule that could not be decided is checked again
+MAX_MISSED = 100  # maximum number of missed firings that are made up for: the latest ones
+MAX_QUEUED = 100
+MAX_RUNNING = 100
+MAX_RECENT = 20
 
 MIN_INTERVAL_SECONDS = 1.0
 NAMED = {
@@ -105,7 +105,7 @@ def change_in(store: Store, name: str, change: Change) -> Schedule:
 def put_in(store: Store, name: str, request: ScheduleRequest, now: float) -> tuple[Schedule, bool]:
     """Change a schedule or create it; returns its revision, and whether it is new."""
     while store.triggers.schedule(name) is None:
-        schedule = made(name, request, now)
+        schedule = new_schedule(name, request, now)
         if store.triggers.add_schedule(schedule):
             return schedule, True
     return change_in(store, name, lambda old, _: changed(old, request, now)), False
@@ -120,7 +120,7 @@ def refreshed(store: Store, schedule: Schedule) -> Schedule:
     return _with_running(schedule, open_of(store, schedule.running))
 
 
-def made(name: str, request: ScheduleRequest, now: float) -> Schedule:
+def new_schedule(name: str, request: ScheduleRequest, now: float) -> Schedule:
     if not is_name(name):
         raise UsageError(f"{name[:100]!r} is not a valid name of a schedule: use letters, digits and _ . @ -")
     blank = Schedule(name, secrets.token_hex(8), request.path, created=now, anchor=round(now, 3))
@@ -171,10 +171,10 @@ def triggered(old: Schedule, firing: Firing, is_open: Collection[str], now: floa
         return replace(old, revision=old.revision + 1)  # a repeated request
     new = _with_running(old, is_open)
     if not new.running or new.overlap == "allow":
-        return _revised(_begun(new, firing), now)
+        return _revised(_started(new, firing), now)
     if new.overlap == "skip":
         raise Conflict(f"{new.running[-1]} of schedule {new.name!r} is still open, and its firings do not overlap")
-    if len(new.queue) >= LONGEST_QUEUE:
+    if len(new.queue) >= MAX_QUEUED:
         raise Conflict(f"schedule {new.name!r} already has {len(new.queue)} waiting firings")
     return _revised(replace(new, queue=(*new.queue, firing)), now)
 
@@ -185,7 +185,7 @@ def decided(old: Schedule, is_open: Collection[str], now: float) -> Schedule:
     if new.paused:
         return _revised(new, now)
     if new.next is not None and new.next <= now:
-        due = latest(new, new.next, now, MOST_MISSED)
+        due = latest(new, new.next, now, MAX_MISSED)
         selected = due if new.missed == "all" else []
         if new.missed == "once" or (new.missed == "skip" and due and now - due[-1] <= GRACE_SECONDS):
             selected = due[-1:]
@@ -199,10 +199,10 @@ def decided(old: Schedule, is_open: Collection[str], now: float) -> Schedule:
         if new.running and new.overlap == "skip":
             new = _noted(new, Fired(firing.due, now, "skipped", reason=f"{new.running[-1]} was still open"))
         else:
-            new = _begun(new, firing)
-    for firing in new.queue[LONGEST_QUEUE:]:
-        new = _noted(new, Fired(firing.due, now, "skipped", reason=f"{LONGEST_QUEUE} firings were waiting already"))
-    return _revised(replace(new, queue=new.queue[:LONGEST_QUEUE]), now)
+            new = _started(new, firing)
+    for firing in new.queue[MAX_QUEUED:]:
+        new = _noted(new, Fired(firing.due, now, "skipped", reason=f"{MAX_QUEUED} firings were waiting already"))
+    return _revised(replace(new, queue=new.queue[:MAX_QUEUED]), now)
 
 
 def _with_running(schedule: Schedule, is_open: Collection[str]) -> Schedule:
@@ -210,8 +210,8 @@ def _with_running(schedule: Schedule, is_open: Collection[str]) -> Schedule:
     return replace(schedule, running=tuple(name for name in schedule.running if name in is_open or name in starting))
 
 
-def _begun(schedule: Schedule, firing: Firing) -> Schedule:
-    running = (*schedule.running, firing.execution(schedule.id))[-MOST_RUNNING:]
+def _started(schedule: Schedule, firing: Firing) -> Schedule:
+    running = (*schedule.running, firing.execution(schedule.id))[-MAX_RUNNING:]
     return replace(schedule, starting=(*schedule.starting, firing), running=running)
 
 
@@ -224,10 +224,10 @@ def settled(old: Schedule, firing: Firing, reason: str, now: float) -> Schedule:
     return _revised(_noted(new, Fired(firing.due, now, "failed", reason=reason)), now)
 
 
-def troubled(old: Schedule, reason: str, now: float) -> Schedule:
+def postponed(old: Schedule, reason: str, now: float) -> Schedule:
     """The schedule after a failed decision. It is checked again later: another server may be able to decide."""
     noted = _noted(old, Fired(old.next or now, now, "failed", reason=reason))
-    return replace(noted, look=now + TROUBLED_SECONDS, revision=old.revision + 1)
+    return replace(noted, look=now + POSTPONE_SECONDS, revision=old.revision + 1)
 
 
 def _noted(schedule: Schedule, fired: Fired) -> Schedule:
@@ -235,12 +235,12 @@ def _noted(schedule: Schedule, fired: Fired) -> Schedule:
     *before, last = schedule.recent or (None,)
     if last is not None and fired.execution is None and (last.outcome, last.reason) == (fired.outcome, fired.reason):
         return replace(schedule, recent=(*before, replace(fired, count=last.count + fired.count)))
-    return replace(schedule, recent=(*schedule.recent, fired)[-KEPT_RECENT:])
+    return replace(schedule, recent=(*schedule.recent, fired)[-MAX_RECENT:])
 
 
 def _revised(schedule: Schedule, now: float) -> Schedule:
     if schedule.starting:
-        look: float | None = now + TAKEN_SECONDS
+        look: float | None = now + START_LEASE_SECONDS
     elif schedule.paused:
         look = None
     elif schedule.queue:

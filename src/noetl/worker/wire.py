@@ -23,8 +23,8 @@ from noetl.store.store import LogLine, WorkerDirective
 from noetl.worker.work import Work
 
 CONTENT_BYTES = 64 << 20  # maximum size of one content from a worker, and of one request
-MOST_FACTS = 30_000  # maximum number of events, and of contents, in one report
-LONGEST_PATH = 2_000  # maximum characters of a task path
+MAX_REPORT_FACTS = 30_000  # maximum number of events, and of contents, in one report
+MAX_PATH_CHARACTERS = 2_000  # maximum characters of a task path
 LARGEST = 2**53  # exclusive upper limit of fences and counts
 PREVIEW_BYTES = 8_192
 
@@ -132,7 +132,7 @@ def report_of(request: ReportRequest) -> Report:
         if fact.source != "worker" and fact.name != "step.paused":
             raise BadMessage(f"workers must not report {fact.name}")
         task = getattr(fact, "task", None)
-        if isinstance(task, TaskId) and (len(task.path) > LONGEST_PATH or PATH.fullmatch(task.path) is None):
+        if isinstance(task, TaskId) and (len(task.path) > MAX_PATH_CHARACTERS or PATH.fullmatch(task.path) is None):
             raise BadMessage(f"{fact.name}: {task.path[:100]!r} is not the path of a task")
     return Report(
         request.fence,
@@ -162,7 +162,7 @@ def references_in(value: Any) -> Iterator[Reference]:
 def _check_reference(reference: Reference) -> None:
     texts = (reference.store, reference.key, reference.checksum, reference.schema_hint)
     sized = type(reference.size) is int and 0 <= reference.size <= LARGEST
-    if not sized or not all(isinstance(text, str) and len(text) <= LONGEST_PATH for text in texts):
+    if not sized or not all(isinstance(text, str) and len(text) <= MAX_PATH_CHARACTERS for text in texts):
         raise BadMessage("invalid reference: store, key, checksum and hint must be short strings")
     if len(codec.encode_value(reference.preview)) > PREVIEW_BYTES:
         raise BadMessage(f"invalid reference: the preview is larger than {PREVIEW_BYTES:,} bytes")

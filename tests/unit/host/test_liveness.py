@@ -55,17 +55,17 @@ async def until(look: Any) -> None:
 def test_a_stall_is_noticed_before_and_after_it_is_observed() -> None:
     hand = Hand()
     stall = StallDetector(hand)
-    assert stall.attentive_seconds() == 0.0
+    assert stall.stall_free_seconds() == 0.0
     for _ in range(10):
         hand.at += 1
         stall.observe(hand.at + 1e9)
-    assert stall.attentive_seconds() == 10.0
+    assert stall.stall_free_seconds() == 10.0
     hand.at += STALL_SECONDS + 1
-    assert stall.attentive_seconds() == 0.0
+    assert stall.stall_free_seconds() == 0.0
     stall.observe(hand.at + 1e9)
-    assert stall.attentive_seconds() == 0.0
+    assert stall.stall_free_seconds() == 0.0
     hand.at += 1
-    assert stall.attentive_seconds() == 1.0
+    assert stall.stall_free_seconds() == 1.0
 
 
 @pytest.mark.parametrize("seconds", [-40.0, 40.0])
@@ -77,10 +77,10 @@ def test_a_jump_of_the_clock_of_the_store_counts_as_a_stall(seconds: float) -> N
         hand.at += 1
         stall.observe(hand.at + 1e9)
     stall.observe(hand.at + 1e9 + seconds)
-    assert stall.attentive_seconds() == 0.0
+    assert stall.stall_free_seconds() == 0.0
     hand.at += 1
     stall.observe(hand.at + 1e9 + seconds)
-    assert stall.attentive_seconds() == 1.0
+    assert stall.stall_free_seconds() == 1.0
 
 
 def test_after_its_own_silence_a_server_waits_for_the_lifetime_of_a_lease(
@@ -485,13 +485,13 @@ def test_a_parent_that_stands_still_is_read_once(store: Store, monkeypatch: pyte
         parent = await house.host.runtime.start(house.add(PARENT), {}, {})
         await until(lambda: sum(summary.status == "waiting" for summary in store.summaries()) == 4)
         scans: list[int] = []
-        scan = house.host.recovery.find_unheard
+        scan = house.host.recovery.find_unnotified_parents
 
         async def scanned() -> Any:
             scans.append(len(read))
             return await scan()
 
-        monkeypatch.setattr(house.host.recovery, "find_unheard", scanned)
+        monkeypatch.setattr(house.host.recovery, "find_unnotified_parents", scanned)
         await until(lambda: len(scans) > 20)
         assert scans[-1] - scans[5] <= 1
         await house.host.runtime.committer.handle(parent.id, Cancel("enough"))

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.servers.patience import PATIENCE_SECONDS
 from tests.table import for_each
 
-from noetl.keychain.redact import LONGEST, Redactor
+from noetl.keychain.redact import MAX_REDACTED, Redactor
 from noetl.keychain.secret_forms import STRETCH
 from noetl.model.outcome import Error, Outcome, failed
 from noetl.reference import Reference
@@ -382,9 +382,9 @@ def test_a_number_is_hidden_however_it_is_printed() -> None:
 
 
 def test_a_secret_that_is_too_long_is_refused() -> None:
-    Redactor(["x" * LONGEST])
+    Redactor(["x" * MAX_REDACTED])
     with pytest.raises(ValueError, match="longer than 16,384"):
-        Redactor(["x" * (LONGEST + 1)])
+        Redactor(["x" * (MAX_REDACTED + 1)])
 
 
 def test_a_large_value_is_looked_through_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:

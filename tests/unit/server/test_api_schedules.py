@@ -19,7 +19,7 @@ from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.postgres import postgres_fixture, store_schema_fixture  # noqa: F401
 
 from noetl.store.triggers import Firing, Schedule
-from noetl.triggers.schedules import TAKEN_SECONDS
+from noetl.triggers.schedules import START_LEASE_SECONDS
 
 MINUTELY = {"name": "minutely", "path": "tests/hello", "cron": "* * * * *"}
 HOURLY = {"name": "hourly", "path": "tests/hello", "every": "1h"}
@@ -331,8 +331,8 @@ def test_a_server_that_is_killed_in_between_leaves_one_execution(
     assert left.starting == (Firing(moment),)
     assert len(executions(client)) == (point == "started")
     other = open_server()
-    look(other, moment + TAKEN_SECONDS + 1)
-    look(server, moment + TAKEN_SECONDS + 1)
+    look(other, moment + START_LEASE_SECONDS + 1)
+    look(server, moment + START_LEASE_SECONDS + 1)
     (only,) = executions(client)
     assert only["execution_id"] == Firing(moment).execution(left.id)
     result = schedule_of(client, "minutely")

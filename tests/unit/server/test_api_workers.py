@@ -65,11 +65,11 @@ def test_a_pool_without_workers_is_logged_once_until_it_has_one(server: ApiServe
     watch = PoolWatch(api.store, api.thread.ask, server.clock, Log(stream=lines))
     execution = begun(admin, {"playbook": ELSEWHERE})
     for count in (0, 1, 1):  # the first look may come before a worker does
-        server.do(watch.look())
+        server.do(watch.watch_once())
         assert lines.getvalue().count("none is active: start one with `noetl worker --pool elsewhere`") == count
     admin.post(f"{API}/executions/{execution}/cancel")
     until(admin, execution, "cancelled")
-    server.do(watch.look())
+    server.do(watch.watch_once())
     assert watch.logged == set()
 
 

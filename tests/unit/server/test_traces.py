@@ -197,7 +197,7 @@ def test_a_refused_request_has_a_span_and_no_execution(
 def test_a_long_loop_is_cut_and_says_so(
     traced: ApiServer, receiver: OtlpReceiver, client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traces, "MOST_SPANS", 4)
+    monkeypatch.setattr(traces, "MAX_SPANS", 4)
     execution = started(client, {"playbook": LOOPS})["execution_id"]
     trace = trace_of(traced, receiver, execution)
     assert trace.span("execution tests/loops").attributes["noetl.spans_left_out"] > 0

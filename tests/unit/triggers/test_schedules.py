@@ -19,7 +19,7 @@ NOW = 1_760_000_000.0
 
 def made(now: float = NOW, **more: Any) -> Schedule:
     given = {"path": "p", "every": 10} | more
-    return schedules.made("s", ScheduleRequest(**given), now)
+    return schedules.new_schedule("s", ScheduleRequest(**given), now)
 
 
 def looked_at(one: Schedule, now: float, *is_open: str) -> Schedule:
@@ -66,7 +66,7 @@ def test_what_can_not_be_a_schedule(more: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         made(**more)
     with pytest.raises(UsageError, match="name"):
-        schedules.made("a b", ScheduleRequest(path="p", every=10), NOW)
+        schedules.new_schedule("a b", ScheduleRequest(path="p", every=10), NOW)
 
 
 def test_a_change_of_other_things_does_not_move_the_next_firing() -> None:
@@ -79,7 +79,7 @@ def test_a_change_of_other_things_does_not_move_the_next_firing() -> None:
 
 def test_a_retired_one_shot_can_be_put_again_as_it_was() -> None:
     request = ScheduleRequest(path="p", at="2030-01-01T00:00Z")
-    one = schedules.made("s", request, NOW)
+    one = schedules.new_schedule("s", request, NOW)
     assert one.next is not None
     fired = started(looked_at(one, one.next + 1), one.next + 1)
     assert (fired.status, fired.next, fired.look) == ("retired", None, None)
@@ -98,7 +98,7 @@ def test_a_firing_is_decided_then_settled() -> None:
     one = looked_at(made(), NOW + 10.3)
     assert dues(one.starting) == [10]
     assert one.running == (one.starting[0].execution(one.id),)
-    assert (one.next, one.look) == (NOW + 20, NOW + 10.3 + schedules.TAKEN_SECONDS)
+    assert (one.next, one.look) == (NOW + 20, NOW + 10.3 + schedules.START_LEASE_SECONDS)
     after = started(one, NOW + 10.4)
     assert (after.starting, after.look, noted(after)) == ((), NOW + 20, [("started", 10, 1)])
     assert after.recent[-1].execution == one.running[0]
@@ -147,7 +147,7 @@ def test_no_more_than_the_latest_are_noted() -> None:
     one = made(overlap="allow")
     for turn in range(1, 60):
         one = started(looked_at(one, NOW + 10 * turn), NOW + 10 * turn)
-    assert len(one.recent) == schedules.KEPT_RECENT
+    assert len(one.recent) == schedules.MAX_RECENT
     assert noted(one)[-1] == ("started", 590, 1)
 
 
@@ -187,7 +187,7 @@ def test_a_little_late_is_not_missed() -> None:
 
 def test_no_more_than_a_hundred_are_made_up_for_the_latest() -> None:
     one = looked_at(made(missed="all", overlap="allow", every=1), NOW + 86_400)
-    assert len(one.starting) == schedules.MOST_MISSED
+    assert len(one.starting) == schedules.MAX_MISSED
     assert dues(one.starting)[-1] == 86_400
 
 
@@ -248,7 +248,7 @@ def test_a_queue_has_an_end() -> None:
     one, first = running("queue")
     for turn in range(2, 150):
         one = looked_at(one, NOW + 10 * turn, first)
-    assert len(one.queue) == schedules.LONGEST_QUEUE
+    assert len(one.queue) == schedules.MAX_QUEUED
     assert dues(one.queue)[0] == 20
     assert noted(one)[-1] == ("skipped", 1490, 48)
 
@@ -306,8 +306,8 @@ def test_a_paused_or_retired_schedule_fires_on_request() -> None:
 
 
 def test_trouble_is_noted_and_looked_at_again() -> None:
-    one = schedules.troubled(made(), "there is no time zone 'X'", NOW + 10)
-    assert (one.look, one.next, noted(one)) == (NOW + 10 + schedules.TROUBLED_SECONDS, NOW + 10, [("failed", 10, 1)])
+    one = schedules.postponed(made(), "there is no time zone 'X'", NOW + 10)
+    assert (one.look, one.next, noted(one)) == (NOW + 10 + schedules.POSTPONE_SECONDS, NOW + 10, [("failed", 10, 1)])
 
 
 def test_it_is_shown_with_its_last_and_next_firing() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from noetl.dsl.graph import DirectedGraph, arrows, way_back
 from noetl.dsl.outline import ITERATOR_KEYS, Document, callee, labelled_items, rules, workbook_tasks
-from noetl.dsl.problem import Check, Problems, few
+from noetl.dsl.problem import Check, Problems, hint_names
 from noetl.dsl.tree import Span, key_span, span_in, span_of
 
 CLASSIC_REFUSED = Check("NTL114", "error", "the playbook uses the classic dialect", stored_ok=False)
@@ -63,13 +63,13 @@ def _check_targets(document: Document, problems: Problems) -> None:
     for step in document.steps:
         for target in document.targets(step):
             if target.name not in names:
-                hint = problems.did_you_mean(target.name, names) or f"steps: {few(names)}"
+                hint = problems.did_you_mean(target.name, names) or f"steps: {hint_names(names)}"
                 where = span_in(target.container, target.key)
                 problems.add(UNKNOWN_TARGET, where, f"unknown step {target.name!r}", hint)
     spec = document.executor_spec
     for key in ("entry_step", "final_step"):
         if key in spec and spec[key] not in names:
-            hint = problems.did_you_mean(spec[key], names) or f"steps: {few(names)}"
+            hint = problems.did_you_mean(spec[key], names) or f"steps: {hint_names(names)}"
             problems.add(UNKNOWN_ENTRY, span_in(spec, key), f"{key}: unknown step {spec[key]!r}", hint)
 
 
@@ -103,7 +103,7 @@ def _check_workbook(document: Document, problems: Problems) -> None:
     for caller, site in [*(("", site) for site in document.all_tasks), *document.workbook]:
         name = callee(site.tree)
         if name is not None and name not in tasks:
-            hint = problems.did_you_mean(name, names) or f"tasks: {few(names)}"
+            hint = problems.did_you_mean(name, names) or f"tasks: {hint_names(names)}"
             problems.add(UNKNOWN_WORKBOOK, span_in(site.tree, "name"), f"the workbook has no task {name!r}", hint)
         elif name is not None and caller:
             calls[caller].append(name)

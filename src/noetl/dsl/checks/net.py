@@ -1,7 +1,6 @@
-"""The net as a whole: what can be reached, what can meet, what can never end. Each finding shows a path.
+"""Checks of the whole net: reachability, meeting tokens, endless cycles. Each finding shows a path.
 
-These checks run on the model, when everything smaller is sound. They see what may happen, not what will: guards are
-not evaluated, so most findings are warnings.
+They run on the model, after all other checks have passed. Guards are not evaluated, so most findings are warnings.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from noetl.dsl.graph import DirectedGraph, arrows
 from noetl.dsl.outline import Document, TaskSite, labelled_items, rules
-from noetl.dsl.problem import Check, Problems, few
+from noetl.dsl.problem import Check, Problems, hint_names
 from noetl.dsl.tree import Map, Seq, key_span, span_in, span_of
 from noetl.errors import TemplateSyntax
 from noetl.expression import always_holds, may_take_error, some_error_passes
@@ -131,9 +131,11 @@ def _check_directive(site: TaskSite, then: Map, problems: Problems) -> None:
             message = f"{option!r} has no effect with `do: {do}`"
             problems.add(STRAY_OPTION, key_span(then, option), message, f"it is an option of {' and '.join(owners)}")
     if do == "jump" and "to" not in then:
-        problems.add(JUMP_WITHOUT_TO, span_in(then, "do"), "the jump has no 'to'", f"labels here: {few(site.labels)}")
+        problems.add(
+            JUMP_WITHOUT_TO, span_in(then, "do"), "the jump has no 'to'", f"labels here: {hint_names(site.labels)}"
+        )
     elif do == "jump" and then["to"] not in site.labels:
-        hint = problems.did_you_mean(then["to"], site.labels) or f"labels here: {few(site.labels)}"
+        hint = problems.did_you_mean(then["to"], site.labels) or f"labels here: {hint_names(site.labels)}"
         problems.add(UNKNOWN_LABEL, span_in(then, "to"), f"unknown task {then['to']!r}", hint)
 
 

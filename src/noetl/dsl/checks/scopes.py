@@ -38,7 +38,7 @@ PLACES = {
     "arc": TemplatePlace("on an arc", BASE | TOKEN | {"event"}),
 }
 
-HOME = {
+ROOT_ADVICE = {
     "outcome": ("it exists in the rules of a task's policy", "read `steps.NAME.result`, `.status` or `.error`"),
     "event": ("it exists on arcs and in admission rules", "read `outcome` in a rule, or `steps.NAME.status`"),
     "iter": ("it exists inside a pipeline", "write what others need to `ctx` with `set_ctx`"),

@@ -1,4 +1,4 @@
-"""What a playbook becomes when everything that it shares is written out.
+"""The size of a playbook with all shared parts written out.
 
 In the model each task is complete: calls of the workbook are resolved, and defaults of its kind and the args of its
 step are merged into its own. A few lines can become gigabytes, so the size is computed first.

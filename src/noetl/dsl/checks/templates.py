@@ -8,12 +8,12 @@ from typing import Any, ClassVar, NamedTuple, get_args
 
 from noetl.dsl.checks.credentials import UNKNOWN_CREDENTIAL
 from noetl.dsl.checks.policies import SKIP_RULE
-from noetl.dsl.checks.scopes import HOME, PLACES, Arriving, LocalName, TemplatePlace
+from noetl.dsl.checks.scopes import PLACES, ROOT_ADVICE, Arriving, LocalName, TemplatePlace
 from noetl.dsl.other_words import NAMES
 from noetl.dsl.outline import COLLECTION_KEYS, ITERATOR_KEYS, Document, TaskSite, callee, labelled_items, rules
 from noetl.dsl.payload import UNKNOWN_NAME_CODE, InputName, PlaybookInputs, properties_of, required_by
 from noetl.dsl.payload import Path as InputPath
-from noetl.dsl.problem import Check, FixHint, Problems, few
+from noetl.dsl.problem import Check, FixHint, Problems, hint_names
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource
 from noetl.dsl.tree import Map, Seq, is_template, key_span, span_in
 from noetl.errors import TemplateError, TemplateSyntax
@@ -97,7 +97,7 @@ class _Checker:
     def __init__(self, sites: SiteFinder) -> None:
         document, self.problems, self.kinds = sites.document, sites.problems, sites.kinds
         self.sites = sites
-        self.places, self.homes = sites.places, sites.homes
+        self.places, self.root_advice = sites.places, sites.root_advice
         root, final = document.root, document.executor_spec.get("final_step")
         args = {name for step in document.steps for target in document.all_targets(step) for name in target.args}
         then = (then for site in document.all_tasks for _, then, _ in rules(site.tree))
@@ -209,8 +209,8 @@ class _Checker:
             self._add(SKIP_RULE, site, read.offset, message, "read `ctx`, `iter`, `args` or `_prev`")
         elif any(root in names for names in bare):
             self._check_hidden(site, read)
-        elif root in HOME or (root in self.homes and not read.guarded):
-            where, advice = HOME.get(root) or self.homes[root]
+        elif root in ROOT_ADVICE or (root in self.root_advice and not read.guarded):
+            where, advice = ROOT_ADVICE.get(root) or self.root_advice[root]
             self._add(WRONG_PLACE, site, read.offset, f"{root!r} is not visible {place}: {where}", advice)
         else:
             self._check_input(site, template, read, (*bare, roots))
@@ -289,7 +289,7 @@ class _Checker:
             case "steps" | "tasks":
                 candidates = self.steps if root == "steps" else site.local.labels
                 if name not in candidates:
-                    hint = self.problems.did_you_mean(name, candidates) or f"{root}: {few(candidates)}"
+                    hint = self.problems.did_you_mean(name, candidates) or f"{root}: {hint_names(candidates)}"
                     self._add(UNKNOWN_PART, site, read.offset, f"unknown {root[:-1]} {name!r}", hint)
                 elif len(read.path) > 2 and root == "steps":
                     self._check_field(site, read, name, read.path[2])
@@ -388,8 +388,8 @@ class ExpectedEvents(NamedTuple):
 
 class SiteFinder:
     places: ClassVar[Mapping[str, TemplatePlace]] = PLACES
-    homes: ClassVar[Mapping[str, tuple[str, str | None]]] = {}
-    """More names with a place of their own, like `HOME`, that a template may read elsewhere with a default."""
+    root_advice: ClassVar[Mapping[str, tuple[str, str | None]]] = {}
+    """More names with a place of their own, like `ROOT_ADVICE`, that a template may read elsewhere with a default."""
 
     def __init__(self, document: Document, problems: Problems, kinds: KindSource) -> None:
         self.document, self.problems, self.kinds = document, problems, kinds

@@ -162,11 +162,11 @@ def _retry(state: Execution, event: e.ExecutionForked, at: float) -> None:
 
 def check_playbook(state: Execution, net: Net) -> None:
     """Conflict if a run in this state cannot continue with the playbook."""
-    if faults := list(hindrances(state, net)):
+    if faults := list(conflicts(state, net)):
         raise Conflict("the run cannot continue with this playbook: " + "; ".join(faults))
 
 
-def hindrances(state: Execution, net: Net) -> Iterator[str]:
+def conflicts(state: Execution, net: Net) -> Iterator[str]:
     places = [(f"token {token.id}", token.step) for token in state.tokens.values()]
     places += [(run.id, run.step) for run in state.runs.values()]
     places += [(run, step_of(run)) for run in state.ended]
@@ -215,7 +215,7 @@ def is_incomplete(state: Execution, event: e.Event) -> bool:
     # whether the run is at a point where the engine itself decides what comes next
     if not plan.step.tasks and plan.step.after_call is None:
         return True
-    if plan.step.loop is None or (run.after_call is not None and run.after_call.begun):
+    if plan.step.loop is None or (run.after_call is not None and run.after_call.call_has_ended):
         return False
     return loop is None or loop.finished == loop.total or (loop.failed > 0 and plan.step.loop.on_error == "fail")
 

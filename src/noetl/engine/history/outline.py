@@ -312,7 +312,7 @@ class OutlineWriter:
         block.events = first + len(events)
 
     def finish(self) -> Block:
-        """The block as far as it has come; the next one begins."""
+        """The incomplete block; the next one begins."""
         block = self.block
         for name, loop in self._loops.items():
             if not loop.is_idle:

@@ -267,7 +267,7 @@ class OutlineFold(msgspec.Struct):
                 run.retries += count
         self.markers += [(first + offset, MARKER_KINDS[kind], entity) for offset, kind, entity in block.markers]
         if len(self.markers) > MAX_MARKERS:
-            self.markers = _thinned(self.markers)
+            self.markers = _sampled(self.markers)
         if not self.has_rows:
             self._drop_rows()
         place = self.histogram.bin_of(self.seq)
@@ -412,7 +412,7 @@ def rows(flat: Sequence[int], width: int) -> Iterable[tuple[int, ...]]:
     return zip(*[iter(flat)] * width, strict=True) if flat else ()
 
 
-def _thinned(markers: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
+def _sampled(markers: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
     """Half of the retries and failures; all others."""
     often = [place for place, marker in enumerate(markers) if marker[1] in ("retry", "failure")]
     dropped = set(often[1::2])

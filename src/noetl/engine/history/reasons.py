@@ -3,7 +3,7 @@
 Events carry decisions, not reasons. A reason is found by folding the log to just before the decision and evaluating
 the guards again: arcs before `next.evaluated`, rules before `task.done`, admission before `token.held`,
 `token.denied` and `step.scheduled`. The result can differ from the log, since a guard may ask for the time, or read
-what its worker saw a little earlier; then the explanation says so, and the log is right.
+what its worker saw a little earlier; then the explanation says so, and the log is authoritative.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class RunIndex:
         return other
 
     def settle(self) -> None:
-        """Do all that reading it would change, so that threads may read it at once."""
+        """Sort the added ranges, so that threads may read the index at once."""
         self._done.settle()
         self._failed.settle()
 

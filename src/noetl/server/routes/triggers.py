@@ -39,7 +39,7 @@ class NewSchedule(ScheduleRequest, frozen=True, kw_only=True):
 @routes.add("POST", "/schedules", answers={201: StoredSchedule}, operation="schedules_add")
 async def add_schedule(call: ApiCall, body: NewSchedule) -> Response:
     """Create a schedule. Its playbook must be registered."""
-    schedule = schedules.made(body.name, body, call.api.clock.now())
+    schedule = schedules.new_schedule(body.name, body, call.api.clock.now())
     warnings = await _input_warnings(call, body)
     if not await call.in_store(call.api.store.triggers.add_schedule, schedule):
         raise Conflict(f"schedule {body.name!r} exists; use --replace (PUT in the API) to change it")

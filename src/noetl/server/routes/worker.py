@@ -79,8 +79,8 @@ async def report(call: ApiCall, body: list[wire.ReportRequest]) -> list[wire.Ver
     reports = []
     for request in body:
         await asyncio.sleep(0)  # there may be many
-        if len(request.facts) > wire.MOST_FACTS or len(request.blobs) > wire.MOST_FACTS:
-            raise Refused(413, f"a report must not have more than {wire.MOST_FACTS:,} events or contents")
+        if len(request.facts) > wire.MAX_REPORT_FACTS or len(request.blobs) > wire.MAX_REPORT_FACTS:
+            raise Refused(413, f"a report must not have more than {wire.MAX_REPORT_FACTS:,} events or contents")
         decoded = wire.report_of(request)
         for key, content in decoded.blobs:
             await _check_hash(key, content)

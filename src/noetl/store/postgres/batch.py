@@ -2,7 +2,7 @@
 
 A statement must not write a row twice, so of several changes of one execution only the last value of a row is sent.
 
-The arrays are packed here, in the binary format of Postgres: psycopg looks at the type of every value, and these
+The arrays are packed here, in the binary format of Postgres: psycopg checks the type of every value, and these
 functions know it. A thousand events are six thousand values, and packing them must not take longer than storing them.
 """
 

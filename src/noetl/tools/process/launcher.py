@@ -33,7 +33,7 @@ def inherited(*more: str) -> dict[str, str]:
 
 
 def start_python(arguments: list[str], parent_end: Channel, child_end: Channel) -> subprocess.Popen[bytes]:
-    """Start Python in a session of its own. Its last argument is the file number of `theirs`, which is closed here."""
+    """Start Python in a session of its own. Its last argument is the descriptor `child_end`, which is closed here."""
     try:
         return subprocess.Popen(
             [sys.executable, "-P", *arguments, str(child_end.fileno())],
@@ -83,10 +83,10 @@ class Launcher:
     def fork(self, child: ForkedChild, settings: dict[str, Any], *stdin: int) -> None:
         number = self.last_number + 1
         message = b"F" + number.to_bytes(8, "little") + dumps(settings).encode()
-        socket.send_fds(self.start()[0], [message], [*child.theirs, *stdin])
+        socket.send_fds(self.start()[0], [message], [*child.child_ends, *stdin])
         child.number = self.last_number = number
         self.children[number] = child
-        child.close_theirs()
+        child.close_child_ends()
 
     def kill(self, child: ForkedChild) -> None:
         if self.zygote is not None and child.number is not None:
@@ -162,13 +162,13 @@ class ForkedChild:
         self.streams: dict[int, str] = {}
         self.channel, child_end = socket.socketpair()
         self.channel.setblocking(False)
-        self.theirs = [child_end.detach()]
+        self.child_ends = [child_end.detach()]
         """The child's ends, until it is forked."""
         try:
             for name in ("stdout", "stderr"):
                 end, their_end = os.pipe2(os.O_CLOEXEC)
                 self.streams[end] = name
-                self.theirs.append(their_end)
+                self.child_ends.append(their_end)
                 os.set_blocking(end, False)
                 self.loop.add_reader(end, self.read, end)
         except OSError:
@@ -207,7 +207,7 @@ class ForkedChild:
             self.loop.remove_reader(self.channel)
             self.loop.remove_writer(self.channel)
         self.channel.close()
-        self.close_theirs()
+        self.close_child_ends()
 
     def _close_stream(self, fd: int) -> str:
         if not self.loop.is_closed():
@@ -215,9 +215,9 @@ class ForkedChild:
         os.close(fd)
         return self.streams.pop(fd)
 
-    def close_theirs(self) -> None:
-        while self.theirs:
-            os.close(self.theirs.pop())
+    def close_child_ends(self) -> None:
+        while self.child_ends:
+            os.close(self.child_ends.pop())
 
 
 class Closable(Protocol):

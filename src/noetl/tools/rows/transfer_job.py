@@ -135,7 +135,7 @@ class Transfer:
         source = self._source(staging, typed=not target.types)
         count = 0
         if source.columns:
-            columns, values = self._chosen(source.columns, target)
+            columns, values = self._selected_columns(source.columns, target)
             target.prepare(columns)
             rows = endpoints.StagedRows(f"SELECT {values} FROM {source.relation}", columns)
             count = source.flow(lambda: target.write(staging, rows, self.progress), self.progress)
@@ -157,7 +157,7 @@ class Transfer:
         target_connection, source = self._postgres(self.target_auth), self._postgres(self.source_auth)
         query = postgres_text(source, self._sql(), inputs.source.params)
         target = PostgresTarget(target_connection, inputs.target.table or "", inputs.mode, inputs.key)
-        columns, values = self._chosen(describe(source, query), target)
+        columns, values = self._selected_columns(describe(source, query), target)
         if not target.types:
             target.create({column.name: column.type for column in columns})
         target.prepare(columns)
@@ -166,7 +166,7 @@ class Transfer:
         target.commit()
         return count
 
-    def _chosen(self, columns: list[Column], target: endpoints.TargetEndpoint) -> tuple[list[Column], str]:
+    def _selected_columns(self, columns: list[Column], target: endpoints.TargetEndpoint) -> tuple[list[Column], str]:
         mapping, names = self.inputs.columns, [column.name for column in columns]
         if mapping is None:
             duplicate = next((name for place, name in enumerate(names) if name in names[:place]), None)

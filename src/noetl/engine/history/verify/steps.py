@@ -163,8 +163,8 @@ class Runs(LogCheck):
 
 
 class Branches(LogCheck):
-    """A branch of a classic step fires once in a run, in exclusive mode one at most, and only what fired asks for a way
-    out or is suppressed."""
+    """A branch of a classic step fires once in a run, in exclusive mode one at most. Only branches that fired request a
+    target or are suppressed."""
 
     name = "branches"
 
