@@ -321,13 +321,14 @@ def _credentials() -> str:
         for kind, shape in SHAPES.items()
         if any(shape.forms[0])  # the others accept any fields
     }
+    fields = {field for shape in shapes.values() for form in (*shape["forms"], shape["more"]) for field in form}
     return _file(
         [
             "/** The built-in kinds of credentials: one of the forms is required, the other fields are optional. */",
             f"export const CREDENTIAL_KINDS = {json.dumps(shapes, indent=2)} as const;",
             "",
-            "/** Fields that are not secret. */",
-            f"export const PUBLIC_FIELDS = {json.dumps(sorted(PUBLIC), indent=2)} as const;",
+            "/** Their fields that are secret. */",
+            f"export const SECRET_FIELDS = {json.dumps(sorted(fields - PUBLIC), indent=2)} as const;",
             "",
         ]
     )

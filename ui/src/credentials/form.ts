@@ -1,6 +1,6 @@
 /** The form of a credential: which fields its kind has, and the request they become. Pure. */
 
-import { CREDENTIAL_KINDS, PUBLIC_FIELDS } from "../api/credentials.gen.ts";
+import { CREDENTIAL_KINDS, SECRET_FIELDS } from "../api/credentials.gen.ts";
 import type { CredentialRequest } from "../api/types.gen.ts";
 
 export type Kind = keyof typeof CREDENTIAL_KINDS;
@@ -13,7 +13,7 @@ export function fieldsOf(kind: Kind): string[] {
 }
 
 export function isSecret(field: string): boolean {
-  return !(PUBLIC_FIELDS as readonly string[]).includes(field);
+  return (SECRET_FIELDS as readonly string[]).includes(field);
 }
 
 /** What is missing, null if one of the forms of the kind is complete. */
