@@ -163,6 +163,24 @@ def test_a_problem_can_be_chosen_and_fixed_before_the_editor_has_loaded(open_pag
     expect(page.get_by_role("region", name="Problems")).to_contain_text("No problems")
 
 
+def test_an_answer_about_an_older_text_is_discarded(open_page: PageOpener) -> None:
+    page = open_page("/edit", role="author")
+    expect(page.get_by_role("region", name="Problems")).to_contain_text("No problems")
+    held: list[Route] = []
+    page.route(re.compile("/playbooks/validate"), lambda route: held.append(route) if not held else route.continue_())
+    write(page, APPROVAL.replace("PATH", "written/older"))
+    with page.expect_request(re.compile("/playbooks/validate")):
+        pass
+    write(page, APPROVAL.replace("PATH", "written/older").replace("wiat", "wait"))
+    expect(page.get_by_role("button", name="Register as 1")).to_be_visible()
+    held[0].continue_()
+    expect(page.locator(".cm-lintRange-error")).to_have_count(0)
+    expect(page.get_by_role("region", name="Problems")).to_contain_text("No problems")
+    write(page, APPROVAL.replace("PATH", "written/older"))
+    expect(page.locator(".cm-lintRange-error")).to_have_text("wiat")
+    expect(page.locator(".cm-lint-marker-error")).to_have_count(1)
+
+
 def test_problems_graph_and_text_lead_to_each_other(open_page: PageOpener) -> None:
     page = open_page("/edit/shop/orders", role="author")
     expect(editor_of(page)).to_be_visible()
@@ -275,6 +293,75 @@ def test_unknown_inputs_are_named_and_inputs_of_a_run_are_copied(open_page: Page
     assert server.api.show(run_id(page))["payload"] == {"limit": 8, "order": {"custmer": "bob"}}
     page.go_back()
     expect(page.get_by_role("button", name="Start run")).to_be_visible()
+
+
+DECLARED = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: declared, path: written/declared}
+executor:
+  spec:
+    schema:
+      workload:
+        type: object
+        required: [site]
+        properties:
+          site: {type: string, enum: [berlin, lima]}
+          count: {type: integer, default: 3}
+workload:
+  count: 3
+  greeting: "hello {{ workload.site }}"
+workflow:
+  - {step: greet, tool: {kind: noop, result: "{{ workload.greeting }}, {{ workload.count }}"}}
+"""
+
+
+def test_a_start_has_the_fields_that_the_playbook_declares(open_page: PageOpener, server: PageServer) -> None:
+    server.api.register(DECLARED)
+    page = open_page("/start/written/declared", role="operator")
+    expect(page.get_by_text("hello {{ workload.site }}")).to_be_visible()
+    expect(page.get_by_text("Computed at the start. Override it in JSON.")).to_be_visible()
+    start = page.get_by_role("button", name="Start run")
+    start.click()
+    expect(page.get_by_text("This input is required.")).to_be_visible()
+    page.get_by_label("site").select_option("lima")
+    page.get_by_label("count").fill("3.5")
+    start.click()
+    expect(page.get_by_text("Enter a whole number.")).to_be_visible()
+    page.get_by_label("count").fill("4")
+    check_accessibility(page)
+    start.click()
+    assert server.api.ended(run_id(page))["result"] == "hello lima, 4"
+
+    page.goto(f"{server.url}/start/written/declared")
+    page.get_by_role("button", name="Copy from a run").click()
+    page.get_by_role("menuitem", name=re.compile("succeeded")).click()
+    expect(page).to_have_url(re.compile("from="))
+    expect(page.get_by_label("site")).to_have_value("lima")
+    expect(page.get_by_label("count")).to_have_value("4")
+
+
+def test_a_response_is_given_with_the_facts_of_its_step(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    asked = APPROVAL.replace("PATH", "written/asked").replace("wiat", "wait")
+    first = "  - {step: look, tool: {kind: noop, result: 12 days are left}, next: {arcs: [{step: ask}]}}\n  - step: ask"
+    server.api.register(asked.replace("  - step: ask", first))
+    page = open_page(f"/runs/{runs.until_waiting(runs.start('written/asked'))}", role="operator")
+    page.get_by_role("button", name="Respond...").first.click()
+    dialog = page.get_by_role("dialog", name="Respond: signal verdict")
+    expect(dialog).to_contain_text("Wait for somebody to decide")
+    expect(dialog).to_contain_text(re.compile(r"step ask#1, waiting .+, times out in 2 d 23 h"))
+    dialog.get_by_text("Previous results").click()
+    expect(dialog.get_by_role("definition")).to_have_text('"12 days are left"')
+    dialog.get_by_text("More fields as JSON").click()
+    dialog.get_by_label("JSON").fill("[1]")
+    dialog.get_by_label("no", exact=True).check()
+    dialog.get_by_role("button", name="Send").click()
+    expect(dialog).to_contain_text("Enter a map")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(page.get_by_role("button", name="Respond...").first).to_be_focused()
 
 
 def test_inputs_of_a_start_survive_a_reload_until_they_are_sent_or_cancelled(

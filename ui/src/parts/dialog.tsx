@@ -18,9 +18,12 @@ export function Dialog({ title, children, footer, wide, onClose, onSubmit }: Dia
   const element = useRef<HTMLDialogElement>(null);
   const heading = useId();
   useLayoutEffect(() => {
-    const giveBack = rememberFocus();
-    element.current?.showModal();
-    return giveBack;
+    const [dialog, giveBack] = [element.current, rememberFocus()];
+    dialog?.showModal();
+    return () => {
+      dialog?.close(); // as long as it is open, nothing outside of it can have the focus
+      giveBack();
+    };
   }, []);
   return (
     <dialog
