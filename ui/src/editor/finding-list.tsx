@@ -1,6 +1,7 @@
 import type { Finding } from "../api/types.gen.ts";
 import { Icon } from "../look/icons.tsx";
 import { Button } from "../parts/button.tsx";
+import { inlineCode } from "../parts/inline-code.tsx";
 import "./finding-list.css";
 
 /** Problems of a playbook: place, severity, code, message, hint. */
@@ -31,8 +32,8 @@ export function FindingList({
             </code>
           </button>
           <span class="finding-text">
-            {sentence(finding.message)}
-            {finding.hint && <span class="secondary"> {sentence(finding.hint)}</span>}{" "}
+            {inlineCode(sentence(finding.message))}
+            {finding.hint && <span class="secondary"> {inlineCode(sentence(finding.hint))}</span>}{" "}
             {onExplain ? (
               <button type="button" class="finding-code mono" onClick={() => onExplain(finding)}>
                 {finding.code}

@@ -3,6 +3,7 @@
 import { useResource } from "../api/resource.ts";
 import type { ProblemPage as Page } from "../api/types.gen.ts";
 import { Dialog } from "../parts/dialog.tsx";
+import { inlineCode } from "../parts/inline-code.tsx";
 import { Loaded } from "../parts/states.tsx";
 import "./problem-page.css";
 
@@ -26,14 +27,7 @@ function markdown(text: string) {
       part
         .split(/\n{2,}/)
         .filter((paragraph) => paragraph.trim())
-        .map((paragraph) => <p key={paragraph}>{inline(paragraph)}</p>)
+        .map((paragraph) => <p key={paragraph}>{inlineCode(paragraph.replaceAll("**", ""))}</p>)
     ),
   );
-}
-
-function inline(text: string) {
-  return text
-    .replaceAll("**", "")
-    .split("`")
-    .map((part, place) => (place % 2 ? <code key={place}>{part}</code> : part));
 }

@@ -15,10 +15,10 @@ export function Moment({ at, withMillis = false }: { at: string | number | null 
 
 /** How long something took, or how long it runs until now. */
 export function Elapsed({ from, to, ms }: { from?: string | null; to?: string | null; ms?: number | null }) {
-  if (ms != null) return <span>{duration(ms)}</span>;
+  if (ms != null) return <span class="nowrap">{duration(ms)}</span>;
   const [start, end] = [millis(from), millis(to)];
   if (start === null) return <span class="quiet">-</span>;
-  return <span>{end === null ? runningDuration(now.value - start) : duration(end - start)}</span>;
+  return <span class="nowrap">{end === null ? runningDuration(now.value - start) : duration(end - start)}</span>;
 }
 
 /** The time until something is due, counting down. */
@@ -26,5 +26,9 @@ export function Countdown({ due }: { due: string | null }) {
   const at = millis(due);
   if (at === null) return null;
   const left = at - now.value;
-  return <span title={momentTitle(at, now.value)}>{left > 0 ? `in ${runningDuration(left)}` : "due now"}</span>;
+  return (
+    <span class="nowrap" title={momentTitle(at, now.value)}>
+      {left > 0 ? `in ${runningDuration(left)}` : "due now"}
+    </span>
+  );
 }

@@ -8,6 +8,7 @@ import { Icon } from "../look/icons.tsx";
 import { forbidden, type Role } from "../me.ts";
 import { Button } from "./button.tsx";
 import { Copy } from "./copy.tsx";
+import { inlineCode } from "./inline-code.tsx";
 import "./states.css";
 
 /** Placeholders after 150 ms; after 5 s a word and a way out. */
@@ -48,7 +49,7 @@ export function ProblemBox({ problem, onRetry }: { problem: Problem; onRetry?: (
       <Icon name="warning" />
       <div>
         <strong>{problem.title || "The request failed."}</strong>
-        {problem.detail && problem.detail !== problem.title && <p>{problem.detail}</p>}
+        {problem.detail && problem.detail !== problem.title && <p>{inlineCode(problem.detail)}</p>}
         <div class="problem-actions">
           {onRetry && <Button onClick={onRetry}>Retry</Button>}
           {problem.requestId && (
