@@ -1,7 +1,7 @@
 /** Unsent input of a form, kept in this tab so that a reload does not lose it. Secrets are not kept. */
 
-import { useSignalEffect } from "@preact/signals";
-import { useMemo } from "preact/hooks";
+import { effect } from "@preact/signals";
+import { useLayoutEffect, useMemo } from "preact/hooks";
 import { readJson, writeText } from "../storage.ts";
 import { withoutSecrets } from "../text/secrets.ts";
 
@@ -19,9 +19,14 @@ export function useUnsent<Input>(
     if (kept) restore(kept as Partial<Input>);
     return text;
   }, []);
-  useSignalEffect(() => {
-    const text = withoutSecrets(input());
-    writeText("sessionStorage", key, text === first ? null : text);
-  });
+  // Not useSignalEffect, which waits for the next frame: a reload may come before it.
+  useLayoutEffect(
+    () =>
+      effect(() => {
+        const text = withoutSecrets(input());
+        writeText("sessionStorage", key, text === first ? null : text);
+      }),
+    [],
+  );
   return () => void writeText("sessionStorage", key, null);
 }
