@@ -198,10 +198,14 @@ class Builder:
         self.places[key] = self.text.mark(span.start)
 
     def _place_program(self, key: str, span: Span, program: str) -> None:
-        """Place a text in which tools name lines; `KEY/1` is its first line, if all its lines are lines of the file."""
+        """Place a text in which tools name lines; `KEY/1` is its first line, if all its lines are lines of the file.
+        Of another one `KEY/LINE/COLUMN` is each place from which its characters follow each other in the file."""
         self._place(key, span)
         if (first := self.text.first_line(span, program)) is not None:
             self.places[f"{key}/1"] = first
+            return
+        for line, column, mark in self.text.breaks(span, program):
+            self.places[f"{key}/{line}/{column}"] = mark
 
     def _place_templates(self, key: str, container: Map | Seq, name: str | int) -> None:
         """Place a value, and the values inside it that have templates: `KEY/NAME/0`; and each template but the first of

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -170,6 +171,17 @@ class Text:
             self._walked = span, self._walk(span, value)
         places = self._walked[1]
         return places[min(max(offset, 0), len(places) - 1)]
+
+    def breaks(self, span: Span, value: str) -> Iterator[tuple[int, int, Mark]]:
+        """Line and column of each character of a value whose place does not follow that of the one before it, with its
+        place: at the beginning of a line, at folds and behind escapes. None for an alias."""
+        line, column, following = 1, 1, -1
+        shared = self.text.startswith("*", span.start)
+        for char, place in zip("" if shared else value, self._walk(span, value), strict=False):
+            if column == 1 or (place != following and not char.isspace()):
+                yield line, column, self.mark(place)
+            following = place + 1
+            line, column = (line + 1, 1) if char == "\n" else (line, column + 1)
 
     def _walk(self, span: Span, value: str) -> list[int]:
         """The place of each character of the value, and of its end.

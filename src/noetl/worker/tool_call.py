@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from noetl.clock import Clock
+from noetl.dsl.tree import Mark
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.expression import Sealed
 from noetl.keychain.keychain import Keychain, open_handle
@@ -63,9 +64,27 @@ class ToolCaller:
             indented = " " * (first.column - 1) + lines[line - 1]
             place = {"line": first.line + line - 1, "column": first.column + column - 1}
             return {"source": {**place, "text": self.redact(indented)[:MAX_LINE]}}
+        if 0 < line <= len(lines) and (parts := self._parts(f"{key}/{line}", lines[line - 1])):
+            start, begins, _ = next(part for part in reversed(parts) if part[0] <= max(column, 1))
+            shown = ""
+            for _, at, characters in parts:
+                if at.line == begins.line:
+                    shown = shown.ljust(at.column - 1) + characters
+            place = {"line": begins.line, "column": begins.column + max(column, 1) - start}
+            return {"source": {**place, "text": self.redact(shown)[:MAX_LINE]}}
         if (mark := self.file.places.get(key)) is not None:
             return {"source": {"line": mark.line, "column": mark.column}}
         return {}
+
+    def _parts(self, key: str, line: str) -> list[tuple[int, Mark, str]]:
+        """The parts of a line of a folded or escaped program: column in the line, place in the playbook, and text."""
+        places = self.file.places
+        starts = [column for column in range(1, len(line) + 2) if f"{key}/{column}" in places]
+        ends = [*starts[1:], len(line) + 1]
+        return [
+            (start, places[f"{key}/{start}"], line[start - 1 : end - 1])
+            for start, end in zip(starts, ends, strict=True)
+        ]
 
     def _place(self, task: TaskId) -> str:
         labels = "/".join(part.partition("#")[0] for part in task.path.split("/"))

@@ -91,8 +91,11 @@ def test_json_of_a_python_failure_has_the_line_and_the_traceback(tmp_path: Path)
     [
         ('code: "x = 1; y = x / 0"', 9, 29),
         ("code: y = 1 / 0", 9, 21),
-        ('code: "x = 1\\ny = x / 0"', 9, 17),  # the line of the text is no line of the file: where it begins
-        ("code: >\n            y = 1 / 0", 9, 17),
+        ('code: "x = 1\\ny = x / 0"', 9, 29),  # the line of the text is no line of the file
+        ("""code: "x = \\"a\\"\\ny = 1 / 0\"""", 9, 33),
+        ("code: >\n            y = 1 / 0", 10, 17),
+        ("code: >-\n            x = 0\n\n            def main():\n                return 1 / x", 13, 24),
+        ("code: x = 1 *\n            (1 / 0)", 10, 14),
         ("code: |\n            s = 'é'; y = 1 / 0", 10, 26),
         ("code: |\n            exec('x = (')", 10, 13),
         ("code: |\n            import json\n            json.loads('{')", 11, 13),
@@ -134,6 +137,9 @@ def test_an_sql_error_points_at_its_line_of_the_file(tmp_path: Path, retry: str)
     [
         "SELECT nope FROM range(3)",
         "\"SELECT 1, {{ workload.n }}, '{{ workload.n }}', nope\"",
+        ">\n            SELECT 1,\n              {{ workload.n }}, nope\n            FROM range(3)",
+        "SELECT 1,\n            nope",
+        "\"SELECT 'a',\n            '\\t', nope\"",
         "|\n            SELECT\n            {% if workload.n > 9 %}\n              1,\n            {% endif %}\n"
         "              2, nope",
     ],
