@@ -19,8 +19,8 @@ from tools.docs.outcomes import ERRORS
 from tools.docs.templates import NAMES
 from tools.docs.tools import EXAMPLES as KIND_EXAMPLES
 
+from noetl.classic.document_parts import ClassicSiteFinder
 from noetl.classic.language import ROOT
-from noetl.classic.outline import ClassicSiteFinder
 from noetl.cli.main import EXIT_CODES, VERBS
 from noetl.dsl.compile import load
 from noetl.dsl.migrate import migrate

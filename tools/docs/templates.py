@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from noetl.classic.outline import CLASSIC_PLACES
+from noetl.classic.document_parts import CLASSIC_PLACES
 from noetl.dsl.checks.scopes import PLACES, TemplatePlace
 from noetl.dsl.root_names import NAMES
 from noetl.expression import FILTERS, FUNCTIONS, METHODS, SQL_FILTERS, TESTS, Entry, budget

@@ -115,13 +115,13 @@ def page_name(name: str) -> str:
 
 
 def _structs(routes: Iterable[Endpoint]) -> tuple[set[type], set[type]]:
-    """The structs in the requests, and those in the answers."""
+    """The structs in the requests, and those in the responses."""
     sent: set[type] = set()
     received: set[type] = set()
     _collect(types.type_info(ProblemDetails), received)
     for route in routes:
-        answers = [kind for answer in route.answers.values() for kind in _alternatives(answer)]
-        for kinds, structs in (([route.query, route.body], sent), (answers, received)):
+        responses = [kind for response in route.responses.values() for kind in _alternatives(response)]
+        for kinds, structs in (([route.query, route.body], sent), (responses, received)):
             for info in types.multi_type_info([kind for kind in kinds if kind not in (None, Any)]):
                 _collect(info, structs)
     return sent, received

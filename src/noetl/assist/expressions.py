@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 from noetl.assist.completion import Completion, CompletionKind
 from noetl.assist.loose_reader import PathPart
 from noetl.assist.names import DocumentNames, LooseTask
+from noetl.classic.document_parts import CLASSIC_PLACES, ClassicSiteFinder
 from noetl.classic.nodes import as_map
-from noetl.classic.outline import CLASSIC_PLACES, ClassicSiteFinder
 from noetl.dsl.checks.scopes import PLACES
 from noetl.dsl.root_names import NAMES
 from noetl.dsl.shape import KindSource

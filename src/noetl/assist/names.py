@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from noetl.classic.nodes import as_list, as_map
-from noetl.dsl.outline import ITERATOR_KEYS
+from noetl.dsl.document_parts import ITERATOR_KEYS
 from noetl.dsl.payload import properties_of
 from noetl.dsl.reader import MAX_DEPTH
 from noetl.dsl.tree import Map, Seq

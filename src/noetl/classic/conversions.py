@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from noetl.classic.chain_items import chain_items
 from noetl.classic.detect import chain_calls, tasks_of
+from noetl.classic.document_parts import ClassicDocument
 from noetl.classic.failure_guards import expects_failure, reads_failure
 from noetl.classic.names import CallNames, Names, expression_of, in_values, renamed, templates_in, with_nulls
 from noetl.classic.nodes import as_list, as_map, list_at, map_at, merged, put_after, rename_key
-from noetl.classic.outline import ClassicDocument
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, is_template
 from noetl.errors import TemplateSyntax

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from noetl.classic import conversions, outline
+from noetl.classic import conversions, document_parts
 from noetl.classic.call_names import RESPONSE_NAMES
 from noetl.classic.chain_items import chain_items
 from noetl.classic.detect import tasks_of
@@ -19,7 +19,7 @@ from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at
 from noetl.classic.points import rename_events
 from noetl.dsl.canonical import Builder, Layers, arc_of, layered, then_of
 from noetl.dsl.dialect import Dialect
-from noetl.dsl.outline import labelled_items
+from noetl.dsl.document_parts import labelled_items
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, plain, span_in, unshare
 from noetl.model import playbook as model
@@ -32,14 +32,14 @@ SINK = "$sink"
 def prepare(root: Map, kinds: KindSource) -> None:
     unshare(root)
     leftovers = conversions.Leftovers(kinds)  # all of them can be built
-    conversions.declare_credentials(outline.ClassicDocument(root), kinds, leftovers)
+    conversions.declare_credentials(document_parts.ClassicDocument(root), kinds, leftovers)
     names, step_names = CallNames(root, kinds), {step["step"] for step in root["workflow"]}
     for step in root["workflow"]:
         rename_events(step, kinds)
         conversions.convert_loop(step)
         conversions.give_args(step)
         sinks = [sink for task in tasks_of(step.get("tool")) for sink in names.sinks_of(task)]
-        if outline.stores_items(step):
+        if document_parts.stores_items(step):
             sinks.append(step.pop("sink"))
         _set_chain_policies(step, names)
         conversions.set_step_policies(step, names, with_vars=False)
@@ -193,8 +193,8 @@ def _set_task(label: str, values: Map) -> model.Task:
 
 CLASSIC = Dialect(
     name="classic",
-    document=outline.ClassicDocument,
-    sites=outline.ClassicSiteFinder,
+    document=document_parts.ClassicDocument,
+    sites=document_parts.ClassicSiteFinder,
     prepare=prepare,
     builder=ClassicBuilder,
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from noetl.classic.detect import tasks_of
 from noetl.classic.nodes import as_list, as_map, list_at, map_at
-from noetl.dsl.outline import workbook_tasks
+from noetl.dsl.document_parts import workbook_tasks
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, is_template
 from noetl.errors import TemplateSyntax

@@ -9,6 +9,7 @@ from typing import Any
 from noetl.classic import conversions
 from noetl.classic.chain_items import chain_items, step_items
 from noetl.classic.detect import CASE_SPEC, tasks_of
+from noetl.classic.document_parts import ClassicDocument, stores_items
 from noetl.classic.failure_guards import expects_failure, reads_failure
 from noetl.classic.names import (
     CallNames,
@@ -21,9 +22,8 @@ from noetl.classic.names import (
     renamed_text,
 )
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at, merged, part_of
-from noetl.classic.outline import ClassicDocument, stores_items
 from noetl.classic.points import rename_events
-from noetl.dsl.outline import labelled_items
+from noetl.dsl.document_parts import labelled_items
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, unshare
 from noetl.expression import parse

@@ -8,7 +8,7 @@ from noetl.classic.chain_items import chain_items, step_items
 from noetl.classic.detect import tasks_of
 from noetl.classic.nodes import as_map
 from noetl.classic.points import observes
-from noetl.dsl.outline import Unused
+from noetl.dsl.document_parts import Unused
 from noetl.dsl.tree import Map
 from noetl.errors import TemplateSyntax
 from noetl.expression import Comparison, parse

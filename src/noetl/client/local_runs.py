@@ -51,7 +51,7 @@ from noetl.model.identity import uuid7
 from noetl.model.outcome import Failure
 from noetl.model.status import ENDED, OPEN, status_phrase
 from noetl.runtime.catalog import PlaybookSource
-from noetl.runtime.committer import Answer
+from noetl.runtime.committer import CommandResult
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.server.execution_lists import listed_items
@@ -309,16 +309,16 @@ class LocalRuns:
         result = signal_result(decided.state, decided.events, signal)
         return {"execution_id": decided.state.id, "name": signal.type, "id": signal.id, **result._asdict()}
 
-    def _decide(self, run: str, command: Command) -> Answer:
+    def _decide(self, run: str, command: Command) -> CommandResult:
         """Decide a command on the log as it is, and append the events. A cancel reaches open children too."""
 
-        async def decide() -> Answer:
+        async def decide() -> CommandResult:
             runtime = Runtime(LoadedPlaybooks(store), SystemClock())
             try:
-                answer = await runtime.committer.handle(execution, command)
+                result = await runtime.committer.handle(execution, command)
                 for child in open_below(store, execution) if isinstance(command, Cancel) else ():
                     await runtime.committer.handle(child, Cancel("the run that started it was cancelled"))
-                return answer
+                return result
             finally:
                 runtime.thread.shutdown()
 
@@ -374,11 +374,11 @@ class LocalRuns:
                 if owner is not None:
                     return await self._run_to_end(store, execution, new_view(), take_over)
                 async with engine(store, self.warn) as local:
-                    answer = await local.runtime.committer.handle(execution, Resume(local_actor()))
-                    if not answer.events and not answer.state.over:
+                    result = await local.runtime.committer.handle(execution, Resume(local_actor()))
+                    if not result.events and not result.state.over:
                         raise not_owned(execution)
                     with interruptible(f"stopped watching; {execution} goes on in another process"):
-                        state = await _follow(local, answer.state, new_view(), store)
+                        state = await _follow(local, result.state, new_view(), store)
                     if state.over:
                         return local.run(state)
 

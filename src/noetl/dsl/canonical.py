@@ -13,7 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from noetl.dsl.document import LAYERED
-from noetl.dsl.outline import labelled_items, workbook_tasks
+from noetl.dsl.document_parts import labelled_items, workbook_tasks
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Mark, Seq, Span, Text, is_template, key_span, plain, span_in, span_of
 from noetl.expression import template_offsets

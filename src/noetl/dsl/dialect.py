@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from noetl.dsl.canonical import Builder
 from noetl.dsl.checks.templates import SiteFinder
-from noetl.dsl.outline import Document
+from noetl.dsl.document_parts import Document
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map
 

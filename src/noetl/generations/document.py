@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from noetl.classic.detect import is_classic
 from noetl.classic.nodes import as_list, as_map
-from noetl.dsl.outline import workbook_tasks
+from noetl.dsl.document_parts import workbook_tasks
 from noetl.dsl.problem import Problems
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, Span, key_span, span_in

@@ -21,7 +21,7 @@ from noetl.engine.state import Execution
 from noetl.errors import NotFound, StoreError
 from noetl.host.background import Backoff
 from noetl.latest import Latest
-from noetl.runtime.committer import Answer, Regrant
+from noetl.runtime.committer import CommandResult, Regrant
 from noetl.runtime.loaded_executions import LoadedExecutions
 from noetl.runtime.runtime import Runtime
 from noetl.worker.wire import Verdict
@@ -181,23 +181,23 @@ class Dispatcher:
             share = replace(command, slots=max(1, (command.slots - len(works)) // len(executions)))
             for execution in executions:
                 del queue[execution]
-            answers = await asyncio.gather(
+            results = await asyncio.gather(
                 *(self.runtime.committer.handle(execution, share) for execution in executions), return_exceptions=True
             )
             failures = []
-            for execution, answer in zip(executions, answers, strict=True):
-                if isinstance(answer, Answer):
+            for execution, result in zip(executions, results, strict=True):
+                if isinstance(result, CommandResult):
                     self.backoff.succeed(execution)
-                    if answer.works:
+                    if result.works:
                         self.turn_started_at[execution] = self.clock.now()
-                    if pool in self.queue.pools_of(answer.state):
+                    if pool in self.queue.pools_of(result.state):
                         queue.setdefault(execution)
-                    works += answer.works
-                elif isinstance(answer, Exception) and not isinstance(answer, StoreError):
-                    self.on_failure(execution, answer)  # one failing execution must not delay the others
+                    works += result.works
+                elif isinstance(result, Exception) and not isinstance(result, StoreError):
+                    self.on_failure(execution, result)  # one failing execution must not delay the others
                 else:
                     queue.setdefault(execution)
-                    failures.append(answer)
+                    failures.append(result)
             if failures and not works:
                 raise failures[0]
             if failures:
@@ -227,7 +227,7 @@ class Dispatcher:
                 await self.find_ready(pool)
         return waits
 
-    async def report(self, execution: str, report: Report, *, again: bool = False) -> tuple[Answer, list[Work]]:
+    async def report(self, execution: str, report: Report, *, again: bool = False) -> tuple[CommandResult, list[Work]]:
         """Handle a report, and grant the next work: of the same execution, unless its turn is over and others wait.
         `again` says that this may be a repeated request, which was answered with work before."""
         claim = report.claim
@@ -236,18 +236,18 @@ class Dispatcher:
             queue = self.queue.by_pool.get(claim.pool or self.queue.default_pool, {})
             if again or (turn_over and len(queue) > (execution in queue)):
                 report = replace(report, claim=None)
-        answer = await self.runtime.committer.handle(execution, report)
-        if claim is None or answer.works:
+        result = await self.runtime.committer.handle(execution, report)
+        if claim is None or result.works:
             if claim is not None and claim.id:
                 self.answered_claims[claim.worker, claim.id] = None
-            return answer, answer.works
-        return answer, await self.claim(claim, again=again)
+            return result, result.works
+        return result, await self.claim(claim, again=again)
 
-    def verdict(self, execution: str, report: Report, answer: Answer) -> Verdict:
+    def verdict(self, execution: str, report: Report, result: CommandResult) -> Verdict:
         """Whether a report was accepted, has arrived before, or was rejected because its lease has ended."""
         lease, reported = (execution, report.fence), report.first + len(report.facts)
-        is_held = report.fence in answer.state.leases
-        if any(event.source == "worker" or isinstance(event, e.StepPaused) for event in answer.events):
+        is_held = report.fence in result.state.leases
+        if any(event.source == "worker" or isinstance(event, e.StepPaused) for event in result.events):
             if not is_held:
                 self.ended_leases[lease] = reported
             return "accepted"

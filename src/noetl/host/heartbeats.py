@@ -51,7 +51,7 @@ class StallDetector:
         return 0.0 if now - self.last_observed > STALL_SECONDS else now - self.stall_free_since
 
 
-class HeartbeatAnswer(NamedTuple):
+class HeartbeatResult(NamedTuple):
     revoked: list[tuple[str, int]]
     paused: list[str]
     directive: WorkerDirective
@@ -61,7 +61,7 @@ class Heartbeats:
     def __init__(self, runtime: Runtime, commands: BackgroundCommands, stall: StallDetector) -> None:
         self.runtime, self.commands, self.stall = runtime, commands, stall
 
-    async def record(self, session: WorkerSession) -> HeartbeatAnswer:
+    async def record(self, session: WorkerSession) -> HeartbeatResult:
         """Record a heartbeat; return revoked leases, paused executions and the operator's directive. One that arrives
         again, or after a later one, takes no lease back, since it does not name newer ones. Conflict if a process that
         was started later has the same worker name and is alive: the two would take each other's leases."""
@@ -85,7 +85,7 @@ class Heartbeats:
         paused = {lease.execution for lease in leases if lease.paused}
         revoked = [lease for lease in reported if lease not in valid]
         directive = previous.directive if previous is not None and not restarted else ""
-        return HeartbeatAnswer(revoked, [id for id in session.leases if id in paused], directive)
+        return HeartbeatResult(revoked, [id for id in session.leases if id in paused], directive)
 
     async def expire_once(self) -> None:
         """Expire leases of workers that send no heartbeats."""

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from noetl.engine import events as e
 from noetl.engine.state import Execution
-from noetl.runtime.committer import Answer, Refresh
+from noetl.runtime.committer import CommandResult, Refresh
 from noetl.runtime.runtime import Runtime
 
 
@@ -33,9 +33,9 @@ class Waiters:
     async def check_once(self, runtime: Runtime) -> None:
         """Notice executions that another server has ended."""
         refreshed = (runtime.committer.handle(execution, Refresh()) for execution in list(self.ended))
-        for answer in await asyncio.gather(*refreshed, return_exceptions=True):
-            if isinstance(answer, Answer):
-                self.on_events(answer.state, [])
+        for result in await asyncio.gather(*refreshed, return_exceptions=True):
+            if isinstance(result, CommandResult):
+                self.on_events(result.state, [])
 
     def close(self) -> None:
         self.closing = True

@@ -41,7 +41,7 @@ OnEvents = Callable[[Execution, list[e.Event]], None]
 OnCommit = Callable[[int, float], None]  # Called after a commit with the number of executions and the seconds it took
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     events: list[e.Event]
     works: list[Work]
     state: Execution
@@ -77,11 +77,11 @@ class Undecidable(Exception):
 class PendingCommand(NamedTuple):
     execution: str
     command: Command | Refresh
-    answer: asyncio.Future[Answer]
+    result: asyncio.Future[CommandResult]
 
     def fail(self, error: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
+        if not self.result.done():
+            self.result.set_exception(error)
 
 
 def round_robin(commands: list[PendingCommand]) -> list[PendingCommand]:
@@ -99,14 +99,14 @@ class Batch:
     """Commands that are decided and committed together, by execution."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, list[tuple[PendingCommand, Answer]]] = {}
+        self.results: dict[str, list[tuple[PendingCommand, CommandResult]]] = {}
         self.changes: dict[str, Change] = {}
 
 
 class Committer:
     """Handles commands of any number of executions on one store.
 
-    `shared` says that other processes grant work of the same executions: then even an answer without events is checked
+    `shared` says that other processes grant work of the same executions: then even a result without events is checked
     against the store, since its state may be stale.
     """
 
@@ -126,18 +126,18 @@ class Committer:
         self.committed = asyncio.Event()  # Set after the next commit, and replaced by a new one
         self._task: asyncio.Task[None] | None = None
 
-    async def handle(self, execution: str, command: Command | Refresh) -> Answer:
+    async def handle(self, execution: str, command: Command | Refresh) -> CommandResult:
         """Decide a command and store its events; returns when they are durable. NotFound if there is no execution.
 
         An execution is loaded before its command joins a batch, since loading may take long and would delay the batch.
         """
         if execution not in self.executions:
             await self.executions.require(execution)
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.pending.append(PendingCommand(execution, command, answer))
+        result: asyncio.Future[CommandResult] = asyncio.get_running_loop().create_future()
+        self.pending.append(PendingCommand(execution, command, result))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._commit_all())
-        return await answer
+        return await result
 
     async def stored_state(self, execution: str) -> Execution:
         """The state with changes by other processes."""
@@ -162,18 +162,18 @@ class Committer:
                     self.pending = commands[count:] + self.pending
                     break
             if self.shared:
-                for execution, answers in batch.answers.items():
+                for execution, results in batch.results.items():
                     if execution not in batch.changes:
-                        batch.changes[execution] = Change(execution, answers[-1][1].state.seq, [])
+                        batch.changes[execution] = Change(execution, results[-1][1].state.seq, [])
             try:
                 written = await self._store(batch.changes, alone=len(commands) == 1) if batch.changes else {}
             except Exception as error:  # nothing was stored: the senders get the error, and the states are dropped
-                for execution, answers in batch.answers.items():
+                for execution, results in batch.results.items():
                     self.executions.pop(execution, None)
-                    for pending, _ in answers:
+                    for pending, _ in results:
                         pending.fail(error)
             else:
-                await self._answer(batch, written)
+                await self._complete(batch, written)
             self.committed.set()
             self.committed = asyncio.Event()
             if self.pending:
@@ -212,20 +212,20 @@ class Committer:
                 change.snapshot = packed(change.snapshot)
         return self.executions.store.commit(changes)
 
-    async def _answer(self, batch: Batch, written: dict[str, bool]) -> None:
-        for execution, answers in batch.answers.items():
+    async def _complete(self, batch: Batch, written: dict[str, bool]) -> None:
+        for execution, results in batch.results.items():
             if written.get(execution, True):
-                state, loaded = answers[-1][1].state, self.executions.get(execution)
+                state, loaded = results[-1][1].state, self.executions.get(execution)
                 if loaded is not None and loaded.state is state:
                     loaded.stored_seq = state.seq  # no later event is decided: the next batch waits for this one
-                for pending, answer in answers:
-                    if answer.events:
+                for pending, result in results:
+                    if result.events:
                         for on_events in self.on_events:
-                            on_events(answer.state, answer.events)
-                    if not pending.answer.cancelled():
-                        pending.answer.set_result(answer)
+                            on_events(result.state, result.events)
+                    if not pending.result.cancelled():
+                        pending.result.set_result(result)
             else:  # another process wrote first: decide again
-                self.pending = [pending for pending, _ in answers] + self.pending
+                self.pending = [pending for pending, _ in results] + self.pending
                 try:
                     await self.executions.reload(execution)
                 except Exception:  # the sender gets the error when the command is decided again
@@ -264,7 +264,7 @@ class Committer:
             if loaded.outline is not None:
                 change.outline += map(encode_block, loaded.outline.extend(decision.events, now))
             self._derive(change, loaded, decision.events, now)
-        batch.answers.setdefault(execution, []).append((pending, Answer(decision.events, works, loaded.state)))
+        batch.results.setdefault(execution, []).append((pending, CommandResult(decision.events, works, loaded.state)))
 
     def _derive(self, change: Change, loaded: LoadedExecution, events: list[e.Event], now: float) -> None:
         state = loaded.state
@@ -284,7 +284,7 @@ class Committer:
         execution, command, remedy = pending.execution, pending.command, None
         self.executions.pop(execution, None)
         batch.changes.pop(execution, None)
-        self.pending += [other for other, _ in batch.answers.pop(execution, [])]
+        self.pending += [other for other, _ in batch.results.pop(execution, [])]
         if isinstance(error, Undecidable) and loaded is not None and not isinstance(command, Refresh):
             (error,) = error.args
             text = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARACTERS]

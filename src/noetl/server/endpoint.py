@@ -5,8 +5,8 @@
 
 `body` is the JSON body and `query` the query string, both msgspec structs that are decoded and checked before the
 function runs. The return annotation is the type of the response; None is an empty one (204). A function with several
-kinds of response, or with headers of its own, lists its `answers` and returns a Response. The OpenAPI document is made
-from the same declaration.
+kinds of response, or with headers of its own, lists its `responses` and returns a Response. The OpenAPI document is
+made from the same declaration.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class EndpointOptions(TypedDict, total=False):
     operation: str  # its id in the OpenAPI document; default: MODULE_FUNCTION
     also: str  # another media type of the usual response, for clients that accept it
     secret: bool  # whether the response has a secret; such a response is never compressed
-    answers: dict[int, Any]  # types by status, the usual one first; None: no content; a string: of that media type;
+    responses: dict[int, Any]  # types by status, the usual one first; None: no content; a string: of that media type;
     # a tuple: one of these types
 
 
@@ -78,7 +78,7 @@ class Endpoint:
         name = f"{function.__module__.rpartition('.')[2]}_{function.__name__}"
         self.operation = options.get("operation", name)
         usual = 204 if types["return"] is None else options.get("status", 200)
-        self.answers = options.get("answers") or {usual: types["return"]}
+        self.responses = options.get("responses") or {usual: types["return"]}
 
 
 class Routes:
@@ -225,7 +225,7 @@ async def respond(call: ApiCall) -> Response:
     result = await endpoint.function(call, **arguments)
     if isinstance(result, Response):
         return result
-    status = next(iter(endpoint.answers))
+    status = next(iter(endpoint.responses))
     return Response(status_code=status) if result is None else json_response(result, status)
 
 

@@ -37,7 +37,7 @@ def is_public(method: str, path: str) -> bool:
 
 def describe(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
     endpoints = list(endpoints)
-    types = [kind for endpoint in endpoints for kind in (endpoint.body, *endpoint.answers.values())]
+    types = [kind for endpoint in endpoints for kind in (endpoint.body, *endpoint.responses.values())]
     structs = [kind for kinds in types for kind in _kinds(kinds) if kind is not None and not isinstance(kind, str)]
     _, components = msgspec.json.schema_components([*structs, ProblemDetails], ref_template=REFERENCE)
     paths: dict[str, dict[str, Any]] = {}
@@ -73,7 +73,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     access = "No token is needed." if roles is None else f"Roles: {', '.join(sorted(roles))}."
     security: list[dict[str, list[str]]] = [] if roles is None else [{"token": []}, {"session": []}]
     responses: dict[str, Any] = {}
-    for status, kind in sorted(endpoint.answers.items()):
+    for status, kind in sorted(endpoint.responses.items()):
         response: dict[str, Any] = {"description": title(status)}
         responses[str(status)] = response
         if isinstance(kind, str):

@@ -60,7 +60,7 @@ def test_an_event_stream_is_not_compressed(admin: httpx2.Client) -> None:
 def test_every_answer_with_a_secret_is_marked_and_the_workers_have_the_rest() -> None:
     """The mark is what keeps an answer from being compressed."""
     for endpoint in endpoints():
-        fields = {name for kind in endpoint.answers.values() for name in field_names(kind)}
+        fields = {name for kind in endpoint.responses.values() for name in field_names(kind)}
         if ALLOWED[endpoint.method, endpoint.path] != WORK:
             assert endpoint.secret == bool(fields & SECRETS), f"{endpoint.method} {endpoint.path}"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from noetl.dsl.outline import Document
+from noetl.dsl.document_parts import Document
 from noetl.dsl.problem import Check, Problems, did_you_mean
 from noetl.dsl.tree import Map, is_template, span_in
 from noetl.model.requirement import fault

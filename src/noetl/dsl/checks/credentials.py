@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from noetl.dsl.checks.names import check_unique
-from noetl.dsl.outline import Document
+from noetl.dsl.document_parts import Document
 from noetl.dsl.problem import Check, Problems
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, is_template, span_in, span_of

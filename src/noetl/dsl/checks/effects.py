@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from noetl.dsl.outline import Document, TaskSite, Unused
+from noetl.dsl.document_parts import Document, TaskSite, Unused
 from noetl.dsl.problem import Check, Problems
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, key_span, span_in

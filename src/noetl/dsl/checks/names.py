@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from noetl.dsl.document_parts import ITERATOR_KEYS, Document, callee, labelled_items, rules, workbook_tasks
 from noetl.dsl.graph import DirectedGraph, arrows, way_back
-from noetl.dsl.outline import ITERATOR_KEYS, Document, callee, labelled_items, rules, workbook_tasks
 from noetl.dsl.problem import Check, Problems, hint_names
 from noetl.dsl.tree import Span, key_span, span_in, span_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from noetl.dsl.document_parts import Document, TaskSite, labelled_items, rules
 from noetl.dsl.graph import DirectedGraph, arrows
-from noetl.dsl.outline import Document, TaskSite, labelled_items, rules
 from noetl.dsl.problem import Check, Problems, hint_names
 from noetl.dsl.tree import Map, Seq, key_span, span_in, span_of
 from noetl.errors import TemplateSyntax

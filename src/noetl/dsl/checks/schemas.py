@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from noetl.dsl.outline import Document
+from noetl.dsl.document_parts import Document
 from noetl.dsl.payload import Path, dotted, ready
 from noetl.dsl.problem import Check, Problems
 from noetl.dsl.tree import Map, key_span, plain, span_in

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from noetl.dsl.document_parts import Document
 from noetl.dsl.graph import DirectedGraph
-from noetl.dsl.outline import Document
 
 BASE = frozenset(["workload", "ctx", "steps", "execution_id"])
 TOKEN = frozenset(["args", "args_by"])

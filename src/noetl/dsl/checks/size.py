@@ -10,8 +10,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from noetl.dsl.canonical import INHERITED
+from noetl.dsl.document_parts import Document, callee, workbook_tasks
 from noetl.dsl.graph import DirectedGraph
-from noetl.dsl.outline import Document, callee, workbook_tasks
 from noetl.dsl.problem import Problems
 from noetl.dsl.reader import TOO_LARGE
 from noetl.dsl.tree import Map, span_in, text_size

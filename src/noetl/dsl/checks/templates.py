@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple, get_args
 from noetl.dsl.checks.credentials import UNKNOWN_CREDENTIAL
 from noetl.dsl.checks.policies import SKIP_RULE
 from noetl.dsl.checks.scopes import PLACES, ROOT_ADVICE, Arriving, LocalName, TemplatePlace
+from noetl.dsl.document_parts import COLLECTION_KEYS, ITERATOR_KEYS, Document, TaskSite, callee, labelled_items, rules
 from noetl.dsl.other_words import NAMES
-from noetl.dsl.outline import COLLECTION_KEYS, ITERATOR_KEYS, Document, TaskSite, callee, labelled_items, rules
 from noetl.dsl.payload import UNKNOWN_NAME_CODE, InputName, PlaybookInputs, properties_of, required_by
 from noetl.dsl.payload import Path as InputPath
 from noetl.dsl.problem import Check, FixHint, Problems, hint_names

@@ -46,7 +46,7 @@ class TokenRequest(RequestBody, frozen=True):
     expires_in: float | None = None
 
 
-@routes.add("POST", "/tokens", answers={201: NewToken}, secret=True)
+@routes.add("POST", "/tokens", responses={201: NewToken}, secret=True)
 async def add_token(call: ApiCall, body: TokenRequest) -> Response:
     """Create a token. Its secret is sent only in this response."""
     if body.pool is not None and body.role != "worker":
@@ -90,7 +90,7 @@ class UserRequest(RequestBody, frozen=True):
     role: Role = "viewer"
 
 
-@routes.add("POST", "/users", answers={201: UserView})
+@routes.add("POST", "/users", responses={201: UserView})
 async def add_user(call: ApiCall, body: UserRequest) -> Response:
     """Create a user."""
     if not is_name(body.name):
@@ -211,7 +211,7 @@ class NewSession(msgspec.Struct, frozen=True):
     expires: str
 
 
-@routes.add("POST", "/sessions", limit=16_384, answers={201: NewSession}, secret=True, operation="sessions_login")
+@routes.add("POST", "/sessions", limit=16_384, responses={201: NewSession}, secret=True, operation="sessions_login")
 async def login(call: ApiCall, body: LoginRequest) -> Response:
     """Sign in. The response sets the cookie of the session. A session that is begun with a token has its role, and ends
     with it."""
@@ -227,8 +227,8 @@ async def login(call: ApiCall, body: LoginRequest) -> Response:
     account, expires = (owner.name, None) if isinstance(owner, User) else (owner.account, owner.expires)
     secret, session = new_session(account, now, agent, address, expires)
     await api.authenticator.sessions.begin(session, owner)
-    answer = NewSession(session.id, owner.name, owner.role, csrf_of(secret), rfc3339(session.expires))
-    return json_response(answer, 201, {"Set-Cookie": cookie(secret, int(session.expires - now))})
+    created = NewSession(session.id, owner.name, owner.role, csrf_of(secret), rfc3339(session.expires))
+    return json_response(created, 201, {"Set-Cookie": cookie(secret, int(session.expires - now))})
 
 
 async def _owner(call: ApiCall, body: LoginRequest, address: str) -> Owner:
@@ -286,7 +286,7 @@ async def sessions(call: ApiCall, query: SessionQuery) -> SessionPage:
     return SessionPage(caller.name, caller.role, csrf, views)
 
 
-@routes.add("DELETE", "/sessions", answers={204: None}, operation="sessions_logout")
+@routes.add("DELETE", "/sessions", responses={204: None}, operation="sessions_logout")
 async def logout(call: ApiCall) -> Response:
     """Sign out."""
     if call.caller.session is None:

@@ -21,7 +21,7 @@ from noetl.model.event_filter import ALL_EVENTS, EventFilter, Level, types_of
 from noetl.model.identity import uuid7
 from noetl.model.status import status_phrase
 from noetl.runtime.activity import WaitKind
-from noetl.runtime.committer import Answer
+from noetl.runtime.committer import CommandResult
 from noetl.runtime.event_pages import PagePlace, row_page
 from noetl.runtime.past import PastReader
 from noetl.server import execution_views as views
@@ -93,7 +93,7 @@ class Started(msgspec.Struct, frozen=True):
     yaml=True,
     limit=BODY_BYTES,
     headers=STARTS,
-    answers={202: Started, 200: views.ExecutionView},
+    responses={202: Started, 200: views.ExecutionView},
 )
 async def start(call: ApiCall, body: StartRequest) -> Response:
     """Start an execution of a registered playbook, or of the text of one (which requires the role author)."""
@@ -155,7 +155,7 @@ async def started(call: ApiCall, execution: str, answer: msgspec.Struct) -> Resp
     return json_response(answer, 202, headers)
 
 
-@routes.add("GET", "/executions/{id}", answers={200: views.ExecutionView, 304: None})
+@routes.add("GET", "/executions/{id}", responses={200: views.ExecutionView, 304: None})
 async def show_one(call: ApiCall) -> Response:
     """An execution: the output of `noetl run`, and its progress."""
     state, summary = await call.api.load(call.path_params["id"])
@@ -204,7 +204,7 @@ class ExecutionPage(ItemPage[views.ExecutionItem, str], frozen=True):
     """Executions, newest first; `next` is the cursor of the next page."""
 
 
-@routes.add("GET", "/executions", answers={200: ExecutionPage, 304: None})
+@routes.add("GET", "/executions", responses={200: ExecutionPage, 304: None})
 async def list_all(call: ApiCall, query: ExecutionQuery) -> Response:
     """Executions by start time and id, newest first. The ETag ignores how long they run."""
     limit, now, executions = query.limit, call.api.clock.now(), call.api.host.runtime.executions
@@ -343,7 +343,7 @@ class EventPage(ItemPage[views.EventView | list[int | str], int], frozen=True):
     scanned_to: int | None
 
 
-@routes.add("GET", "/executions/{id}/events", answers={200: EventPage, 204: None}, also=STREAM)
+@routes.add("GET", "/executions/{id}/events", responses={200: EventPage, 204: None}, also=STREAM)
 async def events(call: ApiCall, query: EventQuery) -> Response:
     """The event log. With `Accept: text/event-stream` a stream until the end; `Last-Event-ID` resumes it."""
     execution, filter = call.path_params["id"], query.filter
@@ -470,12 +470,12 @@ async def resume(call: ApiCall, body: Nothing) -> ExecutionStatus:
     if summary.local and not state.over:
         command = f"noetl runs resume {state.id} --db {getattr(call.api.store, 'path', 'FILE')}"
         raise Conflict(f"{state.id} belongs to `noetl run`, not to this server: continue it with `{command}`")
-    answer = await _handle(call, Resume(call.caller.actor))
-    state = answer.state
-    return _status("resume", state, not state.over and (bool(answer.events) or state.status == "running"))
+    result = await _handle(call, Resume(call.caller.actor))
+    state = result.state
+    return _status("resume", state, not state.over and (bool(result.events) or state.status == "running"))
 
 
-async def _handle(call: ApiCall, command: Command) -> Answer:
+async def _handle(call: ApiCall, command: Command) -> CommandResult:
     return await call.api.host.runtime.committer.handle(call.path_params["id"], command)
 
 

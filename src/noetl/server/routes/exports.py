@@ -15,7 +15,7 @@ from noetl.server.routes.executions import execution_view
 routes = Routes()
 
 
-@routes.add("GET", "/executions/{id}/export", answers={200: JSON}, operation="executions_export")
+@routes.add("GET", "/executions/{id}/export", responses={200: JSON}, operation="executions_export")
 async def export(call: ApiCall) -> Response:
     """Everything that is stored of an execution, as a file: the execution, its playbook if that is registered, its
     events, the output of its tasks, and the contents of its references."""

@@ -42,7 +42,7 @@ class Readiness(msgspec.Struct, frozen=True):
     dependencies: list[Dependency]
 
 
-@routes.add("GET", "/readyz", answers={200: Readiness, 503: Readiness})
+@routes.add("GET", "/readyz", responses={200: Readiness, 503: Readiness})
 async def ready(call: ApiCall) -> Response:
     """Whether the server can work, and the status of its dependencies. `nats` is not required."""
     api = call.api
@@ -54,7 +54,7 @@ async def ready(call: ApiCall) -> Response:
     return json_response(Readiness("ok" if is_ready else "down", checks, dependencies), 200 if is_ready else 503)
 
 
-@routes.add("GET", "/metrics", answers={200: "text/plain"})
+@routes.add("GET", "/metrics", responses={200: "text/plain"})
 async def metrics(call: ApiCall) -> Response:
     """Metrics for Prometheus."""
     api, dependencies = call.api, await call.api.health.check()
@@ -105,7 +105,7 @@ async def version(call: ApiCall) -> Version:
     return Version("noetl", call.api.settings.version, "v1")
 
 
-@routes.add("GET", f"{PREFIX}/openapi.json", answers={200: JSON, 304: None})
+@routes.add("GET", f"{PREFIX}/openapi.json", responses={200: JSON, 304: None})
 async def openapi(call: ApiCall) -> Response:
     """This document."""
     return tagged(call.headers, call.app.openapi)

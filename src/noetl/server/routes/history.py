@@ -153,7 +153,7 @@ FORKS: EndpointOptions = {
     "optional": True,
     "limit": BODY_BYTES,
     "headers": STARTS,
-    "answers": {202: ForkView, 200: (ExecutionView, ForkPreview)},
+    "responses": {202: ForkView, 200: (ExecutionView, ForkPreview)},
 }
 
 

@@ -17,13 +17,13 @@ from noetl.server.tool_views import ToolKinds
 routes = Routes()
 
 
-@routes.add("GET", "/tools", answers={200: ToolKinds, 304: None})
+@routes.add("GET", "/tools", responses={200: ToolKinds, 304: None})
 async def tools(call: ApiCall) -> Response:
     """The tool kinds of this server, with their inputs."""
     return await _described(call, "tools")
 
 
-@routes.add("GET", "/schema", answers={200: dict[str, Any], 304: None})
+@routes.add("GET", "/schema", responses={200: dict[str, Any], 304: None})
 async def schema(call: ApiCall) -> Response:
     """The JSON Schema (2020-12) of playbooks, with the tool kinds of this server."""
     return await _described(call, "schema")

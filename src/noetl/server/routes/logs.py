@@ -16,7 +16,7 @@ from noetl.server.routes.executions import check_exists
 routes = Routes()
 
 
-@routes.add("GET", "/executions/{id}/logs", answers={200: LogPage}, also=TEXT, operation="executions_logs")
+@routes.add("GET", "/executions/{id}/logs", responses={200: LogPage}, also=TEXT, operation="executions_logs")
 async def logs(call: ApiCall, query: LogQuery) -> Response:
     """The standard output and error of the tasks of an execution. With `Accept: text/plain` all lines that match, as a
     file."""

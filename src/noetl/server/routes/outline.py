@@ -18,7 +18,7 @@ from noetl.server.sse import EventStream, last_event_id
 routes = Routes()
 
 
-@routes.add("GET", "/executions/{id}/outline", answers={200: OutlineView, 304: None})
+@routes.add("GET", "/executions/{id}/outline", responses={200: OutlineView, 304: None})
 async def outline(call: ApiCall) -> Response:
     """What happened to an execution: its step runs, tokens, arcs and loops, without its events."""
     execution, outlines = call.path_params["id"], call.api.histories.outlines
@@ -40,7 +40,7 @@ class LiveQuery(QueryString, frozen=True):
     after: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="The seq that the client has.")] = 0
 
 
-@routes.add("GET", "/executions/{id}/live", answers={200: Frame, 204: None}, also=STREAM)
+@routes.add("GET", "/executions/{id}/live", responses={200: Frame, 204: None}, also=STREAM)
 async def live(call: ApiCall, query: LiveQuery) -> Response:
     """A stream of frames, at most ten a second: what has changed in an execution; `Last-Event-ID` resumes it. It ends
     with the event `end`."""

@@ -54,10 +54,10 @@ def unknown_page(files: PageFiles | None, headers: Mapping[str, str]) -> Respons
 
 
 for path in PAGES:
-    routes.add("GET", path, answers={200: HTML, 304: None}, operation=f"page {path}")(page)
+    routes.add("GET", path, responses={200: HTML, 304: None}, operation=f"page {path}")(page)
 
 
-@routes.add("GET", ASSETS, answers={200: BYTES, 304: None})
+@routes.add("GET", ASSETS, responses={200: BYTES, 304: None})
 async def asset(call: ApiCall) -> Response:
     """A script, a style or a font of the page. Its name changes with its content."""
     name, built = call.path_params["asset"], call.api.page.files()

@@ -37,7 +37,7 @@ class Registered(msgspec.Struct, frozen=True):
     problems: list[Finding]
 
 
-@routes.add("POST", "/playbooks", raw=TEXT, answers={201: Registered})
+@routes.add("POST", "/playbooks", raw=TEXT, responses={201: Registered})
 async def register(call: ApiCall) -> Response:
     """Register a playbook under its `metadata.path`. The same text keeps its version."""
     api = call.api
@@ -98,7 +98,7 @@ class Validity(msgspec.Struct, frozen=True):
     form: list[FormField] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-@routes.add("POST", "/playbooks/validate", raw=TEXT, answers={200: Validity})
+@routes.add("POST", "/playbooks/validate", raw=TEXT, responses={200: Validity})
 async def validate(call: ApiCall, query: ValidateQuery) -> Response:
     """Check a playbook: every problem, with its place. `with` adds what an editor shows beside the text."""
     compiler, source = call.api.playbooks.compiler, await call.body()
@@ -123,7 +123,7 @@ class AssistQuery(QueryString, frozen=True):
     column: Annotated[Coordinate, msgspec.Meta(description="Column of the cursor in characters, from 1.")]
 
 
-@routes.add("POST", "/playbooks/assist", raw=TEXT, answers={200: Assist})
+@routes.add("POST", "/playbooks/assist", raw=TEXT, responses={200: Assist})
 async def assist(call: ApiCall, query: AssistQuery) -> Response:
     """Completions at a position of a playbook's text, and the meaning of the word there. The text may be incomplete."""
     compiler, source = call.api.playbooks.compiler, await call.body()
@@ -153,7 +153,7 @@ class PlaybookText(msgspec.Struct, frozen=True):
     keychain_faults: list[KeychainFault] | msgspec.UnsetType = msgspec.UNSET  # why a start would be refused
 
 
-@routes.add("GET", "/playbooks/{path}", answers={200: PlaybookText, 304: None}, also=YAML)
+@routes.add("GET", "/playbooks/{path}", responses={200: PlaybookText, 304: None}, also=YAML)
 async def show_one(call: ApiCall, query: VersionQuery) -> Response:
     """The text of a playbook and its versions. With `Accept: application/yaml` only the text."""
     store, path = call.api.store, call.path_params["path"]
@@ -172,10 +172,10 @@ async def show_one(call: ApiCall, query: VersionQuery) -> Response:
     if is_text:
         return Response(source, headers={"ETag": tag}, media_type=YAML)
     views = list(map(version_view, versions))
-    answer = PlaybookText(path, version.version, version.digest, source.decode("utf-8", "replace"), views, last)
+    body = PlaybookText(path, version.version, version.digest, source.decode("utf-8", "replace"), views, last)
     if not query.parts:
-        return json_response(answer, headers={"ETag": tag})
-    return json_response(msgspec.to_builtins(answer) | await _start_form(call, file, source))
+        return json_response(body, headers={"ETag": tag})
+    return json_response(msgspec.to_builtins(body) | await _start_form(call, file, source))
 
 
 async def _start_form(call: ApiCall, file: str, source: bytes) -> dict[str, object]:
@@ -192,7 +192,7 @@ class GraphQuery(QueryString, frozen=True):
     run_row: Annotated[int, msgspec.Meta(ge=0, le=1, description="1: the boxes of steps have one more row.")] = 0
 
 
-@routes.add("GET", "/graphs/{hash}", answers={200: Graph, 304: None})
+@routes.add("GET", "/graphs/{hash}", responses={200: Graph, 304: None})
 async def graph(call: ApiCall, query: GraphQuery) -> Response:
     """The graph of a playbook by its `playbook_id`, laid out in the units of `noetl graph --format svg`."""
     digest = call.path_params["hash"]
@@ -211,7 +211,7 @@ class StoredPlaybook(msgspec.Struct, frozen=True):
     text: str
 
 
-@routes.add("GET", "/texts/{hash}", answers={200: StoredPlaybook, 304: None})
+@routes.add("GET", "/texts/{hash}", responses={200: StoredPlaybook, 304: None})
 async def source_text(call: ApiCall) -> Response:
     """The text of a playbook by its `playbook_id`, also of one that is registered under no path."""
     digest = call.path_params["hash"]
@@ -222,5 +222,5 @@ async def source_text(call: ApiCall) -> Response:
     if stored is None:
         raise NotFound(f"playbook {digest!r} not found")
     file, source = stored
-    answer = StoredPlaybook(digest, file, source.decode("utf-8", "replace"))
-    return json_response(answer, headers={"ETag": tag, **IMMUTABLE})
+    body = StoredPlaybook(digest, file, source.decode("utf-8", "replace"))
+    return json_response(body, headers={"ETag": tag, **IMMUTABLE})

@@ -35,7 +35,7 @@ RANGES = (
     "GET",
     "/results/{hash}",
     headers=RANGES,
-    answers={200: BYTES, 206: BYTES, 304: None, 416: None},
+    responses={200: BYTES, 206: BYTES, 304: None, 416: None},
     operation="workers_result",
 )
 async def result(call: ApiCall) -> Response:

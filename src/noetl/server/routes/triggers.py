@@ -36,7 +36,7 @@ class NewSchedule(ScheduleRequest, frozen=True, kw_only=True):
     name: str
 
 
-@routes.add("POST", "/schedules", answers={201: StoredSchedule}, operation="schedules_add")
+@routes.add("POST", "/schedules", responses={201: StoredSchedule}, operation="schedules_add")
 async def add_schedule(call: ApiCall, body: NewSchedule) -> Response:
     """Create a schedule. Its playbook must be registered."""
     schedule = schedules.new_schedule(body.name, body, call.api.clock.now())
@@ -73,7 +73,7 @@ async def show_schedule(call: ApiCall) -> ScheduleView:
     return await _view(call, await _schedule(call))
 
 
-@routes.add("PUT", "/schedules/{name}", answers={200: StoredSchedule, 201: StoredSchedule}, operation="schedules_put")
+@routes.add("PUT", "/schedules/{name}", responses={200: StoredSchedule, 201: StoredSchedule}, operation="schedules_put")
 async def put_schedule(call: ApiCall, body: ScheduleRequest) -> Response:
     """Change or create a schedule. If its times stay the same, its next firing does, too."""
     name, api = call.path_params["name"], call.api
@@ -114,7 +114,7 @@ class Triggered(msgspec.Struct, frozen=True):
     "/schedules/{name}/trigger",
     optional=True,
     headers=(IDEMPOTENCY_KEY,),
-    answers={202: Triggered},
+    responses={202: Triggered},
     operation="schedules_trigger",
 )
 async def trigger_schedule(call: ApiCall, body: Nothing) -> Response:
@@ -250,7 +250,7 @@ class HookSecret(HookView, frozen=True):
     secret: str | None
 
 
-@routes.add("PUT", "/hooks/{name}", answers={200: HookSecret, 201: HookSecret}, secret=True, operation="hooks_put")
+@routes.add("PUT", "/hooks/{name}", responses={200: HookSecret, 201: HookSecret}, secret=True, operation="hooks_put")
 async def put_hook(call: ApiCall, body: HookRequest) -> Response:
     """Create or change a hook. A generated secret is sent only in this response."""
     api, name = call.api, call.path_params["name"]

@@ -21,7 +21,7 @@ from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.results.stores import buckets, is_named
-from noetl.runtime.committer import Answer
+from noetl.runtime.committer import CommandResult
 from noetl.server.api import Api
 from noetl.server.auth import unauthorised
 from noetl.server.endpoint import IMMUTABLE, ApiCall, Routes
@@ -51,7 +51,7 @@ GRANTS = (StepStarted.name, StepRegranted.name)
 MAX_NAME_LENGTH = 200
 
 
-@routes.add("POST", "/worker/claim", answers={200: list[dict[str, Any]]})
+@routes.add("POST", "/worker/claim", responses={200: list[dict[str, Any]]})
 async def claim(call: ApiCall, body: wire.ClaimRequest) -> Response:
     """Lease ready work of a pool. If there is none, wait for it up to `wait` seconds."""
     command = _claim(call, body)
@@ -112,14 +112,14 @@ async def _verdicts(call: ApiCall, execution: str, report: Report) -> wire.Verdi
         *parts, last = _parts(report)
         for part in parts:
             await _decide(api, execution, part, again=False)
-        answer, works = await _decide(api, execution, last, again=lease is None)
+        result, works = await _decide(api, execution, last, again=lease is None)
     except Inadmissible as error:
         name = lease.worker if lease is not None else _token(call).id
         api.telemetry.log.write("warning", f"report refused: {error}", execution=execution, worker=name)
         return wire.Verdicts("rejected")
     api.telemetry.metrics.count("noetl_leases_granted_total", len(works))
-    verdict = api.host.dispatcher.verdict(execution, last, answer)
-    return wire.Verdicts(verdict, last.fence in answer.state.leases, [wire.encode_work(work) for work in works])
+    verdict = api.host.dispatcher.verdict(execution, last, result)
+    return wire.Verdicts(verdict, last.fence in result.state.leases, [wire.encode_work(work) for work in works])
 
 
 def _parts(report: Report) -> Iterator[Report]:
@@ -135,7 +135,7 @@ def _parts(report: Report) -> Iterator[Report]:
     yield replace(report, facts=facts[at:], first=report.first + at, blobs=blobs)
 
 
-async def _decide(api: Api, execution: str, report: Report, *, again: bool) -> tuple[Answer, list[Work]]:
+async def _decide(api: Api, execution: str, report: Report, *, again: bool) -> tuple[CommandResult, list[Work]]:
     """The outcome of a report. An inadmissible one is decided again, because it may follow a report to another server:
     the first attempt has dropped the stale state, and the second reads it from the store."""
     try:
@@ -183,8 +183,8 @@ async def heartbeat(call: ApiCall, body: wire.HeartbeatRequest) -> wire.Heartbea
         raise Refused(422, "the keys of `leases` must be execution ids")
     await _store_lines(call, body.lines)
     session = WorkerSession(worker, pool, body.slots, body.host, body.started, 0.0, body.leases, body.version)
-    answer = await call.api.host.heartbeats.record(replace(session, number=body.number))
-    return wire.HeartbeatReply(*answer)
+    result = await call.api.host.heartbeats.record(replace(session, number=body.number))
+    return wire.HeartbeatReply(*result)
 
 
 @routes.add("POST", "/worker/secrets")
@@ -206,14 +206,14 @@ async def secrets(call: ApiCall, body: wire.SecretRequest) -> StoredCredential:
     return credential
 
 
-@routes.add("GET", "/worker/playbooks/{hash}", answers={200: YAML})
+@routes.add("GET", "/worker/playbooks/{hash}", responses={200: YAML})
 async def playbook(call: ApiCall) -> Response:
     """The text of a playbook by its digest, for a worker with a lease of one of its executions."""
     _, source = await _read(call, call.api.store.playbook)
     return Response(source, headers=IMMUTABLE, media_type=YAML)
 
 
-@routes.add("GET", "/worker/blobs/{hash}", answers={200: BYTES})
+@routes.add("GET", "/worker/blobs/{hash}", responses={200: BYTES})
 async def get_blob(call: ApiCall) -> Response:
     """Stored content by its hash, for a worker with a lease of an execution that refers to it."""
     return Response(await _read(call, call.api.store.blob), headers=IMMUTABLE, media_type=BYTES)

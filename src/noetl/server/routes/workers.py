@@ -28,7 +28,7 @@ class WorkersView(ItemList[WorkerView], frozen=True):
     pools: list[PoolView]
 
 
-@routes.add("GET", "/workers", answers={200: WorkersView, 304: None}, operation="workers_workers")
+@routes.add("GET", "/workers", responses={200: WorkersView, 304: None}, operation="workers_workers")
 async def workers(call: ApiCall) -> Response:
     """The workers at their last heartbeats, and the pools with their workers and queued work."""
     now = call.api.clock.now()

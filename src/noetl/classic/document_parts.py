@@ -11,7 +11,7 @@ from noetl.classic.unused import unknown_timers, unused_keys
 from noetl.dsl.checks.names import DUPLICATE_LABEL, check_unique
 from noetl.dsl.checks.scopes import BASE, PIPELINE, PLACES, TOKEN, LocalName, TemplatePlace
 from noetl.dsl.checks.templates import NEVER_EQUAL, ExpectedEvents, Site, SiteFinder
-from noetl.dsl.outline import ITERATOR_KEYS, Document, OutlineTarget, TaskSite, Unused, next_targets
+from noetl.dsl.document_parts import ITERATOR_KEYS, Document, TargetSite, TaskSite, Unused, next_targets
 from noetl.dsl.problem import Problems
 from noetl.dsl.tree import Map, is_template, key_span, span_in, text_size
 from noetl.errors import TemplateSyntax
@@ -72,7 +72,7 @@ class ClassicDocument(Document):
         if "sink" in step:
             yield TaskSite(step, "sink", step["sink"]["tool"], frozenset(["sink"]), place="sink")
 
-    def all_targets(self, step: Map) -> Iterator[OutlineTarget]:
+    def all_targets(self, step: Map) -> Iterator[TargetSite]:
         yield from super().all_targets(step)
         for item in step_items(step):
             if item.name == "next":

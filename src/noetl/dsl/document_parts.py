@@ -41,7 +41,7 @@ class LabelledTask(NamedTuple):
         return key_span(self.item, self.key) if self.key == self.label else span_in(self.item, self.key)
 
 
-class OutlineTarget(NamedTuple):
+class TargetSite(NamedTuple):
     """A step's name where an arc or a `next` leads to it."""
 
     name: str
@@ -142,13 +142,13 @@ class Document:
     def variables(self) -> Iterable[str]:
         return ()
 
-    def targets(self, step: Map) -> Iterator[OutlineTarget]:
+    def targets(self, step: Map) -> Iterator[TargetSite]:
         """Every step that this one leads to; computed targets are left out."""
         for target in self.all_targets(step):
             if isinstance(target.name, str) and not is_template(target.name):
                 yield target
 
-    def all_targets(self, step: Map) -> Iterator[OutlineTarget]:
+    def all_targets(self, step: Map) -> Iterator[TargetSite]:
         """Everything that this step leads to, computed targets with the template that gives their name."""
         if "next" in step:
             yield from next_targets(step)
@@ -214,15 +214,15 @@ def rules(task: Map) -> Iterator[tuple[Map, Map, bool]]:
         yield rule, rule.get("else", rule)["then"], "else" in rule
 
 
-def next_targets(container: Map) -> Iterator[OutlineTarget]:
+def next_targets(container: Map) -> Iterator[TargetSite]:
     following = container["next"]
     if isinstance(following, str):
-        yield OutlineTarget(following, container, "next")
+        yield TargetSite(following, container, "next")
         return
     if isinstance(following, dict):
         following = following.get("arcs", following.get("to", []))
     for i, item in enumerate(following):
         if isinstance(item, str):
-            yield OutlineTarget(item, following, i)
+            yield TargetSite(item, following, i)
         elif "step" in item:
-            yield OutlineTarget(item["step"], item, "step")
+            yield TargetSite(item["step"], item, "step")
