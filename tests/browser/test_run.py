@@ -107,28 +107,6 @@ def test_the_graph_is_that_of_the_playbook_in_force(open_page: PageOpener, runs:
     expect(box(page, "check")).to_have_count(0)
 
 
-COUNT_DOTS = """(layer) => {
-  window.dots = 0;
-  new MutationObserver((changes) => {
-    for (const { addedNodes } of changes) window.dots += addedNodes.length;
-  }).observe(layer, { childList: true });
-}"""
-
-
-def test_a_dot_moves_along_an_arc_that_fires(open_page: PageOpener, runs: ExampleRuns) -> None:
-    execution = runs.until_waiting(runs.start("shop/release"))
-    calm, lively = (open_page(f"/runs/{execution}", "viewer") for _ in range(2))
-    lively.emulate_media(reduced_motion="no-preference")
-    lively.reload()
-    for page in (calm, lively):
-        expect(box(page, "ask, waiting")).to_be_visible()
-        page.locator(".firing-dots").evaluate(COUNT_DOTS)
-    runs.act(execution, "signals", name="verdict", payload={"ship": True, "by": "ada"})
-    for page in (calm, lively):
-        expect(box(page, "ship, succeeded")).to_be_visible()
-    assert (calm.evaluate("dots"), lively.evaluate("dots")) == (0, 1)
-
-
 def test_boxes_are_found_selected_and_walked_by_key(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['finished']}", "viewer")
     expect(box(page, "start, succeeded")).to_be_visible()
@@ -590,6 +568,10 @@ def test_only_the_near_part_of_a_large_graph_is_rendered(open_page: PageOpener, 
     page.mouse.click(minimap["x"] + minimap["width"] / 2, minimap["y"] + 1)
     expect(box(page, "s0, succeeded")).to_be_in_viewport()
     assert boxes.count() < 40
+    page.keyboard.press("Control+k")
+    page.keyboard.press("ArrowUp")
+    expect(page.get_by_role("option", name="System section")).to_be_in_viewport()
+    page.keyboard.press("Escape")
     page.keyboard.press("f")
     expect(boxes).to_have_count(CHAIN)
     expect(page.locator(".minimap")).to_be_visible()

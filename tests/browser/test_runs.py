@@ -56,10 +56,11 @@ def test_a_filter_is_in_the_url_and_back_undoes_it(open_page: PageOpener, runs: 
 
 def test_no_match_offers_to_clear_the_filters(open_page: PageOpener, runs: ExampleRuns) -> None:
     finished = new(runs, "shop/orders")
-    page = open_page("/runs?q=nothing-has-this-text")
+    page = open_page("/runs?q=nothing-has-this-text&status=failed&other=kept")
     expect(page.get_by_text("No runs match these filters.")).to_be_visible()
     page.get_by_role("button", name="Clear filters").click()
     expect(row(page, finished)).to_be_visible()
+    expect(page).to_have_url(re.compile(r"/runs\?other=kept$"))
 
 
 def test_a_new_run_waits_behind_a_button(open_page: PageOpener, runs: ExampleRuns) -> None:

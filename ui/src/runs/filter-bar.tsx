@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { withQuery } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
 import type { ExecutionCounts, PlaybookPage } from "../api/types.gen.ts";
-import { query, setQuery } from "../location.ts";
+import { setQuery } from "../location.ts";
 import { isPhone } from "../look/phone.ts";
 import { StatusIcon } from "../look/status.tsx";
 import { Button } from "../parts/button.tsx";
@@ -129,6 +129,5 @@ function StatusSelect({ filters }: { filters: Filters }) {
 }
 
 export function clearFilters(): void {
-  const names = [...query.value.keys()].filter((name) => name !== "preview");
-  setQuery(Object.fromEntries(names.map((name) => [name, null])));
+  setQuery({ status: null, playbook: null, since: null, until: null, waits: null, q: null });
 }

@@ -33,6 +33,10 @@ export function Palette() {
   };
   const field = useRef<HTMLInputElement>(null);
   useLayoutEffect(() => field.current?.focus(), []);
+  useLayoutEffect(
+    () => document.getElementById(`palette-${active.value}`)?.scrollIntoView({ block: "nearest" }),
+    [active.value],
+  );
   useEffect(() => {
     const wanted = text.value.trim();
     const search = new AbortController();
