@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.acceptance.modes.stage import Process
 from tests.browser.examples import ExampleRuns
-from tests.browser.opening import PageOpener
+from tests.browser.opening import PageOpener, check_accessibility
 from tests.browser.serving import USERS, PageServer, password_of
 
 
@@ -56,8 +56,10 @@ def test_a_schedule_is_changed_and_keeps_what_the_form_does_not_show(
     page.get_by_role("button", name="Pause").click()
     page.get_by_role("button", name="Edit...").click()
     page.get_by_label("Cron expression").fill("0 4 * * *")
+    check_accessibility(page)
     page.get_by_role("button", name="Save schedule").click()
     expect(facts).to_contain_text("at 04:00")
+    check_accessibility(page)
     stored = server.api.ask("GET", "/schedules/changed")
     assert {key: stored[key] for key in NIGHTLY} == NIGHTLY | {"cron": "0 4 * * *"}
     assert stored["status"] == "paused"
@@ -135,12 +137,22 @@ def test_workers_show_pools_with_an_alert(open_page: PageOpener, runs: ExampleRu
     _ = runs["queued"]
     page = open_page("/workers", role="viewer")
     expect(page.get_by_role("row", name=re.compile("gpu"))).to_contain_text("no worker connected")
+    check_accessibility(page)
     expect(page.get_by_role("button", name="Drain...").first).to_have_attribute(
         "title", "Requires the operator role. You are a viewer."
     )
 
 
 EXPECT_SECONDS = 30  # on a busy machine
+
+
+def test_a_run_without_a_worker_says_so_in_its_activity_and_why(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['queued']}", role="viewer")
+    expect(page.locator(".run-header")).to_contain_text("no worker is connected in pool 'gpu'")
+    page.locator("[data-step=train]").click()
+    expect(page.locator(".run-inspector")).to_contain_text("No worker is connected in pool 'gpu'")
+
+
 SPARE = """
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -250,6 +262,7 @@ def test_a_token_is_shown_once_with_its_command(open_page: PageOpener, server: P
     page.get_by_role("button", name="Create token").click()
     dialog = page.get_by_role("dialog", name="Token ci")
     expect(dialog).to_contain_text("export NOETL_SERVER=")
+    check_accessibility(page)
     dialog.get_by_role("button", name="I have stored it").click()
     row = page.get_by_role("row", name=re.compile("ci "))
     row.get_by_role("button", name="Revoke...").click()
@@ -257,14 +270,21 @@ def test_a_token_is_shown_once_with_its_command(open_page: PageOpener, server: P
     expect(row).to_contain_text("revoked")
 
 
-def test_the_system_checks_its_logs_and_says_what_pruning_would_do(open_page: PageOpener, runs: ExampleRuns) -> None:
+def test_the_system_checks_its_logs_and_says_what_pruning_would_do(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
     _ = runs["finished"]
     page = open_page("/system")
     expect(page.get_by_role("table", name="Dependencies")).to_contain_text("ok")
     page.get_by_role("button", name="Verify all logs").click()
     expect(page.get_by_text(re.compile(r"[\d,]+ runs? verified, 0 violations"))).to_be_visible(timeout=30_000)
     page.get_by_role("button", name="Delete old runs...").click()
-    expect(page.get_by_role("dialog")).to_contain_text("0 runs")
+    expect(page.get_by_role("dialog")).to_contain_text("Deletes 0 runs with their events, logs and results.")
+    page.get_by_role("button", name="Delete runs").click()
+    expect(page.get_by_text("The old runs are deleted.").first).to_be_visible()
+    for name in ("API description", "Metrics", "Readiness"):
+        path = page.get_by_role("link", name=name).get_attribute("href")
+        assert page.request.get(f"{server.url}{path}").ok
 
 
 @pytest.mark.parametrize(

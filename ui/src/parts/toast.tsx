@@ -52,7 +52,7 @@ function dismiss(id: number): void {
 
 export function Toasts() {
   return (
-    <>
+    <section aria-label="Messages">
       <div class="hidden-text" aria-live="polite" role="status">
         {announcement}
       </div>
@@ -66,6 +66,6 @@ export function Toasts() {
           </li>
         ))}
       </ul>
-    </>
+    </section>
   );
 }
