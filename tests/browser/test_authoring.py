@@ -163,6 +163,23 @@ def test_a_problem_can_be_chosen_and_fixed_before_the_editor_has_loaded(open_pag
     expect(page.get_by_role("region", name="Problems")).to_contain_text("No problems")
 
 
+def test_screen_readers_hear_at_most_one_message_in_five_seconds(open_page: PageOpener) -> None:
+    page = open_page("/edit", role="author")
+    editor_of(page).click()
+    page.clock.install()
+    page.clock.pause_at(page.evaluate("Date.now() + 6000"))
+    said = page.locator("[aria-live=polite]")
+    page.keyboard.press("Control+s")
+    page.clock.run_for(100)
+    expect(said).to_have_text("There is nothing to save.")
+    page.keyboard.insert_text("# a comment\n")
+    page.keyboard.press("Control+s")
+    page.clock.run_for(4_000)
+    expect(said).to_have_text("There is nothing to save.")
+    page.clock.run_for(1_500)
+    expect(said).to_have_text("Draft saved.")
+
+
 def test_an_answer_about_an_older_text_is_discarded(open_page: PageOpener) -> None:
     page = open_page("/edit", role="author")
     expect(page.get_by_role("region", name="Problems")).to_contain_text("No problems")

@@ -23,6 +23,7 @@ from tests.browser.opening import (
 )
 from tests.browser.views import VIEWS
 
+NARROWEST = 320  # of 1,280 pixels at a zoom of 400 %
 ALL_RULES = {(1440, "light"), (390, "dark")}
 """Every width and every theme once."""
 
@@ -54,7 +55,13 @@ def shown(open_page: PageOpener, runs: ExampleRuns, view: str) -> Iterator[tuple
         for theme in THEMES:
             page.emulate_media(color_scheme=theme)
             yield page, width, theme
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, "the view is wider than its window"
+        check_width(page, width)
+    page.set_viewport_size({"width": NARROWEST, "height": 640})
+    check_width(page, NARROWEST)
+
+
+def check_width(page: Page, width: int) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, "the view is wider than its window"
 
 
 def test_the_rules_about_colours_find_what_all_rules_find(open_page: PageOpener) -> None:

@@ -20,11 +20,13 @@ VIEWS = {
     "fork": "/runs/{failed}/fork?at=12",
     "retry": "/runs/{failed}/fork?retry=1",
     "compare": "/compare/{failed}/{fork}",
+    "compared events": "/compare/{finished}/{failed}?tab=events",
     "compared data": "/compare/{finished}/{failed}?tab=data",
     "compared playbooks": "/compare/{finished}/{failed}?tab=playbook",
     "playbooks": "/playbooks",
     "a playbook": "/playbooks/shop/orders",
     "graph of a playbook": "/playbooks/shop/orders?tab=graph",
+    "versions of a playbook": "/playbooks/shop/orders?tab=versions",
     "editor": "/edit/shop/orders",
     "start": "/start/shop/orders",
     "schedules": "/schedules",
@@ -32,6 +34,7 @@ VIEWS = {
     "workers": "/workers",
     "credentials": "/credentials",
     "access": "/access",
+    "tokens": "/access?tab=tokens",
     "system": "/system",
 }
 """Paths by name; `{failed}` is the id of an example run."""
