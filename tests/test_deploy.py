@@ -18,7 +18,7 @@ import yaml
 from tests.servers.patience import PATIENCE_SECONDS
 
 from noetl.cli.main import noetl_command
-from noetl.cli.pool import SPARE_SECONDS
+from noetl.cli.pool import KILL_MARGIN_SECONDS
 from noetl.cli.server import PORT
 from noetl.errors import UsageError
 from noetl.server.listen import CLOSE_SECONDS
@@ -137,7 +137,7 @@ def test_who_is_told_to_end_has_the_time_that_it_takes(one: Container) -> None:
     if context.info_name == "worker":
         needed = context.params["grace"] + HAND_BACK_SECONDS
     else:
-        needed = CLOSE_SECONDS + (GRACE_SECONDS + SPARE_SECONDS if context.params["workers"] else 0)
+        needed = CLOSE_SECONDS + (GRACE_SECONDS + KILL_MARGIN_SECONDS if context.params["workers"] else 0)
     assert one.grace > needed
 
 

@@ -23,11 +23,11 @@ from noetl.file_access import protected
 from noetl.log import Log
 from noetl.settings import variables
 
-FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.5, 30.0
+MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.5, 30.0
 """Backoff before a dead worker is restarted; doubled while it keeps dying."""
-STEADY_SECONDS = 60.0  # a worker that lived that long gets the first backoff again
-SPARE_SECONDS = 10.0  # time beyond the grace time after which workers are killed
-LEAVE_CODES = frozenset([2, 5])  # exit codes after which a restart is useless: wrong usage, or an invalid token
+BACKOFF_RESET_SECONDS = 60.0  # a worker that lived that long gets the first backoff again
+KILL_MARGIN_SECONDS = 10.0  # time beyond the grace time after which workers are killed
+FINAL_EXIT_CODES = frozenset([2, 5])  # exit codes after which a restart is useless: wrong usage, or an invalid token
 SERVER_ONLY = ("NOETL_", "PG", "OTEL_")  # prefixes of variables that workers do not inherit
 OF_USER = frozenset(["TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"])
 """Variables with folders of this process's user."""
@@ -102,7 +102,7 @@ class Pool(msgspec.Struct, eq=False):
 
         async def end_in_time() -> None:
             await self.ended.wait()
-            await asyncio.sleep(self.grace_seconds + SPARE_SECONDS)
+            await asyncio.sleep(self.grace_seconds + KILL_MARGIN_SECONDS)
             self.end()
 
         tasks = [asyncio.create_task(self._restart_until_end(member)) for member in self.members]
@@ -112,21 +112,21 @@ class Pool(msgspec.Struct, eq=False):
         return [code for code in codes if code]
 
     async def _restart_until_end(self, member: Member) -> int:
-        clock, pause = asyncio.get_running_loop().time, FIRST_PAUSE_SECONDS
+        clock, pause = asyncio.get_running_loop().time, MIN_BACKOFF_SECONDS
         while True:
             started = clock()
             code = await self._run_process(member)
             if self.ended.is_set() or code == 0:  # an operator has stopped it
                 return 0
-            if code in LEAVE_CODES:
+            if code in FINAL_EXIT_CODES:
                 return code
-            pause = FIRST_PAUSE_SECONDS if clock() - started > STEADY_SECONDS else pause
+            pause = MIN_BACKOFF_SECONDS if clock() - started > BACKOFF_RESET_SECONDS else pause
             self.log.write("warning", f"a worker died, restarting it in {pause:g} s", code=code)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self.ended.wait()
                 return 0
-            pause = min(LAST_PAUSE_SECONDS, pause * 2)
+            pause = min(MAX_BACKOFF_SECONDS, pause * 2)
 
     async def _run_process(self, member: Member) -> int:
         """Run one process until it ends. Its standard input is a pipe that delivers its settings; end of file means

@@ -22,7 +22,7 @@ from noetl.printable import printable
 from noetl.reference import Reference
 from noetl.results.read import read_value
 
-SHOWN = (
+RUN_FIELDS = (
     *(*RESULT, "started", "ended", "actor", "cancelled_by", "cancel_reason", "running", "waiting", "missing_pools"),
     *("version", "payload", "forked_from", "children", "forks"),
 )
@@ -45,7 +45,7 @@ def show_command(run: str, with_tasks: bool, client: Client, output: str | None)
     record = client.runs.get(run)
     tasks = list(_tasks(client, record)) if with_tasks else []
     if output is not None:
-        fields = {key: record[key] for key in SHOWN}
+        fields = {key: record[key] for key in RUN_FIELDS}
         emit(fields | {"tasks": tasks} if with_tasks else fields, output)
         return
     children = client.runs.list(RunFilter(parent=record["execution_id"]), MAX_LISTED_CHILDREN)

@@ -12,7 +12,7 @@ from noetl.errors import NoetlError, StoreError
 from noetl.runtime.committer import Committer
 
 RESTART_SECONDS = 1.0
-FIRST_SECONDS, LAST_SECONDS = 1.0, 30.0
+MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 30.0
 """The first retry delay of an execution, which doubles with each further failure, and the maximum delay."""
 
 OnError = Callable[[str, str | None], None]  # called with a message and the execution it concerns
@@ -42,8 +42,8 @@ class Backoff:
 
     def fail(self, execution: str, seconds: float | None = None) -> float:
         """Start the next delay of an execution, of the given length or twice the last one; returns its seconds."""
-        _, last = self.pauses.get(execution, (0.0, FIRST_SECONDS / 2))
-        seconds = seconds or min(LAST_SECONDS, 2 * last)
+        _, last = self.pauses.get(execution, (0.0, MIN_BACKOFF_SECONDS / 2))
+        seconds = seconds or min(MAX_BACKOFF_SECONDS, 2 * last)
         self.pauses[execution] = self.clock.now() + seconds, seconds
         return seconds
 
@@ -54,7 +54,7 @@ class Backoff:
         if execution not in self.pauses:
             return False
         now, (until, _) = self.clock.now(), self.pauses[execution]
-        if now > until + LAST_SECONDS:
+        if now > until + MAX_BACKOFF_SECONDS:
             del self.pauses[execution]
         return now < until
 
@@ -71,7 +71,7 @@ class BackgroundCommands:
         unavailable: StoreError | None = None
         for (execution, _), answer in zip(ready, await asyncio.gather(*handled, return_exceptions=True), strict=True):
             if isinstance(answer, StoreError):  # the database failed: retried soon, logged once for all executions
-                self.backoff.fail(execution, seconds=FIRST_SECONDS)
+                self.backoff.fail(execution, seconds=MIN_BACKOFF_SECONDS)
                 unavailable = answer
             elif isinstance(answer, Exception):
                 self.back_off(execution, answer)
@@ -80,7 +80,7 @@ class BackgroundCommands:
             else:
                 self.backoff.succeed(execution)
         if unavailable is not None:
-            self.on_error(f"database unavailable, retrying in {FIRST_SECONDS:g} s: {unavailable}", None)
+            self.on_error(f"database unavailable, retrying in {MIN_BACKOFF_SECONDS:g} s: {unavailable}", None)
 
     def back_off(self, execution: str, error: Exception) -> None:
         seconds = self.backoff.fail(execution)

@@ -26,7 +26,7 @@ COOKIE = "__Host-noetl"
 CACHE_SECONDS = 2.0
 MAX_CACHED_CALLERS = 10_000
 FREE_TRIES, FREE_TRIES_PER_USER = 5, 50  # wrong passwords without a delay; each further one doubles the delay
-FIRST_DELAY, MAX_DELAY, MAX_DELAY_PER_USER = 2.0, 900.0, 60.0
+MIN_DELAY, MAX_DELAY, MAX_DELAY_PER_USER = 2.0, 900.0, 60.0
 RESET_SECONDS = 3600.0
 MAX_SUBJECTS = 10_000
 
@@ -176,7 +176,7 @@ class Throttle:
 
     def _until(self, subject: Subject, tries: int, longest: float) -> float:
         number, last = self._failures.get(subject, (0, 0.0))
-        return 0.0 if number < tries else last + min(longest, FIRST_DELAY * 2.0 ** min(number - tries, 20))
+        return 0.0 if number < tries else last + min(longest, MIN_DELAY * 2.0 ** min(number - tries, 20))
 
     def failed(self, user: str, address: str) -> None:
         now = self.clock.now()

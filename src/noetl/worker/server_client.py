@@ -15,7 +15,7 @@ from noetl.problem_documents import problem_document
 from noetl.worker import wire
 
 CALL = httpx2.Timeout(15.0, connect=5.0)  # without data; then the request is sent again on a new connection
-FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.05, 2.0  # pause before a request is repeated; doubled each time
+MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.05, 2.0  # pause before a request is repeated; doubled each time
 MAX_SERVER_ERRORS = 8  # internal server errors after which a request is not repeated
 TRANSIENT = frozenset([408, 425, 429, 502, 503, 504, 507])  # status codes after which a request is repeated
 MAX_REQUESTS = 2  # requests in flight at the same time
@@ -40,7 +40,7 @@ class ServerClient:
         self, method: str, path: str, content: bytes = b"", *, again: bytes = b"", limits: httpx2.Timeout = CALL
     ) -> bytes:
         """The response; retries until there is one, with `again` as the content. Content is JSON, except by PUT."""
-        server_errors, pause = 0, FIRST_PAUSE_SECONDS
+        server_errors, pause = 0, MIN_BACKOFF_SECONDS
         kind = "application/octet-stream" if method == "PUT" else "application/json"
         headers = {} if method == "GET" else {"Content-Type": kind}
         while True:
@@ -55,7 +55,7 @@ class ServerClient:
                 if response.status_code < 500 or server_errors >= MAX_SERVER_ERRORS:
                     raise rejection_of(response)
             await asyncio.sleep(pause * (1 + random.random()))
-            pause = min(LAST_PAUSE_SECONDS, pause * 2)
+            pause = min(MAX_BACKOFF_SECONDS, pause * 2)
             content = again or content
 
 

@@ -15,7 +15,7 @@ from noetl.engine.commands import Cancel, Claim, Command, Report
 from noetl.engine.events import IterationDone, IterationStarted, StepDone
 from noetl.errors import NoetlError, StoreError
 from noetl.host import background, heartbeats, server_host
-from noetl.host.background import FIRST_SECONDS, LAST_SECONDS, Backoff
+from noetl.host.background import MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS, Backoff
 from noetl.host.heartbeats import STALL_SECONDS, StallDetector
 from noetl.host.local_link import LocalLink
 from noetl.store.sqlite import SqliteStore
@@ -299,14 +299,14 @@ def test_a_worker_beside_the_server_begins_nothing_under_a_lease_that_is_gone(st
 def test_pauses_grow_and_are_forgotten() -> None:
     hand = Hand()
     backoff = Backoff(hand)
-    assert [backoff.fail("a") for _ in range(7)] == [1.0, 2.0, 4.0, 8.0, 16.0, LAST_SECONDS, LAST_SECONDS]
+    assert [backoff.fail("a") for _ in range(7)] == [1.0, 2.0, 4.0, 8.0, 16.0, MAX_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS]
     assert (backoff.is_paused("a"), backoff.is_paused("b")) == (True, False)
-    hand.at += LAST_SECONDS
+    hand.at += MAX_BACKOFF_SECONDS
     assert not backoff.is_paused("a")
-    assert backoff.fail("a") == LAST_SECONDS
-    hand.at += 3 * LAST_SECONDS
+    assert backoff.fail("a") == MAX_BACKOFF_SECONDS
+    hand.at += 3 * MAX_BACKOFF_SECONDS
     assert not backoff.is_paused("a")
-    assert (len(backoff), backoff.fail("a")) == (0, FIRST_SECONDS)
+    assert (len(backoff), backoff.fail("a")) == (0, MIN_BACKOFF_SECONDS)
     backoff.succeed("a")
     assert not backoff.is_paused("a")
 

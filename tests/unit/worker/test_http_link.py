@@ -102,7 +102,7 @@ def test_a_report_is_sent_again_until_a_server_answers(server: Scripted) -> None
 def test_a_report_is_kept_until_the_disk_of_the_server_has_room(
     server: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("noetl.worker.server_client.LAST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("noetl.worker.server_client.MAX_BACKOFF_SECONDS", 0.01)
     full = iter([(507, {"title": "Insufficient Storage"})] * (MAX_SERVER_ERRORS + 1))
     server.answer = lambda asked: next(full, None) or plain(asked)
     assert with_link(server, lambda link: link.report(EXECUTION, report())) == (True, [])
@@ -146,7 +146,7 @@ def test_one_report_that_makes_no_sense_does_not_take_others_with_it(server: Scr
 
 
 def test_a_defect_of_the_server_is_not_waited_for_for_ever(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noetl.worker.server_client.LAST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("noetl.worker.server_client.MAX_BACKOFF_SECONDS", 0.01)
     server.answer = lambda asked: (500, {"title": "A defect of the server"})
     with pytest.raises(RequestRejected, match="responded with status 500: A defect"):
         with_link(server, lambda link: link.report(EXECUTION, report()))
