@@ -81,7 +81,7 @@ def test_every_verb_is_described(generated: dict[str, str]) -> None:
         assert f"## noetl {verb}\n" in generated["reference/cli.md"]
 
 
-def test_every_exit_code_is_told(generated: dict[str, str]) -> None:
+def test_every_exit_code_is_reported(generated: dict[str, str]) -> None:
     told = set(re.findall(r"^\| (\d+) \|", generated["reference/cli.md"], re.MULTILINE))
     assert told == {"0", "1", *map(str, EXIT_CODES.values())}
 

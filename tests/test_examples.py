@@ -198,7 +198,7 @@ def test_example_ends_as_it_should(name: str, ending: Ending, folder: Path, requ
         ('{"approved": false}', "invoice 2026-017 was not paid"),
     ],
 )
-def test_the_example_that_waits_goes_on_with_a_signal(folder: Path, data: str, result: str) -> None:
+def test_the_example_that_waits_continues_with_a_signal(folder: Path, data: str, result: str) -> None:
     command = [sys.executable, "-m", "noetl.cli", "run", f"examples/{WAITS}.yaml", "-o", "json"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as running:
         _until_it_waits(folder, "last", "ask")
@@ -287,7 +287,7 @@ def test_a_load_that_is_killed_and_resumed_leaves_no_duplicates(folder: Path, sh
         ('{"approved": false}', "a new server was declined"),
     ],
 )
-def test_the_purchase_goes_on_with_the_verdict(folder: Path, data: str, result: str) -> None:
+def test_the_purchase_continues_with_the_verdict(folder: Path, data: str, result: str) -> None:
     with started(folder, "purchase") as running:
         _until_it_waits(folder, "last:purchase", "decide")
         assert noetl(folder, "runs", "signal", "last:purchase", "verdict", "--data", data).returncode == 0

@@ -87,14 +87,14 @@ def test_decisions_that_version_0_1_0_left_to_the_fold_come_out_as_they_did(stor
     assert states["large_items", "succeeded"].steps["items"].result.preview == {"count": 150}
 
 
-def test_an_open_loop_goes_on(database: Path) -> None:
+def test_an_open_loop_continues(database: Path) -> None:
     (run,) = open_runs(database, "killed_loop")
     noetl(database, "runs", "resume", run)
     assert open_runs(database, "killed_loop") == []
 
 
 @pytest.mark.parametrize("database", [NEWEST], indirect=True)
-def test_a_waiting_run_gets_its_signals_and_goes_on(database: Path) -> None:
+def test_a_waiting_run_gets_its_signals_and_continues(database: Path) -> None:
     (run,) = open_runs(database, "wait_signal")
     for name in ("first", "second"):
         noetl(database, "runs", "signal", run, name, "--data", f'{{"by": "{name}"}}')
@@ -103,7 +103,7 @@ def test_a_waiting_run_gets_its_signals_and_goes_on(database: Path) -> None:
 
 
 @pytest.mark.parametrize("database", [NEWEST], indirect=True)
-def test_a_parent_and_its_waiting_child_go_on(database: Path) -> None:
+def test_a_parent_and_its_waiting_child_continue(database: Path) -> None:
     (run,), (child,) = open_runs(database, "child_paused"), open_runs(database, "_asking")
     noetl(database, "runs", "signal", child, "first")
     noetl(database, "runs", "resume", run)

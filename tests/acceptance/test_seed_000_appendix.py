@@ -209,7 +209,7 @@ def test_a_card_is_made_and_every_phase_is_in_the_log(office: Office) -> None:
     assert len({event["event_id"] for event in events}) == len(events)
 
 
-def test_a_sink_whose_condition_is_false_stores_nothing_and_that_is_told(office: Office) -> None:
+def test_a_sink_whose_condition_is_false_stores_nothing_and_that_is_reported(office: Office) -> None:
     letters(office.desk)
     assert office.run(wanted=3)["status"] == "succeeded"
     assert office.schema.rows(f"SELECT * FROM {office.schema.name}.told") == []
@@ -230,7 +230,7 @@ def test_a_letter_that_is_refused_leads_to_the_end_with_the_code_of_the_refusal(
     assert office.schema.rows(f"SELECT * FROM {office.schema.name}.letter") == []
 
 
-def test_a_reader_who_is_not_there_fails_the_step_that_wants_the_first_row(office: Office) -> None:
+def test_a_reader_who_is_missing_fails_the_step_that_wants_the_first_row(office: Office) -> None:
     process = office.run(reader_id=8)
     assert process["status"] == "failed"
     assert (process["error"]["step"], process["error"]["kind"]) == ("find_reader", "template")

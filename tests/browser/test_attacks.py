@@ -52,7 +52,7 @@ def test_a_token_that_is_not_encoded_well_leaves_a_page_that_asks_to_sign_in(ope
     expect(page.get_by_role("dialog", name="Sign in")).to_be_visible()
 
 
-def test_a_view_whose_files_are_gone_says_so(open_page: PageOpener, runs: ExampleRuns) -> None:
+def test_a_view_whose_files_are_gone_reports_it(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page("/runs", expect=["status of 404"])
     expect(page.get_by_role("heading", name="Runs", exact=True)).to_be_visible()
     page.route("**/assets/**", lambda route: route.fulfill(status=404, body=""))

@@ -525,7 +525,9 @@ def test_a_fork_follows_a_replay_that_differs(open_page: PageOpener, runs: Examp
     )
 
 
-def test_a_replay_without_a_difference_says_so_until_the_text_changes(open_page: PageOpener, runs: ExampleRuns) -> None:
+def test_a_replay_without_a_difference_reports_it_until_the_text_changes(
+    open_page: PageOpener, runs: ExampleRuns
+) -> None:
     page = open_page(f"/runs/{runs['failed']}/fork?at=12", role="author")
     page.get_by_role("button", name="Edited").click()
     replay = page.get_by_role("button", name="Replay against the log")

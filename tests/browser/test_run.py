@@ -213,7 +213,7 @@ def test_why_says_that_a_decision_would_be_another_one_now(open_recorded: PageOp
     expect(inspector(page)).to_contain_text("The log is authoritative.")
 
 
-def test_a_run_without_a_worker_says_so_and_for_how_long(open_page: PageOpener, runs: ExampleRuns) -> None:
+def test_a_run_without_a_worker_reports_it_and_for_how_long(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['queued']}?step=train", "viewer")
     missing = "no worker is connected in pool 'gpu', waiting for "
     expect(page.locator(".run-header")).to_contain_text(missing)
@@ -272,7 +272,7 @@ def test_an_error_of_http_shows_the_start_of_the_response(open_page: PageOpener,
     expect(body).to_have_text(f"/text/{'long-' * 60}"[:200] + "...")
 
 
-def test_a_run_of_a_local_process_says_so(open_page: PageOpener, server: PageServer) -> None:
+def test_a_run_of_a_local_process_reports_it(open_page: PageOpener, server: PageServer) -> None:
     folder = server.folder / "local"
     folder.mkdir()
     (folder / "gated.yaml").write_text(GATE.replace("shop/gated", "shop/local"))

@@ -205,7 +205,7 @@ class SummarySuite:
         assert [run.execution_id for run in store.summaries()] == [B, A, C]
         assert [run.execution_id for run in store.summaries(limit=2)] == [B, A]
 
-    def test_a_list_goes_on_behind_a_position(self, store: Store) -> None:
+    def test_a_list_continues_behind_a_position(self, store: Store) -> None:
         for one, started in ((B, AT), (C, AT - 9), (A, AT)):
             store.commit([change(one, 0, summary=structs.replace(summary(one), started=started))])
         newest = RunPosition(AT, B)
@@ -323,7 +323,7 @@ class SummarySuite:
         assert store.versions_of(known + unknown) == dict(zip(known, (1, 2, 1), strict=True))
         assert store.versions_of([]) == {}
 
-    def test_a_status_can_be_asked_for(self, store: Store) -> None:
+    def test_a_status_can_be_requested(self, store: Store) -> None:
         for one, status in ((A, "running"), (B, "failed"), (C, "running")):
             store.commit([change(one, 0, summary=summary(one, status))])
         assert [run.execution_id for run in store.summaries(statuses=["running"])] == [C, A]
@@ -504,7 +504,7 @@ class LogSuite:
         assert [line[4] for line in store.output(B)] == ["other"]
         assert store.output(NEVER) == []
 
-    def test_reading_goes_on_after_a_number(self, store: Store) -> None:
+    def test_reading_continues_after_a_number(self, store: Store) -> None:
         store.append_output([(A, "t", AT, "stdout", str(number)) for number in range(5)])
         numbers = [line[0] for line in store.output(A)]
         assert numbers == sorted(set(numbers))

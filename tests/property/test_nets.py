@@ -184,7 +184,7 @@ def check_end(driver: Driver) -> None:
 
 @settings(max_examples=100, deadline=None, phases=NO_SHRINKING)
 @given(nets(), st.data())
-def test_any_prefix_of_a_log_folds_and_goes_on(net: Net, data: st.DataObject) -> None:
+def test_any_prefix_of_a_log_folds_and_continues(net: Net, data: st.DataObject) -> None:
     driver = Driver(net)
     driver.do(Start())
     for _ in range(data.draw(st.integers(0, 30))):

@@ -823,7 +823,7 @@ class TestSection11Vars:
             "phone": "{{ ctx.vars.phone }}",
         }
 
-    def test_11_a_variable_that_nothing_writes_is_told(self) -> None:
+    def test_11_a_variable_that_nothing_writes_is_reported(self) -> None:
         compiled(
             classic("- step: a\n  tool: {kind: noop, result: '{{ vars.phne }}'}  # NTL409\n  next: end\n", ends="end")
         )

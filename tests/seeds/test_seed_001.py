@@ -122,7 +122,7 @@ class TestSection3Scopes:
             "last": "{{ outcome.result }}",
         }
 
-    def test_3_2_a_ctx_key_that_nothing_writes_is_told(self) -> None:
+    def test_3_2_a_ctx_key_that_nothing_writes_is_reported(self) -> None:
         compiled(pipeline("- show:\n    kind: noop\n    result: '{{ ctx.session }}'  # NTL409\n"))
 
     def test_3_3_iter_has_the_item_and_its_index(self) -> None:
@@ -134,7 +134,7 @@ class TestSection3Scopes:
                 """)
         )
 
-    def test_3_3_an_iter_key_that_nothing_writes_is_told(self) -> None:
+    def test_3_3_an_iter_key_that_nothing_writes_is_reported(self) -> None:
         compiled(
             playbook("""\
                 - step: read
@@ -236,7 +236,7 @@ class TestSection4Step:
     def test_4_2_no_gate_admits(self) -> None:
         assert compiled(pipeline("- a: {kind: noop}\n")).step("work").admit is None
 
-    def test_4_2_the_first_matching_rule_wins_unless_said_otherwise(self) -> None:
+    def test_4_2_the_first_matching_rule_wins_by_default(self) -> None:
         book = compiled(
             playbook("""\
                 - step: dock
@@ -326,7 +326,7 @@ class TestSection6FlowControl:
     def test_6_3_an_omitted_policy(self) -> None:
         assert task(compiled(pipeline("- a: {kind: noop}\n")), "work", "a").policy is None
 
-    def test_6_3_rules_without_else_are_told(self) -> None:
+    def test_6_3_rules_without_else_are_reported(self) -> None:
         compiled(
             policy("""\
             - when: "{{ outcome.status == 'error' }}"  # NTL308
@@ -478,7 +478,7 @@ class TestSection8Routing:
         )
         assert book.step("measure").router.arcs == (Arc("warn", args={"level": 4, "at": {"pier": "n"}}),)
 
-    def test_8_3_an_arg_no_arc_supplies_is_told(self) -> None:
+    def test_8_3_an_arg_no_arc_supplies_is_reported(self) -> None:
         compiled(
             playbook("""\
                 - step: measure

@@ -75,7 +75,7 @@ class TestSection2DocumentModel:
             """)
         assert "'name'" in problem.message
 
-    def test_2_1_a_missing_path_is_told_and_defaults_to_the_name(self) -> None:
+    def test_2_1_a_missing_path_is_reported_and_defaults_to_the_name(self) -> None:
         book = compiled("""\
             apiVersion: noetl.io/v2
             kind: Playbook
@@ -116,7 +116,7 @@ class TestSection2DocumentModel:
         book = compiled(playbook("- step: fork\n  next: {arcs: [{step: on}]}\n", ends="on"))
         assert book.step("fork").tasks == ()
 
-    def test_2_2_neither_tool_nor_next_is_told(self) -> None:
+    def test_2_2_neither_tool_nor_next_is_reported(self) -> None:
         compiled(playbook("- step: idle  # NTL208\n  desc: nothing\n"))
 
     def test_2_2_no_when_on_a_step(self) -> None:
@@ -248,7 +248,7 @@ class TestSection3Namespaces:
             )
         )
 
-    def test_3_3_a_name_that_hides_another_is_told(self) -> None:
+    def test_3_3_a_name_that_hides_another_is_reported(self) -> None:
         compiled(
             playbook(
                 """\
@@ -429,7 +429,7 @@ class TestSection7Loops:
                 """)
         )
 
-    def test_7_2_set_iter_is_safe_and_set_ctx_is_told(self) -> None:
+    def test_7_2_set_iter_is_safe_and_set_ctx_is_reported(self) -> None:
         compiled(
             playbook("""\
                 - step: a

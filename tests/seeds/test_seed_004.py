@@ -397,7 +397,7 @@ class TestSection3Normalization:
             Arc("reject", True),
         )
 
-    def test_3_2_the_mode_is_exclusive_unless_said_otherwise(self) -> None:
+    def test_3_2_the_mode_is_exclusive_by_default(self) -> None:
         written = playbook("- step: a\n  next: {spec: {mode: exclusive}, arcs: [{step: b}]}\n", ends="b")
         left_out = playbook("- step: a\n  next: {arcs: [{step: b}]}\n", ends="b")
         assert compiled(written).digest == compiled(left_out).digest
@@ -628,7 +628,7 @@ class TestSection5Execution:
             ("alarm", "{{ event.name == 'step.failed' }}"),
         ]
 
-    def test_5_1_a_boundary_that_never_comes_is_told(self) -> None:
+    def test_5_1_a_boundary_that_never_comes_is_reported(self) -> None:
         compiled(
             playbook(
                 """\
@@ -704,7 +704,7 @@ class TestSection5Execution:
         )
         assert labels(book.step("work")) == ["call", "keep", "count"]
 
-    def test_5_2_a_field_of_another_kind_is_told(self) -> None:
+    def test_5_2_a_field_of_another_kind_is_reported(self) -> None:
         compiled(
             policy("""\
             - when: "{{ outcome.pg.code == '40001' }}"  # NTL414
@@ -847,7 +847,7 @@ class TestSection6Directives:
         )
         assert directives(task(book, "work", "call")) == [(IS_ERROR, "fail"), (None, "break")]
 
-    def test_6_one_failed_iteration_fails_the_step_unless_said_otherwise(self) -> None:
+    def test_6_one_failed_iteration_fails_the_step_by_default(self) -> None:
         book = compiled(
             playbook(
                 """\
@@ -868,7 +868,7 @@ class TestSection7Scopes:
     def test_7_1_workload_is_never_written(self) -> None:
         refused_once(policy("- else: {then: {do: continue, set_workload: {a: 1}}}  # NTL101 NTL315\n"))
 
-    def test_7_2_ctx_written_by_parallel_iterations_is_told(self) -> None:
+    def test_7_2_ctx_written_by_parallel_iterations_is_reported(self) -> None:
         compiled(
             playbook("""\
                 - step: work

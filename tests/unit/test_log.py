@@ -43,7 +43,7 @@ def test_what_is_below_the_level_is_not_written(lowest: Level, kept: int) -> Non
     assert len(stream.getvalue().splitlines()) == kept
 
 
-def test_a_log_that_nobody_reads_does_not_end_the_process() -> None:
+def test_a_log_that_nothing_reads_does_not_end_the_process() -> None:
     stream = StringIO()
     log = Log("json", stream=stream)
     stream.close()

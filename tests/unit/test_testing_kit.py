@@ -50,7 +50,7 @@ def test_time_limit_is_kept() -> None:
     assert (outcome.error.kind, outcome.error.retryable) == ("timeout", True)
 
 
-def test_unknown_kind_is_told() -> None:
+def test_unknown_kind_is_reported() -> None:
     with pytest.raises(NotFound, match="pigeon"):
         call_tool("pigeon")
     with pytest.raises(TypeError, match="not a tool"):
@@ -254,7 +254,7 @@ def test_bad_description_is_seen() -> None:
         assert words in said
 
 
-def test_functions_that_can_not_be_called_are_seen() -> None:
+def test_functions_that_cannot_be_called_are_seen() -> None:
     tool = made(lambda inputs: None)
     tool.close = lambda now: None
     said = faults(tool)

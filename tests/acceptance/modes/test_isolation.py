@@ -191,7 +191,7 @@ def test_dev_does_not_show_its_secrets(tmp_path: Path) -> None:
 
 
 @ROOT
-def test_workers_of_another_user_can_not_read_database_and_keys(tmp_path: Path) -> None:
+def test_workers_of_another_user_cannot_read_database_and_keys(tmp_path: Path) -> None:
     """H5: with one user for both, three lines of Python made an author an admin."""
     folder = tmp_path / "site"
     folder.mkdir()
@@ -230,7 +230,7 @@ result = dict(
 
 
 @ROOT
-def test_a_server_and_its_workers_of_one_user_can_not_be_looked_into(tmp_path: Path) -> None:
+def test_a_server_and_its_workers_of_one_user_cannot_be_looked_into(tmp_path: Path) -> None:
     """Without root the memory and environment of both are shut, and everything that they do works all the same."""
     folder = tmp_path / "site"
     folder.mkdir()
@@ -286,7 +286,7 @@ def test_without_root_there_is_no_other_user(tmp_path: Path) -> None:
         (["--workers-user", "nobody"], "requires --workers N"),
     ],
 )
-def test_users_that_workers_can_not_be(args: list[str], message: str, tmp_path: Path) -> None:
+def test_users_that_workers_cannot_be(args: list[str], message: str, tmp_path: Path) -> None:
     done = noetl(tmp_path, "server", "--port", "0", *args)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / ".noetl").exists()

@@ -49,7 +49,7 @@ def test_every_line_is_json_and_none_has_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["flag", "variable"])
-def test_lines_are_text_where_that_is_asked_for(tmp_path: Path, how: str) -> None:
+def test_lines_are_text_where_that_is_requested(tmp_path: Path, how: str) -> None:
     args = ("--log-format", "text", "--log-level", "info") if how == "flag" else ()
     env = {"NOETL_LOG_FORMAT": "text"} if how == "variable" else {}
     with server(tmp_path, *args, **env) as (process, client):

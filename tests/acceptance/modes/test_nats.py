@@ -48,7 +48,7 @@ def is_ok(mode: stage.Served) -> bool:
     return all(health(mode, number)["checks"]["nats"] == "ok" for number in range(len(mode.servers)))
 
 
-def test_runs_go_on_while_nats_goes_and_comes(tmp_path: Path, db: str, broker: RestartedNats) -> None:
+def test_runs_continue_while_nats_goes_and_comes(tmp_path: Path, db: str, broker: RestartedNats) -> None:
     with stage.served(tmp_path, db, 2, 3, "--nats", broker.url) as mode:
         until(lambda: is_ok(mode))
         execution = mode.client.start(request(ITEMS))
@@ -74,7 +74,7 @@ def test_a_server_starts_works_and_is_ready_without_nats(tmp_path: Path, broker:
     mode.verify()
 
 
-def test_a_login_that_nats_refuses_is_told_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_login_that_nats_refuses_is_reported_and_changes_nothing(tmp_path: Path) -> None:
     word = tmp_path / "word"
     word.write_text("not-the-token\n")
     db = str(tmp_path / "data" / "noetl.db")
@@ -199,7 +199,7 @@ def test_a_run_without_a_server_uses_nats_too(tmp_path: Path, broker: RestartedN
     assert noetl(tmp_path, "verify").returncode == 0
 
 
-def test_a_store_that_is_not_configured_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_a_store_that_is_not_configured_is_reported_before_anything_runs(tmp_path: Path) -> None:
     file = tmp_path / "large.yaml"
     file.write_text(LARGE)
     done = noetl(tmp_path, "run", str(file))

@@ -57,7 +57,7 @@ def _is_worked_on(mode: stage.Served, execution: str, worker: str) -> bool:
     return any(str(event["payload"].get("worker", "")).startswith(worker) for event in granted)
 
 
-def test_a_worker_that_is_told_to_end_hands_back_what_it_can_not_finish(tmp_path: Path) -> None:
+def test_a_worker_that_is_told_to_end_hands_back_what_it_cannot_finish(tmp_path: Path) -> None:
     """It does not wait for the end of the loop. Others go on with it, and nothing counts as lost."""
     with stage.served(tmp_path, str(tmp_path / "data" / "noetl.db"), workers=2) as mode:
         execution = mode.client.start(request(2_000))

@@ -138,7 +138,7 @@ def test_a_worker_listens_to_nobody(tmp_path: Path, db: str) -> None:
         assert not any(map(listening, [worker.process.pid, *children(worker)]))
 
 
-def test_a_worker_waits_for_a_server_that_is_not_there_yet(tmp_path: Path, db: str) -> None:
+def test_a_worker_waits_for_a_server_that_is_missing_yet(tmp_path: Path, db: str) -> None:
     token = make_token(tmp_path, db, "admin")
     port = reserved_port()
     worker = stage.worker(tmp_path, db, "early", f"http://127.0.0.1:{port}").start()
@@ -152,7 +152,7 @@ def test_a_worker_waits_for_a_server_that_is_not_there_yet(tmp_path: Path, db: s
     assert server.stop() == 0
 
 
-def test_a_worker_with_a_token_that_is_not_good_ends_and_says_so(tmp_path: Path, db: str) -> None:
+def test_a_worker_with_a_token_that_is_not_good_ends_and_reports_it(tmp_path: Path, db: str) -> None:
     with stage.served(tmp_path, db, workers=0) as mode:
         url = mode.client.urls[0]
         for more in ((), ("--processes", "2")):

@@ -412,7 +412,7 @@ def test_old_runs_are_removed_at_the_server(verbs: Verbs) -> None:
     assert verbs.json("runs", "show", name)["execution_id"] == name
 
 
-def test_who_has_no_place_on_a_server_says_so(verbs: Verbs) -> None:
+def test_who_has_no_place_on_a_server_reports_it(verbs: Verbs) -> None:
     for verb in (("backup", "copy.db"), ("restore", "copy.db"), ("credential", "rotate")):
         done = verbs(*verb)
         assert (done.returncode, "--db" in done.stderr) == (2, True), verb

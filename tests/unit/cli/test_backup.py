@@ -39,7 +39,7 @@ def test_credentials_come_back_with_their_key_only(tmp_path: Path) -> None:
     assert noetl(*rotate, cwd=tmp_path, **keys).code == 0
 
 
-def test_what_can_not_be_backed_up_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_backed_up_is_reported(tmp_path: Path) -> None:
     missing = noetl("backup", "copy.db", "--db", "none.db", cwd=tmp_path)
     assert (missing.code, "none.db" in missing.err) == (4, True)
     assert noetl("restore", "none.db", "--db", "new.db", cwd=tmp_path).code == 4

@@ -175,7 +175,7 @@ def test_another_database(home: Path) -> None:
     ],
     ids=["json", "large", "plain", "nothing", "short", "kind", "fields", "file", "no-kind"],
 )
-def test_what_can_not_be_set(home: Path, args: list[str], stdin: str, code: int, message: str) -> None:
+def test_what_cannot_be_set(home: Path, args: list[str], stdin: str, code: int, message: str) -> None:
     done = credential(home, "set", "api", *args, stdin=stdin)
     assert (done.code, done.out) == (code, "")
     assert message in done.err
@@ -190,7 +190,7 @@ def test_what_can_not_be_set(home: Path, args: list[str], stdin: str, code: int,
     ],
     ids=["short", "place"],
 )
-def test_a_master_key_that_can_not_be_used(home: Path, env: dict[str, str], message: str) -> None:
+def test_a_master_key_that_cannot_be_used(home: Path, env: dict[str, str], message: str) -> None:
     done = credential(home, "set", "api", "--kind", "bearer", stdin=TOKEN, **env)
     assert done.code == 5
     assert message in done.err

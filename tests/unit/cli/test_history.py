@@ -59,7 +59,7 @@ def test_a_fork_ends_like_a_run_and_leaves_its_source_alone(tmp_path: Path) -> N
     sound(tmp_path)
 
 
-def test_people_are_told_what_is_kept_and_what_goes_on(tmp_path: Path) -> None:
+def test_people_are_told_what_is_kept_and_what_continues(tmp_path: Path) -> None:
     source = begun(tmp_path, CHAIN)
     done = runs(tmp_path, "fork", source["execution_id"][:-3], "--at", seq_of(tmp_path, "step.done", "first#1"))
     assert done.code == 0
@@ -79,7 +79,7 @@ def test_a_fork_with_an_edited_playbook(tmp_path: Path) -> None:
     sound(tmp_path)
 
 
-def test_what_can_not_be_forked_says_why(tmp_path: Path) -> None:
+def test_what_cannot_be_forked_says_why(tmp_path: Path) -> None:
     begun(tmp_path, CHAIN)
     at = seq_of(tmp_path, "step.done", "first#1")
     other = file(tmp_path, HEAD + "workflow: [{step: else, tool: {kind: noop}}]\n", "other.yaml")
@@ -112,7 +112,7 @@ def test_a_retry_does_not_do_again_what_was_done(tmp_path: Path) -> None:
     sound(tmp_path)
 
 
-def test_what_fails_again_exits_with_1_and_what_succeeded_can_not_be_retried(tmp_path: Path) -> None:
+def test_what_fails_again_exits_with_1_and_what_succeeded_cannot_be_retried(tmp_path: Path) -> None:
     begun(tmp_path, BROKEN, 1)
     assert runs(tmp_path, "retry", "last").code == 1
     (tmp_path / "mended").touch()
@@ -139,7 +139,7 @@ workflow:
 )
 
 
-def test_a_retry_of_failed_items_runs_these_and_goes_on(tmp_path: Path) -> None:
+def test_a_retry_of_failed_items_runs_these_and_continues(tmp_path: Path) -> None:
     assert begun(tmp_path, ITEMS)["result"] == "2 of 3"
     (tmp_path / "mended").touch()
     done = runs(tmp_path, "retry", "last", "--failed-items")

@@ -108,7 +108,7 @@ def test_the_last_runs_have_names(place: Place) -> None:
 
 
 @pytest.mark.parametrize("run", ["last~7", "last:nobody"])
-def test_a_last_run_that_is_not_there_is_not_found(place: Place, run: str) -> None:
+def test_a_last_run_that_is_missing_is_not_found(place: Place, run: str) -> None:
     place.run(playbook_named("first"))
     done = place("runs", "show", run)
     assert (done.code, done.err) == (4, f"noetl: run {run!r} not found: `noetl runs list` lists all runs\n")

@@ -154,7 +154,7 @@ def test_a_waiting_run_tells_what_it_waits_for_until_when_and_the_answer(place: 
         assert place(*answer.split()[1:]).out == "accepted\n"
 
 
-def test_a_failure_is_shown_while_the_run_goes_on(place: Place) -> None:
+def test_a_failure_is_shown_while_the_run_continues(place: Place) -> None:
     steps = """\
   - step: start
     tool: {kind: noop}

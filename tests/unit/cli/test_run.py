@@ -267,7 +267,7 @@ def test_the_time_limit_of_a_task_may_be_a_template(tmp_path: Path, task: str) -
     assert "`timeout` must be a number of seconds or a duration" in error["message"]
 
 
-def test_retries_are_told(tmp_path: Path) -> None:
+def test_retries_are_reported(tmp_path: Path) -> None:
     text = WORKS.replace("not ctx.stop | default(false)", "outcome.result < 2")
     done = noetl("run", file(tmp_path, text), cwd=tmp_path)
     assert done.code == 0
@@ -376,7 +376,7 @@ def test_a_name_that_nothing_provides_is_refused_before_the_run_with_its_place(t
         assert "NTL502" not in done.err
 
 
-def test_a_set_key_that_nobody_reads_is_refused(tmp_path: Path) -> None:
+def test_a_set_key_that_nothing_reads_is_refused(tmp_path: Path) -> None:
     done = noetl("run", file(tmp_path, NEEDS), "--set", "itmes=[2]", "--set", "region=eu", cwd=tmp_path)
     assert (done.code, done.out) == (2, "")
     assert "workload has no 'itmes': did you mean 'items'?" in done.err
@@ -398,7 +398,7 @@ def test_the_remedy_for_a_refused_set_can_be_typed_in_a_shell(tmp_path: Path) ->
     assert "workload has no 'workload.zip': did you mean 'zip'?" in done.err
 
 
-def test_a_key_of_a_payload_file_that_nobody_reads_is_a_warning(tmp_path: Path) -> None:
+def test_a_key_of_a_payload_file_that_nothing_reads_is_a_warning(tmp_path: Path) -> None:
     file(tmp_path, "# inputs\nregion: eu\nitmes:\n  - 2\n", "payload.yaml")
     done = noetl("run", file(tmp_path, NEEDS), "--payload", "@payload.yaml", "-o", "json", cwd=tmp_path)
     assert done.code == 0
@@ -456,7 +456,7 @@ def test_an_invalid_playbook_is_exit_3_with_its_problems(tmp_path: Path) -> None
     assert not (tmp_path / ".noetl").exists()
 
 
-def test_a_kind_that_this_version_can_not_run_is_exit_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kind_that_this_version_cannot_run_is_exit_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(KINDS._runners, "noop", None)
     result = CliRunner().invoke(noetl_command, ["run", file(tmp_path, FAILS)])
@@ -491,7 +491,7 @@ def test_a_setting_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     assert (done.code, "full, normal" in done.err) == (2, True)
 
 
-def test_a_database_that_can_not_be_made_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_made_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     done = noetl("run", file(tmp_path, TWO), "--db", "taken/noetl.db", cwd=tmp_path)
     assert done.code == 1
@@ -587,7 +587,7 @@ def test_a_child_is_a_file_beside_its_parent(tmp_path: Path, path: str) -> None:
         ("{path: child, version: 3}", CHILD, "version"),
     ],
 )
-def test_a_child_that_can_not_be_found_or_run_fails_the_task(tmp_path: Path, path: str, text: str, says: str) -> None:
+def test_a_child_that_cannot_be_found_or_run_fails_the_task(tmp_path: Path, path: str, text: str, says: str) -> None:
     file(tmp_path, text, "child.yaml")
     whole = PARENT.replace("path: PATH", path[1:-1] if path.startswith("{") else f"path: {path}")
     done = noetl("run", file(tmp_path, whole), "-o", "json", cwd=tmp_path)

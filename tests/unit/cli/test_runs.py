@@ -169,7 +169,7 @@ def test_several_runs_of_one_prefix_are_listed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [OTHER, "ffff", "nonsense", "", "0190_"])
 @pytest.mark.parametrize("verb", ["show", "events", "watch", "logs", "cancel", "pause", "resume"])
-def test_a_run_that_is_not_there_is_exit_4(tmp_path: Path, verb: str, name: str) -> None:
+def test_a_run_that_is_missing_is_exit_4(tmp_path: Path, verb: str, name: str) -> None:
     SqliteStore(tmp_path / ".noetl" / "noetl.db").close()
     done = runs(tmp_path, verb, name)
     assert (done.code, done.out) == (4, "")
@@ -202,7 +202,7 @@ def test_a_signal_reaches_a_run_in_another_terminal(tmp_path: Path, asking: tupl
     assert verified(tmp_path) == (1, [])
 
 
-def test_a_signal_that_nobody_waits_for_is_named_with_those_that_are(tmp_path: Path, killed: str) -> None:
+def test_a_signal_that_nothing_waits_for_is_named_with_those_that_are(tmp_path: Path, killed: str) -> None:
     said = runs(tmp_path, "signal", "last", "goo").out
     assert said == "accepted, nobody waits for 'goo' yet (waiting: go)\n"
     runs(tmp_path, "pause", "last")
@@ -288,7 +288,7 @@ workflow:
     assert sorted(one["status"] for one in result) == ["cancelled", "cancelled", "failed"]
 
 
-def test_a_task_of_a_child_that_has_failed_is_stopped_though_its_parent_goes_on(tmp_path: Path) -> None:
+def test_a_task_of_a_child_that_has_failed_is_stopped_though_its_parent_continues(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     child = f"""\
 workflow:
@@ -420,7 +420,7 @@ def test_a_resumed_run_can_be_interrupted_and_resumed_again(tmp_path: Path, kill
         assert one.end()[:2] == (0, "5\n")
 
 
-def test_a_run_that_is_alive_or_over_can_not_be_resumed(tmp_path: Path, asking: tuple[Terminal, str]) -> None:
+def test_a_run_that_is_alive_or_over_cannot_be_resumed(tmp_path: Path, asking: tuple[Terminal, str]) -> None:
     one, execution = asking
     done = runs(tmp_path, "resume", execution)
     assert (done.code, done.out) == (6, "")
@@ -449,7 +449,7 @@ def test_who_resumes_a_run_of_another_process_takes_over_when_that_dies(
     assert verified(tmp_path) == (1, [])
 
 
-def test_resume_all_carries_on_everything_that_nobody_runs(tmp_path: Path, killed: str) -> None:
+def test_resume_all_continues_everything_that_nobody_runs(tmp_path: Path, killed: str) -> None:
     run(tmp_path)
     with running(tmp_path, ASKS, "waits") as (_, alive):
         with terminal("runs", "resume", "--all", cwd=tmp_path) as two:

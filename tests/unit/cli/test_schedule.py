@@ -122,12 +122,12 @@ def test_a_name_is_taken_unless_it_is_replaced(home: Path) -> None:
         (("s", "tests/good@7", "--every", "1h"), 4),
     ],
 )
-def test_a_schedule_that_can_not_be(home: Path, args: tuple[str, ...], code: int) -> None:
+def test_a_schedule_that_cannot_be(home: Path, args: tuple[str, ...], code: int) -> None:
     run_noetl(home, "schedule", "add", *args, code=code)
     assert run_noetl(home, "schedule", "list").out == ""
 
 
-def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_a_database_that_is_missing_is_not_made(tmp_path: Path) -> None:
     run_noetl(tmp_path, "schedule", "add", "s", "tests/good", "--every", "1h", code=4)
     run_noetl(tmp_path, "hook", "add", "h", "tests/good", code=4)
     assert not (tmp_path / "noetl.db").exists()

@@ -49,7 +49,7 @@ def test_a_token_is_revoked_once(tmp_path: Path) -> None:
     "args",
     [("--role", "root"), ("--role", "viewer", "--pool", "eu"), ("--role", "viewer", "--expires", "soon"), ()],
 )
-def test_a_token_that_can_not_be(tmp_path: Path, args: tuple[str, ...]) -> None:
+def test_a_token_that_cannot_be(tmp_path: Path, args: tuple[str, ...]) -> None:
     run_noetl(tmp_path, "token", "create", *args, code=2)
     assert not (tmp_path / "noetl.db").exists()
 
@@ -70,5 +70,5 @@ def test_users_are_added_listed_and_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "password"), [("ada", "short"), ("ada", ""), ("a/b", PASSWORD), ("", PASSWORD)])
-def test_a_user_who_can_not_be(tmp_path: Path, name: str, password: str) -> None:
+def test_a_user_who_cannot_be(tmp_path: Path, name: str, password: str) -> None:
     run_noetl(tmp_path, "user", "add", name, stdin=f"{password}\n", code=2)

@@ -240,7 +240,7 @@ class TestStreamsThatBreak:
         assert done.stderr == b""
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-    def test_a_full_disk_is_told_in_one_line(self, tmp_path: Path) -> None:
+    def test_a_full_disk_is_reported_in_one_line(self, tmp_path: Path) -> None:
         done = subprocess.run(
             ["bash", "-c", f"{sys.executable} -m noetl.cli validate -o json {file(tmp_path, BAD)} > /dev/full"],
             capture_output=True,

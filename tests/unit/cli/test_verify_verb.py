@@ -71,7 +71,7 @@ def test_a_change_is_found_and_named(tmp_path: Path, sql: str, invariant: str) -
     assert sound != changed
 
 
-def test_a_run_that_is_not_there_is_exit_4(tmp_path: Path) -> None:
+def test_a_run_that_is_missing_is_exit_4(tmp_path: Path) -> None:
     assert noetl("verify", cwd=tmp_path).code == 4
     run(tmp_path)
     assert noetl("verify", "nonsense", cwd=tmp_path).code == 4

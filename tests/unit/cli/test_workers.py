@@ -67,7 +67,7 @@ def test_a_drained_worker_finishes_what_it_runs_and_takes_nothing_new(tmp_path: 
         assert steps() == {"start": "succeeded", "end": "scheduled"}
 
 
-def test_a_server_is_asked_for_its_status_and_stopped(tmp_path: Path) -> None:
+def test_a_server_shows_its_status_and_stops(tmp_path: Path) -> None:
     with developing(tmp_path) as (process, url, _):
         status = data(noetl("server", "status", "-o", "json", cwd=tmp_path))
         assert (status["url"], status["pools"][0]["pool"]) == (url, "default")
@@ -95,7 +95,7 @@ def test_a_worker_or_a_pool_must_be_named(tmp_path: Path) -> None:
     assert (done.code, "`noetl workers drain NAME`, or --pool NAME" in done.err) == (2, True)
 
 
-def test_a_run_that_no_worker_takes_says_so(tmp_path: Path) -> None:
+def test_a_run_that_no_worker_takes_reports_it(tmp_path: Path) -> None:
     text = HEAD + "executor: {spec: {pool: gpu}}\nworkflow:\n  - {step: start, tool: {kind: noop}}\n"
     with developing(tmp_path) as (_, url, _):
         noetl("register", file(tmp_path, text), cwd=tmp_path)

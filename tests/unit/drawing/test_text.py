@@ -157,7 +157,7 @@ def test_final_step_stands_alone_at_the_bottom() -> None:
 
 
 @pytest.mark.parametrize("width", [10, 24, 40, 60, 80, 100, 200])
-def test_no_line_is_wider_than_asked_for(any_playbook: Playbook, width: int) -> None:
+def test_no_line_is_wider_than_requested(any_playbook: Playbook, width: int) -> None:
     assert max(columns(line) for line in text(any_playbook, width).splitlines()) <= max(width, 24)
 
 

@@ -381,7 +381,7 @@ class TestWrittenOut:
         text = f"{HEAD}workbook:\n{calls}  a7000: {{kind: noop}}\n{CALL_A0}"
         assert apart(text).steps == 1
 
-    def test_a_long_circle_of_calls_is_told_once(self, apart: Apart) -> None:
+    def test_a_long_circle_of_calls_is_reported_once(self, apart: Apart) -> None:
         calls = "".join(f"  a{i}: {{kind: workbook, name: a{(i + 1) % 7000}}}\n" for i in range(7000))
         assert apart(f"{HEAD}workbook:\n{calls}{LAST}") == Answer(None, ["NTL212"], 1)
 

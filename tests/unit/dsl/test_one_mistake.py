@@ -151,7 +151,7 @@ class TestPlaces:
         ends = "source: {kind: postgres, auth: shop, table: orders}, target: {kind: file, path: orders.csv}"
         assert codes(step(f"- copy: {{kind: transfer, {ends}}}\n")) == ["NTL213"]
 
-    def test_the_path_shown_is_the_one_that_can_not_end(self) -> None:
+    def test_the_path_shown_is_the_one_that_cannot_end(self) -> None:
         result = step(
             """\
             - ask: {kind: http, url: "https://shop.example"}

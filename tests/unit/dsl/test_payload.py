@@ -123,7 +123,7 @@ KEYS = playbook(
 )
 
 
-def test_a_key_that_nobody_reads_is_refused_where_it_was_set_by_hand() -> None:
+def test_a_key_that_nothing_reads_is_refused_where_it_was_set_by_hand() -> None:
     assert refusal(KEYS, {"endpoint": 1}, "endpoint") == "workload has no 'endpoint': did you mean 'endpoints'?"
     assert refusal(KEYS, {"db": {"hots": 1}}, "db.hots") == "workload has no 'db.hots': did you mean 'db.host'?"
     assert refusal(KEYS, {"user": {"nmae": 1}}, "user.nmae") == "workload has no 'user.nmae': did you mean 'user.name'?"

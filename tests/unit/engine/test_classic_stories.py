@@ -118,7 +118,7 @@ def test_a_step_binds_calls_extracts_decides_and_stores_in_this_order() -> None:
     assert stage.of("token.enqueued")[1].args == {"k": "told"}
 
 
-def test_a_step_that_dies_anywhere_goes_on_behind_its_last_accepted_task() -> None:
+def test_a_step_that_dies_anywhere_continues_behind_its_last_accepted_task() -> None:
     tools = {"f": lambda x: {"n": x}, "g": lambda: "told", "h": lambda x: "stored"}
     carried_on_from_every_commit(play(IN_ORDER, tools=tools), tools)
 
@@ -197,7 +197,7 @@ def test_the_first_branch_that_matches_wins_and_the_others_are_not_looked_at() -
     }  # fmt: skip
 
 
-def test_branches_are_looked_at_after_the_call_then_on_exit_and_else_comes_last() -> None:
+def test_branches_are_checked_after_the_call_then_on_exit_and_else_comes_last() -> None:
     lines = [
         "{else: [{next: c}]}",
         when("event.name == 'step.exit' and workload.exit", "{next: b}"),
@@ -288,7 +288,7 @@ def test_r5_a_failed_item_of_a_loop_is_no_response_and_exit_alone_does_not_carry
     assert ran(play(branches(line, rest=loop), tools={"f": lambda: 1})) == ["start", "a"]
 
 
-def test_r5_a_listener_carries_on_after_its_failed_call_only_by_a_branch_that_looks_at_it() -> None:
+def test_r5_a_listener_continues_after_its_failed_call_only_by_a_branch_that_looks_at_it() -> None:
     def listening(guard: str) -> Stage:
         return play(branches(when(guard, "{next: a}"), spec="eval_mode: on_event"), tools={"f": broken})
 
@@ -342,7 +342,7 @@ def test_a_loop_whose_collection_is_no_list_is_taken_up_by_a_branch() -> None:
     assert ran(play(steps, tools={"f": lambda: 1})) == ["start", "a"]
 
 
-def test_a_condition_that_can_not_be_evaluated_fails_the_step() -> None:
+def test_a_condition_that_cannot_be_evaluated_fails_the_step() -> None:
     stage = play(branches(when("result / 0 == 1", "{next: a}")), tools={"f": lambda: 1})
     assert stage.state.status == "failed"
     assert stage.state.error is not None
@@ -404,7 +404,7 @@ def test_break_chain_stops_its_own_chain_and_routes_when_all_have_run() -> None:
     assert stage.of("case.branch.suppressed") == []
 
 
-def test_defer_goes_on_behind_next() -> None:
+def test_defer_continues_behind_next() -> None:
     stage = chains("defer")
     assert calls(stage)[1:5] == ["case_0/one#1", "case_0/more#1", "case_1/two#1", "case_2/three#1"]
     assert ran(stage) == ["start", "a"]
@@ -836,7 +836,7 @@ def test_a_chain_calls_another_playbook() -> None:
     assert stage.of("token.enqueued")[1].args == {"k": 8}
 
 
-def test_a_pause_stops_a_chain_between_its_tasks_and_it_goes_on_there() -> None:
+def test_a_pause_stops_a_chain_between_its_tasks_and_it_continues_there() -> None:
     async def during(stage: Stage) -> None:
         async def g() -> int:
             await stage.handle(Pause())
@@ -936,7 +936,7 @@ def test_a_poll_whose_call_fails_for_good_is_over() -> None:
 # -- sinks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_sink_whose_condition_is_false_is_skipped_and_that_is_told() -> None:
+def test_a_sink_whose_condition_is_false_is_skipped_and_that_is_reported() -> None:
     kept = Answers(None)
     sink = '{sink: {tool: {kind: python, code: h}, when: "{{ result %s 5 }}", args: {x: "%s"}}}'
     lines = [when("true", f"[{sink % (sign, sign)}]") for sign in (">", "<")]
@@ -1182,7 +1182,7 @@ def test_a_listener_with_a_tool_hears_its_end_and_then_events() -> None:
     assert unheard.state.status == "failed"
 
 
-def test_an_inclusive_listener_goes_on_listening_until_a_next_is_reached() -> None:
+def test_an_inclusive_listener_continues_listening_until_a_next_is_reached() -> None:
     lines = [
         when(
             f"event.name == 'message.received' and event.data.type == '{name}'",

@@ -92,7 +92,7 @@ def test_inclusive_arcs_are_all_looked_at() -> None:
     assert result.says == "a#1 ended with step.done; continues with small, rest"
 
 
-def test_an_arc_that_can_not_be_evaluated_ends_the_looking() -> None:
+def test_an_arc_that_cannot_be_evaluated_ends_the_looking() -> None:
     stage = play(
         "- {step: a, next: {arcs: [{step: b, when: '{{ 1 / ctx.zero > 1 }}'}, {step: b}]}}\n- {step: b}",
         ctx={"zero": 0},
@@ -115,7 +115,7 @@ def test_after_a_failure_an_arc_that_looks_elsewhere_is_passed_over() -> None:
     assert "it has no policy, and an error fails" in of(result, "rules")[0].says
 
 
-def test_where_no_arc_matches_the_end_of_the_branch_is_told() -> None:
+def test_where_no_arc_matches_the_end_of_the_branch_is_reported() -> None:
     stage = play("- {step: a, next: {arcs: [{step: b, when: '{{ false }}'}]}}\n- {step: b}")
     assert of(explained(stage, "a"), "arcs")[0].says.endswith("no arc matched, so its branch ends")
     stage = play("- {step: a, tool: {kind: python, code: bad}}", tools={"bad": lambda: failed("shaky", "no")})
@@ -168,7 +168,7 @@ def test_rules_tell_the_outcome_they_saw_at_each_attempt() -> None:
     assert [one.differs for one in result] == ["", "", ""]
 
 
-def test_the_last_attempt_and_a_skip_and_a_jump_are_told() -> None:
+def test_the_last_attempt_and_a_skip_and_a_jump_are_reported() -> None:
     retry = policy("{when: \"{{ outcome.status == 'error' }}\", then: {do: retry, attempts: 2}}")
     stage = play(
         f"- {{step: a, tool: {{kind: python, code: bad, {retry}}}}}", tools={"bad": lambda: failed("shaky", "no")}
@@ -352,7 +352,7 @@ def test_other_reasons_why_a_step_never_ran() -> None:
 # -- as a whole -----------------------------------------------------------------------------------------------------
 
 
-def test_of_several_runs_one_can_be_asked_for() -> None:
+def test_of_several_runs_one_can_be_requested() -> None:
     steps = "- {step: a, tool: {kind: noop, result: '{{ ctx.n | default(0) }}', spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {n: {$add: 1}}}}}]}}}, next: {arcs: [{step: a, when: '{{ ctx.n < 3 }}'}]}}"
     stage = play(steps)
     assert [one.about for one in of(explained(stage, "a"), "arcs")] == ["a#1", "a#2", "a#3"]
@@ -387,7 +387,7 @@ def test_an_item_that_the_loop_does_not_have_is_not_found() -> None:
         of_item("b", 0)
 
 
-def test_of_many_decisions_the_latest_are_told() -> None:
+def test_of_many_decisions_the_latest_are_reported() -> None:
     rules = policy("{when: '{{ false }}', then: {do: break}}")
     stage = play(
         f"- {{step: a, loop: {{in: '{{{{ range(300) | list }}}}', iterator: x}}, tool: {{kind: noop, {rules}}}}}"
@@ -554,7 +554,7 @@ def test_a_step_that_only_branches_lead_to_names_the_branch_that_did_not() -> No
     assert explained(stage, "last").notes[1:] == ["late has not run either"]
 
 
-def test_what_a_rule_could_not_write_is_told() -> None:
+def test_what_a_rule_could_not_write_is_reported() -> None:
     rules = policy("{else: {then: {do: continue, set_ctx: {n: {$add: 1}}}}}")
     stage = play(f"- {{step: a, tool: {{kind: noop, {rules}}}}}", ctx={"n": "text"})
     (result,) = of(explained(stage, "a"), "rules")

@@ -74,7 +74,7 @@ def seq_of(stage: Stage, name: str, last: bool = False, **fields: Any) -> int:
 # -- forks ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_fork_has_the_events_of_its_source_and_goes_on() -> None:
+def test_a_fork_has_the_events_of_its_source_and_continues() -> None:
     count = Counter()
     stage = play(CHAIN, tools={"count": count})
     at = seq_of(stage, "step.done", run="a#1")
@@ -152,7 +152,7 @@ def test_forks_of_forks() -> None:
     assert state.forked == (FORK, result.source_seq)
 
 
-def test_a_fork_of_a_run_that_goes_on_takes_nothing_from_it() -> None:
+def test_a_fork_of_a_run_that_continues_takes_nothing_from_it() -> None:
     steps = "- {step: a, tool: {kind: wait, signal: go}, next: {arcs: [{step: b}]}}\n- {step: b, tool: {kind: noop, result: '{{ steps.a.result }}'}}"
 
     async def during(stage: Stage) -> None:
@@ -247,7 +247,7 @@ def test_asked_twice_it_is_one_fork() -> None:
 # -- with an edited playbook ----------------------------------------------------------------------------------------
 
 
-def test_a_fork_goes_on_with_an_edited_playbook() -> None:
+def test_a_fork_continues_with_an_edited_playbook() -> None:
     stage = play(CHAIN, tools={"count": Counter()})
     edited = text_of(CHAIN.replace("steps.b.result }} {{", "steps.b.result }}, edited, {{"))
     result, state = forked(stage, seq_of(stage, "step.done", run="a#1"), text=edited)
@@ -323,7 +323,7 @@ def flaky(failures: int, result: Any = "fine") -> Any:
     return tool
 
 
-def test_a_retry_goes_on_with_the_task_that_failed() -> None:
+def test_a_retry_continues_with_the_task_that_failed() -> None:
     steps = """\
     - {step: a, tool: {kind: python, code: count}, next: {arcs: [{step: b}]}}
     - step: b
@@ -396,7 +396,7 @@ def test_items_that_are_done_are_not_done_again(mode: str) -> None:
     assert seen.count(3) == 2
 
 
-def test_other_branches_go_on_where_they_were() -> None:
+def test_other_branches_continue_where_they_were() -> None:
     steps = """\
     - {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}}
     - {step: a, tool: [one: {kind: python, code: count}, two: {kind: python, code: slow}]}
@@ -436,7 +436,7 @@ def test_a_retry_fails_as_before_if_nothing_has_changed_and_can_be_retried() -> 
     assert state.status == "succeeded"
 
 
-def test_what_was_cancelled_goes_on() -> None:
+def test_what_was_cancelled_continues() -> None:
     async def during(stage: Stage) -> None:
         driving = asyncio.create_task(stage.drive())
         await stage.until(lambda: stage.live().shown_status == "waiting")
@@ -465,7 +465,7 @@ def test_time_limits_begin_anew() -> None:
         assert again(stage, work) == [pytest.approx(20 if head else 30)]
 
 
-def test_a_guard_that_could_not_be_evaluated_is_looked_at_again() -> None:
+def test_a_guard_that_could_not_be_evaluated_is_checked_again() -> None:
     steps = "- {step: a, tool: {kind: python, code: count}, next: {arcs: [{step: b, when: '{{ 1 / ctx.by > 0 }}'}]}}\n- {step: b, tool: {kind: noop, result: b}}"
     count = Counter()
     stage = play(steps, tools={"count": count}, ctx={"by": 0})
@@ -502,7 +502,7 @@ def test_a_final_step_that_failed_and_an_output_that_could_not_be_rendered() -> 
     assert (state.status, state.result) == ("succeeded", 2)
 
 
-def test_what_can_not_be_retried() -> None:
+def test_what_cannot_be_retried() -> None:
     stage = play(CHAIN, tools={"count": Counter()})
     with pytest.raises(Conflict, match="has succeeded"):
         forked(stage, retry=FAILURE)
@@ -511,7 +511,7 @@ def test_what_can_not_be_retried() -> None:
         forked(stage, retry=FAILURE)
 
 
-def test_a_run_that_goes_on_is_not_retried() -> None:
+def test_a_run_that_continues_is_not_retried() -> None:
     async def during(stage: Stage) -> None:
         await stage.handle(Pause())
         with pytest.raises(Conflict, match="the run is paused and has not ended"):

@@ -339,7 +339,7 @@ def test_s7_gates_see_ctx_workload_args_and_the_event_that_sent_the_token() -> N
     assert end.state.result == "in"
 
 
-def test_s7_a_signal_makes_held_tokens_be_looked_at_again() -> None:
+def test_s7_a_signal_makes_held_tokens_be_checked_again() -> None:
     end = play(
         """
         - {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: w}]}}
@@ -391,7 +391,7 @@ def test_s8_ten_thousand_tokens_are_too_many() -> None:
     assert "10,000 tokens" in end.state.error["message"]
 
 
-def test_s8_many_firings_go_on_by_a_timer() -> None:
+def test_s8_many_firings_continue_by_a_timer() -> None:
     end = play(
         """
         - {step: start, next: {arcs: [{step: start, when: "{{ ctx.never is undefined }}"}]}}
@@ -586,7 +586,7 @@ def test_s15_a_long_wait_inside_an_iterator_is_slept_through() -> None:
 # -- S16 to S18: rules -----------------------------------------------------------------------------------------------
 
 
-def test_s16_skip_is_looked_at_once_a_visit() -> None:
+def test_s16_skip_is_checked_once_a_visit() -> None:
     policy = rules(
         when("iter.tried | default(false)", "do: skip"),
         when("outcome.status == 'error'", "do: retry, attempts: 3, delay: 0, set_iter: {tried: true}"),
@@ -856,7 +856,7 @@ def test_s22_s20_parallel_iterator_items_may_not_write_different_values() -> Non
     assert play(each).state.error["kind"] == "ctx_conflict"
 
 
-def test_s22_an_iterator_has_a_time_limit_and_can_not_wait() -> None:
+def test_s22_an_iterator_has_a_time_limit_and_cannot_wait() -> None:
     async def forever() -> None:
         await asyncio.sleep(30)
 
@@ -878,7 +878,7 @@ def test_s22_an_iterator_that_is_tried_again_runs_all_items_again() -> None:
     assert end.state.result == [3, 4]
 
 
-def test_s23_arcs_of_a_loop_are_looked_at_once() -> None:
+def test_s23_arcs_of_a_loop_are_checked_once() -> None:
     end = play(
         "- {step: start, loop: {in: [1, 2, 3], iterator: n}, tool: {kind: noop}, next: {arcs: [{step: a}]}}\n- {step: a, tool: {kind: noop}}"
     )
@@ -1553,7 +1553,7 @@ def test_an_error_that_is_too_large_is_cut_and_still_fails_the_step() -> None:
     assert len(end.state.error["message"]) < 3000
 
 
-def test_what_can_not_fit_is_a_clear_failure() -> None:
+def test_what_cannot_fit_is_a_clear_failure() -> None:
     many = {f"key{i}": "x" * 20 for i in range(5000)}
     end = play("- {step: start, tool: {kind: noop}}", payload=many)
     assert end.state.status == "failed"
@@ -1574,7 +1574,7 @@ def test_what_can_not_fit_is_a_clear_failure() -> None:
     [[b"x"], {1}, float("nan"), 2**100, {1: 2}, object(), "\ud800", [float("inf")]],
     ids=lambda value: type(value).__name__,
 )
-def test_a_result_that_can_not_be_stored_is_an_error_outcome(value: Any) -> None:
+def test_a_result_that_cannot_be_stored_is_an_error_outcome(value: Any) -> None:
     end = play("- {step: start, tool: [{t: {kind: python, code: f}}]}", tools={"f": lambda: value})
     assert end.state.status == "failed"
     assert end.state.error["kind"] == "input"
@@ -2131,7 +2131,7 @@ def test_r4_a_retry_a_failure_and_a_skip_are_no_continued_errors() -> None:
     assert (stage.state.status, stage.state.continued_errors) == ("failed", 0)
 
 
-def test_work_goes_on_while_its_execution_is_loaded_again() -> None:
+def test_work_continues_while_its_execution_is_loaded_again() -> None:
     """Another process wrote to the log: the state is dropped and loaded, and the lease is as alive as before."""
     started, end = asyncio.Event(), asyncio.Event()
 

@@ -378,7 +378,7 @@ def test_s15_a_short_wait_is_waited_out_after_a_lost_worker() -> None:
     assert calls[1] - calls[0] >= 4
 
 
-def test_s28_an_ok_call_that_is_asked_for_again_has_a_new_key_and_a_failed_one_keeps_it() -> None:
+def test_s28_an_ok_call_that_is_requested_again_has_a_new_key_and_a_failed_one_keeps_it() -> None:
     answers = iter([failed("shaky", "no"), 1, 2, failed("shaky", "no"), 3])
     end = play(
         """

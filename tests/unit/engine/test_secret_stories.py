@@ -104,7 +104,7 @@ def test_r14_a_secret_is_hidden_in_the_actor_and_the_payload_of_a_signal() -> No
     assert SECRET not in str(end.state.result)
 
 
-def test_a_keychain_value_can_not_be_kept() -> None:
+def test_a_keychain_value_cannot_be_kept() -> None:
     end = play(
         """
         - step: start
@@ -120,7 +120,7 @@ def test_a_keychain_value_can_not_be_kept() -> None:
     assert "cannot be stored" in end.state.error["message"]
 
 
-def test_a_guard_can_not_look_into_a_secret() -> None:
+def test_a_guard_cannot_look_into_a_secret() -> None:
     end = play(
         """
         - step: start
@@ -141,13 +141,13 @@ def test_a_guard_can_not_look_into_a_secret() -> None:
     [("keychain.api.nothing", "has no field 'nothing'"), ("keychain.api", "name one of its fields")],
     ids=["field", "entry"],
 )
-def test_a_wrong_use_is_told(use: str, said: str) -> None:
+def test_a_wrong_use_is_reported(use: str, said: str) -> None:
     end = play(f"- {{step: start, tool: {{kind: noop, result: 'x {{{{ {use} }}}}'}}}}", head=KEYCHAIN)
     assert end.state.error["kind"] == "template"
     assert said in end.state.error["message"]
 
 
-def test_a_secret_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_that_is_missing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_API_TOKEN")
     end = play("- {step: start, tool: {kind: noop, result: '{{ keychain.api.token }}'}}", head=KEYCHAIN)
     assert end.state.status == "failed"
@@ -176,7 +176,7 @@ def test_bytes_are_stored_as_they_are_and_reach_the_next_tool(shape: str) -> Non
     assert end.store.blobs[result.key] == data
 
 
-def test_a_template_can_not_look_into_bytes() -> None:
+def test_a_template_cannot_look_into_bytes() -> None:
     end = play(
         """
         - step: start

@@ -284,7 +284,7 @@ def test_a_reference_that_a_playbook_keeps_in_ctx_leads_to_the_stored_value() ->
 # -- routing and loops -------------------------------------------------------------------------------------------------------
 
 
-def test_a_router_is_exclusive_unless_it_says_otherwise() -> None:
+def test_a_router_is_exclusive_by_default() -> None:
     steps = """
     - {{step: start, next: {{{} arcs: [{{step: a}}, {{step: b}}]}}}}
     - {{step: a, tool: [{{t: {{kind: noop}}}}]}}

@@ -234,7 +234,7 @@ def test_s22_iterators_nest_and_see_their_parents() -> None:
     assert str(end.of("task.started")[-1].task) == "start#1[1]/each#1[1]/one#1"
 
 
-def test_s23_loops_fail_fast_or_go_on() -> None:
+def test_s23_loops_fail_fast_or_continue() -> None:
     text = """
         - step: start
           loop: {{in: [1, 0, 2], iterator: num, spec: {{mode: {mode}, on_error: {on_error}}}}}

@@ -252,7 +252,7 @@ def test_data_that_looks_like_a_reference_is_data() -> None:
     assert story.violations() == []
 
 
-def test_the_parts_of_a_result_in_chunks_are_looked_at() -> None:
+def test_the_parts_of_a_result_in_chunks_are_checked() -> None:
     story = Story(CHAIN)
     part, content = refer([[0, 1]])
     manifest, text = refer({"total": 1, "chunks": [part.key]})
@@ -264,7 +264,7 @@ def test_the_parts_of_a_result_in_chunks_are_looked_at() -> None:
     assert story.broken(events) == {"references"}
 
 
-def test_a_row_that_can_not_be_read_is_found() -> None:
+def test_a_row_that_cannot_be_read_is_found() -> None:
     story = Story(CHAIN)
     rows = [*story.rows[:5], story.rows[5]._replace(type="from.the.future"), *story.rows[6:]]
     assert "readable" in {violation.invariant for violation in story.violations(rows)}
@@ -289,7 +289,7 @@ def test_a_status_that_the_log_does_not_give_is_found() -> None:
     assert [one.invariant for one in result] == ["replay"]
 
 
-def test_an_event_that_can_not_be_folded_is_found() -> None:
+def test_an_event_that_cannot_be_folded_is_found() -> None:
     story = Story(CHAIN)
     assert "replay" in story.broken(changed(story.events, e.StepDone, run="nowhere#1"))
 
@@ -485,7 +485,7 @@ def test_in_a_sequential_loop_items_may_write_the_same_key() -> None:
     assert story.broken(events) == set()
 
 
-def test_a_patch_that_can_not_be_applied_is_found() -> None:
+def test_a_patch_that_cannot_be_applied_is_found() -> None:
     story = Story(RETRY)
     events = changed(story.events, e.TaskDone, 1, set_ctx=(("got", "=", "text"),))
     assert "ctx" in story.broken(changed(events, e.TaskDone, 2, set_ctx=(("got", "$add", 1),)))

@@ -121,7 +121,7 @@ def test_a_missing_key_says_what_there_is(expression: str, message: str) -> None
     assert (caught.value.message, str(caught.value)) == (message, message)
 
 
-def test_only_the_first_names_of_a_large_map_are_told() -> None:
+def test_only_the_first_names_of_a_large_map_are_reported() -> None:
     with pytest.raises(TemplateUndefined) as caught:
         parse("{{ m.x }}").evaluate({"m": {f"k{i}": i for i in range(100)}})
     assert caught.value.message.endswith("k10, k11, ...)")

@@ -350,7 +350,7 @@ def test_an_error_of_one_execution_stops_no_loop(
     play(store, story, opened=False)
 
 
-def test_a_loop_that_fails_is_restarted_and_the_others_go_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_fails_is_restarted_and_the_others_continue(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "RESTART_SECONDS", 0.01)
     due, calls = store.due, []
 
@@ -465,7 +465,7 @@ def test_another_server_starts_children_that_nobody_has_started(store: Store, mo
     play(store, story, opened=False)
 
 
-def test_a_parent_that_stands_still_is_read_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parent_that_is_stopped_is_read_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_host, "RECOVER_SECONDS", 0.01)
 
     async def find(house: House, parent: Any, request: Any) -> str:

@@ -397,7 +397,7 @@ def test_many_ready_runs_of_a_store_are_all_done_by_a_new_server(store: Store) -
     play(store, story, worker=False)
 
 
-def test_what_can_not_be_read_is_in_nobodys_way(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_is_in_nobodys_way(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The playbook of the first ones is gone. It is told, and claims and timers of the others go on."""
     one_at_a_time(monkeypatch)
     waits = WAITS.replace("timeout: 60", "timeout: 0.1")

@@ -83,7 +83,7 @@ def test_an_entry_has_the_fields_of_its_credential() -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Credential) else None,
 )
-def test_what_can_not_be_resolved(entry: Credential, kind: str, message: str) -> None:
+def test_what_cannot_be_resolved(entry: Credential, kind: str, message: str) -> None:
     result = failure(lambda: fields(entry, PLAIN="plain-text", SHORT="abc", EMPTY="", NOETL_MASTER_KEY="00" * 32))
     assert result[0] == kind
     assert message in result[1]
@@ -141,13 +141,13 @@ def test_a_text_that_is_no_name_is_not_quoted() -> None:
     assert message == "the keychain has no entry of that name (17 characters): declare it in the playbook's `keychain`"
 
 
-def test_a_secret_can_not_be_renamed_to_something_harmless() -> None:
+def test_a_secret_cannot_be_renamed_to_something_harmless() -> None:
     one = keychain(Credential("m", "secret_manager", credential="many", map={"user": "a", "host": "b"}))
     assert asyncio.run(one.fields("m"))["user"] == "aaaaaa1"
     assert one.redactor.redact("aaaaaa1 bbbbbb2") == "*** ***"
 
 
-def test_only_the_fields_that_are_asked_for_have_to_be_secrets() -> None:
+def test_only_the_fields_that_are_requested_have_to_be_secrets() -> None:
     one = keychain(ROW='{"username": "app", "password": "s3cret-word", "engine": "postgres", "pin": "12"}')
     process = asyncio.run(one.secret("env", "ROW", None, {"user": "username", "word": "password"}))
     assert process == {"user": "app", "word": "s3cret-word"}
@@ -155,7 +155,7 @@ def test_only_the_fields_that_are_asked_for_have_to_be_secrets() -> None:
     assert "pin is shorter" in failure(lambda: asyncio.run(one.secret("env", "ROW")))[1]
 
 
-def test_what_is_resolved_is_kept_and_can_not_be_changed_from_outside() -> None:
+def test_what_is_resolved_is_kept_and_cannot_be_changed_from_outside() -> None:
     calls = []
 
     async def counted(name: str) -> StoredCredential:
@@ -264,7 +264,7 @@ def test_the_master_key_is_no_secret_for_playbooks(tmp_path: Path) -> None:
 # -- handles ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_secret_has_the_fields_that_are_asked_for() -> None:
+def test_a_secret_has_the_fields_that_are_requested() -> None:
     one = keychain(API=TOKEN, MANY='{"a": "aaaaaa1", "b": "bbbbbb2"}')
     assert asyncio.run(one.secret("env", "API")) == {"value": TOKEN}
     assert asyncio.run(one.secret("env", "MANY", None, {"x": "b"})) == {"x": "bbbbbb2"}

@@ -176,7 +176,7 @@ def test_an_endpoint_in_trouble(endpoint: Endpoint, answer: Any, retryable: bool
     assert fields(endpoint.url)["token"] == "token-2"  # nothing of it was kept
 
 
-def test_an_endpoint_that_is_not_there() -> None:
+def test_an_endpoint_that_is_missing() -> None:
     error = failure("http://127.0.0.1:9/token")
     assert (error.kind, error.retryable) == ("connect", True)
 

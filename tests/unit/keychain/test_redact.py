@@ -204,7 +204,7 @@ def test_half_an_escape_is_no_secret() -> None:
     assert msgspec.json.decode(bytes(out)) == {"a": "line\ntr0ub4dor", "b": "\u00e9e9e9"}
 
 
-def test_what_can_not_be_taken_apart_is_hidden_as_a_whole() -> None:
+def test_what_cannot_be_taken_apart_is_hidden_as_a_whole() -> None:
     redact = Redactor([PLAIN, "987654"]).redact
     deep: Any = [PLAIN]
     for _ in range(5000):

@@ -84,7 +84,7 @@ def test_another_key_is_named() -> None:
         unseal(seal(FIELDS, LABEL, OLD), LABEL, MasterKeys(NEW))
 
 
-def test_a_newer_version_is_told() -> None:
+def test_a_newer_version_is_reported() -> None:
     with pytest.raises(AuthError, match="newer noetl"):
         unseal(b"\x03" + seal(FIELDS, LABEL, OLD)[1:], LABEL, MasterKeys(OLD))
 
@@ -164,7 +164,7 @@ def test_a_key_with_the_database_is_refused(place: str, tmp_path: Path) -> None:
     assert list((tmp_path / "db").iterdir()) == []
 
 
-def test_a_folder_that_can_not_be_made(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(AuthError, match="cannot write"):
         source(tmp_path / "file" / "master.key").read_or_create()
@@ -258,7 +258,7 @@ def test_with_a_key_file_it_is_noticed_by_processes_that_come_later(tmp_path: Pa
     assert Safe(store, keys).open("api").fields == {"token": "leaked-t0ken"}
 
 
-def test_a_list_of_revisions_that_is_damaged_is_told(tmp_path: Path) -> None:
+def test_a_list_of_revisions_that_is_damaged_is_reported(tmp_path: Path) -> None:
     keys = source(tmp_path / "key" / "master.key", database=tmp_path / "data" / "noetl.db")
     safe = Safe(MemoryStore().credentials, keys)
     safe.put("api", "bearer", {"token": "s3cret-t0ken"}, now=1.0)
@@ -267,7 +267,7 @@ def test_a_list_of_revisions_that_is_damaged_is_told(tmp_path: Path) -> None:
         safe.open("api")
 
 
-def test_a_credential_that_is_not_there(safe: Safe) -> None:
+def test_a_credential_that_is_missing(safe: Safe) -> None:
     with pytest.raises(NotFound, match="create it with `noetl credential set api --kind KIND`"):
         safe.open("api")
 
@@ -350,7 +350,7 @@ def test_a_key_in_the_environment_is_rotated_by_whoever_set_it(tmp_path: Path) -
     ],
     ids=["space", "empty", "kind", "list", "short", "field"],
 )
-def test_what_can_not_be_kept(safe: Safe, name: str, kind: str, fields: dict[str, str], message: str) -> None:
+def test_what_cannot_be_kept(safe: Safe, name: str, kind: str, fields: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         safe.put(name, kind, fields, now=1.0)
     assert message in str(caught.value)

@@ -121,7 +121,7 @@ def test_a_server_that_is_restarted_is_told_of_once_and_found_again(tmp_path: Pa
         play(NatsSettings((server.url,)), story)
 
 
-def test_a_refused_login_is_told_without_the_secret(tmp_path: Path) -> None:
+def test_a_refused_login_is_reported_without_the_secret(tmp_path: Path) -> None:
     with nats_server(TOKEN) as server:
 
         async def story(bus: NatsConnection, told: Told) -> None:
@@ -138,7 +138,7 @@ def test_a_refused_login_is_told_without_the_secret(tmp_path: Path) -> None:
         play(NatsSettings((server.url,), token="s3cret-token"), good)
 
 
-def test_without_the_driver_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_driver_the_command_that_installs_it_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nats.errors", None)
     for name in ("noetl.nats.connection", "noetl.nats.client"):
         monkeypatch.delitem(sys.modules, name)
@@ -160,7 +160,7 @@ def test_a_password_in_the_address_is_never_shown() -> None:
         play(NatsSettings((address,)), story)
 
 
-def test_what_the_login_may_not_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_login_may_not_do_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with nats_server() as server:
 
         async def story(bus: NatsConnection, told: Told) -> None:

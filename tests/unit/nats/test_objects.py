@@ -88,7 +88,7 @@ def test_what_is_there_is_not_sent_again(server: NatsServer) -> None:
     play(server, story)
 
 
-def test_what_is_missing_deleted_or_something_else_is_not_there(server: NatsServer) -> None:
+def test_a_missing_deleted_or_other_key_does_not_exist(server: NatsServer) -> None:
     bucket = server.objects()
 
     async def story(shelf: ObjectBuckets, store: JetStreamContext) -> None:

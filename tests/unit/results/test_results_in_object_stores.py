@@ -71,7 +71,7 @@ def test_what_is_missing_or_was_changed_is_noticed(tmp_path: Path) -> None:
         read_value(MemoryStore().blob, result)
 
 
-def test_a_bucket_that_is_not_there_is_told(s3: S3Server) -> None:
+def test_a_bucket_that_is_missing_is_reported(s3: S3Server) -> None:
     with pytest.raises(Failure) as caught:
         kept_at("s3://no-such-bucket-here/x")
     error = caught.value.outcome.error
@@ -99,7 +99,7 @@ def test_a_store_that_does_not_answer_is_worth_another_try(s3: S3Server, monkeyp
 @pytest.mark.parametrize(
     "url", ["", "bucket", "http://x/y", "s3:bucket", "s3://", "file://relative/x", "gs://b?x=1", "s3://b/a b"]
 )
-def test_an_address_that_is_none_is_told(url: str) -> None:
+def test_an_address_that_is_none_is_reported(url: str) -> None:
     assert "s3://BUCKET" in str(fault_of(url))
 
 

@@ -46,7 +46,7 @@ def with_runtime(tmp_path: Path, story: Callable[[Runtime], Awaitable[None]]) ->
     asyncio.run(asyncio.wait_for(whole(), PATIENCE_SECONDS))
 
 
-def test_commits_go_on_while_the_past_is_read(tmp_path: Path) -> None:
+def test_commits_continue_while_the_past_is_read(tmp_path: Path) -> None:
     async def story(runtime: Runtime) -> None:
         began, go_on = threading.Event(), threading.Event()
 
@@ -109,7 +109,7 @@ def test_a_fold_stops_when_its_caller_is_gone(tmp_path: Path) -> None:
     with_runtime(tmp_path, story)
 
 
-def test_an_event_that_is_not_there_has_no_state(tmp_path: Path) -> None:
+def test_an_event_that_is_missing_has_no_state(tmp_path: Path) -> None:
     async def story(runtime: Runtime) -> None:
         with pytest.raises(NotFound, match="event 99 not found"):
             await runtime.past.do(lambda past: past.state_at(EXECUTION, 99))

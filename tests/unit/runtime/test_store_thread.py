@@ -92,7 +92,7 @@ def test_a_cancelled_caller_does_not_block_others() -> None:
     ran(story())
 
 
-def test_a_thread_that_was_shut_down_says_so_each_time() -> None:
+def test_a_thread_that_was_shut_down_reports_it_each_time() -> None:
     async def story() -> None:
         thread = StoreThread()
         thread.shutdown()

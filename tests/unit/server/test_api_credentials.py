@@ -41,7 +41,7 @@ def test_values_go_in_and_never_come_out(keeper: ApiServer) -> None:
         assert admin.delete(f"{API}/shop/api").status_code == 404
 
 
-def test_a_credential_that_can_not_be_says_nothing_of_its_values(keeper: ApiServer) -> None:
+def test_a_credential_that_cannot_be_says_nothing_of_its_values(keeper: ApiServer) -> None:
     with keeper.client("admin") as admin:
         for name, body in (
             ("x", {"kind": "none", "data": {"token": SECRET}}),

@@ -104,7 +104,7 @@ def test_a_name_that_nothing_provides_is_refused_with_its_place(admin: httpx2.Cl
     assert started(admin, {"path": "tests/needs", "ctx": {"region": "us"}})["result"] == "hello us!"
 
 
-def test_a_key_that_nobody_reads_is_a_warning_of_the_answer_and_of_the_log(admin: httpx2.Client) -> None:
+def test_a_key_that_nothing_reads_is_a_warning_of_the_answer_and_of_the_log(admin: httpx2.Client) -> None:
     request = {"path": "tests/hello", "payload": {"nmae": "moon", "name": 5}}
     answer = admin.post(f"{API}/executions", json=request, headers={"Idempotency-Key": "unread"})
     again = admin.post(f"{API}/executions", json=request, headers={"Idempotency-Key": "unread"})
@@ -180,7 +180,7 @@ def test_request_ctx_is_there_from_the_start(admin: httpx2.Client) -> None:
         ({"playbook": WRONG}, 422),
     ],
 )
-def test_what_can_not_be_started_is_a_problem(admin: httpx2.Client, request_: dict[str, Any], status: int) -> None:
+def test_what_cannot_be_started_is_a_problem(admin: httpx2.Client, request_: dict[str, Any], status: int) -> None:
     answer = admin.post(f"{API}/executions", json=request_)
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
     assert answer.json()["status"] == status
@@ -292,7 +292,7 @@ def test_a_query_that_makes_no_sense_is_refused(admin: httpx2.Client, query: str
 
 
 @pytest.mark.parametrize("part", ["", "/events", "/state", "/vars", "/logs"])
-def test_an_execution_that_is_not_there_is_not_found(admin: httpx2.Client, part: str) -> None:
+def test_an_execution_that_is_missing_is_not_found(admin: httpx2.Client, part: str) -> None:
     answer = admin.get(f"{API}/executions/01890000-0000-7000-8000-000000000000{part}")
     assert (answer.status_code, answer.json()["status"]) == (404, 404)
 
@@ -353,7 +353,7 @@ workflow:
     assert (ended["runs"], ended["timers"], ended["signals"]) == ([], [], {"other": 2})
 
 
-def test_only_the_parts_of_a_state_that_are_asked_for_are_sent(admin: httpx2.Client) -> None:
+def test_only_the_parts_of_a_state_that_are_requested_are_sent(admin: httpx2.Client) -> None:
     execution = started(admin, {"path": "tests/hello"})
     url = f"{API}/executions/{execution['execution_id']}/state"
     always = {"execution_id", "seq", "timestamp", "status"}
@@ -472,7 +472,7 @@ def test_a_signal_that_is_not_kept_counts_only_if_something_waits_for_it(admin: 
     assert admin.post(url, json={"name": "go", "keep": False}).json()["answer"] == "late"
 
 
-def test_what_is_cancelled_ends_and_can_not_be_cancelled_after_an_end(admin: httpx2.Client) -> None:
+def test_what_is_cancelled_ends_and_cannot_be_cancelled_after_an_end(admin: httpx2.Client) -> None:
     execution = begun(admin, {"path": "tests/waits"})
     answer = admin.post(f"{API}/executions/{execution}/cancel", json={"reason": "enough"})
     assert (answer.status_code, answer.json()["execution_id"]) == (202, execution)

@@ -100,5 +100,5 @@ def test_a_long_export_is_sent_without_holding_it(on_disk: ApiServer, author: ht
     assert peak < 8_000_000
 
 
-def test_an_execution_that_is_not_there(author: httpx2.Client) -> None:
+def test_an_execution_that_is_missing(author: httpx2.Client) -> None:
     assert author.get(f"{API}/executions/01890000-0000-7000-8000-000000000000/export").status_code == 404

@@ -362,7 +362,7 @@ def test_more_than_the_limit_is_not_taken(admin: httpx2.Client, target: str, kin
     assert admin.post(target, content=b" " * limit, headers=headers).status_code not in (413, 500)
 
 
-def test_a_playbook_of_the_largest_size_is_looked_at(admin: httpx2.Client) -> None:
+def test_a_playbook_of_the_largest_size_is_checked(admin: httpx2.Client) -> None:
     text = (HELLO + "#" * (1 << 20))[: 1 << 20]
     assert admin.post("/api/v1/playbooks/validate", content=text.encode(), headers=YAML).json()["valid"]
 

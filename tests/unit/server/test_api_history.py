@@ -99,7 +99,7 @@ async def _forget(server: ApiServer, execution: str) -> None:
     server.host.runtime.executions.pop(execution, None)
 
 
-def test_a_run_that_goes_on_is_forked_where_it_stands(admin: httpx2.Client) -> None:
+def test_a_run_that_continues_is_forked_where_it_stands(admin: httpx2.Client) -> None:
     source = begun(admin, {"path": "tests/waits"})
     until(admin, source, "waiting")
     fork = post(admin, source, "fork").json()
@@ -161,7 +161,7 @@ def test_the_same_key_makes_one_fork(server: ApiServer, admin: httpx2.Client) ->
         ("retry", {"at": 1}, 422),
     ],
 )
-def test_what_can_not_be(admin: httpx2.Client, verb: str, body: dict[str, Any], status: int) -> None:
+def test_what_cannot_be(admin: httpx2.Client, verb: str, body: dict[str, Any], status: int) -> None:
     source = started(admin, {"path": "tests/hello"})["execution_id"]
     answer = post(admin, source, verb, body)
     assert answer.status_code == status, answer.text
@@ -416,7 +416,7 @@ def test_one_event_is_explained_with_the_inputs_of_its_task(admin: httpx2.Client
         ({"step": "start", "run": "start#x"}, 422),
     ],
 )
-def test_what_can_not_be_explained(admin: httpx2.Client, query: dict[str, str], status: int) -> None:
+def test_what_cannot_be_explained(admin: httpx2.Client, query: dict[str, str], status: int) -> None:
     execution = started(admin, {"playbook": CHOICE})["execution_id"]
     assert explained(admin, execution, **query).status_code == status
     assert explained(admin, "01890000-0000-7000-8000-000000000000", step="start").status_code == 404

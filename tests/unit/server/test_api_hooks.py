@@ -193,7 +193,7 @@ def half_sent(server: ApiServer, given: dict[str, str], name: str, body: bytes) 
     [{"X-Noetl-Signature": "sha256=x"}, {"X-Noetl-Timestamp": "1"}, {"X-Noetl-Signature": ""}],
     ids=["signature", "time", "none"],
 )
-def test_headers_that_can_not_be_right_are_refused_before_the_body_is_read(
+def test_headers_that_cannot_be_right_are_refused_before_the_body_is_read(
     server: ApiServer, wrong: dict[str, str]
 ) -> None:
     body = b'"' + b"x" * 100_000 + b'"'
@@ -405,7 +405,7 @@ def test_a_hook_without_its_secret_takes_nothing_until_it_has_another(server: Ap
         ({"path": "tests/echo", "more": 1}, 422),
     ],
 )
-def test_what_can_not_be_a_hook_is_refused(client: httpx2.Client, request_: dict[str, Any], status: int) -> None:
+def test_what_cannot_be_a_hook_is_refused(client: httpx2.Client, request_: dict[str, Any], status: int) -> None:
     assert client.put("/api/v1/hooks/bad", json=request_).status_code == status
     assert [item["name"] for item in client.get("/api/v1/hooks").json()["items"]] == ["deploy"]
 
@@ -447,7 +447,7 @@ def test_no_lease_opens_the_secret_of_a_hook(server: ApiServer) -> None:
         server.settings.safe.open(hooks.credential_of("deploy"))
 
 
-def test_two_hooks_can_not_have_one_secret(server: ApiServer, client: httpx2.Client) -> None:
+def test_two_hooks_cannot_have_one_secret(server: ApiServer, client: httpx2.Client) -> None:
     """The name is not signed: a delivery to the one could be sent to the other."""
     again = client.put("/api/v1/hooks/other", json={"path": "tests/hello", "secret": SECRET})
     assert again.status_code == 422
@@ -457,7 +457,7 @@ def test_two_hooks_can_not_have_one_secret(server: ApiServer, client: httpx2.Cli
     assert [item["name"] for item in client.get("/api/v1/hooks").json()["items"]] == ["deploy", "other"]
 
 
-def test_a_server_without_a_master_key_says_so() -> None:
+def test_a_server_without_a_master_key_reports_it() -> None:
     server = ApiServer()
     try:
         with server.client() as client:

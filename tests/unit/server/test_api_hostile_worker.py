@@ -237,7 +237,7 @@ def test_an_execution_with_the_id_of_a_child_is_no_child(server: ApiServer, admi
 # -- leases of others ------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_can_not_end_the_lease_of_another(
+def test_a_worker_cannot_end_the_lease_of_another(
     admin: httpx2.Client, evil: httpx2.Client, other: httpx2.Client
 ) -> None:
     work = leased(admin, evil, "loop")

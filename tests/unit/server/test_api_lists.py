@@ -117,7 +117,7 @@ def test_pages_of_several_statuses_continue_where_they_ended(admin: httpx2.Clien
 
 
 @pytest.mark.parametrize("query", ["status=broken", "status=failed,", "waits=nothing", "since=x", "name=a&name=b"])
-def test_what_cannot_be_asked_for_is_refused(admin: httpx2.Client, query: str) -> None:
+def test_what_cannot_be_requested_is_refused(admin: httpx2.Client, query: str) -> None:
     assert admin.get(f"{API}/executions?{query}").status_code == 422
 
 

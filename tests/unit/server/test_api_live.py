@@ -360,7 +360,9 @@ def test_a_client_that_is_ahead_of_the_log_is_told_to_load_again(admin: httpx2.C
     assert (frame["reload"], frame["seq"], end) == (True, outline_of(admin, ended)["seq"], {})
 
 
-def test_a_frame_that_would_be_too_large_says_so_instead(admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_that_would_be_too_large_reports_it_instead(
+    admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(frames, "MAX_FRAME_BYTES", 700)
     execution = started(admin, {"path": "tests/hello"})
     frame, _ = live(admin, execution["execution_id"])

@@ -170,7 +170,7 @@ def test_a_long_log_is_sent_without_holding_it(on_disk: ApiServer, client: httpx
     assert peak < 8_000_000
 
 
-def test_a_log_that_is_not_there(client: httpx2.Client) -> None:
+def test_a_log_that_is_missing(client: httpx2.Client) -> None:
     url = f"{API}/executions/01890000-0000-7000-8000-000000000000/logs"
     for accept in ("application/json", "text/plain"):
         assert client.get(url, headers={"Accept": accept}).status_code == 404

@@ -68,7 +68,7 @@ def test_validation_finds_the_same_and_keeps_nothing(admin: httpx2.Client) -> No
 
 
 @pytest.mark.parametrize("path", ["/a", "a/", "a//b", "a/../b", "..", "a\\\\b", '"a\\tb"'])
-def test_a_path_that_could_not_be_asked_for_is_refused(admin: httpx2.Client, path: str) -> None:
+def test_a_path_that_could_not_be_requested_is_refused(admin: httpx2.Client, path: str) -> None:
     text = HELLO.replace("tests/hello", path if path.startswith('"') else f'"{path}"')
     assert admin.post(API, content=text.encode(), headers=YAML).status_code == 422
 
@@ -89,7 +89,7 @@ def test_lists_go_by_path(admin: httpx2.Client) -> None:
     assert [item["path"] for item in admin.get(API, params={"q": "IST/B"}).json()["items"]] == ["list/b"]
 
 
-def test_a_keychain_that_can_not_be_opened_is_said_before_anything_runs(admin: httpx2.Client) -> None:
+def test_a_keychain_that_cannot_be_opened_is_said_before_anything_runs(admin: httpx2.Client) -> None:
     text = HELLO.replace("workload:", "keychain: [{name: shop, kind: bearer, credential: none}]\nworkload:")
     answer = admin.post("/api/v1/executions", json={"playbook": text})
     assert (answer.status_code, "'none'" in answer.json()["detail"]) == (422, True)

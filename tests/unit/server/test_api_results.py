@@ -185,7 +185,7 @@ def test_a_large_content_is_read_in_parts(shelf: Shelf, viewer: httpx2.Client, m
     assert viewer.get(f"{API}/{key}").content == content
 
 
-def test_a_result_that_is_not_there(viewer: httpx2.Client) -> None:
+def test_a_result_that_is_missing(viewer: httpx2.Client) -> None:
     for path in (f"{API}/{'0' * 64}", f"{API}/{'0' * 64}/page"):
         assert viewer.get(path).status_code == 404
 

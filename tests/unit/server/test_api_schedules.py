@@ -132,7 +132,7 @@ def test_a_schedule_is_made_shown_listed_changed_and_deleted(client: httpx2.Clie
         ({"surprise": 1}, 422),
     ],
 )
-def test_what_can_not_be_a_schedule_is_refused(client: httpx2.Client, change: dict[str, Any], status: int) -> None:
+def test_what_cannot_be_a_schedule_is_refused(client: httpx2.Client, change: dict[str, Any], status: int) -> None:
     answer = client.post("/api/v1/schedules", json=MINUTELY | change)
     assert answer.status_code == status, answer.text
     assert client.get("/api/v1/schedules").json()["items"] == []
@@ -397,7 +397,7 @@ def test_a_trigger_obeys_the_overlap_policy(server: ApiServer, client: httpx2.Cl
     assert due(server, "hourly") == moment
 
 
-def test_a_trigger_that_can_not_start_says_why(server: ApiServer, client: httpx2.Client) -> None:
+def test_a_trigger_that_cannot_start_says_why(server: ApiServer, client: httpx2.Client) -> None:
     add(client, HOURLY)
     change(server, replace(stored(server, "hourly"), path="tests/gone"))
     answer = client.post("/api/v1/schedules/hourly/trigger")

@@ -374,7 +374,7 @@ def test_a_password_is_kept_as_argon2id(fresh: ApiServer) -> None:
         {"name": "eve", "password": PASSWORD, "role": "root"},
     ],
 )
-def test_a_user_who_can_not_be(fresh: ApiServer, user: dict[str, str]) -> None:
+def test_a_user_who_cannot_be(fresh: ApiServer, user: dict[str, str]) -> None:
     with fresh.client("admin") as admin:
         assert admin.post(f"{API}/users", json=user).status_code == 422
         assert [item["name"] for item in admin.get(f"{API}/users").json()["items"]] == ["ada"]
@@ -448,5 +448,5 @@ def test_a_token_that_was_revoked_elsewhere_works_for_two_seconds_at_most(fresh:
         {},
     ],
 )
-def test_a_token_that_can_not_be(admin: httpx2.Client, token: dict[str, object]) -> None:
+def test_a_token_that_cannot_be(admin: httpx2.Client, token: dict[str, object]) -> None:
     assert admin.post(f"{API}/tokens", json=token).status_code == 422

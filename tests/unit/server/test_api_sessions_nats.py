@@ -274,7 +274,7 @@ def test_signing_out_a_new_password_and_deletion_end_it_in_both(shop: Shop) -> N
             assert not is_in(client)
 
 
-def test_another_role_is_told(shop: Shop) -> None:
+def test_another_role_is_reported(shop: Shop) -> None:
     client, _ = signed_in(shop, EMAIL)
     with client, shop.client("admin") as admin:
         assert admin.put(f"{API}/users/{EMAIL}", json={"role": "viewer"}).status_code == 200

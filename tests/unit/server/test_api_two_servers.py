@@ -71,7 +71,7 @@ def some_of(client: httpx2.Client, execution: str, seen: int, most: int) -> list
     return result
 
 
-def test_a_stream_goes_on_at_another_server_without_gap_or_repeat(
+def test_a_stream_continues_at_another_server_without_gap_or_repeat(
     clients: tuple[httpx2.Client, httpx2.Client],
 ) -> None:
     """It is cut off after every few events, while both servers write to the log."""

@@ -153,7 +153,7 @@ def test_a_token_works_for_its_pool_only(server: ApiServer, mine: httpx2.Client)
         assert post_message(free, "claim", wire.ClaimRequest("w", "elsewhere", 1)).status_code == 200
 
 
-def test_leases_of_other_tokens_can_not_be_reported(
+def test_leases_of_other_tokens_cannot_be_reported(
     admin: httpx2.Client, mine: httpx2.Client, other: httpx2.Client, work: Work
 ) -> None:
     assert reported(other, work, e.StepDone(work.run, "stolen")).verdict == "rejected"

@@ -271,7 +271,7 @@ def test_while_a_text_is_compiled_the_server_answers_everybody_else(serving: Cal
         assert stalled.result(SECONDS).status_code == 503
 
 
-def test_an_execution_whose_stored_playbook_is_too_expensive_is_refused_and_others_go_on(
+def test_an_execution_whose_stored_playbook_is_too_expensive_is_refused_and_others_continue(
     serving: Callable[..., ApiServer],
 ) -> None:
     store = MemoryStore()

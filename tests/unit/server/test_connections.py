@@ -74,7 +74,7 @@ def test_a_client_that_sends_nothing_more_is_disconnected(short: ApiServer, sent
 
 
 @pytest.mark.parametrize("sent", [HALF, BODY], ids=["headers", "body"])
-def test_a_client_that_goes_on_byte_by_byte_is_disconnected(short: ApiServer, sent: bytes) -> None:
+def test_a_client_that_continues_byte_by_byte_is_disconnected(short: ApiServer, sent: bytes) -> None:
     with closing(connected(short.port, sent)) as one:
         stop = threading.Event()
 
@@ -92,7 +92,7 @@ def test_a_client_that_goes_on_byte_by_byte_is_disconnected(short: ApiServer, se
             thread.join()
 
 
-def test_a_body_that_nobody_waits_for_any_more_has_a_deadline(short: ApiServer) -> None:
+def test_a_body_that_nothing_waits_for_any_more_has_a_deadline(short: ApiServer) -> None:
     """The answer 401 is there at once; what the client still owes must come in time, too."""
     sent = BODY.replace(b"/sessions", b"/tokens")
     with closing(connected(short.port, sent)) as one:

@@ -123,7 +123,7 @@ class Troubled:
         return 0 if len(self.asked) % 2 else 1
 
 
-def test_a_pruner_that_fails_says_so_and_goes_on() -> None:
+def test_a_pruner_that_fails_reports_it_and_continues() -> None:
     said, clock, store = StringIO(), Impatient(), Troubled()
 
     async def run() -> None:
@@ -186,7 +186,7 @@ def test_sound_logs_are_sound(kept: ApiServer) -> None:
 
 
 @pytest.mark.damaged_log("rows of the log are changed")
-def test_a_damaged_log_is_told(kept: ApiServer) -> None:
+def test_a_damaged_log_is_reported(kept: ApiServer) -> None:
     with kept.client("admin") as admin:
         execution_id = started(admin, {"playbook": HELLO})["execution_id"]
     damage(kept.store, execution_id)
@@ -250,7 +250,7 @@ def test_a_long_log_is_verified_in_parts_and_other_work_goes_between(tmp_path: P
     store.close()
 
 
-def test_a_store_with_one_thread_is_asked_for_a_part_at_a_time() -> None:
+def test_a_store_with_one_thread_is_requested_a_part_at_a_time() -> None:
     """A store in memory has no second connection: commits wait for no more than a part of the log."""
     store = MemoryStore()
     fill(store, 20_000)

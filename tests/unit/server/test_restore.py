@@ -99,7 +99,7 @@ def until_stored(store: Store, execution: str, status: str) -> None:
         time.sleep(0.01)
 
 
-def test_a_restored_store_is_sound_and_its_open_executions_go_on(place: Place) -> None:
+def test_a_restored_store_is_sound_and_its_open_executions_continue(place: Place) -> None:
     with closing(ApiServer(place.store)) as live, live.client("admin") as admin:
         register(admin)
         ended = started(admin, {"path": "tests/hello"})

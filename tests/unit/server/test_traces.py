@@ -194,7 +194,7 @@ def test_a_refused_request_has_a_span_and_no_execution(
     assert not request.error
 
 
-def test_a_long_loop_is_cut_and_says_so(
+def test_a_long_loop_is_cut_and_reports_it(
     traced: ApiServer, receiver: OtlpReceiver, client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(traces, "MAX_SPANS", 4)

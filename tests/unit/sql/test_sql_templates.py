@@ -297,7 +297,7 @@ def test_a_dollar_inside_a_word_opens_nothing() -> None:
 # --- splicing and control flow -----------------------------------------------------------------------
 
 
-def test_raw_sql_is_text_before_anything_is_looked_at() -> None:
+def test_raw_sql_is_text_before_anything_is_checked() -> None:
     assert parts("SELECT {{ n }} WHERE {{ where | raw_sql }} {{ x }}'") == (
         "SELECT ",
         Value(5),

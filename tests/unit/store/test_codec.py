@@ -122,7 +122,7 @@ for _ in range(5_000):
         (DEEP, "nested too deeply"),
     ],
 )
-def test_what_can_not_be_stored_is_named(value: Any, message: str) -> None:
+def test_what_cannot_be_stored_is_named(value: Any, message: str) -> None:
     with pytest.raises(Unstorable, match=message):
         encode(StepDone("a#1", value))
 
@@ -166,7 +166,7 @@ def test_every_event_is_known_by_its_name() -> None:
         ("step.invented", b"{}"),
     ],
 )
-def test_damage_is_told(name: str, data: bytes) -> None:
+def test_damage_is_reported(name: str, data: bytes) -> None:
     with pytest.raises(Unreadable):
         decode(name, data)
 

@@ -322,7 +322,7 @@ def test_a_database_without_a_record_gets_one(place: Place) -> None:
         place.open()
 
 
-def test_a_process_that_is_killed_leaves_no_record_of_what_is_not_there(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_leaves_no_record_of_what_is_missing(tmp_path: Path) -> None:
     path, dice = tmp_path / "noetl.db", random.Random(11)
     for _ in range(KILLS):
         acknowledged = killed_after(dice.uniform(0, 0.03), SqliteStore, path)
@@ -336,7 +336,7 @@ def _open_recorded(place: tuple[str, Path]) -> PostgresStore:
     return PostgresStore(place[0], state=place[1])
 
 
-def test_a_server_that_is_killed_leaves_no_record_of_what_is_not_there(store_schema: Schema, tmp_path: Path) -> None:
+def test_a_server_that_is_killed_leaves_no_record_of_what_is_missing(store_schema: Schema, tmp_path: Path) -> None:
     dice = random.Random(13)
     for _ in range(KILLS):
         acknowledged = killed_after(dice.uniform(0, 0.03), _open_recorded, (store_schema.store_address, tmp_path))

@@ -46,7 +46,7 @@ def test_a_file_may_be_called_like_a_keyword(tmp_path: Path) -> None:
         open_store(address).close()
 
 
-def test_without_the_driver_the_command_that_brings_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_driver_the_command_that_brings_it_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("noetl.store.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
@@ -54,7 +54,7 @@ def test_without_the_driver_the_command_that_brings_it_is_told(monkeypatch: pyte
         open_store("postgresql://127.0.0.1/x")
 
 
-def test_an_address_that_can_not_be_read_is_not_repeated() -> None:
+def test_an_address_that_cannot_be_read_is_not_repeated() -> None:
     with pytest.raises(UsageError, match="is invalid") as caught:
         open_store("postgresql://me:s3cret@host:port/x?nonsense=1")
     assert "s3cret" not in str(caught.value)

@@ -120,7 +120,7 @@ def test_a_look_does_not_keep_the_owner_out(place: Place) -> None:
     assert list(place.locks.iterdir()) == []
 
 
-def test_trouble_is_told(tmp_path: Path) -> None:
+def test_trouble_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot lock"):
         Owner.acquire(Place(tmp_path / "file"), RUN)

@@ -87,7 +87,7 @@ def test_who_must_not_make_a_schema_says_that_there_is_none(url: str, mode: Mode
         PostgresStore(url, mode=mode)
 
 
-def test_who_only_looks_can_not_write(store: PostgresStore, url: str) -> None:
+def test_who_only_looks_cannot_write(store: PostgresStore, url: str) -> None:
     store.commit([change(A, 0)])
     look = PostgresStore(url, mode="read")
     assert look.seq(A) == 1
@@ -125,7 +125,7 @@ def test_a_wrong_password_is_said_but_not_shown(schema: Schema, password: str) -
     assert password not in str(caught.value)
 
 
-def test_a_server_that_is_not_there_is_said(schema: Schema) -> None:
+def test_a_server_that_is_missing_is_said(schema: Schema) -> None:
     with pytest.raises(StoreError, match="cannot reach") as caught:
         PostgresStore(address(schema, port=1))
     assert PASSWORD not in str(caught.value)
@@ -145,7 +145,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(store: PostgresStore, schema: Sc
     assert store.commit([change(A, 0)]) == [True]
 
 
-def test_a_closed_store_says_so(store: PostgresStore) -> None:
+def test_a_closed_store_reports_it(store: PostgresStore) -> None:
     store.close()
     with pytest.raises(StoreError, match="the store is closed"):
         store.seq(A)
@@ -160,7 +160,7 @@ def test_a_bad_id_spoils_nothing(store: PostgresStore) -> None:
     assert store.commit([change(A, 0)]) == [True]
 
 
-def test_text_that_the_database_can_not_hold_is_kept_readable(store: PostgresStore) -> None:
+def test_text_that_the_database_cannot_hold_is_kept_readable(store: PostgresStore) -> None:
     run = Summary(A, "a\0b", "c\udcffd", "running", 1.5)
     store.commit([Change(A, 0, [], run, ready={"a#1": "p\0"})])
     (result,) = store.summaries()
@@ -170,7 +170,9 @@ def test_text_that_the_database_can_not_hold_is_kept_readable(store: PostgresSto
     assert store.output(A)[0][4] == "x\\udcff"
 
 
-def test_a_commit_whose_answer_is_lost_is_an_error_and_the_store_goes_on(store: PostgresStore, schema: Schema) -> None:
+def test_a_commit_whose_answer_is_lost_is_an_error_and_the_store_continues(
+    store: PostgresStore, schema: Schema
+) -> None:
     """A trigger ends the session from inside, after the rows are written and before they are committed."""
     schema.rows(
         "CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS"

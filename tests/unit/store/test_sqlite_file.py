@@ -121,7 +121,7 @@ def test_a_missing_database_is_not_made_by_who_only_looks(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_who_only_looks_sees_a_live_database_and_can_not_write(store: SqliteStore, path: Path) -> None:
+def test_who_only_looks_sees_a_live_database_and_cannot_write(store: SqliteStore, path: Path) -> None:
     store.commit([change(A, 0)])
     look = SqliteStore(path, mode="read")
     assert look.seq(A) == 1
@@ -164,7 +164,7 @@ def test_what_is_not_our_database_is_refused_and_left_alone(tmp_path: Path) -> N
             SqliteStore(place)
 
 
-def test_a_closed_store_says_so(store: SqliteStore) -> None:
+def test_a_closed_store_reports_it(store: SqliteStore) -> None:
     store.close()
     for action in (store.summaries, store.changed_elsewhere, lambda: store.commit([change(A, 0)])):
         with pytest.raises(StoreError, match="the store is closed"):
@@ -245,7 +245,7 @@ for seq in range(0, 100_000, 3):
 """
 
 
-def test_an_operating_system_that_refuses_to_write_is_told_and_loses_nothing(path: Path) -> None:
+def test_an_operating_system_that_refuses_to_write_is_reported_and_loses_nothing(path: Path) -> None:
     """The limit stands for any write that fails half-way: the log can't grow, nor can the file."""
     done = subprocess.run([sys.executable, "-c", LIMITED, path, A], capture_output=True, text=True, check=True)
     acknowledged, seen, message = done.stdout.split(maxsplit=2)
@@ -257,7 +257,7 @@ def test_an_operating_system_that_refuses_to_write_is_told_and_loses_nothing(pat
     store.close()
 
 
-def test_a_writer_that_never_ends_is_told(
+def test_a_writer_that_never_ends_is_reported(
     store: SqliteStore, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BUSY_SECONDS", 0.1)

@@ -177,7 +177,7 @@ class TestContainer:
             pytest.param({"command": ["echo", SECRET]}, "input", "has a secret", id="secret"),
         ],
     )
-    def test_what_can_not_be_run(self, inputs: dict[str, Any], kind: str, says: str) -> None:
+    def test_what_cannot_be_run(self, inputs: dict[str, Any], kind: str, says: str) -> None:
         found_kind, message = failure(**inputs)
         assert (found_kind, says in message) == (kind, True), message
 

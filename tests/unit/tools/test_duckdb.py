@@ -139,7 +139,7 @@ def test_a_list_of_several_kinds_of_values_is_json(memory: Calls) -> None:
     assert memory.value("SELECT {{ x }} AS v", {"x": [1, "a", {"b": None}]}) == [1, "a", {"b": None}]
 
 
-def test_literals_stand_where_parameters_can_not(memory: Calls, tmp_path: Path) -> None:
+def test_literals_stand_where_parameters_cannot(memory: Calls, tmp_path: Path) -> None:
     scope = {"day": "2026-01-01", "n": 3, "path": str(tmp_path / "out file's.csv"), "default": "it's"}
     assert memory.value("SELECT DATE '{{ day }}' + INTERVAL '{{ n }} days' AS v", scope) == "2026-01-04T00:00:00"
     made = "CREATE TABLE t (i INT, x VARCHAR DEFAULT {{ default }}); INSERT INTO t (i) VALUES (1); "
@@ -346,7 +346,7 @@ def test_read_only_means_that(file: Calls) -> None:
     assert file.error("INSERT INTO t VALUES (1)", read_only=True).kind == "sql"
 
 
-def test_a_database_that_is_not_there_or_none(tmp_path: Path) -> None:
+def test_a_database_that_is_missing_or_none(tmp_path: Path) -> None:
     assert Calls(kind, database=str(tmp_path / "none.db"), read_only=True).error("SELECT 1").kind == "not_found"
     assert Calls(kind, database=str(tmp_path / "none" / "x.db")).error("SELECT 1").kind == "not_found"
     (tmp_path / "text.db").write_text("no database" * 1000)

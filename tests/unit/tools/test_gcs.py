@@ -179,7 +179,7 @@ def test_inputs_that_make_no_sense(caller: Caller, inputs: dict[str, Any], says:
     assert (kind, says in message, retryable) == ("input", True, False), message
 
 
-def test_what_is_not_there(caller: Caller, bucket: str) -> None:
+def test_what_is_missing(caller: Caller, bucket: str) -> None:
     outcome = caller.outcome(operation="get", key="missing")
     assert outcome.error is not None
     assert (outcome.error.kind, outcome.error.message) == ("not_found", f"gs://{bucket}/missing does not exist")
@@ -188,7 +188,7 @@ def test_what_is_not_there(caller: Caller, bucket: str) -> None:
     assert caller.error(operation="list", bucket="no-such-bucket")[0] == "not_found"
 
 
-def test_a_server_that_is_not_there(caller: Caller, tmp_path: Path) -> None:
+def test_a_server_that_is_missing(caller: Caller, tmp_path: Path) -> None:
     for more in ({"operation": "list"}, {"operation": "put", "key": "x", "data": "x"}):
         kind, message, retryable = caller.error(endpoint="http://127.0.0.1:1", **more)
         assert (kind, retryable, "127.0.0.1" in message) == ("connect", True, True)

@@ -621,7 +621,7 @@ def test_connect_limit_is_kept() -> None:
     assert "no connection within 0.1 s" in error.message
 
 
-def test_call_can_be_cancelled_and_the_client_goes_on() -> None:
+def test_call_can_be_cancelled_and_the_client_continues() -> None:
     entered = asyncio.Event()
 
     async def main() -> None:
@@ -974,7 +974,7 @@ def test_server_without_tls_behind_https() -> None:
     assert error.message.endswith("is it a server without TLS, at http:// rather than https://?")
 
 
-def test_server_that_is_not_there() -> None:
+def test_server_that_is_missing() -> None:
     url = f"http://127.0.0.1:{reserved_port()}/"
     error = failure(call(url))
     assert (error.kind, error.retryable) == ("connect", True)

@@ -110,7 +110,7 @@ def test_unknown_entry_is_an_error_and_nothing_is_sent() -> None:
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
-def test_credential_that_http_can_not_use(fields: dict[str, Any], kind: str, says: str) -> None:
+def test_credential_that_http_cannot_use(fields: dict[str, Any], kind: str, says: str) -> None:
     outcome, server = signed(fields)
     error = failure(outcome)
     assert (error.kind, server.asked) == (kind, [])
@@ -127,7 +127,7 @@ def test_credential_that_http_can_not_use(fields: dict[str, Any], kind: str, say
     ],
     ids=["authorization", "header", "query"],
 )
-def test_who_asks_can_not_be_said_twice(fields: dict[str, Any], inputs: dict[str, Any]) -> None:
+def test_who_asks_cannot_be_said_twice(fields: dict[str, Any], inputs: dict[str, Any]) -> None:
     outcome, server = signed(fields, **inputs)
     error = failure(outcome)
     assert (error.kind, server.asked) == ("input", [])

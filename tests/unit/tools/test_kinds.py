@@ -190,7 +190,7 @@ def test_what_people_write_is_accepted(block: dict[str, Any]) -> None:
         ("{kind: transfer, source: {}, target: {kind: file}}", ["source: 'kind' is missing"]),
     ],
 )
-def test_what_is_wrong_is_told(block: str, says: list[str]) -> None:
+def test_what_is_wrong_is_reported(block: str, says: list[str]) -> None:
     assert complaints(yaml.safe_load(block)) == says
 
 

@@ -259,7 +259,7 @@ def test_a_write_that_is_repeated_happens_once(server: NatsServer, caller: Calle
 
 
 @pytest.mark.parametrize("operation", ["kv_get", "kv_put", "kv_delete", "kv_keys", "object_get", "object_list"])
-def test_a_bucket_that_is_not_there(server: NatsServer, caller: Caller, operation: str) -> None:
+def test_a_bucket_that_is_missing(server: NatsServer, caller: Caller, operation: str) -> None:
     more = {"kv_put": {"data": 1}}.get(operation, {})
     key = {} if operation in ("kv_keys", "object_list") else {"key": "k"}
     kind, message, retryable = caller.error(operation=operation, bucket=server.name(), **key, **more)
@@ -390,7 +390,7 @@ def test_a_refusal_is_not_told_to_others(server: NatsServer, caller: Caller) -> 
 # -- servers that are not there ---------------------------------------------------------------------------------------
 
 
-def test_a_server_that_is_not_there(caller: Caller) -> None:
+def test_a_server_that_is_missing(caller: Caller) -> None:
     url = "nats://ada:s3cret-password@127.0.0.1:1"
     kind, message, retryable = caller.error(operation="publish", subject="x", data="x", url=url)
     assert (kind, retryable) == ("connect", True)

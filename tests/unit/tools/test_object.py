@@ -94,7 +94,7 @@ def test_files_have_no_attributes(caller: Caller, tmp_path: Path) -> None:
         assert (kind, "files have no" in message) == ("input", True)
 
 
-def test_a_folder_that_is_not_there(caller: Caller, tmp_path: Path) -> None:
+def test_a_folder_that_is_missing(caller: Caller, tmp_path: Path) -> None:
     kind, message, _ = caller.error(operation="list", url=f"file://{tmp_path}/no")
     assert (kind, f"no folder '{tmp_path}/no'" in message) == ("not_found", True)
     assert caller.error(operation="get", url=f"file://{tmp_path}", key="no")[0] == "not_found"
@@ -177,7 +177,7 @@ def test_an_empty_object_can_be_copied(
     ],
     ids=["gs-token", "gs-anonymous", "az-key", "az-sas", "az-anonymous"],
 )
-def test_a_server_that_is_not_there(caller: Caller, url: str, auth: dict[str, Any]) -> None:
+def test_a_server_that_is_missing(caller: Caller, url: str, auth: dict[str, Any]) -> None:
     asked = {"operation": "get", "url": url, "key": "x", "endpoint": "http://127.0.0.1:1", "auth": auth}
     kind, message, retryable = caller.error(**asked)
     assert (kind, retryable) == ("connect", True), message

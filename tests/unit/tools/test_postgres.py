@@ -251,7 +251,7 @@ def test_an_error_has_the_servers_words_and_the_line(database: Database) -> None
     assert not error.retryable
 
 
-def test_detail_hint_and_constraint_are_told(database: Database) -> None:
+def test_detail_hint_and_constraint_are_reported(database: Database) -> None:
     database.result("CREATE TABLE t (n int PRIMARY KEY, m int NOT NULL)")
     database.result("INSERT INTO t VALUES (1, 1)")
     outcome = database.outcome("INSERT INTO t VALUES (1, 2)")
@@ -292,7 +292,7 @@ def test_sql_without_a_statement(database: Database) -> None:
 
 
 @pytest.mark.parametrize("query", ["COPY (SELECT 1) TO STDOUT", "COPY t FROM STDIN"])
-def test_copy_of_the_author_is_refused_and_the_pool_goes_on(database: Database, query: str) -> None:
+def test_copy_of_the_author_is_refused_and_the_pool_continues(database: Database, query: str) -> None:
     database.result("CREATE TABLE t (n int)")
     assert "`table` and `rows`" in database.error(query).message
     assert database.value("SELECT 1 AS one") == 1

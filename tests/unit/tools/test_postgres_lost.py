@@ -127,7 +127,7 @@ def stopped(server: PostgresServer) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def test_a_server_that_stands_still_does_not_hold_a_cancelled_call() -> None:
+def test_a_server_that_is_stopped_does_not_hold_a_cancelled_call() -> None:
     server = PostgresServer()
     try:
         with asyncio.Runner() as runner:

@@ -189,7 +189,7 @@ class TestAnswer:
     def test_async_main_is_awaited(self) -> None:
         assert result("import asyncio\nasync def main(a):\n  await asyncio.sleep(0)\n  return a", {"a": 7}) == 7
 
-    def test_main_without_what_it_needs_says_so(self) -> None:
+    def test_main_without_what_it_needs_reports_it(self) -> None:
         actual = outcome("def main(city, country, **rest): return city", {"town": 1, "country": 2})
         assert message(actual) == "TypeError: main() requires city, but the args are town, country"
 
@@ -212,7 +212,7 @@ class TestAnswer:
     def test_whole_numbers_as_keys_become_text(self) -> None:
         assert result("result = {2024: {-1: [5]}, 'a': 1}") == {"2024": {"-1": [5]}, "a": 1}
 
-    def test_a_lib_that_is_not_there(self) -> None:
+    def test_a_lib_that_is_missing(self) -> None:
         actual = outcome("result = 1", libs=["no_such_module"])
         assert message(actual) == (
             "ModuleNotFoundError: No module named 'no_such_module'; add its package to `requirements`, or install it "
@@ -220,7 +220,7 @@ class TestAnswer:
         )
         assert actual.extra["py"]["exception_type"] == "ModuleNotFoundError"
 
-    def test_a_credential_that_is_not_there(self) -> None:
+    def test_a_credential_that_is_missing(self) -> None:
         assert message(outcome("result = 1", auth="db"), kind="auth") == "the keychain has no entry 'db'"
         assert result("result = 1", auth={}) == 1
 
@@ -317,7 +317,7 @@ class TestResult:
             ("__import__('decimal').Decimal('NaN')", "result is of type Decimal"),
         ],
     )
-    def test_what_can_not_be_stored_and_where_it_is(self, code: str, why: str) -> None:
+    def test_what_cannot_be_stored_and_where_it_is(self, code: str, why: str) -> None:
         text = message(outcome(f"result = {code}"))
         assert text.startswith("the result cannot be stored: result")
         assert why in text
@@ -856,7 +856,7 @@ class TestCancel:
 
         play(story)
 
-    def test_a_waiting_call_is_forgotten_and_the_running_one_goes_on(
+    def test_a_waiting_call_is_forgotten_and_the_running_one_continues(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(pool, "MAX_CHILDREN", 1)

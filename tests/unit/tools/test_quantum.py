@@ -107,7 +107,7 @@ def test_the_same_seed_gives_the_same_counts_in_any_process(caller: Caller) -> N
     assert drawn != first
 
 
-def test_what_is_wrong_with_a_circuit_is_told(caller: Caller) -> None:
+def test_what_is_wrong_with_a_circuit_is_reported(caller: Caller) -> None:
     register = "qreg q[1]; creg c[1];"
     wrong = [
         ("h q[0];", "input", "must begin with `OPENQASM 2.0;`"),
@@ -220,7 +220,7 @@ def test_a_job_outlives_the_process_that_took_it(caller: Caller) -> None:
     assert fetched["counts"] == caller.result(circuit=TURN, parameters={"theta": 1}, seed=3)["counts"]
 
 
-def test_a_job_that_can_not_be_run_says_so(caller: Caller) -> None:
+def test_a_job_that_cannot_be_run_reports_it(caller: Caller) -> None:
     async def main() -> None:
         handle = (await caller.ask(operation="submit", circuit=f"{HEAD} nope;")).result
         polled = await until(caller, handle, "error")
@@ -357,7 +357,7 @@ def test_a_simulator_does_not_get_the_secrets_of_the_worker(caller: Caller, monk
     caller.whole(main())
 
 
-def test_a_job_goes_on_while_somebody_else_waits_for_it(caller: Caller) -> None:
+def test_a_job_continues_while_somebody_else_waits_for_it(caller: Caller) -> None:
     async def main() -> None:
         asked = {"circuit": TURN, "parameters": {"theta": 1.0}, "seed": 5}
         calls = [asyncio.create_task(caller.ask(**asked)) for _ in range(3)]
@@ -368,7 +368,7 @@ def test_a_job_goes_on_while_somebody_else_waits_for_it(caller: Caller) -> None:
     caller.whole(main())
 
 
-def test_a_simulator_that_dies_is_told_and_replaced(caller: Caller) -> None:
+def test_a_simulator_that_dies_is_reported_and_replaced(caller: Caller) -> None:
     async def main() -> None:
         handle = (await caller.ask(operation="submit", circuit=long_circuit())).result
         os.kill(await child(), signal.SIGKILL)
@@ -386,7 +386,7 @@ def test_a_simulator_that_dies_is_told_and_replaced(caller: Caller) -> None:
     caller.whole(main())
 
 
-def test_a_job_can_be_asked_for_again_while_it_is_being_killed(caller: Caller) -> None:
+def test_a_job_can_be_requested_again_while_it_is_being_killed(caller: Caller) -> None:
     async def main() -> None:
         asked = {"circuit": TURN, "parameters": {"theta": 1.0}, "seed": 5}
         first = asyncio.create_task(caller.ask(**asked))

@@ -115,7 +115,7 @@ def test_names_do_not_import_plug_ins(install: Installer) -> None:
     assert "pigeon" in Registry().names()
 
 
-def test_a_plug_in_can_not_take_a_built_in_kind(install: Installer) -> None:
+def test_a_plug_in_cannot_take_a_built_in_kind(install: Installer) -> None:
     install("noetl_better_http", "http = pigeon_http", pigeon_http=PIGEON)
     registry = Registry()
     with pytest.raises(ToolKindTaken, match="'http' of noetl_better_http is already taken by noetl itself"):
@@ -123,7 +123,7 @@ def test_a_plug_in_can_not_take_a_built_in_kind(install: Installer) -> None:
     assert registry.get("http") is builtin("http")
 
 
-def test_two_plug_ins_can_not_share_a_kind(install: Installer) -> None:
+def test_two_plug_ins_cannot_share_a_kind(install: Installer) -> None:
     install("noetl_pigeon", "pigeon = pigeon_one", pigeon_one=PIGEON)
     install("noetl_dove", "pigeon = pigeon_two", pigeon_two=PIGEON)
     with pytest.raises(ToolKindTaken, match="pigeon"):

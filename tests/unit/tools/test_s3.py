@@ -155,7 +155,7 @@ def test_an_object_above_the_limit_needs_a_file(
         ({"operation": "get", "file": "/proc/x"}, "input", "/proc, /sys and /dev are closed to playbooks"),
     ],
 )
-def test_files_that_can_not_be(caller: Caller, inputs: dict[str, Any], kind: str, says: str) -> None:
+def test_files_that_cannot_be(caller: Caller, inputs: dict[str, Any], kind: str, says: str) -> None:
     caller.result(operation="put", key="x", data="x")
     result, message, _ = caller.error(key="x", **inputs)
     assert (result, says in message) == (kind, True), message
@@ -261,7 +261,7 @@ def test_inputs_that_make_no_sense(caller: Caller, inputs: dict[str, Any], says:
     assert (kind, says in message, retryable) == ("input", True, False), message
 
 
-def test_what_is_not_there(caller: Caller, bucket: str) -> None:
+def test_what_is_missing(caller: Caller, bucket: str) -> None:
     outcome = caller.outcome(operation="get", key="missing")
     assert outcome.error is not None
     assert (outcome.error.kind, outcome.error.message) == (
@@ -274,7 +274,7 @@ def test_what_is_not_there(caller: Caller, bucket: str) -> None:
     assert lost == ("not_found", "s3://no-such-bucket does not exist (NoSuchBucket)", False)
 
 
-def test_a_server_that_is_not_there(caller: Caller) -> None:
+def test_a_server_that_is_missing(caller: Caller) -> None:
     kind, message, retryable = caller.error(operation="get", key="x", endpoint="http://127.0.0.1:1")
     assert (kind, retryable) == ("connect", True)
     assert "127.0.0.1:1" in message

@@ -117,7 +117,7 @@ class TestPrograms:
     def test_the_system_can_be_read_and_not_written(self, box: str) -> None:
         assert says("ls /usr/bin >/dev/null && (touch /usr/x /etc/x 2>/dev/null || echo no)", box) == ["no"]
 
-    def test_other_folders_can_not_be_written(self, box: str, tmp_path: Path) -> None:
+    def test_other_folders_cannot_be_written(self, box: str, tmp_path: Path) -> None:
         says(f"touch {tmp_path}/x 2>/dev/null || echo no", box)
         assert not list(tmp_path.iterdir())
 
@@ -136,12 +136,12 @@ class TestPrograms:
         assert says(CONNECT.format(listener), box) == ["shut"]
         assert says(CONNECT.format(listener), {"kind": box, "network": True}) == ["open"]
 
-    def test_processes_outside_can_not_be_signalled(self, box: str) -> None:
+    def test_processes_outside_cannot_be_signalled(self, box: str) -> None:
         if box == "landlock" and LANDLOCK < 6:
             pytest.skip("the kernel has no Landlock 6")
         assert says(f"kill -0 {os.getpid()} 2>/dev/null && echo reached || echo shut", box) == ["shut"]
 
-    def test_the_environment_of_the_worker_can_not_be_read(self, box: str) -> None:
+    def test_the_environment_of_the_worker_cannot_be_read(self, box: str) -> None:
         assert says(f"cat /proc/{os.getpid()}/environ 2>/dev/null >/dev/null && echo read || echo shut", box) == [
             "shut"
         ]
@@ -182,10 +182,10 @@ except OSError:
 class TestBubblewrap:
     pytestmark = list(BOXES[0].marks)
 
-    def test_other_processes_are_not_there(self) -> None:
+    def test_other_processes_are_missing(self) -> None:
         assert int(says("ls /proc | grep -c '^[0-9]'", "bubblewrap")[0]) < 10
 
-    def test_home_is_not_there_and_tmp_is_empty(self) -> None:
+    def test_home_is_missing_and_tmp_is_empty(self) -> None:
         assert says("ls -A /home /root 2>/dev/null | wc -l; ls -A /tmp | wc -l", "bubblewrap") == ["0", "1"]
 
 
@@ -209,7 +209,7 @@ class TestLandlock:
 
     pytestmark = list(BOXES[1].marks)
 
-    def test_metadata_of_files_can_not_be_changed(self, tmp_path: Path) -> None:
+    def test_metadata_of_files_cannot_be_changed(self, tmp_path: Path) -> None:
         """Code with `read: []` gave the master key a mode with which noetl refuses it, and others can read it."""
         key, own = tmp_path / "master.key", tmp_path / "own"
         key.touch(0o600)

@@ -117,6 +117,6 @@ def test_its_exit_code_is_the_error() -> None:
         pytest.param({"ref": f": {SECRET}"}, "input", "the script contains a secret", id="secret-text"),
     ],
 )
-def test_what_can_not_be_run(inputs: dict[str, Any], kind: str, says: str) -> None:
+def test_what_cannot_be_run(inputs: dict[str, Any], kind: str, says: str) -> None:
     found_kind, message = failure(**inputs)
     assert (found_kind, says in message) == (kind, True), message

@@ -69,7 +69,7 @@ def test_the_store_of_noetl_is_the_default() -> None:
     ],
     ids=["store", "variable", "short", "field", "version", "auth"],
 )
-def test_what_is_not_there(inputs: dict[str, Any], kind: str, message: str) -> None:
+def test_what_is_missing(inputs: dict[str, Any], kind: str, message: str) -> None:
     error = run(keychain(), **inputs).error
     assert error is not None
     assert error.kind == kind

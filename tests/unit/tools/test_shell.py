@@ -160,7 +160,7 @@ class TestCommands:
             pytest.param("echo", {"spec": {"sandbox": {"kind": "magic"}}}, "input", "spec.sandbox", id="sandbox"),
         ],
     )
-    def test_what_can_not_be_run(self, given: Any, more: dict[str, Any], kind: str, says: str) -> None:
+    def test_what_cannot_be_run(self, given: Any, more: dict[str, Any], kind: str, says: str) -> None:
         found_kind, message = failure(given, **more)
         assert (found_kind, says in message) == (kind, True), message
 
@@ -226,7 +226,7 @@ class TestSurroundings:
         text = "echo $NOETL_AUTH_USERNAME ${NOETL_AUTH_PASSWORD%-1} $NOETL_AUTH_KIND"
         assert stdout(text, auth="shop", credential=credential) == "ada open-sesame basic\n"
 
-    def test_a_credential_that_is_not_there(self) -> None:
+    def test_a_credential_that_is_missing(self) -> None:
         async def credential(auth: Any) -> dict[str, Any]:
             raise Failure("auth", "the keychain has no entry 'shop'")
 
@@ -256,7 +256,7 @@ class TestOutput:
         play(story)
         assert sorted(lines) == [("stderr", "two"), ("stdout", "one"), ("stdout", "three")]
 
-    def test_a_mebibyte_is_kept_and_the_result_says_so(self) -> None:
+    def test_a_mebibyte_is_kept_and_the_result_reports_it(self) -> None:
         lines: list[str] = []
         text = "yes 12345678901234567890123456789012345678901234567890 | head -c 3000000; echo end"
         result = outcome(text, log=lambda stream, line: lines.append(line)).result

@@ -227,7 +227,7 @@ class TestStatements:
         "echo {{ x }} | at now",
     ],
 )
-def test_a_place_that_can_not_be_safe_is_refused_with_advice(command: str) -> None:
+def test_a_place_that_cannot_be_safe_is_refused_with_advice(command: str) -> None:
     with pytest.raises(TemplateSyntax) as caught:
         prepare_shell(command)
     assert command[caught.value.offset :].startswith("{{ x }}")

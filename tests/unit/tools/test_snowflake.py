@@ -283,7 +283,7 @@ def test_a_private_key_is_read(snowflake: Snowflake) -> None:
     assert (error.kind, "PEM" in error.message) == ("auth", True)
 
 
-def test_a_server_that_is_not_there_is_a_connect_error(snowflake: Snowflake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_missing_is_a_connect_error(snowflake: Snowflake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("noetl.tools.rows.snowflake_database.LOGIN_SECONDS", 2)
     error = Calls(kind, auth=snowflake.fields(port=1)).error("SELECT 1")
     assert (error.kind, error.retryable) == ("connect", True)

@@ -343,7 +343,7 @@ def test_what_makes_no_sense_is_refused(calls: Calls, inputs: dict[str, Any], wo
     assert not os.path.exists("never.csv")
 
 
-def test_what_is_not_there_is_not_found(calls: Calls, tmp_path: Path) -> None:
+def test_what_is_missing_is_not_found(calls: Calls, tmp_path: Path) -> None:
     assert calls.error(source=file(tmp_path / "no.csv"), target=file(tmp_path / "o.csv")).kind == "not_found"
     assert calls.error(source=duck(tmp_path / "no.db", table="t"), target=file(tmp_path / "o.csv")).kind == "not_found"
     assert calls.error(source=SOURCE, target=file(tmp_path / "no" / "o.csv")).kind == "not_found"
@@ -367,7 +367,7 @@ def test_json_that_is_none_is_an_error(calls: Calls, tmp_path: Path, content: st
         ("snowflake.connector", "snowflake", {"kind": "snowflake", "auth": {"account": "a"}, "query": "SELECT 1 AS i"}),
     ],
 )
-def test_a_driver_that_is_not_there_is_named(
+def test_a_driver_that_is_missing_is_named(
     calls: Calls, monkeypatch: pytest.MonkeyPatch, driver: str, extra: str, source: dict[str, Any]
 ) -> None:
     monkeypatch.setitem(sys.modules, driver, None)
@@ -432,7 +432,7 @@ def test_transfers_into_one_file_take_turns(calls: Calls, tmp_path: Path) -> Non
     assert read(tmp_path / "t.db", "SELECT count(*) FROM t") == [(6,)]
 
 
-def test_progress_is_told(calls: Calls, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported(calls: Calls, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("noetl.tools.rows.endpoints.LOG_INTERVAL_SECONDS", 0.0)
     httpserver.expect_request("/take").respond_with_data("", status=204)
     target = {"kind": "http", "url": httpserver.url_for("/take")}

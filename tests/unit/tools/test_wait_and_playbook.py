@@ -72,7 +72,7 @@ def test_playbook_asks_for_a_child_with_the_tasks_own_args() -> None:
     assert asked.request == {"path": "reports/quarter", "version": 3, "payload": {"year": 2025}, "step": "ask"}
 
 
-def test_child_is_the_same_when_the_attempt_is_asked_for_again() -> None:
+def test_child_is_the_same_when_the_attempt_is_requested_again() -> None:
     inputs = playbook.Inputs(path="reports/quarter")
     first = waiting(playbook.run, inputs, context()).key
     assert waiting(playbook.run, inputs, context()).key == first

@@ -62,7 +62,7 @@ def test_a_new_schedule_knows_when_it_fires_next() -> None:
         ({"every": "soon"}, "duration"),
     ],
 )
-def test_what_can_not_be_a_schedule(more: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_a_schedule(more: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         made(**more)
     with pytest.raises(UsageError, match="name"):
@@ -305,7 +305,7 @@ def test_a_paused_or_retired_schedule_fires_on_request() -> None:
     assert (after.status, after.look) == ("paused", None)
 
 
-def test_trouble_is_noted_and_looked_at_again() -> None:
+def test_trouble_is_noted_and_checked_again() -> None:
     one = schedules.postponed(made(), "there is no time zone 'X'", NOW + 10)
     assert (one.look, one.next, noted(one)) == (NOW + 10 + schedules.POSTPONE_SECONDS, NOW + 10, [("failed", 10, 1)])
 

@@ -76,7 +76,7 @@ def test_a_fixed_time_in_an_hour_that_comes_twice_is_the_first() -> None:
     assert wall("30 2 * * *", at("2026-10-25T02:10", fold=1), 1) == expected[1:]
 
 
-def test_every_half_hour_goes_on_in_both_equal_hours_and_over_the_missing_one() -> None:
+def test_every_half_hour_continues_in_both_equal_hours_and_over_the_missing_one() -> None:
     assert wall("*/30 * * * *", at("2026-10-25T01:45"), 5) == [
         "2026-10-25 02:00+02:00",
         "2026-10-25 02:30+02:00",

@@ -108,7 +108,7 @@ def test_leases_that_are_void_are_stopped_and_others_are_not(server: Scripted) -
     asyncio.run(run())
 
 
-def test_paused_executions_are_known_until_they_go_on(server: Scripted) -> None:
+def test_paused_executions_are_known_until_they_continue(server: Scripted) -> None:
     server.answer = pulse(paused=[EXECUTION])
 
     async def run() -> None:
@@ -120,7 +120,7 @@ def test_paused_executions_are_known_until_they_go_on(server: Scripted) -> None:
     asyncio.run(run())
 
 
-def test_while_no_beat_gets_through_calls_go_on_and_none_is_begun(
+def test_while_no_beat_gets_through_calls_continue_and_none_is_begun(
     server: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("noetl.worker.terms.LEASE_SECONDS", 0.3)

@@ -157,7 +157,7 @@ def test_a_report_about_an_execution_that_is_gone_is_rejected(server: Scripted) 
     assert with_link(server, lambda link: link.report(EXECUTION, report())) == (False, [])
 
 
-def test_what_nobody_waits_for_any_more_is_not_sent(server: Scripted) -> None:
+def test_what_nothing_waits_for_any_more_is_not_sent(server: Scripted) -> None:
     server.stop()
 
     async def act(link: HttpLink) -> None:
@@ -370,7 +370,7 @@ def test_a_report_asks_for_work_of_the_workers_own_pool(server: Scripted) -> Non
         (TEXT.replace(b"kind: noop", b"kind: novel.tool"), "novel.tool"),
     ],
 )
-def test_work_that_can_not_be_run_here_fails_and_says_why(server: Scripted, text: bytes, why: str) -> None:
+def test_work_that_cannot_be_run_here_fails_and_says_why(server: Scripted, text: bytes, why: str) -> None:
     server.answer = hands_out(work(), text=text)
     assert with_link(server, lambda link: link.claim(Claim("w1", 1))) == []
     ((name, fact),) = server.of("/report")[0].json[0]["facts"]
@@ -379,7 +379,7 @@ def test_work_that_can_not_be_run_here_fails_and_says_why(server: Scripted, text
     assert why in fact["error"]["message"]
 
 
-def test_credentials_are_asked_for_by_name(server: Scripted) -> None:
+def test_credentials_are_requested_by_name(server: Scripted) -> None:
     server.answer = lambda asked: (200, {"name": "db", "kind": "bearer", "fields": {"token": "abcdef"}})
     result = with_link(server, lambda link: link.credential(EXECUTION, "db"))
     assert result.fields == {"token": "abcdef"}

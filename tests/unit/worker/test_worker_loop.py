@@ -121,7 +121,7 @@ async def until(look: Callable[[], Any]) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_free_slots_are_filled_and_no_more_is_asked_for() -> None:
+def test_free_slots_are_filled_and_no_more_is_requested() -> None:
     desk = Desk("slow", "slow", "quick")
 
     async def act(loop: WorkerLoop) -> None:
@@ -200,7 +200,7 @@ def test_a_claim_that_goes_wrong_is_complained_about_and_made_again(monkeypatch:
     assert loop_with(desk, act) == ["the database is away"]
 
 
-def test_a_lease_that_breaks_is_complained_about_and_others_go_on() -> None:
+def test_a_lease_that_breaks_is_complained_about_and_others_continue() -> None:
     class Broken(Desk):
         async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
             if report.fence == 1:

@@ -88,7 +88,7 @@ def test_a_failed_item_fails_the_step() -> None:
     )
 
 
-def test_a_failed_item_counts_where_the_loop_goes_on() -> None:
+def test_a_failed_item_counts_where_the_loop_continues() -> None:
     facts = (IterationStarted(RUN, 1), IterationFailed(RUN, 1, ERROR))
     scenario = Scenario(TOLERANT).given(*LAST_ITEM).when(Report(2, facts))
     (ended,) = [event for event in scenario.events if isinstance(event, LoopDone)]

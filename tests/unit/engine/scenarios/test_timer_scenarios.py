@@ -125,11 +125,11 @@ def test_a_signal_counts_once_and_is_kept_until_somebody_waits() -> None:
     scenario.when(Signal("go", "mail-1")).then_nothing()
 
 
-def test_time_stands_still_while_an_execution_is_paused() -> None:
+def test_time_is_stopped_while_an_execution_is_paused() -> None:
     scenario = Scenario(WAITS).given(*WAITING)
     timer = only_timer(scenario)
     scenario.when(Pause(), at=3.0).when(TimerDue(timer), at=10.0).then_nothing()
 
 
-def test_the_end_of_a_child_nobody_waits_for_changes_nothing() -> None:
+def test_the_end_of_a_child_nothing_waits_for_changes_nothing() -> None:
     Scenario(WAITS).given(*WAITING).when(ChildEnded("another", Outcome())).then_nothing()
