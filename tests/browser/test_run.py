@@ -226,6 +226,31 @@ def test_a_run_without_a_worker_reports_it_and_for_how_long(open_page: PageOpene
     expect(page.get_by_text(missing).first).to_be_visible()
 
 
+WAITING_ITEMS = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: asks, path: shop/asks}
+workflow:
+  - step: ask
+    loop: {in: [1, 2], iterator: n, spec: {mode: parallel}}
+    tool: {kind: wait, signal: "go{{ iter.n }}"}
+"""
+
+
+def test_a_loop_whose_items_wait_is_waiting_everywhere(open_page: PageOpener, runs: ExampleRuns) -> None:
+    execution = runs.client.start({"playbook": WAITING_ITEMS})
+    until(lambda: runs.client.show(execution)["status"] == "waiting")
+    page = open_page(f"/runs/{execution}", "viewer")
+    waits = inspector(page).locator(".waits > li")
+    texts = [re.compile(rf"^ask#1\[{item}\] waits for the signal 'go{item + 1}'") for item in (0, 1)]
+    expect(waits).to_have_text(texts)
+    box(page, "ask, waiting").click()
+    expect(inspector(page).locator(".inspector-heading")).to_contain_text("waiting")
+    row = page.get_by_role("grid", name="Timeline").get_by_role("row")
+    expect(row).to_contain_text(re.compile(r"waiting, .*0 of 2 items"))
+    runs.act(execution, "cancel")
+
+
 def test_why_has_times_in_the_zone_of_the_page(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['waiting']}?step=ask", "viewer")
     state = inspector(page).locator(".why-state")

@@ -97,7 +97,9 @@ function Part({ model, data, part }: { model: RunModel; data: StepRun; part: str
 
 /** The status at the event of the view, empty until it is loaded; while the slider moves, the outline knows it. */
 function statusOf(model: RunModel, data: StepRun | undefined, run: string, item: number | null): string {
-  const [outline, at] = [model.outline.value, model.at.value];
+  const [outline, at, state] = [model.outline.value, model.at.value, model.state.value];
+  const active = state?.seq === at && item === null ? state.runs?.find((other) => other.run === run) : null;
+  if (active) return active.status; // only the state knows that all items of a loop wait
   if (item === null && outline?.runs) {
     const { runs } = outline;
     const row = runs.step.findIndex((step, place) => `${outline.steps[step]}#${runs.n[place]}` === run);

@@ -71,9 +71,9 @@ function Waits({ waits, isPast }: { waits: Wait[]; isPast: boolean }) {
             <div>
               <p>
                 <SelectLink {...(stepOf(wait.run) ? { run: wait.run, item: wait.item } : { step: wait.run })}>
-                  {wait.run}
+                  {placeOf(wait)}
                 </SelectLink>
-                {printable(withoutRun(wait))}
+                {printable(withoutPlace(wait))}
               </p>
               <p class="quiet">
                 {isPast ? "since " : "for "}
@@ -98,9 +98,14 @@ function Waits({ waits, isPast }: { waits: Wait[]; isPast: boolean }) {
   );
 }
 
-/** The message after the name of the step run, with which many begin. */
-function withoutRun({ run, message }: Wait): string {
-  return message.startsWith(`${run} `) ? message.slice(run.length) : `: ${message}`;
+/** `fetch#1`, or `fetch#1[3]` for an item, as messages begin. */
+function placeOf({ run, item }: Wait): string {
+  return item === null ? run : `${run}[${item}]`;
+}
+
+function withoutPlace(wait: Wait): string {
+  const place = `${placeOf(wait)} `;
+  return wait.message.startsWith(place) ? wait.message.slice(place.length - 1) : `: ${wait.message}`;
 }
 
 /** Errors that a policy continued past. */

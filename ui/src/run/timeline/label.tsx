@@ -63,12 +63,13 @@ function factsOf(row: TimelineRow, isPast: boolean): string {
   if (row.kind === "step" && row.spans.length !== 1) return counted(row.runs, "step run");
   const span = row.kind === "step" ? row.spans[0] : row.kind === "run" ? row.span : null;
   if (!span) return "";
-  return isPast ? statusWord(span.statusAt) : spanFacts(span); // the rest is that of the whole run
+  const status = statusWord(statusOf(row));
+  return isPast ? status : `${status}${spanFacts(span)}`; // the rest is that of the whole run
 }
 
 function spanFacts(span: Span): string {
   const { worker, retry, external } = span.waited;
-  const facts: string[] = [span.status];
+  const facts = [""];
   if (worker) facts.push(`waited ${duration(worker)} for a worker`);
   if (retry) facts.push(`waited ${duration(retry)} for retries`);
   if (external) facts.push(`waited ${duration(external)} for signals, timers or children`);

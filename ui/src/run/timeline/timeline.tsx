@@ -9,6 +9,7 @@ import { useCanvas } from "../../parts/canvas.ts";
 import { List } from "../../parts/list.tsx";
 import { Empty } from "../../parts/states.tsx";
 import { millis } from "../../text/time.ts";
+import { exactStates } from "../graph/state.ts";
 import type { RunModel } from "../model.ts";
 import { stepStates } from "../outline/outline.ts";
 import { elapsedAt } from "../outline/time.ts";
@@ -68,7 +69,8 @@ function Chart({ model }: PanelProps) {
     () => axisOf(from, Math.max(to, from + 1), width, busy, !expandsGaps.value),
     [from, to, width, busy, expandsGaps.value],
   );
-  const states = stepStates(outline, seq);
+  const state = model.state.value;
+  const states = state?.seq === seq ? exactStates(state) : stepStates(outline, seq);
   const rows = timelineRows(outline, spans, states, expanded.value, loader);
   const { run, step } = selection.value;
   const at = elapsedAt(outline, seq);
