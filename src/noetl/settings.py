@@ -64,7 +64,7 @@ def default_db() -> str:
 
 
 def _is_project(folder: str) -> bool:
-    """A file of somebody else, such as in /tmp, makes no project: its credentials would be those of its owner."""
+    """A file of another user, such as in /tmp, makes no project: its credentials would be those of its owner."""
     try:
         return os.stat(os.path.join(folder, PROJECT_FILE)).st_uid in (os.getuid(), 0)
     except OSError:

@@ -53,7 +53,7 @@ class Migration(NamedTuple):
 
 
 def migrate(file: str, data: bytes | str, kinds: KindSource) -> Migration:
-    """Rewrite a playbook of another generation or of the classic dialect; one that is canonical comes back as it is."""
+    """Rewrite a playbook of another generation or of the classic dialect; a canonical one is returned unchanged."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     root, problems = read(file, data)
     if root is None:

@@ -55,7 +55,7 @@ _MOVE_OUT = "move data out of the playbook: into a file, a table, or the request
 
 
 class _Stop(Exception):
-    """Reading cannot go on; the problem is recorded."""
+    """Reading cannot continue; the problem is recorded."""
 
 
 def read(file: str, data: bytes | str) -> tuple[Map | None, Problems]:
@@ -238,7 +238,7 @@ class _Composer:
         start = top.node.span.start
         top.node.span = span = Span(start, event.end_mark.index)
         node: Any = top.node
-        if top.bare_template:  # reported; go on as if it had been quoted, to find what else is wrong
+        if top.bare_template:  # reported; continue as if it had been quoted, to find further problems
             node, top.weight, top.height = self.text[span.start : span.end], 1, 1
         if top.anchor:
             self.anchors[top.anchor] = _Anchored(node, top.weight, top.height)

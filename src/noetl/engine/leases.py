@@ -62,7 +62,7 @@ def server_grant(state: Execution, run: str) -> e.StepStarted:
 
 
 def lose_lease(decision: Decision, fence: int) -> None:
-    """Take a lease from a worker that is gone. A run that keeps losing its workers fails."""
+    """Take a lease from a lost worker. A run that keeps losing its workers fails."""
     lease = decision.state.leases.get(fence)
     if lease is None:
         return

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SKIPPED = {"status": "skipped", "result": None}  # The outcome of a skipped task, as templates see it
 CONTINUES = frozenset(["continue", "break", "jump"])
-"""Directives after which a pipeline goes on, or ends well, in spite of an error."""
+"""Directives after which a pipeline continues, or ends as a success, in spite of an error."""
 INLINED_CHARACTERS = 14_000  # Characters of JSON text that fit into an event, whatever they are
 
 
@@ -260,7 +260,7 @@ def inner_writes(run: Run, task: TaskId) -> list[Write]:
 
 
 def _leave_inner(run: Run, task: TaskId, again: bool) -> None:
-    """Pipelines inside an iterator task end with the task; if it is retried, they go on counting their visits."""
+    """Pipelines inside an iterator task end with the task; if it is retried, their visits are counted on."""
     inner, pipelines = f"{task.path}[", run.pipelines(task.index)
     for prefix in [prefix for prefix in pipelines if prefix.startswith(inner)]:
         if again:

@@ -36,7 +36,7 @@ class Api:
     def __init__(self, store: Store, clock: Clock, settings: ServerSettings) -> None:
         self.store, self.clock, self.settings, self.started = store, clock, settings, clock.now()
         self.page = PageFolder(settings.page)
-        self.stop_requested = asyncio.Event()  # whoever runs the server shuts it down then
+        self.stop_requested = asyncio.Event()  # the runner of the server shuts it down then
         self.thread = StoreThread()
         in_store, log = self.thread.ask, settings.log
         traces = Traces(settings.traces, store, in_store, settings.version) if settings.traces else None

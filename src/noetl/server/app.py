@@ -2,7 +2,7 @@
 
 The order of the checks: the route exists, byte by byte; no header is ambiguous; the request is meant for this server
 (Host) and not sent by a page of another one (Origin); the caller's role may use the route; the body has an accepted
-type and size. Whatever the guard rejects is answered with a problem.
+type and size. A rejected request gets a problem document.
 """
 
 from __future__ import annotations

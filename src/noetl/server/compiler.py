@@ -1,9 +1,9 @@
 """Compiles playbooks for a server: in separate processes, within a CPU budget, fairly between callers.
 
 A text is untrusted: on the event loop it could block the server, and a thread cannot be killed. The kernel kills the
-process when a text exceeds its CPU time, and this module kills it when it neither answers nor uses CPU time. Wall-clock
-time does not count, because the process has a low priority and a busy machine delays it. Processes start on demand and
-end after an idle timeout. Each caller has one text compiled at a time, and callers take turns.
+process when a text exceeds its CPU time, and this module kills it when it neither responds nor uses CPU time.
+Wall-clock time does not count, because the process has a low priority and a busy machine delays it. Processes start on
+demand and end after an idle timeout. Each caller has one text compiled at a time, and callers take turns.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FILE = "playbook.yaml"  # file name of a text from a request, until it is compil
 TRUSTED_FACTOR = 5.0
 """Budget factor for stored texts, which compiled within the budget of the version that stored them, and for the
 description of the language, which imports every installed kind."""
-STALL_SECONDS = 60.0  # a process that neither answers nor uses CPU time for this long is stuck
+STALL_SECONDS = 60.0  # a process that neither responds nor uses CPU time for this long is stuck
 MIN_CPU_SHARE = 0.002
 """The least CPU time of a process that is not stuck, per second. Beside a hundred busy processes, one of its priority
 still gets more than ten times as much."""

@@ -185,7 +185,7 @@ class Simulation:
         async with slots:
             self.status = "running"
             try:
-                async with asyncio.timeout(JOB_SECONDS):  # for a job that nobody waits for
+                async with asyncio.timeout(JOB_SECONDS):  # for a job that no call waits for
                     response = await _simulate(request, redact)
             except TimeoutError:
                 message = f"the simulation took more than {JOB_SECONDS / 3600:g} hours"

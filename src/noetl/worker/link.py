@@ -70,7 +70,7 @@ class Reporter:
         self._reported = 0
         self._sending = asyncio.Lock()
         self._void = False
-        self._fault: BaseException | None = None  # of a report: nobody knows whether its facts were accepted
+        self._fault: BaseException | None = None  # of a report: it is unknown whether its facts were accepted
 
     @property
     def is_full(self) -> bool:

@@ -1,4 +1,4 @@
-"""Why a step ran as it did, or did not run: what was decided about it, and its state now."""
+"""Explains why a step ran as it did, or did not run: the decisions about it, and its state now."""
 
 from __future__ import annotations
 

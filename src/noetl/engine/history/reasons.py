@@ -1,4 +1,4 @@
-"""Why something was decided: each guard once more, on the state as it was when it was evaluated.
+"""The reasons of decisions: each guard is evaluated again, on the state of that time.
 
 Events carry decisions, not reasons. A reason is found by folding the log to just before the decision and evaluating
 the guards again: arcs before `next.evaluated`, rules before `task.done`, admission before `token.held`,
@@ -174,7 +174,7 @@ def _arc_reasons(past: Decision, ended: Ended) -> Iterator[Reason]:
 
 
 def decides_nothing(net: Net, event: e.TaskDone) -> bool:
-    """Whether the next task follows whatever the outcome is: there is no policy, no error, and nobody has answered."""
+    """Whether the next task follows any outcome: there is no policy, no error, and no answer of an actor."""
     if not event.outcome.ok or event.do != "continue" or event.outcome.extra.get("actor") is not None:
         return False
     task = task_at(net, event.task)

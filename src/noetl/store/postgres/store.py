@@ -76,7 +76,7 @@ class PostgresStore(Store):
         return [good for batch in _batches(changes) for good in self._commit(batch)]
 
     def _commit(self, changes: Sequence[Change]) -> list[bool]:
-        heads = {change.execution: change.expected for change in reversed(changes)}  # if nobody else has written
+        heads = {change.execution: change.expected for change in reversed(changes)}  # unless others have written
         while True:
             good = accepted(changes, heads)
             fitting = [change for change, fits in zip(changes, good, strict=True) if fits]
