@@ -59,7 +59,7 @@ class TestWhatFollowsFromAMistakeIsNotReported:
         assert codes(result) == ["NTL103"]
 
     def test_the_options_beside_the_default_inputs_of_a_kind_are_checked(self) -> None:
-        step = "workflow: [{step: a, tool: {kind: noop}}]\n"
+        step = "workflow: [{step: a, tool: {kind: http, url: \"http://shop.example\"}}]\n"
         result = problems(step + "executor: {spec: {http: {retry: lots, timeout: [1]}}}")
         assert [problem.message.partition(":")[0] for problem in result] == ["'retry' of http", "'timeout' of http"]
 
