@@ -124,6 +124,8 @@ def _refuse(task: Any, key: str, kind: Kind, walk: Walk) -> None:
     hint = other_words.of_task(task, key, kind)
     if key in UNDER_SPEC:
         hint = other_words.spec_advice(task, key)
+    elif hint is None and task[key] is None and key == next(iter(task)):
+        hint = f"indent the keys of the task below `{key}:`"
     elif hint is None:
         inputs = ", ".join(fields(kind.inputs)) or "none"
         hint = walk.problems.did_you_mean(key, [*fields(kind.inputs), *COMMON]) or f"inputs of {kind.name}: {inputs}"

@@ -83,6 +83,14 @@ class TaskShape(Shape):
             other = next((key for key in ("type", "uses", "operator", "plugin") if key in value), None)
             if other is not None:
                 hint, span = f"write `kind` instead of `{other}`; `noetl tools` lists the kinds", key_span(value, other)
+            labels = [key for key, task in value.items() if isinstance(task, dict) and "kind" in task]
+            beside = next((key for key in value if key not in labels[:1]), None)
+            if labels and beside is not None:
+                hint, span = f"indent it further: it belongs to the task {labels[0]!r}", key_span(value, beside)
+                if beside in labels:
+                    hint = f"begin each task of the list with a dash: `- {beside}: {{kind: ...}}`"
+                walk.problems.add(shape.MISSING_KEY, span, f"{beside!r} is beside the task {labels[0]!r}", hint)
+                return False
             walk.problems.add(shape.MISSING_KEY, span, "a task has no 'kind'", hint)
             return False
         name = value["kind"]

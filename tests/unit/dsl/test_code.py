@@ -167,3 +167,60 @@ def test_code_that_has_probably_no_result(code: str, where: tuple[int, int], hin
 )
 def test_code_that_has_a_result_or_effects(code: str) -> None:
     assert problems(code) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "args", "message", "hint"),
+    [
+        (
+            "def main(n, limit=2):\n    return n\n",
+            "args: {n: 1, limti: 3}\n",
+            "main() has no parameter 'limti'",
+            "did you mean 'limit'?",
+        ),
+        (
+            "async def main(*, n):\n    return n\n",
+            "args: {n: 1, other: 3}\n",
+            "main() has no parameter 'other'",
+            "its parameters are n",
+        ),
+        (
+            "def main(n, limit, m=1):\n    return n\n",
+            "args: {n: 1}\n",
+            "main() requires 'limit', which no args provide",
+            "add `limit` to the `args` of the task, or give the parameter a default",
+        ),
+    ],
+)
+def test_args_that_are_not_the_parameters_of_main(code: str, args: str, message: str, hint: str) -> None:
+    (problem,) = problems(code, args)
+    assert (problem.code, problem.severity, problem.message, problem.hint) == ("NTL523", "warning", message, hint)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def main(n, **rest):\n    return n\n",
+        "def main(n):\n    return n + m\n",
+        "def main(n):\n    return globals()['m']\n",
+        "@wraps\ndef main():\n    return 1\n",
+        "def main():\n    return 1\nresult = main()\n",
+        "def main(m, /, n):\n    return n + m\n",
+    ],
+)
+def test_args_that_main_or_its_code_may_read(code: str) -> None:
+    assert problems(code, "args: {n: 1, m: 2}\n") == []
+
+
+def test_a_parameter_of_main_may_come_from_an_arc() -> None:
+    text = """\
+        apiVersion: noetl.io/v2
+        kind: Playbook
+        metadata: {name: orders, path: shop/orders}
+        workflow:
+          - step: start
+            next: {arcs: [{step: end, args: {n: 1}}]}
+          - step: end
+            tool: {kind: python, code: "def main(n): return n"}
+        """
+    assert load("orders.yaml", dedent(text), KINDS).problems == []

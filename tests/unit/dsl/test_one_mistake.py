@@ -59,9 +59,33 @@ class TestWhatFollowsFromAMistakeIsNotReported:
         assert codes(result) == ["NTL103"]
 
     def test_the_options_beside_the_default_inputs_of_a_kind_are_checked(self) -> None:
-        step = "workflow: [{step: a, tool: {kind: http, url: \"http://shop.example\"}}]\n"
+        step = 'workflow: [{step: a, tool: {kind: http, url: "http://shop.example"}}]\n'
         result = problems(step + "executor: {spec: {http: {retry: lots, timeout: [1]}}}")
         assert [problem.message.partition(":")[0] for problem in result] == ["'retry' of http", "'timeout' of http"]
+
+    @pytest.mark.parametrize(
+        ("tool", "message", "hint"),
+        [
+            (
+                "- call: {kind: noop}\n  spec: {retry: 3}\n",
+                "'spec' is beside the task 'call'",
+                "indent it further: it belongs to the task 'call'",
+            ),
+            (
+                "- call: {kind: noop}\n  other: {kind: noop}\n",
+                "'other' is beside the task 'call'",
+                "begin each task of the list with a dash: `- other: {kind: ...}`",
+            ),
+            (
+                "- call:\n  kind: noop\n",
+                "noop has no input 'call'",
+                "indent the keys of the task below `call:`",
+            ),
+        ],
+    )
+    def test_keys_beside_the_label_of_a_task_are_to_be_indented(self, tool: str, message: str, hint: str) -> None:
+        (problem,) = step(tool)
+        assert (problem.message, problem.hint) == (message, hint)
 
     def test_a_step_whose_tool_is_wrong_has_a_tool(self) -> None:
         assert codes(problems("workflow: [{step: fetch, tool: http}]")) == ["NTL103"]

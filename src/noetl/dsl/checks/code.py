@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from noetl.dsl.document_parts import Document
-from noetl.dsl.problem import Check, Problems, did_you_mean
-from noetl.dsl.tree import Map, is_template, span_in
+from noetl.dsl.problem import Check, Problems, did_you_mean, hint_names
+from noetl.dsl.tree import Map, is_template, key_span, span_in
 from noetl.model.requirement import fault
 
 SYNTAX = Check("NTL516", "error", "Python code does not compile", stored_ok=True)
@@ -23,6 +23,7 @@ INVALID_REQUIREMENT = Check(
 )
 UNREADABLE_FILE = Check("NTL220", "error", "the file of a Python task cannot be read", stored_ok=True)
 NO_RESULT = Check("NTL522", "warning", "Python code probably has no result")
+MAIN_ARGS = Check("NTL523", "warning", "the args of a Python task are not the parameters of its `main`")
 
 MAX_FINDINGS = 100
 MAX_CHARACTERS = 100_000
@@ -33,6 +34,7 @@ BUILTINS = frozenset(["iter", "vars"])
 _TEMPLATE = re.compile(r"\{\{-?\s*([A-Za-z_][\w.]*(?:\[[^\]{}]*\])*)[^{}]*\}\}")
 _RESULT = re.compile(r"\b(?:result|main)\b")
 _NAMES = re.compile(rf"\b(?:{'|'.join(sorted(NAMES | BUILTINS))})\b")
+ANY_NAME = frozenset(["globals", "locals", "vars", "exec", "eval"])
 OUTSIDE = {
     "'return' outside function": "set `result`, or write `def main(...)`",
     "'yield' outside function": "set `result` to a list",
@@ -48,6 +50,16 @@ class CodeFinding(NamedTuple):
     hint: str | None
     name: str = ""
     """The variable that the code reads."""
+
+
+class Main(NamedTuple):
+    """The function `main` of a piece of code."""
+
+    parameters: tuple[str, ...]
+    required: tuple[tuple[str, int], ...]
+    """The parameters without a default, with their offsets."""
+    others: frozenset[str]
+    """Other names that the code reads."""
 
 
 def check(document: Document, problems: Problems) -> None:
@@ -67,12 +79,29 @@ def check(document: Document, problems: Problems) -> None:
                     if finding.name not in variables:
                         where = problems.text.offset_in(span_in(task, "code"), code, finding.offset)
                         problems.add(finding.check, where, finding.message, finding.hint)
+                if (main := main_of(code)) is not None:
+                    _check_args(task, main, problems)
+                    for name, offset in main.required:
+                        if name not in variables:
+                            where = problems.text.offset_in(span_in(task, "code"), code, offset)
+                            hint = f"add `{name}` to the `args` of the task, or give the parameter a default"
+                            problems.add(MAIN_ARGS, where, f"main() requires {name!r}, which no args provide", hint)
             case {"file": {"path": str(path), "text": str(text)}}:
                 for finding in findings(text):
                     if finding.name not in variables:
                         line = text.count("\n", 0, finding.offset) + 1
                         message = f"{path}, line {line}: {finding.message}"
                         problems.add(finding.check, span_in(task, "file"), message, finding.hint)
+                if (main := main_of(text)) is not None:
+                    _check_args(task, main, problems)
+
+
+def _check_args(task: Map, main: Main, problems: Problems) -> None:
+    args = task.get("args")
+    for name in args if isinstance(args, Map) else ():
+        if name not in main.parameters and name not in main.others:
+            hint = problems.did_you_mean(name, main.parameters) or f"its parameters are {hint_names(main.parameters)}"
+            problems.add(MAIN_ARGS, key_span(args, name), f"main() has no parameter {name!r}", hint)
 
 
 def _check_packages(inputs: Map, problems: Problems) -> None:
@@ -113,6 +142,33 @@ def findings(code: str) -> tuple[CodeFinding, ...]:
     return tuple(sorted(problems, key=lambda finding: finding.offset)[:MAX_FINDINGS])
 
 
+@lru_cache(maxsize=64)
+def main_of(code: str) -> Main | None:
+    """The function `main` that is called with the args; None if there is none, or if it takes or reads any name."""
+    if len(code) > MAX_CHARACTERS or "def main" not in code:
+        return None
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    mains = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    mains = [node for node in mains if node.name == "main"]
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    written = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    read = frozenset(node.id for node in names if isinstance(node.ctx, ast.Load))
+    if len(mains) != 1 or mains[0].decorator_list or written & {"main", "result"} or read & ANY_NAME:
+        return None
+    arguments, places = mains[0].args, _Places(code)
+    if arguments.kwarg is not None:
+        return None
+    positional = [*arguments.posonlyargs, *arguments.args]
+    required = positional[: len(positional) - len(arguments.defaults)]
+    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    required += [argument for argument, default in named if default is None]
+    parameters = tuple(argument.arg for argument in [*positional, *arguments.kwonlyargs])
+    return Main(parameters, tuple((argument.arg, places[argument]) for argument in required), read)
+
+
 def _syntax(code: str, error: SyntaxError) -> CodeFinding:
     lines = code.split("\n")
     number = min(max(error.lineno or 1, 1), len(lines))
@@ -142,7 +198,7 @@ class _Places:
         for line in self.lines:
             self.starts.append(self.starts[-1] + len(line) + 1)
 
-    def __getitem__(self, node: ast.expr | ast.stmt) -> int:
+    def __getitem__(self, node: ast.expr | ast.stmt | ast.arg) -> int:
         line = self.lines[node.lineno - 1]
         column = node.col_offset if line.isascii() else len(line.encode()[: node.col_offset].decode(errors="ignore"))
         return self.starts[node.lineno - 1] + column
