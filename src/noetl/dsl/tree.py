@@ -193,6 +193,7 @@ class Text:
         if span.style == "" and self.text.startswith("*", span.start):
             return [span.start]  # an alias: the value is elsewhere
         start, end, style = span
+        end = min(end, len(self.text))  # that of a rewritten document is in the text that it was read from
         if properties := _PROPERTIES.match(self.text, start, end):  # anchor and tag
             start = properties.end()
         if style in ("|", ">"):
