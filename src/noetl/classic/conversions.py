@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from noetl.classic.chain_items import chain_items
 from noetl.classic.detect import chain_calls, tasks_of
 from noetl.classic.document_parts import ClassicDocument
 from noetl.classic.failure_guards import expects_failure, reads_failure
-from noetl.classic.names import CallNames, Names, expression_of, in_values, renamed, templates_in, with_nulls
+from noetl.classic.names import ENVELOPES, CallNames, Names, expression_of, in_values, renamed, templates_in, with_nulls
 from noetl.classic.nodes import as_list, as_map, list_at, map_at, merged, put_after, rename_key
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Seq, is_template
@@ -60,23 +60,31 @@ class Leftovers(list[Leftover]):
     def refuse(self, container: Map | Seq, key: Any, construct: str, hint: str) -> None:
         self.append(Leftover(self.step, container, key, construct, hint))
 
-    def refuse_reads(self, container: Map | Seq, key: Any, names: Set[str], where: str) -> None:
+    def refuse_reads(
+        self,
+        container: Map | Seq,
+        key: Any,
+        names: Set[str],
+        where: str,
+        hint: str = "store the value in `vars`, or read `steps.NAME.result`",
+    ) -> None:
         """Refuse templates that read names which do not exist at their new place."""
         for holder, at, text in templates_in(container, self.kinds, key):
             with suppress(TemplateSyntax):
                 for read in parse(text).reads:
                     if read.path[0] in names or ".".join(map(str, read.path[:2])) in names:
-                        hint = "store the value in `vars`, or read `steps.NAME.result`"
                         self.refuse(holder, at, f"`{read.path[0]}` {where}", hint)
 
-    def refuse_meta(self, container: Map | Seq, key: Any) -> None:
-        """Refuse `this.meta`, and `this` as a whole, where only the result of the step is known."""
+    def refuse_envelopes(self, container: Map | Seq, key: Any, hidden: Mapping[str, Set[str]]) -> None:
+        """Refuse `this` and `response` as a whole, and their fields that are hidden after the step."""
         for holder, at, text in templates_in(container, self.kinds, key):
             with suppress(TemplateSyntax):
                 for read in parse(text).reads:
-                    if read.path == ("this",) or read.path[:2] == ("this", "meta"):
-                        name = "`this` as a whole" if read.path == ("this",) else "`this.meta`"
-                        self.refuse(holder, at, f"{name} after the step", "read `this.data`, `.status` or `.error`")
+                    envelope, *fields = map(str, read.path)
+                    if envelope in hidden and (not fields or fields[0] in hidden[envelope]):
+                        name = f"`{envelope}.{fields[0]}`" if fields else f"`{envelope}` as a whole"
+                        visible = [f"`.{field}`" for field in ENVELOPES[envelope] if field not in hidden[envelope]]
+                        self.refuse(holder, at, f"{name} after the step", f"read {', '.join(visible)} of `{envelope}`")
 
 
 def convert_loop(step: Map) -> None:
@@ -394,7 +402,7 @@ def sink_task(sink: Map, call_names: CallNames, names: Names, retry: Map | None)
         task["args"] = content
     if "retry" in sink:
         task["retry"] = sink["retry"]
-    skip = "{{ not (" + expression_of(sink["when"], names) + ") }}" if "when" in sink else None
+    skip = "{{ not (" + expression_of(sink["when"], in_values(names)) + ") }}" if "when" in sink else None
     set_policy(task, call_names, retry, skip=skip)
     return task
 

@@ -31,6 +31,8 @@ _NULL_MATTERS = re.compile(
 )
 _NULL_BEFORE = re.compile(r"\bnone\s*(==|!=)\s*$", re.IGNORECASE)
 _RESPONSE = "response if success else outcome.http if outcome.http.status"  # missing if no server answered
+_NULL_BELOW = re.compile(r"\(([\w.]+) \| default\(none\)\)(?=[.\[])")
+"""A default that changes nothing, because a field of a missing value is missing too."""
 _BRACES = re.compile(r"\{\{[-+]?(.*?)[-+]?\}\}", re.DOTALL)
 
 
@@ -90,14 +92,24 @@ class CallNames:
         """Names as they read after the step; `failures`: also after a failure, as in `in_retry`."""
         own, tasks = path_of("steps", step["step"]), tasks_of(step.get("tool"))
         view = self._view(tasks[-1]) if tasks else ""
+        ignores = as_map(step.get("spec")).get("on_error") == "ignore"
         result = f"{own}.result{view}"
         if "loop" in step and view:
-            result = f"{own}.result | map(attribute='{view[1:]}') | list"
+            default = ", default=none" if ignores else ""
+            result = f"{own}.result | map(attribute='{view[1:]}'{default}) | list"
+            if failures:
+                result = f"{result} if {own}.status == 'succeeded' else none"
+        elif view and (failures or ignores):
+            result = f"{result} | default(none)"
         code = f"{own}.result.status | default({own}.error.details.status)"
+        if "loop" in step and view == ".data":
+            code = "none"  # each item has one
+        elif ignores:
+            code = f"{code} | default(none)"
         status = f"'ok' if {own}.status == 'succeeded' else 'error'"
         names = _envelope(f"{own}.result", result, f"{own}.error", code, status)
         if failures and view == ".data" and "loop" not in step:
-            names["response.data"] = f"{result} | default({own}.error.details.body | default(none))"
+            names["response.data"] = f"{own}.result.data | default({own}.error.details.body | default(none))"
         return names
 
     def _has_no_response(self, task: Map) -> bool:
@@ -130,12 +142,14 @@ def _envelope(value: str, result: str, error: str, code: str, status: str) -> di
 
 
 def in_values(names: Names) -> Names:
-    """The names with `response` and `this` as maps of their fields: a value may be all of them."""
-    maps = {}
+    """The names as a value reads them, where null is a value: `response` and `this` are maps of their fields, and a
+    call without a body has no status code and no headers."""
+    maps: dict[str, str] = {}
+    data = names.get("response.data", "")
+    if "response" in names and ".data" not in data and "'data'" not in data:
+        maps = dict.fromkeys(("response.status_code", "response.headers"), "none")
     for envelope in [envelope for envelope in ENVELOPES if envelope in names]:
-        parts = {field: names.get(f"{envelope}.{field}") for field in ENVELOPES[envelope]}
-        if not names[f"{envelope}.data"].removesuffix(" | default(none)").endswith((".data", "| list")):
-            parts |= {field: "none" for field in ("status_code", "headers") if field in parts}
+        parts = {field: {**names, **maps}.get(f"{envelope}.{field}") for field in ENVELOPES[envelope]}
         pairs = [f"'{field}': {_or_null(expression)}" for field, expression in parts.items() if expression is not None]
         maps[envelope] = "{" + ", ".join(pairs) + "}"
     return {**names, **maps}
@@ -175,7 +189,7 @@ def renamed_text(value: Any, names: Names) -> Any:
 def _renamed_template(value: str, names: tuple[tuple[str, str], ...]) -> str:
     """Cached, because the args of a step are renamed for each of its tasks."""
     try:
-        return rename(value, dict(names))
+        return _NULL_BELOW.sub(r"\1", rename(value, dict(names)))
     except TemplateSyntax:
         return value  # reported by the template checks
 

@@ -121,7 +121,9 @@ class _Rewriter:
             self.leftovers.refuse(step, "vars", construct, "move them to a step that follows the loop")
         for key in ("sink", "vars"):
             if key in step:
+                own = {f"steps.{step['step']}", *({step["step"]} - self.inputs)}
                 self.leftovers.refuse_reads(step, key, EVENT, f"in `{key}`")
+                self.leftovers.refuse_reads(step, key, own, f"in `{key}` of the same step", "read `result` or `this`")
 
     def _labels(self, step: Map) -> set[str]:
         if isinstance(step["tool"], Map):
@@ -194,6 +196,9 @@ class ClassicRoutes:
         when = branch.get("when") if branch is not None else None
         expects = expects_failure(when) and conversions.NEGATION.search(str(when)) is None
         failures = expects or reads_failure(self.name, when)
+        self.hidden = {"this": {"meta"}}
+        if failures:  # a loop has no response then
+            self.hidden["response"] = {"headers", "status_code", "data"} if "loop" in self.step else {"headers"}
         names = self.calls.after_step(self.step, failures=failures)
         return {**names, "error": f"{path_of('steps', self.name)}.error"}
 
@@ -229,9 +234,13 @@ class ClassicRoutes:
             hint = "compare `event.name` with call.done, call.error or step.exit"
             self.leftovers.refuse(branch, "when", _other_event(when), hint)
         reads, expects = reads_failure(self.name, when), expects_failure(when)
-        if (reads or expects) and ("response",) in paths:
+        ignores = conversions.on_error_of(self.step) == "ignore"
+        if (reads or expects or ignores) and ("response",) in paths:
             construct = "`response` as a whole in a condition that sees failures"
             self.leftovers.refuse(branch, "when", construct, "read `response.status`, `.error` or `.status_code`")
+        if "loop" in self.step and (reads or expects) and ("response", "status_code") in paths:
+            construct = "`response.status_code` of a loop in a condition that sees failures"
+            self.leftovers.refuse(branch, "when", construct, "read `this.error.details.status`")
         end_event = "'loop.done'" if "loop" in self.step else "'step.done'"
         is_done = f"event.name == {end_event}"
         on_call = {"call.done": is_done, "call.error": "event.name == 'step.failed'"}
@@ -302,7 +311,7 @@ class ClassicRoutes:
             hidden = self.local | {name for item in chain for name in item}
             hidden |= EVENT if chain or len(arcs) > 1 else set()
             self.leftovers.refuse_reads(goto, "next", hidden, "in `args` of a chain's `next`")
-            self.leftovers.refuse_meta(goto, "next")
+            self.leftovers.refuse_envelopes(goto, "next", self.hidden)
         if not chain and len(arcs) == 1:
             return arcs[0]
         if goto is None and "next" in self.step:
@@ -357,7 +366,7 @@ class ClassicRoutes:
     def _refuse_moved(self, item: Map, name: str, labels: set[str]) -> None:
         """Refuse templates of a chain that read names of its step: the chain becomes a separate step."""
         foreign = (self.local | EVENT) - {"tasks", *labels}
-        self.leftovers.refuse_meta(item, name)
+        self.leftovers.refuse_envelopes(item, name, self.hidden)
         if name == "set":
             self.leftovers.refuse_reads(item, name, foreign, "in `set`")
             return

@@ -136,4 +136,38 @@ def test_the_meta_of_a_call_is_refused_where_only_the_result_of_the_step_is_know
     case = f"    case: [{{when: true, then: {{{sink}, next: [{{step: end, args: {{x: '{{{{ {read} }}}}'}}}}]}}}}]\n"
     step = "  - step: start\n    tool: {kind: python, code: 'result = 1'}\n"
     refused = migrate("p.yaml", HEAD + step + case + "  - {step: end, tool: {kind: noop}}\n", KINDS)
-    assert [leftover.hint for leftover in refused.leftovers] == ["read `this.data`, `.status` or `.error`"] * 2
+    assert [leftover.hint for leftover in refused.leftovers] == ["read `.status`, `.data`, `.error` of `this`"] * 2
+
+
+@for_each(
+    ("loop", "spec", "path", "branch", "given"),
+    [
+        ("", "", "/gone", "call.error", {"result": None, "this.data": None, "response.status_code": 404}),
+        ("", "spec: {on_error: ignore}", "/gone", "call.done", {"result": None, "response.status_code": None}),
+        ("loop: {in: [1], iterator: k}", "", "/gone", "call.error", {"result": None, "this.status": "error"}),
+        ("loop: {in: [1], iterator: k}", "spec: {on_error: ignore}", "/gone", "call.done", {"this.data": [None]}),
+        ("loop: {in: [1], iterator: k}", "", "/", "call.done", {"response.status_code": None, "this.error": None}),
+    ],
+)
+def test_a_branch_gives_the_same_values_after_the_migration(
+    url: str, loop: str, spec: str, path: str, branch: str, given: dict[str, Any]
+) -> None:
+    args = ", ".join(f"v{place}: '{{{{ {name} }}}}'" for place, name in enumerate(given))
+    case = (
+        f"case: [{{when: \"{{{{ event.name == '{branch}' }}}}\", then: {{next: [{{step: end, args: {{{args}}}}}]}}}}]"
+    )
+    lines = ["- step: start", f"  {loop}", f"  {spec}", f'  tool: {{kind: http, url: "{url}{path}"}}', f"  {case}"]
+    values = ", ".join(f"'{{{{ args.v{place} }}}}'" for place in range(len(given)))
+    end = f"  - {{step: end, tool: {{kind: noop, result: [{values}]}}}}\n"
+    for text in both(HEAD + "".join(f"  {line}\n" for line in lines if line.strip()) + end):
+        BusyTwice.requests = 2
+        finished = run_playbook(text)
+        assert (finished.error, finished.result) == (None, list(given.values()))
+
+
+@for_each("key", ["vars: {x: '{{ %s }}'}", "sink: {tool: {kind: python, code: 'result = x'}, args: {x: '{{ %s }}'}}"])
+def test_a_step_that_reads_itself_before_it_ends_is_refused(key: str) -> None:
+    for name in ("start", "start.data", "steps.start.result"):
+        step = f"  - step: start\n    tool: {{kind: python, code: 'result = 1'}}\n    {key % name}\n    next: end\n"
+        refused = migrate("p.yaml", HEAD + step + "  - {step: end, tool: {kind: noop}}\n", KINDS)
+        assert [leftover.hint for leftover in refused.leftovers] == ["read `result` or `this`"]
