@@ -624,6 +624,8 @@ def test_two_runs_are_compared(open_page: PageOpener, runs: ExampleRuns, tab: st
     expect(first).to_be_visible()
     page.get_by_role("tab", name=tab.capitalize()).click()
     expect(page.locator("main")).to_contain_text(text)
+    if tab == "events":  # the other events are the same, one place later
+        expect(page.locator(".compare-events tbody tr")).to_have_text(re.compile("^13 execution.forked"))
     if tab != "steps":
         expect(page).to_have_url(re.compile(f"tab={tab}"))
 

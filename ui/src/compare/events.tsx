@@ -70,7 +70,8 @@ interface TableProps {
 function Table({ runs, a, b, only, first }: TableProps) {
   const rows = useMemo(() => {
     const aligned = lineDiff(a.map(keyOf), b.map(keyOf));
-    const isFirst = ({ kind, a: place }: DiffRow) => kind === "same" && rowOf(a, place)?.[0] === first;
+    const isFirst = (row: DiffRow) =>
+      row.kind === "same" && rowOf(a, row.a)?.[0] === first && rowOf(b, row.b)?.[0] === first;
     return aligned.map((row): DiffRow => (isFirst(row) ? { ...row, kind: "changed" } : row));
   }, [a, b, first]);
   const shown = rows.filter(({ kind }) => !only || kind !== "same");
