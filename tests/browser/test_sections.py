@@ -92,6 +92,9 @@ def test_nothing_that_exists_is_overwritten_by_a_new_one(
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Name").fill("taken")
         expect(dialog.locator("[type=submit]")).to_have_attribute("title", title)
+    hook = page.get_by_role("row").filter(has_text="hook/taken")
+    page.keyboard.press("Escape")
+    expect(hook).to_contain_text("none, only its hook")
     for path in ("/schedules/taken", "/hooks/taken", "/credentials/taken"):
         server.api.ask("DELETE", path)
 

@@ -14,6 +14,8 @@ import { SettingsTabs } from "../shell/settings-tabs.tsx";
 import { CredentialDialog } from "./dialog.tsx";
 import { credentialPath } from "./form.ts";
 
+const HOOKS = "//hooks"; // no playbook has this path: the secret of a hook is for the server
+
 type OpenDialog = { action: "create" } | { action: "replace" | "delete"; credential: Credential };
 
 export default function CredentialsPage() {
@@ -88,7 +90,7 @@ function columns(open: (dialog: OpenDialog) => void): Column<Credential>[] {
   return [
     { title: "Name", cell: ({ name }) => <strong>{name}</strong> },
     { title: "Kind", cell: ({ kind }) => <code>{kind}</code> },
-    { title: "Playbooks", cell: ({ paths }) => words(paths, "all") },
+    { title: "Playbooks", cell: ({ paths }) => (paths.includes(HOOKS) ? "none, only its hook" : words(paths, "all")) },
     { title: "Pools", cell: ({ pools }) => words(pools, "all") },
     { title: "Changed", cell: ({ updated }) => <Moment at={updated} /> },
     {

@@ -56,7 +56,7 @@ function Dependencies() {
         columns={[
           { title: "Name", cell: ({ name, required }) => <strong>{required ? name : `${name} (optional)`}</strong> },
           { title: "Status", cell: ({ status }) => <Status status={status === "ok" ? "ok" : "failed"} /> },
-          { title: "Detail", cell: ({ detail }) => detail || "-" },
+          { title: "Detail", cell: ({ detail, status }) => (detail === status ? "-" : detail || "-") },
           { title: "Since", cell: ({ since }) => <Moment at={since} /> },
         ]}
       />
