@@ -50,17 +50,12 @@ export function PlaybookChoice(props: PlaybookChoiceProps) {
         </Button>
       </header>
       {edited.value === null ? (
-        <>
-          <p class="secondary">The new run continues with the playbook that is in force at the event.</p>
-          {graph && (
-            <GraphDrawing
-              graph={graph}
-              note={(step) =>
-                plan.has(step) && <small class={`replay-target ${plan.get(step)}`}>{plan.get(step)}</small>
-              }
-            />
-          )}
-        </>
+        graph && (
+          <GraphDrawing
+            graph={graph}
+            note={(step) => plan.has(step) && <small class={`replay-target ${plan.get(step)}`}>{plan.get(step)}</small>}
+          />
+        )
       ) : (
         <Loaded of={source}>{(data) => <EditedPlaybook {...props} source={data.text} />}</Loaded>
       )}

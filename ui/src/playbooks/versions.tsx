@@ -1,7 +1,6 @@
 import { useResource } from "../api/resource.ts";
 import type { PlaybookText } from "../api/types.gen.ts";
 import { parameter, setQuery } from "../location.ts";
-import { Button } from "../parts/button.tsx";
 import { Select } from "../parts/field.tsx";
 import { Moment } from "../parts/moment.tsx";
 import { Loaded } from "../parts/states.tsx";
@@ -40,7 +39,6 @@ export function Versions({ playbook }: { playbook: PlaybookText }) {
             <Select label="From" value={String(a)} options={options} onChange={(value) => setQuery({ a: value, b })} />
             to
             <Select label="To" value={String(b)} options={options} onChange={(value) => setQuery({ a, b: value })} />
-            <Button onClick={() => setQuery({ a: b, b: a })}>Swap</Button>
           </div>
           <VersionDiff path={path} a={a} b={b} />
         </>

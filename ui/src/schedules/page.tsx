@@ -111,10 +111,9 @@ const ICON: Record<Fired["outcome"], string> = {
 /** The last ten firings, oldest first; each that started a run is a link to it. */
 function Outcomes({ fired }: { fired: Fired[] }) {
   if (!fired.length) return <span class="quiet">-</span>;
-  const latest = [...fired].sort((a, b) => a.at.localeCompare(b.at)).slice(-10);
   return (
     <span class="outcomes">
-      {latest.map((firing) => {
+      {fired.slice(-10).map((firing) => {
         const text = `${firing.outcome} at ${firing.at}${firing.reason ? `: ${firing.reason}` : ""}`;
         const icon = <StatusIcon status={ICON[firing.outcome]} />;
         return firing.execution_id ? (

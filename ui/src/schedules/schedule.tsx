@@ -144,7 +144,12 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
       </dl>
       <h2>Last firings</h2>
       {schedule.recent.length ? (
-        <Table label="Last firings" columns={FIRINGS} rows={schedule.recent} rowKey={(fired) => fired.due + fired.at} />
+        <Table
+          label="Last firings"
+          columns={FIRINGS}
+          rows={schedule.recent.toReversed()}
+          rowKey={(fired) => fired.due + fired.at}
+        />
       ) : (
         <p class="secondary">The schedule has not fired yet.</p>
       )}
