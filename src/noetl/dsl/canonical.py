@@ -7,6 +7,7 @@ its effective options and inputs, so nothing has to look outwards when it runs.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from msgspec import UNSET
@@ -22,6 +23,8 @@ from noetl.model.duration import seconds
 from noetl.model.event_names import end_names, with_event_names
 from noetl.model.inputs import fields
 
+MAX_PLACES = 10_000
+"""Places within a folded or escaped program; an error behind them points at its beginning."""
 INHERITED = ("results", "sandbox", "on_lost", "max_visits", "retry")
 OWN_TASK_SPEC = ("pool", "exactly_once", "mode", "max_in_flight", "timeout")
 
@@ -204,7 +207,7 @@ class Builder:
         if (first := self.text.first_line(span, program)) is not None:
             self.places[f"{key}/1"] = first
             return
-        for line, column, mark in self.text.breaks(span, program):
+        for line, column, mark in islice(self.text.breaks(span, program), MAX_PLACES):
             self.places[f"{key}/{line}/{column}"] = mark
 
     def _place_templates(self, key: str, container: Map | Seq, name: str | int) -> None:

@@ -224,3 +224,13 @@ def test_a_parameter_of_main_may_come_from_an_arc() -> None:
             tool: {kind: python, code: "def main(n): return n"}
         """
     assert load("orders.yaml", dedent(text), KINDS).problems == []
+
+
+def test_a_program_of_many_escaped_lines_keeps_few_places() -> None:
+    text = (
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: orders, path: shop/orders}\nworkflow:\n"
+        '  - step: start\n    tool: [{load: {kind: python, code: "' + "x = 1\\n" * 50_000 + '"}}]\n'
+    )
+    places = load("orders.yaml", text, KINDS).places
+    assert places["start/load/code/2/1"] == (6, 48)
+    assert len(places) < 11_000
