@@ -623,6 +623,10 @@ class WorkSuite:
         assert store.open_of(["d1", "d2"]) == [(A, 2), (B, 1)]
         assert (store.open_of([]), store.open_children()) == ([], [B])
 
+    def test_an_open_execution_without_events_is_at_seq_0(self, store: Store) -> None:
+        store.commit([change(A, 0, 0, summary=summary(A, digest="d1"))])
+        assert store.open_of(["d1"]) == [(A, 0)]
+
     def test_a_parent_that_was_removed_has_ended(self, store: Store) -> None:
         store.commit(
             [change(B, 0, summary=summary(B, parent=A)), change(C, 0, summary=summary(C, parent=A, local=True))]

@@ -116,7 +116,7 @@ SET status = excluded.status, ended = excluded.ended, digest = excluded.digest, 
     details = excluded.details
 
 -- name: list_open_of
-SELECT id, (SELECT max(seq) FROM event WHERE event.execution = execution.id) FROM execution
+SELECT id, (SELECT coalesce(max(seq), 0) FROM event WHERE event.execution = execution.id) FROM execution
 WHERE status IN ('running', 'waiting') AND NOT local AND digest IN (SELECT value FROM json_each(?))
 ORDER BY id
 
