@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from noetl.dsl import other_words
 from noetl.dsl.problem import Check, did_you_mean
-from noetl.dsl.tree import Span, key_span, span_in
+from noetl.dsl.tree import Span, is_template, key_span, span_in
 from noetl.model.inputs import Misfit, fields, misfit
 from noetl.model.kind import Kind
 
@@ -42,6 +42,10 @@ def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
         if len(own) == 1 and task[name := own.pop()] is None:
             message = f"{name!r} of {kind.name}: expected a value, found nothing"
             walk.problems.add(WRONG_INPUT, span_in(task, name), message, f"indent the value below `{name}:`")
+    for first, second in kind.exclusive:
+        if all(name in task and task[name] and not is_template(task[name]) for name in (first, second)):
+            message = f"{kind.name} takes {first!r} or {second!r}, not both"
+            walk.problems.add(WRONG_INPUT, key_span(task, first), message, f"remove `{first}` or `{second}`")
     if {"mode", "key"} <= fields(kind.inputs).keys():
         _check_key(task, supplied, walk)
 

@@ -25,6 +25,7 @@ class Kind(msgspec.Struct, frozen=True):
     outcome: str | None = None  # name of the kind's own field on the outcome (`http`, `pg`, `py`)
     result: str = "value"  # what classic templates call `result`: the `value`, its `data` (a body), or its `rows`
     one_of: tuple[tuple[str, ...], ...] = ()
+    exclusive: tuple[tuple[str, str], ...] = ()  # pairs of inputs of which a call takes one at most
     credentials: tuple[str, ...] = ()  # kinds of keychain entries that `auth` can name, the usual one first; none: any
     takes_args: bool = False  # whether the tool is handed the args themselves, not only templates over them
 

@@ -72,5 +72,9 @@ def sql_kind(
         outcome=outcome,
         result="rows",
         one_of=(("command", "query", "table"),),
+        exclusive=(
+            *((name, statement) for name in ("rows", "columns", "key") for statement in ("command", "query")),
+            ("params", "table"),
+        ),
         credentials=credentials,
     )

@@ -58,6 +58,7 @@ KIND = Kind(
         *("bearer", "basic", "api_key", "oauth2_client_credentials"),
         *("gcs_credential", "snowflake_credential"),  # with a token
     ),
+    exclusive=(("body", "json"), ("body", "form"), ("body", "files"), ("json", "form"), ("json", "files")),
 )
 
 

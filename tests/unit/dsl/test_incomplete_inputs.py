@@ -61,3 +61,33 @@ def test_defaults_of_a_kind_under_the_spec_of_a_task_are_shown_their_place(kind:
     assert (problem.code, problem.message) == ("NTL101", "'python' is not a key of task.spec")
     place = "`executor: {spec: {python: {requirements: ...}}}`"
     assert problem.hint == f"write inputs beside `kind`, or for all python tasks {place}"
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        ("kind: http, url: 'http://h/', json: {a: 1}, body: b", ("http", "body", "json")),
+        ("kind: http, url: 'http://h/', json: {a: 1}, form: {a: b}", ("http", "json", "form")),
+        ("kind: duckdb, query: SELECT 1, rows: [{a: 1}]", ("duckdb", "rows", "query")),
+        ("kind: postgres, auth: a, command: SELECT 1, key: [a]", ("postgres", "key", "command")),
+        ("kind: duckdb, table: t, rows: [{a: 1}], params: [1]", ("duckdb", "params", "table")),
+    ],
+)
+def test_inputs_that_exclude_each_other_are_an_error(text: str, pair: tuple[str, str, str]) -> None:
+    kind, first, second = pair
+    problem = next(problem for problem in problems_in(task(text)) if problem.code == "NTL205")
+    assert (problem.line, problem.column) == (6, len("    tool: {") + text.index(f"{first}:") + 1)
+    assert problem.message == f"{kind} takes {first!r} or {second!r}, not both"
+    assert problem.hint == f"remove `{first}` or `{second}`"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: http, url: 'http://h/', json: '{{ workload.a }}', body: b",  # null in one run, and the body in another
+        "kind: http, url: 'http://h/', form: {a: b}, files: {c: {content: d}}",
+        "kind: duckdb, query: SELECT 1, rows: [], params: [1]",
+    ],
+)
+def test_inputs_of_which_one_may_be_empty_are_sound(text: str) -> None:
+    assert problems_in(task(text, "workload: {a: null}\n")) == []
