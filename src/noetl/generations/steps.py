@@ -11,6 +11,7 @@ from noetl.dsl.tree import Map, Seq
 from noetl.generations.document import OtherDocument
 
 RUNTIMES = ("noetl-runtime/1", "noetl-runtime/10", 1, "1")
+LOOP_OPTIONS = ("max_in_flight", "on_error", "collect")
 RESULT_OPTIONS = frozenset(["output_select", "result_select", "select", "store", "ttl", "scope", "compress"])
 
 
@@ -23,7 +24,10 @@ def set_version(document: OtherDocument) -> None:
 
 
 def rewrite_routing(document: OtherDocument) -> None:
-    """`spec.next_mode`, a `next` without arcs and a loop with classic keys, in a document that is not classic."""
+    """Options of a loop outside its `spec`; and, in a document that is not classic, `spec.next_mode`, a `next` without
+    arcs and a loop with classic keys."""
+    for step in document.steps:
+        _move_loop_options(as_map(step.get("loop")))
     if document.is_classic:
         return
     for step in document.steps:
@@ -40,6 +44,14 @@ def rewrite_routing(document: OtherDocument) -> None:
             step["next"] = merged(map_at(router, spec=options), router) if "spec" not in router else router
             if not spec:
                 del step["spec"]
+
+
+def _move_loop_options(loop: Map) -> None:
+    spec = loop["spec"] if isinstance(loop.get("spec"), Map) else map_at(loop)
+    if options := [key for key in LOOP_OPTIONS if key in loop and key not in spec]:
+        for key in options:
+            spec.put(key, loop.pop(key), *loop.spans[key])
+        loop["spec"] = spec
 
 
 def _is_target(target: Any) -> bool:
