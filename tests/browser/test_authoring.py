@@ -164,11 +164,11 @@ def test_a_problem_can_be_chosen_and_fixed_before_the_editor_has_loaded(open_pag
 
 
 def test_screen_readers_hear_at_most_one_message_in_five_seconds(open_page: PageOpener) -> None:
-    page = open_page("/edit", role="author")
+    page = open_page("/edit/shop/orders", role="author")
     editor_of(page).click()
     page.clock.install()
     page.clock.pause_at(page.evaluate("Date.now() + 6000"))
-    said = page.locator("[aria-live=polite]")
+    said = page.locator("[role=status][aria-live=polite]")
     page.keyboard.press("Control+s")
     page.clock.run_for(100)
     expect(said).to_have_text("There is nothing to save.")

@@ -95,7 +95,7 @@ def test_no_event_is_lost_or_repeated_when_the_server_is_killed(open_own: PageOp
     cut = ("CONNECTION_REFUSED", "CONNECTION_RESET", "EMPTY", "INCOMPLETE_CHUNKED", "CONTENT_LENGTH_MISMATCH")
     open_own.expected += [f"ERR_{error}" for error in cut]
     tick(own_server, execution, 10)
-    page.wait_for_function("window.dots > 0", timeout=SECONDS)
+    until(lambda: page.evaluate("window.dots > 0"))  # the page forbids `wait_for_function` to evaluate text in it
     lost = page.get_by_text("Reconnecting").or_(page.get_by_text("The server is not responding")).first
     own_server.kill()
     expect(lost).to_be_visible(timeout=SECONDS)

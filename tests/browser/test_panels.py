@@ -6,6 +6,7 @@ import re
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
+from tests.acceptance.modes.stage import until
 from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener, Settling
 from tests.browser.recorded import FAILED_ITEM, RECORDED
@@ -126,6 +127,39 @@ def test_a_loop_of_10_000_items_is_watched_and_searched(
     row(page, "Items", "7,777").click()
     expect(page.get_by_role("complementary", name="Inspector")).to_contain_text("each#1, item 7,777 failed.")
     assert page.evaluate("document.querySelectorAll('*').length") <= 3_000
+
+
+LOOP_THAT_FAILS_LATER = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: later, path: shop/later}
+workflow:
+  - step: each
+    loop: {in: [0, 1, 2], iterator: n, spec: {mode: parallel, on_error: continue}}
+    tool:
+      - go:
+          kind: wait
+          signal: go
+          spec: {policy: {rules: [{when: "{{ iter.n < 2 }}", then: {do: skip}}]}}
+      - fail: {kind: noop, spec: {policy: {rules: [{else: {then: {do: fail}}}]}}}
+"""
+
+
+def test_new_items_of_a_filter_wait_behind_a_button(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    execution = runs.until_waiting(server.api.start({"playbook": LOOP_THAT_FAILS_LATER}))
+    page = open_page(f"/runs/{execution}?tab=items&status=failed", "viewer")
+    rows = grid(page, "Items").get_by_role("row")
+    expect(rows).to_have_count(2)
+    runs.act(execution, "signals", name="go")
+    expect(page.get_by_role("button", name="failed 3")).to_be_visible()
+    new_items = page.get_by_role("button", name="New items")
+    expect(new_items).to_be_visible()
+    expect(rows).to_have_count(2)
+    new_items.click()
+    expect(rows).to_have_count(3)
+    expect(new_items).to_be_hidden()
 
 
 def test_items_are_shown_as_of_the_event_of_the_view(open_page: PageOpener, runs: ExampleRuns) -> None:
@@ -357,7 +391,7 @@ def test_data_is_opened_searched_and_copied_as_an_expression(open_page: PageOpen
     result = item(page, re.compile('^sku"B7"'))
     result.click()
     result.get_by_role("button", name="as expression").click()
-    page.wait_for_function("navigator.clipboard.readText().then((text) => text === 'workload.order.lines[1].sku')")
+    until(lambda: page.evaluate("navigator.clipboard.readText()") == "workload.order.lines[1].sku")
     page.get_by_label("Find a key or value").fill("")
     expect(item(page, re.compile("^steps"))).to_be_attached()
     expect(result).to_have_attribute("aria-selected", "true")

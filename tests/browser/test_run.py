@@ -483,9 +483,9 @@ def test_on_a_phone_panes_are_tabs_and_a_step_opens_a_sheet(open_page: PageOpene
     check_accessibility(page)
     before = zoom(page)
     pinch(page, by=3)
-    page.wait_for_function("(before) => ZOOM > before * 1.5".replace("ZOOM", ZOOM), arg=before)
+    until(lambda: zoom(page) > before * 1.5)
     pinch(page, by=1 / 3)
-    page.wait_for_function("(before) => ZOOM < before * 1.5".replace("ZOOM", ZOOM), arg=before)
+    until(lambda: zoom(page) < before * 1.5)
     inspector(page).get_by_role("button", name="Clear the selection").click()
     page.get_by_role("tab", name="Summary").click()
     expect(inspector(page)).to_contain_text("Started by")
@@ -529,11 +529,9 @@ def test_a_run_scrolls_in_a_window_that_is_zoomed_in(open_page: PageOpener, runs
     assert actions["y"] + actions["height"] <= bar["y"], "the sections cover the actions"
 
 
-ZOOM = "new DOMMatrix(getComputedStyle(document.querySelector('.graph-world')).transform).a"
-
-
 def zoom(page: Page) -> float:
-    return float(page.evaluate(ZOOM))
+    world = "document.querySelector('.graph-world')"
+    return float(page.evaluate(f"new DOMMatrix(getComputedStyle({world}).transform).a"))
 
 
 def pinch(page: Page, by: float) -> None:

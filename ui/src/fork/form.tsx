@@ -152,7 +152,7 @@ function PreviewText({ preview, next, isRetry, run }: PreviewTextProps) {
   const why = forbidden("operator");
   if (why) return <p class="fork-warning">{why}</p>;
   const [data, problem] = [preview.data.value, preview.problem.value];
-  if (problem) return <p class="fork-warning">{problem.detail || problem.title}</p>;
+  if (problem) return <p class="fork-warning">{problem.message}</p>;
   if (!data) return <p class="fork-preview">&nbsp;</p>;
   const { kept, repeated } = previewWords(data);
   return (

@@ -93,7 +93,7 @@ function Referenced({ reference, row, state }: { reference: Reference; row: Node
   return (
     <span class="json-summary">
       <span class="json-reference">{isSecret ? "secret" : `${shape(reference)}, ${bytes(size)}`}</span>
-      {problem && <span class="json-problem">{problem.detail || problem.title}</span>}
+      {problem && <span class="json-problem">{problem.message}</span>}
       {!isSecret && (
         <>
           <span class="json-preview">{previewText(reference.preview)}</span>

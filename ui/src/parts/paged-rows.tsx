@@ -17,10 +17,10 @@ interface PagedRowsProps<T> {
   rowLine?: (item: T) => number; // `data-line` of the row
   empty: ComponentChildren;
   note?: ComponentChildren; // beside the number of rows
-  follow: boolean;
-  hasNew: boolean;
+  follow?: boolean; // whether the end stays in view
+  hasNew?: boolean;
   children: (item: T, row: number) => ComponentChildren;
-  onFollow: (follow: boolean) => void;
+  onFollow?: (follow: boolean) => void;
   onActive: (row: number) => void;
   onOpen?: (row: number, event: MouseEvent | KeyboardEvent) => void;
 }
@@ -57,8 +57,8 @@ export function PagedRows<T>(props: PagedRowsProps<T>) {
           rowKey={(row) => row - list.added.value}
           onActive={onActive}
           onWindow={readNear}
-          follow={props.follow && later === null}
-          onFollow={(atEnd) => props.onFollow(atEnd && list.laterFrom.peek() === null)}
+          follow={props.follow === true && later === null}
+          onFollow={(atEnd) => props.onFollow?.(atEnd && list.laterFrom.peek() === null)}
           {...(onOpen ? { onOpen } : {})}
         >
           {(row) => children(items[row] as T, row)}
@@ -85,13 +85,13 @@ export function PagedRows<T>(props: PagedRowsProps<T>) {
           </span>
         )}
         {busy && <span>{searching(busy, word, busy === "later" ? later : earlier)}</span>}
-        {problem && <span class="tone-failed">{problem.detail || problem.title}</span>}
+        {problem && <span class="tone-failed">{problem.message}</span>}
         {note}
         {props.hasNew && !props.follow && (
           <Button
             kind="primary"
             onClick={() => {
-              props.onFollow(true);
+              props.onFollow?.(true);
               void list.readNew();
             }}
           >

@@ -32,7 +32,7 @@ export function toast(text: string, options: { tone?: Message["tone"]; link?: Me
 
 /** A failed action stays until it is read. */
 export function toastProblem(action: string, error: unknown): void {
-  const reason = error instanceof Problem ? error.detail || error.title : String(error);
+  const reason = error instanceof Problem ? error.message : String(error);
   toast(`${action}: ${reason}`, { tone: "bad" });
 }
 

@@ -32,7 +32,7 @@ export async function each(
     for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) {
       const error = await call(id).then(
         () => null,
-        (reason) => (reason instanceof Problem ? reason.detail || reason.title : String(reason)),
+        (reason) => (reason instanceof Problem ? reason.message : String(reason)),
       );
       results.push({ id, error });
       onResult({ id, error });

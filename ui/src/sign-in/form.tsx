@@ -13,7 +13,7 @@ export function SignInForm() {
     try {
       await signIn(name.value, password.value);
     } catch (problem) {
-      error.value = problem instanceof Problem ? problem.detail || problem.title : String(problem);
+      error.value = problem instanceof Problem ? problem.message : String(problem);
     } finally {
       busy.value = false;
     }

@@ -11,7 +11,7 @@ export function SliderNote({ model }: { model: RunModel }) {
   if (problem)
     return (
       <span class="history-note" role="alert">
-        The state of event {count(model.settled.value)} was not loaded: {problem.detail || problem.title}{" "}
+        The state of event {count(model.settled.value)} was not loaded: {problem.message}{" "}
         <button type="button" class="text-button" onClick={model.loadStateAgain}>
           Retry
         </button>

@@ -15,7 +15,7 @@ import type { RunModel } from "../model.ts";
 import { scheduledSeq } from "../outline/outline.ts";
 import type { PanelProps } from "../panel/panel.tsx";
 import { select, selection } from "../selection.ts";
-import { ItemList } from "./list.tsx";
+import { countOf, ItemList } from "./list.tsx";
 import { RetryItems } from "./retry.tsx";
 import { ItemsFigures } from "./summary.tsx";
 import "./items.css";
@@ -81,19 +81,12 @@ function toggleFailures(): void {
 }
 
 function StatusChips({ figures, status }: { figures: ItemsSummary; status: string }) {
-  const counts: Record<ItemStatus, number> = {
-    failed: figures.failed,
-    running: figures.running,
-    waiting: figures.waiting,
-    ok: figures.ok,
-    pending: figures.remaining,
-  };
   return (
     <fieldset aria-label="Status of items">
       <Button kind="quiet" pressed={!status} onClick={() => setQuery({ status: null })}>
         {`all ${count(figures.total)}`}
       </Button>
-      {STATUSES.filter((name) => counts[name] > 0 || name === status || name === "failed").map((name) => (
+      {STATUSES.filter((name) => countOf(figures, name) > 0 || name === status || name === "failed").map((name) => (
         <Button
           key={name}
           kind="quiet"
@@ -101,7 +94,7 @@ function StatusChips({ figures, status }: { figures: ItemsSummary; status: strin
           label={name === "failed" ? "failed (F)" : name}
           onClick={() => setQuery({ status: name === status ? null : name })}
         >
-          {`${statusWord(name)} ${count(counts[name])}`}
+          {`${statusWord(name)} ${count(countOf(figures, name))}`}
         </Button>
       ))}
     </fieldset>

@@ -21,6 +21,11 @@ interface ItemListProps {
   q: string;
 }
 
+/** How many items have a status; without one, all. */
+export function countOf(figures: ItemsSummary, status: ItemStatus | ""): number {
+  return figures[status === "pending" ? "remaining" : status || "total"];
+}
+
 /** All items by their index, or those that a status and a text select. */
 export function ItemList(props: ItemListProps) {
   return props.status || props.q ? <FilteredItems {...props} /> : <AllItems {...props} />;
@@ -57,11 +62,17 @@ function AllItems({ model, run, figures }: ItemListProps) {
 
 function FilteredItems({ model, run, figures, status, q }: ItemListProps) {
   const list = useMemo(() => itemList(model, run, status, q), []);
-  useEffect(() => {
-    void list.start(-1, figures.total);
-    return () => list.stop();
-  }, []);
   const items = list.items.value;
+  const matching = countOf(figures, status);
+  const listed = useSignal(matching); // how many matched when the list was read
+  const read = () => {
+    listed.value = matching;
+    void list.start(-1, figures.total);
+  };
+  useEffect(() => () => list.stop(), []);
+  useEffect(() => {
+    if (!items.length) read(); // nothing moves that a user could be reading
+  }, [matching]);
   const cursor = useSignal(-1);
   const chosen = selection.value.item;
   useEffect(() => {
@@ -82,9 +93,7 @@ function FilteredItems({ model, run, figures, status, q }: ItemListProps) {
             <Button onClick={() => setQuery({ status: null, q: null })}>Clear filters</Button>
           </Empty>
         }
-        follow={false}
-        hasNew={false}
-        onFollow={() => {}}
+        note={matching !== listed.value && <Button onClick={read}>New items</Button>}
         onActive={(row) => {
           cursor.value = row;
         }}

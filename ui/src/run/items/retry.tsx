@@ -18,9 +18,9 @@ interface RetryProps {
 }
 
 /** A new run in which only the failed items of a loop run again. */
-export function RetryItems({ model, run, failed }: RetryProps) {
+export function RetryItems(props: RetryProps) {
   const isOpen = useSignal(false);
-  const reason = model.hasEnded.value ? null : "The run has not ended yet.";
+  const reason = props.model.hasEnded.value ? null : "The run has not ended yet.";
   return (
     <>
       <Button
@@ -34,9 +34,7 @@ export function RetryItems({ model, run, failed }: RetryProps) {
       </Button>
       {isOpen.value && (
         <RetryDialog
-          model={model}
-          run={run}
-          failed={failed}
+          {...props}
           onClose={() => {
             isOpen.value = false;
           }}
