@@ -167,10 +167,13 @@ def mixed_items(rng: random.Random, items: int) -> Iterator[e.Event]:
 
 
 def test_a_damaged_block_is_reported() -> None:
-    data = encode_block(Block(1, 1, 0))[1]
-    for damaged in (b"", data[:-3], b"?" + data[1:]):
-        with pytest.raises(ValueError, match=r"\w"):
-            decode_block(damaged)
+    """At any byte, whether it is small and stored as it is, or compressed."""
+    for block in (Block(1, 1, 0), Block(1, 1, 0, steps=[f"step {number}" for number in range(100)])):
+        data = encode_block(block)[1]
+        assert decode_block(data) == block
+        for damaged in (b"", data[:-3], *(data[:i] + bytes([byte ^ 1]) + data[i + 1 :] for i, byte in enumerate(data))):
+            with pytest.raises(ValueError, match=r"\w"):
+                decode_block(damaged)
 
 
 def test_the_time_of_every_event_is_known() -> None:

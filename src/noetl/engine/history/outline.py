@@ -35,6 +35,7 @@ MAX_MESSAGE = 200
 MAX_SLOWEST = 5
 MAX_MARKERS = 20  # of one kind in a block
 BUFFERED_EVENTS = 100
+COMPRESSED_BYTES = 512  # smaller blocks, such as those of a loop, are stored as they are
 POINT_EVENTS = 50  # minimum distance of two points of the progress of a loop
 # Nine of ten events of a long log are of these types: `OutlineWriter._add` has their handlers written out.
 TaskStarted, TaskDone = e.TaskStarted, e.TaskDone
@@ -99,21 +100,31 @@ class Block(msgspec.Struct, array_like=True):
         return (self.first - 1) // BLOCK_EVENTS
 
 
+_ZLIB = b"\x78"  # the first byte of compressed data; that of a struct is another one
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Block).decode
 
 
 def encode_block(block: Block) -> tuple[int, bytes]:
     """The block as a store keeps it: its number and its data."""
-    return block.number, zlib.compress(_encode(block), 1)
+    data = _encode(block)
+    return block.number, zlib.compress(data, 1) if len(data) >= COMPRESSED_BYTES else data + _checksum(data)
 
 
 def decode_block(data: bytes) -> Block:
     """ValueError if it is damaged."""
     try:
-        return _decode(zlib.decompress(data))
+        if data[:1] == _ZLIB:
+            return _decode(zlib.decompress(data))
+        if data[-4:] != _checksum(data[:-4]):
+            raise ValueError("the checksum of the block is wrong")
+        return _decode(data[:-4])
     except (zlib.error, msgspec.MsgspecError) as error:
         raise ValueError(str(error)) from None
+
+
+def _checksum(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(4, "big")
 
 
 def ranges(numbers: Iterable[int]) -> list[int]:
@@ -142,7 +153,7 @@ class _Loop:
         self.work = {index: float(int(work)) for index, work in self.work.items() if index in self.open}
         self.total = -1
         self.points: list[int] = []
-        self.point_at = -POINT_EVENTS
+        self.next_point = 0  # the offset from which it is due
         self.done: list[int] = []
         self.failed: list[int] = []
         self.touched: set[int] = set()
@@ -267,7 +278,7 @@ class OutlineWriter:
                 elif kind is IterationDone and event.index == item and event.run == item_run:
                     current.end_item(item, int(work))
                     current.done.append(item)
-                    if offset >= current.point_at + POINT_EVENTS:
+                    if offset >= current.next_point:
                         self._add_point(current, offset)
                     current = None
                     continue
@@ -303,7 +314,7 @@ class OutlineWriter:
                 loop = loops.get(event.run) or self._loop(event.run)
                 loop.end_open_item(event.index, now)
                 loop.done.append(event.index)
-                if offset >= loop.point_at + POINT_EVENTS:
+                if offset >= loop.next_point:
                     self._add_point(loop, offset)
             elif (handle := HANDLERS.get(kind)) is not None:
                 handle(self, event, offset)
@@ -358,7 +369,7 @@ class OutlineWriter:
             loop.points[-4:] = point
         else:
             loop.points += point
-        loop.point_at = offset
+        loop.next_point = offset + POINT_EVENTS
 
     def _mark(self, kind: str, entity: str, offset: int) -> None:
         number = MARKER_KINDS.index(kind)
