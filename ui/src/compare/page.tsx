@@ -57,7 +57,7 @@ export default function ComparePage({ params }: ViewProps) {
           ]}
           onChoose={(name) => setQuery({ tab: name === "steps" ? null : name })}
         />
-        <label class="compare-only">
+        <label class="check">
           <input
             type="checkbox"
             checked={!parameter("all")}
