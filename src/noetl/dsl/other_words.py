@@ -333,11 +333,13 @@ KINDS: Mapping[str, str] = {
     **dict.fromkeys(["py", "python3", "function", "lambda"], "python"),
     **dict.fromkeys(["docker", "podman", "kubernetes"], "container"),
     **dict.fromkeys(["subflow", "flow", "workflow", "child"], "playbook"),
-    **dict.fromkeys(["approval", "signal", "sleep", "sensor"], "wait"),
+    **dict.fromkeys(["approval", "signal", "sensor"], "wait"),
     **dict.fromkeys(["foreach", "loop", "map"], "iterator"),
     **dict.fromkeys(["dummy", "empty", "end", "log", "print", "echo"], "noop"),
 }
 """Other names of tool kinds."""
+PAUSES = frozenset(["sleep", "delay", "pause", "timer"])
+PAUSE_ADVICE = "delay the token that starts the next step: `next: {arcs: [{step: NAME, spec: {delay: 10s}}]}`"
 CHOICES: Mapping[str, str] = {
     **dict.fromkeys(["fixed", "constant"], "none"),
     **dict.fromkeys(["async", "concurrent"], "parallel"),

@@ -11,7 +11,7 @@ from typing import Any
 
 from noetl.dsl import shape
 from noetl.dsl.inputs import check_inputs
-from noetl.dsl.other_words import KINDS
+from noetl.dsl.other_words import KINDS, PAUSE_ADVICE, PAUSES
 from noetl.dsl.problem import Check, replacing
 from noetl.dsl.scalar_shapes import GUARD, LABEL, NAME
 from noetl.dsl.shape import Field, Fields, Form, ListOf, MapOf, OneOf, Retired, Shape, Walk
@@ -101,7 +101,9 @@ class TaskShape(Shape):
                 names = sorted(walk.kinds.names())
                 other = KINDS.get(name) if isinstance(name, str) else None
                 hint = (
-                    replacing(f"write `kind: {other}`", other)
+                    PAUSE_ADVICE
+                    if isinstance(name, str) and name in PAUSES
+                    else replacing(f"write `kind: {other}`", other)
                     if other
                     else walk.problems.did_you_mean(name, names) or f"known kinds: {', '.join(names)}"
                 )

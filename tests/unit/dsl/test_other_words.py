@@ -156,6 +156,7 @@ def test_a_word_in_the_classic_dialect(line: str, advice: str) -> None:
     [
         ("workflow: {load: {tool: {kind: noop}}}\n", "write `- step: NAME` for each"),
         ("workflow: [{step: load, tool: {kind: bash, command: ls}}]\n", "write `kind: shell`"),
+        ("workflow: [{step: load, tool: {kind: sleep, seconds: 5}}]\n", "arcs: [{step: NAME, spec: {delay: 10s}}]"),
         ("workflow: [{step: load, next: {arcs: [{to: load}]}}]\n", "write `step: load`"),
         (
             "keychain: {a: {kind: bearer}}\nworkflow: [{step: a, tool: {kind: noop}}]\n",
