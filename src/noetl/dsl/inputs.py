@@ -150,7 +150,7 @@ def _check_one_of(group: tuple[str, ...], supplied: set[str], kind: Kind, span: 
 def _check_key(task: Any, supplied: set[str], walk: Walk) -> None:
     """Rows are updated by a key, and only then have one."""
     mode = task.get("mode") if "mode" in supplied else "append"
-    if mode == "upsert" and "key" not in supplied:
+    if mode == "upsert" and ("key" not in supplied or task.get("key") == []):
         hint = "add `key: [id]`, the columns that identify a row"
         walk.problems.add(MISSING_INPUT, span_in(task, "mode"), "`mode: upsert` needs 'key'", hint)
     elif mode in ("append", "replace") and task.get("key"):

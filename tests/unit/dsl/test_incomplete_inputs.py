@@ -91,3 +91,9 @@ def test_inputs_that_exclude_each_other_are_an_error(text: str, pair: tuple[str,
 )
 def test_inputs_of_which_one_may_be_empty_are_sound(text: str) -> None:
     assert problems_in(task(text, "workload: {a: null}\n")) == []
+
+
+def test_an_upsert_with_an_empty_key_is_an_error() -> None:
+    (problem,) = problems_in(task("kind: duckdb, table: t, rows: [{a: 1}], mode: upsert, key: []"))
+    assert problem.message == "`mode: upsert` needs 'key'"
+    assert problem.hint == "add `key: [id]`, the columns that identify a row"
