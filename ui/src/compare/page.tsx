@@ -118,13 +118,13 @@ function FirstDifference({ comparison, latest }: { comparison: Comparison; lates
   if (diff.first_difference) return <Difference first={diff.first_difference} />;
   if (diff.equal === null)
     return (
-      <p class="compare-first">
+      <p class="compare-first warning">
         Compared {count(diff.scanned_to)} of {count(latest)} events.
         {comparison.loading.value && <Button onClick={comparison.stop}>Stop</Button>}
       </p>
     );
   return (
-    <p class="compare-first good">
+    <p class="compare-first warning good">
       {diff.equal
         ? "No differences. Times and workers are not compared."
         : "All events are the same; the states differ. See Data."}
@@ -136,7 +136,7 @@ function Difference({ first: { a_seq, b_seq, a, b } }: { first: EventSides }) {
   const seq = a_seq ?? b_seq ?? 0;
   const [ours, theirs] = [eventWords(a), eventWords(b)];
   return (
-    <p class="compare-first">
+    <p class="compare-first warning">
       <span>
         First difference: event {count(seq)},{" "}
         {ours !== theirs && a && b ? `${ours} in A, ${theirs} in B` : ours || theirs}

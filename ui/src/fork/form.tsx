@@ -150,9 +150,9 @@ interface PreviewTextProps {
 
 function PreviewText({ preview, next, isRetry, run }: PreviewTextProps) {
   const why = forbidden("operator");
-  if (why) return <p class="fork-warning">{why}</p>;
+  if (why) return <p class="warning">{why}</p>;
   const [data, problem] = [preview.data.value, preview.problem.value];
-  if (problem) return <p class="fork-warning">{problem.message}</p>;
+  if (problem) return <p class="warning">{problem.message}</p>;
   if (!data) return <p class="fork-preview">&nbsp;</p>;
   const { kept, repeated } = previewWords(data);
   return (
@@ -173,7 +173,7 @@ function PreviewText({ preview, next, isRetry, run }: PreviewTextProps) {
         </p>
       )}
       {data.warnings.map((warning) => (
-        <p key={warning} class="fork-warning">
+        <p key={warning} class="warning">
           {warning}
         </p>
       ))}

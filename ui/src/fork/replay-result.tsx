@@ -32,10 +32,11 @@ export function ReplayResult({ replay, text, latest, at, digest, onFork }: Repla
       </div>
     );
   if (!result) return <p class="secondary">Replay decides the log again with this playbook and runs nothing.</p>;
-  if (replay.text.value !== text) return <p class="fork-warning">The playbook changed after the replay.</p>;
+  if (replay.text.value !== text) return <p class="warning">The playbook changed after the replay.</p>;
   if (result.equal === null) return <p class="secondary">Stopped at event {count(result.scanned_to)}.</p>;
   const difference = result.first_difference;
-  if (!difference) return <p class="fork-good">All decisions up to event {count(result.scanned_to)} are the same.</p>;
+  if (!difference)
+    return <p class="warning good">All decisions up to event {count(result.scanned_to)} are the same.</p>;
   return <FirstDifference difference={difference} at={at} digest={digest} onFork={onFork} />;
 }
 
@@ -56,7 +57,7 @@ function FirstDifference({
   const targets = { logged: targetsOf(graph, logged), replayed: targetsOf(graph, replayed) };
   return (
     <div class="replay-difference">
-      <p class="fork-warning">
+      <p class="warning">
         First difference: event {count(seq)}, {event_type}: {message}.
         {seq > at && ` The fork begins before it, at event ${count(at)}.`}
       </p>

@@ -76,7 +76,7 @@ function YesNo({ label, value, onInput, help, error }: TypedFieldProps) {
           ["true", "yes"],
           ["false", "no"],
         ].map(([choice = "", word]) => (
-          <label key={choice}>
+          <label key={choice} class="check">
             <input type="radio" name={id} checked={value === choice} onChange={() => onInput(choice)} /> {word}
           </label>
         ))}

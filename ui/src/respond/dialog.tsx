@@ -54,7 +54,7 @@ export default function RespondDialog({
       }
     >
       {isOver && (
-        <p class="respond-warning" role="alert">
+        <p class="warning" role="alert">
           {OVER}
         </p>
       )}

@@ -37,7 +37,7 @@ export function SendSignalDialog({ executionId, onClose }: { executionId: string
         error={tried.value && !name.value.trim() ? "Enter the name of the signal." : null}
       />
       {details && (
-        <p class={isExpected(name.value, awaited) ? "secondary" : "respond-warning"}>
+        <p class={isExpected(name.value, awaited) ? "secondary" : "warning"}>
           {!isExpected(name.value, awaited) &&
             `No step waits for ${name.value.trim()}. The signal is stored until a step waits for it. `}
           {awaited.length ? "The run waits for: " : "The run waits for no signal."}

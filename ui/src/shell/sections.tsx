@@ -49,7 +49,7 @@ export function TopBar() {
       <a class="product" href="/runs">
         noetl
       </a>
-      <nav class="sections" aria-label="Sections">
+      <nav class="tabs sections" aria-label="Sections">
         <SectionLinks withIcons={false} />
       </nav>
       <button type="button" class="search-button" onClick={openPalette} aria-label="Search Ctrl K">

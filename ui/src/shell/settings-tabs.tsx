@@ -12,7 +12,7 @@ const SETTINGS: [View, string][] = [
 /** The four sections under Settings. */
 export function SettingsTabs() {
   return (
-    <nav class="settings-tabs" aria-label="Settings">
+    <nav class="tabs settings-tabs" aria-label="Settings">
       {SETTINGS.map(([view, label]) => (
         <a key={view} href={href(view)} aria-current={path.value === href(view) ? "page" : undefined}>
           {label}

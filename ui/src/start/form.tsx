@@ -130,7 +130,7 @@ export function StartForm({ playbook, source, copy }: StartFormProps) {
         </Field>
       )}
       {unknown.length > 0 && (
-        <p class="start-warning" role="status">
+        <p class="warning" role="status">
           The playbook does not declare {unknown.join(", ")}. Nothing may read {unknown.length === 1 ? "it" : "them"}.
         </p>
       )}
@@ -156,7 +156,7 @@ export function StartForm({ playbook, source, copy }: StartFormProps) {
 /** Why the server would refuse to start the playbook. */
 function KeychainFaults({ faults }: { faults: KeychainFault[] }) {
   return faults.map(({ entry, missing, reason }) => (
-    <p key={`${entry} ${reason}`} class="start-warning">
+    <p key={`${entry} ${reason}`} class="warning">
       {missing ? (
         <>
           The credential {missing} is missing. <a href={href("credentials")}>Create it</a> first.

@@ -44,7 +44,7 @@ export default function StartPage({ params }: ViewProps) {
               />
             </header>
             {from && !source.data.value && source.problem.value?.status === 404 && (
-              <p class="start-warning">Run {from} not found: its inputs cannot be copied.</p>
+              <p class="warning">Run {from} not found: its inputs cannot be copied.</p>
             )}
             {from && !source.data.value && !source.problem.value ? null : (
               <StartForm

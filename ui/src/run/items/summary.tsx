@@ -79,7 +79,7 @@ function Failures({ group, run }: { group: ErrorGroup; run: string }) {
 
 function ItemLink({ run, index, title }: { run: string; index: number; title?: string }) {
   return (
-    <button type="button" class="items-link" title={title} onClick={() => select({ run, item: index })}>
+    <button type="button" class="link" title={title} onClick={() => select({ run, item: index })}>
       {count(index)}
     </button>
   );
