@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 from tests.acceptance.modes.stage import until
 from tests.browser.examples import ExampleRuns
 from tests.browser.opening import PageOpener, Settling
@@ -315,6 +315,38 @@ def test_the_log_is_searched_beyond_the_rendered_rows(open_page: PageOpener, tal
     expect(page).to_have_url(re.compile(r"line=\d+"))
     page.reload()
     expect(row(page, "Output", "line 17 of many")).to_have_attribute("aria-selected", "true")
+
+
+SEARCH = """async () => {
+  document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'f', ctrlKey: true, bubbles: true, cancelable: true}))
+  for (let turn = 0; turn < 10; turn += 1) await null
+  return document.activeElement.ariaLabel
+}"""
+"""What has the focus before the next key can arrive, whether or not the browser draws in between."""
+
+
+def test_what_is_typed_right_after_opening_the_search_is_in_its_field(open_page: PageOpener, talking_run: str) -> None:
+    page = open_page(f"/runs/{talking_run}?tab=logs", "viewer")
+    expect(row(page, "Output", "red and plain")).to_be_visible()
+    assert page.evaluate(SEARCH) == "Search all lines"
+
+
+def test_a_line_is_found_while_the_lines_are_counted(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['running']}?tab=logs", "viewer")
+    first = grid(page, "Output").get_by_role("row").first
+    text = first.locator(".log-text").inner_text()
+    held: list[Route] = []
+    counts = re.compile(r"/logs\?.*before=.*count=true")
+    page.route(counts, lambda route: held.append(route))
+    until(lambda: page.evaluate("true") and held)
+    page.keyboard.press("Control+f")
+    page.keyboard.type(text)
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"line=\d+"))
+    page.route(counts, lambda route: route.continue_())
+    for route in held:
+        route.continue_()
+    expect(row(page, "Output", text).first).to_have_attribute("aria-selected", "true")
 
 
 def test_lines_are_copied_that_are_not_rendered(open_page: PageOpener, talking_run: str) -> None:

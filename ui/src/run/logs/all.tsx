@@ -29,11 +29,14 @@ export function AllLines({ model, filter, found, rowClass, isChosen, onLong }: L
     get<LogPage>(path, { query: { ...place, count: true, limit: 1 } });
   /** Counts the lines, and finds the row of one. */
   const measure = async (number: number | null) => {
-    if (isBusy.current) return;
+    if (number === null && isBusy.current) return;
     isBusy.current = true;
     try {
       const { items, total: lines = 0 } = await ask({ before: END });
-      if (number !== null) cursor.value = (await ask({ after: number - 1 })).row ?? -1;
+      if (number !== null) {
+        cursor.value = (await ask({ after: number - 1 })).row ?? -1;
+        atEnd.value = false; // lines that are added meanwhile must not scroll it away
+      }
       tail.current = items[0]?.number ?? 0;
       total.value = lines;
       problem.value = undefined;

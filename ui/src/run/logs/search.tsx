@@ -1,5 +1,5 @@
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { get } from "../../api/client.ts";
 import type { LogPage } from "../../api/types.gen.ts";
 import { setQuery } from "../../location.ts";
@@ -22,7 +22,7 @@ export function LogSearch({ path, filter, text, from, onText, onClose }: SearchP
   const field = useRef<HTMLInputElement>(null);
   const note = useSignal("");
   const running = useRef(new AbortController());
-  useEffect(() => {
+  useLayoutEffect(() => {
     field.current?.focus();
     field.current?.select();
     return () => running.current.abort();
