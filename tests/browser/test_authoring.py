@@ -358,6 +358,63 @@ def test_a_start_has_the_fields_that_the_playbook_declares(open_page: PageOpener
     expect(page.get_by_label("count")).to_have_value("4")
 
 
+EXACT = 2**53 + 1
+"""A number that JSON.parse rounds."""
+
+
+def test_large_numbers_keep_their_digits_from_a_start_to_a_copy_of_its_inputs(
+    open_page: PageOpener, server: PageServer
+) -> None:
+    page = open_page("/start/shop/orders", role="operator")
+    page.get_by_label("limit").fill(str(EXACT))
+    page.get_by_role("tab", name="JSON").click()
+    payload = page.get_by_label("Payload")
+    expect(payload).to_have_value(f'{{\n  "limit": {EXACT}\n}}')
+    payload.fill(f'{{"limit": {EXACT}, "more": [-{EXACT}, {2**63 - 1}]}}')
+    page.get_by_role("tab", name="Form").click()
+    page.reload()
+    expect(page.get_by_label("limit")).to_have_value(str(EXACT))
+    page.get_by_role("button", name="Start run").click()
+    execution = run_id(page)
+    digits = f'"payload":{{"more":[-{EXACT},{2**63 - 1}],"limit":{EXACT}}}'
+    assert digits in server.api.http.get(f"{server.url}/api/v1/executions/{execution}").text
+
+    page.get_by_role("tab", name="Data").click()
+    expect(page.get_by_role("treeitem").filter(has_text=str(EXACT)).first).to_be_visible()
+    page.goto(f"{server.url}/start/shop/orders?from={execution}")
+    expect(page.get_by_label("limit")).to_have_value(str(EXACT))
+    page.get_by_role("button", name="Start run").click()
+    expect(page).not_to_have_url(re.compile("/start/"))
+    assert server.api.show(run_id(page))["payload"] == {"limit": EXACT, "more": [-EXACT, 2**63 - 1]}
+
+
+def test_large_numbers_of_a_response_and_of_ctx_keep_their_digits(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    asked = APPROVAL.replace("PATH", "written/large").replace("wiat", "wait")
+    server.api.register(asked)
+    execution = runs.until_waiting(runs.start("written/large"))
+    page = open_page(f"/runs/{execution}", role="operator")
+    page.get_by_role("button", name="Respond...").first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("yes").check()
+    dialog.get_by_text("More fields as JSON").click()
+    dialog.get_by_label("JSON").fill(f'{{"account": {EXACT}}}')
+    dialog.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("Signal verdict accepted.").first).to_be_visible()
+    server.api.ended(execution)
+    log = server.api.http.get(f"{server.url}/api/v1/executions/{execution}/events?limit=1000").text
+    assert f'{{"account":{EXACT},"granted":true}}' in log, log
+
+    page.goto(f"{server.url}/runs/{execution}/fork")
+    page.get_by_role("button", name="Change a value").click()
+    page.get_by_label("Key of ctx").fill("account")
+    page.get_by_label("New value of account").fill(str(EXACT))
+    page.get_by_role("button", name="Fork this run").click()
+    expect(page).not_to_have_url(re.compile("/fork"))
+    assert server.api.ask("GET", f"/executions/{run_id(page)}/state?parts=ctx")["ctx"]["account"] == EXACT
+
+
 def test_a_response_is_given_with_the_facts_of_its_step(
     open_page: PageOpener, runs: ExampleRuns, server: PageServer
 ) -> None:

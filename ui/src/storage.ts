@@ -1,5 +1,7 @@
 /** What this browser keeps. Where it forbids storage, nothing is kept and nothing fails. */
 
+import { parseJson } from "./text/json.ts";
+
 /** `localStorage` outlives the tab, `sessionStorage` a reload. */
 type Kind = "localStorage" | "sessionStorage";
 
@@ -14,7 +16,7 @@ export function readText(kind: Kind, key: string): string | null {
 /** Null if there is nothing, or something else than JSON. */
 export function readJson(kind: Kind, key: string): unknown {
   try {
-    return JSON.parse(readText(kind, key) ?? "null");
+    return parseJson(readText(kind, key) ?? "null");
   } catch {
     return null;
   }

@@ -2,6 +2,7 @@
 
 import { recordFailure, recordResponse } from "../clock.ts";
 import { identityHeaders, waitForSignIn } from "../me.ts";
+import { parseJson } from "../text/json.ts";
 import type { Finding, ProblemDetails } from "./types.gen.ts";
 
 export const API = "/api/v1";
@@ -95,7 +96,7 @@ export async function request<T>(method: Method, path: string, options: RequestO
 
 export async function answer<T>(response: Response): Promise<T> {
   if (!response.ok) throw await problemOf(response);
-  return (response.status === 204 ? null : await response.json()) as T;
+  return (response.status === 204 ? null : parseJson(await response.text())) as T;
 }
 
 export async function problemOf(response: Response): Promise<Problem> {

@@ -1,4 +1,5 @@
 import { useMemo, useState } from "preact/hooks";
+import { isMap } from "../text/json.ts";
 import { bytes } from "../text/number.ts";
 import { cut, oneLine, printable } from "../text/printable.ts";
 import { Button } from "./button.tsx";
@@ -6,7 +7,7 @@ import { Copy } from "./copy.tsx";
 import { download } from "./download.ts";
 import { jsonText, type NodeRow } from "./json-rows.ts";
 import { digestOf, type TreeState } from "./json-state.ts";
-import { isMap, preview, type Reference, referenceOf, sizeText } from "./json-value.ts";
+import { preview, type Reference, referenceOf, sizeText } from "./json-value.ts";
 
 const ROW_CHARACTERS = 200; // characters of a text that a row shows
 const MORE_CHARACTERS = 100_000; // characters that "show all" adds at once: more would make the browser slow

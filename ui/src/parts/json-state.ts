@@ -3,8 +3,9 @@
 import { batch, type Signal, signal } from "@preact/signals";
 import { get, Problem } from "../api/client.ts";
 import type { ValuePage } from "../api/types.gen.ts";
+import { isMap } from "../text/json.ts";
 import { type Content, type NodeRow, PAGE, type TreeRow } from "./json-rows.ts";
-import { type Entry, isMap, referenceOf } from "./json-value.ts";
+import { type Entry, referenceOf } from "./json-value.ts";
 
 export class TreeState {
   readonly open: Signal<ReadonlyMap<string, number>> = signal(new Map());

@@ -1,9 +1,10 @@
 import { useState } from "preact/hooks";
+import { isMap } from "../text/json.ts";
 import { counted } from "../text/number.ts";
 import { oneLine } from "../text/printable.ts";
 import { Button } from "./button.tsx";
 import { PAGE } from "./json-rows.ts";
-import { columnsOf, isMap, kindOf, preview } from "./json-value.ts";
+import { columnsOf, kindOf, preview } from "./json-value.ts";
 
 /** A list of maps as a table, 100 rows at a time. */
 export function JsonTable({ items, label, more }: { items: unknown[]; label: string; more?: () => void }) {

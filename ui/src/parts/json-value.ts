@@ -1,5 +1,6 @@
 /** Values as a tree shows them: kinds, entries, one-line previews, references. Pure. */
 
+import { isMap } from "../text/json.ts";
 import { counted } from "../text/number.ts";
 import { cut, oneLine } from "../text/printable.ts";
 
@@ -26,10 +27,6 @@ export function referenceOf(value: unknown): Reference | null {
   if (isMap(marked) && Object.keys(value).length === 1) return referenceOf(marked);
   if (Object.keys(value).sort().join() !== REFERENCE_KEYS) return null;
   return typeof value.key === "string" && typeof value.size === "number" ? (value as unknown as Reference) : null;
-}
-
-export function isMap(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 export function kindOf(value: unknown): Kind {

@@ -2,6 +2,7 @@
 
 import type { Schedule, ScheduleRequest } from "../api/types.gen.ts";
 import { cronFields } from "../text/cron.ts";
+import { parseMap } from "../text/typed.ts";
 
 export interface Draft {
   name: string;
@@ -50,22 +51,15 @@ export function faultsOf(draft: Draft, isZone: (name: string) => boolean): Fault
     faults.timezone = draft.timezone
       ? `Unknown time zone ${draft.timezone}. Enter a name such as Europe/Berlin.`
       : "Enter a time zone, such as Europe/Berlin.";
-  if (draft.payload.trim() && !isMap(draft.payload)) faults.payload = "The inputs must be a JSON object.";
+  const inputs = parseMap(draft.payload);
+  if ("error" in inputs) faults.payload = inputs.error;
   return faults;
 }
 
-function isMap(text: string): boolean {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null && !Array.isArray(value);
-  } catch {
-    return false;
-  }
-}
-
 export function requestOf(draft: Draft): ScheduleRequest {
-  const { path, version, kind, timezone, overlap, missed, payload, ctx } = draft;
+  const { path, version, kind, timezone, overlap, missed, ctx } = draft;
   const every = /^\d+(\.\d+)?$/.test(draft.every) ? Number(draft.every) : draft.every;
+  const inputs = parseMap(draft.payload);
   const when = kind === "cron" ? { cron: draft.cron.trim() } : kind === "every" ? { every } : { at: draft.at.trim() };
   return {
     path,
@@ -74,7 +68,7 @@ export function requestOf(draft: Draft): ScheduleRequest {
     timezone,
     overlap,
     missed,
-    payload: payload.trim() ? (JSON.parse(payload) as Record<string, unknown>) : {},
+    payload: "value" in inputs ? inputs.value : {},
     ctx,
   };
 }

@@ -1,6 +1,6 @@
 /** Two values, leaf by leaf. Pure; values may be deep, so nothing recurses. */
 
-import { isMap } from "./typed.ts";
+import { isMap } from "./json.ts";
 
 type Path = (string | number)[];
 

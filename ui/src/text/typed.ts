@@ -1,5 +1,7 @@
 /** Values that a user enters as text: what a field of a type means, and values at dotted paths. Pure. */
 
+import { exactNumber, isMap, parseJson } from "./json.ts";
+
 export type FieldType = "any" | "array" | "boolean" | "integer" | "number" | "object" | "string";
 
 type Parsed = { value: unknown } | { error: string };
@@ -13,27 +15,28 @@ export function parseTyped(type: FieldType, text: string): Parsed {
     case "boolean":
       return trimmed === "true" || trimmed === "false" ? { value: trimmed === "true" } : { error: "Choose yes or no." };
     case "integer":
-      return /^[+-]?\d+$/.test(trimmed) ? { value: Number(trimmed) } : { error: "Enter a whole number." };
     case "number":
+      if (/^[+-]?\d+$/.test(trimmed)) return { value: exactNumber(trimmed) };
+      if (type === "integer") return { error: "Enter a whole number." };
       return trimmed !== "" && Number.isFinite(Number(trimmed))
         ? { value: Number(trimmed) }
         : { error: "Enter a number." };
     case "any":
       return anyValue(trimmed, text);
     default:
-      return ofType(parseJson(text), type);
+      return ofType(parsedJson(text), type);
   }
 }
 
 /** JSON if it reads as JSON, otherwise the text itself: nobody should have to quote a name. */
 function anyValue(trimmed: string, text: string): Parsed {
-  const parsed = parseJson(trimmed);
+  const parsed = parsedJson(trimmed);
   return "value" in parsed || /^[[{"]/.test(trimmed) ? parsed : { value: text };
 }
 
-function parseJson(text: string): Parsed {
+function parsedJson(text: string): Parsed {
   try {
-    return { value: JSON.parse(text) };
+    return { value: parseJson(text) };
   } catch (error) {
     return { error: `This is not JSON: ${error instanceof Error ? error.message : String(error)}` };
   }
@@ -42,7 +45,7 @@ function parseJson(text: string): Parsed {
 /** The map of a JSON text; an empty text is an empty map. */
 export function parseMap(text: string): { value: Record<string, unknown> } | { error: string } {
   if (!text.trim()) return { value: {} };
-  const parsed = ofType(parseJson(text), "object");
+  const parsed = ofType(parsedJson(text), "object");
   return "error" in parsed ? parsed : { value: parsed.value as Record<string, unknown> };
 }
 
@@ -57,10 +60,6 @@ export function formatTyped(type: FieldType, value: unknown): string {
   if (value === undefined || value === null) return "";
   if (typeof value === "string" && (type === "string" || type === "any")) return value;
   return JSON.stringify(value, null, type === "array" || type === "object" ? 2 : undefined) ?? "";
-}
-
-export function isMap(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** The value at a dotted path, undefined if there is none. */

@@ -1,7 +1,8 @@
 /** The state of a run as entries of a tree. Pure. */
 
 import type { Outline, State } from "../../api/types.gen.ts";
-import { type Entry, isMap } from "../../parts/json-value.ts";
+import type { Entry } from "../../parts/json-value.ts";
+import { isMap } from "../../text/json.ts";
 
 /** What templates can name; results of the run, signals and timers are only shown. */
 const TEMPLATE_NAMES = /^(workload|ctx|vars|args|steps)\b/;

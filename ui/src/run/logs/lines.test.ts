@@ -24,7 +24,12 @@ test("a range is copied as text from all of its pages", async () => {
     requests.push(address);
     const after = Number(new URL(address, "http://x").searchParams.get("after"));
     const items = [after + 1, after + 2].map((number) => ({ number, line: `\u001b[31mline ${number}\u001b[0m` }));
-    return { ok: true, status: 200, headers: new Headers(), json: async () => ({ items, next: after + 2 }) };
+    return {
+      ok: true,
+      status: 200,
+      headers: new Headers(),
+      text: async () => JSON.stringify({ items, next: after + 2 }),
+    };
   };
   Object.assign(globalThis, { fetch: async (address: string) => answer(address) });
   const filter = { run: "", item: null, task: "", stream: "stderr", q: "" };
