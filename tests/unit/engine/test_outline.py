@@ -27,10 +27,10 @@ from noetl.engine.history.outline import (
     Times,
     decode_block,
     encode_block,
-    ranges,
     run_names,
 )
 from noetl.engine.history.outline_fold import MAX_BINS, MAX_POINTS, MAX_RUNS, OutlineFold, critical_path
+from noetl.engine.history.outline_loop import ranges
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
 from noetl.store.codec import decode

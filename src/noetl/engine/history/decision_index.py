@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 
 from noetl.engine.history.explain import Question
-from noetl.engine.history.outline import Block, LoopPart, run_names
+from noetl.engine.history.outline import Block, run_names
 from noetl.engine.history.outline_fold import rows
+from noetl.engine.history.outline_loop import LoopPart
 from noetl.engine.history.run_index import Span
 from noetl.engine.net import Net
 from noetl.model.identity import step_of

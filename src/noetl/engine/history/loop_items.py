@@ -9,8 +9,8 @@ import msgspec
 
 from noetl.engine import events as e
 from noetl.engine.envelope import subject_of
-from noetl.engine.history.outline import BINS
 from noetl.engine.history.outline_fold import LoopDetails
+from noetl.engine.history.outline_loop import BINS
 from noetl.engine.history.run_index import RunIndex
 
 

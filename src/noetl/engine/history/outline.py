@@ -10,8 +10,8 @@ Positions are offsets: 0 is the first event of the block. The time of an event f
 from __future__ import annotations
 
 import zlib
-from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -19,6 +19,7 @@ import msgspec
 
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
 from noetl.engine import events as e
+from noetl.engine.history.outline_loop import LoopPart, LoopWriter, like_items
 from noetl.model.identity import TaskId, step_of
 
 BLOCK_EVENTS = 1_000
@@ -28,45 +29,13 @@ EXECUTION_STATUSES = ("pending", "running", "paused", "cancelling", "succeeded",
 WAIT_KINDS = ("", "signal", "child", "retry", "event", "worker")  # the first means the end of a wait
 MARKER_KINDS = ("failure", "retry", "signal", "pause", "resume", "lost", "fork", "cancel")
 
-BINS = 24
-"""Durations of items: bin 0 is below 1 ms, bin n below 2 to the power of n, the last one has all that are longer."""
-MAX_ERRORS = 20  # different errors of a loop that a block has
-MAX_MESSAGE = 200
-MAX_SLOWEST = 5
 MAX_MARKERS = 20  # of one kind in a block
 BUFFERED_EVENTS = 100
+MIN_LIKE_EVENTS = 20  # fewer are added one by one
 COMPRESSED_BYTES = 512  # smaller blocks, such as those of a loop, are stored as they are
-POINT_EVENTS = 50  # minimum distance of two points of the progress of a loop
-# Nine of ten events of a long log are of these types: `OutlineWriter._add` has their handlers written out.
+# Nine of ten events of a long log are of these types: `OutlineWriter` has their handlers written out.
 TaskStarted, TaskDone = e.TaskStarted, e.TaskDone
 IterationStarted, IterationDone = e.IterationStarted, e.IterationDone
-
-
-class ItemError(msgspec.Struct, array_like=True):
-    """Failed items with the same error: how many, and the first and the last of them."""
-
-    kind: str
-    message: str
-    count: int
-    first: int
-    last: int
-
-
-class LoopPart(msgspec.Struct, array_like=True):
-    """The part of a loop that a block has. Ranges are flat lists of starts and ends."""
-
-    run: int
-    total: int = -1  # the number of items, if the loop starts in this block
-    points: list[int] = []  # offset, items that succeeded and failed since the start of the block, items in flight
-    done: list[int] = []  # ranges of items that succeeded
-    failed: list[int] = []  # ranges of items that failed
-    touched: list[int] = []  # ranges of other items with events
-    bins: list[int] = []  # numbers of bins and of items in them
-    unknown: int = 0  # items that ended without a known duration
-    errors: list[ItemError] = []
-    slowest: list[tuple[int, int]] = []  # milliseconds and item
-    open: list[tuple[int, int, int]] = []  # items in flight: index, start and work so far, in milliseconds
-    parked: list[tuple[int, int]] = []  # waiting items: index and kind of the wait
 
 
 class Block(msgspec.Struct, array_like=True):
@@ -127,103 +96,16 @@ def _checksum(data: bytes) -> bytes:
     return zlib.crc32(data).to_bytes(4, "big")
 
 
-def ranges(numbers: Iterable[int]) -> list[int]:
-    """Numbers as a flat list of starts and ends of intervals."""
-    flat: list[int] = []
-    for number in sorted(numbers):
-        if flat and number == flat[-1]:
-            flat[-1] += 1
-        elif not flat or number > flat[-1]:
-            flat += (number, number + 1)
-    return flat
-
-
-class _Loop:
-    """A loop while its block is being written."""
-
-    def __init__(self) -> None:
-        self.total = -1
-        self.open: dict[int, int] = {}  # start of the items in flight, in milliseconds
-        self.work: dict[int, float] = {}  # milliseconds that their tasks took
-        self.parked: dict[int, int] = {}
-        self.clear()
-
-    def clear(self) -> None:
-        """Begin the next block: of the items in flight as much stays as the block before it has stored."""
-        self.work = {index: float(int(work)) for index, work in self.work.items() if index in self.open}
-        self.total = -1
-        self.points: list[int] = []
-        self.next_point = 0  # the offset from which it is due
-        self.done: list[int] = []
-        self.failed: list[int] = []
-        self.touched: set[int] = set()
-        self.bins = [0] * BINS
-        self.unknown = 0
-        self.errors: dict[tuple[str, str], ItemError] = {}
-        self.slowest: list[tuple[int, int]] = []
-        self.threshold = -1
-
-    @property
-    def is_idle(self) -> bool:
-        return not (self.open or self.parked or self.done or self.failed or self.touched) and self.total < 0
-
-    def end_open_item(self, index: int, now: int) -> None:
-        start, work = self.open.pop(index, None), self.work.pop(index, None)
-        if self.parked:
-            self.parked.pop(index, None)
-        if start is None and work is None:
-            self.unknown += 1
-        else:
-            self.end_item(index, max(0 if start is None else now - start, int(work or 0), 0))
-
-    def end_item(self, index: int, took: int) -> None:
-        width = took.bit_length()
-        self.bins[width if width < BINS else -1] += 1
-        if took > self.threshold:
-            insort(self.slowest, (took, index))
-            del self.slowest[:-MAX_SLOWEST]
-            self.threshold = self.slowest[0][0] if len(self.slowest) == MAX_SLOWEST else -1
-
-    def add_error(self, index: int, error: Any) -> None:
-        key = error.kind, error.message[:MAX_MESSAGE]
-        group = self.errors.get(key)
-        if group is None and len(self.errors) >= MAX_ERRORS:
-            key = "", ""  # all others
-            group = self.errors.get(key)
-        if group is None:
-            self.errors[key] = ItemError(*key, 1, index, index)
-        else:
-            group.count, group.first, group.last = group.count + 1, min(group.first, index), max(group.last, index)
-
-    def part(self, run: int) -> LoopPart:
-        ended = {*self.done, *self.failed}
-        touched = {*self.touched, *self.open, *self.parked} - ended
-        return LoopPart(
-            run,
-            self.total,
-            self.points,
-            ranges(self.done),
-            ranges(self.failed),
-            ranges(touched),
-            [number for pair in enumerate(self.bins) if pair[1] for number in pair],
-            self.unknown,
-            list(self.errors.values()),
-            self.slowest,
-            [(index, start, int(self.work.get(index, 0))) for index, start in self.open.items()],
-            list(self.parked.items()),
-        )
-
-
 class OutlineWriter:
     """Makes the blocks of a log, event by event. `before` is the block before the first event, if there is one."""
 
     def __init__(self, before: Block | None = None, first: int = 1) -> None:
-        self._loops: dict[str, _Loop] = {}
+        self._loops: dict[str, LoopWriter] = {}
         self._begin(before.first + before.events if before is not None else first)
         names = run_names(before) if before is not None else []
         for part in before.loops if before is not None else ():
             if part.open or part.parked:
-                loop = self._loops[names[part.run]] = _Loop()
+                loop = self._loops[names[part.run]] = LoopWriter()
                 loop.open = {index: start for index, start, _ in part.open}
                 loop.work = {index: float(work) for index, _, work in part.open}
                 loop.parked = dict(part.parked)
@@ -256,78 +138,53 @@ class OutlineWriter:
         return complete
 
     def _add(self, events: Sequence[Any], now: int) -> None:
-        block, loops, runs, first = self.block, self._loops, self._runs, self.block.events
+        first, types, start, end = self.block.events, list(map(type, events)), 0, 0
         if now != self._now:
             self._set_time(now, first)
-        # The loop of the last item that started: most items end before anything else happens, and are added at once.
-        current: _Loop | None = None
-        item, item_run, work = -1, "", 0.0
+        if len(types) >= MIN_LIKE_EVENTS and IterationStarted in types:
+            start = types.index(IterationStarted)
+            self._add_each(events[:start], first)
+            loop, items = self._loop(events[start].run), events[start : start + like_items(types, start)]
+            end = start + loop.add_items(items, first + start)
+        self._add_each(events[end:], first + end)
+        self.block.events = first + len(events)
+
+    def _add_each(self, events: Sequence[Any], first: int) -> None:
+        block, runs = self.block, self._runs
         for offset, event in enumerate(events, first):
             kind = type(event)
-            if current is not None:
-                if kind is TaskStarted:
-                    task: TaskId = event.task
-                    if task.index == item and task.run == item_run:
-                        continue
-                elif kind is TaskDone:
-                    task = event.task
-                    if task.index == item and task.run == item_run and event.outcome.error is None:
-                        if "/" not in task.path:
-                            work += event.duration_ms
-                        continue
-                elif kind is IterationDone and event.index == item and event.run == item_run:
-                    current.end_item(item, int(work))
-                    current.done.append(item)
-                    if offset >= current.next_point:
-                        self._add_point(current, offset)
-                    current = None
-                    continue
-                current.open[item], current.work[item] = now, work
-                current = None
-            if kind is IterationStarted:
-                item_run = event.run
-                loop = loops.get(item_run) or self._loop(item_run)
-                if loop.parked:
-                    loop.open.setdefault(event.index, now)
-                elif event.index not in loop.open:
-                    current, item, work = loop, event.index, loop.work.pop(event.index, 0.0)
-            elif kind is TaskStarted:
-                task = event.task
+            if kind is TaskStarted:
+                task: TaskId = event.task
                 if task.index is None:
                     if task.run not in runs:
                         self._run(task.run)
-                else:
-                    loop = loops.get(task.run) or self._loop(task.run)
-                    if task.index not in loop.open:  # else its item is part of the block anyway
-                        loop.touched.add(task.index)
+                elif task.index not in (loop := self._loop(task.run)).open:  # else its item is part of the block anyway
+                    loop.touched.add(task.index)
             elif kind is TaskDone:
                 task = event.task
                 if task.index is None:
                     if task.run not in runs:
                         self._run(task.run)
                 elif "/" not in task.path:  # a task inside of another is part of its time
-                    ended = (loops.get(task.run) or self._loop(task.run)).work
-                    ended[task.index] = ended.get(task.index, 0.0) + event.duration_ms
+                    work = self._loop(task.run).work
+                    work[task.index] = work.get(task.index, 0.0) + event.duration_ms
                 if event.outcome.error is not None:
                     block.errors.append(offset)
             elif kind is IterationDone:
-                loop = loops.get(event.run) or self._loop(event.run)
-                loop.end_open_item(event.index, now)
+                loop = self._loop(event.run)
+                loop.end_open_item(event.index, self._now)
                 loop.done.append(event.index)
                 if offset >= loop.next_point:
-                    self._add_point(loop, offset)
+                    loop.add_point(offset)
             elif (handle := HANDLERS.get(kind)) is not None:
                 handle(self, event, offset)
-        if current is not None:
-            current.open[item], current.work[item] = now, work
-        block.events = first + len(events)
 
     def finish(self) -> Block:
         """The incomplete block; the next one begins."""
         block = self.block
         for name, loop in self._loops.items():
             if not loop.is_idle:
-                self._add_point(loop, block.events - 1)
+                loop.add_point(block.events - 1)
                 block.loops.append(loop.part(self._run(name)))
             loop.clear()
         self._loops = {name: loop for name, loop in self._loops.items() if loop.open or loop.parked}
@@ -357,19 +214,11 @@ class OutlineWriter:
             self.block.runs += (self._step(step), int(count))
         return number
 
-    def _loop(self, run: str) -> _Loop:
+    def _loop(self, run: str) -> LoopWriter:
         loop = self._loops.get(run)
         if loop is None:
-            loop = self._loops[run] = _Loop()
+            loop = self._loops[run] = LoopWriter()
         return loop
-
-    def _add_point(self, loop: _Loop, offset: int) -> None:
-        point = offset, len(loop.done), len(loop.failed), len(loop.open) - len(loop.parked)
-        if loop.points[-4:-3] == [offset]:
-            loop.points[-4:] = point
-        else:
-            loop.points += point
-        loop.next_point = offset + POINT_EVENTS
 
     def _mark(self, kind: str, entity: str, offset: int) -> None:
         number = MARKER_KINDS.index(kind)
@@ -417,10 +266,10 @@ class OutlineWriter:
         for loop in self._loops.values():
             self._end_loop(loop, offset)
 
-    def _end_loop(self, loop: _Loop, offset: int) -> None:
+    def _end_loop(self, loop: LoopWriter, offset: int) -> None:
         loop.touched.update(loop.open, loop.parked)
         loop.open, loop.work, loop.parked = {}, {}, {}
-        self._add_point(loop, offset)
+        loop.add_point(offset)
 
     def _forked(self, event: e.ExecutionForked, offset: int) -> None:
         self._set_status("running", offset)
@@ -506,7 +355,10 @@ class OutlineWriter:
     def _loop_started(self, event: e.LoopStarted, offset: int) -> None:
         loop = self._loop(event.run)
         loop.total = event.total
-        self._add_point(loop, offset)
+        loop.add_point(offset)
+
+    def _item_started(self, event: e.IterationStarted, offset: int) -> None:
+        self._loop(event.run).open.setdefault(event.index, self._now)
 
     def _item_failed(self, event: e.IterationFailed, offset: int) -> None:
         loop = self._loop(event.run)
@@ -515,7 +367,7 @@ class OutlineWriter:
         loop.add_error(event.index, event.error)
         self.block.errors.append(offset)
         self._mark("failure", f"{event.run}[{event.index}]", offset)
-        self._add_point(loop, offset)
+        loop.add_point(offset)
 
     def _loop_done(self, event: e.LoopDone, offset: int) -> None:
         self._end(event.run, offset, SUCCEEDED)
@@ -586,6 +438,7 @@ HANDLERS: dict[type[e.Event], Callable[[OutlineWriter, Any, int], None]] = {
     e.StepFailed: OutlineWriter._failed,
     e.NextEvaluated: OutlineWriter._routed,
     e.LoopStarted: OutlineWriter._loop_started,
+    e.IterationStarted: OutlineWriter._item_started,
     e.IterationFailed: OutlineWriter._item_failed,
     e.LoopDone: OutlineWriter._loop_done,
     e.TaskRetryScheduled: OutlineWriter._retry,

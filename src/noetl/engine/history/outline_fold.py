@@ -13,23 +13,20 @@ from typing import Any
 import msgspec
 
 from noetl.engine.history.outline import (
-    BINS,
     CANCELLED,
     EXECUTION_STATUSES,
     FAILED,
     MARKER_KINDS,
-    MAX_ERRORS,
     RUNNING,
     SCHEDULED,
     SUCCEEDED,
     WAIT_KINDS,
     WAITING,
     Block,
-    ItemError,
-    LoopPart,
     Times,
     run_names,
 )
+from noetl.engine.history.outline_loop import BINS, MAX_ERRORS, ItemError, LoopPart
 
 MAX_RUNS = 5_000
 MAX_BINS = 512

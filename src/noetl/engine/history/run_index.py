@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from noetl.engine.history.outline import BLOCK_EVENTS, Block, LoopPart
+from noetl.engine.history.outline import BLOCK_EVENTS, Block
 from noetl.engine.history.outline_fold import LoopDetails, covered
+from noetl.engine.history.outline_loop import LoopPart
 
 ItemStatus = Literal["ok", "failed", "running", "waiting", "pending"]
 Span = tuple[int, int]  # the first and the last seq

@@ -1,0 +1,186 @@
+"""The loops of an outline: how far a loop got in a block, which items ended, how long they took and why they failed."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from noetl.engine import events as e
+
+BINS = 24
+"""Durations of items: bin 0 is below 1 ms, bin n below 2 to the power of n, the last one has all that are longer."""
+MAX_ERRORS = 20  # different errors of a loop that a block has
+MAX_MESSAGE = 200
+MAX_SLOWEST = 5
+POINT_EVENTS = 50  # minimum distance of two points of the progress of a loop
+ITEM_EVENTS = [e.IterationStarted, e.TaskStarted, e.TaskDone, e.IterationDone]  # of an item with one task
+
+
+class ItemError(msgspec.Struct, array_like=True):
+    """Failed items with the same error: how many, and the first and the last of them."""
+
+    kind: str
+    message: str
+    count: int
+    first: int
+    last: int
+
+
+class LoopPart(msgspec.Struct, array_like=True):
+    """The part of a loop that a block has. Ranges are flat lists of starts and ends."""
+
+    run: int
+    total: int = -1  # the number of items, if the loop starts in this block
+    points: list[int] = []  # offset, items that succeeded and failed since the start of the block, items in flight
+    done: list[int] = []  # ranges of items that succeeded
+    failed: list[int] = []  # ranges of items that failed
+    touched: list[int] = []  # ranges of other items with events
+    bins: list[int] = []  # numbers of bins and of items in them
+    unknown: int = 0  # items that ended without a known duration
+    errors: list[ItemError] = []
+    slowest: list[tuple[int, int]] = []  # milliseconds and item
+    open: list[tuple[int, int, int]] = []  # items in flight: index, start and work so far, in milliseconds
+    parked: list[tuple[int, int]] = []  # waiting items: index and kind of the wait
+
+
+def ranges(numbers: Iterable[int]) -> list[int]:
+    """Numbers as a flat list of starts and ends of intervals."""
+    ordered = sorted(set(numbers))
+    if not ordered:
+        return []
+    flat = [ordered[0]]
+    if ordered[-1] - ordered[0] >= len(ordered):  # not a single interval
+        for number, following in pairwise(ordered):
+            if following > number + 1:
+                flat += (number + 1, following)
+    flat.append(ordered[-1] + 1)
+    return flat
+
+
+def like_items(types: list[type[e.Event]], start: int) -> int:
+    """How many events from `start` on are of items with one task that start and succeed one after the other."""
+    count = (len(types) - start) // 4
+    if types[start : start + 4 * count] == ITEM_EVENTS * count:
+        return 4 * count
+    others = (place for place, kind in enumerate(types[start:]) if kind is not ITEM_EVENTS[place % 4])
+    return next(others) // 4 * 4
+
+
+class LoopWriter:
+    """A loop while its block is being written."""
+
+    def __init__(self) -> None:
+        self.total = -1
+        self.open: dict[int, int] = {}  # start of the items in flight, in milliseconds
+        self.work: dict[int, float] = {}  # milliseconds that their tasks took
+        self.parked: dict[int, int] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin the next block: of the items in flight as much stays as the block before it has stored."""
+        self.work = {index: float(int(work)) for index, work in self.work.items() if index in self.open}
+        self.total = -1
+        self.points: list[int] = []
+        self.next_point = 0  # the offset from which it is due
+        self.done: list[int] = []
+        self.failed: list[int] = []
+        self.touched: set[int] = set()
+        self.bins = [0] * BINS
+        self.unknown = 0
+        self.errors: dict[tuple[str, str], ItemError] = {}
+        self.slowest: list[tuple[int, int]] = []
+        self.threshold = -1
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.open or self.parked or self.done or self.failed or self.touched) and self.total < 0
+
+    def add_items(self, events: Sequence[Any], offset: int) -> int:
+        """Add items that start and succeed one after the other, of which each has the events `ITEM_EVENTS`. Returns the
+        number of events up to the first that is of another item, or failed."""
+        if self.parked or not events:
+            return 0
+        run, started_before, bins, done = events[0].run, self.open.keys() | self.work.keys(), self.bins, self.done
+        end = offset
+        for start, called, returned, ended in zip(*(events[place::4] for place in range(4)), strict=True):
+            call, task, index = called.task, returned.task, start.index
+            if (
+                not index == call.index == task.index == ended.index
+                or not run == start.run == call.run == task.run == ended.run
+                or returned.outcome.error is not None
+                or "/" in task.path
+                or index in started_before
+            ):
+                break
+            duration = returned.duration_ms
+            took = int(duration) if duration > 0 else 0
+            width = took.bit_length()
+            bins[width if width < BINS else -1] += 1
+            if took > self.threshold:
+                self.add_slow_item(index, took)
+            done.append(index)
+            end += 4
+            if end > self.next_point:
+                self.add_point(end - 1)
+        return end - offset
+
+    def end_open_item(self, index: int, now: int) -> None:
+        start, work = self.open.pop(index, None), self.work.pop(index, None)
+        if self.parked:
+            self.parked.pop(index, None)
+        if start is None and work is None:
+            self.unknown += 1
+        else:
+            self.end_item(index, max(0 if start is None else now - start, int(work or 0), 0))
+
+    def end_item(self, index: int, took: int) -> None:
+        width = took.bit_length()
+        self.bins[width if width < BINS else -1] += 1
+        if took > self.threshold:
+            self.add_slow_item(index, took)
+
+    def add_slow_item(self, index: int, took: int) -> None:
+        insort(self.slowest, (took, index))
+        del self.slowest[:-MAX_SLOWEST]
+        self.threshold = self.slowest[0][0] if len(self.slowest) == MAX_SLOWEST else -1
+
+    def add_error(self, index: int, error: Any) -> None:
+        key = error.kind, error.message[:MAX_MESSAGE]
+        group = self.errors.get(key)
+        if group is None and len(self.errors) >= MAX_ERRORS:
+            key = "", ""  # all others
+            group = self.errors.get(key)
+        if group is None:
+            self.errors[key] = ItemError(*key, 1, index, index)
+        else:
+            group.count, group.first, group.last = group.count + 1, min(group.first, index), max(group.last, index)
+
+    def part(self, run: int) -> LoopPart:
+        ended = {*self.done, *self.failed}
+        touched = {*self.touched, *self.open, *self.parked} - ended
+        return LoopPart(
+            run,
+            self.total,
+            self.points,
+            ranges(self.done),
+            ranges(self.failed),
+            ranges(touched),
+            [number for pair in enumerate(self.bins) if pair[1] for number in pair],
+            self.unknown,
+            list(self.errors.values()),
+            self.slowest,
+            [(index, start, int(self.work.get(index, 0))) for index, start in self.open.items()],
+            list(self.parked.items()),
+        )
+
+    def add_point(self, offset: int) -> None:
+        point = offset, len(self.done), len(self.failed), len(self.open) - len(self.parked)
+        if self.points[-4:-3] == [offset]:
+            self.points[-4:] = point
+        else:
+            self.points += point
+        self.next_point = offset + POINT_EVENTS
