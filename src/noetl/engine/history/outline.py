@@ -138,16 +138,22 @@ class OutlineWriter:
         return complete
 
     def _add(self, events: Sequence[Any], now: int) -> None:
-        first, types, start, end = self.block.events, list(map(type, events)), 0, 0
+        first = self.block.events
         if now != self._now:
             self._set_time(now, first)
-        if len(types) >= MIN_LIKE_EVENTS and IterationStarted in types:
-            start = types.index(IterationStarted)
-            self._add_each(events[:start], first)
-            loop, items = self._loop(events[start].run), events[start : start + like_items(types, start)]
-            end = start + loop.add_items(items, first + start)
-        self._add_each(events[end:], first + end)
+        added = self._add_items(events, first) if len(events) >= MIN_LIKE_EVENTS else 0
+        self._add_each(events[added:] if added else events, first + added)
         self.block.events = first + len(events)
+
+    def _add_items(self, events: Sequence[Any], first: int) -> int:
+        """Add the first items that are alike, and the events before them. Returns the number of these events."""
+        types = list(map(type, events))
+        start = types.index(IterationStarted) if IterationStarted in types else len(types)
+        items = events[start : start + like_items(types, start)]
+        if not items:
+            return 0
+        self._add_each(events[:start], first)
+        return start + self._loop(items[0].run).add_items(items, first + start)
 
     def _add_each(self, events: Sequence[Any], first: int) -> None:
         block, runs = self.block, self._runs

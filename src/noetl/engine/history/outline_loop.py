@@ -102,7 +102,7 @@ class LoopWriter:
     def add_items(self, events: Sequence[Any], offset: int) -> int:
         """Add items that start and succeed one after the other, of which each has the events `ITEM_EVENTS`. Returns the
         number of events up to the first that is of another item, or failed."""
-        if self.parked or not events:
+        if self.parked:
             return 0
         run, started_before, bins, done = events[0].run, self.open.keys() | self.work.keys(), self.bins, self.done
         end = offset
