@@ -1,0 +1,1 @@
+-- Only SQLite drops the index of leases by worker: on Postgres, thousands of workers ask for theirs.
