@@ -53,6 +53,7 @@ def shown(open_page: PageOpener, runs: ExampleRuns, view: str) -> Iterator[tuple
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
         settling.wait()
         check_targets(page, width)
+        check_font_sizes(page)
         for theme in THEMES:
             page.emulate_media(color_scheme=theme)
             yield page, width, theme
@@ -63,16 +64,50 @@ def shown(open_page: PageOpener, runs: ExampleRuns, view: str) -> Iterator[tuple
 
 TARGETS = """(least) => {
   const size = (element) => (element.closest('label, [role=gridcell]') ?? element).getBoundingClientRect()
-  return [...document.querySelectorAll('button, input, select, summary')]
+  const isInline = (element) => getComputedStyle(element).display === 'inline'
+  const isInSentence = (link) => {
+    if (!isInline(link)) return false
+    let block = link.parentElement
+    while (isInline(block)) block = block.parentElement
+    const texts = document.createTreeWalker(block, NodeFilter.SHOW_TEXT)
+    while (texts.nextNode()) {
+      const {data, parentElement} = texts.currentNode
+      if (/\\p{L}{2}/u.test(data) && !parentElement.closest('a, button, .hidden-text')) return true
+    }
+    return false
+  }
+  const isExcepted = (element) => element.closest('.graph-world, .source-text, .skip-link') || isInSentence(element)
+  return [...document.querySelectorAll('a, button, input, select, summary')]
     .filter((element) => element.checkVisibility({visibilityProperty: true}) && size(element).width > 1)
-    .filter((element) => !element.closest('.graph-world') && size(element).height < least - 0.5)
+    .filter((element) => !isExcepted(element) && size(element).height < least - 0.5)
     .map((element) => `${element.outerHTML.slice(0, 160)} ${size(element).height}`)
 }"""
-"""Controls that are lower than they must be, in and beside lists, too. What users can zoom may be."""
+"""Controls and links that are lower than they must be, in and beside lists, too. What users can zoom may be, and by
+WCAG 2.5.8 links in a sentence, and links whose height is that of the text beside them: numbers of source lines."""
 
 
 def check_targets(page: Page, width: int) -> None:
     assert page.evaluate(TARGETS, 24 if width >= 900 else 40) == []
+
+
+FONT_SIZES = ["12px", "13px", "14px", "16px", "20px"]
+TEXTS = """(sizes) => {
+  const within = (root) => [...root.querySelectorAll('*')].flatMap(withShadow)
+  const withShadow = (element) => [element, ...(element.shadowRoot ? within(element.shadowRoot) : [])]
+  const hasText = (element) =>
+    /^(INPUT|SELECT|TEXTAREA)$/.test(element.tagName) ||
+    [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim())
+  const others = within(document.body)
+    .filter((element) => element.checkVisibility({visibilityProperty: true}) && hasText(element))
+    .map((element) => [getComputedStyle(element).fontSize, element.cloneNode().outerHTML])
+    .filter(([size]) => !sizes.includes(size))
+  return [...new Set(others.map(String))]
+}"""
+"""Texts of other sizes than those of the scale, also in the editor."""
+
+
+def check_font_sizes(page: Page) -> None:
+    assert page.evaluate(TEXTS, FONT_SIZES) == []
 
 
 def check_width(page: Page, width: int) -> None:

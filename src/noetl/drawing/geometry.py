@@ -15,7 +15,7 @@ from noetl.drawing.layout import Extent, Layout, lay_out
 from noetl.drawing.net import Badge, DrawnNet, DrawnNode, Edge, shorten
 
 MARGIN, GAP, PAD, MARK = 28, 30, 14, 9
-NAME_SIZE, TASK_SIZE, PILL_SIZE, LABEL_SIZE = 14, 12, 10.5, 11.5
+NAME_SIZE, TASK_SIZE, PILL_SIZE, LABEL_SIZE = 14, 12, 12, 12
 NAME_ROW, TASK_ROW, PILL_ROW, RUN_ROW, PILL, LABEL = 22, 19, 22, 20, 17, 20
 BADGES_WIDE, LINE_WIDE = 250, 44
 ENTRY_REACH = LOOP_REACH = 34

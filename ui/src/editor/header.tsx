@@ -31,7 +31,7 @@ export function EditorHeader({
   return (
     <header class="editor-head">
       <h1>{path || "New playbook"}</h1>
-      <span class="secondary">
+      <div class="secondary">
         {registered ? <a href={href("playbook", { path })}>version {registered.version}</a> : "not registered"}
         {model.isDraft.value && ", draft"}
         {model.isDraft.value && model.saved.value !== null && (
@@ -40,7 +40,7 @@ export function EditorHeader({
             saved <Moment at={model.saved.value} />
           </>
         )}
-      </span>
+      </div>
       <span
         class={validity?.valid === false ? "editor-state bad" : "editor-state"}
         role="status"

@@ -11,7 +11,12 @@ export function SignInDialog() {
     return giveBack;
   }, []);
   return (
-    <dialog ref={element} class="sign-in-dialog" aria-label="Sign in" onCancel={(event) => event.preventDefault()}>
+    <dialog
+      ref={element}
+      class="dialog sign-in-dialog"
+      aria-label="Sign in"
+      onCancel={(event) => event.preventDefault()}
+    >
       <h2>Sign in to noetl</h2>
       <SignInForm />
     </dialog>

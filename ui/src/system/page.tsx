@@ -34,10 +34,10 @@ export default function SystemPage() {
       <Prune />
       <section class="system-links">
         <h2>API and monitoring</h2>
-        <p>
+        <div>
           <a href="/api/v1/openapi.json">API description</a> <a href="/metrics">Metrics</a>{" "}
           <a href="/readyz">Readiness</a>
-        </p>
+        </div>
       </section>
     </div>
   );

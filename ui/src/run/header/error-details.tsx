@@ -42,7 +42,7 @@ export function ErrorDetails({ details }: { details: Record<string, unknown> | u
       )}
       {body && (
         <div class="response-body">
-          <span>Response body</span>
+          <small>Response body</small>
           <pre tabIndex={0}>{printable(body.length > BODY_CHARACTERS ? `${cut(body, BODY_CHARACTERS)}...` : body)}</pre>
         </div>
       )}

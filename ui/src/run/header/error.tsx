@@ -37,14 +37,14 @@ export function RunError({ model, details, error }: ErrorProps) {
         </p>
         <Copy text={JSON.stringify(error, null, 2)} what="the error" />
       </div>
-      <p class="run-error-place">
+      <div class="run-error-place">
         {place.join(", ")}
         {error.line !== null && (
           <PlaybookLink model={model} line={error.line}>
             {details.path}:{error.line}
           </PlaybookLink>
         )}
-      </p>
+      </div>
       <SourceLine details={details} error={error} />
       <ErrorDetails details={error.details} />
       <div class="run-error-links">

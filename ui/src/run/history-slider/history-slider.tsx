@@ -75,7 +75,7 @@ export function HistorySlider({ model }: { model: RunModel }) {
         <span class="history-options">
           <button
             type="button"
-            class="text-button"
+            class="link"
             title="Switch the scale (T)"
             onClick={() => {
               scale.value = scale.peek() === "event" ? "time" : "event";
@@ -85,7 +85,7 @@ export function HistorySlider({ model }: { model: RunModel }) {
           </button>
           <button
             type="button"
-            class="text-button"
+            class="link"
             title={`Play ${count(nextRate)} events per second`}
             onClick={() => {
               rate.value = nextRate;

@@ -12,7 +12,7 @@ export function SliderNote({ model }: { model: RunModel }) {
     return (
       <span class="history-note" role="alert">
         The state of event {count(model.settled.value)} was not loaded: {problem.message}{" "}
-        <button type="button" class="text-button" onClick={model.loadStateAgain}>
+        <button type="button" class="link" onClick={model.loadStateAgain}>
           Retry
         </button>
       </span>
@@ -27,7 +27,7 @@ export function SliderNote({ model }: { model: RunModel }) {
     <span class="history-note">
       <span class="history-past">
         Viewing event {count(here)}.{" "}
-        <button type="button" class="text-button" onClick={() => model.backToLatest()}>
+        <button type="button" class="link" onClick={() => model.backToLatest()}>
           Back to latest<span class="wide-only"> (Esc)</span>
         </button>
       </span>

@@ -71,11 +71,9 @@ function ReasonView({ model, reason, isMarked }: { model: RunModel; reason: Reas
         <StatusIcon status={icon} />
         <span>{words}</span> <strong class="cut">{reason.leads_to}</strong>{" "}
         {reason.line !== null && (
-          <span class="reason-line">
-            <PlaybookLink model={model} line={reason.line}>
-              line {reason.line}
-            </PlaybookLink>
-          </span>
+          <PlaybookLink model={model} line={reason.line}>
+            line {reason.line}
+          </PlaybookLink>
         )}
       </div>
       {reason.when !== null && (

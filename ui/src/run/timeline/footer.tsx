@@ -29,7 +29,7 @@ export function TimelineFooter({
         {hasGaps && (
           <button
             type="button"
-            class="text-button"
+            class="link"
             title="Expand or collapse idle gaps (G)"
             onClick={() => {
               expandsGaps.value = !expandsGaps.peek();
@@ -39,7 +39,7 @@ export function TimelineFooter({
           </button>
         )}
         {isZoomed && (
-          <button type="button" class="text-button" title="Or double-click" onClick={onReset}>
+          <button type="button" class="link" title="Or double-click" onClick={onReset}>
             Reset zoom
           </button>
         )}

@@ -76,7 +76,7 @@ function Chart({ model }: PanelProps) {
   const at = elapsedAt(outline, seq);
   const scene: Scene = { axis, outline, end: elapsed, at, isPast, selected: run || step };
   const header = useCanvas((drawing) =>
-    paintAxis(drawing, scene, `11px ${getComputedStyle(document.body).fontFamily}`),
+    paintAxis(drawing, scene, `12px ${getComputedStyle(document.body).fontFamily}`),
   );
   const toggle = (key: string) => {
     const next = new Set(expanded.peek());
