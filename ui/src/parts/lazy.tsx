@@ -44,3 +44,12 @@ export function lazy<P extends object>(
   }
   return Object.assign(LazyComponent, { load: loadOnce });
 }
+
+type Later = typeof import("../later.ts").default;
+type PropsOf<C> = C extends (props: infer P extends object) => unknown ? P : object;
+
+/** A component of the table in later.ts. */
+export function later<K extends keyof Later>(name: K, placeholder?: VNode | null): Lazy<PropsOf<Later[K]>> {
+  const load = async () => ({ default: (await import("../later.ts")).default[name] });
+  return lazy(load as () => Promise<{ default: ComponentType<PropsOf<Later[K]>> }>, placeholder);
+}

@@ -4,11 +4,11 @@ import type { ExecutionPage, ExecutionSummary, Wait } from "../api/types.gen.ts"
 import { now } from "../clock.ts";
 import { StatusIcon } from "../look/status.tsx";
 import { Button } from "../parts/button.tsx";
-import { lazy } from "../parts/lazy.tsx";
+import { later } from "../parts/lazy.tsx";
 import { href } from "../routes.ts";
 import { millis, runningDuration } from "../text/time.ts";
 
-const RespondDialog = lazy(() => import("../respond/dialog.tsx"), null);
+const RespondDialog = later("respondDialog", null);
 const every = () => 10_000;
 
 /** Runs that wait for an answer of a person: the first one, and how many more. */

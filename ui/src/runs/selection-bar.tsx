@@ -4,14 +4,14 @@ import { useResource } from "../api/resource.ts";
 import type { ExecutionCounts, ExecutionPage } from "../api/types.gen.ts";
 import { go } from "../location.ts";
 import { Button } from "../parts/button.tsx";
-import { lazy } from "../parts/lazy.tsx";
+import { later } from "../parts/lazy.tsx";
 import { toastProblem } from "../parts/toast.tsx";
 import { href } from "../routes.ts";
 import { count } from "../text/number.ts";
 import type { BulkAction } from "./bulk.ts";
 import { countsQuery, type Filters, listQuery } from "./filters.ts";
 
-const BulkDialog = lazy(() => import("./bulk-dialog.tsx"), null);
+const BulkDialog = later("bulkDialog", null);
 const MAX_RUNS = 1000;
 
 /** What can be done with the selected runs. */

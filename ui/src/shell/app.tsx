@@ -1,11 +1,13 @@
 /** The frame around every view: top bar, sections, the view of the URL. */
 
+import type { ComponentType } from "preact";
 import { path, route } from "../location.ts";
 import { me, signInWanted } from "../me.ts";
-import { type Lazy, lazy } from "../parts/lazy.tsx";
+import { type Lazy, later, lazy } from "../parts/lazy.tsx";
 import { Empty, Loading } from "../parts/states.tsx";
 import { Toasts } from "../parts/toast.tsx";
 import type { Route, View } from "../routes.ts";
+import RunsPage from "../runs/page.tsx";
 import { SignInDialog } from "../sign-in/dialog.tsx";
 import { GlobalKeys } from "./global-keys.tsx";
 import { BottomBar, TopBar } from "./sections.tsx";
@@ -13,25 +15,26 @@ import "./app.css";
 
 export type ViewProps = { params: Record<string, string> };
 
-/** Where each view is; a view is loaded when it is first opened. */
-const VIEWS: Partial<Record<View, Lazy<ViewProps>>> = {
-  runs: lazy(() => import("../runs/page.tsx")),
+const EditorPage = lazy(() => import("../editor/page.tsx"));
+/** All views but the list of runs are loaded when they are first opened. */
+const VIEWS: Partial<Record<View, ComponentType<ViewProps> & Partial<Lazy<ViewProps>>>> = {
+  runs: RunsPage,
   run: lazy(() => import("../run/page.tsx")),
-  fork: lazy(() => import("../fork/page.tsx")),
-  compare: lazy(() => import("../compare/page.tsx")),
-  playbooks: lazy(() => import("../playbooks/page.tsx")),
-  playbook: lazy(() => import("../playbooks/playbook.tsx")),
-  start: lazy(() => import("../start/page.tsx")),
-  schedules: lazy(() => import("../schedules/page.tsx")),
-  schedule: lazy(() => import("../schedules/schedule.tsx")),
-  hooks: lazy(() => import("../hooks/page.tsx")),
-  workers: lazy(() => import("../workers/page.tsx")),
-  credentials: lazy(() => import("../credentials/page.tsx")),
-  access: lazy(() => import("../access/page.tsx")),
-  system: lazy(() => import("../system/page.tsx")),
-  edit: lazy(() => import("../editor/page.tsx")),
-  newPlaybook: lazy(() => import("../editor/page.tsx")),
-  signIn: lazy(() => import("../sign-in/page.tsx")),
+  edit: EditorPage,
+  newPlaybook: EditorPage,
+  fork: later("fork"),
+  compare: later("compare"),
+  playbooks: later("playbooks"),
+  playbook: later("playbook"),
+  start: later("start"),
+  schedules: later("schedules"),
+  schedule: later("schedule"),
+  hooks: later("hooks"),
+  workers: later("workers"),
+  credentials: later("credentials"),
+  access: later("access"),
+  system: later("system"),
+  signIn: later("signIn"),
 };
 
 export function App() {
@@ -61,7 +64,7 @@ function CurrentView({ here }: { here: Route | null }) {
         <a href="/runs">All runs</a>
       </Empty>
     );
-  Page.load().catch(() => {}); // while the user is being identified; the view shows a failure
+  Page.load?.().catch(() => {}); // while the user is being identified; the view shows a failure
   const isOpen = me.value !== null || here.view === "signIn";
   return isOpen ? <Page key={here.view + JSON.stringify(here.params)} params={here.params} /> : <Loading />;
 }

@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { request } from "../api/client.ts";
 import { type Me, me, setToken } from "../me.ts";
-import { lazy } from "../parts/lazy.tsx";
+import { later } from "../parts/lazy.tsx";
 import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { toastProblem } from "../parts/toast.tsx";
 import { singleKeys, type Theme, theme, zone } from "../preferences.ts";
@@ -18,7 +18,7 @@ const ZONES = [
   ["", "Times in the zone of the browser"],
   ["UTC", "Times in UTC"],
 ] as const;
-const ZoneDialog = lazy(() => import("./zone-dialog.tsx"), null);
+const ZoneDialog = later("zoneDialog", null);
 
 export function UserMenu({ user }: { user: Me }) {
   const isChoosing = useSignal(false);

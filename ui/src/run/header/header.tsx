@@ -7,7 +7,7 @@ import { isPhone } from "../../look/phone.ts";
 import { Status, statusWord } from "../../look/status.tsx";
 import { Button } from "../../parts/button.tsx";
 import { Copy, copyAndTell } from "../../parts/copy.tsx";
-import { lazy } from "../../parts/lazy.tsx";
+import { later } from "../../parts/lazy.tsx";
 import { Menu, type MenuItem } from "../../parts/menu.tsx";
 import { Elapsed, Moment } from "../../parts/moment.tsx";
 import { announce } from "../../parts/toast.tsx";
@@ -22,7 +22,7 @@ import { PlaybookLink } from "../playbook-link.tsx";
 import { RunError } from "./error.tsx";
 import "./header.css";
 
-const RunDialogs = lazy(() => import("../actions-dialogs.tsx"), null);
+const RunDialogs = later("runDialogs", null);
 /** These have buttons; the others are in the menu. */
 const BUTTONS = ["respond", "pause", "resume", "cancel", "retry", "fork"];
 const MENU_BUTTON = "run-actions";
@@ -53,7 +53,7 @@ export function RunHeader({ model }: { model: RunModel }) {
         {status !== "failed" && activity !== status && (
           <span class="run-activity cut">{oneLine(activityText(activity, now.value))}</span>
         )}
-        {details.local && !model.hasEnded.value && <span class="run-local">Runs in a local process</span>}
+        {details.local && !model.hasEnded.value && <span class="badge">Runs in a local process</span>}
       </div>
       {!isPhone.value && <RunActions model={model} />}
       <div class="run-facts">

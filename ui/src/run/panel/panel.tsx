@@ -3,9 +3,10 @@
 import type { ComponentType } from "preact";
 import { parameter, setQuery } from "../../location.ts";
 import { isPhone } from "../../look/phone.ts";
-import { lazy } from "../../parts/lazy.tsx";
+import { later } from "../../parts/lazy.tsx";
 import { type Tab, Tabs } from "../../parts/tabs.tsx";
 import type { RunModel } from "../model.ts";
+import Timeline from "../timeline/timeline.tsx";
 import { PanelFind } from "./find.tsx";
 import "./panel.css";
 
@@ -20,14 +21,14 @@ export const TABS: readonly Tab[] = [
   { name: "related", label: "Related" },
 ];
 
-/** A tab is loaded when it is first opened. */
+/** All but the timeline are loaded when they are first opened. */
 const CONTENTS: Record<string, ComponentType<PanelProps>> = {
-  timeline: lazy(() => import("../timeline/timeline.tsx")),
-  events: lazy(() => import("../events/events.tsx")),
-  logs: lazy(() => import("../logs/logs.tsx")),
-  data: lazy(() => import("../data/data.tsx")),
-  items: lazy(() => import("../items/items.tsx")),
-  related: lazy(() => import("../related/related.tsx")),
+  timeline: Timeline,
+  events: later("events"),
+  logs: later("logs"),
+  data: later("data"),
+  items: later("items"),
+  related: later("related"),
 };
 /** The tabs that show only what the text of the URL (`q`) selects. */
 const FINDS: Record<string, string> = {
