@@ -214,6 +214,15 @@ def test_a_worker_is_drained_and_its_pool_gets_an_alert(
         worker.stop()
 
 
+@pytest.mark.parametrize("width", [1440, 390])
+def test_pools_with_an_alert_come_first(open_page: PageOpener, runs: ExampleRuns, width: int) -> None:
+    _ = runs["queued"]
+    page = open_page("/workers", role="viewer", width=width)
+    pools = page.get_by_role("table", name="Pools").locator("tbody tr")
+    expect(pools.first).to_have_text(re.compile("^gpu.*no worker connected"))
+    expect(pools.filter(has_text="default")).to_have_count(1)
+
+
 def test_a_worker_is_stopped_after_a_warning(open_page: PageOpener, server: PageServer, tmp_path: Path) -> None:
     token = server.api.ask("POST", "/tokens", {"role": "worker", "name": "leaving"})["token"]
     options = ("--server", server.url, "--pool", "leaving", "--name", "leaver")

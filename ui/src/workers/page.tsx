@@ -33,7 +33,10 @@ export default function WorkersPage() {
               <Table
                 label="Pools"
                 columns={POOLS}
-                rows={filtered(pools, (pool) => pool.pool)}
+                rows={filtered(
+                  pools.toSorted((a, b) => +hasAlert(b) - +hasAlert(a)),
+                  (pool) => pool.pool,
+                )}
                 rowKey={(pool) => pool.pool}
               />
             ) : (
@@ -67,6 +70,8 @@ export default function WorkersPage() {
   );
 }
 
+const hasAlert = (pool: Pool): boolean => !!pool.queued && !pool.workers;
+
 const POOLS: Column<Pool>[] = [
   { title: "Pool", cell: (pool) => <strong>{pool.pool}</strong> },
   { title: "Workers", kind: "number", cell: (pool) => count(pool.workers ?? 0) },
@@ -81,7 +86,7 @@ const POOLS: Column<Pool>[] = [
   {
     title: "Alert",
     cell: (pool) =>
-      pool.queued && !pool.workers ? (
+      hasAlert(pool) ? (
         <span class="alert">
           <Icon name="warning" />{" "}
           {pool.draining ? `no active worker, ${count(pool.draining)} draining` : "no worker connected"}
