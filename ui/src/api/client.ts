@@ -33,7 +33,8 @@ export class Problem extends Error {
 
 export interface RequestOptions {
   query?: Record<string, string | number | boolean | string[] | null | undefined>;
-  body?: unknown; // sent as JSON; a string is sent as it is
+  body?: unknown; // sent as JSON, also if it is a string
+  yaml?: string; // the text of a playbook, in place of a body
   headers?: Record<string, string>;
   signal?: AbortSignal;
   anonymous?: boolean; // a 401 is an answer, not a reason to sign in
@@ -65,19 +66,20 @@ export async function send(method: Method, path: string, options: RequestOptions
   }
 }
 
-async function reach(method: Method, address: string, { body, headers, signal }: RequestOptions): Promise<Response> {
-  const isText = typeof body === "string";
+async function reach(method: Method, address: string, options: RequestOptions): Promise<Response> {
+  const { yaml, headers, signal } = options;
+  const body = yaml ?? JSON.stringify(options.body);
   try {
     const response = await fetch(address, {
       method,
       credentials: "same-origin",
       headers: {
         Accept: "application/json",
-        ...(body === undefined || isText ? {} : { "Content-Type": "application/json" }),
+        ...(body === undefined ? {} : { "Content-Type": `application/${yaml === undefined ? "json" : "yaml"}` }),
         ...identityHeaders(method !== "GET"),
         ...headers,
       },
-      ...(body === undefined ? {} : { body: isText ? body : JSON.stringify(body) }),
+      ...(body === undefined ? {} : { body }),
       ...(signal ? { signal } : {}),
     });
     recordResponse(response.headers.get("Date"));

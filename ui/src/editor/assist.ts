@@ -6,7 +6,6 @@ import { hoverTooltip } from "@codemirror/view";
 import { request } from "../api/client.ts";
 import type { Assist, Completion as Suggestion } from "../api/types.gen.ts";
 import { columnOfIndex, indexOfColumn } from "./columns.ts";
-import { YAML } from "./validation.ts";
 
 const TYPES: Record<Suggestion["kind"], string> = {
   credential: "constant",
@@ -26,7 +25,7 @@ const WORD = /[\w$-]*$/;
 async function assistAt(state: EditorState, at: number, signal?: AbortSignal): Promise<Assist | null> {
   const line = state.doc.lineAt(at);
   const query = { line: line.number, column: columnOfIndex(line.text, at - line.from) };
-  const options = { query, body: state.doc.toString(), headers: YAML, ...(signal ? { signal } : {}) };
+  const options = { query, yaml: state.doc.toString(), ...(signal ? { signal } : {}) };
   // Help is optional: without an answer the user goes on typing.
   return request<Assist>("POST", "/playbooks/assist", options).catch(() => null);
 }

@@ -5,7 +5,7 @@ import { get, Problem, request } from "../api/client.ts";
 import type { PlaybookText, Registered } from "../api/types.gen.ts";
 import { encodedPath } from "../playbooks/paths.ts";
 import { readDraft, removeDraft, saveDraft } from "./drafts.ts";
-import { Validation, YAML } from "./validation.ts";
+import { Validation } from "./validation.ts";
 
 const SAVE_MS = 500;
 
@@ -108,7 +108,7 @@ export class EditorModel {
 
   async register(): Promise<Registered> {
     const text = this.text.value;
-    const answer = await request<Registered>("POST", "/playbooks", { body: text, headers: YAML });
+    const answer = await request<Registered>("POST", "/playbooks", { yaml: text });
     this.#cancelSave();
     removeDraft(this.path);
     this.saved.value = null;

@@ -6,7 +6,6 @@ import type { Graph, Validity } from "../api/types.gen.ts";
 import { counted } from "../text/number.ts";
 
 const PAUSE_MS = 200;
-export const YAML = { "Content-Type": "application/yaml" };
 
 export class Validation {
   readonly validity = signal<Validity | null>(null);
@@ -35,8 +34,7 @@ export class Validation {
     try {
       const validity = await request<Validity>("POST", "/playbooks/validate", {
         query: { with: "graph" },
-        body: text,
-        headers: YAML,
+        yaml: text,
         signal: running.signal,
       });
       if (running.signal.aborted) return;

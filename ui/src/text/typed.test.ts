@@ -22,6 +22,15 @@ test("a field of any type takes JSON, and text without quotes", () => {
   assert.ok("error" in parseTyped("any", '{"a": '));
 });
 
+test("a number that JSON cannot send is refused", () => {
+  assert.deepEqual(parseMap('{"a": [-1e400]}'), { error: "This is not JSON: a number is too large" });
+  assert.deepEqual(parseTyped("number", "1e400"), { error: "Enter a number." });
+  assert.deepEqual(parseTyped("any", "1e400"), { value: "1e400" });
+  assert.deepEqual(parseMap('{"a": 1e300, "b": "1e400", "c": "Infinity"}'), {
+    value: { a: 1e300, b: "1e400", c: "Infinity" },
+  });
+});
+
 test("a value is shown as the text that gives it", () => {
   assert.equal(formatTyped("string", "ada"), "ada");
   assert.equal(formatTyped("number", 500), "500");
