@@ -157,6 +157,61 @@ def reasons(page: Page, event: str) -> Locator:
     return decision.locator(".reason")
 
 
+def zoom_of(page: Page) -> float:
+    return float(
+        page.locator(".graph-world").evaluate("element => new DOMMatrix(getComputedStyle(element).transform).a")
+    )
+
+
+def middle_of(locator: Locator) -> tuple[float, float]:
+    bounds = locator.bounding_box()
+    assert bounds is not None
+    return bounds["x"] + bounds["width"] / 2, bounds["y"] + bounds["height"] / 2
+
+
+def test_the_wheel_zooms_the_graph_about_the_pointer(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}", "viewer")
+    price, pane = box(page, "price, succeeded"), page.locator(".graph-pane")
+    expect(price).to_contain_text("add python")
+    at, zoom = middle_of(price), zoom_of(page)
+    page.mouse.move(*at)
+
+    def turn(pixels: int) -> float:
+        before = zoom_of(page)
+        page.mouse.wheel(0, pixels)
+        until(lambda: zoom_of(page) != before)
+        assert middle_of(price) == pytest.approx(at, abs=2), "the box has left the pointer"
+        return zoom_of(page)
+
+    assert turn(-50) > zoom
+    assert turn(50) == pytest.approx(zoom, rel=0.01)
+    while turn(60) >= 0.7:
+        expect(price).to_contain_text("add python")
+    expect(pane).to_have_class(re.compile("detail-names"))
+    expect(price.locator(".box-name")).to_have_text("price")
+    expect(price).not_to_contain_text("add python")
+    while turn(60) >= 0.35:
+        expect(price.locator(".box-name")).to_be_visible()
+    expect(pane).to_have_class(re.compile("detail-shapes"))
+    expect(price.locator(".box-name")).to_have_count(0)
+    assert page.evaluate("[scrollX, scrollY, visualViewport.scale]") == [0, 0, 1]
+
+
+def test_the_graph_cannot_be_zoomed_out_of_sight(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}", "viewer")
+    price = box(page, "price, succeeded")
+    page.get_by_role("button", name="Fit the window").click()
+    page.mouse.move(*middle_of(price))
+    all_of_it = zoom_of(page)
+    for pixels, limit in ((600, all_of_it / 4), (-600, 2.5)):
+        for _ in range(40):
+            page.mouse.wheel(0, pixels)
+        expect(page.locator(".graph-world")).to_have_css("transform", re.compile(rf"^matrix\({limit:.3g}"))
+        expect(price).to_be_in_viewport()
+    page.get_by_role("button", name="Fit the window").click()
+    expect(price).to_contain_text("add python")
+
+
 def test_why_explains_an_arc(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['finished']}", "viewer")
     page.locator(".arc-label", has_text="workload.order.lines").click()
@@ -275,6 +330,23 @@ def test_the_inspector_has_the_parts_of_a_step_run(open_page: PageOpener, runs: 
     expect(part).to_contain_text("reserved")
     page.keyboard.press("Escape")
     expect(part.get_by_role("heading", name="Run")).to_be_visible()
+
+
+def test_the_summary_says_which_inputs_are_defaults(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    page = open_page(f"/runs/{runs['finished']}", "viewer")
+    inputs = inspector(page).locator("section").filter(has=page.get_by_role("heading", name="Inputs"))
+    expect(inputs).to_contain_text("The run was started with the defaults of the playbook.")
+    expect(inputs.get_by_role("treeitem", name=re.compile("^limit"))).to_contain_text("500")
+    server.api.ended(given := server.api.start({"path": "shop/orders", "payload": {"limit": 7}}))
+    page.goto(f"{server.url}/runs/{given}")
+    expect(inputs).to_contain_text("Given: limit. The rest are defaults of the playbook.")
+    expect(inputs.get_by_role("treeitem", name=re.compile("^limit"))).to_contain_text("7")
+    expect(inputs.get_by_role("treeitem", name=re.compile("^express:"))).to_contain_text("false")
+    page.goto(f"{server.url}/runs/{runs['loop']}")
+    expect(inputs).to_contain_text("The run has no inputs.")
+    expect(inputs.get_by_role("tree")).to_have_count(0)
 
 
 def test_a_failed_run_begins_with_its_error(open_page: PageOpener, runs: ExampleRuns) -> None:

@@ -47,7 +47,7 @@ function digestAt(model: RunModel): string | null {
 }
 
 function Drawing({ model, graph }: { model: RunModel; graph: Graph }) {
-  const port = useMemo(() => new Viewport(), []);
+  const port = useMemo(() => new Viewport(graph), []);
   const pane = useRef<HTMLDivElement>(null);
   const state = useComputed(() => graphState(model, graph));
   const isFinding = useSignal(false);
@@ -59,7 +59,7 @@ function Drawing({ model, graph }: { model: RunModel; graph: Graph }) {
       const isFirst = !port.size.peek().w;
       port.size.value = { w: element.clientWidth, h: element.clientHeight };
       const selected = graph.nodes.find(({ name }) => name === selection.peek().step);
-      if (isFirst && element.clientWidth) port.open(graph, focusOf(graph, state.peek()));
+      if (isFirst && element.clientWidth) port.open(focusOf(graph, state.peek()));
       else if (selected) port.reveal(selected);
     });
     observer.observe(element);
@@ -80,12 +80,12 @@ function Drawing({ model, graph }: { model: RunModel; graph: Graph }) {
       "zoom-in": port.zoomIn,
       "zoom-out": port.zoomOut,
       "zoom-reset": port.reset,
-      "zoom-fit": () => port.fit(graph),
+      "zoom-fit": port.fit,
       "find-step": () => {
         isFinding.value = true;
       },
     },
-    [port, graph, isFinding],
+    [port, isFinding],
   );
   useEffect(
     () =>
@@ -123,7 +123,7 @@ function Drawing({ model, graph }: { model: RunModel; graph: Graph }) {
             <Button kind="quiet" icon="minus" label="Zoom out (-)" onClick={port.zoomOut} />
           </>
         )}
-        <Button kind="quiet" icon="fit" label="Fit the window (f)" onClick={() => port.fit(graph)} />
+        <Button kind="quiet" icon="fit" label="Fit the window (f)" onClick={port.fit} />
       </div>
       {isFinding.value && (
         <FindStep

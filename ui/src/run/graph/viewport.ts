@@ -11,12 +11,13 @@ export interface Rect {
   h: number;
 }
 
-const [LEAST, MOST, STEP] = [0.005, 2.5, 1.25];
+const [LEAST, MOST, STEP] = [0.25, 2.5, 1.25]; // the least zoom is a part of that which shows all of the graph
 const MARGIN = 24;
 /** The rendered region grows and moves in steps of this many pixels, so that panning rarely changes it. */
 const CELL = 400;
 
 export class Viewport {
+  readonly #graph: { width: number; height: number };
   /** Pixels from the corner of the pane to the corner of the graph, and the scale. */
   readonly view = signal({ x: 0, y: 0, zoom: 1 });
   readonly size = signal({ w: 0, h: 0 });
@@ -38,6 +39,10 @@ export class Viewport {
     return { x: left * CELL, y: top * CELL, w: (right - left) * CELL, h: (bottom - top) * CELL };
   });
 
+  constructor(graph: { width: number; height: number }) {
+    this.#graph = graph;
+  }
+
   panBy(dx: number, dy: number): void {
     const { x, y, zoom } = this.view.peek();
     this.view.value = { x: x + dx, y: y + dy, zoom };
@@ -46,7 +51,7 @@ export class Viewport {
   /** Zooms by a factor; the point of the pane stays where it is. */
   zoomBy(factor: number, at: { x: number; y: number } = this.#middle()): void {
     const { x, y, zoom } = this.view.peek();
-    const next = Math.min(MOST, Math.max(LEAST, zoom * factor));
+    const next = Math.min(MOST, Math.max(LEAST * this.#fitting(), zoom * factor));
     const ratio = next / zoom;
     this.view.value = { x: at.x - (at.x - x) * ratio, y: at.y - (at.y - y) * ratio, zoom: next };
   }
@@ -55,18 +60,18 @@ export class Viewport {
   zoomOut = (): void => this.zoomBy(1 / STEP);
   reset = (): void => this.zoomBy(1 / this.view.peek().zoom);
 
-  /** Shows all of a graph, at most in its original size. */
-  fit(graph: { width: number; height: number }): void {
+  /** Shows all of the graph, at most in its original size. */
+  fit = (): void => {
     const { w, h } = this.size.peek();
     if (!w || !h) return;
-    const zoom = fitting(graph, { w, h });
-    const y = Math.max(MARGIN / 2, (h - graph.height * zoom) / 3);
-    this.view.value = { x: (w - graph.width * zoom) / 2, y, zoom };
-  }
+    const zoom = this.#fitting();
+    const y = Math.max(MARGIN / 2, (h - this.#graph.height * zoom) / 3);
+    this.view.value = { x: (w - this.#graph.width * zoom) / 2, y, zoom };
+  };
 
-  /** Begins with all of a graph, or with a readable part around a box if there is too much of it. */
-  open(graph: { width: number; height: number }, focus: Rect | undefined): void {
-    this.fit(graph);
+  /** Begins with all of the graph, or with a readable part around a box if there is too much of it. */
+  open(focus: Rect | undefined): void {
+    this.fit();
     if (!focus || this.view.peek().zoom >= 0.5) return;
     this.view.value = { ...this.view.peek(), zoom: 0.8 };
     this.center(focus);
@@ -91,10 +96,12 @@ export class Viewport {
     const { w, h } = this.size.peek();
     return { x: w / 2, y: h / 2 };
   }
-}
 
-function fitting(graph: { width: number; height: number }, { w, h }: { w: number; h: number }): number {
-  return Math.max(LEAST, Math.min(1, (w - MARGIN) / graph.width, (h - MARGIN) / graph.height));
+  /** The zoom that shows all of the graph. */
+  #fitting(): number {
+    const { w, h } = this.size.peek();
+    return Math.max(0.005, Math.min(1, (w - MARGIN) / this.#graph.width, (h - MARGIN) / this.#graph.height));
+  }
 }
 
 export function overlaps(a: Rect, b: Rect): boolean {

@@ -47,16 +47,29 @@ export function Summary({ model }: { model: RunModel }) {
             <Value value={result} label="Result of the run" prefix="" />
           </section>
         )}
-        <section>
-          <h3>Inputs</h3>
-          {Object.keys(details.payload).length ? (
-            <Value value={details.payload} label="Inputs of the run" prefix="workload" />
-          ) : (
-            <p class="quiet">The run was started without inputs.</p>
-          )}
-        </section>
+        {state?.workload && <Inputs payload={details.payload} workload={state.workload} />}
       </div>
     </>
+  );
+}
+
+/** What templates find in `workload`: what the run was given, over the defaults of the playbook. */
+function Inputs({ payload, workload }: { payload: Record<string, unknown>; workload: Record<string, unknown> }) {
+  const [given, all] = [Object.keys(payload), Object.keys(workload).length];
+  return (
+    <section>
+      <h3>Inputs</h3>
+      {given.length < all ? (
+        <p class="quiet">
+          {given.length
+            ? printable(`Given: ${given.join(", ")}. The rest are defaults of the playbook.`)
+            : "The run was started with the defaults of the playbook."}
+        </p>
+      ) : (
+        !all && <p class="quiet">The run has no inputs.</p>
+      )}
+      {all > 0 && <Value value={workload} label="Inputs of the run" prefix="workload" />}
+    </section>
   );
 }
 
