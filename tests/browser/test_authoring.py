@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -388,6 +389,34 @@ def test_large_numbers_keep_their_digits_from_a_start_to_a_copy_of_its_inputs(
     assert server.api.show(run_id(page))["payload"] == {"limit": EXACT, "more": [-EXACT, 2**63 - 1]}
 
 
+HOSTILE = '"}, "limit": 1, "x": {"y": "\\\\'
+"""A text that would change a request if it were put into JSON as it is."""
+
+
+def test_texts_of_users_reach_the_server_as_they_are(open_page: PageOpener, server: PageServer) -> None:
+    page = open_page("/start/shop/orders", role="operator")
+    page.get_by_label("customer").fill(HOSTILE)
+    page.get_by_role("tab", name="JSON").click()
+    payload = json.loads(page.get_by_label("Payload").input_value())
+    assert payload == {"order": {"customer": HOSTILE}}
+    nested = {HOSTILE: [HOSTILE, {"__proto__": {HOSTILE: EXACT}}], "deep": [[[HOSTILE]]], "many": "\u2028\u202e\n\t'"}
+    page.get_by_label("Payload").fill(json.dumps(payload | nested))
+    page.get_by_role("button", name="Start run").click()
+    execution = run_id(page)
+    assert server.api.show(execution)["payload"] == payload | nested
+    server.api.ended(execution)
+
+    page.goto(f"{server.url}/runs/{execution}/fork")
+    for name, text in (("note", f"a{HOSTILE}"), ("list", json.dumps([HOSTILE]))):
+        page.get_by_role("button", name="Change a value").click()
+        page.get_by_label("Key of ctx").last.fill(name)
+        page.get_by_label(f"New value of {name}").fill(text)
+    page.get_by_role("button", name="Fork this run").click()
+    expect(page).not_to_have_url(re.compile("/fork"))
+    ctx = server.api.ask("GET", f"/executions/{run_id(page)}/state?parts=ctx")["ctx"]
+    assert (ctx["note"], ctx["list"]) == (f"a{HOSTILE}", [HOSTILE])
+
+
 def test_large_numbers_of_a_response_and_of_ctx_keep_their_digits(
     open_page: PageOpener, runs: ExampleRuns, server: PageServer
 ) -> None:
@@ -668,7 +697,7 @@ def test_a_double_click_on_retry_creates_one_run(open_page: PageOpener, server: 
     ("tab", "text"),
     [
         ("steps", "Both runs used this playbook."),
-        ("events", "step.scheduled"),
+        ("events", "; sets ctx.note"),
         ("data", "ctxnotenot set"),
         ("playbook", "Both runs used the same playbook."),
     ],
@@ -677,7 +706,7 @@ def test_two_runs_are_compared(open_page: PageOpener, runs: ExampleRuns, tab: st
     page = open_page(f"/runs/{runs['fork']}", role="viewer")
     page.get_by_role("link", name="compare").click()
     expect(page).to_have_url(re.compile(f"/compare/{runs['failed']}/{runs['fork']}$"))
-    first = page.get_by_text("First difference: event 13, step.scheduled of order#1 in A, execution.forked in B")
+    first = page.get_by_text("B is a fork of A at event 12. All events are the same; the states differ. See Data.")
     expect(first).to_be_visible()
     page.get_by_role("tab", name=tab.capitalize()).click()
     expect(page.locator("main")).to_contain_text(text)
@@ -700,6 +729,22 @@ def test_the_first_difference_is_shown_with_its_values(
     page.get_by_role("tab", name="Steps").click()
     box = page.get_by_role("group", name="Graph of orders").locator(".box").filter(has_text="approve")
     expect(box.get_by_title("A has not run, B has not run")).to_be_visible()
+
+
+def test_the_first_difference_of_a_fork_is_the_first_event_that_follows_from_its_changes(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    source = runs["failed"]
+    text = STOCK.replace('{"A1": 20.0}', '{"A1": 20.0, "B7": 5.5}')
+    retry = runs.act(source, "retry", playbook=text)["execution_id"]
+    server.api.ended(retry)
+    page = open_page(f"/compare/{source}/{retry}", role="viewer")
+    words = "First difference: event 17 in A, 20 in B, step.failed of order#1 in A, task.done of order#1/send#2 in B"
+    expect(page.get_by_text(f"B is a retry of A at event 16. {words}")).to_be_visible()
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator(".compare-events")).to_contain_text(re.compile("17 execution.forked .*; edits the playbook"))
+    page.get_by_role("button", name="Swap").click()
+    expect(page.get_by_text("A is a retry of B at event 16. First difference: event 20 in A, 17 in B,")).to_be_visible()
 
 
 def test_playbooks_of_two_runs_are_merged(open_page: PageOpener, runs: ExampleRuns) -> None:

@@ -9,7 +9,6 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import zip_longest
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ from noetl.cli.output import (
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, ExplainArgs, Json, OnProgress
-from noetl.engine.history.comparable_events import comparable
+from noetl.engine.history.comparable_events import ComparableEvent, Pair, comparable, differs, event_pairs
 from noetl.errors import UsageError
 from noetl.model.status import ENDED
 from noetl.printable import printable
@@ -140,10 +139,10 @@ def _print_replayed(replayed: Json) -> None:
 @client_and_output
 def diff_command(a: str, b: str, client: Client, output: str | None) -> int:
     """Compare two runs: how they ended, their steps, their ctx, and the first event that differs. Exits with 1 if they
-    differ. Times and workers are ignored."""
+    differ. Times, workers and users are ignored, and of a fork the fork itself and the work that it starts again."""
     first, second = client.runs.get(a), client.runs.get(b)
-    pairs = enumerate(zip_longest(_events(client, first), _events(client, second)), start=1)
-    differences = ({"seq": seq, "a": event, "b": other} for seq, (event, other) in pairs if event != other)
+    forks = any(run.get("forked_from") for run in (first, second))
+    pairs = event_pairs(_events(client, first), _events(client, second), forks=forks)
     compared: Json = {"a": first["execution_id"], "b": second["execution_id"], "equal": True}
     compared |= {key: {"a": first[key], "b": second[key]} for key in COMPARED if first[key] != second[key]}
     for part in ("ctx", "steps"):
@@ -151,18 +150,24 @@ def diff_command(a: str, b: str, client: Client, output: str | None) -> int:
         keys = [key for key in {**left, **right} if left.get(key) != right.get(key)]
         if keys:
             compared[part] = {key: {"a": left.get(key), "b": right.get(key)} for key in keys}
-    difference = next(differences, None)
+    difference = next(map(_difference, filter(differs, pairs)), None)
     compared["equal"] = len(compared) == 3 and difference is None
     compared["first_difference"] = difference
     emit(compared, output, _print_diff)
     return 0 if compared["equal"] else 1
 
 
-def _events(client: Client, run: Json) -> Iterator[Json]:
+def _events(client: Client, run: Json) -> Iterator[ComparableEvent]:
     for page in client.runs.events(run["execution_id"]):
         for event in page:
             entity = event["step_run_id"] or event["entity_type"]
-            yield comparable(event["event_type"], entity, event["payload"])
+            yield ComparableEvent(event["seq"], comparable(event["event_type"], entity, event["payload"]))
+
+
+def _difference(pair: Pair) -> Json:
+    """`seq` is that of the first run, or of the second one where the first one has ended."""
+    (a_seq, a), (b_seq, b) = (event or (None, None) for event in pair)
+    return {"seq": a_seq or b_seq, "a_seq": a_seq, "b_seq": b_seq, "a": a, "b": b}
 
 
 def _print_diff(compared: Json) -> None:
@@ -172,8 +177,9 @@ def _print_diff(compared: Json) -> None:
     pairs = {key: compared[key] for key in COMPARED if key in compared}
     for part in ("ctx", "steps"):
         pairs |= {f"{part}.{key}": pair for key, pair in compared.get(part, {}).items()}
-    if compared["first_difference"] is not None:
-        pairs[f"event {compared['first_difference']['seq']}"] = compared["first_difference"]
+    if (first := compared["first_difference"]) is not None:
+        is_shifted = first["a"] and first["b"] and first["a_seq"] != first["b_seq"]
+        pairs[f"event {first['seq']}" + (f" of a, {first['b_seq']} of b" if is_shifted else "")] = first
     for name, pair in pairs.items():
         click.echo(click.style(printable(name), bold=True))
         for side, colour in (("a", "red"), ("b", "green")):

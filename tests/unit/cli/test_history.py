@@ -356,6 +356,21 @@ def test_a_log_is_replayed_compared_and_exported(tmp_path: Path) -> None:
     assert len(exported["events"]) == exported["execution"]["events"] == second["events"]
 
 
+def test_the_first_difference_of_a_fork_is_what_follows_from_it(tmp_path: Path) -> None:
+    source = begun(tmp_path, CHOICE)["execution_id"]
+    at = seq_of(tmp_path, "task.started", "start#1")
+    same = data(runs(tmp_path, "fork", source, "--at", at, "-o", "json"))
+    assert data(runs(tmp_path, "diff", source, same["execution_id"], "-o", "json"))["equal"] is True
+    edited = file(tmp_path, CHOICE.replace("result < workload.limit", "result > workload.limit"), "edited.yaml")
+    fork = data(runs(tmp_path, "fork", source, "--at", at, "--playbook", edited, "-o", "json"))
+    done = runs(tmp_path, "diff", source, fork["execution_id"], "-o", "json")
+    first = msgspec.json.decode(done.out)["first_difference"]
+    assert (first["a"]["event_type"], first["a"]["selected"], first["b"]["selected"]) == ("next.evaluated", [1], [0])
+    assert first["b_seq"] == first["a_seq"] + 3  # the fork, a lease and the beginning of the task come before
+    done = runs(tmp_path, "diff", source, fork["execution_id"])
+    assert f"event {first['a_seq']} of a, {first['b_seq']} of b\n  a: {{" in done.out
+
+
 def test_an_export_has_the_contents_of_references(tmp_path: Path) -> None:
     begun(tmp_path, HEAD + "workflow: [{step: a, tool: {kind: noop, result: \"{{ 'x' * 70000 }}\"}}]\n")
     exported = msgspec.json.decode(runs(tmp_path, "export", "last", "-f", "-").out)

@@ -542,6 +542,62 @@ def test_a_long_comparison_continues_where_it_stopped(admin: httpx2.Client, monk
     assert diff["equal"] is True
 
 
+def test_the_first_difference_of_a_fork_follows_from_its_changes(admin: httpx2.Client) -> None:
+    source = started(admin, {"playbook": CHOICE})["execution_id"]
+    at = seq_of(admin, source, "task.started")
+    same = post(admin, source, "fork", {"at": at}, Prefer="wait=60").json()["execution_id"]
+    assert [event["event_type"] for event in events_of(admin, same)][at : at + 3] == [
+        "execution.forked",
+        "step.started",
+        "task.started",
+    ]
+    diff = diff_of(admin, source, same)
+    assert (diff["equal"], diff["first_difference"]) == (True, None)
+    edited = CHOICE.replace("result: 5", "result: 1")
+    other = post(admin, source, "fork", {"at": at, "playbook": edited}, Prefer="wait=60").json()["execution_id"]
+    seqs = [seq_of(admin, execution, "task.done") for execution in (source, other)]
+    first = diff_of(admin, source, other)["first_difference"]
+    assert ([first["a_seq"], first["b_seq"]], first["a"]["event_type"]) == (seqs, "task.done")
+    assert (first["a"]["outcome"]["result"], first["b"]["outcome"]["result"]) == (5, 1)
+    swapped = diff_of(admin, other, source)["first_difference"]
+    assert [swapped["b_seq"], swapped["a_seq"]] == seqs
+
+
+def test_a_fork_with_changes_without_consequences_differs_in_its_state(admin: httpx2.Client) -> None:
+    source = started(admin, {"path": "tests/hello"})["execution_id"]
+    body = {"at": seq_of(admin, source, "step.done"), "ctx": {"note": 1}}
+    fork = post(admin, source, "fork", body, Prefer="wait=60").json()["execution_id"]
+    diff = diff_of(admin, source, fork)
+    assert (diff["equal"], diff["first_difference"], diff["ctx"]) == (False, None, {"note": {"a": None, "b": 1}})
+    other = post(admin, source, "fork", body | {"ctx": {"note": 2}}, Prefer="wait=60").json()["execution_id"]
+    first = diff_of(admin, fork, other)["first_difference"]
+    assert [first[side]["event_type"] for side in "ab"] == ["execution.forked"] * 2
+    assert first["a"]["set_ctx"] != first["b"]["set_ctx"]
+
+
+def test_a_long_comparison_with_a_fork_continues_where_it_stopped(
+    admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = started(admin, {"path": "tests/hello"})["execution_id"]
+    fork = post(admin, source, "fork", {"at": seq_of(admin, source, "step.done")}, Prefer="wait=60").json()
+    monkeypatch.setattr(history, "SLICE_SECONDS", -1.0)
+    monkeypatch.setattr(execution_diff, "ROWS_PER_CHECK", 2)
+    diff, places = diff_of(admin, source, fork["execution_id"]), set()
+    while diff["equal"] is None:
+        places.add(diff["b_scanned_to"] - diff["scanned_to"])
+        diff = diff_of(admin, source, fork["execution_id"], after=diff["scanned_to"], b_after=diff["b_scanned_to"])
+    assert (diff["equal"], places) == (True, {0, 1})
+    assert diff["scanned_to"] == len(events_of(admin, source))
+
+
+def test_who_started_a_run_is_no_difference(server: ApiServer, admin: httpx2.Client) -> None:
+    with server.client("author") as author:
+        runs = [started(client, {"path": "tests/hello"})["execution_id"] for client in (admin, author)]
+        actors = [events_of(admin, run)[0]["payload"]["actor"] for run in runs]
+    assert actors[0] != actors[1]
+    assert diff_of(admin, *runs)["equal"] is True
+
+
 def test_a_diff_needs_two_executions(admin: httpx2.Client) -> None:
     a, nobody = started(admin, {"path": "tests/hello"})["execution_id"], "00000000-0000-7000-8000-000000000009"
     assert admin.get(f"{API}/{a}/diff", params={"with": nobody}).status_code == 404

@@ -154,6 +154,7 @@ export interface Dependency {
 export interface DiffQuery {
   with: string;
   after?: number;
+  b_after?: number | null;
 }
 
 /** The first event of a log that another playbook would not have led to. */
@@ -330,8 +331,8 @@ export interface ExecutionCounts {
 }
 
 /**
- * Two executions. `ctx` has the keys that differ. `equal` is null while the events up to `scanned_to` are equal and
- * others follow: compare these with `after`.
+ * Two executions. `ctx` has the keys that differ. `equal` is null while the events up to `scanned_to`, and those of
+ * the other execution up to `b_scanned_to`, are equal and others follow: compare these with `after` and `b_after`.
  */
 export interface ExecutionDiff {
   equal: boolean | null;
@@ -342,6 +343,7 @@ export interface ExecutionDiff {
   steps: StepSides[];
   first_difference: EventSides | null;
   scanned_to: number;
+  b_scanned_to: number;
 }
 
 /** Why an execution or a call failed, and at which place of the playbook. `details.traceback` is that of Python. */

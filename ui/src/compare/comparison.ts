@@ -25,13 +25,13 @@ export class Comparison {
     this.loading.value = true;
     this.problem.value = undefined;
     try {
-      let after = 0;
+      const query = { with: this.#other, after: 0, b_after: 0 };
       for (;;) {
-        const query = { with: this.#other, after };
         const diff = await get<ExecutionDiff>(this.#path, { query, signal: abort.signal });
         this.data.value = diff;
         if (diff.equal !== null || abort.signal.aborted) break;
-        after = diff.scanned_to;
+        query.after = diff.scanned_to;
+        query.b_after = diff.b_scanned_to;
       }
     } catch (error) {
       if (!abort.signal.aborted) this.problem.value = Problem.of(error);

@@ -19,7 +19,8 @@ type RowPage = { items: Row[]; next: number | null };
 
 /** Events of both runs, those of the same subject beside each other. */
 export function EventsTab({ runs, first, only }: { runs: Runs; first: EventSides | null; only: boolean }) {
-  const from = Math.max(1, whole(parameter("event")) || Math.max(1, (first?.a_seq ?? first?.b_seq ?? 1) - BEFORE));
+  const fork = runs.b.forked_from ?? runs.a.forked_from;
+  const from = Math.max(1, whole(parameter("event")) || (first?.a_seq ?? first?.b_seq ?? fork?.seq ?? 1) - BEFORE);
   const [a, b] = [useEvents(runs.a.execution_id, from), useEvents(runs.b.execution_id, from)];
   const move = (seq: number) => setQuery({ event: Math.max(1, seq) });
   return (
@@ -39,7 +40,7 @@ export function EventsTab({ runs, first, only }: { runs: Runs; first: EventSides
       <Loaded of={a}>
         {(left) => (
           <Loaded of={b}>
-            {(right) => <Table runs={runs} a={left.items} b={right.items} only={only} first={first?.a_seq} />}
+            {(right) => <Table runs={runs} a={left.items} b={right.items} only={only} first={first} />}
           </Loaded>
         )}
       </Loaded>
@@ -64,14 +65,14 @@ interface TableProps {
   a: Row[];
   b: Row[];
   only: boolean;
-  first: number | null | undefined; // the first event that differs, even where the rows do not
+  first: EventSides | null; // the first events that differ, even where the rows do not
 }
 
 function Table({ runs, a, b, only, first }: TableProps) {
   const rows = useMemo(() => {
     const aligned = lineDiff(a.map(keyOf), b.map(keyOf));
     const isFirst = (row: DiffRow) =>
-      row.kind === "same" && rowOf(a, row.a)?.[0] === first && rowOf(b, row.b)?.[0] === first;
+      row.kind === "same" && rowOf(a, row.a)?.[0] === first?.a_seq && rowOf(b, row.b)?.[0] === first?.b_seq;
     return aligned.map((row): DiffRow => (isFirst(row) ? { ...row, kind: "changed" } : row));
   }, [a, b, first]);
   const shown = rows.filter(({ kind }) => !only || kind !== "same");

@@ -44,7 +44,7 @@ export default function ComparePage({ params }: ViewProps) {
         <Side letter="B" run={sides.b} />
       </header>
       {problem && <ProblemBox problem={problem} onRetry={comparison.load} />}
-      <FirstDifference comparison={comparison} latest={Math.min(sides.a.events, sides.b.events)} />
+      <FirstDifference comparison={comparison} runs={sides} />
       <div class="compare-bar">
         <Tabs
           label="What to compare"
@@ -112,33 +112,47 @@ function Side({ letter, run }: { letter: string; run: Execution }) {
   );
 }
 
-function FirstDifference({ comparison, latest }: { comparison: Comparison; latest: number }) {
+function FirstDifference({ comparison, runs: { a, b } }: { comparison: Comparison; runs: Runs }) {
   const diff = comparison.data.value;
   if (!diff) return null;
-  if (diff.first_difference) return <Difference first={diff.first_difference} />;
+  const relation = forkWords("A", a, "B", b) || forkWords("B", b, "A", a);
+  if (diff.first_difference) return <Difference first={diff.first_difference} relation={relation} />;
   if (diff.equal === null)
     return (
       <p class="compare-first warning">
-        Compared {count(diff.scanned_to)} of {count(latest)} events.
+        Compared {count(diff.scanned_to)} of {count(Math.min(a.events, b.events))} events.
         {comparison.loading.value && <Button onClick={comparison.stop}>Stop</Button>}
       </p>
     );
   return (
     <p class="compare-first warning good">
+      {relation}
       {diff.equal
-        ? "No differences. Times and workers are not compared."
+        ? "No differences. Times, workers and users are not compared."
         : "All events are the same; the states differ. See Data."}
     </p>
   );
 }
 
-function Difference({ first: { a_seq, b_seq, a, b } }: { first: EventSides }) {
+/** "B is a retry of A at event 16. "; empty if it is none. */
+function forkWords(
+  source: string,
+  { execution_id }: Execution,
+  fork: string,
+  { forked_from: from }: Execution,
+): string {
+  if (from?.execution_id !== execution_id) return "";
+  return `${fork} is a ${from.reason} of ${source} at event ${count(from.seq)}. `;
+}
+
+function Difference({ first: { a_seq, b_seq, a, b }, relation }: { first: EventSides; relation: string }) {
   const seq = a_seq ?? b_seq ?? 0;
   const [ours, theirs] = [eventWords(a), eventWords(b)];
   return (
     <p class="compare-first warning">
       <span>
-        First difference: event {count(seq)},{" "}
+        {relation}First difference: event {count(seq)}
+        {a && b && a_seq !== b_seq && ` in A, ${count(b_seq ?? 0)} in B`},{" "}
         {ours !== theirs && a && b ? `${ours} in A, ${theirs} in B` : ours || theirs}
         {!a && ", only in B"}
         {!b && ", only in A"}
@@ -151,7 +165,8 @@ function Difference({ first: { a_seq, b_seq, a, b } }: { first: EventSides }) {
 
 /** "next.evaluated of count#1"; empty without an event. */
 function eventWords(side: EventSides["a"]): string {
-  const subject = side?.run ?? side?.step ?? side?.task;
+  const task = side?.task as (string | number | null)[] | undefined; // of which step run, and of which item
+  const subject = side?.run ?? side?.step ?? task?.filter((part) => part !== null).join("/");
   return side ? `${side.event_type}${subject ? ` of ${subject}` : ""}` : "";
 }
 

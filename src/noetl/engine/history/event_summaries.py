@@ -110,7 +110,13 @@ def _cancelled(event: e.PlaybookCancelled) -> str:
 def _forked(event: e.ExecutionForked) -> str:
     verb = "Retry" if event.reason == "retry" else "Fork"
     items = f"; the failed items of {event.reopened} run again" if event.reopened else ""
-    return f"{verb} of {event.source_id} at event {event.source_seq:,}{_by(event)}{items}"
+    changes = ("; edits the playbook" if event.playbook else "") + (
+        "; sets inputs" if event.payload is not None else ""
+    )
+    return (
+        f"{verb} of {event.source_id} at event {event.source_seq:,}{_by(event)}{items}{changes}"
+        f"{_keys('ctx', event.set_ctx)}"
+    )
 
 
 # -- tokens and steps -----------------------------------------------------------------------------------------------

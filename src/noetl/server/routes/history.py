@@ -11,7 +11,7 @@ from starlette.responses import Response
 from noetl.engine.history.explain import Question
 from noetl.runtime import history
 from noetl.runtime.activity import unattended_waits
-from noetl.runtime.execution_diff import ExecutionDiff, compare
+from noetl.runtime.execution_diff import ExecutionDiff, LogPlaces, compare
 from noetl.runtime.explanations import DEFAULT_DECISIONS, Explained, ExplanationPart, explain_event, question_about
 from noetl.runtime.explanations import explain as explain_step
 from noetl.runtime.fork_preview import ForkPreview, preview_fork, preview_retry
@@ -60,14 +60,20 @@ class DiffQuery(QueryString, frozen=True):
         msgspec.field(name="with")
     )
     after: Annotated[Count, msgspec.Meta(description="Compare the events after this one.")] = 0
+    b_after: Annotated[
+        Count | None, msgspec.Meta(description="Compare the events of the other one after this one; default: `after`.")
+    ] = None
+
+    def places(self) -> LogPlaces:
+        return LogPlaces(self.after, self.after if self.b_after is None else self.b_after)
 
 
 @routes.add("GET", "/executions/{id}/diff")
 async def diff(call: ApiCall, query: DiffQuery) -> ExecutionDiff:
-    """Compare two executions: status, result, error, steps, ctx, and the first event that differs. Times and
-    workers do not count."""
+    """Compare two executions: status, result, error, steps, ctx, and the first event that differs. Times, workers and
+    users do not count. If one is a fork, the fork and the work that it starts again do not count, either."""
     execution, past = call.path_params["id"], call.api.host.runtime.past
-    work = past.do(lambda past: compare(past, execution, query.other, query.after, SLICE_SECONDS))
+    work = past.do(lambda past: compare(past, execution, query.other, query.places(), SLICE_SECONDS))
     return await call.until_disconnect(work)
 
 
