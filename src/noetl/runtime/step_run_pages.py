@@ -48,7 +48,11 @@ def step_runs_after(
 
     Blocks are read until there are enough step runs, and then until these have ended.
     """
-    next(past.rows(execution, 0, 1))
+    end = past.store.seq(execution)
+    if not end:
+        raise NotFound(f"execution {execution!r} not found")
+    if after >= end:
+        return StepRuns([], None, {})
     candidates = _Candidates(after, step, status)
     is_full = False
     for count, block in enumerate(blocks_from(past.store, execution, after // BLOCK_EVENTS), start=1):
@@ -113,9 +117,8 @@ def _add_origins(
     origins, positions = candidates.origins(rows), candidates.positions
     missing = {token for row in rows for token in candidates.tokens[row.name]} - origins.keys()
     unplaced = {origin for origin in origins.values() if origin is not None} - positions.keys()
-    for block in _backwards(past, execution, number):
-        if not missing and not unplaced:
-            break
+    before = _backwards(past, execution, number)
+    while (missing or unplaced) and (block := next(before, None)) is not None:
         names = run_names(block)
         for at in range(0, len(block.tokens), 4):
             token, _, place, _ = block.tokens[at : at + 4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -9,7 +10,9 @@ import pytest
 from api_server import ApiServer, begun, register, started, until
 from tests.servers.patience import until as patiently
 
+from noetl.engine.history.outline import Block
 from noetl.runtime import step_run_pages
+from noetl.store.store import Store
 
 API = "/api/v1/executions"
 COUNT = """\
@@ -133,6 +136,27 @@ def test_step_runs_are_filtered_by_step_and_status(admin: httpx2.Client, counted
         ("start#1", -1, 0),
         ("each#1", 0, 1),
     ]
+
+
+@pytest.mark.parametrize("after", ["end", 2**31 - 1])
+@pytest.mark.parametrize("filters", [{}, {"step": "turn", "status": "failed"}])
+def test_behind_the_end_of_the_log_there_are_no_step_runs(
+    admin: httpx2.Client, counted: str, after: int | str, filters: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is read to find that out: a search through blocks that do not exist would take hours."""
+    reads: list[int] = []
+    blocks_from = step_run_pages.blocks_from
+
+    def counted_blocks(store: Store, execution: str, number: int) -> Iterator[Block]:
+        reads.append(number)
+        return blocks_from(store, execution, number)
+
+    monkeypatch.setattr(step_run_pages, "blocks_from", counted_blocks)
+    last = admin.get(f"{API}/{counted}/outline").json()["seq"]
+    query = {"after": last if after == "end" else after, **filters}
+    answer = admin.get(f"{API}/{counted}/step-runs", params=query)
+    assert answer.json() == {"items": [], "next": None}
+    assert reads == []
 
 
 def test_a_step_run_that_waited_has_its_wait_and_its_leases(admin: httpx2.Client, counted: str) -> None:
