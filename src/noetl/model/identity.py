@@ -8,6 +8,7 @@ from hashlib import sha256
 import msgspec
 
 NAME_FORM = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,99}"
+RUN_NUMBER = re.compile(r"[1-9][0-9]{0,14}")
 
 
 class TaskId(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True, gc=False):
@@ -45,6 +46,12 @@ def iteration_id(run: str, index: int | None) -> str:
 def step_of(run: str) -> str:
     """The step's name of a run such as `fetch#2`."""
     return run.rpartition("#")[0]
+
+
+def number_of(run: str) -> int:
+    """The number of a run such as `fetch#2`; 0 if it is no run: `fetch#02` is not the second one."""
+    number = run.rpartition("#")[2]
+    return int(number) if RUN_NUMBER.fullmatch(number) else 0
 
 
 def action_id(execution: str, task: TaskId) -> str:

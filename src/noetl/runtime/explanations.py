@@ -21,7 +21,7 @@ from noetl.engine.history.task_scope import task_at, task_scope
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.errors import NotFound, TemplateError, UsageError
-from noetl.model.identity import step_of
+from noetl.model.identity import number_of, step_of
 from noetl.pipeline.bound import rendered_inputs
 from noetl.runtime.contents import DecisionContents
 from noetl.runtime.outlines import blocks
@@ -102,13 +102,13 @@ def _check(question: Question, state: Execution) -> None:
     arcs = state.net.steps[step].arcs if step in state.net.steps else ()
     if question.arc is not None and question.arc >= len(arcs):
         raise NotFound(f"arc {question.arc} of step {step!r} not found: it has {len(arcs)} arcs, counted from 0")
-    if run is not None and not 1 <= int(run.rpartition("#")[2]) <= times:
+    if run is not None and number_of(run) > times:
         raise NotFound(f"step run {run!r} not found: the step was entered {times} time{'s' * (times != 1)}")
 
 
 def question_about(step: str, run: str | None = None, item: int | None = None, arc: int | None = None) -> Question:
     """UsageError if the run is not one of the step."""
-    if run is not None and (step_of(run) != step or not run.rpartition("#")[2].isdecimal()):
+    if run is not None and (step_of(run) != step or not number_of(run)):
         raise UsageError(f"{run!r} is not a run of step {step!r}: its runs are {step}#1, {step}#2 and so on")
     return Question(step, run, item, arc)
 

@@ -414,6 +414,8 @@ def test_one_event_is_explained_with_the_inputs_of_its_task(admin: httpx2.Client
         ({"step": "start", "at": "0"}, 422),
         ({"step": "start", "limit": "0"}, 422),
         ({"step": "start", "run": "start#x"}, 422),
+        ({"step": "start", "run": "start#01"}, 422),
+        ({"step": "start", "run": "start#\u0661"}, 422),
     ],
 )
 def test_what_cannot_be_explained(admin: httpx2.Client, query: dict[str, str], status: int) -> None:

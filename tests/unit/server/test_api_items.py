@@ -164,7 +164,13 @@ def test_previews_of_a_stored_collection_are_read_in_parts_and_cut(admin: httpx2
 @pytest.mark.parametrize("path", ["items", "items/summary"])
 def test_a_run_without_items_is_not_found(admin: httpx2.Client, loop: str, path: str) -> None:
     unknown = "00000000-0000-7000-8000-000000000000"
-    for execution, run in ((loop, "start#2"), (loop, "other#1"), (loop, "nonsense"), (unknown, "start#1")):
+    for execution, run in (
+        (loop, "start#2"),
+        (loop, "start#01"),
+        (loop, "other#1"),
+        (loop, "nonsense"),
+        (unknown, "start#1"),
+    ):
         answer = admin.get(f"{API}/{execution}/{path}", params={"run": run})
         assert answer.status_code == 404
         assert (run if execution == loop else unknown) in answer.json()["detail"]

@@ -257,4 +257,7 @@ def test_step_runs_that_do_not_exist_are_not_found(admin: httpx2.Client, counted
     assert admin.get(f"{API}/{unknown}/step-runs").status_code == 404
     assert admin.get(f"{API}/{unknown}/step-run", params={"run": "turn#1"}).status_code == 404
     assert admin.get(f"{API}/{counted}/step-run", params={"run": "turn#999"}).status_code == 404
+    for number in ("0", "01", "1_0", "\u0661", "9" * 5_000):  # other ways to write a number, and one that is too long
+        answer = admin.get(f"{API}/{counted}/step-run", params={"run": f"turn#{number}"})
+        assert answer.status_code == 404, number
     assert admin.get(f"{API}/{counted}/step-run", params={"run": "turn#1", "item": 0}).status_code == 404

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from noetl.engine.history.outline import BLOCK_EVENTS, Block
 from noetl.engine.history.outline_fold import LoopDetails, covered
 from noetl.engine.history.outline_loop import LoopPart
+from noetl.model.identity import number_of, step_of
 
 ItemStatus = Literal["ok", "failed", "running", "waiting", "pending"]
 Span = tuple[int, int]  # the first and the last seq
@@ -126,8 +127,7 @@ class RunIndex:
 
     def __init__(self, run: str) -> None:
         self.run = run
-        self.step, _, number = run.rpartition("#")
-        self.run_number = int(number) if number.isascii() and number.isdigit() else -1
+        self.step, self.run_number = step_of(run), number_of(run)
         self.blocks = array("Q")  # numbers of the blocks with events of the run
         self.seq = 0
         self.scheduled = 0  # seq
