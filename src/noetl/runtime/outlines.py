@@ -23,13 +23,13 @@ MAX_FOLDS = 16
 
 
 def resumed_writer(store: Store, execution: str, seq: int) -> OutlineWriter | None:
-    """The writer of a log of that length; None if the block before is not stored, or nothing will follow."""
+    """The writer of a log of that length; None if the block before is missing or damaged, or nothing will follow."""
     complete, before = seq // BLOCK_EVENTS, None
     if complete:
         stored = store.outline(execution, complete - 1, 1)
-        if not stored or stored[0][0] != complete - 1:
+        before = _readable(stored[0][1]) if stored and stored[0][0] == complete - 1 else None
+        if before is None:
             return None
-        before = decode_block(stored[0][1])
     writer = OutlineWriter(before)
     rows = store.read(execution, complete * BLOCK_EVENTS, seq - complete * BLOCK_EVENTS)
     if rows and rows[-1].type == PlaybookProcessed.name:

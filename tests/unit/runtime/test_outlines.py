@@ -130,16 +130,21 @@ def test_blocks_that_are_missing_are_made_and_stored(log: Log) -> None:
     assert list(blocks(log.store, EXECUTION, 2, whole[1])) == whole[2:]
 
 
-def test_a_writer_without_the_block_before_leaves_the_next_ones_to_readers(log: Log) -> None:
+@pytest.mark.parametrize("damage", [b"", b"damaged", None])
+def test_a_writer_without_the_block_before_leaves_the_next_ones_to_readers(log: Log, damage: bytes | None) -> None:
+    """Whether it is missing or damaged: the run continues."""
+
     async def story() -> None:
         await log.start()
         await log.grow(BLOCK_EVENTS + 300)
         log.drop(0)
+        if damage is not None:
+            log.store.put_outline(EXECUTION, [(0, damage)])
         log.crash()
         await log.grow(3 * BLOCK_EVENTS)
 
     asyncio.run(story())
-    assert log.numbers() == []
+    assert log.numbers() == ([] if damage is None else [0])
     assert sum(block.events for block in blocks(log.store, EXECUTION)) == log.store.seq(EXECUTION)
     assert log.numbers() == [0, 1, 2]
     assert log.verified() == []
