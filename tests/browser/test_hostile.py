@@ -66,6 +66,17 @@ def check_harmless(page: Page, width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width, "the view is wider than its window"
 
 
+@pytest.mark.parametrize("theme", WIDTHS)
+def test_a_long_line_of_a_log_is_not_cut_in_half(open_page: PageOpener, hostile_run: str, theme: Theme) -> None:
+    page = open_page(f"/runs/{hostile_run}?tab=logs", "viewer", theme, WIDTHS[theme])
+    row = page.locator(".log-row", has=page.get_by_role("button", name="Show all")).first
+    bounds, button = row.bounding_box(), row.get_by_role("button", name="Show all").bounding_box()
+    assert bounds is not None
+    assert button is not None
+    assert bounds["y"] <= button["y"]
+    assert button["y"] + button["height"] <= bounds["y"] + bounds["height"]
+
+
 def test_hostile_text_is_shown_as_it_is(open_page: PageOpener, hostile_run: str) -> None:
     page = open_page(f"/runs/{hostile_run}")
     page.get_by_text(MARKUP).first.wait_for()

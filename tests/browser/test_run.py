@@ -157,12 +157,6 @@ def reasons(page: Page, event: str) -> Locator:
     return decision.locator(".reason")
 
 
-def zoom_of(page: Page) -> float:
-    return float(
-        page.locator(".graph-world").evaluate("element => new DOMMatrix(getComputedStyle(element).transform).a")
-    )
-
-
 def middle_of(locator: Locator) -> tuple[float, float]:
     bounds = locator.bounding_box()
     assert bounds is not None
@@ -173,18 +167,18 @@ def test_the_wheel_zooms_the_graph_about_the_pointer(open_page: PageOpener, runs
     page = open_page(f"/runs/{runs['finished']}", "viewer")
     price, pane = box(page, "price, succeeded"), page.locator(".graph-pane")
     expect(price).to_contain_text("add python")
-    at, zoom = middle_of(price), zoom_of(page)
+    at, first = middle_of(price), zoom(page)
     page.mouse.move(*at)
 
     def turn(pixels: int) -> float:
-        before = zoom_of(page)
+        before = zoom(page)
         page.mouse.wheel(0, pixels)
-        until(lambda: zoom_of(page) != before)
+        until(lambda: zoom(page) != before)
         assert middle_of(price) == pytest.approx(at, abs=2), "the box has left the pointer"
-        return zoom_of(page)
+        return zoom(page)
 
-    assert turn(-50) > zoom
-    assert turn(50) == pytest.approx(zoom, rel=0.01)
+    assert turn(-50) > first
+    assert turn(50) == pytest.approx(first, rel=0.01)
     while turn(60) >= 0.7:
         expect(price).to_contain_text("add python")
     expect(pane).to_have_class(re.compile("detail-names"))
@@ -202,7 +196,7 @@ def test_the_graph_cannot_be_zoomed_out_of_sight(open_page: PageOpener, runs: Ex
     price = box(page, "price, succeeded")
     page.get_by_role("button", name="Fit the window").click()
     page.mouse.move(*middle_of(price))
-    all_of_it = zoom_of(page)
+    all_of_it = zoom(page)
     for pixels, limit in ((600, all_of_it / 4), (-600, 2.5)):
         for _ in range(40):
             page.mouse.wheel(0, pixels)
@@ -564,6 +558,20 @@ def test_on_a_phone_panes_are_tabs_and_a_step_opens_a_sheet(open_page: PageOpene
     expect(page.get_by_role("button", name="Respond...").last).to_be_in_viewport()
 
 
+def test_on_a_phone_the_end_of_a_tall_sheet_is_in_sight(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['finished']}?step=reserve&part=raw", "viewer", "light", 390)
+    page.set_viewport_size({"width": 390, "height": 500})
+    sheet = inspector(page)
+    sheet.get_by_role("treeitem").first.wait_for()
+    page.get_by_role("button", name="Expand the inspector").click()
+    last = sheet.get_by_role("treeitem").last
+    last.scroll_into_view_if_needed()
+    bounds, bar = last.bounding_box(), page.locator(".run-actions-bar").bounding_box()
+    assert bounds is not None
+    assert bar is not None
+    assert bounds["y"] + bounds["height"] <= bar["y"] + 1, "the actions of the run cover the end of the sheet"
+
+
 def test_on_a_phone_every_action_is_in_reach(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['waiting']}", "operator", "light", 390)
     bar = page.locator(".run-actions-bar")
@@ -590,7 +598,9 @@ def test_on_a_phone_a_list_stays_visible_over_its_selection(open_page: PageOpene
 def test_a_run_scrolls_in_a_window_that_is_zoomed_in(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['failed']}?tab=events", width=720)
     page.set_viewport_size({"width": 720, "height": 450})  # as 1440 by 900 at 200 %
-    row = page.get_by_role("grid", name="Events").get_by_role("row").last
+    events = page.get_by_role("grid", name="Events")
+    events.press("End")
+    row = events.get_by_role("row", name=re.compile("^20 "))
     row.click(trial=True)  # scrolls to it, and fails if something covers it
     expect(row).to_be_in_viewport()
     expect(page.get_by_role("button", name="Retry...").last).to_be_in_viewport()

@@ -54,6 +54,8 @@ def shown(open_page: PageOpener, runs: ExampleRuns, view: str) -> Iterator[tuple
         settling.wait()
         check_targets(page, width)
         check_font_sizes(page)
+        if width < 900:
+            check_fields(page)
         for theme in THEMES:
             page.emulate_media(color_scheme=theme)
             yield page, width, theme
@@ -76,14 +78,15 @@ TARGETS = """(least) => {
     }
     return false
   }
-  const isExcepted = (element) => element.closest('.graph-world, .source-text, .skip-link') || isInSentence(element)
-  return [...document.querySelectorAll('a, button, input, select, summary')]
+  const isExcepted = (element) =>
+    element.closest('.graph-world, .source-text, .log-text, .skip-link') || isInSentence(element)
+  return [...document.querySelectorAll('a, button, input, select, summary, [role=option], .list-row:not(.log-row)')]
     .filter((element) => element.checkVisibility({visibilityProperty: true}) && size(element).width > 1)
     .filter((element) => !isExcepted(element) && size(element).height < least - 0.5)
     .map((element) => `${element.outerHTML.slice(0, 160)} ${size(element).height}`)
 }"""
-"""Controls and links that are lower than they must be, in and beside lists, too. What users can zoom may be, and by
-WCAG 2.5.8 links in a sentence, and links whose height is that of the text beside them: numbers of source lines."""
+"""Controls, links and rows that are lower than they must be. What users can zoom may be, and by WCAG 2.5.8 links in a
+sentence, and targets whose height is that of text: numbers of source lines, lines of a log."""
 
 
 def check_targets(page: Page, width: int) -> None:
@@ -110,8 +113,45 @@ def check_font_sizes(page: Page) -> None:
     assert page.evaluate(TEXTS, FONT_SIZES) == []
 
 
+FIELDS = """() => [...document.querySelectorAll('textarea, select, input')]
+  .filter((field) => field.checkVisibility() && !/^(checkbox|radio|range)$/.test(field.type))
+  .map((field) => [getComputedStyle(field).fontSize, field.outerHTML]).filter(([size]) => size !== '16px')
+"""
+"""Fields into which a phone zooms when they get the focus: those whose text is smaller than 16 px."""
+
+
+def check_fields(page: Page) -> None:
+    assert page.evaluate(FIELDS) == []
+
+
 def check_width(page: Page, width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width, "the view is wider than its window"
+
+
+OPENED = {
+    "the palette": ("/runs", ["Search"]),
+    "the menu of the user": ("/runs", ["ada"]),
+    "the actions of a run": ("/runs/{running}", ["More actions"]),
+    "a response": ("/runs/{waiting}", ["Respond..."]),
+    "a new schedule": ("/schedules", ["Create a schedule..."]),
+    "a new credential": ("/credentials", ["Store a credential..."]),
+    "a new token": ("/access?tab=tokens", ["Create a token..."]),
+    "all filters": ("/runs", ["Filters"]),
+    "changed values of a fork": ("/runs/{failed}/fork?at=12", ["Change a value"]),
+}
+"""What opens over or in a view, with the buttons that open it."""
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_what_opens_on_a_phone_has_targets_and_fits(open_page: PageOpener, runs: ExampleRuns, name: str) -> None:
+    path, buttons = OPENED[name]
+    page = open_page(path.format_map(runs), width=390)
+    for button in buttons:
+        page.get_by_role("button", name=button).first.click()
+    check_targets(page, 390)
+    check_font_sizes(page)
+    check_fields(page)
+    check_width(page, 390)
 
 
 def test_the_rules_about_colours_find_what_all_rules_find(open_page: PageOpener) -> None:

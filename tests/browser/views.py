@@ -12,6 +12,8 @@ VIEWS = {
     "a step that has not run": "/runs/{finished}?step=approve",
     "the tasks of a step run": "/runs/{finished}?step=reserve&part=tasks",
     "a run in the past": "/runs/{finished}?at=12&step=price",
+    "timeline": "/runs/{finished}?tab=timeline",
+    "summary": "/runs/{finished}?tab=summary",
     "events": "/runs/{finished}?tab=events",
     "logs": "/runs/{finished}?tab=logs",
     "data": "/runs/{finished}?tab=data",

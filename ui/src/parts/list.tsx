@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { rowPixels } from "../look/phone.ts";
 import { listWindow, scrollToRow } from "./window.ts";
 import "./list.css";
 
@@ -27,7 +28,6 @@ export function List(props: ListProps) {
   const {
     label,
     total,
-    rowHeight,
     active,
     columns,
     rowKey,
@@ -41,6 +41,7 @@ export function List(props: ListProps) {
     follow,
     onFollow,
   } = props;
+  const rowHeight = rowPixels(props.rowHeight);
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   useLayoutEffect(() => {
