@@ -108,6 +108,25 @@ def test_no_event_is_lost_or_repeated_when_the_server_is_killed(open_own: PageOp
     assert seqs == list(range(seqs[0], last + 1))
 
 
+@pytest.mark.parametrize("width", [390, 320])
+def test_a_phone_without_a_connection_says_so_beside_its_search_and_its_user(
+    open_page: PageOpener, runs: ExampleRuns, width: int
+) -> None:
+    page = open_page(f"/runs/{runs['running']}", width=width, expect=["ERR_INTERNET_DISCONNECTED"])
+    expect(page.locator(".connection")).to_have_accessible_name("Connected")
+    page.context.set_offline(True)
+    lost = page.get_by_role("status").filter(has_text="The server is not responding")
+    expect(lost).to_be_visible(timeout=SECONDS)
+    bar = [lost, page.get_by_role("button", name="Search"), page.get_by_role("button", name="ada")]
+    boxes = [bounds for part in bar if (bounds := part.bounding_box())]
+    boxes.sort(key=lambda bounds: bounds["x"])
+    ends = [bounds["x"] + bounds["width"] for bounds in boxes]
+    assert all(end <= after["x"] for end, after in zip(ends, boxes[1:], strict=False)), boxes
+    assert len(ends) == 3
+    assert ends[-1] <= width
+    assert all(bounds["y"] >= 0 and bounds["y"] + bounds["height"] <= 44 for bounds in boxes), boxes
+
+
 def test_a_cancel_in_one_tab_reaches_the_others(open_page: PageOpener, runs: ExampleRuns) -> None:
     _ = runs["finished"]
     execution = runs.until_waiting(runs.start("shop/release"))

@@ -51,6 +51,10 @@ def sign_in_again(page: Page, role: str) -> None:
     dialog = page.get_by_role("dialog", name="Sign in")
     dialog.get_by_label("Name").fill(USERS[role])
     dialog.get_by_label("Password").fill(password_of(role))
+    edges, field = dialog.bounding_box(), dialog.get_by_label("Name").bounding_box()
+    assert edges is not None
+    assert field is not None
+    assert field["x"] - edges["x"] >= 16, "the field touches the edge of the dialog"
     dialog.get_by_role("button", name="Sign in").click()
     expect(dialog).to_have_count(0)
 

@@ -79,7 +79,7 @@ function ConnectionIndicator() {
   return (
     <span class={`connection ${state}`} role="status">
       <span class="ring" />
-      {state === "down" ? "The server is not responding" : "Reconnecting"}
+      {state === "down" ? "The server is not responding" : "Reconnecting"}{" "}
       <small>
         as of <Moment at={lostSince.value} />
       </small>
