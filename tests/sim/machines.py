@@ -293,8 +293,8 @@ class WorkerMachine(Node):
             )
             if not reply.is_success:
                 raise rejection_of(reply)
-            heartbeat.answered(request, wire.decode_as(wire.HeartbeatReply, reply.content), sent)
-            return True
+            answered = heartbeat.answered(request, wire.decode_as(wire.HeartbeatReply, reply.content), sent)
+            return answered or await self._send_heartbeat()
         except (httpx2.TransportError, NoetlError) as error:
             heartbeat.missed(request, error)
             return False

@@ -51,6 +51,15 @@ class StallDetector:
         return 0.0 if now - self.last_observed > STALL_SECONDS else now - self.stall_free_since
 
 
+class NameTaken(Conflict):
+    """Another process holds the name of a worker; has the time of its start."""
+
+    def __init__(self, worker: str, holder: float) -> None:
+        name = worker.rpartition("@")[0] or worker
+        super().__init__(f"another process runs as worker {name!r}: stop it, or start this one with another --name")
+        self.holder = holder
+
+
 class HeartbeatResult(NamedTuple):
     revoked: list[tuple[str, int]]
     paused: list[str]
@@ -61,16 +70,21 @@ class Heartbeats:
     def __init__(self, runtime: Runtime, commands: BackgroundCommands, stall: StallDetector) -> None:
         self.runtime, self.commands, self.stall = runtime, commands, stall
 
-    async def record(self, session: WorkerSession) -> HeartbeatResult:
+    async def record(self, session: WorkerSession, replaces: float | None = None) -> HeartbeatResult:
         """Record a heartbeat; return revoked leases, paused executions and the operator's directive. One that arrives
-        again, or after a later one, takes no lease back, since it does not name newer ones. Conflict if a process that
-        was started later has the same worker name and is alive: the two would take each other's leases."""
-        store, ask, now = self.runtime.store, self.runtime.thread.ask, self.runtime.clock.now
+        again, or after a later one, takes no lease back, since it does not name newer ones.
+
+        NameTaken if another process has the same worker name and is alive, unless this one `replaces` it: the two would
+        take each other's leases. Clocks do not tell which one is newer, since the clock of a worker may be set back."""
+        store, ask = self.runtime.store, self.runtime.thread.ask
         previous = await ask(store.worker_session, session.worker)
-        if previous is not None and previous.started > session.started and now() - previous.beat < LEASE_SECONDS:
-            name = session.worker.rpartition("@")[0] or session.worker
-            raise Conflict(f"another process runs as worker {name!r}: stop it, or start this one with another --name")
         restarted = previous is not None and previous.started != session.started
+        if (
+            previous is not None
+            and previous.started not in (session.started, replaces)
+            and await ask(store.clock) - previous.beat < LEASE_SECONDS
+        ):
+            raise NameTaken(session.worker, previous.started)
         is_latest = await ask(store.record_heartbeat, session)
         leases = await ask(store.leases_of, session.worker)
         if is_latest and (restarted or self.stall.stall_free_seconds() > GRANT_SECONDS):
@@ -108,13 +122,21 @@ async def send_heartbeats(
 ) -> None:
     """The heartbeat of a worker in the process of its server, in the event loop: while that is busy, both are."""
     due, loop = 0.0, asyncio.get_running_loop()
+    replaces: float | None = 0.0
     while True:
         try:
             if loop.time() >= due:
                 leases: dict[str, list[int]] = {}
                 for execution, fence in {*worker.leases, *link.reporting}:
                     leases.setdefault(execution, []).append(fence)
-                answer = await heartbeats.record(replace(session, leases=leases))
+                try:
+                    answer = await heartbeats.record(replace(session, leases=leases), replaces)
+                except NameTaken as error:
+                    if replaces is None:
+                        raise
+                    replaces = error.holder
+                    continue
+                replaces = None
                 on_directive(answer.directive)
                 for execution, fence in answer.revoked:
                     worker.revoke(execution, fence)

@@ -48,7 +48,7 @@ class Heartbeat(Thread):
         super().__init__(name="noetl-heartbeat", daemon=True)
         self.server = link.server
         self.worker, self.terms, self.output = worker, link.terms, link.output
-        self.session, self.seconds = session, seconds
+        self.session, self.seconds = replace(session, replaces=0.0), seconds
         self.on_rejected, self.write_log, self.on_directive = on_rejected, write_log, on_directive
         self.loop = asyncio.get_running_loop()
         self.stopped, self.unanswered = Event(), False
@@ -78,8 +78,7 @@ class Heartbeat(Thread):
         except Exception as error:  # any error: the next heartbeat may succeed
             self.missed(request, error)
             return False
-        self.answered(request, reply, sent_at)
-        return True
+        return self.answered(request, reply, sent_at) or self._send(client)
 
     def next_request(self) -> wire.HeartbeatRequest:
         self.output.urgent.clear()
@@ -90,12 +89,17 @@ class Heartbeat(Thread):
         self.session = replace(self.session, number=self.session.number + 1)
         return replace(self.session, leases=leases, lines=lines)
 
-    def answered(self, request: wire.HeartbeatRequest, reply: wire.HeartbeatReply, sent_at: float) -> None:
-        """Handle the reply to a request that was sent at that time."""
+    def answered(self, request: wire.HeartbeatRequest, reply: wire.HeartbeatReply, sent_at: float) -> bool:
+        """Handle the reply to a request that was sent at that time. False if the next heartbeat is due at once: it
+        replaces the process that holds the name of this worker."""
         if self.unanswered:
             self.unanswered = False
             self.write_log("info", "the server responds again")
+        self.session = replace(self.session, replaces=reply.holder)
+        if reply.holder is not None:
+            return False
         self._in_loop(lambda: self._apply(request, reply, sent_at))
+        return True
 
     def missed(self, request: wire.HeartbeatRequest, error: Exception) -> None:
         """Handle the error of a request."""

@@ -79,6 +79,9 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: str = ""
     lines: list[LogLine] = []  # output of its tasks since the last heartbeat
     number: int = 0  # counts the heartbeats of the process
+    replaces: float | None = None
+    """`started` of the process that this one replaces, as a reply has named it; 0 if none has. None after the first
+    heartbeat that was recorded."""
 
 
 class SecretRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,6 +94,9 @@ class HeartbeatReply(msgspec.Struct, frozen=True):
     revoked: list[tuple[str, int]] = []
     paused: list[str] = []
     directive: WorkerDirective = ""
+    holder: float | None = None
+    """`started` of another process that holds the name: nothing was recorded. A process that is new replaces it by
+    naming it in `replaces`, which a heartbeat from before its time cannot."""
 
 
 def encode_work(work: Work) -> msgspec.Raw:

@@ -10,6 +10,7 @@ from textwrap import dedent, indent
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.conformance.memory import MemoryStore
 from tests.servers.patience import PATIENCE_SECONDS
 from tests.verifying import verify
@@ -277,7 +278,7 @@ def test_a_process_that_bears_the_name_of_another_gives_its_leases_back(store: S
         assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0)) == ([], [], "")
         assert house.host.runtime.executions[state.id].state.leases  # it may be on its way
         other = new_host(store, house)  # which has never heard of the worker
-        await other.heartbeats.record(WorkerSession("w1", "default", 4, started=2.0))
+        await other.heartbeats.record(WorkerSession("w1", "default", 4, started=2.0), 1.0)
         other.runtime.thread.shutdown()
         house.tasks.append(asyncio.create_task(house.work()))
         assert (await house.host.wait(state.id, PATIENCE_SECONDS)).status == "succeeded"
@@ -292,7 +293,7 @@ def test_an_older_process_of_the_same_name_takes_no_leases(store: Store) -> None
     async def story(house: House) -> None:
         state = await house.host.runtime.start(house.add(CHAIN), {}, {})
         await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0))
-        await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=2.0))
+        await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=2.0), 1.0)
         (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
         other = new_host(store, house)
         for host in (house.host, other):
@@ -305,6 +306,30 @@ def test_an_older_process_of_the_same_name_takes_no_leases(store: Store) -> None
         assert list(house.host.runtime.executions[state.id].state.leases) == [work.fence]
         store.record_heartbeat(WorkerSession("w1", "default", 4, started=2.0), time.time() - 31)  # silent since
         await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0))
+        await house.host.runtime.committer.handle(state.id, Cancel("enough"))
+
+    play(store, story, worker=False)
+
+
+def test_a_delayed_heartbeat_of_an_earlier_process_takes_no_leases(store: Store) -> None:
+    """Its first one, which arrives after the start of its successor. The clock of the worker was set back in between,
+    so the earlier process seems to be the later one."""
+
+    async def story(house: House) -> None:
+        record = house.host.heartbeats.record
+        state = await house.host.runtime.start(house.add(CHAIN), {}, {})
+        await record(WorkerSession("w1", "default", 4, started=1_000.0, number=1), 0.0)
+        (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
+        delayed = WorkerSession("w1", "default", 4, started=1_040.0, number=1)
+        for replaces in (0.0, 960.0):
+            with pytest.raises(heartbeats.NameTaken) as caught:
+                await record(delayed, replaces)
+            assert caught.value.holder == 1_000.0
+        lease = {work.execution: [work.fence]}
+        mine = WorkerSession("w1", "default", 4, started=1_000.0, number=2, leases=lease)
+        assert (await record(mine)).revoked == []
+        await record(delayed, 1_000.0)  # not a delayed one: its process knows of the other one
+        assert (await record(structs.replace(delayed, leases=lease, number=2))).revoked == [(state.id, work.fence)]
         await house.host.runtime.committer.handle(state.id, Cancel("enough"))
 
     play(store, story, worker=False)

@@ -55,7 +55,7 @@ def test_the_reply_to_a_heartbeat_tells_the_worker(server: ApiServer, admin: htt
         assert worker.post(f"{API}/worker/heartbeat", json=beat).json()["directive"] == ""
         admin.post(f"{API}/workers/drain", json={"worker": "real"})
         assert worker.post(f"{API}/worker/heartbeat", json=beat).json()["directive"] == "drain"
-        restarted = beat | {"started": 6.0}
+        restarted = beat | {"started": 6.0, "replaces": beat["started"]}
         assert worker.post(f"{API}/worker/heartbeat", json=restarted).json()["directive"] == ""
 
 

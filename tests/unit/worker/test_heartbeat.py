@@ -223,6 +223,18 @@ def test_a_worker_whose_name_another_process_has_drops_its_work_until_that_is_go
     asyncio.run(run())
 
 
+def test_a_new_process_replaces_the_one_that_holds_its_name(server: Scripted) -> None:
+    async def run() -> None:
+        async with Bench(server, beat=60) as bench:
+            await until(lambda: len(server.of("/heartbeat")) > 1)  # at once, and not with the next beat
+            await until(bench.link.terms.registered.is_set)
+            assert bench.log == []
+
+    server.answer = lambda asked: (200, {"holder": 7.5} if asked.json["replaces"] == 0.0 else {})
+    asyncio.run(run())
+    assert [one.json["replaces"] for one in server.of("/heartbeat")] == [0.0, 7.5, None]
+
+
 def test_lines_of_tasks_do_not_wait_for_the_next_beat(server: Scripted) -> None:
     async def run() -> None:
         async with Bench(server, beat=60) as bench:

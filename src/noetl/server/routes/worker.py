@@ -19,6 +19,7 @@ from noetl.engine.commands import Claim, Report
 from noetl.engine.events import StepPaused, StepRegranted, StepStarted, TaskRetryScheduled
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
+from noetl.host.heartbeats import NameTaken
 from noetl.keychain.keychain import StoredCredential
 from noetl.results.stores import buckets, is_named
 from noetl.runtime.committer import CommandResult
@@ -183,7 +184,12 @@ async def heartbeat(call: ApiCall, body: wire.HeartbeatRequest) -> wire.Heartbea
         raise Refused(422, "the keys of `leases` must be execution ids")
     await _store_lines(call, body.lines)
     session = WorkerSession(worker, pool, body.slots, body.host, body.started, 0.0, body.leases, body.version)
-    result = await call.api.host.heartbeats.record(replace(session, number=body.number))
+    try:
+        result = await call.api.host.heartbeats.record(replace(session, number=body.number), body.replaces)
+    except NameTaken as error:
+        if body.replaces is None:
+            raise
+        return wire.HeartbeatReply(holder=error.holder)
     return wire.HeartbeatReply(*result)
 
 
