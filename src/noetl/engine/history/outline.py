@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 import msgspec
@@ -131,7 +131,8 @@ class OutlineWriter:
         now, start = int(at * 1000), 0
         while start < len(events):
             room = BLOCK_EVENTS - self.block.events
-            self._add(events[start : start + room], now)
+            fits = not start and len(events) <= room
+            self._add(events if fits else events[start : start + room], now)
             start += room
             if self.block.events == BLOCK_EVENTS:
                 complete.append(self.finish())
@@ -149,11 +150,12 @@ class OutlineWriter:
         """Add the first items that are alike, and the events before them. Returns the number of these events."""
         types = list(map(type, events))
         start = types.index(IterationStarted) if IterationStarted in types else len(types)
-        items = events[start : start + like_items(types, start)]
-        if not items:
+        count = like_items(types, start)
+        if not count:
             return 0
         self._add_each(events[:start], first)
-        return start + self._loop(items[0].run).add_items(items, first + start)
+        run = events[start].run
+        return start + self._loop(run).add_items(islice(events, start, start + count), run, first + start)
 
     def _add_each(self, events: Sequence[Any], first: int) -> None:
         block, runs = self.block, self._runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -99,26 +99,32 @@ class LoopWriter:
     def is_idle(self) -> bool:
         return not (self.open or self.parked or self.done or self.failed or self.touched) and self.total < 0
 
-    def add_items(self, events: Sequence[Any], offset: int) -> int:
+    def add_items(self, events: Iterator[Any], run: str, offset: int) -> int:
         """Add items that start and succeed one after the other, of which each has the events `ITEM_EVENTS`. Returns the
-        number of events up to the first that is of another item, or failed."""
+        number of events up to the first that is of another item, or failed. It is given an iterator, since a slice
+        would write to the reference count of every event."""
         if self.parked:
             return 0
-        run, started_before, bins, done = events[0].run, self.open.keys() | self.work.keys(), self.bins, self.done
+        started_before, bins, done = self.open.keys() | self.work.keys(), self.bins, self.done
         end = offset
-        for start, called, returned, ended in zip(*(events[place::4] for place in range(4)), strict=True):
-            call, task, index = called.task, returned.task, start.index
+        for start, called, returned, ended in zip(events, events, events, events, strict=True):
+            task, index = returned.task, start.index
             if (
-                not index == call.index == task.index == ended.index
-                or not run == start.run == call.run == task.run == ended.run
+                (called.task is not task and called.task != task)
+                or index != task.index
+                or index != ended.index
+                or run != start.run
+                or run != task.run
+                or run != ended.run
                 or returned.outcome.error is not None
-                or "/" in task.path
                 or index in started_before
+                or "/" in task.path
             ):
                 break
-            duration = returned.duration_ms
-            took = int(duration) if duration > 0 else 0
-            width = took.bit_length()
+            took = width = 0
+            if returned.duration_ms >= 1:
+                took = int(returned.duration_ms)
+                width = took.bit_length()
             bins[width if width < BINS else -1] += 1
             if took > self.threshold:
                 self.add_slow_item(index, took)
@@ -160,8 +166,9 @@ class LoopWriter:
             group.count, group.first, group.last = group.count + 1, min(group.first, index), max(group.last, index)
 
     def part(self, run: int) -> LoopPart:
-        ended = {*self.done, *self.failed}
-        touched = {*self.touched, *self.open, *self.parked} - ended
+        touched = {*self.touched, *self.open, *self.parked}
+        if touched:
+            touched.difference_update(self.done, self.failed)
         return LoopPart(
             run,
             self.total,
