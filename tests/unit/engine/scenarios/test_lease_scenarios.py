@@ -48,6 +48,20 @@ def test_a_run_is_handed_out_once() -> None:
     scenario.when(Claim("another", 4)).then_nothing()
 
 
+def test_a_worker_gets_the_runs_of_its_pool_only() -> None:
+    workflow = """\
+    - step: start
+      tool: {kind: noop}
+      next: {spec: {mode: inclusive}, arcs: [{step: here}, {step: there}]}
+    - {step: here, tool: {kind: noop}}
+    - {step: there, spec: {pool: other}, tool: {kind: noop}}
+    """
+    scenario = Scenario(workflow).given(*LEASED).when(Report(1, (StepDone(RUN, 1),)))
+    scenario.when(Claim("worker", 4, "third")).then_nothing()
+    scenario.when(Claim("worker", 4, "other")).then(StepStarted("there#1", 2, "worker"))
+    scenario.when(Claim("worker", 4, "default")).then(StepStarted("here#1", 3, "worker"))
+
+
 def test_a_report_may_claim_the_next_run() -> None:
     Scenario(WORKFLOW).given(*LEASED).when(Report(1, (StepDone(RUN, 1),), claim=Claim("worker"))).then(
         *DONE, StepStarted("end#1", 2, "worker")
