@@ -398,18 +398,16 @@ class MemoryStore(MemoryCatalog):
                 return run.execution_id.startswith(prefix)
             if top and run.parent is not None:
                 return False
-            if parent is not None:
-                return run.parent == parent
-            if source is not None:
-                return run.source == source
-            if waits is not None:
-                return f" {waits} " in run.waits
+            if parent not in (None, run.parent) or source not in (None, run.source):
+                return False
+            if waits is not None and f" {waits} " not in run.waits:
+                return False
             return pools is None or not set(self.derived(run.execution_id).ready.values()).isdisjoint(pools)
 
         def has(run: Summary) -> bool:
             part = contains.lower()
             if origin:
-                return part in run.name.lower() or part in run.path.lower()
+                return part in run.name.lower() or part in run.path.lower() or run.execution_id.startswith(part)
             names = {other.path: other.name for other in sorted(self.runs.values(), key=lambda other: other.started)}
             return part in names[run.path].lower() or part in run.path.lower() or run.execution_id.startswith(part)
 

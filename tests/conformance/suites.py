@@ -273,6 +273,25 @@ class SummarySuite:
             *([], [C]),
         ]
 
+    def test_filters_of_executions_apply_together(self, store: Store) -> None:
+        rows: dict[str, dict[str, Any]] = {
+            A: {"name": "Été", "path": "fr", "started": AT, "waits": " signal ", "status": "waiting"},
+            B: {"name": "orders", "started": AT + 1, "parent": A, "source": C, "waits": " join signal "},
+            C: {"name": "orders", "started": AT + 2, "parent": A, "waits": " retry "},
+        }
+        for one, fields in rows.items():
+            row = structs.replace(summary(one, "running"), **fields)
+            store.commit([Change(one, 0, change(one, 0).rows, row, ready={"a#1": "gpu" if one == C else "cpu"})])
+        filters: list[dict[str, Any]] = [
+            *({"parent": A, "waits": "signal"}, {"parent": A, "waits": "timer"}, {"parent": B, "waits": "signal"}),
+            *({"parent": A, "source": C}, {"parent": A, "source": A}, {"source": C, "waits": "retry"}),
+            *({"parent": A, "pools": ["gpu", "tpu"]}, {"parent": A, "pools": []}, {"waits": "join", "pools": ["cpu"]}),
+            *({"waits": "signal", "contains": A}, {"waits": "retry", "contains": A}, {"parent": A, "contains": C[:9]}),
+            *({"pools": ["cpu", "gpu"], "contains": B.upper()}, {"contains": "Été"}, {"contains": "Ét", "top": True}),
+        ]
+        result = [[run.execution_id for run in store.summaries(**one)] for one in filters]
+        assert result == [[B], [], [], [B], [], [], [C], [], [B], [A], [], [C], [B], [A], [A]]
+
     def test_executions_are_found_by_the_pools_of_their_ready_work(self, store: Store) -> None:
         ready = {A: {"a#1": "gpu", "b#1": "cpu"}, B: {"a#1": "cpu"}, C: {}}
         for one, runs in ready.items():
@@ -795,6 +814,8 @@ class CatalogSuite:
         assert store.paths("x") == []
         assert store.paths(contains="%") == ["s%"]
         assert store.paths("shop", contains="ORDER") == ["shop/orders"]
+        store.register("Über", "d1")
+        assert store.paths(contains="ÜBER") == ["Über"]
         assert store.paths("shop", contains="x") == []
 
 

@@ -167,7 +167,7 @@ def waiting_sentence(waits: CountedWaits) -> str:
 def _awaited(wait: Pending) -> str:
     match wait.kind:
         case "signal":
-            return f"signal {' or '.join(wait.names)}"
+            return f"signal {one_line(' or '.join(wait.names))}"
         case "child":
             return f"child {wait.names[0]} of {wait.place}"
         case "retry":

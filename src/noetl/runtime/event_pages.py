@@ -6,6 +6,7 @@ or item of the filter are skipped, and do not count.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,10 +34,15 @@ def matches(filter: EventFilter, row: Row) -> bool:
 
 
 def _has_text(row: Row, text: str) -> bool:
-    if text in row.type or text in row.data.decode("utf-8", "replace").casefold():
+    if text in row.type or _as_stored(text) in row.data.decode("utf-8", "replace").casefold():
         return True
     _, _, _, entity, _, summary = event_row(row.seq, row.at, decode(row.type, row.data))
     return text in entity.casefold() or text in summary.casefold()
+
+
+def _as_stored(text: str) -> str:
+    """The text within a JSON string, where quotes, backslashes and control characters are escaped."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 class PagePlace(NamedTuple):

@@ -10,6 +10,7 @@ import msgspec
 from noetl.engine.envelope import payload_of
 from noetl.engine.events import TaskEvent
 from noetl.engine.history.comparable_events import ComparableEvent, comparable, differs, event_pairs
+from noetl.engine.history.same_data import same_data
 from noetl.errors import NotFound
 from noetl.runtime.past import PastReader
 from noetl.runtime.report import execution_error, located, steps
@@ -70,14 +71,16 @@ def compare(past: PastReader, first_id: str, second_id: str, after: LogPlaces, s
     """Compare two executions, and their events after a place for at most `seconds`; NotFound if one does not exist."""
     first, second = (_end(past, execution) for execution in (first_id, second_id))
     status, result, error = (Sides(first[name], second[name]) for name in ("status", "result", "error"))
-    ctx = {key: Sides(left, right) for key, left, right in _pairs(first["ctx"], second["ctx"]) if left != right}
+    ctx = {key: Sides(left, right) for key, left, right in _pairs(first["ctx"], second["ctx"])}
+    one_has = first["ctx"].keys() ^ second["ctx"].keys()
+    ctx = {key: pair for key, pair in ctx.items() if key in one_has or not same_data(pair.a, pair.b)}
     steps = [StepSides(name, a, b, _differing(a, b)) for name, a, b in _pairs(first["steps"], second["steps"])]
     comparison = EventComparison(past, first_id, second_id, forks=first["is_fork"] or second["is_fork"])
     difference, scanned_to, complete = comparison.first_difference(after, monotonic() + seconds)
     same = (
         not ctx
         and not any(step.differs for step in steps)
-        and all(pair.a == pair.b for pair in (status, result, error))
+        and all(same_data(pair.a, pair.b) for pair in (status, result, error))
     )
     equal = False if difference is not None or not same else True if complete else None
     return ExecutionDiff(equal, status, result, error, ctx, steps, difference, *scanned_to)
@@ -104,7 +107,7 @@ def _pairs(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, Any
 
 
 def _differing(a: dict[str, Any] | None, b: dict[str, Any] | None) -> list[str]:
-    return [key for key, left, right in _pairs(a or {}, b or {}) if left != right]
+    return [key for key, left, right in _pairs(a or {}, b or {}) if not same_data(left, right)]
 
 
 class EventComparison(NamedTuple):

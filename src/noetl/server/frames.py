@@ -78,7 +78,8 @@ class OutlineChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     """What has changed since the frame before. With `reload`, that is too much: load the outline and the state again.
-    `rows` are the latest 50 events: seq, milliseconds since 1970, type, subject, status, summary."""
+    `rows` are the latest 50 events: seq, milliseconds since 1970, type, subject, status, summary. If `ctx_keys` and
+    `waits` do not fit even into a frame without rows, they are left out."""
 
     seq: int
     timestamp: str
@@ -263,23 +264,23 @@ class Feed:
         (summary,) = store.summaries(prefix=self.execution, limit=1) or [Summary(self.execution, "", "", "running", 0)]
         status, doing = shown_status(fold, summary), listed(store, summary, self._clock.now())
 
-        def frame(rows: int, outline: OutlineChange, reload: bool) -> bytes:
+        def frame(rows: int, outline: OutlineChange, keys: list[str], waits: list[Wait], reload: bool) -> bytes:
             latest = [list(event_row(row.seq, row.at, event)) for row, event in events[-rows:]] if rows else []
-            keys = ctx_keys([event for _, event in events])
             last_line = next((line[0] for line in store.output_before(self.execution, NO_LIMIT, 1)), 0)
             moment = rfc3339(fold.now_ms / 1000)
             about = doing.activity, len(events) or left_out
-            return _encode(
-                Frame(fold.seq, moment, status, *about, latest, outline, keys, doing.details.waits, last_line, reload)
-            )
+            return _encode(Frame(fold.seq, moment, status, *about, latest, outline, keys, waits, last_line, reload))
 
+        keys, waits = ctx_keys([event for _, event in events]), doing.details.waits
         if events:
             change = self._live.change(events, status)
             for rows in (MAX_ROWS, 10):
-                data = frame(rows, change, reload=False)
+                data = frame(rows, change, keys, waits, reload=False)
                 if len(data) <= MAX_FRAME_BYTES:
                     return data
-        return frame(0, OutlineChange(fold.seq, status), reload=True)
+        nothing = OutlineChange(fold.seq, status)
+        data = frame(0, nothing, keys, waits, reload=True)
+        return data if len(data) <= MAX_FRAME_BYTES else frame(0, nothing, [], [], reload=True)
 
 
 def _read(store: Store, execution: str, after: int, limit: int) -> list[tuple[Row, e.Event]]:

@@ -96,7 +96,7 @@ WHERE started >= ? AND (started, id) < (?, ?)
 -- if path: AND path = ?
 -- if prefix: AND substr(path, 1, ?) = ?
 -- if name: AND name = ?
--- if contains: AND (lower(name) LIKE ? ESCAPE '!' OR lower(path) LIKE ? ESCAPE '!')
+-- if contains: AND (lower(name) LIKE lower(?) ESCAPE '!' OR lower(path) LIKE lower(?) ESCAPE '!')
 ORDER BY started DESC, id DESC LIMIT ?
 
 -- name: find_executions
@@ -105,12 +105,16 @@ SELECT id, name, path, status, started, ended, digest, parent, local, continued_
     activity, waits, details
 FROM execution
 WHERE started >= ? AND (started, id) < (?, ?) AND id BETWEEN ? AND ?
+-- if parent: AND parent = ?
+-- if source: AND source = ?
 -- if top: AND parent IS NULL
+-- if waits: AND waits <> '' AND waits LIKE ?
+-- if pool: AND id IN (SELECT execution FROM ready WHERE pool = ?)
 -- if status: AND status = ?
 -- if path: AND path = ?
 -- if prefix: AND substr(path, 1, ?) = ?
 -- if name: AND name = ?
--- if contains: AND (lower(name) LIKE ? ESCAPE '!' OR lower(path) LIKE ? ESCAPE '!')
+-- if contains: AND (lower(name) LIKE lower(?) ESCAPE '!' OR lower(path) LIKE lower(?) ESCAPE '!')
 ORDER BY +started DESC, id DESC LIMIT ?
 
 -- name: list_run_paths
@@ -125,7 +129,7 @@ SELECT path FROM playbook WHERE path IS NOT NULL
 -- if prefix: AND substr(path, 1, ?) = ?
 -- if contains: AND (lower((
 -- if contains:     SELECT name FROM execution WHERE execution.path = playbook.path ORDER BY started DESC LIMIT 1
--- if contains: )) LIKE ? ESCAPE '!' OR lower(path) LIKE ? ESCAPE '!')
+-- if contains: )) LIKE lower(?) ESCAPE '!' OR lower(path) LIKE lower(?) ESCAPE '!')
 LIMIT ?
 
 -- name: count_executions

@@ -317,8 +317,8 @@ class Store(ABC):
 
         A prefix of ids excludes `parent`, `source`, `top`, `waits` and `pools`. `source` selects forks of an execution,
         `top` those without a parent, a path that ends with `*` all paths that begin so, `waits` those with a wait of
-        this kind, `pools` those with ready work of one of these pools. `contains` is a part of their path or of its
-        latest name, or (among all of them) the start of their id.
+        this kind, `pools` those with ready work of one of these pools. `contains` is a part of their path or name, or
+        the start of their id; where neither a path nor an origin selects them, the latest name of a path counts.
         """
         end = min(before or RunPosition(inf, ""), RunPosition(until, ""))
         window = since, end.started, key_of(end.execution_id)
@@ -336,8 +336,10 @@ class Store(ABC):
                 searches.append(("find_executions", (*window, *keys), origin | named | at_path))
         else:
             options = _origin_options(parent, source, waits, pools)
-            filters = origin | named | at_path | containing
-            searches = [("list_executions", window, option | filters) for option in options]
+            filters = origin | named | at_path
+            searches = [("list_executions", window, option | filters | containing) for option in options]
+            if contains and (keys := key_range(contains.lower())) is not None:
+                searches += [("find_executions", (*window, *keys), option | filters) for option in options]
         alternatives: list[Options] = [{"status": (status,)} for status in dict.fromkeys(statuses)] or [{}]
         summaries = {
             summary.execution_id: summary
@@ -525,7 +527,7 @@ class Store(ABC):
 
     def paths(self, prefix: str = "", limit: int = 1000, after: str = "", contains: str = "") -> list[str]:
         """Paths of registered playbooks; `contains` is a part of them, in upper or lower case."""
-        return self._db.all(str, "list_paths", prefix, after, contains.lower(), limit)
+        return self._db.all(str, "list_paths", prefix, after, contains, limit)
 
     # -- responses to requests that clients may repeat ----------------------------------------------------------------
 
@@ -550,20 +552,17 @@ def _path_option(path: str | None) -> Options:
 
 
 def _contains_option(part: str) -> Options:
-    escaped = part.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
+    escaped = part.replace("!", "!!").replace("%", "!%").replace("_", "!_")
     return {"contains": (f"%{escaped}%",) * 2} if part else {}
 
 
 def _origin_options(
     parent: str | None, source: str | None, waits: str | None, pools: Collection[str] | None
 ) -> list[Options]:
-    if parent is not None:
-        return [{"parent": (key_of(parent),)}]
-    if source is not None:
-        return [{"source": (key_of(source),)}]
-    if waits is not None:
-        return [{"waits": (f"% {waits} %",)}]
-    return [{"pool": (pool,)} for pool in pools or ()]
+    options: Options = {} if parent is None else {"parent": (key_of(parent),)}
+    options |= {} if source is None else {"source": (key_of(source),)}
+    options |= {} if waits is None else {"waits": (f"% {waits} %",)}
+    return [options] if pools is None else [options | {"pool": (pool,)} for pool in pools]
 
 
 def _summary_of(row: Sequence[Any]) -> Summary:

@@ -308,6 +308,11 @@ def test_events_are_filtered_by_step_run_level_and_text(admin: httpx2.Client) ->
     assert types(run="end#2") == []
     assert types(q="HELLO WORLD!") == ["task.done", "step.done", "playbook.processed"]
     assert types(q="sent to end") == ["token.enqueued"]
+    quoted = started(admin, {"path": "tests/hello", "payload": {"name": 'say "hi"\n\u0001 to C:\\temp'}})
+    url = f"{API}/{quoted['execution_id']}/events"
+    for text in ('Say "Hi"', '"hi"\n\u0001 to', "c:\\Temp"):
+        assert types(q=text, types="task.done") == ["task.done"] * 2, text
+    url = f"{API}/{execution['execution_id']}/events"
     assert "task.done" not in types(level="step")
     assert "token.enqueued" not in types(level="task")
 

@@ -519,6 +519,38 @@ def test_a_diff_names_what_differs_and_the_first_event(admin: httpx2.Client) -> 
     assert first["b"]["payload"] == {"name": "moon"}
 
 
+def test_a_boolean_is_no_number(admin: httpx2.Client) -> None:
+    text = HELLO.replace("{name: world}", "{name: null}").replace("hello {{", "{{").replace("}}!", "}}")
+    one, true, decimal = (
+        started(admin, {"playbook": text, "payload": {"name": value}})["execution_id"] for value in (1, True, 1.0)
+    )
+    assert diff_of(admin, one, decimal)["equal"] is True
+    diff = diff_of(admin, one, true)
+    assert (diff["equal"], diff["first_difference"]["a_seq"]) == (False, 1)
+    assert [step["differs"] for step in diff["steps"]] == [["result"], ["result"]]
+
+
+def test_a_replay_under_a_boolean_in_place_of_a_number_differs(admin: httpx2.Client) -> None:
+    text = HELLO.replace("{name: world}", "{name: 1}").replace("step: end}", "step: end, args: {n: 1}}")
+    execution = started(admin, {"playbook": text})["execution_id"]
+    edits = {"name: 1}": "name: true}", "n: 1}": "n: true}", "args: {n: 1}": "args: {n: 1.0}"}
+    replays = [
+        post(admin, execution, "replay", {"playbook": text.replace(*edit)}).json()["first_difference"]
+        for edit in edits.items()
+    ]
+    assert [replay and replay["event_type"] for replay in replays] == [
+        "playbook.request.evaluated",
+        "token.enqueued",
+        None,
+    ]
+
+
+def test_a_key_of_ctx_that_is_null_is_a_difference(admin: httpx2.Client) -> None:
+    a = started(admin, {"path": "tests/hello"})["execution_id"]
+    b = started(admin, {"path": "tests/hello", "ctx": {"x": None}})["execution_id"]
+    assert diff_of(admin, a, b)["ctx"] == {"x": {"a": None, "b": None}}
+
+
 def test_a_run_that_ends_earlier_differs_behind_its_last_event(admin: httpx2.Client) -> None:
     waits = begun(admin, {"path": "tests/waits"})
     until(admin, waits, "waiting")

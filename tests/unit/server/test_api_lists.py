@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 from api_server import ELSEWHERE, HELLO, WAITS, ApiServer, begun, register, started, until
+from tests.servers.patience import until as patiently
 
 API = "/api/v1"
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: NAME, path: lists/NAME}\nworkflow:\n"
@@ -200,3 +201,35 @@ def test_related_executions_are_found(admin: httpx2.Client, runs: dict[str, str]
     source = admin.get(f"{API}/executions/{fork['execution_id']}/related").json()["source"]
     assert source["execution_id"] == runs["lists/fails"]
     assert admin.get(f"{API}/executions/{'0' * 8}-0000-7000-8000-{'0' * 12}/related").status_code == 404
+
+
+def test_a_list_that_has_a_next_page_now_is_sent_again(admin: httpx2.Client, runs: dict[str, str]) -> None:
+    register(admin, HELLO.replace("tests/hello", "lists/more"))
+    ids = [begun(admin, {"path": "lists/more"}) for _ in range(2)]
+    for execution in ids:
+        until(admin, execution, "succeeded")
+    url, since = f"{API}/executions?path=lists/more&limit=1", item_of(admin, ids[1])["started"]
+    first = admin.get(url, params={"since": since})
+    assert first.json()["next"] is None
+    other = admin.get(url, headers={"If-None-Match": first.headers["etag"]})
+    assert (other.status_code, other.json()["items"][0]["execution_id"]) == (200, ids[1])
+    assert other.json()["next"] is not None
+
+
+def test_children_are_filtered_by_their_waits(admin: httpx2.Client) -> None:
+    text = HEAD.replace("NAME", "family") + (
+        "  - step: a\n"
+        "    loop: {in: [tests/waits, tests/elsewhere, tests/hello], iterator: p, spec: {mode: parallel}}\n"
+        "    tool: {kind: playbook, path: '{{ iter.p }}'}\n"
+    )
+    parent = begun(admin, {"playbook": text})
+    children = f"parent={parent}"
+    patiently(lambda: listed(admin, f"{children}&status=succeeded") == ["tests/hello"])
+    patiently(lambda: listed(admin, f"{children}&waits=signal") == ["tests/waits"])
+    assert listed(admin, f"{children}&waits=worker") == ["tests/elsewhere"]
+    assert listed(admin, f"{children}&waits=timer") == []
+    (waiting,) = admin.get(f"{API}/executions?{children}&waits=signal").json()["items"]
+    assert listed(admin, f"waits=signal&q={waiting['execution_id'][:23]}") == ["tests/waits"]
+    assert listed(admin, f"waits=worker&q={waiting['execution_id'][:23]}") == []
+    admin.post(f"{API}/executions/{parent}/cancel", json={})
+    until(admin, parent, "cancelled")

@@ -72,6 +72,16 @@ workflow:
 """
 
 
+WRITES = """\
+  - step: {step}
+    tool:
+      - write:
+          kind: noop
+          spec: {{policy: {{rules: [{{else: {{then: {{do: continue, set_ctx: {{{keys}}}}}}}}}]}}}}
+    next: {{arcs: [{{step: {following}}}]}}
+"""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _registered(server: ApiServer) -> None:
     with server.client("author") as client:
@@ -367,6 +377,29 @@ def test_a_frame_that_would_be_too_large_reports_it_instead(
     execution = started(admin, {"path": "tests/hello"})
     frame, _ = live(admin, execution["execution_id"])
     assert frame["reload"]
+
+
+def test_a_frame_with_long_names_leaves_them_out(admin: httpx2.Client) -> None:
+    signal = HELLO.replace("tests/hello", "tests/live_long").replace(
+        '{kind: noop, result: "hello {{ workload.name }}"}', '{kind: wait, signal: "{{ workload.name }}"}'
+    )
+    execution = begun(admin, {"playbook": signal, "payload": {"name": "go" * 20_000}})
+    until(admin, execution, "waiting")
+    frame = next(live(admin, execution))
+    assert (frame["status"], frame.get("reload"), frame["waits"]) == ("waiting", True, [])
+    assert len(frame["activity"]) < 300
+
+
+def test_a_frame_with_many_keys_of_ctx_leaves_them_out(admin: httpx2.Client) -> None:
+    steps = [
+        WRITES.format(step=step, following=following, keys=", ".join(f"k{n}_{step}{'x' * 80}: 1" for n in range(400)))
+        for step, following in ("ab", "bc", "cd", "de")
+    ]
+    text = HELLO.partition("workflow:")[0] + "workflow:\n" + "".join(steps) + "  - {step: e, tool: {kind: noop}}\n"
+    execution = started(admin, {"playbook": text})
+    assert len(execution["ctx"]) == 1_600
+    frame = next(live(admin, execution["execution_id"]))
+    assert (frame["reload"], frame["ctx_keys"]) == (True, [])
 
 
 def test_a_wait_is_in_the_frame(admin: httpx2.Client) -> None:

@@ -544,7 +544,8 @@ export interface FormField {
 
 /**
  * What has changed since the frame before. With `reload`, that is too much: load the outline and the state again.
- * `rows` are the latest 50 events: seq, milliseconds since 1970, type, subject, status, summary.
+ * `rows` are the latest 50 events: seq, milliseconds since 1970, type, subject, status, summary. If `ctx_keys` and
+ * `waits` do not fit even into a frame without rows, they are left out.
  */
 export interface Frame {
   seq: number;

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from noetl.engine.history.same_data import same_data
+
 IGNORED = frozenset(["at", "worker", "claim", "due", "duration_ms", "moved", "source_id", "action_id", "actor"])
 """Fields of events that say when, where and for whom a run does its work: they differ between any two runs."""
 
@@ -52,7 +54,7 @@ def event_pairs(a: Iterable[ComparableEvent], b: Iterable[ComparableEvent], *, f
 
 def differs(pair: Pair) -> bool:
     first, second = pair
-    return first is None or second is None or first.content != second.content
+    return first is None or second is None or not same_data(first.content, second.content)
 
 
 def _is_fork(event: ComparableEvent | None) -> bool:

@@ -19,6 +19,7 @@ from noetl.engine.decide import ACCEPT
 from noetl.engine.decision import Decision
 from noetl.engine.envelope import payload_of
 from noetl.engine.history.reasons import rules_of
+from noetl.engine.history.same_data import same_data
 from noetl.engine.history.task_scope import task_at
 from noetl.engine.settle import MAX_FIRINGS, fire, fire_later, observe
 from noetl.engine.start import start
@@ -124,13 +125,13 @@ def _same(expected: e.Event, event: e.Event) -> bool:
     """An execution of another playbook has another digest, and perhaps another path. The API shows times in
     microseconds, so a due time may differ by less than one."""
     if isinstance(expected, e.ExecutionRequested) and isinstance(event, e.ExecutionRequested):
-        return expected.payload == event.payload
+        return same_data(expected.payload, event.payload)
     if isinstance(expected, e.RequestEvaluated) and isinstance(event, e.RequestEvaluated):
         expected = msgspec.structs.replace(expected, warnings=event.warnings)  # they decide nothing
     due, expected_due = getattr(event, "due", None), getattr(expected, "due", None)
     if due is not None and expected_due is not None and abs(due - expected_due) < MAX_CLOCK_ERROR:
         expected = msgspec.structs.replace(expected, due=due)
-    return expected == event
+    return same_data(expected, event)
 
 
 def _difference(seq: int, logged: e.Event | None, decided: e.Event | None, message: str) -> Difference:

@@ -214,7 +214,7 @@ async def list_all(call: ApiCall, query: ExecutionQuery) -> Response:
     following = run_cursor(summaries[limit - 1]) if len(summaries) > limit else None
     current = [executions.current_summary(summary, now) for summary in summaries[:limit]]
     items = await call.in_store(listed_items, call.api.store, current, now)
-    tag = content_tag([item if item.ended else replace(item, duration_ms=0.0) for item in items])
+    tag = content_tag([following, *(item if item.ended else replace(item, duration_ms=0.0) for item in items)])
     if is_current(call.headers, tag):
         return not_modified(tag)
     return json_response(ExecutionPage(items, following), headers={"ETag": tag})
@@ -222,7 +222,7 @@ async def list_all(call: ApiCall, query: ExecutionQuery) -> Response:
 
 def _select(store: Store, query: ExecutionQuery, now: float) -> list[Summary]:
     parent = query.parent if query.parent not in ("", "none") else None
-    on_worker = query.waits == "worker" and parent is None
+    on_worker = query.waits == "worker"  # no column has it
     return store.summaries(
         prefix=query.prefix.lower(),
         parent=parent,

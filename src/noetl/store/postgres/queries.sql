@@ -197,7 +197,7 @@ RETURNING version
 WITH wanted AS (SELECT %s::text COLLATE "C" AS prefix, %s::text COLLATE "C" AS after, %s::text COLLATE "C" AS part)
 SELECT DISTINCT path FROM catalog, wanted
 WHERE path >= wanted.prefix AND starts_with(path, wanted.prefix) AND path > wanted.after
-AND strpos(lower(path), wanted.part) > 0
+AND strpos(lower(path), lower(wanted.part)) > 0
 ORDER BY path LIMIT %s
 
 -- Answers to requests that may be repeated ----------------------------------------------------------------------------

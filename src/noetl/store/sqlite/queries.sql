@@ -182,7 +182,7 @@ RETURNING version
 
 -- name: list_paths
 SELECT DISTINCT path FROM catalog
-WHERE path >= ?1 AND substr(path, 1, length(?1)) = ?1 AND path > ?2 AND instr(lower(path), ?3) > 0
+WHERE path >= ?1 AND substr(path, 1, length(?1)) = ?1 AND path > ?2 AND instr(lower(path), lower(?3)) > 0
 ORDER BY path LIMIT ?4
 
 -- Answers to requests that may be repeated ----------------------------------------------------------------------------
