@@ -82,7 +82,7 @@ def without_passwords(source: str) -> str:
 
 
 def _masked(value: str) -> str:
-    """Asterisks in place of all but the templates."""
+    """The value with asterisks for all characters outside of templates."""
     return "".join(part if number % 2 else "*" * len(part) for number, part in enumerate(_TEMPLATE.split(value)))
 
 

@@ -69,7 +69,7 @@ def _advice(error: Exception, name: str) -> str:
         case UnicodeDecodeError():
             return "save the file as UTF-8"
         case PermissionError():
-            return f"allow yourself to read it: `chmod u+r {quote(name)}`"
+            return f"make it readable: `chmod u+r {quote(name)}`"
         case FileRefused() if os.path.isdir(name):
             return "name a file in this folder, such as `file: FOLDER/program.py`"
         case FileRefused():

@@ -64,7 +64,8 @@ def default_db() -> str:
 
 
 def _is_project(folder: str) -> bool:
-    """A file of another user, such as in /tmp, makes no project: its credentials would be those of its owner."""
+    """Whether the folder has a project file of this user or root: credentials of a project of another user, such as in
+    /tmp, would be in the hands of that user."""
     try:
         return os.stat(os.path.join(folder, PROJECT_FILE)).st_uid in (os.getuid(), 0)
     except OSError:

@@ -95,8 +95,8 @@ def _set_chain_policies(step: Map, names: CallNames) -> None:
             if "poll" in body:
                 body["poll"]["until"] = renamed_text(with_nulls(body["poll"]["until"]), names.in_retry(call))
             for sink in reversed(names.sinks_of(call)):
-                seen = names.in_pipeline(name, call, ignores=ignore is not None)
-                task = conversions.sink_task(sink, names, seen, default)
+                visible = names.in_pipeline(name, call, ignores=ignore is not None)
+                task = conversions.sink_task(sink, names, visible, default)
                 item = conversions.labelled(sink, "sink", map_at(sink, tool=task))
                 place = next(i for i, other in enumerate(chain) if other is container)
                 insert_item(chain, place + 1, item)

@@ -79,7 +79,7 @@ class CallNames:
         return {**names, "response.data": body}
 
     def in_pipeline(self, label: str, call: Map, *, ignores: bool) -> Names:
-        """Names as they read in a later task of the same pipeline; `ignores`: an error of the call is null there."""
+        """Names in a later task of the same pipeline; with `ignores`, an error of the call is null."""
         own = path_of("tasks", label)
         view, error, status, code = self._view(call), f"{own}.error", f"{own}.status", f"{own}.http.status"
         if ignores:
@@ -89,7 +89,7 @@ class CallNames:
         return {**names, "error": error, "this.meta": f"{own}.meta"}
 
     def after_step(self, step: Map, *, failures: bool = False) -> Names:
-        """Names as they read after the step; `failures`: also after a failure, as in `in_retry`."""
+        """Names after the step; with `failures`, also after a failure, as in `in_retry`."""
         own, tasks = path_of("steps", step["step"]), tasks_of(step.get("tool"))
         view = self._view(tasks[-1]) if tasks else ""
         ignores = as_map(step.get("spec")).get("on_error") == "ignore"
@@ -142,8 +142,8 @@ def _envelope(value: str, result: str, error: str, code: str, status: str) -> di
 
 
 def in_values(names: Names) -> Names:
-    """The names as a value reads them, where null is a value: `response` and `this` are maps of their fields, and a
-    call without a body has no status code and no headers."""
+    """The names inside a value, where null is allowed: `response` and `this` are maps of their fields, and a call
+    without a body has no status code and no headers."""
     maps: dict[str, str] = {}
     data = names.get("response.data", "")
     if "response" in names and ".data" not in data and "'data'" not in data:

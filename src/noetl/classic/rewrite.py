@@ -358,8 +358,8 @@ class ClassicRoutes:
             labels.add(name)
             append(item, name, task)
             for sink in self.calls.sinks_of(task):
-                seen = self.calls.in_pipeline(name, task, ignores=ignore is not None)
-                stored = conversions.sink_task(sink, self.calls, seen, retry)
+                visible = self.calls.in_pipeline(name, task, ignores=ignore is not None)
+                stored = conversions.sink_task(sink, self.calls, visible, retry)
                 append(item, free_label("sink", labels, self.step_names), stored)
         return tasks
 

@@ -138,8 +138,8 @@ def _print_replayed(replayed: Json) -> None:
 @click.argument("b", metavar="B")
 @client_and_output
 def diff_command(a: str, b: str, client: Client, output: str | None) -> int:
-    """Compare two runs: how they ended, their steps, their ctx, and the first event that differs. Exits with 1 if they
-    differ. Times, workers and users are ignored, and of a fork the fork itself and the work that it starts again."""
+    """Compare two runs: outcome, steps, ctx, and the first event that differs. Exits with 1 if they differ. Times,
+    workers and users are ignored, and so are the beginning of a fork and the work that it starts again."""
     first, second = client.runs.get(a), client.runs.get(b)
     forks = any(run.get("forked_from") for run in (first, second))
     pairs = event_pairs(_events(client, first), _events(client, second), forks=forks)

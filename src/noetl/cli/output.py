@@ -231,7 +231,7 @@ def _child_row(child: dict[str, Any]) -> dict[str, Any]:
 
 
 def status_text(run: dict[str, Any]) -> str:
-    """The status of a listed run, and what it does not tell: no process works on it, errors were continued past."""
+    """The status of a listed run, with a note if no process runs it or if errors were continued past."""
     errors = run["continued_errors"]
     notes = [*(["no process"] if run["orphaned"] else []), *([count(errors, "error")] if errors else [])]
     return f"{run['status']} ({', '.join(notes)})" if notes else str(run["status"])

@@ -25,7 +25,7 @@ from noetl.settings import variables
 
 MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.5, 30.0
 """Backoff before a dead worker is restarted; doubled while it keeps dying."""
-BACKOFF_RESET_SECONDS = 60.0  # a worker that lived that long gets the first backoff again
+BACKOFF_RESET_SECONDS = 60.0  # a worker that ran this long is restarted with the first backoff
 KILL_MARGIN_SECONDS = 10.0  # time beyond the grace time after which workers are killed
 FINAL_EXIT_CODES = frozenset([2, 5])  # exit codes after which a restart is useless: wrong usage, or an invalid token
 SERVER_ONLY = ("NOETL_", "PG", "OTEL_")  # prefixes of variables that workers do not inherit

@@ -198,8 +198,8 @@ class FamilyMember(NamedTuple):
     execution: str
     depth: int = 0
     step: str | None = None
-    """The step of the run that started it, directly or through another child. None for the run itself, and if the
-    output is not limited to a step."""
+    """The step of the run that started this execution, directly or through another child. None for the run itself, or
+    if the output is not limited to a step."""
 
 
 class RunLogs:

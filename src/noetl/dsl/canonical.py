@@ -24,7 +24,7 @@ from noetl.model.event_names import end_names, with_event_names
 from noetl.model.inputs import fields
 
 MAX_PLACES = 10_000
-"""Places within a folded or escaped program; an error behind them points at its beginning."""
+"""Maximum number of places in a folded or escaped program; an error beyond them points at its beginning."""
 INHERITED = ("results", "sandbox", "on_lost", "max_visits", "retry")
 OWN_TASK_SPEC = ("pool", "exactly_once", "mode", "max_in_flight", "timeout")
 
@@ -201,8 +201,8 @@ class Builder:
         self.places[key] = self.text.mark(span.start)
 
     def _place_program(self, key: str, span: Span, program: str) -> None:
-        """Place a text in which tools name lines; `KEY/1` is its first line, if all its lines are lines of the file.
-        Of another one `KEY/LINE/COLUMN` is each place from which its characters follow each other in the file."""
+        """Place a program whose lines tools report. If its lines are lines of the file, `KEY/1` is the first of them;
+        otherwise `KEY/LINE/COLUMN` is the start of each part that the file has unchanged."""
         self._place(key, span)
         if (first := self.text.first_line(span, program)) is not None:
             self.places[f"{key}/1"] = first

@@ -78,21 +78,21 @@ class DirectedGraph:
 
     def ways(self, start: str, through: int) -> dict[str, str]:
         """For each node that `start` leads to by nodes of the set `through`, the one before it on a shortest path."""
-        came: dict[str, str] = {}
+        previous: dict[str, str] = {}
         todo = [start]
         for name in todo:
             for to in self.after[name]:
-                if to not in came and to != start:
-                    came[to] = name
+                if to not in previous and to != start:
+                    previous[to] = name
                     if self.bit[to] & through:
                         todo.append(to)
-        return came
+        return previous
 
 
-def way_back(came: Mapping[str, str], start: str, goal: str) -> list[str]:
+def way_back(previous: Mapping[str, str], start: str, goal: str) -> list[str]:
     path = [goal]
     while path[-1] != start:
-        path.append(came[path[-1]])
+        path.append(previous[path[-1]])
     return path[::-1]
 
 

@@ -89,10 +89,10 @@ def spec_advice(node: Any, key: str, choices: Sequence[str] = ()) -> str:
     """`choices` are the values that the key takes there, if they are few."""
     value = node[key]
     if choices and value not in choices:
-        ours = CHOICES.get(value, "") if isinstance(value, str) else ""
-        if ours not in choices:
+        choice = CHOICES.get(value, "") if isinstance(value, str) else ""
+        if choice not in choices:
             return f"move it under `spec`, with one of its values: {', '.join(choices)}"
-        value = ours
+        value = choice
     return f"move it under `spec`: `spec: {{{key}: {written(value)}}}`"
 
 

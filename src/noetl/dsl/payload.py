@@ -145,12 +145,12 @@ def _leaves(value: Any, path: Path) -> Iterator[Path]:
 
 
 def _overlap(read: Path, path: Path) -> bool:
-    """Whether one is the other, or a part of it."""
+    """Whether the paths are equal, or one of them is inside the other."""
     return read[: len(path)] == path[: len(read)]
 
 
 def check_args(playbook: Playbook, inputs: PlaybookInputs, file: str, args: Json) -> list[str]:
-    """Warnings about the args of a child, as far as they can be checked before it runs: templates may give anything."""
+    """Warnings about the args of a child, as far as they are known before it runs: a template may return any value."""
     try:
         return check_payload(playbook, inputs, file, _without_templates(args), {})
     except PlaybookInvalid as error:

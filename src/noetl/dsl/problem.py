@@ -140,7 +140,7 @@ class Problems:
         self._add(check, mark, end, message, hint, _shortened(path))
 
     def _is_full(self, check: Check) -> bool:
-        """Whether there are so many problems that no more is listed; this one still counts for `stored_ok`."""
+        """Whether the maximum number of problems is listed; this one still counts for `stored_ok`."""
         self._stored_ok = self._stored_ok and check.stored_ok
         return self._counts[check.severity] >= MAX_PROBLEMS
 

@@ -173,8 +173,8 @@ class Text:
         return places[min(max(offset, 0), len(places) - 1)]
 
     def breaks(self, span: Span, value: str) -> Iterator[tuple[int, int, Mark]]:
-        """Line and column of each character of a value whose place does not follow that of the one before it, with its
-        place: at the beginning of a line, at folds and behind escapes. None for an alias."""
+        """Line and column of each character of a value that does not directly follow the one before it in the source,
+        with its place: at the start of a line, after a fold, after an escape. Empty for an alias."""
         line, column, following = 1, 1, -1
         shared = self.text.startswith("*", span.start)
         for char, place in zip("" if shared else value, self._walk(span, value), strict=False):

@@ -91,8 +91,8 @@ def _decide(decision: Decision, command: Command) -> None:
 
 
 def accept_report(decision: Decision, report: Report) -> None:
-    """Accept the facts of a worker while its lease is valid. A fact may end the lease for those behind it. Inadmissible
-    if the log does not have the grant or the facts before: the worker has them from a state that was lost."""
+    """Accept the facts of a worker while its lease is valid; a fact may end the lease for those after it. Inadmissible
+    if the log lacks the grant or earlier facts: the worker has them from a state that was lost."""
     state = decision.state
     lease = state.leases.get(report.fence)
     if lease is None:

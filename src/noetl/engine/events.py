@@ -449,9 +449,9 @@ class TaskRetryScheduled(TaskEvent, frozen=True):
     """The next attempt."""
     due: float = 0.0
     round: int = 0
-    """The attempt as rules count it: a call with its repetitions by `spec.retry` is one. 0: as `attempt`."""
+    """The attempt as rules count it: a call and its repetitions by `spec.retry` are one. 0: the same as `attempt`."""
     round_start: int = 0
-    """The first attempt of the round. 0: as `attempt`."""
+    """The first attempt of the round. 0: the same as `attempt`."""
 
 
 class PollStarted(TaskEvent, frozen=True):

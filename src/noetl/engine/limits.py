@@ -77,11 +77,11 @@ def _open_fields(kind: type) -> frozenset[str]:
 
 
 def _smaller(part: Any, path: Path, blobs: Blobs) -> Any:
-    ours = len(path) == 1 or path[-2] == "error"  # not what an author happens to call that
-    if ours and isinstance(part, str) and path[-1] in SHORTENED_TEXTS:
+    is_engine_key = len(path) == 1 or path[-2] == "error"  # not what an author happens to call that
+    if is_engine_key and isinstance(part, str) and path[-1] in SHORTENED_TEXTS:
         digest = sha256(part.encode("utf-8", "replace")).hexdigest()[:12]  # texts that differ stay different
         return f"{part[:TEXT_CHARACTERS]} ... ({len(part):,} characters, {digest})"
-    if ours and path[-1] == "details":
+    if is_engine_key and path[-1] == "details":
         return {"left_out": f"{len(part)} details omitted: too large"}
     reference, content = refer(part)
     blobs.append((reference.key, content))

@@ -243,7 +243,7 @@ class _AbsenceReader:
     def _picked(
         self, items: list[nodes.Expr], key: str | int | None, demand: Demand, at: EvaluationPoint
     ) -> Iterator[Absence]:
-        """Of a literal list the items that a key takes: one, or any of them if it is a slice."""
+        """Items of a literal list that a key selects: one, or any of them if it is a slice."""
         for place, item in enumerate(items):
             may_match = key is None or key in (place, place - len(items))
             yield from self.expression(item, demand if may_match else ABSORBED, at.perhaps(key is not None))
@@ -398,7 +398,7 @@ def _either(first: BranchAssumptions, second: BranchAssumptions) -> BranchAssump
 
 
 def _compared(parts: list[nodes.Expr], holds: bool, at: EvaluationPoint) -> BranchAssumptions:
-    """For a condition that is false if one of these values is missing."""
+    """What a condition says about values without which it is false."""
     return _present(parts, at) if holds else _absent(parts, at)
 
 
@@ -407,7 +407,7 @@ def _present(parts: list[nodes.Expr], at: EvaluationPoint, certain: bool = False
 
 
 def _absent(parts: list[nodes.Expr | None] | list[nodes.Expr], at: EvaluationPoint) -> BranchAssumptions:
-    """That one of these values is missing is certain only if they need a single name."""
+    """One of these values is missing; which name that is, is certain only if they need a single one."""
     names = _needed_for(parts, at)
     if len(names) != 1:
         return BranchAssumptions()

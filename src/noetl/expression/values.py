@@ -255,7 +255,7 @@ def undefined(missing: Missing, source: str, offset: int) -> TemplateUndefined:
 
 
 def explain(error: TemplateError, scope: Mapping[str, Any]) -> TemplateError:
-    """The error; that of a missing key lists the keys of its map."""
+    """Add the keys of the map to the error about a missing key."""
     if isinstance(error, TemplateUndefined) and len(error.missing) > 1:
         path, error.missing = error.missing, ()
         contents = scope.get(CONTENTS_KEY)

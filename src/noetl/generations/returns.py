@@ -17,7 +17,7 @@ def rewrite_return_step(document: OtherDocument) -> None:
     spec = as_map(executor.get("spec"))
     holders = [holder for holder in (document.root, executor, spec) if KEY in holder]
     for holder in holders[1:]:
-        document.refuse(holder, KEY, "`return_step` is given twice", "remove one of them")
+        document.refuse(holder, KEY, "duplicate `return_step`", "remove one of them")
     for holder in holders[:1]:
         name, steps = holder[KEY], document.step_names
         if not isinstance(name, str) or name not in steps:

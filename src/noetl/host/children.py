@@ -129,8 +129,8 @@ class ChildExecutions:
             self.runtime.executions.pop(child, None)
 
     async def _has_stored_wait(self, parent: Execution, child: str) -> bool:
-        """Whether the wait is stored, and not only decided: a child of a wait that could not be stored would be
-        cancelled, and its id is that of the child which the repeated task starts."""
+        """Whether the wait is stored, and not only decided. If it could not be stored, its child would be cancelled,
+        and the repeated task could not start a child with the same id."""
         loaded = self.runtime.executions.get(parent.id)
         if loaded is None or loaded.state is not parent or loaded.stored_seq != parent.seq:
             parent = await self.committer.stored_state(parent.id)

@@ -27,10 +27,12 @@ CHECK_SECONDS = 0.5  # interval at which a local worker stops work with a void l
 
 
 class StallDetector:
-    """Measures how long the server has run without a stall, from regular calls of `observe`. During a stall (it was
-    stopped, suspended, out of CPU, or without its database) a server records no heartbeats, so missing ones are not the
-    fault of workers: after it they get the full duration of their leases to send one. The same if the clock of the
-    store has jumped, since leases expire by it."""
+    """Measures how long the server has run without a stall, from regular calls of `observe`.
+
+    During a stall (stopped, suspended, out of CPU, or without its database) a server records no heartbeats, so missing
+    ones are not the fault of workers: afterwards they get the full lease duration to send one. A jump of the store's
+    clock counts as a stall, because leases expire by that clock.
+    """
 
     def __init__(self, now: Callable[[], float] = uptime) -> None:
         self.now = now
@@ -52,7 +54,7 @@ class StallDetector:
 
 
 class NameTaken(Conflict):
-    """Another process holds the name of a worker; has the time of its start."""
+    """Another live process has the name of this worker; `holder` is the time at which it started."""
 
     def __init__(self, worker: str, holder: float) -> None:
         name = worker.rpartition("@")[0] or worker
@@ -71,11 +73,11 @@ class Heartbeats:
         self.runtime, self.commands, self.stall = runtime, commands, stall
 
     async def record(self, session: WorkerSession, replaces: float | None = None) -> HeartbeatResult:
-        """Record a heartbeat; return revoked leases, paused executions and the operator's directive. One that arrives
-        again, or after a later one, takes no lease back, since it does not name newer ones.
+        """Record a heartbeat; return revoked leases, paused executions and the operator's directive. A duplicate, or
+        one that a later one has overtaken, revokes no lease, because it does not name newer leases.
 
-        NameTaken if another process has the same worker name and is alive, unless this one `replaces` it: the two would
-        take each other's leases. Clocks do not tell which one is newer, since the clock of a worker may be set back."""
+        NameTaken if another live process has the same worker name, unless this one `replaces` it: the two would take
+        each other's leases. Start times do not order the two, because the clock of a worker may be set back."""
         store, ask = self.runtime.store, self.runtime.thread.ask
         previous = await ask(store.worker_session, session.worker)
         restarted = previous is not None and previous.started != session.started

@@ -59,7 +59,7 @@ class SecretForm:
         self.anchors = (b"",) if "" in unique else tuple(sorted(anchor.encode() for anchor in unique))
 
     def spans(self, data: bytes, anchor: bytes) -> Iterator[Span]:
-        """Where the secret is. Searches no farther from a anchor than the longest encoding, and nowhere twice."""
+        """Where the secret is. Searches no farther from an anchor than the longest encoding, and nowhere twice."""
         for low, high in merged(list(self._regions(data, anchor))):
             yield from self.within(data, low, high)
 
@@ -223,9 +223,9 @@ def _any_case(digits: bytes) -> bytes:
 
 
 class Base64Form(SecretForm):
-    """Inside of something that was encoded in base64, standard or for addresses, escaped or quoted again, in one line
-    or in several. A line may end anywhere in the secret, but not twice within `LINE` characters. So at least one of the
-    two halves of that many is whole, and each is a anchor."""
+    """The secret inside base64, standard or URL-safe, escaped or quoted again, on one line or several. A line may end
+    anywhere in the secret, but not twice within `LINE` characters. So at least one of the two halves of that many
+    characters is whole, and each half is an anchor."""
 
     def __init__(self, secret: str) -> None:
         core = _core(secret)

@@ -258,8 +258,8 @@ def _takes_list(kind: inspect.Type, value: object) -> bool:
 def rendered_misfit(
     model: type[msgspec.Struct], inputs: Mapping[str, Any], error: msgspec.ValidationError
 ) -> tuple[str, str]:
-    """The name of a rendered input that the tool cannot take, or none, and the message. It shows keys of maps but no
-    values: they may be secret."""
+    """The name of an invalid rendered input, "" if unknown, and the message, which shows keys of maps but no values:
+    they may be secret."""
     place = re.search(r"at `\$\.(\w+)", str(error))
     name = "" if place is None else place[1]
     wrong = misfit(fields(model)[name].type, inputs[name]) if name in fields(model) and name in inputs else None

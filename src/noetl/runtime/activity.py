@@ -244,8 +244,8 @@ def trigger_of(state: Execution) -> Trigger:
 
 
 def counted_waits(state: Execution, limit: int = MAX_LISTED) -> CountedWaits:
-    """The waits of runs, items and tokens, signals first, since somebody has to answer them. Only the first are made:
-    this runs after every commit, and thousands of items may wait."""
+    """The first waits of runs, items and tokens, and their number; signals first, because somebody has to answer them.
+    The rest are only counted: this runs after every commit, and thousands of items may wait."""
     number, kinds = 0, set[str]()
     waits: list[Pending] = []
     for run in state.runs.values():
@@ -306,8 +306,8 @@ def _token_waits(state: Execution) -> Iterator[Pending]:
 
 
 def ready_waits(ready: Mapping[str, tuple[str, float]], missing: Collection[str]) -> Iterator[Pending]:
-    """The waits of ready runs for a worker, of the pools of which no worker is connected. `ready` has the pool of each
-    run, and since when it is ready."""
+    """The waits of ready runs whose pool has no connected worker. `ready` has the pool of each run and the time at
+    which it became ready."""
     for run, (pool, since) in ready.items():
         if pool in missing:
             text = f"no worker is connected in pool {pool!r}"
@@ -315,7 +315,7 @@ def ready_waits(ready: Mapping[str, tuple[str, float]], missing: Collection[str]
 
 
 def unattended_waits(state: Execution, missing: Collection[str]) -> list[Pending]:
-    """The same of a state."""
+    """The waits of the ready runs of a state whose pool has no connected worker."""
     return list(ready_waits({run: (pool, state.runs[run].since) for run, pool in state.ready.items()}, missing))
 
 

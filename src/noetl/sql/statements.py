@@ -98,7 +98,7 @@ class WrittenSql(NamedTuple):
 
 
 def _last_text(line: str, texts: list[str]) -> int:
-    """Where the last of the texts begins in a line that has them one after another; -1 if it has not."""
+    """Where the last of the texts begins in a line that has them in this order; -1 if it lacks one of them."""
     begin = end = 0
     for text in texts:
         if (begin := line.find(text, end)) < 0:

@@ -480,7 +480,7 @@ class Store(ABC):
         return [(id_of(key), value) for key, value in self._db.rows(query, *parameters)]
 
     def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> bool:
-        """Whether it was recorded: not if it arrives again, or after a later one of the same process."""
+        """Whether it was recorded; a duplicate, or one that a later one of its process has overtaken, is not."""
         leases = msgspec.json.encode(session.leases).decode()
         about = session.worker, session.pool, session.slots, session.host, session.started
         return bool(self._db.write("put_worker", *about, leases, session.version, session.number, now))
@@ -526,7 +526,7 @@ class Store(ABC):
         return self._db.get(str, *query)
 
     def paths(self, prefix: str = "", limit: int = 1000, after: str = "", contains: str = "") -> list[str]:
-        """Paths of registered playbooks; `contains` is a part of them, in upper or lower case."""
+        """Paths of registered playbooks; `contains` is a part of them, compared without case."""
         return self._db.all(str, "list_paths", prefix, after, contains, limit)
 
     # -- responses to requests that clients may repeat ----------------------------------------------------------------

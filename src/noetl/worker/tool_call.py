@@ -66,12 +66,12 @@ class ToolCaller:
             return {"source": {**place, "text": self.redact(indented)[:MAX_LINE]}}
         if 0 < line <= len(lines) and (parts := self._parts(f"{key}/{line}", lines[line - 1])):
             start, begins, _ = next(part for part in reversed(parts) if part[0] <= max(column, 1))
-            shown = ""
+            excerpt = ""
             for _, at, characters in parts:
                 if at.line == begins.line:
-                    shown = shown.ljust(at.column - 1) + characters
+                    excerpt = excerpt.ljust(at.column - 1) + characters
             place = {"line": begins.line, "column": begins.column + max(column, 1) - start}
-            return {"source": {**place, "text": self.redact(shown)[:MAX_LINE]}}
+            return {"source": {**place, "text": self.redact(excerpt)[:MAX_LINE]}}
         if (mark := self.file.places.get(key)) is not None:
             return {"source": {"line": mark.line, "column": mark.column}}
         return {}

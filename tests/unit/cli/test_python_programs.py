@@ -118,7 +118,7 @@ class TestFile:
         monkeypatch.setattr("noetl.program_files.open_checked", refuse)
         (problem,) = load_text(file(tmp_path, HALF))[1].problems
         assert (problem.code, problem.message) == ("NTL220", "cannot read 'half.py': Permission denied")
-        assert problem.hint == f"allow yourself to read it: `chmod u+r {tmp_path}/half.py`"
+        assert problem.hint == f"make it readable: `chmod u+r {tmp_path}/half.py`"
 
     def test_every_file_that_cannot_be_read_is_reported_with_the_other_problems(self, tmp_path: Path) -> None:
         text = HALF + "      - u: {kind: python, file: other.py}\n      - v: {kind: nop}\n"

@@ -19,7 +19,10 @@ export interface Actor {
 
 export type ActorKind = "user" | "token" | "schedule" | "hook" | "worker" | "local";
 
-/** A step run that continues: with which task, or how many items of its loop are left; neither if a loop starts. */
+/**
+ * A step run that continues: its next task, or the number of items that its loop still runs; neither if a loop
+ * starts.
+ */
 export interface Again {
   run: string;
   step: string;

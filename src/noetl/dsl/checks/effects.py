@@ -74,7 +74,7 @@ def _in_steps(document: Document) -> Iterator[Unused]:
 
 
 def _in_layers(document: Document, kinds: KindSource) -> Iterator[Unused]:
-    """Defaults of the executor, the steps and their loops that no task takes up."""
+    """Defaults of the executor, the steps and their loops that no task uses."""
     all_tasks = [*document.all_tasks, *(site for _, site in document.workbook)]
     yield from _defaults(document.executor_spec, _kinds(document, all_tasks), kinds, "no task is of this kind")
     for step in document.steps:
@@ -90,7 +90,7 @@ def _in_layers(document: Document, kinds: KindSource) -> Iterator[Unused]:
 
 
 def _kinds(document: Document, sites: Iterable[TaskSite]) -> set[str]:
-    """The kinds of the tasks, and of what they may call in the workbook."""
+    """The kinds of the tasks, and of the workbook tasks that they may call."""
     used = {site.tree["kind"] for site in sites}
     called = (site.tree["kind"] for _, site in document.workbook) if "workbook" in used else ()
     return (used | set(called)) - {"workbook"}

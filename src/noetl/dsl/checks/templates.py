@@ -389,7 +389,7 @@ class ExpectedEvents(NamedTuple):
 class SiteFinder:
     places: ClassVar[Mapping[str, TemplatePlace]] = PLACES
     root_advice: ClassVar[Mapping[str, tuple[str, str | None]]] = {}
-    """More names with a place of their own, like `ROOT_ADVICE`, that a template may read elsewhere with a default."""
+    """Like `ROOT_ADVICE`, for names that a template may also read elsewhere, with a default."""
 
     def __init__(self, document: Document, problems: Problems, kinds: KindSource) -> None:
         self.document, self.problems, self.kinds = document, problems, kinds

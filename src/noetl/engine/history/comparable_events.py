@@ -1,5 +1,4 @@
-"""Events without the fields that differ between any two runs, and the events of two logs in pairs, so that logs can be
-compared."""
+"""Pairs the events of two logs for a comparison, without the fields that differ between any two runs."""
 
 from __future__ import annotations
 
@@ -9,11 +8,11 @@ from typing import Any, NamedTuple
 from noetl.engine.history.same_data import same_data
 
 IGNORED = frozenset(["at", "worker", "claim", "due", "duration_ms", "moved", "source_id", "action_id", "actor"])
-"""Fields of events that say when, where and for whom a run does its work: they differ between any two runs."""
+"""Fields that differ between any two runs, such as times, workers, users and ids of executions."""
 
 FORKED = "execution.forked"
 REPEATED = frozenset(["step.started", "step.regranted", "task.started", "loop.iteration.started"])
-"""What a fork does once more for the step runs that were under way in its source."""
+"""Events that a fork repeats for the step runs that were in progress in its source."""
 
 
 class ComparableEvent(NamedTuple):
@@ -25,8 +24,7 @@ Pair = tuple[ComparableEvent | None, ComparableEvent | None]
 
 
 def comparable(event_type: str, entity: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """An event without times, workers and users. The id of a child depends on that of its parent, and is left out,
-    too."""
+    """An event without times, workers and users, and without the id of a child, which depends on that of its parent."""
     ignored = {*IGNORED, "key"} if payload.get("until") == "child" else IGNORED
     return {"event_type": event_type, "entity": entity} | {
         key: value for key, value in payload.items() if key not in ignored
@@ -34,10 +32,10 @@ def comparable(event_type: str, entity: str, payload: dict[str, Any]) -> dict[st
 
 
 def event_pairs(a: Iterable[ComparableEvent], b: Iterable[ComparableEvent], *, forks: bool) -> Iterator[Pair]:
-    """The events in the same place of both logs; None after the end of one.
+    """Pair the events of both logs by position; after the end of one log its side is None.
 
-    With `forks`, one of the logs is that of a fork: how it begins is known, and is no difference. The fork has no place
-    in it, except beside a fork in the same place of the other log, nor has what a fork repeats.
+    With `forks`, one of the logs is that of a fork, whose beginning is not a difference: the events that a fork repeats
+    are left out, and so is its `execution.forked`, unless the other log has one at the same position.
     """
     left, right = (filter(_has_place, events) if forks else iter(events) for events in (a, b))
     while True:
@@ -62,8 +60,8 @@ def _is_fork(event: ComparableEvent | None) -> bool:
 
 
 def _has_place(event: ComparableEvent) -> bool:
-    """Whether a fork does not repeat it: leases, beginnings of tasks and items, and waits for children, since a fork
-    starts children of its own."""
+    """False for events that a fork repeats: leases, starts of tasks and items, and waits for children, because a fork
+    starts its own children."""
     content = event.content
     if content["event_type"] == "step.paused":
         return content.get("until") not in (None, "child")

@@ -270,7 +270,8 @@ class FailedItems:
 
 
 class AgainView(msgspec.Struct, frozen=True):
-    """A step run that continues: with which task, or how many items of its loop are left; neither if a loop starts."""
+    """A step run that continues: its next task, or the number of items that its loop still runs; neither if a loop
+    starts."""
 
     run: str
     step: str
@@ -280,8 +281,8 @@ class AgainView(msgspec.Struct, frozen=True):
 
 
 def under_way(state: Execution, failed: str = "", begins_with: str = "") -> list[AgainView]:
-    """What a fork of this state does first: runs that continue, the task with which each does, and a run that starts
-    once more."""
+    """The first work of a fork of this state: runs that continue, each with its next task, and a run that starts
+    again."""
     runs = []
     for run in state.runs.values():
         progress, labels, task = run.progress.get(""), state.net.steps[run.step].labels, None
@@ -298,8 +299,8 @@ def under_way(state: Execution, failed: str = "", begins_with: str = "") -> list
 
 
 def kept_steps(state: Execution, net: Net) -> tuple[frozenset[str], frozenset[str]]:
-    """Steps that no token can start in a fork, and steps with an open loop, which keeps its items, that no token can
-    start once more."""
+    """Steps that no token can start in a fork, and steps that no token can start again although their open loop, which
+    keeps its items, continues."""
     loops = {run.step for run in state.runs.values() if run.loop is not None and state.occupancy[run.step] == 1}
     final = net.playbook.final
     reached = {final} if final is not None and state.finished is None else set()

@@ -26,7 +26,7 @@ BLOCK_EVENTS = 1_000
 STATUSES = ("scheduled", "running", "waiting", "succeeded", "failed", "skipped", "cancelled")  # of step runs
 SCHEDULED, RUNNING, WAITING, SUCCEEDED, FAILED, SKIPPED, CANCELLED = range(len(STATUSES))
 EXECUTION_STATUSES = ("pending", "running", "paused", "cancelling", "succeeded", "failed", "cancelled")
-WAIT_KINDS = ("", "signal", "child", "retry", "event", "worker")  # the first means the end of a wait
+WAIT_KINDS = ("", "signal", "child", "retry", "event", "worker")  # "" ends a wait
 MARKER_KINDS = ("failure", "retry", "signal", "pause", "resume", "lost", "fork", "cancel")
 
 MAX_MARKERS = 20  # of one kind in a block
@@ -69,7 +69,7 @@ class Block(msgspec.Struct, array_like=True):
         return (self.first - 1) // BLOCK_EVENTS
 
 
-_ZLIB = b"\x78"  # the first byte of compressed data; that of a struct is another one
+_ZLIB = b"\x78"  # the first byte of compressed data; no encoded struct begins with it
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Block).decode
 

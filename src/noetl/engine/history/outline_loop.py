@@ -12,8 +12,8 @@ import msgspec
 from noetl.engine import events as e
 
 BINS = 24
-"""Durations of items: bin 0 is below 1 ms, bin n below 2 to the power of n, the last one has all that are longer."""
-MAX_ERRORS = 20  # different errors of a loop that a block has
+"""Durations of items: bin 0 is below 1 ms, bin n below 2 to the power of n ms, the last one has all longer ones."""
+MAX_ERRORS = 20  # different errors of a loop in a block
 MAX_MESSAGE = 200
 MAX_SLOWEST = 5
 POINT_EVENTS = 50  # minimum distance of two points of the progress of a loop
@@ -31,7 +31,7 @@ class ItemError(msgspec.Struct, array_like=True):
 
 
 class LoopPart(msgspec.Struct, array_like=True):
-    """The part of a loop that a block has. Ranges are flat lists of starts and ends."""
+    """The part of a loop in a block. Ranges are flat lists of starts and ends."""
 
     run: int
     total: int = -1  # the number of items, if the loop starts in this block
@@ -81,7 +81,7 @@ class LoopWriter:
         self.clear()
 
     def clear(self) -> None:
-        """Begin the next block: of the items in flight as much stays as the block before it has stored."""
+        """Begin the next block with the items in flight, their work rounded as the previous block stored it."""
         self.work = {index: float(int(work)) for index, work in self.work.items() if index in self.open}
         self.total = -1
         self.points: list[int] = []
@@ -100,9 +100,9 @@ class LoopWriter:
         return not (self.open or self.parked or self.done or self.failed or self.touched) and self.total < 0
 
     def add_items(self, events: Iterator[Any], run: str, offset: int) -> int:
-        """Add items that start and succeed one after the other, of which each has the events `ITEM_EVENTS`. Returns the
-        number of events up to the first that is of another item, or failed. It is given an iterator, since a slice
-        would write to the reference count of every event."""
+        """Add items that start and succeed one after the other, each with the events `ITEM_EVENTS`. Returns the number
+        of events before the first that belongs to another item or failed. Takes an iterator, because a slice would
+        write to the reference count of every event."""
         if self.parked:
             return 0
         started_before, bins, done = self.open.keys() | self.work.keys(), self.bins, self.done

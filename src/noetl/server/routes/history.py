@@ -61,7 +61,8 @@ class DiffQuery(QueryString, frozen=True):
     )
     after: Annotated[Count, msgspec.Meta(description="Compare the events after this one.")] = 0
     b_after: Annotated[
-        Count | None, msgspec.Meta(description="Compare the events of the other one after this one; default: `after`.")
+        Count | None,
+        msgspec.Meta(description="Compare the events of the other execution after this one; default: `after`."),
     ] = None
 
     def places(self) -> LogPlaces:
@@ -71,7 +72,7 @@ class DiffQuery(QueryString, frozen=True):
 @routes.add("GET", "/executions/{id}/diff")
 async def diff(call: ApiCall, query: DiffQuery) -> ExecutionDiff:
     """Compare two executions: status, result, error, steps, ctx, and the first event that differs. Times, workers and
-    users do not count. If one is a fork, the fork and the work that it starts again do not count, either."""
+    users are ignored. If one is a fork, its beginning and the work that it starts again are ignored, too."""
     execution, past = call.path_params["id"], call.api.host.runtime.past
     work = past.do(lambda past: compare(past, execution, query.other, query.places(), SLICE_SECONDS))
     return await call.until_disconnect(work)
@@ -99,7 +100,7 @@ async def explain(call: ApiCall, query: ExplainQuery) -> ExplainView:
 
 
 def _with_missing_workers(past: PastReader, question: Question, result: Explained, now: float) -> Explained:
-    """Says so if runs are ready now, and no worker is connected in their pool: no event does."""
+    """Add a note if runs are ready now and no worker is connected in their pool: no event records that."""
     explanation, state, _ = result
     if not state.ready or state.seq != past.store.seq(state.id):
         return result

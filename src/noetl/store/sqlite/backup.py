@@ -51,12 +51,12 @@ def copy_database(source: Path, target: Path) -> int:
 def _copy(source: Path, target: Path) -> None:
     with (
         closing(apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)) as original,
-        closing(apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)) as ours,
+        closing(apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)) as copy,
     ):
         original.set_busy_timeout(30_000)
-        with ours.backup("main", original, "main") as copying:
+        with copy.backup("main", original, "main") as copying:
             copying.step(-1)  # all pages in one step: otherwise it restarts after each commit of others
-        ours.execute("PRAGMA journal_mode = DELETE")
-        problem = ours.execute("PRAGMA quick_check(1)").get
+        copy.execute("PRAGMA journal_mode = DELETE")
+        problem = copy.execute("PRAGMA quick_check(1)").get
         if problem != "ok":
             raise StoreError(f"{source} is damaged ({problem}); the copy was deleted")

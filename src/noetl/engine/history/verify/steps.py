@@ -163,8 +163,8 @@ class Runs(LogCheck):
 
 
 class Branches(LogCheck):
-    """A branch of a classic step fires once in a run, in exclusive mode one at most. Only branches that fired request a
-    target or are suppressed."""
+    """A branch of a classic step fires at most once in a run; in exclusive mode, at most one branch does. Only branches
+    that fired request a target or are suppressed."""
 
     name = "branches"
 
