@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from msgspec.structs import replace
+
 from noetl.cpu_limit import CpuTimeExceeded, cpu_limit
 from noetl.dsl.compile import CPU_SECONDS, Loaded, load, too_expensive
 from noetl.dsl.problem import Problem
@@ -68,8 +70,6 @@ def load_text(name: str, *, strict: bool = False) -> tuple[bytes, Loaded]:
         problems = sorted([*loaded.problems, *unreadable], key=lambda problem: (problem.line, problem.column))
         loaded = Loaded(None, problems, loaded.dialect, {})
     if text is not own:  # problems show the lines of the file
-        from msgspec.structs import replace
-
         lines = own.decode("utf-8", "replace").split("\n")
         problems = [replace(problem, source=lines[problem.line - 1][:500]) for problem in loaded.problems]
         loaded = loaded._replace(problems=problems)

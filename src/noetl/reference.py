@@ -138,14 +138,14 @@ def reference_to(content: bytes, store: str = "db", hint: str = "", preview: Any
     return Reference(store, digest, len(content), f"sha256:{digest}", hint, preview)
 
 
-def refer(value: Any, store: str = "db") -> tuple[Reference, bytes]:
+def refer(value: Any) -> tuple[Reference, bytes]:
     """A reference to a value, and the bytes to store. Where references are inside, its hint says so."""
     hint = shape_of(value)
     try:
         content = canonical(value)
     except TypeError:
         content, hint = canonical(marked(value)), hint + HOLDS_REFERENCES
-    return reference_to(content, store, hint, preview_of(value)), content
+    return reference_to(content, "db", hint, preview_of(value)), content
 
 
 def decoded(content: bytes, reference: Reference) -> Any:

@@ -48,8 +48,8 @@ class NatsSettings(NamedTuple):
     creds: str | None = None  # the text of a .creds file
 
 
-def no_colour(environment: Environment = os.environ) -> bool:
-    return bool(environment.get("NO_COLOR"))
+def no_colour() -> bool:
+    return bool(os.environ.get("NO_COLOR"))
 
 
 def default_db() -> str:
@@ -77,9 +77,9 @@ def settings(db: str | None = None, environment: Environment = os.environ) -> Se
     return Settings(db or _secret("NOETL_DB", environment) or default_db(), synchronous)
 
 
-def names_db(environment: Environment = os.environ) -> bool:
+def names_db() -> bool:
     """Whether the environment names a database."""
-    return bool(environment.get("NOETL_DB") or environment.get("NOETL_DB_FILE"))
+    return bool(os.environ.get("NOETL_DB") or os.environ.get("NOETL_DB_FILE"))
 
 
 def retention(flag: str | None = None, environment: Environment = os.environ) -> float | None:
@@ -145,9 +145,9 @@ def master_key_settings(environment: Environment = os.environ) -> MasterKeySetti
     return MasterKeySettings(environment.get("NOETL_MASTER_KEY") or None, os.path.expanduser(file))
 
 
-def cache_folder(environment: Environment = os.environ) -> str:
-    home = environment.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
-    return os.path.expanduser(environment.get("NOETL_CACHE") or os.path.join(home, "noetl"))
+def cache_folder() -> str:
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+    return os.path.expanduser(os.environ.get("NOETL_CACHE") or os.path.join(home, "noetl"))
 
 
 def state_folder(environment: Environment = os.environ) -> str | None:
@@ -157,12 +157,12 @@ def state_folder(environment: Environment = os.environ) -> str | None:
     return None if folder.startswith("~") else folder
 
 
-def installer_variables(environment: Environment = os.environ) -> dict[str, str]:
+def installer_variables() -> dict[str, str]:
     """The settings of pip, uv and proxies, for installing packages."""
     proxies = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
     return {
         name: value
-        for name, value in environment.items()
+        for name, value in os.environ.items()
         if name.startswith(("PIP_", "UV_")) or name.upper() in proxies or name == "XDG_CACHE_HOME"
     }
 

@@ -30,7 +30,6 @@ from noetl.cli.output import (
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, ExplainArgs, Json, OnProgress
-from noetl.engine.history.comparable_events import ComparableEvent, Pair, comparable, differs, event_pairs
 from noetl.errors import UsageError
 from noetl.model.status import ENDED
 from noetl.printable import printable
@@ -140,34 +139,15 @@ def _print_replayed(replayed: Json) -> None:
 def diff_command(a: str, b: str, client: Client, output: str | None) -> int:
     """Compare two runs: outcome, steps, ctx, and the first event that differs. Exits with 1 if they differ. Times,
     workers and users are ignored, and so are the beginning of a fork and the work that it starts again."""
-    first, second = client.runs.get(a), client.runs.get(b)
-    forks = any(run.get("forked_from") for run in (first, second))
-    pairs = event_pairs(_events(client, first), _events(client, second), forks=forks)
-    compared: Json = {"a": first["execution_id"], "b": second["execution_id"], "equal": True}
-    compared |= {key: {"a": first[key], "b": second[key]} for key in COMPARED if first[key] != second[key]}
-    for part in ("ctx", "steps"):
-        left, right = first[part], second[part]
-        keys = [key for key in {**left, **right} if left.get(key) != right.get(key)]
-        if keys:
-            compared[part] = {key: {"a": left.get(key), "b": right.get(key)} for key in keys}
-    difference = next(map(_difference, filter(differs, pairs)), None)
-    compared["equal"] = len(compared) == 3 and difference is None
-    compared["first_difference"] = difference
+    diff = client.runs.diff(a, b)
+    compared = {key: diff[key] for key in ("a", "b", "equal")}
+    compared |= {key: diff[key] for key in COMPARED if diff[key]["a"] != diff[key]["b"]}
+    steps = {step["step"]: {"a": step["a"], "b": step["b"]} for step in diff["steps"] if step["differs"]}
+    compared |= {part: values for part, values in (("ctx", diff["ctx"]), ("steps", steps)) if values}
+    first = diff["first_difference"]
+    compared["first_difference"] = first and {"seq": first["a_seq"] or first["b_seq"], **first}
     emit(compared, output, _print_diff)
     return 0 if compared["equal"] else 1
-
-
-def _events(client: Client, run: Json) -> Iterator[ComparableEvent]:
-    for page in client.runs.events(run["execution_id"]):
-        for event in page:
-            entity = event["step_run_id"] or event["entity_type"]
-            yield ComparableEvent(event["seq"], comparable(event["event_type"], entity, event["payload"]))
-
-
-def _difference(pair: Pair) -> Json:
-    """`seq` is that of the first run, or of the second one where the first one has ended."""
-    (a_seq, a), (b_seq, b) = (event or (None, None) for event in pair)
-    return {"seq": a_seq or b_seq, "a_seq": a_seq, "b_seq": b_seq, "a": a, "b": b}
 
 
 def _print_diff(compared: Json) -> None:

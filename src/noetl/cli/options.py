@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ import click
 
 from noetl.cli.output import emit, output_option, print_message
 from noetl.errors import UsageError
+from noetl.model.duration import seconds
+from noetl.model.status import STATUSES
 from noetl.settings import ServerAddress, names_db, server_address
 
 if TYPE_CHECKING:
@@ -139,10 +142,6 @@ class SinceType(click.ParamType[float]):
     name = "time"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        from datetime import datetime
-
-        from noetl.model.duration import seconds
-
         if isinstance(value, float):
             return value
         age = seconds(value)
@@ -162,8 +161,6 @@ class StatusesType(click.ParamType[tuple[str, ...]]):
     name = "statuses"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
-        from noetl.model.status import STATUSES
-
         statuses = tuple(status.strip() for status in value.split(",")) if isinstance(value, str) else value
         if unknown := [status for status in statuses if status not in STATUSES]:
             raise UsageError(f"{param.opts[0]} {unknown[0]}: write one or more of {', '.join(STATUSES)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
@@ -262,8 +263,6 @@ def activity_lines(run: dict[str, Any], target: str = "") -> Iterator[str]:
 
 def local_time(at: str | float) -> str:
     """`2026-03-01 12:00:00` of a time, in the zone of this machine."""
-    from datetime import UTC, datetime
-
     moment = datetime.fromisoformat(at) if isinstance(at, str) else datetime.fromtimestamp(at, UTC)
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
 

@@ -6,8 +6,9 @@ import codecs
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import wraps
 from math import inf
 from typing import Any, get_args
 
@@ -61,11 +62,6 @@ AGE_HELP = "Minimum time since the end of a run."
 run_argument = click.argument("run", metavar="RUN")
 limit_option = click.option(
     "--limit", type=click.IntRange(min=1), default=PAGE, show_default=True, help="Maximum number of runs to list."
-)
-playbook_option = click.option("--playbook", metavar="FILE", help="Continue with this edited playbook.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be kept and what would run again.")
-ctx_option = click.option(
-    "--set-ctx", "ctx", multiple=True, metavar="KEY=VALUE", help="Set a key of ctx to a YAML value."
 )
 
 
@@ -290,64 +286,67 @@ def prune_command(older_than: str, dry_run: bool, client: Client, output: str | 
         print_message(f"{count(removed, 'run')} removed")
 
 
+def fork_options(function: Callable[..., Json]) -> Callable[..., None]:
+    """The argument and the options of a verb that forks a run; the function returns what its own options select."""
+
+    @run_argument
+    @click.option("--playbook", metavar="FILE", help="Continue with this edited playbook.")
+    @click.option("--set-ctx", "ctx", multiple=True, metavar="KEY=VALUE", help="Set a key of ctx to a YAML value.")
+    @payload_options
+    @click.option("--dry-run", is_flag=True, help="Only print what would be kept and what would run again.")
+    @client_and_output
+    @wraps(function)
+    def verb(
+        run: str,
+        playbook: str | None,
+        ctx: tuple[str, ...],
+        inputs: Json,
+        dry_run: bool,
+        client: Client,
+        output: str | None,
+        **selection: Any,
+    ) -> int:
+        source = read(playbook) if playbook is not None else None
+        body = {"ctx": _ctx(ctx), **function(**selection), **inputs}
+        if source is not None and not is_runnable(source, quiet=output is not None):
+            return 3
+        if dry_run:
+            emit(client.runs.preview_fork(run, NewRun(body, source)), output, _print_preview)
+            return 0
+        collect_garbage()
+        on_forked = _print_forked if output is None else lambda forked: None
+        return print_result(client.runs.fork(run, NewRun(body, source), new_view(output), on_forked), output)
+
+    return verb
+
+
 @command.command("fork")
-@run_argument
 @click.option("--at", type=click.IntRange(min=1), metavar="SEQ", help="Last event that both runs share.")
-@playbook_option
-@ctx_option
-@payload_options
-@dry_run_option
-@client_and_output
-def fork_command(
-    run: str,
-    at: int | None,
-    playbook: str | None,
-    ctx: tuple[str, ...],
-    inputs: Json,
-    dry_run: bool,
-    client: Client,
-    output: str | None,
-) -> int:
+@fork_options
+def fork_command(at: int | None) -> Json:
     """Start a run with the first events of another one, and wait for its end as `noetl run` does.
 
     The other run does not change. Without --at, an open run is forked at its latest event. Events that were committed
     together are not split: the new run may share some more events. An edited playbook must contain every step that is
     active at that event.
     """
-    body = {"ctx": _ctx(ctx), "at": at, **inputs}
-    return _fork(run, playbook, body, dry_run, client, output)
+    return {"at": at}
 
 
 @command.command("retry")
-@run_argument
 @click.option("--from", "step", metavar="STEP", help="Step to begin with: its last run, or one such as load#2.")
 @click.option(
     "--failed-items", is_flag=True, help="Run the failed items of a finished loop again, and continue from there."
 )
-@playbook_option
-@ctx_option
-@payload_options
-@dry_run_option
-@client_and_output
-def retry_command(
-    run: str,
-    step: str | None,
-    failed_items: bool,
-    playbook: str | None,
-    ctx: tuple[str, ...],
-    inputs: Json,
-    dry_run: bool,
-    client: Client,
-    output: str | None,
-) -> int:
+@fork_options
+def retry_command(step: str | None, failed_items: bool) -> Json:
     """Continue a run that has ended in a new run, and wait for its end as `noetl run` does.
 
     It is a fork just before the failure: steps, tasks and items that succeeded do not run again. The failed task gets
     all its attempts again. With --failed-items it reopens the first loop that ended with failed items, or that of the
     step named by --from; also if the run succeeded.
     """
-    body = {"ctx": _ctx(ctx), "step": step, "failed_items": failed_items, **inputs}
-    return _fork(run, playbook, body, dry_run, client, output)
+    return {"step": step, "failed_items": failed_items}
 
 
 for verb in (show_command, result_command, logs_command, replay_command, diff_command):
@@ -362,18 +361,6 @@ def _ctx(sets: tuple[str, ...]) -> Json:
             raise UsageError(f"--set-ctx {text}: write it as KEY=VALUE, such as limit=5; KEY is a whole key of ctx")
         values[key] = yaml_value(key, value, "--set-ctx")
     return values
-
-
-def _fork(run: str, playbook: str | None, body: Json, dry_run: bool, client: Client, output: str | None) -> int:
-    source = read(playbook) if playbook is not None else None
-    if source is not None and not is_runnable(source, quiet=output is not None):
-        return 3
-    if dry_run:
-        emit(client.runs.preview_fork(run, NewRun(body, source)), output, _print_preview)
-        return 0
-    collect_garbage()
-    on_forked = _print_forked if output is None else lambda forked: None
-    return print_result(client.runs.fork(run, NewRun(body, source), new_view(output), on_forked), output)
 
 
 def _print_preview(preview: Json) -> None:

@@ -311,6 +311,16 @@ class HttpRuns:
     def explain(self, run: str, args: ExplainArgs) -> Json:
         return self.http.get(f"/executions/{self.find(run)}/explain", **args._asdict())
 
+    def diff(self, a: str, b: str) -> Json:
+        """The server compares in slices, so that no request takes long."""
+        first, second = self.find(a), self.find(b)
+        path, params = f"/executions/{first}/diff", {"with": second}
+        diff = self.http.call("GET", path, params=params)
+        while diff["equal"] is None:
+            places = {"after": diff["scanned_to"], "b_after": diff["b_scanned_to"]}
+            diff = self.http.call("GET", path, params=params | places)
+        return {"a": first, "b": second} | diff
+
     def replay(self, run: str, source: PlaybookSource | None) -> Json:
         from noetl.client.replay import replay_remote
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
+from math import inf
 
 import msgspec
 
@@ -52,7 +53,9 @@ from noetl.model.outcome import Failure
 from noetl.model.status import ENDED, OPEN, status_phrase
 from noetl.runtime.catalog import PlaybookSource
 from noetl.runtime.committer import CommandResult
-from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks
+from noetl.runtime.past import PastReader
+from noetl.runtime.report import explained
 from noetl.runtime.runtime import Runtime
 from noetl.server.execution_lists import listed_items
 from noetl.settings import retention, settings
@@ -142,8 +145,6 @@ class LocalRuns:
 
     def explain(self, run: str, args: ExplainArgs) -> Json:
         from noetl.runtime.explanations import Explained, ExplanationPart, explain, explain_event, question_about
-        from noetl.runtime.past import PastReader
-        from noetl.runtime.report import explained
 
         def read(past: PastReader, execution: str) -> Explained:
             if args.seq is not None:
@@ -157,6 +158,17 @@ class LocalRuns:
             return json_of(explained(result, args.run, source.display_path, source.places))
 
         return self._with_engine(run, answer)
+
+    def diff(self, a: str, b: str) -> Json:
+        """Compare two runs. `equal` is whether nothing but times, workers and users differs."""
+        from noetl.runtime.execution_diff import START, compare
+
+        async def diff(local: Engine, summary: Summary) -> Json:
+            first, second = summary.execution_id, find_run(local.runtime.store, b).execution_id
+            compared = await local.runtime.past.do(lambda past: compare(past, first, second, START, inf))
+            return {"a": first, "b": second} | json_of(compared)
+
+        return self._with_engine(a, diff)
 
     def replay(self, run: str, source: PlaybookSource | None) -> Json:
         """Fold the log again and compare with the stored state; with a playbook, decide the log again."""
@@ -206,7 +218,6 @@ class LocalRuns:
         """What a fork or a retry would do; nothing is started or stored."""
         from noetl.runtime import history
         from noetl.runtime.fork_preview import preview_fork, preview_retry
-        from noetl.runtime.loaded_playbooks import LoadedPlaybook
 
         async def preview(local: Engine, summary: Summary) -> Json:
             runtime, execution, edited = local.runtime, summary.execution_id, None

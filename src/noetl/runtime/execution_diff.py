@@ -67,6 +67,9 @@ class LogPlaces(NamedTuple):
     b: int
 
 
+START = LogPlaces(0, 0)
+
+
 def compare(past: PastReader, first_id: str, second_id: str, after: LogPlaces, seconds: float) -> ExecutionDiff:
     """Compare two executions, and their events after a place for at most `seconds`; NotFound if one does not exist."""
     first, second = (_end(past, execution) for execution in (first_id, second_id))

@@ -320,6 +320,18 @@ def test_a_log_of_a_server_is_replayed_and_exported(verbs: Verbs) -> None:
     assert list(there["results"].values()) == ["x" * 70000]
 
 
+def test_runs_are_compared_at_the_server_as_on_the_database(verbs: Verbs) -> None:
+    source = verbs.mode.client.start({"playbook": SHAKY})
+    until(lambda: verbs.mode.client.show(source)["status"] == "failed")
+    retried = verbs.json("runs", "retry", source, "--set-ctx", "by=2")["execution_id"]
+    for second, code in ((retried, 1), (source, 0)):
+        args = ("runs", "diff", source, second, "-o", "json")
+        there, here = verbs(*args), verbs.here(*args)
+        assert (there.returncode, there.stdout) == (code, here.stdout), there.stderr
+    compared = verbs.json("runs", "diff", source, retried, code=1)
+    assert (compared["status"], compared["ctx"]["by"]["b"]) == ({"a": "failed", "b": "succeeded"}, 2)
+
+
 def test_a_log_without_a_registered_playbook_is_replayed(verbs: Verbs) -> None:
     text, file = SHAKY.replace("modes/shaky", "modes/unregistered"), verbs.mode.folder / "unregistered.yaml"
     file.write_text(text, "utf-8")

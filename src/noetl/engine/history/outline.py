@@ -333,7 +333,7 @@ class OutlineWriter:
             loop.parked.pop(event.index, None)
             loop.touched.add(event.index)
 
-    def _done(self, event: e.StepDone, offset: int) -> None:
+    def _done(self, event: e.StepDone | e.LoopDone, offset: int) -> None:
         self._end(event.run, offset, SUCCEEDED)
 
     def _failed(self, event: e.StepFailed, offset: int) -> None:
@@ -376,9 +376,6 @@ class OutlineWriter:
         self.block.errors.append(offset)
         self._mark("failure", f"{event.run}[{event.index}]", offset)
         loop.add_point(offset)
-
-    def _loop_done(self, event: e.LoopDone, offset: int) -> None:
-        self._end(event.run, offset, SUCCEEDED)
 
     def _retry(self, event: e.TaskRetryScheduled, offset: int) -> None:
         run = self._run(event.task.run)
@@ -448,7 +445,7 @@ HANDLERS: dict[type[e.Event], Callable[[OutlineWriter, Any, int], None]] = {
     e.LoopStarted: OutlineWriter._loop_started,
     e.IterationStarted: OutlineWriter._item_started,
     e.IterationFailed: OutlineWriter._item_failed,
-    e.LoopDone: OutlineWriter._loop_done,
+    e.LoopDone: OutlineWriter._done,
     e.TaskRetryScheduled: OutlineWriter._retry,
     e.SinkStarted: OutlineWriter._task_event,
     e.SinkProcessed: OutlineWriter._sink_done,

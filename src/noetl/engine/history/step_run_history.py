@@ -122,7 +122,7 @@ class StepRunHistory:
         """The last event of the log; what has not ended by the end of the execution was cancelled."""
         if self.ended is None and is_over:
             self._finish(at, "cancelled", None, None)
-            self._close_leases(at, "ended")
+            self._close_leases(at)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -168,16 +168,16 @@ class StepRunHistory:
     def _end(self, at: float, status: str, result: Any, error: Any) -> None:
         if self.item is None:
             self._finish(at, status, result, error)
-        self._close_leases(at, "ended")
+        self._close_leases(at)
 
     def _finish(self, at: float, status: str, result: Any, error: Any) -> None:
         self.ended, self.status, self.result, self.error = at, status, result, error
         for wait in self.waits:
             wait.end = at if wait.end is None else wait.end
 
-    def _close_leases(self, at: float, reason: str) -> None:
+    def _close_leases(self, at: float) -> None:
         for lease in self.leases:
-            lease.close(at, reason)
+            lease.close(at, "ended")
 
     def _take_task(self, event: e.Event, task: TaskId, seq: int, at: float) -> None:
         if isinstance(event, e.TaskStarted):
