@@ -12,7 +12,7 @@ type Connection = "online" | "reconnecting" | "down";
 export const connection = computed<Connection>(() =>
   lost.value === null ? "online" : failures.value >= 3 ? "down" : "reconnecting",
 );
-/** Server time; it stands still while there is no connection. */
+/** Server time; it stops while there is no connection. */
 export const now = computed(() => (lost.value ?? ticks.value) + offset);
 export const lostSince = computed(() => (lost.value === null ? null : lost.value + offset));
 

@@ -68,7 +68,7 @@ export const KEYS: readonly Key[] = [
   ["editor", "Escape then Tab", "leave-editor", "Leave the editor"],
 ];
 
-/** What a key press is called in the table. */
+/** The name of a key press in the table. */
 export function keyName(
   event: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey"> & Partial<Pick<KeyboardEvent, "altKey" | "code">>,
 ): string {

@@ -1,4 +1,4 @@
-/** What is loaded together, when the first of it is opened: views, panels of a run and dialogs. It is one table, since a
+/** Modules that are loaded when they are first opened: views, panels of a run and dialogs. It is one table, since a
  *  module for each of them would add a kilobyte to the page. */
 
 import access from "./access/page.tsx";

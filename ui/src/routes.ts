@@ -66,7 +66,7 @@ function match(segments: Segment[], parts: string[]): Record<string, string> | n
   return parts.length === segments.length ? params : null;
 }
 
-/** Text of a URL; what is not encoded well stays as it is. */
+/** Decoded text of a URL; invalid encodings are left unchanged. */
 export function decode(part: string): string {
   try {
     return decodeURIComponent(part);

@@ -1,4 +1,4 @@
-/** What this browser keeps. Where it forbids storage, nothing is kept and nothing fails. */
+/** The storage of this browser. If it forbids storage, nothing is stored and nothing fails. */
 
 import { parseJson } from "./text/json.ts";
 
@@ -33,11 +33,11 @@ export function writeText(kind: Kind, key: string, text: string | null): boolean
   }
 }
 
-/** Remove what the tab keeps: the next user of it must not see the input of the one before. */
+/** Clear the storage of the tab: its next user must not see the input of the previous one. */
 export function clearSession(): void {
   try {
     window.sessionStorage.clear();
   } catch {
-    // Nothing was kept.
+    // Nothing was stored.
   }
 }

@@ -7,7 +7,7 @@ import type { Finding, ProblemDetails } from "./types.gen.ts";
 
 export const API = "/api/v1";
 
-/** What went wrong with a request: the problem details of the server, or that it could not be reached. */
+/** The error of a request: the problem details of the server, or that it could not be reached. */
 export class Problem extends Error {
   override name = "Problem";
   readonly status: number; // 0: the server was not reached

@@ -1,4 +1,4 @@
-/** While the server is out of reach, asks until it answers: a view that does not poll would never notice. */
+/** While the server is unreachable, polls it until it responds: a view that does not poll would never notice. */
 
 import { effect } from "@preact/signals";
 import { connection } from "../clock.ts";

@@ -44,7 +44,7 @@ export class Resource<T> {
 
   stop = (): void => this.#running?.abort();
 
-  /** Gives up: the view shows that nothing is loading, with a way to try again. */
+  /** Cancels loading; the view offers to retry. */
   cancel = (): void => {
     this.stop();
     this.problem.value = CANCELLED;
@@ -52,7 +52,7 @@ export class Resource<T> {
 }
 
 /** The data under a path of the API (with its query), loaded again when the path changes; null loads nothing.
- *  `pollMs` says after how many milliseconds to ask again, null not at all; a hidden tab does not ask. */
+ *  `pollMs` is the polling interval, null without polling; a hidden tab does not poll. */
 export function useResource<T>(path: string | null, pollMs?: (data: T | undefined) => number | null): Resource<T> {
   const resource = useMemo(() => new Resource<T>(path ?? ""), [path]);
   useEffect(() => {

@@ -53,7 +53,7 @@ function Table({ left, right, diff, only }: { left: State; right: State; diff: E
   );
 }
 
-/** A value of both runs, below the maps and lists that it is in unless the row before has them already. */
+/** A value of both runs, below the rows of the maps and lists around it, unless the previous row has them. */
 function DataRow({ path, kind, before, after, last }: LeafPair & { last: LeafPair["path"] }) {
   const shared = path.findIndex((name, depth) => name !== last[depth]);
   const name = (depth: number) => (

@@ -174,6 +174,6 @@ function eventWords(side: EventSides["a"]): string {
 function partWords(a: Record<string, unknown>, b: Record<string, unknown>): string {
   const key = Object.keys({ ...a, ...b }).find((key) => JSON.stringify(a[key]) !== JSON.stringify(b[key])) ?? "";
   const [ours, theirs] = [a[key], b[key]].map((value) => cut(jsonLine(value), PART));
-  if (key === "playbook") return ", of another playbook"; // nobody reads its digests
+  if (key === "playbook") return ", of another playbook"; // digests mean nothing to a reader
   return `: ${key} ${ours} in A, ${theirs} in B`;
 }

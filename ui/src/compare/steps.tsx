@@ -9,7 +9,7 @@ import { counted } from "../text/number.ts";
 import { duration } from "../text/time.ts";
 import type { Runs } from "./page.tsx";
 
-/** Each step of both runs: status, runs, time at work, and what differs. */
+/** Each step of both runs: status, runs, working time, and differences. */
 export function StepsTab({ runs, steps, only }: { runs: Runs; steps: StepSides[]; only: boolean }) {
   const [a, b] = [useDurations(runs.a.execution_id), useDurations(runs.b.execution_id)];
   const isSame = runs.a.playbook_id === runs.b.playbook_id;

@@ -12,7 +12,7 @@ export function CredentialDialog({
   onClose,
 }: {
   credential?: Credential;
-  names?: string[]; // those of the others
+  names?: string[]; // of other credentials
   onClose: () => void;
 }) {
   const name = useSignal(credential?.name ?? "");

@@ -16,7 +16,7 @@ export function isSecret(field: string): boolean {
   return (SECRET_FIELDS as readonly string[]).includes(field);
 }
 
-/** What is missing, null if one of the forms of the kind is complete. */
+/** The missing fields; null if one of the forms of the kind is complete. */
 export function missing(kind: Kind, data: Record<string, string>): string | null {
   const forms: readonly (readonly string[])[] = CREDENTIAL_KINDS[kind].forms;
   if (forms.some((form) => form.every((field) => data[field]))) return null;

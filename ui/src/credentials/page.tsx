@@ -1,4 +1,4 @@
-/** Credentials: what each is for; their secrets can be written and never read. */
+/** Credentials and their scopes; their secrets can be written and never read. */
 
 import { useSignal } from "@preact/signals";
 import { request } from "../api/client.ts";

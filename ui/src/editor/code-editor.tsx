@@ -9,7 +9,7 @@ interface CodeEditorProps {
   label: string;
   text: string; // the initial text; another `key` starts a new editor
   readOnly?: boolean;
-  problems: Finding[] | null; // of the text as it is now; null: unknown, the marks stay
+  problems: Finding[] | null; // of the current text; null: unknown, the marks stay
   line?: number | null; // where to begin; as long as the editor loads it can change
   handle: EditorHandle;
   onText: (text: string) => void;

@@ -1,4 +1,4 @@
-/** Drafts of playbooks, kept in this browser per path. */
+/** Drafts of playbooks, stored in this browser by path. */
 
 import { readJson, writeText } from "../storage.ts";
 
@@ -20,7 +20,7 @@ function isDraft(value: unknown): value is Draft {
   return typeof draft?.text === "string" && typeof draft.base === "number" && typeof draft.saved === "number";
 }
 
-/** False if the browser keeps nothing. */
+/** False if the browser forbids storage. */
 export function saveDraft(path: string, draft: Draft): boolean {
   return writeText("localStorage", key(path), JSON.stringify(draft));
 }

@@ -77,7 +77,7 @@ export class EditorModel {
     this.#timer = window.setTimeout(() => this.save(), SAVE_MS);
   }
 
-  /** True if the browser keeps the draft. */
+  /** True if the browser has stored the draft. */
   save(): boolean {
     this.#cancelSave();
     if (!this.isDraft.value) {

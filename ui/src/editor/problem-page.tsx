@@ -1,4 +1,4 @@
-/** The documentation of a problem code, which the server has: what it means, an example, and the fix. */
+/** The documentation of a problem code, from the server: meaning, example and fix. */
 
 import { useResource } from "../api/resource.ts";
 import type { ProblemPage as Page } from "../api/types.gen.ts";

@@ -5,7 +5,7 @@ import { GraphDrawing } from "../parts/graph/drawing.tsx";
 import { Empty } from "../parts/states.tsx";
 import type { EditorModel } from "./model.ts";
 
-/** The graph of the text: the step of the cursor is selected, the path of the chosen problem is marked, or of all. */
+/** The graph of the text: the step at the cursor is selected, the path of the selected problem or of all is marked. */
 export function GraphSide({
   model,
   line,

@@ -186,7 +186,7 @@ function within(latest: number, seq: number | null): number | null {
   return seq === null ? null : Math.max(1, Math.min(latest, seq));
 }
 
-/** Where a fork begins if nobody chose: with the last step run of a run that has ended, since its end cannot be forked. */
+/** The default event of a fork: the last step run of a run that has ended, since its end cannot be forked. */
 function initialEvent({ seq, ended, runs }: Pick<Outline, "seq" | "ended" | "runs">): number {
   if (ended === null) return seq;
   return Math.max(1, ...(runs?.started_seq ?? [seq - 1]).filter((started) => started < seq));

@@ -18,7 +18,7 @@ export interface PlaybookChoiceProps {
   edited: Signal<string | null>; // null: the same playbook
   validation: Validation;
   onFork: (seq: number) => void;
-  plan: ReadonlyMap<string, string>; // what happens to a step, in a word
+  plan: ReadonlyMap<string, string>; // step: kept, runs again or next
 }
 
 /** The playbook of the new run: the same, or an edited one that is validated and can be replayed against the log. */

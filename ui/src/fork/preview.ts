@@ -1,4 +1,4 @@
-/** What a fork would do, from a dry run 150 ms after the last change; older answers are discarded. */
+/** Dry runs of a fork, 150 ms after the last change; older responses are discarded. */
 
 import { type Signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -53,7 +53,7 @@ export function previewWords({ done, again }: ForkPreview): { kept: string; repe
   return { kept: done.join(", ") || "nothing", repeated: repeated.join(", ") || "nothing" };
 }
 
-/** What happens to each step, in a word: those that ran are kept or run again, those with a token are next. */
+/** The role of each step in a fork: kept, runs again, or next if it has a token. */
 export function planOf(preview: ForkPreview | null, next: string[]): ReadonlyMap<string, string> {
   const words = (steps: string[], word: string) => steps.map((step): [string, string] => [step, word]);
   const { done = [], again = [] } = preview ?? {};

@@ -10,7 +10,7 @@ import type { ReplayRun } from "./replay.ts";
 
 interface ReplayResultProps {
   replay: ReplayRun;
-  text: string; // as it is now
+  text: string; // the current text
   latest: number; // events of the run
   at: number; // the event of the fork
   digest: string; // of the playbook that ran

@@ -85,7 +85,7 @@ export function statusTone(status: string): Tone {
   return look(status).tone;
 }
 
-/** The icon alone; it is hidden from screen readers, so the word must stand beside it or in a label. */
+/** The icon alone; it is hidden from screen readers, so the word must be beside it or in a label. */
 export function StatusIcon({ status }: { status: string }) {
   const { icon, tone } = look(status);
   return (

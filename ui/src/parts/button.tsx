@@ -16,7 +16,7 @@ interface ButtonProps {
   onClick?: (event: MouseEvent) => void;
 }
 
-/** A button. One that the user may not press stays visible and says why. */
+/** A button. A disabled one stays visible and shows the reason. */
 export function Button({
   children,
   icon,

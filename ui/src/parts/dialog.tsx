@@ -13,7 +13,7 @@ interface DialogProps {
   onSubmit?: () => void; // Enter in a field, or the button of type submit
 }
 
-/** A modal dialog on the native element: it keeps the focus inside and gives it back when it closes. */
+/** A modal dialog on the native element: it holds the focus and restores it when it closes. */
 export function Dialog({ title, children, footer, wide, onClose, onSubmit }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const heading = useId();
@@ -21,7 +21,7 @@ export function Dialog({ title, children, footer, wide, onClose, onSubmit }: Dia
     const [dialog, giveBack] = [element.current, rememberFocus()];
     dialog?.showModal();
     return () => {
-      dialog?.close(); // as long as it is open, nothing outside of it can have the focus
+      dialog?.close(); // while it is open, nothing outside of it can have the focus
       giveBack();
     };
   }, []);

@@ -22,7 +22,7 @@ interface JsonLineProps {
 const STEP = 16;
 const MAX_INDENT = 24; // deeper values are not indented further
 
-/** One row of a tree: a value, a table in place of its entries, or what shows more of them. */
+/** One row of a tree: a value, a table in place of its entries, or a button that shows more of them. */
 export function JsonLine({ id, row, isActive, isFound, isExpression, state, onClick, onMore }: JsonLineProps) {
   const isNode = row.row === "node";
   return (

@@ -16,7 +16,7 @@ export interface TreeView {
   open: ReadonlyMap<string, number>; // how many entries of an open value are shown
   tables: ReadonlySet<string>; // lists that are shown as a table
   contents: ReadonlyMap<string, Content>;
-  found: Found | null; // only what the search found
+  found: Found | null; // only the matches of the search
 }
 
 export interface NodeRow {
@@ -69,7 +69,7 @@ function rowId(parent: string, name: Name, isRoot: boolean): string {
   return name === null && !isRoot ? `${parent} text` : expression(parent, name);
 }
 
-/** What a tree of a value begins with: the entries of a list or map, or the value itself. */
+/** The first level of the tree of a value: the entries of a list or map, or the value itself. */
 export function rootEntries(value: unknown): Entry[] {
   const kind = kindOf(value);
   return (kind === "map" || kind === "list") && sizeOf(value) ? entriesOf(value) : [[null, value]];
@@ -82,7 +82,7 @@ interface Level {
   total: number;
   parent: string;
   depth: number;
-  isFree: boolean; // below something that was found: everything is shown
+  isFree: boolean; // below a match: everything is shown
   isText: boolean;
 }
 
@@ -176,7 +176,7 @@ function level(all: Entry[], size: number, parent: string, depth: number, view: 
   return { entries, next: 0, shown, total, parent, depth, isFree, isText: false };
 }
 
-/** What a search found: the values themselves, and what is above them. */
+/** The matches of a search, and the values around them. */
 interface Found {
   hits: ReadonlySet<string>;
   above: ReadonlySet<string>;
@@ -192,7 +192,7 @@ interface Visited {
   above: Visited | null;
 }
 
-/** Searches keys and values, in depth and in order, until enough is found. */
+/** Searches keys and values, depth first, up to a maximum number of matches. */
 export function searchTree(
   roots: Entry[],
   prefix: string,

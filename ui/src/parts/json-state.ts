@@ -1,4 +1,4 @@
-/** What is open in a tree of values, and the contents that were loaded for it. */
+/** The expanded rows of a tree of values, and the contents that were loaded for it. */
 
 import { batch, type Signal, signal } from "@preact/signals";
 import { get, Problem } from "../api/client.ts";
@@ -18,7 +18,7 @@ export class TreeState {
   /** Of long texts, how many characters are shown. */
   readonly shownText: Signal<ReadonlyMap<string, number>> = signal(new Map());
 
-  /** What a click on a row does: opens or closes a value, or shows more. */
+  /** Handles a click on a row: expands or collapses a value, or shows more. */
   act(rows: readonly TreeRow[], place: number): void {
     const row = rows[place];
     if (row?.row === "node") this.toggle(row);

@@ -36,7 +36,7 @@ export function kindOf(value: unknown): Kind {
   return typeof value === "string" ? "text" : typeof value === "boolean" ? "boolean" : "number";
 }
 
-/** What is inside of a list or a map; nothing inside of other values. */
+/** The entries of a list or a map; none for other values. */
 export function entriesOf(value: unknown): Entry[] {
   if (Array.isArray(value)) return value.map((item, index): Entry => [index, item]);
   return isMap(value) && !referenceOf(value) ? Object.entries(value) : [];

@@ -17,7 +17,7 @@ interface ListProps {
   onActive: (row: number) => void;
   onOpen?: (row: number, event: MouseEvent | KeyboardEvent) => void;
   onWindow?: (first: number, last: number) => void; // rows came into view: load them
-  added?: number; // rows that were put before the first one since the list began: what is in view stays in view
+  added?: number; // rows added before the first one since the list began; the visible rows stay in view
   follow?: boolean; // stay at the end while rows are added
   onFollow?: (atEnd: boolean) => void;
 }

@@ -9,7 +9,7 @@ import "./paged-rows.css";
 interface PagedRowsProps<T> {
   list: PagedList<T>;
   label: string;
-  word: string; // what a row is: "event", "line"
+  word: string; // noun for a row: "event", "line"
   rowHeight: number;
   active: number;
   columns?: ComponentChildren;
@@ -25,7 +25,7 @@ interface PagedRowsProps<T> {
   onOpen?: (row: number, event: MouseEvent | KeyboardEvent) => void;
 }
 
-const NEAR = 20; // rows from an end of the list: what is beyond it is read
+const NEAR = 20; // rows from an end of the list at which the next page is read
 
 /** The rows of a paged list, with its progress below. Both ends read on when they come into view. */
 export function PagedRows<T>(props: PagedRowsProps<T>) {

@@ -34,7 +34,7 @@ export class PagedList<T> {
   /** Where reading continues; null: nothing is there. */
   readonly earlierFrom: Signal<number | null> = signal(null);
   readonly laterFrom: Signal<number | null> = signal(null);
-  /** Everything up to here was read: what is new comes after it. */
+  /** Everything up to here was read; new items come after it. */
   tail = 0;
   readonly #load: LoadPage<T>;
   readonly #position: (item: T) => number;
@@ -45,7 +45,7 @@ export class PagedList<T> {
     this.#position = position;
   }
 
-  /** Begins around a position: 0 reads from the start, the end from there. What is new comes after the tail. */
+  /** Begins around a position: 0 reads from the start, the end from there. New items come after the tail. */
   async start(position: number, end: number, tail = Math.min(position, end)): Promise<void> {
     this.stop();
     this.#running = new AbortController();
@@ -66,7 +66,7 @@ export class PagedList<T> {
     }
   }
 
-  /** Whether a position is beyond what was read so far. */
+  /** Whether a position is after the last item that was read. */
   isBeyond(position: number): boolean {
     const [first, last] = [this.earlierFrom.peek(), this.laterFrom.peek()];
     return (first !== null && position + 1 < first) || (last !== null && position > last);
@@ -99,7 +99,7 @@ export class PagedList<T> {
     }
   }
 
-  /** Reads what came after the tail, if all before it was read. */
+  /** Reads the items after the tail, if all before it were read. */
   async readNew(): Promise<void> {
     if (this.busy.peek() || this.laterFrom.peek() !== null) return;
     this.laterFrom.value = this.tail;

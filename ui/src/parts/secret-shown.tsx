@@ -3,7 +3,7 @@ import { Copy } from "./copy.tsx";
 import { Dialog } from "./dialog.tsx";
 import "./secret-shown.css";
 
-/** A secret that the server shows once: nothing else closes this dialog than the button that says so. */
+/** A secret that the server shows once: only the button closes this dialog. */
 export function SecretShown({
   title,
   secret,

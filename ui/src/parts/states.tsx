@@ -1,4 +1,4 @@
-/** What a view shows instead of its content: loading, empty, a problem. */
+/** States of a view without content: loading, empty, a problem. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -63,7 +63,7 @@ export function ProblemBox({ problem, onRetry }: { problem: Problem; onRetry?: (
   );
 }
 
-/** A section that the role may not see says so instead of failing. */
+/** A section that the role may not see. */
 export function Guarded({ role, children }: { role: Role; children: ComponentChildren }) {
   const why = forbidden(role);
   return why ? <Empty text={why} /> : children;

@@ -8,7 +8,7 @@ export interface Column<T> {
   kind?: "number" | "actions";
 }
 
-/** A short table of rows that a filter can have left; on phones each row becomes a card whose cells carry their titles. */
+/** A short table, with a message if a filter matches no row; on phones each row is a card whose cells have titles. */
 export function Table<T>({
   label,
   columns,

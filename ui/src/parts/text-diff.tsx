@@ -4,7 +4,7 @@ import { counted } from "../text/number.ts";
 import { printable } from "../text/printable.ts";
 import "./text-diff.css";
 
-/** Two texts side by side, line by line; equal parts are folded. On narrow windows the lines stand below each other. */
+/** Two texts side by side, line by line; equal parts are folded. In narrow windows the lines are below each other. */
 export function TextDiff({ a, b, labels }: { a: string; b: string; labels: [string, string] }) {
   const [left, right] = [useMemo(() => a.split("\n"), [a]), useMemo(() => b.split("\n"), [b])];
   const rows = useMemo(() => folded(lineDiff(left, right)), [left, right]);

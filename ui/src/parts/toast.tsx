@@ -1,4 +1,4 @@
-/** What the user's actions did: short messages at the edge, announced to screen readers at most every 5 s. */
+/** Results of the user's actions: short messages at the edge, announced to screen readers at most every 5 s. */
 
 import { signal } from "@preact/signals";
 import { Problem } from "../api/client.ts";
@@ -36,7 +36,7 @@ export function toastProblem(action: string, error: unknown): void {
   toast(`${action}: ${reason}`, { tone: "bad" });
 }
 
-/** Says something to screen readers; of several within 5 s only the last is said. */
+/** Announces a text to screen readers; of several within 5 s only the last one. */
 export function announce(text: string): void {
   window.clearTimeout(pending);
   const wait = Math.max(0, lastAnnounced + ANNOUNCED_MS - Date.now());

@@ -5,8 +5,8 @@ import { useLayoutEffect, useMemo } from "preact/hooks";
 import { readJson, writeText } from "../storage.ts";
 import { withoutSecrets } from "../text/secrets.ts";
 
-/** Keep what `input` reads from signals while it differs from the first input; `restore` gets what was kept before.
- *  Call the result when the input was sent or is given up. */
+/** Store the value of `input`, which reads signals, while it differs from the first one; `restore` gets the stored
+ *  value. Call the result when the input was sent or cancelled. */
 export function useUnsent<Input>(
   form: string,
   input: () => Input,

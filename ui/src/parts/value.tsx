@@ -10,7 +10,7 @@ import { isTable, kindOf } from "./json-value.ts";
 
 interface ValueProps {
   value: unknown;
-  label: string; // what it is: "Result of fetch#1"
+  label: string; // "Result of fetch#1"
   prefix: string; // the template expression of the value, "" if there is none
 }
 

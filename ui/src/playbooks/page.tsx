@@ -27,7 +27,7 @@ export default function PlaybooksPage() {
     every10s,
   );
   const q = parameter("q").toLowerCase();
-  const isPart = cursor.value !== "" || Boolean(playbooks.data.value?.next); // what matches may be on another page
+  const isPart = cursor.value !== "" || Boolean(playbooks.data.value?.next); // matches may be on another page
   const found = useResource<PlaybookPage>(q && isPart ? withQuery("/playbooks", { limit: LIMIT, q }) : null).data.value;
   return (
     <div class="page">

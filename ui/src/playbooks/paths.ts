@@ -8,7 +8,7 @@ export interface TreeRow<T> {
   count: number; // playbooks in a folder
 }
 
-/** The rows of the tree; what is in a folder of `closed` is left out. */
+/** The rows of the tree, without the contents of folders in `closed`. */
 export function treeRows<T extends { path: string }>(items: T[], closed: ReadonlySet<string>): TreeRow<T>[] {
   const rows: TreeRow<T>[] = [];
   const add = (inside: T[], prefix: string, depth: number) => {

@@ -1,4 +1,4 @@
-/** What became of a signal, in words. */
+/** The response to a signal, in words. */
 
 import type { SignalAnswer } from "../api/types.gen.ts";
 

@@ -76,7 +76,7 @@ export default function RespondDialog({
   );
 }
 
-/** True when the step has stopped waiting: what is sent then would answer the next step that waits for the name. */
+/** True when the step has stopped waiting: a signal would answer the next step that waits for the name. */
 function useIsOver(executionId: string, { run, item, name }: Wait): boolean {
   const part = withQuery(`/executions/${encodeURIComponent(executionId)}/step-run`, { run, item });
   const stepRun = useResource<StepRun>(part, every2s).data.value;

@@ -1,4 +1,4 @@
-/** Sends a signal and tells what became of it. */
+/** Sends a signal and reports the response. */
 
 import { post } from "../api/client.ts";
 import type { RepeatKey } from "../api/repeat-key.ts";

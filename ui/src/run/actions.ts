@@ -1,4 +1,4 @@
-/** What can be done with a run: label, least role, and why it cannot be done now. The header, the palette and the
+/** The actions of a run: label, least role, and why one is disabled now. The header, the palette and the
  *  inspector offer the same actions. */
 
 import { signal } from "@preact/signals";
@@ -39,7 +39,7 @@ export function currentStatus(model: RunModel): Status {
   return model.outline.value?.status ?? model.details.value?.status ?? "pending";
 }
 
-/** The actions that suit the status of the run; those that do not apply to it at all are left out. */
+/** The actions that apply to the status of the run. */
 export function runActions(model: RunModel): RunAction[] {
   const status = currentStatus(model);
   const isOver = ENDED.includes(status);

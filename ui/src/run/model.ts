@@ -82,7 +82,7 @@ export class RunModel {
     this.#follow();
   };
 
-  /** Gives up loading: the view shows a way to try again. */
+  /** Cancels loading; the view offers to retry. */
   cancel = (): void => this.#loading.abort();
 
   stop(): void {

@@ -19,7 +19,7 @@ export function Attention() {
     run.waits.filter((wait) => wait.for === "signal").map((wait) => ({ run, wait })),
   );
   const [first, ...rest] = found.sort((a, b) => a.wait.since.localeCompare(b.wait.since));
-  // The dialog stays when its run needs no response any more: it says so, and keeps what was typed.
+  // The dialog stays when its run needs no response any more: it shows that, and keeps the typed text.
   return (
     <>
       {first && (

@@ -27,7 +27,7 @@ interface BulkDialogProps {
   onDone: (failed: string[]) => void; // failures stay selected
 }
 
-/** Says what will happen, does it, and says for each run what happened. */
+/** Confirms an action for several runs, performs it, and lists the result of each. */
 export default function BulkDialog({ action, ids: selected, onClose, onDone }: BulkDialogProps) {
   const ids = useMemo(() => selected, []); // those that were asked about, while the selection changes
   const [results, busy, finished] = [useSignal<BulkResult[]>([]), useSignal(false), useSignal(false)];

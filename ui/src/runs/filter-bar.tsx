@@ -115,7 +115,7 @@ function StatusChips({ filters, counts }: { filters: Filters; counts: ExecutionC
   );
 }
 
-/** A choice of one status; several of a link are one more choice. */
+/** Selects one status; several statuses of a link are one more option. */
 function StatusSelect({ filters }: { filters: Filters }) {
   const value = filters.statuses.join(",");
   return (

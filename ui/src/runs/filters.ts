@@ -80,7 +80,7 @@ function sinceTime(since: string, now: number): string {
   return new Date(Math.floor((now - period.ms) / 60_000) * 60_000).toISOString();
 }
 
-/** The choice of a time: a period, or the times of a link in words. */
+/** The selected time: a period, or the times of a link in words. */
 export function periodOf({ since, until }: Filters): string {
   const isPeriod = !until && PERIODS.some(({ value }) => value === since);
   return isPeriod ? since : [since && `since ${since}`, until && `until ${until}`].filter(Boolean).join(" ");

@@ -40,7 +40,7 @@ export class RunsModel {
     window.clearTimeout(this.#timer);
   };
 
-  /** Gives up loading: the list shows a way to try again. */
+  /** Cancels loading; the list offers to retry. */
   cancel = (): void => this.#loading.abort();
 
   /** Shows the newest runs, those held back too. */

@@ -1,4 +1,4 @@
-/** What the form of a schedule holds, what is wrong with it, and the request it becomes. Pure. */
+/** The draft of a schedule: fields of the form, their errors, and the request. Pure. */
 
 import type { Schedule, ScheduleRequest } from "../api/types.gen.ts";
 import { cronFields } from "../text/cron.ts";
@@ -16,7 +16,7 @@ export interface Draft {
   overlap: Schedule["overlap"];
   missed: Schedule["missed"];
   payload: string;
-  ctx: Record<string, unknown>; // which the form does not show
+  ctx: Record<string, unknown>; // not shown by the form
 }
 
 export function draftOf(schedule?: Schedule): Draft {

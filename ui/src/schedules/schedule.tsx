@@ -1,4 +1,4 @@
-/** One schedule: when it fires, its last firings, and what can be done with it. */
+/** One schedule: its times, its last firings, and its actions. */
 
 import { useSignal } from "@preact/signals";
 import { idempotencyKey, post, request } from "../api/client.ts";

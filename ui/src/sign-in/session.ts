@@ -7,7 +7,7 @@ import { decode } from "../routes.ts";
 
 const COOKIE_REFUSED = "Signing in requires HTTPS or localhost.";
 
-/** Who the cookie belongs to; false if nobody is signed in. */
+/** The user of the cookie; false if nobody is signed in. */
 export async function resumeSession(): Promise<boolean> {
   try {
     const session = await get<SessionPage>("/sessions", { anonymous: true });

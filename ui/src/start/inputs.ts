@@ -5,7 +5,7 @@ import { formatTyped, parseTyped, unknownPaths, valueAt, withValue } from "../te
 
 export type Texts = Record<string, string>;
 
-/** What the form shows: the values of a payload where it has them, otherwise the defaults. */
+/** The values of the form: those of a payload where it has them, otherwise the defaults. */
 export function textsOf(form: FormField[], payload: Record<string, unknown>): Texts {
   return Object.fromEntries(
     form.map((field) => {
@@ -19,7 +19,7 @@ function shownDefault(field: FormField): unknown {
   return field.template ? undefined : field.default;
 }
 
-/** The payload: what differs from the defaults, laid over values that the form does not show. */
+/** The payload: the changes from the defaults, laid over values that the form does not show. */
 export function payloadOf(form: FormField[], texts: Texts, others: Record<string, unknown>) {
   const errors: Record<string, string> = {};
   let payload = others;

@@ -1,4 +1,4 @@
-/** The state of the server: what it depends on, versions, verify, prune. */
+/** The state of the server: dependencies, versions, verify, prune. */
 
 import { useSignal } from "@preact/signals";
 import { get, post } from "../api/client.ts";
@@ -158,7 +158,7 @@ function Verify() {
 const DAY = 86_400;
 const AGES = [7, 30, 90, 365].map((days) => ({ value: String(days * DAY), label: `ended more than ${days} days ago` }));
 
-/** Deletes old runs, after a dry run that says how many. */
+/** Deletes old runs, after a dry run that counts them. */
 function Prune() {
   const [age, preview] = [useSignal(String(30 * DAY)), useSignal<Pruned | null>(null)];
   const look = async () => {

@@ -1,4 +1,4 @@
-/** What the server depends on. /readyz is outside of the API, and answers 503 with the same shape if something is down. */
+/** The dependencies of the server. /readyz is outside of the API, and responds with 503 if one is down. */
 
 import { type Signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -24,6 +24,6 @@ async function readiness(): Promise<Readiness | null> {
   try {
     return (await (await fetch("/readyz")).json()) as Readiness;
   } catch {
-    return null; // the connection indicator says that the server is out of reach
+    return null; // the connection indicator shows that the server is unreachable
   }
 }

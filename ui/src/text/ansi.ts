@@ -32,7 +32,7 @@ const CONTROL =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to remove
   /(?:\u001b\[|\u009b)([0-?]*)[ -/]*([@-~])|(?:\u001b[\]PX^_]|[\u0090\u0098\u009d-\u009f])[^\u0007\u001b\u009c]*(?:\u0007|\u001b\\|\u009c|$)|\u001b[ -/]*[0-~]?|[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u008f\u0091-\u0097\u0099-\u009c]/g;
 
-/** A line as spans. A carriage return begins the line again, as on a terminal: what was before it is overwritten. */
+/** A line as spans. A carriage return begins the line again, as on a terminal: text before it is overwritten. */
 export function ansiSpans(line: string): Span[] {
   const spans: Span[] = [];
   let style = PLAIN;

@@ -30,7 +30,7 @@ export function cronFields(text: string): string[] | null {
   return fields.length === 5 ? fields : null;
 }
 
-/** The values of an expression; null if it is wrong, or uses a form that only the server knows. */
+/** The values of an expression; null if it is invalid, or has a form that only the server supports. */
 export function parseCron(text: string): Cron | null {
   const fields = cronFields(text);
   if (!fields) return null;
@@ -155,7 +155,7 @@ export function nextFirings(cron: Cron, after: number, zone: string, wanted = 5)
 function firesOn({ days, months, weekdays }: Cron, day: Date): boolean {
   if (!months.includes(day.getUTCMonth() + 1)) return false;
   const [inMonth, inWeek] = [days?.includes(day.getUTCDate()), weekdays?.includes(day.getUTCDay())];
-  // As in every cron: with both given, one of them is enough.
+  // As in every cron: if both are set, either may match.
   return days && weekdays ? Boolean(inMonth || inWeek) : (inMonth ?? inWeek ?? true);
 }
 

@@ -2,7 +2,7 @@
 
 declare global {
   interface JSON {
-    rawJSON?: (text: string) => unknown; // browsers from before 2025 lack it, and round such numbers as ever
+    rawJSON?: (text: string) => unknown; // missing in browsers from before 2025, which round such numbers
   }
   interface BigInt {
     toJSON: () => unknown;

@@ -8,7 +8,7 @@ export interface DiffRow {
 
 const MAX_CELLS = 4_000_000; // of the table; longer texts are shown as replaced as a whole
 
-/** Rows of both texts side by side: lines that were replaced stand beside each other. */
+/** Rows of both texts side by side; replaced lines share a row. */
 export function lineDiff(a: string[], b: string[]): DiffRow[] {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
@@ -73,7 +73,7 @@ function script(a: string[], b: string[]): [number | null, number | null][] {
   return pairs;
 }
 
-/** Which rows to show: those that differ and `around` rows beside them; a number stands for rows left out. */
+/** The rows to show: those that differ, with `around` rows of context; a number is a count of omitted rows. */
 export function folded(rows: DiffRow[], around = 3): (DiffRow | number)[] {
   const near = rows.map(() => false);
   rows.forEach((row, place) => {

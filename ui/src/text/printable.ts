@@ -1,4 +1,4 @@
-/** Untrusted text for one line of the page: what cannot be seen, or would change the order of the text, is written out. */
+/** Untrusted text for one line of the page: invisible and bidirectional characters are written as escapes. */
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to write out
 const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u202a-\u202e\u2066-\u2069\ufeff]/g;

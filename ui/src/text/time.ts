@@ -39,7 +39,7 @@ export function moment(ms: number | null, now: number, zone: Zone, withMillis = 
   return `${format(zone, short).format(ms)} ${format(zone, { hour: "2-digit", minute: "2-digit" }).format(ms)}`;
 }
 
-/** `UTC`, `CET`, `GMT+9`: what the zone is called at a time. */
+/** The name of the zone at a time: `UTC`, `CET`, `GMT+9`. */
 export function zoneName(zone: Zone, ms: number): string {
   const parts = format(zone, { timeZoneName: "short" }).formatToParts(ms);
   return parts.find(({ type }) => type === "timeZoneName")?.value ?? zone;

@@ -1,4 +1,4 @@
-/** Values that a user enters as text: what a field of a type means, and values at dotted paths. Pure. */
+/** Values that a user enters as text: parsed by the type of the field, and set at dotted paths. Pure. */
 
 import { exactNumber, isMap, parseJson } from "./json.ts";
 
@@ -28,7 +28,7 @@ export function parseTyped(type: FieldType, text: string): Parsed {
   }
 }
 
-/** JSON if it reads as JSON, otherwise the text itself: nobody should have to quote a name. */
+/** The value if it is valid JSON, otherwise the text itself, so that names need no quotes. */
 function anyValue(trimmed: string, text: string): Parsed {
   const parsed = parsedJson(trimmed);
   return "value" in parsed || /^[[{"]/.test(trimmed) ? parsed : { value: text };

@@ -1,4 +1,4 @@
-/** Pools first: what is queued and for how long; then the workers. */
+/** Pools with their queues and waiting times, then the workers. */
 
 import { useSignal } from "@preact/signals";
 import { post } from "../api/client.ts";

@@ -11,7 +11,7 @@ interface GraphBoxProps {
   node: GraphNode;
   kind: string; // classes
   detail?: Detail;
-  label?: string; // what a screen reader says instead of the content
+  label?: string; // read by screen readers instead of the content
   note?: ComponentChildren; // beside the name
   children?: ComponentChildren; // below the tasks
   isSelected?: boolean;

@@ -1,4 +1,4 @@
-/** The event log of a run: all of it, or what a level, groups of types and a text select. */
+/** The event log of a run: all events, or those that a level, groups of types and a text select. */
 
 import { useKeys } from "../../keys.ts";
 import { parameter, setQuery } from "../../location.ts";

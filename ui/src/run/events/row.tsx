@@ -56,7 +56,7 @@ export function EventCells({ seq, event }: { seq: number; event: EventRow | unde
   );
 }
 
-/** An event says how far its subject was at that moment, so nothing of it moves. */
+/** The status of the subject of an event at that time; it is not animated. */
 const ICONS: Record<string, string> = { success: "succeeded", error: "failed", in_progress: "pending" };
 
 function EventStatus({ status }: { status: string }) {

@@ -185,7 +185,7 @@ function useStable(map: ReadonlyMap<string, number>): ReadonlyMap<string, number
   return last.current;
 }
 
-/** Where a graph opens that is too large to be read as a whole: the selection, else what happens, else the entry. */
+/** The box at which a large graph opens: the selection, else an active step, else the entry. */
 function focusOf(graph: Graph, { boxes }: GraphState): GraphNode | undefined {
   const statusOf = (node: GraphNode) => boxes.get(node.name)?.status;
   return (

@@ -110,7 +110,7 @@ const WAIT_WORDS: Record<Wait["for"], (name: string) => string> = {
   timer: (name) => (name ? `timer ${name}` : "timer"),
 };
 
-/** What a wait is for, in two or three words. */
+/** The reason of a wait, in two or three words. */
 export function waitWords(wait: Wait): string {
   return WAIT_WORDS[wait.for]?.(wait.name) ?? wait.message;
 }

@@ -11,7 +11,7 @@ export interface Rect {
   h: number;
 }
 
-const [LEAST, MOST, STEP] = [0.25, 2.5, 1.25]; // the least zoom is a part of that which shows all of the graph
+const [LEAST, MOST, STEP] = [0.25, 2.5, 1.25]; // the minimum is relative to the zoom that shows the whole graph
 const MARGIN = 24;
 /** The rendered region grows and moves in steps of this many pixels, so that panning rarely changes it. */
 const CELL = 400;
@@ -26,7 +26,7 @@ export class Viewport {
     const { zoom } = this.view.value;
     return zoom >= 0.7 ? "full" : zoom >= 0.35 ? "names" : "shapes";
   });
-  /** What is rendered, in the units of the graph: a little more than what is visible. */
+  /** The rendered area, in the units of the graph: slightly larger than the visible one. */
   readonly #cells = computed(() => {
     const { x, y, zoom } = this.view.value;
     const { w, h } = this.size.value;

@@ -1,4 +1,4 @@
-/** What an error carries beside its message: the line of code, the traceback, the body of an HTTP response. */
+/** The details of an error beside its message: the line of code, the traceback, the body of an HTTP response. */
 
 import { cut, printable } from "../../text/printable.ts";
 import "./error-details.css";

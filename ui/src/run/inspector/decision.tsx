@@ -20,7 +20,7 @@ const TITLES: Record<Decision["kind"], string> = {
 interface DecisionProps {
   model: RunModel;
   decision: Decision;
-  marked?: string | undefined; // the step that the user asks about
+  marked?: string | undefined; // the selected step
 }
 
 /** One decision: its event, its result, and each arc or rule in order. */

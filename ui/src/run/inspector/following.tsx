@@ -1,4 +1,4 @@
-/** Data about the selection that follows the event of the view. What is shown stays until the new data is there. */
+/** Data about the selection at the event of the view. The old data stays visible until the new data is loaded. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -39,7 +39,7 @@ export function Followed<T>({ by, children }: { by: Following<T>; children: (dat
   return problem ? <ProblemBox problem={problem} onRetry={by.of.load} /> : <Loading rows={4} />;
 }
 
-/** A part of the run as it is now, loaded again while the run goes on. */
+/** The current state of a part of the run, loaded again while the run goes on. */
 export function useLatest<T>(model: RunModel, path: string): Resource<T> {
   const resource = useResource<T>(path);
   const settled = model.settled.value;

@@ -3,7 +3,7 @@ import { Status } from "../../look/status.tsx";
 import { Button } from "../../parts/button.tsx";
 import { select } from "../selection.ts";
 
-/** The name of what is selected, its status, and a way back to the run. */
+/** The name of the selection, its status, and a link back to the run. */
 export function Heading({
   title,
   status,

@@ -1,4 +1,4 @@
-/** What is selected, in detail; with no selection, the run. */
+/** Details of the selection; without one, of the run. */
 
 import type { Graph } from "../../api/types.gen.ts";
 import { go } from "../../location.ts";

@@ -95,7 +95,7 @@ function Part({ model, data, part }: { model: RunModel; data: StepRun; part: str
   );
 }
 
-/** The status at the event of the view, empty until it is loaded; while the slider moves, the outline knows it. */
+/** The status at the event of the view, empty until it is loaded; while the slider moves, it is that of the outline. */
 function statusOf(model: RunModel, data: StepRun | undefined, run: string, item: number | null): string {
   const [outline, at, state] = [model.outline.value, model.at.value, model.state.value];
   const active = state?.seq === at && item === null ? state.runs?.find((other) => other.run === run) : null;
@@ -149,7 +149,7 @@ function Facts({
   );
 }
 
-/** How long the wait that lasts has lasted; of the past only the waits that had ended are known. */
+/** The duration of the current wait; for a past event only ended waits are known. */
 function openWaitMs(model: RunModel, { waits, item, started, scheduled, ended }: StepRun): number {
   if (ended || model.isPast.value) return 0;
   const wait = waits.findLast((other) => other.item === item && !other.to);

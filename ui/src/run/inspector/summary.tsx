@@ -53,7 +53,7 @@ export function Summary({ model }: { model: RunModel }) {
   );
 }
 
-/** What templates find in `workload`: what the run was given, over the defaults of the playbook. */
+/** The `workload` that templates read: the payload over the defaults of the playbook. */
 function Inputs({ payload, workload }: { payload: Record<string, unknown>; workload: Record<string, unknown> }) {
   const [given, all] = [Object.keys(payload), Object.keys(workload).length];
   return (
@@ -158,7 +158,7 @@ function ContinuedError({ error }: { error: ExecutionError }) {
   );
 }
 
-/** In the past, how long the run had lasted and how many events it had. */
+/** At a past event, the duration and the number of events so far. */
 function Facts({ model, details, isPast }: { model: RunModel; details: Execution; isPast: boolean }) {
   const { trigger, actor } = details;
   const [at, latest] = [model.at.value, model.latest.value];
@@ -186,7 +186,7 @@ function Facts({ model, details, isPast }: { model: RunModel; details: Execution
   );
 }
 
-/** What started the run; a parent or a fork source is a link. */
+/** The trigger of the run; a parent or a fork source is a link. */
 function TriggerWords({ trigger: { kind, name } }: { trigger: Execution["trigger"] }) {
   if (kind === "api") return <>request</>;
   if (kind === "schedule" || kind === "hook") return <>{`${kind} ${name}`}</>;

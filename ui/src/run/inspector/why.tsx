@@ -1,4 +1,4 @@
-/** Why a step, a step run, an item or an arc is as it is: the state in a sentence, then the decisions, newest first. */
+/** The explanation of a step, a step run, an item or an arc: a sentence, then the decisions, newest first. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -25,7 +25,7 @@ export interface Subject {
 interface WhyProps {
   model: RunModel;
   subject: Subject;
-  marked?: string; // the step that the user asks about
+  marked?: string; // the selected step
   state?: string; // the current state in a sentence, if the server has none
 }
 
@@ -84,7 +84,7 @@ export function isWord(status: string): string {
   return ["succeeded", "failed"].includes(status) ? status : `is ${statusWord(status)}`;
 }
 
-/** Decisions before those that follow the view; they are loaded page by page and forgotten with the subject. */
+/** Decisions before those that follow the view; they are loaded page by page and dropped with the subject. */
 function useOlder(model: RunModel, query: Subject) {
   const [items, next, isBusy] = [useSignal<Decision[]>([]), useSignal<number | null>(null), useSignal(false)];
   const subject = partPath(model, "explain", { ...query });

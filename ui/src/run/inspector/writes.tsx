@@ -8,7 +8,7 @@ import { partPath } from "./following.tsx";
 import { EventLink } from "./sentence.tsx";
 import { ShortValue } from "./short-value.tsx";
 
-/** What a step run wrote to ctx and iter, with the values before. */
+/** The writes of a step run to ctx and iter, with the previous values. */
 export function Writes({ model, data }: { model: RunModel; data: StepRun }) {
   const writes = data.writes.filter(({ seq }) => seq <= model.at.value);
   if (!writes.length) return <Empty text={`${data.run} has written nothing to ctx or iter.`} />;

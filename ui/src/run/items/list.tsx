@@ -21,7 +21,7 @@ interface ItemListProps {
   q: string;
 }
 
-/** How many items have a status; without one, all. */
+/** The number of items with a status; without one, of all. */
 export function countOf(figures: ItemsSummary, status: ItemStatus | ""): number {
   return figures[status === "pending" ? "remaining" : status || "total"];
 }

@@ -23,7 +23,7 @@ export interface LogFilter {
   q: string;
 }
 
-const LINE_CHARACTERS = 4_000; // characters of a line that the page keeps: a line can have megabytes
+const LINE_CHARACTERS = 4_000; // maximum characters of a line in memory: a line can have megabytes
 const PAGE_LINES = 200;
 const COPIED_LINES = 1_000; // per request
 

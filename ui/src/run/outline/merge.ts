@@ -8,7 +8,7 @@ const MAX_POINTS = 400; // of a loop, before every second one is dropped
 
 type Columns = { [name: string]: unknown[] | Columns };
 
-/** Step runs are known by step and n, tokens by their seq, loops by run. What a frame leaves out has not changed, except
+/** The key of a step run is its step and n, of a token its seq, of a loop its run. Omitted parts have not changed, except
  *  for the histogram, which grows by the events of the frame until the outline is loaded again. */
 export function mergeOutline(outline: Outline, change: OutlineChange, timestamp: string): Outline {
   const merged: Outline = {
@@ -111,7 +111,7 @@ function widened(outline: Outline): Outline {
   };
 }
 
-/** Rows of columns, replaced where their key is known and appended where it is new. */
+/** Rows of columns, replaced if their key exists and appended if it is new. */
 function putRows<T extends object>(old: T, changed: T, key: (columns: T, row: number) => string): T {
   const places = new Map<string, number>();
   const length = (columns: T) => (Object.values(columns)[0] as unknown[]).length;

@@ -1,4 +1,4 @@
-/** Outlines for tests: a random log, the outline that the server makes of it, and what a fold of its events says. */
+/** Outlines for tests: a random log, the outline that the server makes of it, and the fold of its events. */
 
 import type { Outline } from "../../api/types.gen.ts";
 
@@ -54,7 +54,7 @@ export interface LogEntry {
   status: number;
 }
 
-/** A log of tokens and step runs in which every event is one that may follow. */
+/** A log of tokens and step runs in which every event may follow the one before it. */
 export function randomLog(seed: number, events: number, steps: number): LogEntry[] {
   const next = random(seed);
   const log: LogEntry[] = [];

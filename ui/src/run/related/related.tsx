@@ -129,7 +129,7 @@ function Run({ run, note, at, compare, children }: RunProps) {
   );
 }
 
-/** A fork says at which event it was made; only its details have that. */
+/** A fork, with the event at which it was made, which only its details have. */
 function Fork({ run, source }: { run: ExecutionSummary; source: string }) {
   const details = useResource<Execution>(`/executions/${encodeURIComponent(run.execution_id)}`);
   const point = details.data.value?.forked_from;

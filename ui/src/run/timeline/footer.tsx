@@ -2,7 +2,7 @@ import type { Signal } from "@preact/signals";
 import { duration } from "../../text/time.ts";
 import type { Totals } from "./spans.ts";
 
-/** What all bars add up to. */
+/** Totals of all bars. */
 export function TimelineFooter({
   totals,
   isPast,

@@ -5,7 +5,7 @@ import { duration } from "../../text/time.ts";
 import { statusOf, type TimelineRow } from "./rows.ts";
 import type { Span } from "./spans.ts";
 
-/** The label of a row. The bar beside it is a picture: what it shows is said here. */
+/** The label of a row. It describes the bar beside it, which is a picture. */
 export function TimelineLabel({
   row,
   end,

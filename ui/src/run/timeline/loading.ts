@@ -1,4 +1,4 @@
-/** What the timeline loads when a row is expanded: details of a step run, or step runs of a step. */
+/** Loads the data of an expanded row: details of a step run, or step runs of a step. */
 
 import { signal } from "@preact/signals";
 import { get } from "../../api/client.ts";

@@ -38,7 +38,7 @@ export function paintRow(drawing: Drawing, row: TimelineRow, scene: Scene): void
   paintLater(drawing, scene);
 }
 
-/** What happened after the event of the view is pale; the event itself is a line. */
+/** The time after the event of the view is pale; the event itself is a line. */
 function paintLater({ context, width, height, colour }: Drawing, { axis, at, isPast }: Scene): void {
   const x = Math.round(pixelOf(axis, at));
   if (isPast && x < width) {

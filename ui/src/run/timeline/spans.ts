@@ -195,7 +195,7 @@ export function totalsOf(spans: readonly Span[], end: number): Totals {
   return { worked, waited, critical: spans.some((span) => span.isCritical) ? critical : null };
 }
 
-/** How long a step run has waited, with the wait that lasts. */
+/** The time for which a step run has waited, the current wait included. */
 function waitedUntil({ waited, status, scheduled, started, parked }: Span, end: number): Span["waited"] {
   const since = parked.at(-1)?.[1] === -1 ? parked.at(-1)![0] : null;
   if (status === "waiting" && since !== null) return { ...waited, external: waited.external + end - since };

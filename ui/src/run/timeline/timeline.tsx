@@ -204,7 +204,7 @@ function isSelected(row: TimelineRow, run: string, step: string): boolean {
   return row.kind === "run" && row.span.run === run;
 }
 
-/** Selects what a row is about; of a step with several step runs, the one whose bar was clicked. */
+/** Selects the subject of a row; of a step with several step runs, the one whose bar was clicked. */
 function open(row: TimelineRow, time: number | null, width: number, range: number): void {
   if (row.kind === "run") select({ step: row.span.step, run: row.span.run });
   else if (row.kind === "task") select({ step: row.span.step, run: row.span.run, task: row.visit.task });
