@@ -72,8 +72,8 @@ class ClassicDocument(Document):
         if "sink" in step:
             yield TaskSite(step, "sink", step["sink"]["tool"], frozenset(["sink"]), place="sink")
 
-    def all_targets(self, step: Map) -> Iterator[TargetSite]:
-        yield from super().all_targets(step)
+    def find_targets(self, step: Map) -> Iterator[TargetSite]:
+        yield from super().find_targets(step)
         for item in step_items(step):
             if item.name == "next":
                 yield from next_targets(item.container)

@@ -96,7 +96,7 @@ class Lines(ProgressView):
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
         lines: list[str] = []
         for row in rows:  # most are not even decoded
-            if row.type not in UNDECIDED:
+            if self.failures and row.type not in UNDECIDED:
                 lines += self._release(_final_error(row) if row.type == e.PlaybookProcessed.name else "")
             if row.type in PRINTED and (
                 row.type != e.TaskDone.name or b'"error"' in row.data or b'"retry"' in row.data

@@ -246,10 +246,10 @@ def _loop(tree: Map, executor: Map) -> model.Loop:
 def _task_spec(layers: Layers, kind: str, specs: list[Map]) -> dict[str, Any]:
     """The options of a task from the outside in; within one scope, those of its kind win."""
     inherited: list[Any] = []
-    for layer in layers:
+    for layer in filter(None, layers):
         inherited.append({key: layer[key] for key in INHERITED if key in layer})
         inherited.append({key: value for key, value in layer.get(kind, {}).items() if key in LAYERED})
-    own = [{key: spec[key] for key in (*INHERITED, *OWN_TASK_SPEC) if key in spec} for spec in specs]
+    own = [{key: spec[key] for key in (*INHERITED, *OWN_TASK_SPEC) if key in spec} for spec in filter(None, specs)]
     merged = layered(*map(_with_retry, (*inherited, *own)))
     limit = merged.get("timeout")
     if isinstance(limit, dict):  # of http: to connect, and between reads

@@ -76,6 +76,7 @@ class Document:
         self.root = root
         self.executor_spec: Map = root.get("executor", {}).get("spec", Map())
         self._tasks: dict[int, list[TaskSite]] = {}
+        self._targets: dict[int, list[TargetSite]] = {}
 
     def listens(self, step: Map) -> bool:
         """Whether the step evaluates events, such as those of its timers."""
@@ -148,8 +149,13 @@ class Document:
             if isinstance(target.name, str) and not is_template(target.name):
                 yield target
 
-    def all_targets(self, step: Map) -> Iterator[TargetSite]:
+    def all_targets(self, step: Map) -> list[TargetSite]:
         """Everything that this step leads to, computed targets with the template that gives their name."""
+        if id(step) not in self._targets:
+            self._targets[id(step)] = list(self.find_targets(step))
+        return self._targets[id(step)]
+
+    def find_targets(self, step: Map) -> Iterator[TargetSite]:
         if "next" in step:
             yield from next_targets(step)
 

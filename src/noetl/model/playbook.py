@@ -10,6 +10,7 @@ a boolean or the source of one `{{ expression }}`. Durations are seconds.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -170,7 +171,7 @@ class AfterCall(Part, frozen=True):
         return chains | ({"sink": (self.sink,)} if self.sink else {})
 
 
-class Step(Part, frozen=True):
+class Step(Part, frozen=True, dict=True):  # `dict` is where a cached property is stored
     name: str
     desc: str | None = None
     spec: dict[str, Any] = {}
@@ -181,12 +182,12 @@ class Step(Part, frozen=True):
     router: Router = Router()
     after_call: AfterCall | None = msgspec.field(default=None, name="tail")
 
-    @property
-    def every_task(self) -> Iterator[tuple[str, Task]]:
+    @cached_property
+    def every_task(self) -> list[tuple[str, Task]]:
         """All its tasks, also those of chains and iterators, with their places: `STEP/LABEL`, `STEP/EACH/LABEL`."""
-        yield from _every_task(self.name, self.tasks)
-        for name, chain in self.after_call.chains.items() if self.after_call else ():
-            yield from _every_task(f"{self.name}/{name}", chain)
+        chains = self.after_call.chains if self.after_call else {}
+        pipelines = [(self.name, self.tasks), *((f"{self.name}/{name}", chain) for name, chain in chains.items())]
+        return [task for place, links in pipelines for task in _every_task(place, links)]
 
     def links_at(self, prefix: str) -> tuple[Task | Goto, ...]:
         """The pipeline that a prefix leads to: its own, in an iterator (`each#1[0]/`), or a chain (`case_0/`)."""

@@ -83,7 +83,7 @@ def _in_layers(document: Document, kinds: KindSource) -> Iterator[Unused]:
         if not used and not document.listens(step):
             yield from _unused(spec, OF_TASKS, "the step has no task")
             yield from _unused(loop, OF_TASKS, "the step has no task")
-        for layer in (spec, loop):
+        for layer in filter(None, (spec, loop)):
             yield from _defaults(layer, used, kinds, "no task of the step is of this kind")
             if used and used <= WITHOUT_PROCESS:
                 yield from _unused(layer, ("sandbox",), "no task of the step starts a process on the worker")
@@ -116,11 +116,11 @@ def _in_sandbox(options: Map) -> Iterator[Unused]:
 
 def _in_tasks(document: Document) -> Iterator[Unused]:
     for site in [*document.all_tasks, *(site for _, site in document.workbook)]:
-        yield from _in_task(site)
+        if "spec" in site.tree:
+            yield from _in_task(site.tree["spec"], site.tree.get("kind", ""))
 
 
-def _in_task(site: TaskSite) -> Iterator[Unused]:
-    spec, kind = site.tree.get("spec", {}), site.tree.get("kind")
+def _in_task(spec: Map, kind: str) -> Iterator[Unused]:
     yield from _unused(spec, ("async",), "a call never blocks a worker")
     hint = "set `spec.pool` of the step"
     yield from _unused(spec, ("pool",), "all tasks of a step run where the step runs", hint)
