@@ -16,6 +16,7 @@ from noetl.engine.history.verify.log import Frozen
 from noetl.engine.leases import MAX_LOSSES
 from noetl.engine.net import Net
 from noetl.model.identity import TaskId, action_id, step_of
+from noetl.runtime.outlines import Outlines
 from noetl.store import codec
 from noetl.store.store import Summary
 
@@ -35,6 +36,7 @@ def problems_of(
     for summary in database.runs.values():
         events = [codec.decode(row.type, row.data) for row in database.read(summary.execution_id)]
         problems += violations(database, playbooks, summary)
+        problems += outline_problems(database, summary)
         problems += result_problems(summary, events, playbooks, script, cancelled)
         problems += ledger_problems(database, summary.execution_id, events, script.ledger)
     problems += fork_problems(database, forks, script.ledger)
@@ -52,6 +54,7 @@ def violations(database: Database, playbooks: Playbooks, summary: Summary) -> It
         summary.status,
         snapshots=frozen(database, execution, net),
         derived=database.derived(execution),
+        stored_block=lambda number: database.outlines.get(execution, {}).get(number),
     )
     for violation in violations_in_log:
         yield f"{execution[-4:]}.{violation.seq}: {violation.invariant}: {violation.message}"
@@ -61,6 +64,15 @@ def frozen(database: Database, execution: str, net: Net) -> Iterator[Frozen]:
     for seq, stored in sorted(database.snapshots.get(execution, {}).items()):
         snapshot = codec.readable_snapshot(stored)
         yield Frozen(seq, stored.hash, None if snapshot is None else codec.thaw(snapshot.data, net, execution))
+
+
+def outline_problems(database: Database, summary: Summary) -> Iterator[str]:
+    """The outline, whose missing blocks are made when it is read, has the whole log."""
+    fold = Outlines().fold(database, summary.execution_id)  # type: ignore[arg-type]
+    seq, open_runs = database.seq(summary.execution_id), [run.name for run in fold.runs.values() if not run.ended_seq]
+    if (fold.seq, fold.status) != (seq, summary.status) or open_runs:
+        outline = f"{fold.seq} events, the status {fold.status} and the open step runs {open_runs}"
+        yield f"{summary.execution_id[-4:]}: its outline has {outline}, and not {seq} events and {summary.status}"
 
 
 def result_problems(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from inspect import CORO_CREATED, getcoroutinestate
 from random import Random
@@ -24,8 +25,9 @@ from tests.sim.playbooks import Keep, Playbooks, Script, SimulatedTools
 from tests.sim.schedule import SCHEDULE, SCHEDULED_SECONDS, drawn_schedule, firings, schedule_problems
 from tests.sim.virtual import CURRENT, Node, VirtualLoop, virtual_processes
 
+from noetl.engine.history import outline
 from noetl.engine.leases import LEASE_SECONDS
-from noetl.runtime import committer
+from noetl.runtime import committer, outlines
 from noetl.runtime.history import ForkView
 from noetl.store.store import Row
 from noetl.triggers import schedules
@@ -36,6 +38,7 @@ LONGEST_SECONDS = 4_000.0
 POLL_SECONDS = 1.0
 SETTLE_SECONDS = 3.0  # between the end of all runs and the checks
 STOPPED_SECONDS = {"stopped worker": (0.5, 20.0), "zombie worker": (LEASE_SECONDS + 5.0, 125.0)}
+OUTLINE_BLOCK_EVENTS = 12  # their logs are shorter than those of large runs
 PAUSED_SECONDS = 40.0  # a run that is paused after this time is resumed by the client
 
 
@@ -60,6 +63,7 @@ class Story:
         self.events: Counter[str] = Counter()  # by type
         self.hints = 0  # that have reached a server
         self.snapshots = 0  # from which a server has loaded a run
+        self.outline_blocks = 0  # that servers have stored
         self.firings = 0  # of its schedule
         self.forks: Counter[str] = Counter()  # by kind
         self.seconds = 0.0  # virtual
@@ -90,7 +94,7 @@ def simulate(
     was_enabled = gc.isenabled()
     gc.disable()  # a collection at another point would close other coroutines
     try:
-        with virtual_processes(), patch.object(committer, "SNAPSHOT_EVENTS", _snapshot_events(seed)):
+        with virtual_processes(), _small_parts(seed):
             simulation = Simulation(seed, story, loop, Faults(seed, frozenset(without), limits or {}), tuple(blocks))
             loop.set_exception_handler(simulation.on_unhandled)
             try:
@@ -104,9 +108,16 @@ def simulate(
     return story
 
 
-def _snapshot_events(seed: int) -> int:
-    """The number of events between two snapshots."""
-    return Random(f"{seed} snapshots").choice([5, 12, committer.SNAPSHOT_EVENTS])
+@contextmanager
+def _small_parts(seed: int) -> Iterator[None]:
+    """Snapshots and blocks of the outline after few events."""
+    snapshot_events = Random(f"{seed} snapshots").choice([5, 12, committer.SNAPSHOT_EVENTS])
+    with (
+        patch.object(committer, "SNAPSHOT_EVENTS", snapshot_events),
+        patch.object(outline, "BLOCK_EVENTS", OUTLINE_BLOCK_EVENTS),
+        patch.object(outlines, "BLOCK_EVENTS", OUTLINE_BLOCK_EVENTS),
+    ):
+        yield
 
 
 class Simulation(World):
@@ -208,6 +219,7 @@ class Simulation(World):
         self.story.faults = self.faults.fired
         self.story.hints = 0 if self.broker is None else self.broker.delivered
         self.story.snapshots = self.database.snapshots_read
+        self.story.outline_blocks = sum(map(len, self.database.outlines.values()))
         self.story.statuses = Counter(run.status for run in self.database.runs.values())
         self.story.events = Counter(row.type for rows in self.database.events.values() for row in rows)
         self.story.firings = len(firings(self.database))

@@ -35,7 +35,9 @@ from noetl.engine.events import EVENTS, ExecutionForked
 from noetl.engine.evolve import HANDLERS
 from noetl.engine.history import fork
 from noetl.engine.history.fork import _forked
+from noetl.engine.history.outline import Block, OutlineWriter
 from noetl.engine.state import Execution, Run
+from noetl.runtime import outlines
 from noetl.worker.terms import LeaseTerms
 
 SAMPLES = [range(first, SEEDS, 79) for first in (0, 20, 40, 60)]
@@ -77,7 +79,7 @@ def test_every_fault_every_fork_every_end_and_every_event_occurs_in_a_sample_wit
     events: Counter[str] = Counter()
     forks: Counter[str] = Counter()
     failing = []
-    hints = snapshots = firings = 0
+    hints = snapshots = outline_blocks = firings = 0
     for seed in SAMPLES[0]:
         with verified(damaged=True):
             story = simulate(seed)
@@ -88,6 +90,7 @@ def test_every_fault_every_fork_every_end_and_every_event_occurs_in_a_sample_wit
         events += story.events
         hints += story.hints
         snapshots += story.snapshots
+        outline_blocks += story.outline_blocks
         firings += story.firings
         forks += story.forks
     assert not report(failing)
@@ -95,6 +98,7 @@ def test_every_fault_every_fork_every_end_and_every_event_occurs_in_a_sample_wit
     assert [kind for kind in FORK_KINDS if not forks[kind]] == []
     assert hints
     assert snapshots
+    assert outline_blocks
     assert firings
     assert {*statuses} == {"succeeded", "failed", "cancelled"}
     assert [name for name in EVENTS if not events[name]] == UNSEEN_EVENTS
@@ -155,6 +159,16 @@ def test_a_fork_that_repeats_finished_tasks_is_a_problem(monkeypatch: pytest.Mon
     with verified(damaged=True):
         problems = (problem for seed in range(SEARCHED_SEEDS) for problem in simulate(seed).problems)
         assert any("whose result it has" in problem for problem in problems)
+
+
+def test_an_outline_that_forgets_items_in_flight_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(before: Block | None) -> OutlineWriter:
+        return OutlineWriter(first=1 if before is None else before.first + before.events)
+
+    monkeypatch.setattr(outlines, "OutlineWriter", forgetful)
+    with verified(damaged=True):
+        problems = (problem for seed in range(SEARCHED_SEEDS) for problem in simulate(seed).problems)
+        assert any("outline: block" in problem for problem in problems)
 
 
 @contextmanager

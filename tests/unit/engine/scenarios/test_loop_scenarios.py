@@ -20,6 +20,7 @@ from noetl.engine.events import (
     StepStarted,
     WorkflowFinished,
 )
+from noetl.engine.leases import LEASE_SECONDS, MAX_LOSSES
 from noetl.model.outcome import Error
 
 RUN = "each#1"
@@ -110,6 +111,26 @@ def test_the_items_of_a_lost_worker_are_handed_out_again() -> None:
     scenario = Scenario(LOOP).given(*STARTED, StepStarted(RUN, 1, "worker", (0, 1)))
     scenario.when(Lost(1)).then(StepPaused(RUN, 1, "lost"))
     scenario.when(Claim("another", 1)).then(StepRegranted(RUN, 2, "another", (0, 1), reason="lost"))
+
+
+def test_items_under_way_are_handed_out_again_before_all_others() -> None:
+    """They are in flight: another item in their place would be one too many."""
+    lanes = (StepStarted(RUN, 1, "worker", (0, 4)), StepStarted(RUN, 2, "worker", (4, 8)))
+    scenario = long_loop(8, *lanes, IterationStarted(RUN, 0), IterationStarted(RUN, 4))
+    scenario.when(Lost(2)).when(Lost(1)).when(Claim("another", 5)).then(
+        StepRegranted(RUN, 3, "another", (0, 1), reason="lost"), StepRegranted(RUN, 4, "another", (4, 5), reason="lost")
+    )
+
+
+def test_an_item_that_has_started_has_lost_no_worker_in_a_row() -> None:
+    scenario = Scenario(LOOP).given(*STARTED)
+    for fence in range(1, MAX_LOSSES):
+        scenario.when(Claim("worker", 1)).when(Lost(fence)).then(StepPaused(RUN, fence, "lost"))
+    scenario.when(Claim("worker", 1)).when(Report(MAX_LOSSES, (IterationStarted(RUN, 0),)))
+    scenario.when(Lost(MAX_LOSSES)).then(StepPaused(RUN, MAX_LOSSES, "lost"))
+    scenario.when(Claim("worker", 1)).then(
+        StepRegranted(RUN, MAX_LOSSES + 1, "worker", (0, 1), ttl=2 * LEASE_SECONDS, reason="lost")
+    )
 
 
 def long_loop(total: int, *events: Event) -> Scenario:
