@@ -19,6 +19,7 @@ NAME_SIZE, TASK_SIZE, PILL_SIZE, LABEL_SIZE = 14, 12, 12, 12
 NAME_ROW, TASK_ROW, PILL_ROW, RUN_ROW, PILL, LABEL = 22, 19, 22, 20, 17, 20
 BADGES_WIDE, LINE_WIDE = 250, 44
 ENTRY_REACH = LOOP_REACH = 34
+STATUS = 24  # the icon beside the name, where boxes have a row for the run
 
 
 class Box(NamedTuple):
@@ -63,7 +64,8 @@ class Geometry:
     def box(self, number: int) -> Box:
         node = self.net.nodes[number]
         rows = tuple(badge_rows(badges_inside(node)))
-        widths = [text_width(shorten(node.name, LINE_WIDE), NAME_SIZE, 0.63)]
+        has_run_row = self.run_row and node.role == "step"
+        widths = [text_width(shorten(node.name, LINE_WIDE), NAME_SIZE, 0.63) + STATUS * has_run_row]
         widths += [sum(pill_width(badge) + 6 for badge in row) - 6 for row in rows]
         widths += [14 + text_width(shorten(line.text, LINE_WIDE), TASK_SIZE) for line in node.tasks]
         least = 40 if node.role == "computed" else 96
@@ -73,7 +75,7 @@ class Geometry:
         loops = self.loops[number]
         wide = max((text_width(self.net.edges[loop].label, LABEL_SIZE) + 14 for loop in loops), default=0.0)
         after = LOOP_REACH + 12 * (len(loops) - 1) + wide if loops else 0.0
-        height = max(height, 26 + LABEL * len(loops)) + RUN_ROW * (self.run_row and node.role == "step")
+        height = max(height, 26 + LABEL * len(loops)) + RUN_ROW * has_run_row
         return Box(max(least, *widths) + 2 * PAD, height, rows, ENTRY_REACH if node.entry else 0.0, after)
 
     def corner(self, number: int) -> tuple[float, float]:

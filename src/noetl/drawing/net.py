@@ -203,7 +203,7 @@ def pipeline(tasks: Sequence[Task], owner: str, prefix: str = "", depth: int = 0
     numbers = {task.label: number for number, task in enumerate(tasks)}
     for number, task in enumerate(tasks):
         targets = dict.fromkeys(rule.then.to for rule in task.policy or () if rule.then.do == "jump" and rule.then.to)
-        jumps = "".join(f" {'↩' if numbers.get(to, 0) <= number else '↪'} {one_line(to)}" for to in targets)
+        jumps = "".join(f" {'↑' if numbers.get(to, 0) <= number else '↓'} {one_line(to)}" for to in targets)
         place = f"{owner}/{task.label}"
         yield TaskLine(one_line(prefix + task.label), one_line(task.kind), jumps, depth, place)
         yield from pipeline(task.body, place, depth=depth + 1)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from noetl.drawing import draw
-from noetl.drawing.geometry import RUN_ROW
+from noetl.drawing.geometry import RUN_ROW, STATUS
 from noetl.drawing.graph import Graph, GraphNode, graph_of
 from noetl.drawing.net import net_of
 from noetl.dsl.compile import load
@@ -79,6 +79,12 @@ def test_a_row_for_runs_makes_every_box_of_a_step_higher_by_the_same(any_playboo
     assert {(node.role == "step", round(wide.h - node.h)) for node, wide in pairs} <= {(True, RUN_ROW), (False, 0)}
     for a, b in combinations(map(rect, with_row.nodes), 2):
         assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+
+
+def test_a_row_for_runs_comes_with_room_for_an_icon_beside_the_name() -> None:
+    long = TEXT.replace("step: start", "step: a_step_whose_name_is_wider_than_its_tasks")
+    plain, with_row = graph_of_text(long).nodes[0], graph_of_text(long, run_row=True).nodes[0]
+    assert with_row.w == plain.w + STATUS
 
 
 def test_parts_have_the_lines_of_the_text() -> None:

@@ -80,7 +80,7 @@ def test_gate_badge_says_its_rules() -> None:
 
 def test_jump_is_shown_with_its_task() -> None:
     node = next(node for node in net_of(MIXED).nodes if node.name == "extract")
-    assert [line.text for line in node.tasks] == ["fetch_page · http", "paginate · python ↩ fetch_page"]
+    assert [line.text for line in node.tasks] == ["fetch_page · http", "paginate · python ↑ fetch_page"]
 
 
 def test_inner_pipeline_is_indented_and_a_long_one_is_cut() -> None:
