@@ -574,6 +574,71 @@ def test_on_a_phone_the_end_of_a_tall_sheet_is_in_sight(open_page: PageOpener, r
     assert bounds["y"] + bounds["height"] <= bar["y"] + 1, "the actions of the run cover the end of the sheet"
 
 
+LONG_NAMES = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: names, path: shop/names/of/a_playbook_that_lies_in_a_folder_with_a_long_name}
+workflow:
+  - {step: approve_by_treasury, tool: {kind: noop}, next: {arcs: [{step: send_to_bank}]}}
+  - {step: send_to_bank, tool: [{call: {kind: python, code: "raise ValueError('the bank does not answer ' * 8)"}}]}
+"""
+
+
+@pytest.fixture(scope="module")
+def long_names(runs: ExampleRuns) -> str:
+    """A run with long names that has failed."""
+    execution: str = runs.client.start({"playbook": LONG_NAMES})
+    runs.client.ended(execution)
+    return execution
+
+
+def test_boxes_are_as_wide_as_the_names_of_their_steps(open_page: PageOpener, long_names: str) -> None:
+    names = ".box-name > .cut"
+    for path in (f"/runs/{long_names}", f"/runs/{long_names}/fork"):
+        page = open_page(path, "operator")
+        expect(page.locator(names)).to_have_text(["approve_by_treasury", "send_to_bank"])
+        widths = page.locator(names).evaluate_all("(all) => all.map((name) => [name.scrollWidth, name.clientWidth])")
+        assert [needed for needed, width in widths if needed > width] == []
+
+
+def test_on_a_phone_a_step_is_explained_below_a_long_error(open_page: PageOpener, long_names: str) -> None:
+    page = open_page(f"/runs/{long_names}", "viewer", "dark", 390)
+    error = page.get_by_role("alert", name="Error")
+    assert error.evaluate("(error) => error.scrollWidth <= error.clientWidth"), "the link to the line is cut"
+    box(page, "send_to_bank, failed").click()
+    expect(inspector(page).get_by_role("heading", name="send_to_bank#1")).to_be_in_viewport()
+    expect(inspector(page).get_by_text("send_to_bank#1 failed.")).to_be_in_viewport()
+    page.reload()
+    expect(inspector(page).get_by_text("send_to_bank#1 failed.")).to_be_in_viewport()
+
+
+def test_on_a_phone_the_totals_of_the_timeline_are_in_sight(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['loop']}?tab=timeline", "viewer", "light", 390)
+    expect(page.locator(".timeline-footer")).to_be_in_viewport(ratio=1)
+
+
+WAIT_AND_RUN = """() => {
+  const [wait, run] = [".run-activity", ".run-facts .nowrap"].map((part) => document.querySelector(part)?.textContent);
+  return wait && [wait, run];
+}"""
+
+
+def test_a_wait_is_not_older_than_its_run(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['queued']}", "viewer")
+    wait, run = page.wait_for_function(WAIT_AND_RUN).json_value()
+    assert wait == f"no worker is connected in pool 'gpu', waiting for {run}"
+
+
+def test_a_value_has_the_room_of_buttons_that_are_not_shown(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['parent']}", "viewer")
+    shops = inspector(page).get_by_role("treeitem").filter(has_text="berlin")
+    assert (bounds := shops.bounding_box()) is not None
+    assert bounds["height"] <= 24
+    shops.hover()
+    expect(shops.get_by_role("button", name="Copy the value")).to_be_visible()
+    assert shops.bounding_box() == bounds
+
+
 def test_on_a_phone_every_action_is_in_reach(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['waiting']}", "operator", "light", 390)
     bar = page.locator(".run-actions-bar")

@@ -13,7 +13,7 @@ import type { Runs } from "./page.tsx";
 export function StepsTab({ runs, steps, only }: { runs: Runs; steps: StepSides[]; only: boolean }) {
   const [a, b] = [useDurations(runs.a.execution_id), useDurations(runs.b.execution_id)];
   const isSame = runs.a.playbook_id === runs.b.playbook_id;
-  const graph = useResource<Graph>(isSame ? `/graphs/${runs.a.playbook_id}` : null).data.value;
+  const graph = useResource<Graph>(isSame ? `/graphs/${runs.a.playbook_id}?run_row=1` : null).data.value;
   const shown = steps.filter(({ differs }) => !only || differs.length);
   const byName = new Map(steps.map((step) => [step.step, step]));
   return (
@@ -54,7 +54,7 @@ export function StepsTab({ runs, steps, only }: { runs: Runs; steps: StepSides[]
           <GraphDrawing
             graph={graph}
             marked={new Set(steps.filter(({ differs }) => differs.length).map(({ step }) => step))}
-            note={(name) => <BothStatuses step={byName.get(name)} />}
+            row={(name) => <BothStatuses step={byName.get(name)} />}
           />
         </section>
       )}
@@ -66,8 +66,7 @@ function BothStatuses({ step }: { step: StepSides | undefined }) {
   const [a, b] = [statusOf(step?.a ?? null), statusOf(step?.b ?? null)];
   return (
     <span class="compare-both" title={`A ${statusWord(a)}, B ${statusWord(b)}`}>
-      <StatusIcon status={a} />
-      <StatusIcon status={b} />
+      A <StatusIcon status={a} /> B <StatusIcon status={b} />
     </span>
   );
 }

@@ -24,7 +24,7 @@ export interface PlaybookChoiceProps {
 /** The playbook of the new run: the same, or an edited one that is validated and can be replayed against the log. */
 export function PlaybookChoice(props: PlaybookChoiceProps) {
   const { digest, edited, validation, plan } = props;
-  const graph = useResource<Graph>(edited.value === null ? `/graphs/${digest}` : null).data.value;
+  const graph = useResource<Graph>(edited.value === null ? `/graphs/${digest}?run_row=1` : null).data.value;
   const source = useResource<StoredPlaybook>(edited.value === null ? null : `/texts/${digest}`);
   return (
     <section class="fork-part fork-playbook">
@@ -53,7 +53,7 @@ export function PlaybookChoice(props: PlaybookChoiceProps) {
         graph && (
           <GraphDrawing
             graph={graph}
-            note={(step) => plan.has(step) && <small class={`replay-target ${plan.get(step)}`}>{plan.get(step)}</small>}
+            row={(step) => plan.has(step) && <small class={`replay-target ${plan.get(step)}`}>{plan.get(step)}</small>}
           />
         )
       ) : (

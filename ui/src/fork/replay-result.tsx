@@ -51,7 +51,7 @@ function FirstDifference({
   digest: string;
   onFork: (seq: number) => void;
 }) {
-  const graph = useResource<Graph>(`/graphs/${digest}`).data.value;
+  const graph = useResource<Graph>(`/graphs/${digest}?run_row=1`).data.value;
   const { seq, event_type, logged, replayed, message } = difference;
   const steps = new Set([logged, replayed].map((side) => stepOf(String(side?.run ?? ""))));
   const targets = { logged: targetsOf(graph, logged), replayed: targetsOf(graph, replayed) };
@@ -70,7 +70,7 @@ function FirstDifference({
         <GraphDrawing
           graph={graph}
           marked={steps}
-          note={(name) =>
+          row={(name) =>
             (["logged", "replayed"] as const)
               .filter((side) => targets[side].has(name))
               .map((side) => (

@@ -107,14 +107,9 @@ function Tree({ items, filtered }: { items: PlaybookItem[]; filtered: boolean })
           row.item ? (
             <PlaybookRow key={row.path} row={row} item={row.item} />
           ) : (
-            <tr key={row.path} class="folder">
+            <tr key={row.path} class="folder" style={depth(row)}>
               <td colSpan={5}>
-                <button
-                  type="button"
-                  style={indent(row)}
-                  aria-expanded={!closed.value.has(row.path)}
-                  onClick={() => toggle(row.path)}
-                >
+                <button type="button" aria-expanded={!closed.value.has(row.path)} onClick={() => toggle(row.path)}>
                   <Icon name={closed.value.has(row.path) ? "right" : "down"} /> {row.name}/{" "}
                   <span class="quiet">{counted(row.count, "playbook")}</span>
                 </button>
@@ -127,14 +122,14 @@ function Tree({ items, filtered }: { items: PlaybookItem[]; filtered: boolean })
   );
 }
 
-const indent = ({ depth }: TreeRow<PlaybookItem>) => ({ marginInlineStart: `${22 * depth}px` });
+const depth = (row: TreeRow<PlaybookItem>) => ({ "--depth": row.depth });
 
 function PlaybookRow({ row, item }: { row: TreeRow<PlaybookItem>; item: PlaybookItem }) {
   const { path, last_run: last } = item;
   return (
-    <tr>
+    <tr style={depth(row)}>
       <td>
-        <a style={indent(row)} href={href("playbook", { path })} title={path}>
+        <a href={href("playbook", { path })} title={path}>
           {row.name}
         </a>
       </td>

@@ -1,6 +1,7 @@
 /** The run view on a phone: panes are tabs, and the inspector is a sheet at the bottom. */
 
 import { useSignal } from "@preact/signals";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { parameter, setQuery } from "../location.ts";
 import { Button } from "../parts/button.tsx";
 import { Tabs } from "../parts/tabs.tsx";
@@ -44,8 +45,10 @@ export function PhoneBody({ model, graph }: BodyProps) {
 /** Until it is expanded, it covers the lower half of the graph, and only its heading is over a list. */
 function Sheet({ model, graph, headingOnly }: BodyProps & { headingOnly: boolean }) {
   const isTall = useSignal(false);
+  const sheet = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => sheet.current?.scrollIntoView({ block: "nearest" }), []); // a long error may hide it
   return (
-    <div class={isTall.value ? "sheet tall" : headingOnly ? "sheet heading-only" : "sheet"}>
+    <div ref={sheet} class={isTall.value ? "sheet tall" : headingOnly ? "sheet heading-only" : "sheet"}>
       <div class="sheet-handle">
         <Button
           kind="quiet"

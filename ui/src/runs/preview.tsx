@@ -33,7 +33,7 @@ function Summary({ run }: { run: Execution }) {
   return (
     <div class="preview-body">
       <Status status={run.status} soft />
-      {run.activity && !run.error && <p>{activityText(run.activity, now.value)}</p>}
+      {run.activity && !run.error && <p>{activityText(run, now.value)}</p>}
       {run.error && (
         <div class="preview-error">
           <strong>

@@ -14,7 +14,7 @@ function runTitle(run: ExecutionSummary): string {
 
 function Activity({ run }: { run: ExecutionSummary }) {
   const isLooping = run.progress && run.status === "running";
-  const text = activityText(run.activity, now.value);
+  const text = activityText(run, now.value);
   return (
     <>
       {run.failed_items > 0 && run.status === "succeeded" && (

@@ -109,7 +109,12 @@ function Details({ schedule, path, reload }: { schedule: Schedule; path: string;
         </dd>
         <dt>Fires</dt>
         <dd>
-          {whenWords(schedule)} {schedule.cron && <code>{schedule.cron}</code>}
+          {whenWords(schedule)}
+          {schedule.cron && (
+            <>
+              , <code>{schedule.cron}</code>
+            </>
+          )}
         </dd>
         <dt>Status</dt>
         <dd>{schedule.status}</dd>

@@ -1,11 +1,17 @@
 import { millis, runningDuration } from "./time.ts";
 
-/** The activity of a run in words; a wait shows how long it has lasted instead of when it began. */
-export function activityText(activity: string, now: number): string {
+interface Doing {
+  activity: string;
+  waits: { since: string }[];
+}
+
+/** The activity of a run in words; a wait shows how long it has lasted instead of when it began. The sentence has whole
+ *  seconds: a wait would seem to be older than its run. */
+export function activityText({ activity, waits }: Doing, now: number): string {
   return activity.replace(
-    /( waiting)? since (\d{4}-\d\d-\d\dT[\d:.]+Z)/g,
-    (since, verb: string | undefined, time: string) => {
-      const from = millis(time);
+    /( waiting)? since (\d{4}-\d\d-\d\dT[\d:]+)Z/g,
+    (since, verb: string | undefined, seconds: string) => {
+      const from = millis(waits.find((wait) => wait.since.startsWith(seconds))?.since ?? `${seconds}Z`);
       return from === null ? since : `${verb ? " waiting for " : ", "}${runningDuration(now - from)}`;
     },
   );

@@ -12,10 +12,11 @@ interface GraphDrawingProps {
   marked?: ReadonlySet<string>; // steps that a problem or a difference is about
   markedArcs?: ReadonlySet<string>; // keys of arcs between them
   note?: (step: string) => ComponentChildren; // beside the name
+  row?: (step: string) => ComponentChildren; // in the extra row of a graph that has it
   onStep?: (node: GraphNode) => void;
 }
 
-export function GraphDrawing({ graph, selected, marked, markedArcs, note, onStep }: GraphDrawingProps) {
+export function GraphDrawing({ graph, selected, marked, markedArcs, note, row, onStep }: GraphDrawingProps) {
   const place = useRef<HTMLDivElement>(null);
   const [scale, setScale] = useState(1);
   useLayoutEffect(() => {
@@ -48,7 +49,9 @@ export function GraphDrawing({ graph, selected, marked, markedArcs, note, onStep
               note={note?.(node.name)}
               isSelected={node.name === selected}
               onSelect={onStep && (() => onStep(node))}
-            />
+            >
+              {row && <span class="box-run">{row(node.name)}</span>}
+            </GraphBox>
           ))}
         </div>
       </div>

@@ -44,14 +44,14 @@ export function RunHeader({ model }: { model: RunModel }) {
     lastStatus.current = status;
   }, [status]);
   if (!details) return null;
-  const activity = model.doing.value?.activity ?? "";
+  const doing = model.doing.value;
   return (
     <header class="run-header">
       <div class="run-title">
         <h1 class="cut">{oneLine(details.name)}</h1>
         <Status status={status} soft />
-        {status !== "failed" && activity !== status && (
-          <span class="run-activity cut">{oneLine(activityText(activity, now.value))}</span>
+        {doing && status !== "failed" && doing.activity !== status && (
+          <span class="run-activity cut">{oneLine(activityText(doing, now.value))}</span>
         )}
         {details.local && !model.hasEnded.value && <span class="badge">Runs in a local process</span>}
       </div>

@@ -49,9 +49,11 @@ export function TimelineFooter({
 }
 
 function totalsText({ worked, waited: { worker, retry, external }, critical }: Totals): string {
+  const waits = Object.entries({ worker, retry, external }).filter(([, ms]) => ms > 0);
+  const kinds = waits.map(([kind, ms]) => `${kind} ${duration(ms)}`).join(", ");
   const parts = [
     `worked ${duration(worked)}`,
-    `waited ${duration(worker + retry + external)} (worker ${duration(worker)}, retry ${duration(retry)}, external ${duration(external)})`,
+    `waited ${duration(worker + retry + external)}${kinds && ` (${kinds})`}`,
   ];
   if (critical !== null) parts.push(`critical path ${duration(critical)}`);
   return parts.join(", ");
