@@ -157,18 +157,22 @@ def equal(a: Any, b: Any, budget: Budget | None = None, depth: int = 0) -> bool:
 
 
 def compared(a: Any, b: Any) -> int | None:
-    """-1, 0 or 1 for a number and the text of a decimal number, which SQL results have so that no digit is lost. None
-    for any other pair. The comparison is exact; a float counts as its shortest decimal notation."""
-    text, number = (a, b) if isinstance(a, str) else (b, a)
-    if type(number) not in (int, float) or not isinstance(text, str) or len(text) > LONG:
+    """-1, 0 or 1 for texts of decimal numbers, which SQL results have so that no digit is lost, or one of them and a
+    number. None for any other pair. The comparison is exact; a float counts as its shortest decimal notation."""
+    if not (isinstance(a, str) or isinstance(b, str)):
         return None
-    if DECIMAL.fullmatch(text) is None:
+    if not (_is_decimal(a) and _is_decimal(b)):
         return None
     from decimal import Decimal
 
-    exact, other = Decimal(text), Decimal(repr(number) if isinstance(number, float) else number)
-    difference = (exact > other) - (exact < other)
-    return difference if text is a else -difference
+    first, second = (Decimal(repr(value) if isinstance(value, float) else value) for value in (a, b))
+    return (first > second) - (first < second)
+
+
+def _is_decimal(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= LONG and DECIMAL.fullmatch(value) is not None
+    return type(value) in (int, float)
 
 
 def contains(needle: Any, haystack: Any, budget: Budget | None = None) -> bool:
@@ -201,6 +205,8 @@ def ordered(a: Any, b: Any, symbol: str, budget: Budget | None = None) -> bool:
     a, b = unwrapped(a, contents), unwrapped(b, contents)
     if isinstance(a, Missing) or isinstance(b, Missing):
         return False
+    if (difference := compared(a, b)) is not None:
+        return bool(_ORDER[symbol](difference, 0))
     if _numbers(a, b) or (isinstance(a, str) and isinstance(b, str)):
         if isinstance(a, str) and len(a) > LONG:
             (budget or Budget()).check()
@@ -211,8 +217,6 @@ def ordered(a: Any, b: Any, symbol: str, budget: Budget | None = None) -> bool:
             if not equal(x, y, budget):
                 return ordered(x, y, symbol, budget)
         return bool(_ORDER[symbol](len(a), len(b)))
-    if (difference := compared(a, b)) is not None:
-        return bool(_ORDER[symbol](difference, 0))
     raise Fault(
         f"cannot compare {kind_of(a)} with {kind_of(b)} by '{symbol}'",
         "test for it first, or convert one with | int, | float or | string",

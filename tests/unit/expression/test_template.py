@@ -342,11 +342,13 @@ def test_value_nested_without_end_is_an_error() -> None:
         ("'5.01' > 5", True), ("5 < '5.01'", True), ("'5' >= 5", True), ("5 > '5.00'", False), ("'-0.5' < 0", True), ("'-0' == 0", True),
         ("'12345678901234567890.01' > 12345678901234567890", True), ("'9007199254740993' == 9007199254740993", True),
         ("'9007199254740993' == 9007199254740992", False), ("0 < '3.20' < 4", True), ("'1e3' == 1000", False), ("'007' == 7", False),
-        ("' 5' == 5", False), ("'1' == true", False), ("'' == 0", False), ("'5.0' == '5'", False), ("'10' < '9'", True), ("5 in ['5']", False),
+        ("' 5' == 5", False), ("'1' == true", False), ("'' == 0", False), ("'5.0' == '5'", False), ("'10' < '9'", False), ("5 in ['5']", False),
+        ("'100.00' > '99.50'", True), ("'99.50' > '100.00'", False), ("'-2' < '-1.5'", True), ("'5.0' <= '5'", True), ("'5.0' < '5'", False),
+        ("'12345678901234567890.01' > '12345678901234567890'", True), ("'9' < '10a'", False), ("'007' < '1'", True), ("'1e3' < '9'", True),
         ("'5' is eq 5", True), ("[{'v': '7.5'}, {'v': '3.0'}] | selectattr('v', 'gt', 5) | list", [{"v": "7.5"}]), ("['5'] == [5]", True),
     ],
 )  # fmt: skip
-def test_text_of_a_decimal_compares_with_a_number_exactly(expression: str, expected: Any) -> None:
+def test_text_of_a_decimal_compares_as_a_number_exactly(expression: str, expected: Any) -> None:
     assert parse("{{ " + expression + " }}").evaluate({}) == expected
 
 
