@@ -231,7 +231,7 @@ class VisibleNames:
             yield from (Completion(name, "field", _default(node, name), name, "") for name in node)
 
     def meaning(self, fragment: Fragment) -> str:
-        """What the word of a fragment means; empty for an unknown word."""
+        """The meaning of the word of a fragment; empty for an unknown word."""
         completions = self.completions(fragment)
         completion = next((entry for entry in completions if entry.label == fragment.word), None)
         if completion is None:

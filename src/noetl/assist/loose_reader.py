@@ -15,8 +15,8 @@ from noetl.dsl.reader import MAX_DEPTH, MAX_NODES, resolve
 from noetl.dsl.tree import Map, Seq, Span
 
 Role: TypeAlias = Literal["key", "value", "node", "item"]
-"""What is typed at the cursor: a key of the last map, the value of a key on its line, a node on a line of its own, or a
-new item of the last list, whose dash is missing."""
+"""The kind of node at the cursor: a key of the last map, the value of a key on its line, a node on a line of its own,
+or a new item of the last list, whose dash is missing."""
 
 _COLON = re.compile(r":(?=[ \t\r]|$)")
 _FLOW_COLON = re.compile(r":(?=[ \t\r\n,\]}]|$)")
@@ -42,7 +42,7 @@ class PathPart(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What the key leads to; None if that is not written yet."""
+        """The value of the key; None if that is not written yet."""
         if isinstance(self.node, Map):
             return self.node.get(self.key)
         return self.node[self.key] if self.key is not None and self.key < len(self.node) else None

@@ -1,4 +1,5 @@
-"""What may be written at a place of the document: its keys and its values, from the description of the language."""
+"""The forms that are allowed at a place of the document: its keys and its values, from the description of the
+language."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ class Language:
         self.kinds, self.classic = kinds, classic
 
     def at(self, path: Sequence[PathPart]) -> list[Expected]:
-        """What is expected at the end of a path; a last part without a key means its map."""
+        """The expected form at the end of a path; a last part without a key means its map."""
         expected: list[Expected] = [ROOT]
         for node, key in path:
             if key is None:

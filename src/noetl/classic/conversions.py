@@ -24,7 +24,7 @@ SQL_KINDS = ("postgres", "duckdb", "snowflake")
 IS_ERROR = "outcome.status == 'error'"
 EVENT_NAME = re.compile(r"""event\.name\s*==\s*(['"])(call\.done|call\.error|step\.exit)\1""")
 NEGATION = re.compile(r"\b(not|if)\b|!=|\)\s*(==|is\b|in\b|\|)")
-"""What lets a guard hold because a comparison in it does not."""
+"""Matches operators with which a guard holds because a comparison in it does not."""
 _CONSTANTS = [
     (re.compile(rf"{before}{constant}{after}"), replacement)
     for before, constant, after, replacement in (

@@ -1,4 +1,4 @@
-"""The seams for classic steps: rules for the net of the engine, and plans for the pipelines of a worker.
+"""The interface of classic steps: rules for the net of the engine, and plans for the pipelines of a worker.
 
 Runs of canonical playbooks import no other file that runs classic steps.
 """

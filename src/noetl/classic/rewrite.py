@@ -379,7 +379,7 @@ class ClassicRoutes:
 
 
 def _other_event(when: str) -> str:
-    """What a condition reads of the event that arcs have no name for."""
+    """The fields of the event that a condition reads and that arcs have no name for."""
     template = parse(when)
     names = [name for test in template.string_comparisons if test.path == ("event", "name") for name in test.values]
     other = [name for name in names if name not in ("call.done", "call.error", "step.exit")]

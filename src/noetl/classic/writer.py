@@ -27,7 +27,8 @@ _KEEPS_BREAKS = re.compile(r"[|>][0-9]?\+")
 
 
 class YamlLayout:
-    """What the parser of a valid YAML text discards: comments, blank lines, ends of nodes, aliases and anchors.
+    """The parts of a valid YAML text that the parser discards: comments, blank lines, ends of nodes, aliases and
+    anchors.
 
     Lines count from 0, offsets are those of the tree's spans.
     """

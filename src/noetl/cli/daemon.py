@@ -1,4 +1,4 @@
-"""What `server`, `dev` and `worker` share: log options, signals, and the protection of secrets from task code.
+"""Shared by `server`, `dev` and `worker`: log options, signals, and the protection of secrets from task code.
 
 Task code runs as a child process of the same user. The environment contains the master key, passwords and tokens, and
 `/proc/PID/environ` shows the initial one: its values are overwritten. A process that is dumpable shows its memory to

@@ -30,6 +30,7 @@ from noetl.cli.output import (
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, ExplainArgs, Json, OnProgress
+from noetl.engine.history.same_data import same_data
 from noetl.errors import UsageError
 from noetl.model.status import ENDED
 from noetl.printable import printable
@@ -141,7 +142,7 @@ def diff_command(a: str, b: str, client: Client, output: str | None) -> int:
     workers and users are ignored, and so are the beginning of a fork and the work that it starts again."""
     diff = client.runs.diff(a, b)
     compared = {key: diff[key] for key in ("a", "b", "equal")}
-    compared |= {key: diff[key] for key in COMPARED if diff[key]["a"] != diff[key]["b"]}
+    compared |= {key: diff[key] for key in COMPARED if not same_data(diff[key]["a"], diff[key]["b"])}
     steps = {step["step"]: {"a": step["a"], "b": step["b"]} for step in diff["steps"] if step["differs"]}
     compared |= {part: values for part, values in (("ctx", diff["ctx"]), ("steps", steps)) if values}
     first = diff["first_difference"]

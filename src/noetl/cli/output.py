@@ -1,4 +1,5 @@
-"""What verbs print: data as json, jsonl, yaml or a table (`-o`); for people, problems, errors and results of runs."""
+"""The output of verbs: data as json, jsonl, yaml or a table (`-o`); for people, problems, errors and results of
+runs."""
 
 from __future__ import annotations
 
@@ -124,7 +125,7 @@ def format_duration(seconds: float) -> str:
 
 
 def print_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
-    """Print each problem with its place, the line with a caret under the fault, and what to do."""
+    """Print each problem with its place, the line with a caret under the fault, and a hint."""
     for problem in problems:
         colour = COLOURS[problem.severity]
         place = click.style(printable(f"{problem.file}:{problem.line}:{problem.column}"), bold=True)

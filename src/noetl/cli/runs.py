@@ -287,13 +287,14 @@ def prune_command(older_than: str, dry_run: bool, client: Client, output: str | 
 
 
 def fork_options(function: Callable[..., Json]) -> Callable[..., None]:
-    """The argument and the options of a verb that forks a run; the function returns what its own options select."""
+    """The argument and the options of a verb that forks a run; the function returns the body of
+    its own options."""
 
     @run_argument
     @click.option("--playbook", metavar="FILE", help="Continue with this edited playbook.")
     @click.option("--set-ctx", "ctx", multiple=True, metavar="KEY=VALUE", help="Set a key of ctx to a YAML value.")
     @payload_options
-    @click.option("--dry-run", is_flag=True, help="Only print what would be kept and what would run again.")
+    @click.option("--dry-run", is_flag=True, help="Only print the steps that would be kept or run again.")
     @client_and_output
     @wraps(function)
     def verb(

@@ -26,7 +26,7 @@ Client: TypeAlias = "LocalClient | HttpClient"
 Json = dict[str, Any]
 Items = list[Json]
 Warn = Callable[[str], None]  # takes a line for people, such as a warning
-OnProgress: TypeAlias = "Callable[[str, AuditProgress], None]"  # takes the name of what is being checked
+OnProgress: TypeAlias = "Callable[[str, AuditProgress], None]"  # takes the title of the checked log
 
 LAST = re.compile(r"last(?::(?P<name>.+?))?(?:~(?P<back>\d{1,6}))?")
 MAX_MATCHES = 10  # how many runs are listed where the beginning of an id is ambiguous
@@ -56,7 +56,8 @@ class RunFilter(NamedTuple):
 
 
 class ExplainArgs(NamedTuple):
-    """What to explain: a step, a run or an item of it, as of the event `at`; or the decision of the event `seq`."""
+    """The subject of an explanation: a step, a run or an item of it, as of the event `at`; or the decision of the event
+    `seq`."""
 
     step: str | None = None
     run: str | None = None

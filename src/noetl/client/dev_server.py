@@ -37,7 +37,7 @@ def stored_token(file: str) -> str:
 
 @contextmanager
 def announced(file: str, token: str, url: str) -> Iterator[None]:
-    """Tell commands the address and the token until the block ends."""
+    """Publish the address and the token to commands until the block ends."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -48,7 +48,7 @@ class Engine(NamedTuple):
         return self.embedded.runtime
 
     def run(self, state: Execution, summary: Summary | None = None) -> Json:
-        """The body of `GET /executions/{id}`, and what only the database of a run knows."""
+        """The body of `GET /executions/{id}`, and fields that only the database of a run has."""
         summary = summary or self.runtime.executions[state.id].summary
         assert summary is not None
         source = self.catalog.source(state.digest)

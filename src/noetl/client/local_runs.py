@@ -215,7 +215,7 @@ class LocalRuns:
             return asyncio.run(self._run_to_end(store, execution, view, begin, prune=source is not None))
 
     def preview_fork(self, run: str, new: NewRun) -> Json:
-        """What a fork or a retry would do; nothing is started or stored."""
+        """The effect of a fork or a retry; nothing is started or stored."""
         from noetl.runtime import history
         from noetl.runtime.fork_preview import preview_fork, preview_retry
 
@@ -258,7 +258,8 @@ class LocalRuns:
             return asyncio.run(self._run_to_end(store, execution, view, begin))
 
     async def _install_requirements(self, local: Engine, digest: str) -> None:
-        """Install what Python tasks need before the run starts, so that progress and errors are seen at once."""
+        """Install the requirements of Python tasks before the run starts, so that progress and errors are seen at
+        once."""
         loaded = local.catalog.playbooks.get(digest)
         tasks = [part for step in loaded.playbook.steps for part in step.every_task if part[1].kind == "python"]
         lists = {tuple(task.inputs.get("requirements", ())): place for place, task in reversed(tasks)}
@@ -321,7 +322,7 @@ class LocalRuns:
         return {"execution_id": decided.state.id, "name": signal.type, "id": signal.id, **result._asdict()}
 
     def _decide(self, run: str, command: Command) -> CommandResult:
-        """Decide a command on the log as it is, and append the events. A cancel reaches open children too."""
+        """Decide a command on the current log, and append the events. A cancel reaches open children too."""
 
         async def decide() -> CommandResult:
             runtime = Runtime(LoadedPlaybooks(store), SystemClock())

@@ -45,7 +45,7 @@ def layered(*layers: Any) -> dict[str, Any]:
 
 
 class Builder:
-    """Builds the playbook and remembers where its parts stand: by `fetch`, `fetch/save`, `fetch/next/0` and so on."""
+    """Builds the playbook and records the places of its parts: by `fetch`, `fetch/save`, `fetch/next/0` and so on."""
 
     def __init__(self, root: Map, kinds: KindSource, text: Text) -> None:
         self.root, self.kinds, self.text = root, kinds, text

@@ -42,8 +42,8 @@ class Loaded(NamedTuple):
 
 
 def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = False, stored: bool = False) -> Loaded:
-    """Read, check and compile a playbook. Never raises for what the text contains. A `stored` text was valid when it
-    was stored, so it is compiled in spite of errors of checks with `stored_ok`."""
+    """Read, check and compile a playbook. Never raises because of the content of the text. A `stored` text was valid
+    when it was stored, so it is compiled in spite of errors of checks with `stored_ok`."""
     root, problems = read(file, data)
     if root is None:
         return Loaded(None, problems.sorted(), "canonical", {})

@@ -1,4 +1,4 @@
-"""What the compiler needs to know of a dialect. The classic one is `noetl.classic.dialect`."""
+"""A dialect, as the compiler uses it. The classic one is `noetl.classic.dialect`."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ EXECUTOR_SPEC = Fields(
     Field("timeout", TIME_LIMIT, "time limit of the whole execution"),
     Field("on_failure", Choice("stop", "finish"), "whether other branches end first when one fails"),
     Field("join", Choice("any", "all"), "default of the steps' `spec.join`"),
-    Field("durability", Choice("task", "step"), "what is durable before the run continues"),
+    Field("durability", Choice("task", "step"), "the unit that is durable before the run continues"),
     Field("max_step_runs", Integer(1, 10_000_000), "maximum number of step runs of an execution (100,000)"),
     Field("policy", EXECUTOR_POLICY, "runtime defaults"),
     Field("result", _RESULT, "result store (the same as `results.store`)"),
@@ -205,7 +205,10 @@ EXECUTOR = Fields(
 TASK_THEN = Fields(
     "then",
     Field(
-        "do", Choice("continue", "retry", "jump", "break", "fail", "skip"), "what the pipeline does next", required=True
+        "do",
+        Choice("continue", "retry", "jump", "break", "fail", "skip"),
+        "the next action of the pipeline",
+        required=True,
     ),
     Field("attempts", Integer(1, 10_000), "retry: maximum number of attempts, including the first (3)"),
     Field("backoff", Choice("none", "linear", "exponential"), "retry: how the wait grows (none)"),
@@ -241,7 +244,7 @@ TASK_SPEC = Fields(
         OneOf("a time limit", _LIMIT_MAP, Form(object, DELAY)),
         "time limit of one call, which may be a template; for http also {connect, read}",
     ),
-    Field("policy", TASK_POLICY, "what happens after each outcome"),
+    Field("policy", TASK_POLICY, "action after each outcome"),
     Field("pool", TEXT, "without effect: set the pool of the step"),
     Field("exactly_once", BOOLEAN, "postgres, duckdb: keep a ledger row in the same transaction"),
     Field("async", BOOLEAN, "accepted, without effect"),

@@ -66,7 +66,7 @@ class DirectedGraph:
         return groups[::-1]
 
     def reach(self) -> dict[str, int]:
-        """What each node leads to, itself included."""
+        """The nodes that each node leads to, itself included."""
         reached: dict[str, int] = {}
         for group in self.cycles():
             bits = self.union(group)

@@ -41,7 +41,7 @@ class Migration(NamedTuple):
     text: str
     changed: bool
     problems: list[Problem]
-    """What is wrong with the playbook; after errors it was not checked further."""
+    """The problems of the playbook; after errors it was not checked further."""
     leftovers: list[Problem]
     """The constructs that cannot be rewritten."""
     notes: list[Problem]

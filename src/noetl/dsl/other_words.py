@@ -366,4 +366,4 @@ NAMES: Mapping[str, str] = {
         ["var", "variables", "xcom"], "read `workload` for inputs, `ctx` for values that the run has written"
     ),
 }
-"""Names that other engines have in templates, and what to read instead."""
+"""Names that other engines have in templates, with their replacements."""

@@ -39,7 +39,7 @@ class InputName(NamedTuple):
     default: Path = ()
     """The key of `workload` whose default reads it; a payload with that key replaces the default."""
     advice: str | None = None
-    """What the author probably meant."""
+    """The similar name that the author probably meant."""
     assumptions: Assumptions = frozenset()
     """The states of other names of the request in which the template needs this one."""
 
@@ -181,7 +181,7 @@ def _checked_by_defaults(workload: _Workload, payload: Json, strict_keys: Collec
 
 
 def _checked_by_schema(schema: Json, defaults: Json, reads: Collection[Path], payload: Json) -> list[str]:
-    """The schema decides alone; a key that it permits without naming it, and that nobody reads, is a warning."""
+    """The schema decides alone; a key that it permits without naming it, and that nothing reads, is a warning."""
     from noetl.dsl.workload_schema import violations  # a large library
 
     properties = properties_of(schema)

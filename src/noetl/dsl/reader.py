@@ -2,7 +2,7 @@
 
 Limits are counted on parser events, before anything is composed: the C composer crashes the process on deep nesting,
 its parser does not. Scalars follow the YAML 1.2 core schema, so `on`, `no` and `12:30:00` stay strings. Anchors,
-aliases and merge keys work, but count as what they expand to. Whatever the input, the answer is a tree or problems.
+aliases and merge keys work, but count as what they expand to. Any input results in a tree or in problems.
 """
 
 from __future__ import annotations

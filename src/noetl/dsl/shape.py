@@ -21,7 +21,7 @@ from noetl.model.kind import Kind
 
 Schema = dict[str, Any]
 Test = type | Callable[[Any], bool]
-"""What a value must be: an instance of a type, or one that a function accepts."""
+"""The constraint of a value: an instance of a type, or one that a function accepts."""
 
 UNKNOWN_KEY = Check("NTL101", "error", "a key is unknown here", stored_ok=False)
 MISSING_KEY = Check("NTL102", "error", "a required key is missing", stored_ok=False)
@@ -78,7 +78,7 @@ class Shape:
         self._fits: Callable[[Any], bool] = fits.__instancecheck__ if isinstance(fits, type) else fits
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
-        """Report what is wrong with the node; False if it is unusable as a whole."""
+        """Report the problems of the node; False if it is unusable as a whole."""
         if self.wrong is not None and not self._fits(value):
             check, advice = self.wrong
             return self.refuse(value, span, walk, check, self._hint(value) if self._hint is not None else advice)
@@ -276,7 +276,7 @@ class Fields(Shape):
         return [key for key, field in self.fields.items() if walk.classic or field.rewrite is None]
 
     def _advice(self, value: Any, key: str, walk: Walk) -> str:
-        """What to write instead of an unknown key: the same under `spec`, our word for it, or a similar key."""
+        """The replacement of an unknown key: the same under `spec`, our word for it, or a similar key."""
         keys, spec = self._keys(walk), self.fields.get("spec")
         if spec is not None and isinstance(spec.shape, Fields) and key in spec.shape._keys(walk):
             shape = spec.shape.fields[key].shape

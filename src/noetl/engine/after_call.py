@@ -1,4 +1,4 @@
-"""The seam behind the call: what a step does between the end of its call and its routing.
+"""The interface of the actions of a step between the end of its call and its routing.
 
 A canonical step does nothing there. A step of the classic dialect does, and `noetl.classic.rules` implements it. A
 `Net` receives the function that compiles such steps; the engine asks the compiled rules at the points below, and knows

@@ -61,7 +61,7 @@ class Decision:
         return value
 
     def scope(self, args: dict[str, Any], args_by: dict[str, Any], event: dict[str, Any] | None = None) -> Scope:
-        """What a template on the server sees."""
+        """The scope of a template on the server."""
         state = self.state
         scope = Scope(
             workload=state.workload,

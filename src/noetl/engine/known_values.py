@@ -73,7 +73,7 @@ def fits_text(written: Any, reported: Any, values: KnownValues) -> bool:
 
 
 def _agrees(expected: Any, reported: Any) -> bool:
-    """Whether the values are equal, apart from what is stored elsewhere and from secrets that the worker has hidden."""
+    """Whether the values are equal, apart from values stored elsewhere and from secrets that the worker has hidden."""
     if isinstance(expected, UnknownValue | Reference):
         return True
     if isinstance(reported, str) and HIDDEN in reported:

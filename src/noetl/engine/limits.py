@@ -51,7 +51,8 @@ def shrink(event: Event, blobs: Blobs) -> Event:
 
 
 def _parts(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """What may be replaced: fields that take anything, values of maps, the operands of a patch, long texts."""
+    """The parts that may be replaced: fields that take anything, values of maps, the operands of a patch, long
+    texts."""
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             part = getattr(value, name)

@@ -1,4 +1,4 @@
-"""What a playbook reads from the payload of a signal, found in its templates: the form of an answer.
+"""The fields that a playbook reads from the payload of a signal, from its templates: the form of an answer.
 
 The result of a task of `kind: wait` is the payload. Templates read it under several names, and rules and arcs give
 parts of it new ones (`set_ctx: {verdict: "{{ outcome.result }}"}`), which are followed.

@@ -93,7 +93,7 @@ class Progress(msgspec.Struct):
     iter: dict[str, Any] = {}
     tasks: dict[str, Any] = {}  # Outcomes by label, as templates see them
     writes: list[Write] = []
-    """What an item of a parallel loop wrote to ctx: it sees these writes, and none of the other items."""
+    """The writes of an item of a parallel loop to ctx: it sees these writes, and none of the other items."""
     due: float | None = None  # When the next attempt may begin
     repeats: int = 0
     """How often rules have repeated the next task although it was ok; each time it has its effect again."""
@@ -166,7 +166,7 @@ class ParkedItems(dict[int, Parked]):
 
     @property
     def kinds(self) -> AbstractSet[str]:
-        """What they wait for, as `until` names it."""
+        """The kinds of their waits, as in `until`."""
         return self._by_kind.keys()
 
     @property

@@ -75,7 +75,7 @@ def accept_task(decision: Decision, fence: int, fact: e.TaskDone) -> None:
 
 
 def _targets(state: Execution, fact: e.TaskDone) -> Iterator[tuple[dict[str, Any], Sequence[Write]]]:
-    """What the outcome is written to, and its writes there."""
+    """The targets of the outcome, with its writes to them."""
     run, task = state.runs[fact.task.run], fact.task
     progress = run.pipelines(task.index).get(split_path(task.path)[0])
     yield (progress.iter if progress is not None else {}), fact.set_iter
@@ -249,7 +249,7 @@ def item_of(state: Execution, run: Run, task: TaskId) -> str | None:
 
 
 def inner_writes(run: Run, task: TaskId) -> list[Write]:
-    """What the items of an iterator task wrote, each for itself, in the order of the items."""
+    """The writes of the items of an iterator task, separately, in the order of the items."""
     inner = f"{task.path}["
     items = [
         (int(prefix[len(inner) : -2]), progress.writes)

@@ -117,7 +117,7 @@ def signals_text(names: Sequence[str]) -> str:
 
 
 def awaited_text(parked: Parked) -> str:
-    """What a run or an item waits for."""
+    """The wait of a run or an item."""
     texts = {"signal": signals_text(parked.signals), "child": f"its child {parked.key}", "event": "an event"}
     return texts.get(parked.until, "its next attempt")
 

@@ -54,7 +54,7 @@ _UNEQUAL = ("!=", "not in")  # comparisons that are true for a missing value
 
 
 class BranchAssumptions(NamedTuple):
-    """What is known if a condition is true, or if it is false."""
+    """The assumptions that follow if a condition is true, or if it is false."""
 
     assumptions: Assumptions = frozenset()
     certain: bool = False
@@ -62,7 +62,7 @@ class BranchAssumptions(NamedTuple):
 
 
 class EvaluationPoint(NamedTuple):
-    """What is known where a node is evaluated."""
+    """The point at which a node is evaluated, and the assumptions that hold there."""
 
     assumptions: Assumptions = frozenset()
     certain: bool = True
@@ -398,7 +398,7 @@ def _either(first: BranchAssumptions, second: BranchAssumptions) -> BranchAssump
 
 
 def _compared(parts: list[nodes.Expr], holds: bool, at: EvaluationPoint) -> BranchAssumptions:
-    """What a condition says about values without which it is false."""
+    """The assumptions of a condition that is false if one of these values is missing."""
     return _present(parts, at) if holds else _absent(parts, at)
 
 

@@ -1,8 +1,8 @@
 """Bounds of evaluations: time, size and loops.
 
-A `Budget` bounds one evaluation: its loops and what it makes. An `Allowance` bounds the CPU time of evaluations and the
-size of their values; each evaluation has one of its own, or several share one (all templates of a decision do, by the
-budget under `BUDGET_KEY` in their scope).
+A `Budget` bounds one evaluation: its loops and the size of its values. An `Allowance` bounds the CPU time of
+evaluations and the size of their values; each evaluation has one of its own, or several share one (all templates of a
+decision do, by the budget under `BUDGET_KEY` in their scope).
 
 The clock is read on loop steps, calls, comparisons of long values and every few hundred elements inside filters.
 Whatever one such piece of work does is bounded by size, so the time between two readings is bounded too.
@@ -94,7 +94,7 @@ class Allowance:
 
 
 class Budget:
-    """What an evaluation may still use, and the stored values that it can read. Pass one to several evaluations
+    """The remaining allowance of an evaluation, and the stored values that it can read. Pass one to several evaluations
     to bound them together."""
 
     __slots__ = ("_allowance", "contents", "memory", "steps")

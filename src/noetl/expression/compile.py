@@ -74,7 +74,7 @@ class Compiler:
         return Missing(text, start(node), "", hint)
 
     def failing(self, node: nodes.Node, offset: int | None = None) -> Callable[[Exception], Exception]:
-        """What to raise for an error in this node, at its start unless an offset is given."""
+        """The exception for an error in this node, at its start unless an offset is set."""
         source = self.source
         return lambda error: located(error, source, start(node) if offset is None else offset)
 
@@ -263,7 +263,7 @@ class Compiler:
         return self._assigned(node.target, self._captured(node.body, node.filter))
 
     def _captured(self, children: list[nodes.Node], pipe: nodes.Filter | None) -> Closure:
-        """What a body prints, through filters if there are any, as a value."""
+        """The output of a body, through filters if there are any, as a value."""
         body = self._block(children)
 
         def capture(scope: Scope, run: Evaluation) -> str | Sealed:

@@ -37,7 +37,7 @@ class Entry(NamedTuple):
         return f"({', '.join(parameters)})"
 
     def refuses(self, positional: int, keywords: Sequence[str]) -> bool:
-        """Whether a call with that many arguments cannot work, whatever the values are."""
+        """Whether a call with this number of arguments fails for any values."""
         code, defaults = self.call.__code__, self.call.__defaults__ or ()
         names = code.co_varnames[2 : code.co_argcount]
         if positional > len(names) and not code.co_flags & 0x04:  # no *args

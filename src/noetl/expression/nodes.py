@@ -1,4 +1,5 @@
-"""The syntax tree of a template, with Jinja's names, and what is known of a template before it is evaluated."""
+"""The syntax tree of a template, with Jinja's names, and the facts about a template that are known before it is
+evaluated."""
 
 from __future__ import annotations
 
@@ -228,7 +229,7 @@ class Absence(NamedTuple):
     fails: bool
     """Whether the template fails here if the name is missing."""
     assumptions: Assumptions
-    """What holds whenever the template reads the name here."""
+    """Assumptions that hold whenever the template reads the name here."""
     certain: bool
     """Whether the template reads the name here whenever the assumptions hold. The body of a loop counts as
     evaluated."""

@@ -1,4 +1,4 @@
-"""A parsed template: what it reads and uses, and how it is evaluated."""
+"""A parsed template: its reads, its filters and functions, and its evaluation."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Template:
             raise explain(located(error, self.source, 0), scope) from None
 
     def absences(self, guard: bool) -> Mapping[int, list[Absence]]:
-        """Every read of a name in the scope, by its offset, with what happens without the name. With `guard` the
+        """Every read of a name in the scope, by its offset, with the effect of its absence. With `guard` the
         template is a condition, where a missing value is false."""
         from noetl.expression.absence import absences  # most playbooks do not need it
 

@@ -71,11 +71,11 @@ class View:
         raise KeyError(name)
 
     def value(self, contents: Contents) -> Any:
-        """What the object is where a whole value is needed; itself, if it only has fields."""
+        """The object as a whole value; itself, if it only has fields."""
         return self
 
     def passed(self, contents: Contents) -> Any:
-        """What the object is where a template only passes it on; a reference need not be opened for that."""
+        """The object where a template only passes it on; a reference need not be opened for that."""
         return self.value(contents)
 
 
@@ -112,7 +112,7 @@ class Sealed(View):
 
 
 class Namespace(View):
-    """What `{% set ns = namespace() %}` binds. Elsewhere it is a map: the object never leaves the template."""
+    """The value of `{% set ns = namespace() %}`. Elsewhere it is a map: the object never leaves the template."""
 
     __slots__ = ("fields",)
 
@@ -288,7 +288,7 @@ def _content(value: Any) -> str:
 
 
 def located(error: Exception, source: str, offset: int) -> TemplateError:
-    """The public error for whatever an operation raised at `offset` of `source`."""
+    """The public error for an exception of an operation at `offset` of `source`."""
     match error:
         case TemplateError():
             return error

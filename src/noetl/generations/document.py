@@ -46,7 +46,7 @@ class OtherDocument:
         """Rewrites to review."""
         self.is_classic = is_classic(root)
         self.declared = frozenset(self._declared())
-        """Names that the document itself gives a meaning: what others reserve may be one of them."""
+        """Names that the document itself gives a meaning: names that are reserved elsewhere may be among them."""
         self.labels = {step["step"]: [task.label for task in self.outer_tasks(step)] for step in self.steps}
         """The labels of a step's tasks as they were read."""
 

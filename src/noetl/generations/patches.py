@@ -236,7 +236,7 @@ def _refuse_second(document: OtherDocument, values: Map, key: str, name: str, so
 
 
 def _tolerant(node: Any) -> Any:
-    """A copy whose templates give null for what an error has not got."""
+    """A copy whose templates give null for fields that an error lacks."""
     if isinstance(node, Map):
         copy = map_at(node)
         copy.spans.update(node.spans)

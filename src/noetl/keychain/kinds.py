@@ -79,7 +79,7 @@ def is_known(kind: str) -> bool:
 
 
 def faults(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the fields of a credential. No message contains a value."""
+    """The errors in the fields of a credential. No message contains a value."""
     shape, unknown = SHAPES.get(kind), set[str]()
     if shape is None or kind == "secret_manager":
         if not fields:

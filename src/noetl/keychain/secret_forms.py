@@ -188,7 +188,7 @@ def _next_piece(count: int, rest: str) -> bytes:
 
 
 def _run(least: int, most: int) -> bytes:
-    """So many backslashes, all that there are. What was escaped may have been quoted as a whole: JSON in a query."""
+    """So many backslashes, all that there are. An escaped text may have been quoted as a whole: JSON in a query."""
     return rb"(?:\\{%d,%d}+|(?:%s){%d,%d}+)" % (least, most, _quoted(b"\\"), least, most)
 
 

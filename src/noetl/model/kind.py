@@ -1,4 +1,4 @@
-"""A tool kind as the front end and the registry see it: its name, what it takes, and what it needs installed."""
+"""A tool kind as the front end and the registry see it: its name, its inputs, and the packages it needs."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _REQUIREMENT = re.compile(
 
 
 def fault(requirement: str) -> str | None:
-    """What is wrong with a requirement; None if an installer can read it."""
+    """The error in a requirement; None if an installer can read it."""
     text = _normal(requirement)
     if text.startswith("-"):
         option = re.split(r"[\s=]", text, maxsplit=1)[0]

@@ -14,7 +14,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 def status_phrase(status: str) -> str:
-    """What goes after `the run`: `was cancelled`, `has already succeeded`, `is paused`."""
+    """The predicate after `the run`: `was cancelled`, `has already succeeded`, `is paused`."""
     if status == "cancelled":
         return "was cancelled"
     return f"has already {status}" if status in ENDED else f"is {status}"

@@ -149,7 +149,7 @@ class ClientConnection:
 
 
 async def flush(client: Client, seconds: float) -> None:
-    """Wait until the server has processed every subscription and message, and denied what it denies.
+    """Wait until the server has processed every subscription and message, and sent its denials.
 
     The driver's ping can overtake a command that is not written yet; a second ping comes after it. A cancelled flush
     leaves a ping behind whose response breaks the driver, so it runs to its end even if the call is cancelled.

@@ -157,4 +157,4 @@ class AfterCallRunner(Protocol):
     """Runs a step that does more than call its tasks; see `noetl.classic.after_call`."""
 
     def run(self, call: Pipeline, progress: AfterCallProgress | None) -> Coroutine[Any, Any, Any]:
-        """Run the call and what follows it."""
+        """Run the call and its follow-up."""

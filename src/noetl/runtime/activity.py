@@ -55,7 +55,7 @@ NO_WAITS = CountedWaits(0, frozenset(), [])
 
 
 class Wait(msgspec.Struct, frozen=True, rename={"kind": "for"}):
-    """What a step run or one of its items waits for; a token has the name of its step as `run`. `fields` are the parts
+    """The wait of a step run or one of its items; a token has the name of its step as `run`. `fields` are the parts
     of the payload of a signal that the playbook reads."""
 
     run: str
@@ -112,7 +112,7 @@ class Activity(NamedTuple):
 
     @property
     def urgent(self) -> tuple[Any, ...]:
-        """What is stored at once when it changes; the rest is progress."""
+        """The part that is stored at once when it changes; the rest is progress."""
         return self.waits, self.details.waits, self.details.error
 
 

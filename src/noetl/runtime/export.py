@@ -20,7 +20,7 @@ FIELDS = (
     *("execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms", "continued_errors"),
     *("continued", "warnings", "name", "path", "parent", "started", "ended", "actor"),
 )
-"""What an export has of the execution itself."""
+"""The execution itself in an export."""
 EVENTS_PER_PART, LINES_PER_PART = 500, 100
 
 encode = msgspec.json.Encoder(enc_hook=encode_reference).encode

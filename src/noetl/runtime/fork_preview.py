@@ -24,7 +24,7 @@ ROWS_PER_READ = 100
 
 
 class ForkPreview(msgspec.Struct, frozen=True):
-    """What a fork would do. It takes over the first `source_seq` events: `done` are steps whose results it has, `again`
+    """The effect of a fork. It takes over the first `source_seq` events: `done` are steps whose results it has, `again`
     are step runs that run again or continue. `warnings` are about its payload."""
 
     source_id: str

@@ -33,7 +33,7 @@ MAX_BYTES = 32 << 20  # after compiling this much text the process exits to free
 
 
 Part: TypeAlias = Literal["graph", "run_graph", "names", "form"]
-"""What may be made of a text besides its playbook: its graph, the one whose boxes have a row for runs, its names, and
+"""The products of a text besides its playbook: its graph, the one whose boxes have a row for runs, its names, and
 the form of its inputs."""
 
 

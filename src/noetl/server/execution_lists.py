@@ -1,4 +1,4 @@
-"""Lists of executions as the API and the command line show them: the stored columns, and what only a reader knows."""
+"""Lists of executions as the API and the command line show them: the stored columns, and those computed on reading."""
 
 from __future__ import annotations
 

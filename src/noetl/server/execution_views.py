@@ -88,7 +88,7 @@ class RunningTaskView(msgspec.Struct, frozen=True):
 
 
 class WaitView(msgspec.Struct, frozen=True):
-    """What a run, an item or a token waits for. `names` are signals; `commands` end the wait."""
+    """The wait of a run, an item or a token. `names` are signals; `commands` end the wait."""
 
     step: str
     run: str | None

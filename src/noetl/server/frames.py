@@ -77,7 +77,7 @@ class OutlineChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What has changed since the frame before. With `reload`, that is too much: load the outline and the state again.
+    """The changes since the previous frame. With `reload`, that is too much: load the outline and the state again.
     `rows` are the latest 50 events: seq, milliseconds since 1970, type, subject, status, summary. If `ctx_keys` and
     `waits` do not fit even into a frame without rows, they are left out."""
 
@@ -105,7 +105,7 @@ class EncodedFrame(NamedTuple):
 
 
 class LiveOutline:
-    """The outline of a running execution, and what its new events change in it."""
+    """The outline of a running execution, and its changes by new events."""
 
     def __init__(self, execution: str, fold: OutlineFold, last: Block | None) -> None:
         self.execution, self.fold = execution, fold
@@ -123,7 +123,7 @@ class LiveOutline:
             self.fold.add(self._writer.finish())
 
     def change(self, events: Sequence[tuple[Row, e.Event]], status: Status) -> OutlineChange:
-        """What these events, the latest ones of the log, have changed."""
+        """The changes by these events, the latest ones of the log."""
         writer = OutlineWriter(first=events[0][0].seq)
         blocks = [block for row, event in events for block in writer.extend((event,), row.at)]
         blocks += [writer.finish()] if writer.block.events else []

@@ -16,7 +16,7 @@ from noetl.server.parameters import ItemPage, Limit, QueryString, text
 from noetl.store.store import Store, StoredLine
 from noetl.timestamps import rfc3339
 
-MAX_SCANNED_LINES, MAX_SCANNED_CHARACTERS = 20_000, 64 << 20  # what one request reads
+MAX_SCANNED_LINES, MAX_SCANNED_CHARACTERS = 20_000, 64 << 20  # read by one request
 PAGE_CHARACTERS = 8 << 20
 LINES_PER_READ = 100
 

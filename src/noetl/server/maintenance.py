@@ -100,7 +100,7 @@ class Pruner:
                 self.telemetry.log.write("info", "pruned", executions=removed)
 
     async def prune_once(self, now: float) -> int:
-        """Remove what is older than the retention time, in batches; returns the number of executions."""
+        """Remove executions older than the retention time, in batches; returns the number of executions."""
         removed = 0
         before = now - self.retention_seconds
         while batch := await self.maintenance.do(lambda store: store.prune(before, EXECUTIONS_PER_BATCH)):

@@ -110,7 +110,7 @@ class StepOutline(msgspec.Struct, frozen=True):
 
 
 class OutlineView(msgspec.Struct, frozen=True):
-    """What happened to an execution, without its events. Above 5,000 step runs, `by_step` takes the place of `runs`,
+    """The outline of an execution, without its events. Above 5,000 step runs, `by_step` takes the place of `runs`,
     `parked` and `tokens`."""
 
     execution_id: str

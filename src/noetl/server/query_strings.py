@@ -52,7 +52,7 @@ def _invalid(name: str, value: str) -> str:
 
 
 def _reason(query_type: type[QueryString], values: Mapping[str, str], error: str) -> str:
-    """What is wrong and what is expected, without regular expressions and names of formats."""
+    """The error and the expected value, without regular expressions and names of formats."""
     reason, _, name = error.partition(" - at `$.")
     name = name.rstrip("`")
     if name not in values:

@@ -1,4 +1,4 @@
-"""Stored records as the API and the command line show them: without what is secret, and with times as RFC 3339."""
+"""Stored records as the API and the command line show them: without secrets, and with times as RFC 3339."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Sessions of users, or of people with a token: in the database, and with NATS also in its key-value store, for
 gateways and other programs.
 
-The database decides: a session that is not there has ended, whatever NATS contains. Everything keeps working while NATS
-is down; a session that NATS has missed is written there when it is next used.
+The database decides: a session that is missing there has ended, even if NATS has it. Everything keeps working while
+NATS is down; a session that NATS has missed is written there when it is next used.
 
 In NATS `noetl.sessions.<sha256 of the secret>` describes a session, `noetl.sessions.user.<user>.<session id>` lists
 those of a user. Other programs may write, too: an update of `last_activity_at` keeps a session alive, and deleting the

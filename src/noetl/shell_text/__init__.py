@@ -53,7 +53,7 @@ class ShellText(NamedTuple):
 
 
 def prepare_shell(source: str) -> Callable[[Scope], ShellText]:
-    """A function that binds values. TemplateSyntax for what does not parse or cannot be safe."""
+    """A function that binds values. TemplateSyntax for text that does not parse or cannot be safe."""
     if not has_syntax(source):
         return lambda scope: ShellText(source, {})
     evaluate, printed = compile_pieces(source, "a command")

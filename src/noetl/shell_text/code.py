@@ -73,7 +73,7 @@ INTERPRETERS = {
     "sqlite3": Interpreter("", always=True),
 }
 INPUT_COMMANDS = ("xargs", "parallel")
-"""Programs that make words of what they read, and commands of those."""
+"""Programs that split their input into words, and run these as commands."""
 LONG_VALUES = ("--rcfile", "--init-file")
 COMMAND_PREFIXES = frozenset([
     "then", "do", "else", "elif", "if", "while", "until", "!", "{", "time", "command", "builtin", "exec", "sudo", "env",
@@ -107,7 +107,7 @@ class Command(Struct):
     """The operator before the word."""
     offset: int | None = None
     fed: bool = False
-    """Whether a template is in what it reads from its standard input."""
+    """Whether a template is in its standard input."""
     expanded_twice: bool = False
     """Whether a template is in a word that bash expands twice: the one after `>&`."""
     pipes_into: Command | None = None
@@ -286,7 +286,7 @@ def _by_ssh(words: Sequence[str], fed: bool) -> Iterator[Rejection]:
 
 
 def _by_shell(words: Sequence[str]) -> Iterator[Rejection]:
-    """What a shell itself executes, or uses as a name with a subscript that it evaluates."""
+    """The words that a shell itself executes, or uses as a name with a subscript that it evaluates."""
     if not words:
         return
     name, rest = words[0], words[1:]

@@ -164,7 +164,7 @@ class Binding:
 
 
 class _SlotReader:
-    """Finds the position of each template, and so what it becomes; TemplateSyntax where it cannot be bound."""
+    """Finds the position of each template, and so its kind; TemplateSyntax where it cannot be bound."""
 
     def __init__(self, pieces: list[Piece], source: str, dialect: SqlDialect) -> None:
         self.source, self.dialect = source, dialect

@@ -61,7 +61,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class Access:
-    """What changes a record that does not exist, or ends one that has ended, returns False."""
+    """Methods that change a missing record, or end one that has ended, return False."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

@@ -1,7 +1,7 @@
-"""The parts of a commit that are the same in every database: which changes fit, and what is written of them.
+"""The parts of a commit that are the same in every database: which changes fit, and which of their rows are written.
 
 An execution uses the contents that it stores and those that its events refer to. Contents that hold references, and the
-list of the chunks of a loop, use other contents in turn. A store removes what nothing uses.
+list of the chunks of a loop, use other contents in turn. A store removes unused content.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A SQL database that runs named queries: what `Store` needs of SQLite and Postgres.
+"""A SQL database that runs named queries: the interface of SQLite and Postgres to `Store`.
 
 Queries and migrations are .sql files next to the code. They are not read through `importlib.resources`, whose import
 takes 10 ms: longer than opening a store.

@@ -173,6 +173,6 @@ class LastCommit:
         message = (
             f"{self.address} is older than the last commit to it: it lacks {commit}. A copy was restored, or the end "
             "of its write-ahead log was lost. Put the newer database back; or continue from this one with `noetl "
-            f"restore --accept --db {quote(self.address)}`: what ran since then runs again"
+            f"restore --accept --db {quote(self.address)}`: tasks that ran since then run again"
         )
         return MissingCommit(execution, seq, message)

@@ -43,7 +43,7 @@ class Summary(msgspec.Struct, frozen=True):
     local: bool = False  # whether `noetl run` runs it in a process of its own; servers ignore such an execution
     continued_errors: int = 0  # errors that policies continued past
     source: str | None = None  # the execution from which it was forked
-    activity: str = ""  # what it does or waits for, or why it failed, in one sentence
+    activity: str = ""  # its activity, its wait or its error, in one sentence
     waits: str = ""  # the kinds of its waits, each between spaces
     details: bytes = b"{}"  # JSON
 
@@ -129,7 +129,7 @@ class WorkerSession(msgspec.Struct, frozen=True):
     slots: int
     host: str = ""
     started: float = 0.0
-    beat: float = 0.0  # when it was recorded, by the clock of the store; the store ignores what a caller sets
+    beat: float = 0.0  # when it was recorded, by the clock of the store; the store ignores the value of the caller
     leases: dict[str, list[int]] = {}  # the fences of the leases that it reports, by execution
     version: str = ""
     directive: WorkerDirective = ""  # the directive of an operator; the store ignores the value that a caller sets
@@ -238,7 +238,7 @@ class Store(ABC):
         self._db.write_all(*(("put_outline", (key_of(execution), *block)) for block in blocks))
 
     def read_snapshot(self) -> AbstractContextManager[None]:
-        """Everything that is read inside comes from one state of the store, whatever others write meanwhile."""
+        """Everything that is read inside comes from one state of the store, even if others write meanwhile."""
         return self._db.read_snapshot()
 
     def seq(self, execution: str) -> int:

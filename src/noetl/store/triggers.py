@@ -17,8 +17,8 @@ from noetl.model.actor import Actor
 from noetl.model.identity import uuid7
 from noetl.store.database import Database
 
-Overlap = Literal["skip", "queue", "allow"]  # what happens at a firing while an execution of the schedule is open
-Missed = Literal["skip", "once", "all"]  # what happens to firings that were due while no server was running
+Overlap = Literal["skip", "queue", "allow"]  # policy for a firing while an execution of the schedule is open
+Missed = Literal["skip", "once", "all"]  # policy for firings that were due while no server was running
 Outcome = Literal["started", "skipped", "missed", "failed"]
 
 

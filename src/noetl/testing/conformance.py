@@ -1,6 +1,6 @@
 """Whether a tool kind keeps the contract of `noetl.tools.base`, as a function and as a class of tests for pytest.
 
-Each check yields what is wrong in words. Checks of the description need no example. Checks of calls try the examples of
+Each check yields messages. Checks of the description need no example. Checks of calls try the examples of
 the author, as they are and with odd values in them.
 """
 

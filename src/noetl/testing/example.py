@@ -1,4 +1,5 @@
-"""A call to try, odd variants of it, the ways in which the checks make calls, and what calls leave behind."""
+"""A call to try, odd variants of it, the ways in which the checks make calls, and the resources that calls leave
+behind."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     inputs: dict[str, Any] = {}
     context: dict[str, Any] = {}  # fields of the context, such as `args`
     credentials: dict[str, dict[str, Any]] = {}
-    """What `auth` can name. Texts in it are secrets, and no error may show one."""
+    """The credentials that `auth` can name. Texts in it are secrets, and no error may show one."""
     error: str | None = None  # the kind of error that the call must end with; None if it must succeed
     lasts: bool = False
     """Whether the call takes long enough to be cancelled: ten seconds or more. Such a call is only ever cancelled."""
@@ -63,7 +64,7 @@ async def call_all(tool: Tool, examples: Sequence[Example]) -> list[Ended]:
 
 
 async def cancel_call(tool: Tool, example: Example) -> str | None:
-    """What is wrong with how a cancelled call ends; None if nothing is."""
+    """A message if a cancelled call does not end as it should; None if it does."""
     call = asyncio.create_task(_call(tool, example))
     await asyncio.wait([call], timeout=CANCEL_AFTER_SECONDS)
     if call.done():

@@ -50,10 +50,10 @@ def tool_of(subject: Any) -> Tool:
 def call_tool(
     tool: Any, inputs: Mapping[str, Any] | None = None, *, credentials: Credentials | None = None, **context: Any
 ) -> Outcome:
-    """Call a tool, close what it keeps open, and return its outcome.
+    """Call a tool, close its open resources, and return its outcome.
 
     `tool` is a module or the name of a kind. `inputs` are as an author would write them, templates rendered; invalid
-    ones give an outcome of kind `input`. `credentials` are what `auth` can name. Other keywords are fields of the
+    ones give an outcome of kind `input`. `auth` can name `credentials`. Other keywords are fields of the
     context. An exception of the tool is raised here; a worker turns it into an outcome of kind `internal`.
     """
     subject = tool_of(tool)

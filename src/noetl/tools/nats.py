@@ -39,11 +39,11 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
             "publish", "request", "kv_get", "kv_put", "kv_delete", "kv_keys",
             "object_get", "object_put", "object_delete", "object_list",
         ],
-        doc("What to do")
+        doc("Operation to perform")
     ]  # fmt: skip
     url: Annotated[str | list[str] | None, doc("Servers, if `auth` names none: `nats://host:4222`")] = None
     subject: Annotated[str | None, doc("Subject to publish or send a request to")] = None
-    stream: Annotated[str | None, doc("JetStream stream that must confirm what is published")] = None
+    stream: Annotated[str | None, doc("JetStream stream that must confirm published messages")] = None
     bucket: Annotated[str | None, doc("Bucket of keys or of objects")] = None
     key: Annotated[str | None, doc("Key, or name of the object")] = None
     data: Annotated[Any, doc("Content: text as it is, a result reference as its bytes, else JSON")] = UNSET

@@ -79,7 +79,7 @@ class Registry:
         self._users[get_running_loop()] += 1
 
     async def close(self) -> None:
-        """Close what the tools have open in the running loop, unless others have joined and use it."""
+        """Close the resources of the tools in the running loop, unless others have joined and use them."""
         from asyncio import get_running_loop
 
         loop = get_running_loop()

@@ -73,8 +73,8 @@ def confined(sandbox: Sandbox, argv: list[str], cwd: str, folders: Iterable[str]
 
 
 def landlock(sandbox: Sandbox, folders: Iterable[str], *, read: Iterable[str] = ()) -> dict[str, Any] | None:
-    """The rules for Landlock, if it is the sandbox. `folders` are writable, `read` is what the task needs in any case.
-    Failure if a declared path contains noetl's own files."""
+    """The rules for Landlock, if it is the sandbox. `folders` are writable, `read` has the files that the task always
+    needs. Failure if a declared path contains noetl's own files."""
     if sandbox.kind != "landlock":
         return None
     from noetl.file_access import OwnFiles

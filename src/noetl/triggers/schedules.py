@@ -37,7 +37,7 @@ CRON_FIELDS = {
     "month": "1 to 12, or JAN to DEC",
     "day-of-week": "0 to 7, or SUN to SAT",
 }
-"""The fields of a cron expression in their order, with what each may be."""
+"""The fields of a cron expression in their order, with their ranges."""
 GRACE_SECONDS = 60.0  # a firing that starts later than this is missed; so is a firing whose successor is due
 START_LEASE_SECONDS = 5.0  # how long other servers ignore a schedule whose firings are being started
 QUEUE_SECONDS = 1.0  # how often a server checks whether the execution that a queue waits for has ended

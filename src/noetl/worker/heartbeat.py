@@ -122,7 +122,8 @@ class Heartbeat(Thread):
             self.loop.call_soon_threadsafe(act)
 
     def _yield(self) -> None:
-        """Another process has the worker's name and its leases: drop all work and claim none until it is gone."""
+        """Another process has the worker's name and its leases: drop all work and claim none until that process
+        ends."""
         self.terms.registered.clear()
         for execution, fence in list(self.worker.leases):
             self.worker.revoke(execution, fence)

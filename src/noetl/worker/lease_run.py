@@ -54,7 +54,7 @@ class LeaseRun:
             keychain=KeychainView(),
             execution_id=work.execution,
         )
-        """What the templates of all its pipelines see."""
+        """The scope of the templates of all its pipelines."""
 
     async def run(self) -> list[Work]:
         """Run the work; returns the work that the last report was answered with."""

@@ -1,6 +1,6 @@
 """Compiled playbooks in memory: the most recently used ones, up to a number and a total size.
 
-Whatever uses a playbook holds a reference to it, so an evicted playbook can be found as long as it is in use.
+Users of a playbook hold a reference to it, so an evicted playbook can be found as long as it is in use.
 """
 
 from __future__ import annotations

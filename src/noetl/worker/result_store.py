@@ -43,7 +43,7 @@ class ResultStore:
         return outcome if result is outcome.result else msgspec.structs.replace(outcome, result=result)
 
     async def _stored(self, plan: TaskPlan, result: Any) -> Any:
-        """The result, or a reference to it. Bytes are stored whatever their size: JSON has none."""
+        """The result, or a reference to it. Bytes are stored at any size: JSON has none."""
         if isinstance(result, bytes):
             return await self._put(plan, reference_to(result, hint=BINARY), result)
         if isinstance(result, msgspec.Raw):

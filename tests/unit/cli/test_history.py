@@ -356,6 +356,14 @@ def test_a_log_is_replayed_compared_and_exported(tmp_path: Path) -> None:
     assert len(exported["events"]) == exported["execution"]["events"] == second["events"]
 
 
+def test_a_boolean_and_a_number_differ(tmp_path: Path) -> None:
+    for value in ("true", "1"):
+        begun(tmp_path, HEAD + f"workflow: [{{step: a, tool: {{kind: noop, result: {value}}}}}]\n")
+    done = runs(tmp_path, "diff", "last~1", "last", "-o", "json")
+    compared = msgspec.json.decode(done.out)
+    assert (done.code, compared["equal"], compared["result"]) == (1, False, {"a": True, "b": 1})
+
+
 def test_the_first_difference_of_a_fork_is_what_follows_from_it(tmp_path: Path) -> None:
     source = begun(tmp_path, CHOICE)["execution_id"]
     at = seq_of(tmp_path, "task.started", "start#1")

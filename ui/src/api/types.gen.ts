@@ -505,7 +505,7 @@ export interface ForkPoint {
 }
 
 /**
- * What a fork would do. It takes over the first `source_seq` events: `done` are steps whose results it has, `again`
+ * The effect of a fork. It takes over the first `source_seq` events: `done` are steps whose results it has, `again`
  * are step runs that run again or continue. `warnings` are about its payload.
  */
 export interface ForkPreview {
@@ -546,7 +546,7 @@ export interface FormField {
 }
 
 /**
- * What has changed since the frame before. With `reload`, that is too much: load the outline and the state again.
+ * The changes since the previous frame. With `reload`, that is too much: load the outline and the state again.
  * `rows` are the latest 50 events: seq, milliseconds since 1970, type, subject, status, summary. If `ctx_keys` and
  * `waits` do not fit even into a frame without rows, they are left out.
  */
@@ -901,7 +901,7 @@ export interface OutcomeError {
 }
 
 /**
- * What happened to an execution, without its events. Above 5,000 step runs, `by_step` takes the place of `runs`,
+ * The outline of an execution, without its events. Above 5,000 step runs, `by_step` takes the place of `runs`,
  * `parked` and `tokens`.
  */
 export interface Outline {
@@ -956,7 +956,7 @@ export interface ParkedColumns {
   to_seq: number[];
 }
 
-/** What a run, an item or a token waits for. `names` are signals; `commands` end the wait. */
+/** The wait of a run, an item or a token. `names` are signals; `commands` end the wait. */
 export interface PendingWait {
   step: string;
   run: string | null;
@@ -1285,7 +1285,7 @@ export interface SignalRequest {
   name: string;
   id?: string | null;
   payload?: unknown;
-  /** whether it is kept until something waits for it; if not, it counts only for what waits already */
+  /** whether it is kept until something waits for it; if not, it counts only for current waits */
   keep?: boolean;
 }
 
@@ -1294,7 +1294,7 @@ export interface SlowItem {
   duration_ms: number;
 }
 
-/** What to run: a registered `path` (of a `version`), a `playbook_id`, or the text of a `playbook`. */
+/** The playbook to run: a registered `path` (of a `version`), a `playbook_id`, or the text of a `playbook`. */
 export interface StartRequest {
   path?: string | null;
   version?: number | null;
@@ -1459,7 +1459,7 @@ export interface StepRunRow {
 export type StepRunStatus = "scheduled" | "running" | "waiting" | "succeeded" | "failed" | "skipped" | "cancelled";
 
 /**
- * What the step run or an item waited for, until `to`. A wait for the first of several signals is listed once for
+ * The wait of the step run or an item, until `to`. A wait for the first of several signals is listed once for
  * each. `fields` are the parts of the payload of a signal that the playbook reads.
  */
 export interface StepRunWait {
@@ -1721,7 +1721,7 @@ export interface Visit {
 }
 
 /**
- * What a step run or one of its items waits for; a token has the name of its step as `run`. `fields` are the parts
+ * The wait of a step run or one of its items; a token has the name of its step as `run`. `fields` are the parts
  * of the payload of a signal that the playbook reads.
  */
 export interface Wait {

@@ -18,7 +18,7 @@ PIPELINE = BASE | TOKEN | {"iter", "tasks", "_prev", "_task", "_attempt"}
 
 
 class TemplatePlace(NamedTuple):
-    """A place where templates stand, in words, and the names that they can see there."""
+    """A place of templates, in words, and the names that are visible there."""
 
     words: str
     roots: frozenset[str]

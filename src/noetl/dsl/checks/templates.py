@@ -350,7 +350,7 @@ class _Checker:
             if comparison.path != ("event", "name") or comparison.op not in ("==", "in"):
                 continue
             never = [value for value in comparison.values if not expected.possible.intersection(expected.names(value))]
-            if len(never) < len(comparison.values):  # names of other steps may stand beside, misspelt ones may not
+            if len(never) < len(comparison.values):  # names of other steps are allowed beside it, misspelt ones are not
                 never = [value for value in never if not event_names(value)]
             if never:
                 names = " or ".join(repr(value) for value in never[:3])

@@ -35,7 +35,7 @@ def event_row(seq: int, at: float, event: e.Event) -> EventRow:
 
 
 def event_summary(event: e.Event) -> str:
-    """What happened, in one line without the name of the subject."""
+    """The event in one line, without the name of its subject."""
     text = " ".join(SUMMARIES[type(event)](event).split())
     return text if len(text) <= MAX_SUMMARY else text[: MAX_SUMMARY - 1] + "…"
 

@@ -47,7 +47,7 @@ class StepArrival(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What is explained: a step, one run of it, one item of its loops, or one of its arcs."""
+    """The subject of an explanation: a step, one run of it, one item of its loops, or one of its arcs."""
 
     step: str
     run: str | None = None

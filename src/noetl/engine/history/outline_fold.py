@@ -53,7 +53,7 @@ class StepRunRow(msgspec.Struct):
     from_runs: list[str] = []
     routed_seq: int = 0
     waited: dict[str, int] = {}  # milliseconds that it waited for a worker, a retry, or something external
-    idle: tuple[str, int] | None = None  # for what it waits, and since when
+    idle: tuple[str, int] | None = None  # the kind of its wait, and its start
 
     @property
     def name(self) -> str:
@@ -399,7 +399,7 @@ class OutlineFold(msgspec.Struct):
         return loop
 
     def _drop_rows(self) -> None:
-        """Keep only what may still change."""
+        """Keep only the parts that may still change."""
         self.runs = {name: run for name, run in self.runs.items() if not run.ended_seq}
         self.tokens = {number: token for number, token in self.tokens.items() if not token.consumed_seq}
         self.waits = {name: waits[-1:] for name, waits in self.waits.items() if name in self.runs}

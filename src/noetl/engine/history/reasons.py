@@ -182,7 +182,7 @@ def decides_nothing(net: Net, event: e.TaskDone) -> bool:
 
 
 def rules_of(past: Decision, event: e.TaskDone) -> ExplainedDecision | None:
-    """Why a rule of a task's policy decided what came after an outcome; None if there was nothing to decide."""
+    """Why a rule of a task's policy matched an outcome; None if there was nothing to decide."""
     task, error = task_at(past.state.net, event.task), event.outcome.error
     actor = event.outcome.extra.get("actor")  # of the signal that a wait received
     if task is None or decides_nothing(past.state.net, event):

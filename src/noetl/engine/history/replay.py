@@ -91,7 +91,7 @@ class Replay:
             self.due += decision.events
 
     def _input(self, event: e.Event, at: float, contents: Contents, reopened: bool) -> None:
-        """Apply an event that was not decided, and what follows from it at once."""
+        """Apply an event that was not decided, and its immediate consequences."""
         decision, self.firings = Decision(self.state, at, contents), 0
         try:
             match event:

@@ -69,7 +69,7 @@ Since = Annotated[datetime, msgspec.Meta(tz=True, description="Earliest start.")
 
 
 class StartRequest(RequestBody, frozen=True):
-    """What to run: a registered `path` (of a `version`), a `playbook_id`, or the text of a `playbook`."""
+    """The playbook to run: a registered `path` (of a `version`), a `playbook_id`, or the text of a `playbook`."""
 
     path: str | None = None
     version: VersionNumber | None = None
@@ -491,7 +491,7 @@ class SignalRequest(RequestBody, frozen=True):
     name: Annotated[str, msgspec.Meta(min_length=1)]
     id: str | None = None
     payload: Any = None
-    keep: bool = True  # whether it is kept until something waits for it; if not, it counts only for what waits already
+    keep: bool = True  # whether it is kept until something waits for it; if not, it counts only for current waits
 
 
 class SignalAnswer(msgspec.Struct, frozen=True):

@@ -81,7 +81,7 @@ async def diff(call: ApiCall, query: DiffQuery) -> ExecutionDiff:
 @routes.add("GET", "/executions/{id}/explain")
 async def explain(call: ApiCall, query: ExplainQuery) -> ExplainView:
     """Why a step ran as it did: the latest decisions of its arcs, rules and gates, each with its values; why a token is
-    held, what a join waits for, why a step never ran. One of `step`, `arc` and `seq` says what is explained."""
+    held, what a join waits for, why a step never ran. One of `step`, `arc` and `seq` is the subject."""
     execution, run, now = call.path_params["id"], query.run or None, call.api.clock.now()
     if sum((bool(query.step), bool(query.arc), query.seq is not None)) != 1:
         raise Refused(422, "name what to explain with one of: step, arc, seq")

@@ -38,7 +38,7 @@ class ProblemPage(msgspec.Struct, frozen=True):
 
 @routes.add("GET", "/problems/{code}")
 async def problem(call: ApiCall) -> ProblemPage:
-    """What a problem of a playbook means, with an example and its fix."""
+    """The meaning of a problem of a playbook, with an example and its fix."""
     code = call.path_params["code"]
     return ProblemPage(code, await to_thread(problem_page, code))
 

@@ -20,7 +20,7 @@ routes = Routes()
 
 @routes.add("GET", "/executions/{id}/outline", responses={200: OutlineView, 304: None})
 async def outline(call: ApiCall) -> Response:
-    """What happened to an execution: its step runs, tokens, arcs and loops, without its events."""
+    """The outline of an execution: its step runs, tokens, arcs and loops, without its events."""
     execution, outlines = call.path_params["id"], call.api.histories.outlines
     seq = await call.in_store(call.api.store.seq, execution)
     if not seq:

@@ -100,7 +100,7 @@ class Validity(msgspec.Struct, frozen=True):
 
 @routes.add("POST", "/playbooks/validate", raw=TEXT, responses={200: Validity})
 async def validate(call: ApiCall, query: ValidateQuery) -> Response:
-    """Check a playbook: every problem, with its place. `with` adds what an editor shows beside the text."""
+    """Check a playbook: every problem, with its place. `with` adds data that an editor shows beside the text."""
     compiler, source = call.api.playbooks.compiler, await call.body()
     parts = [part for part in PARTS if part in query.parts.split(",")]
     compiled = await compiler.compile(call.caller.key, source, strict=query.strict, whole=False, parts=parts)
@@ -179,7 +179,7 @@ async def show_one(call: ApiCall, query: VersionQuery) -> Response:
 
 
 async def _start_form(call: ApiCall, file: str, source: bytes) -> dict[str, object]:
-    """What the form of a start shows; the faults of a keychain only to those who may read credentials."""
+    """The content of the form of a start; the faults of a keychain only to those who may read credentials."""
     playbooks = call.api.playbooks
     compiled = await playbooks.compiler.compile(call.caller.key, source, file, stored=True, parts=["form"])
     faults: list[KeychainFault] = []

@@ -108,7 +108,7 @@ class LeaseView(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to
 
 
 class StepRunWaitView(msgspec.Struct, frozen=True, rename={"until": "for", "end": "to"}):
-    """What the step run or an item waited for, until `to`. A wait for the first of several signals is listed once for
+    """The wait of the step run or an item, until `to`. A wait for the first of several signals is listed once for
     each. `fields` are the parts of the payload of a signal that the playbook reads."""
 
     run: str

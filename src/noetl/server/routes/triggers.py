@@ -1,4 +1,4 @@
-"""/schedules and /hooks: what starts playbooks, by time or by a signed request."""
+"""/schedules and /hooks: they start playbooks by time or by a signed request."""
 
 from __future__ import annotations
 

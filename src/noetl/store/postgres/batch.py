@@ -98,7 +98,7 @@ SUMMARY: tuple[Column, ...] = (
 
 
 def arguments(changes: Sequence[Change], heads: dict[str, int], removal_lock: int) -> list[Any]:
-    """The seqs at which the logs must be, and what is written if they are."""
+    """The seqs at which the logs must be, and the rows that are written if they are."""
     names = [valid_key(execution) for execution in heads]
     # The lock of an execution is the half of its id that is not its time. Executions with the same number wait.
     locks = sorted({int.from_bytes(name[8:], signed=True) for name in names})

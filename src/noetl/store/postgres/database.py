@@ -1,4 +1,4 @@
-"""One session of a Postgres server: reconnecting, retries, migrations, and errors that say what to do.
+"""One session of a Postgres server: reconnecting, retries, migrations, and errors with advice.
 
 **A lost connection.** Reads are repeated on a new connection. A commit whose response was lost may have been written or
 not, and only the log can tell: it is a StoreError, and the caller reads again. A connection that the server closed

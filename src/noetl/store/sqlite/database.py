@@ -1,4 +1,4 @@
-"""One connection to an SQLite file: locks, transactions, migrations, and errors that say what to do.
+"""One connection to an SQLite file: locks, transactions, migrations, and errors with advice.
 
 **Why apsw.** SQLite before 3.51.3 can lose committed pages when two connections write to one file and the write-ahead
 log is reset under one of them, and two writers are normal here (`noetl run` and `runs cancel`). The standard library
@@ -8,9 +8,10 @@ uses the SQLite of the machine; apsw ships its own, begins no transaction by its
 commit survives the death of the process but not of the machine; the file stays consistent either way.
 
 **Several processes.** Readers never wait and see one state of the database. `BEGIN IMMEDIATE` takes the write lock
-before a transaction reads, so what it reads cannot change. A writer that finds the lock taken tries again for half a
-minute, and goes before writers that come later (`locks.py`). None of this works on a network file system. Migrations
-are applied under the write lock, so of two processes that open an old file one migrates and the other finds it done.
+before a transaction reads, so rows that it has read cannot change. A writer that finds the lock taken tries again for
+half a minute, and goes before writers that come later (`locks.py`). None of this works on a network file system.
+Migrations are applied under the write lock, so of two processes that open an old file one migrates and the other finds
+it done.
 
 **Errors.** After a StoreError the transaction is rolled back, and the connection can be used again once the cause is
 gone. Every method holds one lock, so any thread may call, and `close` waits for running calls.
@@ -99,7 +100,7 @@ class SqliteDatabase(Database):
         return self.transaction(lambda: [execute(QUERIES[name], values).fetchall() for name, values in queries])
 
     def transaction(self, action: Callable[[], Result]) -> Result:
-        """Run the action and make what it writes durable, or roll all of it back."""
+        """Run the action and make its writes durable, or roll all of them back."""
         execute = self.connection.execute
         with self._lock:
             try:

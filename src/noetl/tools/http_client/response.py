@@ -164,7 +164,7 @@ async def _status_error(response: Response, extra: dict[str, Any], redaction: Re
         raw = text.encode("utf-8", "replace")
         if len(raw) > MAX_ERROR_BYTES:
             excerpt = raw[:MAX_ERROR_BYTES].decode("utf-8", "ignore")
-        elif whole:  # or else nearly all of it was secret, and it may end with half of a secret
+        elif whole:  # otherwise nearly all of it was secret, and it may end with half of a secret
             excerpt = _data(raw, content_type)[0] if encoding == "json" else text
     if excerpt is not None:
         details["body"] = excerpt

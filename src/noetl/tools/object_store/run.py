@@ -35,7 +35,7 @@ METADATA_PATH = r"/latest/(api/token|meta-data)|/computeMetadata/|/metadata/iden
 
 
 class ObjectInputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    operation: Annotated[Literal["list", "get", "put", "delete", "copy"], doc("What to do")]
+    operation: Annotated[Literal["list", "get", "put", "delete", "copy"], doc("Operation to perform")]
     key: Annotated[str | None, doc("Object to get, put or delete, or to copy from")] = None
     prefix: Annotated[str | None, doc("Lists only the objects whose key starts with this")] = None
     limit: Annotated[Annotated[int, Meta(ge=1)] | None, doc("Maximum number of objects to list")] = 1000

@@ -132,7 +132,7 @@ async def delete_object(inputs: ObjectInputs, location: Location) -> dict[str, A
     except FileNotFoundError:
         return {"key": inputs.key, "deleted": False}
     except PermissionDeniedError:
-        pass  # who may delete need not be allowed to look
+        pass  # a credential may allow to delete, but not to read
     await obstore.delete_async(location.store, path)
     return {"key": inputs.key, "deleted": True}
 
@@ -272,7 +272,7 @@ STORES: dict[str, tuple[Any, tuple[str, ...], Callable[[Fields, dict[str, str], 
 
 async def _checked_endpoint(endpoint: str, field: str = "endpoint") -> str:
     """The address of a store, without a trailing slash; Failure if requests to it are not allowed. The driver parses it
-    too, by rules of its own: only what both parse alike is accepted."""
+    too, by rules of its own: only URLs that both parse alike are accepted."""
     address = re.fullmatch(ENDPOINT, endpoint)
     if address is None or int(address["port"] or 1) not in range(1, 65_536):
         raise Failure("input", f"`{field}` must start with http:// or https://")

@@ -139,7 +139,7 @@ class ConnectionPool:
             if not connection.closed:
                 poll = select.poll()
                 poll.register(connection.pgconn.socket, select.POLLIN)
-                if not poll.poll(0):  # what an idle connection can read is nearly always that the server closed it
+                if not poll.poll(0):  # an idle connection is nearly always readable because the server closed it
                     return connection
             await connection.close()
         return None

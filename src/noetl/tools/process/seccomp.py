@@ -1,9 +1,9 @@
 """The seccomp filter of the sandbox `landlock`: the kernel runs it before each system call.
 
-Landlock controls which files can be opened, and TCP. This filter refuses with EPERM what Landlock does not cover:
+Landlock controls which files can be opened, and TCP. This filter refuses calls that Landlock does not cover with EPERM:
 
 - mode, owner, extended attributes and times of files, by path and by descriptor. Only the times of a file that the
-  program has open can be set, which is what `touch` does;
+  program has open can be set, as `touch` does;
 - memory, descriptors and keys of other processes, tracing, kernel programs, and `io_uring`, which bypasses the filter;
 - namespaces and mounts;
 - without `network`, sockets of any family but local ones and netlink, which cannot reach other machines.

@@ -24,7 +24,7 @@ class Cancellation:
         self._interrupts: list[Callable[[], object]] = []
 
     def on_cancel(self, interrupt: Callable[[], object]) -> None:
-        """Call `interrupt`, from another thread and maybe repeatedly, to end whatever the thread waits for."""
+        """Call `interrupt`, from another thread and maybe repeatedly, to end the wait of the thread."""
         self._interrupts.append(interrupt)
         self.check()
 

@@ -39,7 +39,7 @@ class Child:
 
 
 class Zygote:
-    """The running children. `serve` is what a child does."""
+    """The running children; a child runs `serve`."""
 
     def __init__(self, channel: socket, serve: Callable[[int], None], linux: Any) -> None:
         self.channel, self.serve, self.linux = channel, serve, linux

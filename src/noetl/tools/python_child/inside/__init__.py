@@ -1,1 +1,1 @@
-"""What runs in the zygote and in the children. Loaded there file by file: nothing here imports noetl."""
+"""The code of the zygote and of the children. Loaded there file by file: nothing here imports noetl."""
