@@ -177,6 +177,7 @@ def server_address(
         return None
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--server must start with http:// or https:// (got {url!r})")
+    _check_address(url)
     address = ServerAddress(url.rstrip("/"), token or _secret("NOETL_TOKEN", environment))
     allowed = insecure or environment.get("NOETL_INSECURE", "") not in ("", "0")
     if address.token and not allowed and address.exposed:
@@ -185,6 +186,22 @@ def server_address(
             "Use https://, or allow http:// on a private network: --insecure, or NOETL_INSECURE=1"
         )
     return address
+
+
+def _check_address(url: str) -> None:
+    """UsageError for the URL of a server without a host, with a wrong port, a query string or a password, which is not
+    printed."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        is_address = bool(parts.hostname) and parts.port != 0 and not parts.query and not parts.fragment
+    except ValueError:  # the port is not a number up to 65535, or the brackets of an IPv6 address do not match
+        parts, is_address = None, False
+    if "@" in (parts.netloc if parts else url):
+        raise UsageError("--server must not contain a user or a password: servers accept tokens, in NOETL_TOKEN")
+    if not is_address:
+        raise UsageError(f"--server must be an address such as http://127.0.0.1:8082 (got {url!r})")
 
 
 def is_this_machine(url: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from noetl.errors import UsageError
@@ -17,6 +19,7 @@ from noetl.settings import (
 )
 
 DAY = 86_400.0
+NO_ADDRESSES = ["http://", "http://[", "http://127.0.0.1:99999", "http://127.0.0.1:0", "http://127.0.0.1:8082/?a=1"]
 
 
 def test_executions_are_kept_for_thirty_days_unless_something_else_is_said() -> None:
@@ -58,6 +61,19 @@ def test_lines_are_text_on_a_terminal_and_json_elsewhere() -> None:
     assert log_settings(False, "json", "error", said) == ("json", "error")
 
 
+@pytest.mark.parametrize("url", NO_ADDRESSES)
+def test_a_url_without_a_host_or_with_a_wrong_port_is_no_server(url: str) -> None:
+    with pytest.raises(UsageError, match=f"must be an address such as .* \\(got '{re.escape(url)}'\\)"):
+        server_address(url, None, {})
+
+
+@pytest.mark.parametrize("url", ["http://ada:h0rse-radish@127.0.0.1:1", "http://h0rse-radish@[", "http://a@192.0.2.1"])
+def test_a_password_in_the_url_of_a_server_is_refused_and_not_printed(url: str) -> None:
+    with pytest.raises(UsageError, match=r"must not contain a user or a password: .* NOETL_TOKEN") as refused:
+        server_address(url, None, {}, insecure=True)
+    assert "radish" not in str(refused.value)
+
+
 @pytest.mark.parametrize("name", ["NOETL_LOG_FORMAT", "NOETL_LOG_LEVEL"])
 def test_a_format_or_level_that_does_not_exist_is_named(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} is 'loud'"):
@@ -68,11 +84,9 @@ HERE = ["http://127.0.0.1:8082", "http://127.8.9.1", "http://[::1]:1", "http://l
 ELSEWHERE = [
     "http://noetl:8082",
     "http://192.0.2.1",
-    "http://127.0.0.1@192.0.2.1",
     "http://localhost.example.org",
     "http://[2001:db8::1]",
     "http://0.0.0.0",
-    "http://[",
 ]
 
 

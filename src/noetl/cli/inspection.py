@@ -229,6 +229,9 @@ def _explain_run(record: Json, client: Client, output: str | None) -> None:
         emit(about | {"steps": explained}, output)
         return
     click.echo(f"{printable(record['name'])}  {record['status']}  {record['execution_id']}")
+    if record["orphaned"]:
+        command = shlex.join(["noetl", "runs", "resume", record["execution_id"]]) + target_options_text()
+        click.echo(f"its process has ended: `{command}` continues it")
     for line in activity_lines(record, target_options_text()):
         click.echo(line)
     if error is not None:

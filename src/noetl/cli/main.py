@@ -7,6 +7,7 @@ interrupted.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -130,7 +131,16 @@ def noetl_command(ctx: click.Context) -> None:
         ctx.color = False
 
 
+def _open_closed_streams() -> None:
+    """Standard streams that the parent closed (`>&-`) lead to /dev/null. Otherwise a file that is opened later gets the
+    number of a stream, and output of child processes is written into it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
 def main() -> None:
+    _open_closed_streams()
     try:
         noetl_command(prog_name="noetl")
     except errors.NoetlError as error:

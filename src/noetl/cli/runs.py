@@ -42,10 +42,10 @@ from noetl.cli.run import is_runnable
 from noetl.cli.show import logs_command, result_command, show_command
 from noetl.cli.start import collect_garbage
 from noetl.client.client import PAGE, Client, Items, Json, NewRun, RunFilter
-from noetl.errors import UsageError
+from noetl.errors import NoetlError, NotFound, UsageError
 from noetl.model.duration import seconds
 from noetl.model.event_filter import EventFilter, Level, types_of
-from noetl.model.identity import uuid7
+from noetl.model.identity import number_of, uuid7
 from noetl.model.status import STATUSES
 from noetl.printable import printable, printable_json
 from noetl.runtime.activity import WaitKind
@@ -163,6 +163,11 @@ def events_command(
     """Print the log of a run; `-o jsonl` prints one envelope per line."""
     if item is not None and not step_run:
         raise UsageError("--item requires --run, the step run with the loop, e.g. --run 'fetch#1'")
+    if step_run and not number_of(step_run):
+        raise UsageError(f"--run {step_run}: write the number of the step run, too, such as '{step_run}#1'")
+    if step_run and not any(client.runs.events(run, 0, EventFilter(run=step_run, item=item))):
+        part = step_run if item is None else f"{step_run}[{item}]"
+        raise NotFound(f"{part} has no events: `noetl runs show {run}` lists the steps with the number of their runs")
     pages = client.runs.events(run, after, EventFilter(types_of(types, level), step_run, item, text))
     if output == "jsonl":
         for page in pages:
@@ -401,8 +406,11 @@ def export_command(run: str, path: str, client: Client) -> None:
             click.echo(printable_json(text), nl=False)
         return
     record = client.runs.get(run)
-    with open(path, "wb", opener=_private) as file:
-        file.writelines(client.runs.export(record["execution_id"]))
+    try:
+        with open(path, "wb", opener=_private) as file:
+            file.writelines(client.runs.export(record["execution_id"]))
+    except OSError as error:
+        raise NoetlError(f"cannot write {path}: {error.strerror}") from error
     print_message(f"{record['execution_id']}: {record['events']:,} events written to {path}")
 
 

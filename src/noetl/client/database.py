@@ -35,6 +35,8 @@ def opened(db: str | None, mode: Mode = "read", *, allow_behind: bool = False) -
     and lacks commits, unless `allow_behind` is set."""
     effective = settings(db)
     if mode != "create" and is_file(effective.db) and not os.path.isfile(effective.db.removeprefix(SQLITE)):
+        if os.path.isdir(effective.db.removeprefix(SQLITE)):
+            raise NotFound(f"{effective.db} is a folder: name the database file in it with --db PATH")
         raise NotFound(
             f"database {effective.db} does not exist: create it with `noetl run FILE`, or name another with --db PATH"
         )

@@ -59,6 +59,8 @@ IDLE_FRAME_SECONDS = 0.5  # how often a view is updated while nothing happens
 MAX_WARNED_CHILDREN = 20  # number of children of a run whose warnings are requested
 SILENCE_SECONDS = 60.0  # a stream sends a keep-alive comment more often than that
 MAX_OUTAGE_SECONDS = 60.0  # how long a server may be unreachable while a run is followed
+REQUEST_ID = "X-Request-Id"  # a header of every response of a noetl server
+ERRNO = re.compile(r"\[Errno -?\d+\] ")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 JSON_BODY = {"Content-Type": "application/json"}
 YAML_BODY = {"Content-Type": "application/yaml"}
@@ -92,9 +94,20 @@ class Http:
     def send(self, method: str, path: str, **options: Any) -> httpx2.Response:
         with self.reaching():
             response = self.client.request(method, path, **options)
-        if not response.is_success:
-            raise error_of(response)
+        self.check(response)
         return response
+
+    def check(self, response: httpx2.Response) -> None:
+        """Raise the error of a response that is not a success, and ServerUnreachable for that of another program."""
+        if REQUEST_ID not in response.headers:
+            status = f"{response.status_code} {response.reason_phrase}"
+            raise ServerUnreachable(
+                f"no noetl server responds at {self.address.url}: the response {status} is from another program; check "
+                "the address, or the proxy in front of the server"
+            )
+        if not response.is_success:
+            response.read()
+            raise error_of(response)
 
     def items(self, path: str, limit: int = ALL, /, **query: Any) -> Iterator[Json]:
         cursor = None
@@ -124,8 +137,11 @@ class Http:
         try:
             yield
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            reason = str(error) or type(error).__name__
-            raise ServerUnreachable(f"no server responds at {self.address.url}: {reason}") from error
+            reason = ERRNO.sub("", str(error)) or type(error).__name__
+            raise ServerUnreachable(
+                f"no server responds at {self.address.url}: {reason}; check the address, or start a server with "
+                "`noetl server`"
+            ) from error
 
 
 def error_of(response: httpx2.Response) -> errors.NoetlError:
@@ -138,6 +154,8 @@ def error_of(response: httpx2.Response) -> errors.NoetlError:
         return errors.PlaybookInvalid([problem_of(fault) for fault in problem["problems"]])
     if problem.get("type") == "urn:noetl:problem:credential":
         return errors.AuthError(detail)
+    if problem.get("type") == "urn:noetl:problem:forbidden":
+        return errors.AuthError(f"{detail}; to use another token, set NOETL_TOKEN or NOETL_TOKEN_FILE")
     if kind := ERRORS.get(response.status_code):
         return kind(detail)
     return errors.NoetlError(f"the server responded with status {response.status_code}: {detail}")
@@ -303,9 +321,7 @@ class HttpRuns:
     def export(self, run: str) -> Iterator[bytes]:
         path = f"/executions/{self.find(run)}/export"
         with self.http.reaching(), self.http.client.stream("GET", path, timeout=LONG_CALL) as response:
-            if not response.is_success:
-                response.read()
-                raise error_of(response)
+            self.http.check(response)
             yield from response.iter_bytes()
 
     def explain(self, run: str, args: ExplainArgs) -> Json:
@@ -470,9 +486,7 @@ class HttpRuns:
         with self.http.reaching(), self.http.client.stream("GET", path, headers=headers, timeout=timeout) as response:
             if response.status_code == 429:  # too many streams of this token: retry until one of them ends
                 return
-            if not response.is_success:
-                response.read()
-                raise error_of(response)
+            self.http.check(response)
             for line in response.iter_lines():
                 _check_deadline(execution, deadline)
                 if line.startswith("data:"):

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from noetl.classic.events import CaseEvaluated
-from noetl.dsl.problem import did_you_mean
+from noetl.dsl.problem import did_you_mean, hint_names
 from noetl.engine import events as e
 from noetl.engine.decision import Decision
 from noetl.engine.history.decision_index import DecisionIndex
@@ -97,8 +97,8 @@ def explain_event(past: PastReader, execution: str, seq: int) -> Explained:
 def _check(question: Question, state: Execution) -> None:
     step, run, times = question.step, question.run, state.entries.get(question.step, 0)
     if step not in state.net.steps and not times:
-        hint = did_you_mean(step, state.net.steps)
-        raise NotFound(f"step {step!r} not found" + (f": {hint}" if hint else ""))
+        hint = did_you_mean(step, state.net.steps) or f"steps: {hint_names(tuple(state.net.steps))}"
+        raise NotFound(f"step {step!r} not found: {hint}")
     arcs = state.net.steps[step].arcs if step in state.net.steps else ()
     if question.arc is not None and question.arc >= len(arcs):
         raise NotFound(f"arc {question.arc} of step {step!r} not found: it has {len(arcs)} arcs, counted from 0")

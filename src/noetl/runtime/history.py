@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from noetl.dsl.payload import KeptParts
-from noetl.dsl.problem import did_you_mean
+from noetl.dsl.problem import did_you_mean, hint_names
 from noetl.engine import events as e
 from noetl.engine.commands import Fork
 from noetl.engine.history.fork import AgainView, FailedItems, Retrace, is_incomplete, kept_steps, under_way
@@ -188,8 +188,9 @@ async def retry_cut(runtime: Runtime, source: str, edit: Edit, point: RetryPoint
         return Cut(loops[run], run, run), edit
     if point.step is not None:
         if point.step not in scheduled:
-            hint = did_you_mean(point.step, scheduled)
-            raise NotFound(f"run of step {point.step!r} not found in {source}" + (f": {hint}" if hint else ""))
+            steps = frozenset(step_of(run) for _, run in scheduled.values())
+            hint = did_you_mean(point.step, scheduled) or f"steps that ran: {hint_names(steps)}"
+            raise NotFound(f"run of step {point.step!r} not found in {source}: {hint}")
         seq, run = scheduled[point.step]
         return Cut(seq, "", begins_with=run), edit
     if whole.status == "succeeded":

@@ -184,7 +184,7 @@ def decode_as(kind: type[Message], data: bytes) -> Message:
     try:
         return msgspec.json.decode(data, type=kind)
     except NOT_JSON as error:
-        raise BadMessage(str(error)) from None
+        raise BadMessage(f"the response is not one of a noetl server ({error}); check the address") from None
 
 
 def decode_works(data: bytes) -> list[Work]:

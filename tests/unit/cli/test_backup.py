@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from command import GOOD, file, noetl, noetl_process
+from tests.acceptance.chaos.disk import small_disk
 
 from noetl.client.database import server_of
 from noetl.store.sqlite import Owner, SqliteStore
@@ -118,3 +120,22 @@ def test_a_database_in_use_is_not_accepted(tmp_path: Path) -> None:
         refused = noetl("restore", "--accept", "--db", "runs.db", cwd=tmp_path)
         assert (refused.code, "noetl server stop" in refused.err) == (6, True)
     store.close()
+
+
+def test_a_backup_on_a_full_disk_says_so_and_leaves_no_file(tmp_path: Path) -> None:
+    assert noetl("run", file(tmp_path, GOOD), "--db", "runs.db", cwd=tmp_path).code == 0
+    with small_disk(1) as disk:
+        if isinstance(disk, str):
+            pytest.skip(disk)
+        disk.fill()
+        done = noetl("backup", str(disk.folder / "copy.db"), "--db", "runs.db", cwd=tmp_path)
+        assert (done.code, done.err) == (1, f"noetl: cannot write {disk.folder / 'copy.db'}: the disk is full\n")
+        assert [path.name for path in disk.folder.iterdir()] == ["ballast"]
+
+
+def test_a_database_that_is_a_folder_is_reported(tmp_path: Path) -> None:
+    created = noetl("run", file(tmp_path, GOOD), "--db", str(tmp_path), cwd=tmp_path)
+    assert created.code == 1
+    assert f"{tmp_path} is a folder: name a file in it, such as {tmp_path / 'noetl.db'}" in created.err
+    read = noetl("runs", "list", "--db", str(tmp_path), cwd=tmp_path)
+    assert (read.code, read.err) == (4, f"noetl: {tmp_path} is a folder: name the database file in it with --db PATH\n")

@@ -250,7 +250,7 @@ def test_a_dry_run_prints_what_a_retry_or_a_fork_would_do(place: Place) -> None:
         printed = [line for line in place("runs", *verb).err.splitlines() if not line.startswith("noetl: ")]
         assert printed[: len(lines)] == lines, "the real one prints something else"
     refused = place("runs", "retry", source, "--from", "nowhere", "--dry-run")
-    assert (refused.code, "run of step 'nowhere' not found" in refused.err) == (4, True)
+    assert (refused.code, f"run of step 'nowhere' not found in {source}: steps that ran: " in refused.err) == (4, True)
 
 
 CHOICE = (
@@ -348,6 +348,8 @@ def test_a_log_is_replayed_compared_and_exported(tmp_path: Path) -> None:
     done = runs(tmp_path, "diff", "last", second["execution_id"])
     assert (done.code, "no difference" in done.out) == (0, True)
 
+    full = runs(tmp_path, "export", "last", "-f", "/dev/full")
+    assert (full.code, full.err) == (1, "noetl: cannot write /dev/full: No space left on device\n")
     done = runs(tmp_path, "export", "last", "-f", "out.json")
     assert done.code == 0, done.err
     exported = msgspec.json.decode((tmp_path / "out.json").read_bytes())
@@ -403,7 +405,13 @@ def test_events_are_filtered_by_step_run_level_and_text(tmp_path: Path) -> None:
     assert not {"task.done", "loop.iteration.done", "token.enqueued"} & {step["event_type"] for step in steps}
     (event,) = data(runs(tmp_path, "events", "last", "--grep", "LOOP OVER 3", "-o", "json"))
     assert event["event_type"] == "loop.started"
-    assert runs(tmp_path, "events", "last", "--run", "start#2").out == ""
+    for run, item in (("start#2", ()), ("start#1", ("--item", "9"))):
+        missing = runs(tmp_path, "events", "last", "--run", run, *item)
+        named = run + "".join(f"[{index}]" for index in item[1:])
+        advice = "`noetl runs show last` lists the steps with the number of their runs"
+        assert (missing.code, missing.out, missing.err) == (4, "", f"noetl: {named} has no events: {advice}\n")
+    wrong = runs(tmp_path, "events", "last", "--run", "start")
+    assert (wrong.code, "write the number of the step run, too, such as 'start#1'" in wrong.err) == (2, True)
     wrong = runs(tmp_path, "events", "last", "--item", "1")
     assert (wrong.code, "--item requires --run" in wrong.err) == (2, True)
 

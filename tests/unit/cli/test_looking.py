@@ -338,6 +338,8 @@ def test_output_has_time_and_stream_and_that_of_children_is_indented(place: Plac
     for options in ((), ("--follow",)):
         unknown = place("runs", "logs", "last", "--step", "fist", *options)
         assert (unknown.code, "step 'fist' not found: did you mean 'first'?" in unknown.err) == (4, True)
+        unknown = place("runs", "logs", "last", "--step", "nowhere", *options)
+        assert (unknown.code, "step 'nowhere' not found: steps: " in unknown.err) == (4, True)
     assert len(place.json("runs", "logs", "last", "--since", "1h", "--follow")) == 3
 
 

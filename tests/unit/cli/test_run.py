@@ -691,3 +691,13 @@ def test_a_document_of_another_version_or_kind_is_not_started(tmp_path: Path, li
     done = noetl("run", file(tmp_path, ECHO.replace(line, other)), cwd=tmp_path)
     assert (done.code, says in done.err) == (3, True), done
     assert noetl("runs", "list", "-o", "json", cwd=tmp_path).out.strip() in ("", "[]")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_standard_streams_may_be_closed(tmp_path: Path, closed: str) -> None:
+    """Tables broke off without a standard output, and runs without a standard error."""
+    path = file(tmp_path, TWO)
+    for words in (f"run {path}", "runs list", "verify last", "runs watch last"):
+        command = f"exec {sys.executable} -m noetl.cli {words} {closed}"
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, env=environment())
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), (words, done.stderr)

@@ -97,6 +97,10 @@ def test_list_of_a_status(tmp_path: Path, killed: str) -> None:
     assert [(one["execution_id"], one["ended"]) for one in result] == [(killed, None)]
     assert data(runs(tmp_path, "list", "--status", "failed", "-o", "json")) == []
     assert f"{killed}  story  waiting (no process)" in runs(tmp_path, "list").out
+    assert (
+        f"its process has ended: `noetl runs resume {killed}` continues it\n"
+        in noetl("explain", killed, cwd=tmp_path).out
+    )
 
 
 def test_show_has_the_json_of_run_with_times(tmp_path: Path) -> None:

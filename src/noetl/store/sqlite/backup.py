@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 
 from noetl.durable import sync
-from noetl.errors import Conflict, StoreError
+from noetl.errors import Conflict, DiskFull, StoreError
 from noetl.store.sqlite.store import SqliteStore
 
 SUFFIXES = ("-wal", "-shm", "-journal")  # of files that SQLite reads as parts of a database
@@ -40,6 +40,8 @@ def copy_database(source: Path, target: Path) -> int:
         raise Conflict(f"{target} exists: move it away first") from None
     except OSError as error:
         raise StoreError(f"cannot write {target}: {error.strerror}") from error
+    except apsw.FullError as error:
+        raise DiskFull(f"cannot write {target}: the disk is full") from error
     except apsw.Error as error:
         raise StoreError(f"cannot copy {source}: {error}") from error
     finally:

@@ -49,7 +49,7 @@ MAX_WAL_BYTES = 16 * 1024 * 1024
 MESSAGES: dict[type[apsw.Error], str] = {
     apsw.FullError: "{path}: the disk is full; nothing of the last change was written",
     apsw.BusyError: "{path}: another process has locked it for {seconds:g} seconds",
-    apsw.ReadOnlyError: "{path} is read-only",
+    apsw.ReadOnlyError: "{path} is read-only: noetl writes to it and its folder, also to read; change the permissions",
     apsw.NotADBError: "{path} is not a database",
     apsw.CorruptError: "{path} is damaged ({error}); restore it from a backup",
     apsw.CantOpenError: "cannot open {path}: check the permissions of the file and its folder",
@@ -194,6 +194,8 @@ def _create(path: Path) -> None:
     except FileExistsError:
         if not path.parent.is_dir():
             raise StoreError(f"cannot create {path}: {path.parent} is not a folder") from None
+        if path.is_dir():
+            raise StoreError(f"{path} is a folder: name a file in it, such as {path / 'noetl.db'}") from None
     except OSError as error:
         raise StoreError(f"cannot create {path}: {error.strerror}") from error
 
