@@ -6,11 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from noetl.dsl import other_words
 from noetl.dsl.problem import Check, did_you_mean
 from noetl.dsl.tree import Span, is_template, key_span, span_in
 from noetl.model.inputs import Misfit, fields, misfit
 from noetl.model.kind import Kind
+from noetl.model.operations import is_given, operation_problems
 
 if TYPE_CHECKING:
     from noetl.dsl.shape import Shape, Walk
@@ -19,6 +22,7 @@ UNKNOWN_INPUT = Check("NTL203", "error", "the tool kind has no such input", stor
 MISSING_INPUT = Check("NTL204", "error", "a required input is missing", stored_ok=False)
 WRONG_INPUT = Check("NTL205", "error", "an input has the wrong type", stored_ok=True)
 BAD_URL = Check("NTL219", "error", "the URL of an HTTP request has no scheme or no host", stored_ok=True)
+WRONG_OPERATION = Check("NTL221", "error", "an input does not belong to the operation, or is missing", stored_ok=True)
 UNDER_SPEC = frozenset(["timeout", "policy", "pool", "on_lost", "max_visits", "sandbox", "exactly_once"])
 COMMON = frozenset(["kind", "name", "args", "spec"])
 _TEMPLATE_START = re.compile(r"\{[{%#]")
@@ -46,6 +50,8 @@ def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
         if all(name in task and task[name] and not is_template(task[name]) for name in (first, second)):
             message = f"{kind.name} takes {first!r} or {second!r}, not both"
             walk.problems.add(WRONG_INPUT, key_span(task, first), message, f"remove `{first}` or `{second}`")
+    if kind.operations:
+        _check_operation(task, supplied, kind, span, walk)
     if {"mode", "key"} <= fields(kind.inputs).keys():
         _check_key(task, supplied, walk)
 
@@ -145,6 +151,24 @@ def _check_one_of(group: tuple[str, ...], supplied: set[str], kind: Kind, span: 
     walk.problems.add(
         MISSING_INPUT, span, message, f"found {' and '.join(set_inputs)}" if set_inputs else f"add `{group[0]}:`"
     )
+
+
+def _check_operation(task: Any, supplied: set[str], kind: Kind, span: Span, walk: Walk) -> None:
+    """The operation takes some of the inputs, and needs some. A template may render to nothing."""
+    declared = fields(kind.inputs)
+    operation = task.get("operation", UNSET if "operation" in supplied else declared["operation"].default)
+    if not isinstance(operation, str) or operation not in kind.operations:
+        return  # a template, or wrong
+    given = [
+        name
+        for name in task
+        if name in declared
+        and (declared[name].default is UNSET or (not is_template(task[name]) and is_given(task[name], declared[name])))
+    ]
+    place = span_in(task, "operation") if "operation" in task else span
+    for problem in operation_problems(kind, operation, given, supplied):
+        where = key_span(task, problem.input) if problem.input is not None else place
+        walk.problems.add(WRONG_OPERATION, where, problem.message, problem.hint)
 
 
 def _check_key(task: Any, supplied: set[str], walk: Walk) -> None:

@@ -10,6 +10,19 @@ def doc(text: str) -> msgspec.Meta:
     return msgspec.Meta(description=text)
 
 
+class OperationInputs(msgspec.Struct, frozen=True):
+    """The inputs that one value of the input `operation` takes; those that no operation takes are for all of them."""
+
+    takes: frozenset[str]
+    needs: tuple[tuple[str, ...], ...] = ()  # groups, of each of which it needs exactly one
+
+    @classmethod
+    def of(cls, *optional: str, needs: tuple[str | tuple[str, ...], ...] = ()) -> OperationInputs:
+        """`needs` has names of inputs, and groups of names."""
+        groups = tuple((group,) if isinstance(group, str) else group for group in needs)
+        return cls(frozenset(optional).union(*groups), groups)
+
+
 class Kind(msgspec.Struct, frozen=True):
     """One tool kind. `inputs` is the model of the task's keys: field names are the keys an author may write, types are
     what the tool gets after rendering, `doc(...)` describes each. Keys that every task has are not among them."""
@@ -25,6 +38,7 @@ class Kind(msgspec.Struct, frozen=True):
     outcome: str | None = None  # name of the kind's own field on the outcome (`http`, `pg`, `py`)
     result: str = "value"  # what classic templates call `result`: the `value`, its `data` (a body), or its `rows`
     one_of: tuple[tuple[str, ...], ...] = ()
+    operations: dict[str, OperationInputs] = {}  # by the values of the input `operation`, if there is one
     exclusive: tuple[tuple[str, str], ...] = ()  # pairs of inputs of which a call takes one at most
     credentials: tuple[str, ...] = ()  # kinds of keychain entries that `auth` can name, the usual one first; none: any
     takes_args: bool = False  # whether the tool is handed the args themselves, not only templates over them

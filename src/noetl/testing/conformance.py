@@ -65,6 +65,7 @@ def description(tool: Tool, examples: Examples) -> Iterator[str]:
     for name in sorted(names & reserved):
         yield f"an input cannot be called {name!r}: every task has that key"
     mentioned = {*kind.sql, *kind.shell, *kind.verbatim, *(name for group in kind.one_of for name in group)}
+    mentioned |= {name for operation in kind.operations.values() for name in operation.takes}
     for name in sorted(path for path in mentioned if names and path.partition(".")[0] not in names):
         yield f"the kind refers to {name!r}, but has no such input"
 

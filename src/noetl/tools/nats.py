@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct
 
-from noetl.model.kind import Kind, doc
+from noetl.model.kind import Kind, OperationInputs, doc
+from noetl.model.operations import check_operation
 from noetl.model.outcome import Failure, Outcome
 from noetl.settings import NatsSettings
 from noetl.tools.base import Context, missing_driver
@@ -18,19 +19,18 @@ KEY = r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*"
 NAME = r"[-_a-zA-Z0-9]+"
 SUBJECT = r"[^\s.*>]+(\.[^\s.*>]+)*"
 
-USES: dict[str, set[str]] = {
-    "publish": {"subject", "data", "headers", "stream"},
-    "request": {"subject", "data", "headers", "format"},
-    "kv_get": {"bucket", "key", "format"},
-    "kv_put": {"bucket", "key", "data", "revision"},
-    "kv_delete": {"bucket", "key", "revision"},
-    "kv_keys": {"bucket"},
-    "object_get": {"bucket", "key", "file", "format"},
-    "object_put": {"bucket", "key", "data", "file"},
-    "object_delete": {"bucket", "key"},
-    "object_list": {"bucket"},
+OPERATIONS = {
+    "publish": OperationInputs.of("headers", "stream", needs=("subject", "data")),
+    "request": OperationInputs.of("data", "headers", "format", needs=("subject",)),
+    "kv_get": OperationInputs.of("format", needs=("bucket", "key")),
+    "kv_put": OperationInputs.of("revision", needs=("bucket", "key", "data")),
+    "kv_delete": OperationInputs.of("revision", needs=("bucket", "key")),
+    "kv_keys": OperationInputs.of(needs=("bucket",)),
+    "object_get": OperationInputs.of("file", "format", needs=("bucket", "key")),
+    "object_put": OperationInputs.of(needs=("bucket", "key", ("data", "file"))),
+    "object_delete": OperationInputs.of(needs=("bucket", "key")),
+    "object_list": OperationInputs.of(needs=("bucket",)),
 }
-REQUIRED = ("subject", "bucket", "key")
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -66,6 +66,7 @@ KIND = Kind(
     timeout=60,
     extra="nats",
     outcome="nats",
+    operations=OPERATIONS,
 )
 
 
@@ -85,21 +86,10 @@ async def close() -> None:
 
 
 def _check(inputs: Inputs) -> None:
-    operation = inputs.operation
-    uses = USES[operation]
-    defaults = Inputs(operation=operation)
-    for name in Inputs.__struct_fields__:
-        value = getattr(inputs, name)
-        if name not in uses | {"operation", "url", "auth"} and value != getattr(defaults, name):
-            raise Failure("input", f"operation {operation} takes no `{name}`: leave it out")
-        if name in uses and name in REQUIRED and not value:
-            raise Failure("input", f"operation {operation} needs a `{name}`")
-    if operation in ("kv_put", "publish") and inputs.data is UNSET:
-        raise Failure("input", f"operation {operation} needs `data`")
-    if operation == "object_put" and (inputs.data is UNSET) == (inputs.file is None):
-        raise Failure("input", "operation object_put needs either `data` or `file`")
+    check_operation(KIND, inputs)
+    is_kv = inputs.operation.startswith("kv_")
     # Names become parts of subjects, where a space or a wildcard would have a meaning.
-    patterns = {"subject": SUBJECT, "stream": NAME, "bucket": NAME, "key": KEY if "kv_" in operation else r"(?s).*"}
+    patterns = {"subject": SUBJECT, "stream": NAME, "bucket": NAME, "key": KEY if is_kv else r"(?s).*"}
     for name, pattern in patterns.items():
         value = getattr(inputs, name)
         if value is not None and not re.fullmatch(pattern, value):

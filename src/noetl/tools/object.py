@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from noetl.model.kind import doc
+from msgspec.structs import replace
+
+from noetl.model.kind import OperationInputs, doc
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context
-from noetl.tools.object_store.run import ObjectInputs, close, object_kind, run_operation
+from noetl.tools.object_store.run import OPERATION_INPUTS, ObjectInputs, close, object_kind, run_operation
 
 __all__ = ["KIND", "Inputs", "close", "run"]
 
@@ -17,7 +19,11 @@ class Inputs(ObjectInputs, forbid_unknown_fields=True, kw_only=True):
     destination_auth: Annotated[str | dict[str, Any] | None, doc("As `auth`, for a copy into another store")] = None
 
 
-KIND = object_kind("object", "Lists, gets, puts, deletes and copies objects in the store that a URL names", Inputs)
+COPY = OperationInputs.of("destination_auth", needs=("key", "destination"))
+KIND = replace(
+    object_kind("object", "Lists, gets, puts, deletes and copies objects in the store that a URL names", Inputs),
+    operations=OPERATION_INPUTS | {"copy": COPY},
+)
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:

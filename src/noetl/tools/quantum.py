@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from noetl.model.kind import Kind, doc
+from noetl.model.kind import Kind, OperationInputs, doc
+from noetl.model.operations import check_operation
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context, missing_driver
 
@@ -48,6 +49,12 @@ KIND = Kind(
     timeout=3600,
     extra="quantum",
     outcome="quantum",
+    operations={
+        "run": OperationInputs.of("parameters", "seed", needs=("circuit",)),
+        "submit": OperationInputs.of("parameters", "seed", needs=("circuit",)),
+        "poll": OperationInputs.of(needs=("job",)),
+        "fetch": OperationInputs.of(needs=("job",)),
+    },
 )
 
 
@@ -58,6 +65,7 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
         return missing_driver(KIND.name, "quantum")
     from noetl.tools.quantum_jobs import perform
 
+    check_operation(KIND, inputs)
     return await perform(inputs, context)
 
 

@@ -102,19 +102,12 @@ async def close_simulators() -> None:
 
 
 def _spec(inputs: Inputs, context: Context) -> JobSpec:
-    operation, handle, seed = inputs.operation, inputs.job, inputs.seed
-    if operation in ("run", "submit"):
-        if inputs.circuit is None:
-            raise Failure("input", f"operation {operation} needs a `circuit`")
-        if handle is not None:
-            raise Failure("input", f"operation {operation} takes no `job`: it creates one")
+    handle, seed = inputs.job, inputs.seed
+    if inputs.circuit is not None:
         if seed is None:
             seed = int.from_bytes(sha256(context.action.encode()).digest()[:4], "big")
         return JobSpec(inputs.backend, inputs.circuit, inputs.parameters, inputs.shots, seed, rfc3339(context.now))
-    if handle is None:
-        raise Failure("input", f"operation {operation} needs a `job`")
-    if inputs.circuit is not None or inputs.parameters or seed is not None:
-        raise Failure("input", f"operation {operation} takes only a `job`, which has the circuit and its values")
+    assert handle is not None
     try:
         spec = msgspec.convert(handle, JobSpec)
     except msgspec.ValidationError as error:

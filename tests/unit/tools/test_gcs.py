@@ -165,7 +165,7 @@ def test_copies_within_and_between_buckets(server: GcsServer, caller: Caller, bu
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [
-        ({"operation": "get"}, "needs a `key`"),
+        ({"operation": "get"}, "needs `key`"),
         ({"operation": "get", "key": "a", "data": "x"}, "takes no `data`"),
         ({"operation": "put", "key": "a"}, "needs either `data` or `file`"),
         ({"operation": "copy", "key": "a", "destination": "s3://b/k"}, "`kind: object` copies to other stores"),

@@ -476,7 +476,7 @@ def test_connections_are_shared_and_bounded(server: NatsServer, caller: Caller) 
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [
-        ({"operation": "publish", "data": 1}, "needs a `subject`"),
+        ({"operation": "publish", "data": 1}, "needs `subject`"),
         ({"operation": "publish", "subject": "x"}, "needs `data`"),
         ({"operation": "publish", "subject": "x", "data": 1, "bucket": "b"}, "takes no `bucket`"),
         ({"operation": "publish", "subject": "x", "data": 1, "format": "text"}, "takes no `format`"),
@@ -488,7 +488,7 @@ def test_connections_are_shared_and_bounded(server: NatsServer, caller: Caller) 
         ({"operation": "publish", "subject": "x", "data": 1, "headers": {"A b": "c"}}, "cannot be a header"),
         ({"operation": "publish", "subject": "x", "data": 1, "stream": "a.b"}, "cannot be a `stream`"),
         ({"operation": "request", "subject": "x", "stream": "s"}, "takes no `stream`"),
-        ({"operation": "kv_get", "bucket": "b"}, "needs a `key`"),
+        ({"operation": "kv_get", "bucket": "b"}, "needs `key`"),
         ({"operation": "kv_get", "bucket": "b", "key": "a.>"}, "cannot be a `key`"),
         ({"operation": "kv_put", "bucket": "b", "key": "k"}, "needs `data`"),
         ({"operation": "kv_keys", "bucket": "b.c"}, "cannot be a `bucket`"),

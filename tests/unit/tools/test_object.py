@@ -214,7 +214,7 @@ def test_credentials_that_are_none(caller: Caller, url: str, auth: dict[str, Any
         ({"operation": "list", "url": "file://data"}, "three slashes"),
         ({"operation": "list", "url": "s3://"}, "cannot be the name of a bucket"),
         ({"operation": "list", "url": "s3://b ucket"}, "cannot be the name of a bucket"),
-        ({"operation": "get", "url": "memory://"}, "needs a `key`"),
+        ({"operation": "get", "url": "memory://"}, "needs `key`"),
         ({"operation": "get", "url": "memory://", "key": "a", "destination_auth": "x"}, "takes no `destination_auth`"),
         ({"operation": "copy", "url": "memory://", "key": "a", "destination": "s3://bucket"}, "bucket"),
         ({"operation": "copy", "url": "memory://", "key": "a", "destination": "memory://x/"}, "must end with a key"),

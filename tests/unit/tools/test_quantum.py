@@ -265,11 +265,11 @@ def test_jobs_that_are_over_are_forgotten_in_the_end(caller: Caller, monkeypatch
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [
-        ({"operation": "run"}, "needs a `circuit`"),
-        ({"operation": "submit"}, "needs a `circuit`"),
+        ({"operation": "run"}, "needs `circuit`"),
+        ({"operation": "submit"}, "needs `circuit`"),
         ({"operation": "submit", "circuit": BELL, "job": {}}, "takes no `job`"),
-        ({"operation": "poll"}, "needs a `job`"),
-        ({"operation": "fetch", "job": {}, "circuit": BELL}, "takes only a `job`"),
+        ({"operation": "poll"}, "needs `job`"),
+        ({"operation": "fetch", "job": {}, "circuit": BELL}, "takes no `circuit`"),
         ({"operation": "fetch", "job": {"job_id": "x"}}, "is not a result of `submit`"),
     ],
 )

@@ -239,7 +239,7 @@ def test_a_large_object_streams_to_another_bucket(server: S3Server, caller: Call
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [
-        ({"operation": "get"}, "operation get needs a `key`"),
+        ({"operation": "get"}, "operation get needs `key`"),
         ({"operation": "get", "key": "a", "data": "x"}, "operation get takes no `data`"),
         ({"operation": "get", "key": "a", "prefix": "x"}, "operation get takes no `prefix`"),
         ({"operation": "list", "key": "a"}, "operation list takes no `key`"),
@@ -248,7 +248,7 @@ def test_a_large_object_streams_to_another_bucket(server: S3Server, caller: Call
         ({"operation": "put", "key": "a", "data": None, "file": "x"}, "needs either `data` or `file`"),
         ({"operation": "put", "key": "a", "data": "x", "content_type": "a\nb"}, "control character"),
         ({"operation": "put", "key": "a", "data": "x", "metadata": {"a": "b\r\nc"}}, "control character"),
-        ({"operation": "copy", "key": "a"}, "needs a `destination`"),
+        ({"operation": "copy", "key": "a"}, "needs `destination`"),
         ({"operation": "copy", "key": "a", "destination": "gs://b/k"}, "`kind: object` copies to other stores"),
         ({"operation": "copy", "key": "a", "destination": "s3://bucket"}, "s3://BUCKET/KEY"),
         ({"operation": "list", "bucket": "we ird"}, "cannot be the name of a bucket"),

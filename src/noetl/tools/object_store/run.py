@@ -12,21 +12,21 @@ from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 from msgspec import UNSET, Meta, Struct
-from msgspec.structs import fields
 
-from noetl.model.kind import Kind, doc
+from noetl.model.kind import Kind, OperationInputs, doc
+from noetl.model.operations import check_operation
 from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context, missing_driver
 from noetl.tools.fields import Auth
 
 BUCKET = r"[A-Za-z0-9][A-Za-z0-9._:-]{1,221}"
 MAX_KEY_BYTES = 1_024
-USES: dict[str, frozenset[str]] = {
-    "list": frozenset(["prefix", "limit"]),
-    "get": frozenset(["key", "file"]),
-    "put": frozenset(["key", "data", "file", "content_type", "metadata"]),
-    "delete": frozenset(["key"]),
-    "copy": frozenset(["key", "destination", "destination_auth"]),
+OPERATION_INPUTS = {
+    "list": OperationInputs.of("prefix", "limit"),
+    "get": OperationInputs.of("file", needs=("key",)),
+    "put": OperationInputs.of("content_type", "metadata", needs=("key", ("data", "file"))),
+    "delete": OperationInputs.of(needs=("key",)),
+    "copy": OperationInputs.of(needs=("key", "destination")),
 }
 NO_IDENTITY = (
     r"(?i)credential|token request|Missing *(Account|\w*AccessKey)|Invalid Access Key|Account must be specified"
@@ -57,24 +57,14 @@ def object_kind(name: str, summary: str, inputs: type[ObjectInputs], *credential
         extra="object",
         outcome=name,
         credentials=credentials,
+        operations=OPERATION_INPUTS,
     )
 
 
-def _check(inputs: ObjectInputs) -> None:
-    operation = inputs.operation
-    unused = frozenset().union(*USES.values()) - USES[operation]
-    for field in fields(inputs):
-        default = {} if field.name == "metadata" else field.default
-        if field.name in unused and getattr(inputs, field.name) != default:
-            raise Failure("input", f"operation {operation} takes no `{field.name}`: leave it out")
-    if operation != "list" and not inputs.key:
-        raise Failure("input", f"operation {operation} needs a `key`")
+def _check(kind: Kind, inputs: ObjectInputs) -> None:
+    check_operation(kind, inputs)
     if len((inputs.key or "").encode("utf-8", "replace")) > MAX_KEY_BYTES:
         raise Failure("input", f"the key of an object has at most {MAX_KEY_BYTES:,} bytes")
-    if operation == "copy" and not inputs.destination:
-        raise Failure("input", "operation copy needs a `destination`")
-    if operation == "put" and (inputs.data is UNSET) == (inputs.file is None):
-        raise Failure("input", "operation put needs either `data` or `file`")
 
 
 class StoreAddress(NamedTuple):
@@ -115,7 +105,7 @@ async def run_operation(
         from noetl.tools.object_store.stores import OPERATIONS, copy_object, open_store
     except ImportError:
         return missing_driver(kind.name, "object")
-    _check(inputs)
+    _check(kind, inputs)
     address = StoreAddress.parse(store, "url") if isinstance(store, str) else store.checked()
     try:
         credential = None if inputs.auth is None else await context.credential(inputs.auth)
