@@ -28,8 +28,8 @@ GROW_SECONDS = 0.005
 SURPLUS_SECONDS = 1.0
 IDLE_SECONDS = 30.0
 KILL_SECONDS = 10.0
-ENDING_SECONDS = 0.1
-"""Longer than it takes until the end of a child is reported."""
+ENDING_SECONDS = 3.0
+"""Longer than it takes until the end of a child is reported, also on a busy machine."""
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 HEAD_BYTES = 10
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")
