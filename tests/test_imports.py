@@ -48,7 +48,17 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "noetl"
 LEVELS = [
     ["errors"],
-    ["model", "printable", "timestamps", "durable", "cpu_limit", "garbage", "json_errors", "switch_interval"],
+    [
+        "model",
+        "printable",
+        "counted",
+        "timestamps",
+        "durable",
+        "cpu_limit",
+        "garbage",
+        "json_errors",
+        "switch_interval",
+    ],
     ["clock", "latest", "settings", "log", "problem_documents", "problem_pages", "classic.state"],
     ["file_access", "addresses"],
     ["expression"],

@@ -44,9 +44,9 @@ NUMBERS = """Text is no number: `"5" + 1` is an error, and `"5" * 2` is `"55"`. 
 A comparison is the exception, because SQL results have DECIMAL and NUMERIC values as text, which keeps every digit.
 `==`, `!=`, `<`, `<=`, `>` and `>=` compare the text of a decimal number with a number, exactly: `"12.50" == 12.5` and
 `"12345678901234567890.01" > 12345678901234567890` are true. Only text like `-12.50` is compared as a number; `"007"`,
-`"1e3"` and `" 5"` are not, and `<` between them and a number is an error. `<`, `<=`, `>` and `>=` compare two such texts
-as numbers, too: `"9.50" < "10.00"` is true. `==` and `!=` compare two texts as text: `"12.50" == "12.5"` is false. `in`
-and filters such as `unique` and `sort` do not convert."""
+`"1e3"` and `" 5"` are not, and `<` between them and a number is an error. `<`, `<=`, `>` and `>=` compare two such
+texts as numbers, too: `"9.50" < "10.00"` is true. `==` and `!=` compare two texts as text: `"12.50" == "12.5"` is
+false. `in` and filters such as `unique` and `sort` do not convert."""
 
 SQL = """In the SQL of a task, a template is always one value: it is bound as a parameter or quoted by the driver, and
 never spliced into the text, in `'...'` and `$$...$$` too. Two filters exist only there."""

@@ -6,8 +6,9 @@ import click
 import msgspec
 
 from noetl.cli.options import add_resource, client_and_output, client_option, secret_text
-from noetl.cli.output import count, emit, print_message
+from noetl.cli.output import emit, print_message
 from noetl.client.client import Client
+from noetl.counted import counted
 from noetl.errors import UsageError
 from noetl.files import STDIN
 from noetl.keychain.kinds import SHAPES, fields_of
@@ -113,4 +114,4 @@ def rotate_command(forget_old: bool, client: Client, output: str | None) -> None
             "it, and call this again"
         )
         return
-    print_message(f"{count(rotated['credentials'], 'credential')} wrapped with a new master key")
+    print_message(f"{counted(rotated['credentials'], 'credential')} wrapped with a new master key")

@@ -19,7 +19,6 @@ from noetl.cli.output import (
     activity_lines,
     compact,
     continued_lines,
-    count,
     emit,
     error_text,
     format_duration,
@@ -30,6 +29,7 @@ from noetl.cli.output import (
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, ExplainArgs, Json, OnProgress
+from noetl.counted import counted
 from noetl.engine.history.same_data import same_data
 from noetl.errors import UsageError
 from noetl.model.status import ENDED
@@ -66,7 +66,7 @@ def verify_command(run: str | None, client: Client, output: str | None) -> int:
         emit({"executions": executions, "violations": violations}, output)
     else:
         print_violations(violations)
-        print_message(f"{count(executions, 'execution')}: {verdict(violations)}")
+        print_message(f"{counted(executions, 'execution')}: {verdict(violations)}")
     return 1 if violations else 0
 
 
@@ -77,7 +77,7 @@ def print_violations(violations: list[Json], *, err: bool = False) -> None:
 
 
 def verdict(violations: list[Json]) -> str:
-    return count(len(violations), "violation") if violations else click.style("sound", fg="green")
+    return counted(len(violations), "violation") if violations else click.style("sound", fg="green")
 
 
 @contextmanager
@@ -250,7 +250,7 @@ def _explain_run(record: Json, client: Client, output: str | None) -> None:
 def _print_explanation(explanation: Json) -> None:
     place = printable(f"{explanation['file']}:{explanation['line']}" if explanation["line"] else explanation["file"])
     step, status = click.style(printable(explanation["step"]), bold=True), explanation["status"] or "never entered"
-    click.echo(f"{step}  {status}, {count(explanation['runs'], 'run')}  {place}")
+    click.echo(f"{step}  {status}, {counted(explanation['runs'], 'run')}  {place}")
     for sentence in explanation["stands"]:
         click.echo(f"  {printable(sentence)}")
     if explanation["next"] is not None:

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from noetl.client.client import no_worker
+from noetl.counted import counted
 from noetl.dsl.problem import Problem
 from noetl.model.status import ENDED
 from noetl.printable import is_printable, printable, printable_json, without_passwords
@@ -109,11 +110,6 @@ def compact(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def count(number: int, noun: str) -> str:
-    """`1 run`, `1,200 runs`."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
 def format_duration(seconds: float) -> str:
     """`12 ms`, `3.4 s`, `2 min 5 s`, `1 h 4 min`."""
     if seconds < 1:
@@ -154,7 +150,7 @@ def excerpt(line: int, column: int, source: str, colour: str) -> list[str]:
 
 def summary(problems: Iterable[Problem]) -> str:
     severities = [problem.severity for problem in problems]
-    return ", ".join(count(severities.count(severity), severity) for severity in ("error", "warning"))
+    return ", ".join(counted(severities.count(severity), severity) for severity in ("error", "warning"))
 
 
 def print_result(run: dict[str, Any], output: str | None) -> int:
@@ -235,14 +231,14 @@ def _child_row(child: dict[str, Any]) -> dict[str, Any]:
 def status_text(run: dict[str, Any]) -> str:
     """The status of a listed run, with a note if no process runs it or if errors were continued past."""
     errors = run["continued_errors"]
-    notes = [*(["no process"] if run["orphaned"] else []), *([count(errors, "error")] if errors else [])]
+    notes = [*(["no process"] if run["orphaned"] else []), *([counted(errors, "error")] if errors else [])]
     return f"{run['status']} ({', '.join(notes)})" if notes else str(run["status"])
 
 
 def _step_row(name: str, step: dict[str, Any]) -> dict[str, Any]:
     items, status = step["items"], step["status"]
     if items is not None:
-        status += f", {items['ok'] + items['failed']:,} of {count(items['total'], 'item')}"
+        status += f", {items['ok'] + items['failed']:,} of {counted(items['total'], 'item')}"
         status += f", {items['failed']:,} failed" if items["failed"] else ""
     return {"step": name, "status": status, "runs": step["runs"], "result": step["result"]}
 
@@ -277,7 +273,7 @@ def brief(text: str, limit: int = 200) -> str:
 def continued_lines(run: dict[str, Any]) -> Iterator[str]:
     """The errors that policies continued past: their number, and the first ones."""
     if run["continued_errors"]:
-        yield f"continued past {count(run['continued_errors'], 'error')}:"
+        yield f"continued past {counted(run['continued_errors'], 'error')}:"
         yield from (f"  {_located_error(error, brief(str(error['message'])))}" for error in run["continued"])
         if run["continued_errors"] > len(run["continued"]):
             yield f"  and {run['continued_errors'] - len(run['continued']):,} more"

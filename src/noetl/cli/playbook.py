@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from noetl.cli.options import INSECURE_HELP
-from noetl.cli.output import count, emit, output_option, print_message, print_problems, print_rejected, summary
+from noetl.cli.output import emit, output_option, print_message, print_problems, print_rejected, summary
+from noetl.counted import counted
 from noetl.dsl.problem import Problem, did_you_mean
 from noetl.durable import replace_file
 from noetl.errors import FileMissing, PlaybookInvalid, UsageError
@@ -67,7 +68,7 @@ def _check(name: str, strict: bool, address: ServerAddress | None) -> tuple[list
     if address is None:
         loaded = load_file(name, strict=strict)
         steps = loaded.playbook.steps if loaded.playbook is not None else ()
-        return list(loaded.problems), f"{loaded.dialect}, {count(len(steps), 'step')}" if loaded.playbook else ""
+        return list(loaded.problems), f"{loaded.dialect}, {counted(len(steps), 'step')}" if loaded.playbook else ""
     from noetl.client.http import HttpClient, problem_of
 
     try:
@@ -87,7 +88,7 @@ def _check(name: str, strict: bool, address: ServerAddress | None) -> tuple[list
 def _print_checked(name: str, problems: list[Problem], about: str) -> None:
     print_problems(problems)
     if about:
-        warnings = f", {count(len(problems), 'warning')}" if problems else ""
+        warnings = f", {counted(len(problems), 'warning')}" if problems else ""
         print_message(f"{name}: {click.style('sound', fg='green', bold=True)} ({about}{warnings})")
     else:
         print_message(f"{name}: {summary(problems)}")

@@ -12,7 +12,6 @@ import msgspec
 
 from noetl.cli.output import (
     brief,
-    count,
     emit,
     format_duration,
     local_time,
@@ -21,6 +20,7 @@ from noetl.cli.output import (
     terminal_columns,
 )
 from noetl.client.client import Items, ProgressView, SignalCommands
+from noetl.counted import counted
 from noetl.engine import events as e
 from noetl.engine.step_runs import MAX_CONTINUED
 from noetl.engine.tasks import CONTINUES
@@ -145,7 +145,7 @@ class Lines(ProgressView):
             case e.LoopDone(run=run, total=total, failed=failed) if run not in self.looped:
                 self.looped.add(run)
                 failures = f", {failed:,} failed" if failed else ""
-                yield f"{run} done in {self._took(run, at)}, {count(total, 'item')}{failures}"
+                yield f"{run} done in {self._took(run, at)}, {counted(total, 'item')}{failures}"
             case e.StepDone(run=run) if run not in self.looped:
                 yield f"{run} done in {self._took(run, at)}"
             case e.StepFailed(run=run, error=error):

@@ -29,7 +29,6 @@ from noetl.cli.options import (
 from noetl.cli.output import (
     RESULT,
     actor_text,
-    count,
     emit,
     format_duration,
     pick,
@@ -42,6 +41,7 @@ from noetl.cli.run import is_runnable
 from noetl.cli.show import logs_command, result_command, show_command
 from noetl.cli.start import collect_garbage
 from noetl.client.client import PAGE, Client, Items, Json, NewRun, RunFilter
+from noetl.counted import counted
 from noetl.errors import NoetlError, NotFound, UsageError
 from noetl.model.duration import seconds
 from noetl.model.event_filter import EventFilter, Level, types_of
@@ -286,9 +286,9 @@ def prune_command(older_than: str, dry_run: bool, client: Client, output: str | 
         emit({"dry_run": dry_run, "removed": removed, "runs": pick(runs, *LIST_FIELDS)}, output)
     elif dry_run:
         emit(pick(runs, "execution_id", "name", "status", "ended"), "table")
-        print_message(f"{count(len(runs), 'run')} would be removed")
+        print_message(f"{counted(len(runs), 'run')} would be removed")
     else:
-        print_message(f"{count(removed, 'run')} removed")
+        print_message(f"{counted(removed, 'run')} removed")
 
 
 def fork_options(function: Callable[..., Json]) -> Callable[..., None]:
@@ -388,7 +388,7 @@ def _fork_lines(forked: Json) -> Iterator[str]:
     for step in forked["again"]:
         text = f"{'again' if step['failed'] else 'continues'}: {step['run']}"
         if step["items"] is not None:
-            text += f", {count(step['items'], 'item')} left"
+            text += f", {counted(step['items'], 'item')} left"
         elif step["task"]:
             text += f" at task {step['task']}"
         yield printable(f"  {text}")

@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from noetl.classic.events import CaseEvaluated
+from noetl.counted import counted
 from noetl.dsl.problem import did_you_mean, hint_names
 from noetl.engine import events as e
 from noetl.engine.decision import Decision
@@ -103,7 +104,7 @@ def _check(question: Question, state: Execution) -> None:
     if question.arc is not None and question.arc >= len(arcs):
         raise NotFound(f"arc {question.arc} of step {step!r} not found: it has {len(arcs)} arcs, counted from 0")
     if run is not None and number_of(run) > times:
-        raise NotFound(f"step run {run!r} not found: the step was entered {times} time{'s' * (times != 1)}")
+        raise NotFound(f"step run {run!r} not found: the step was entered {counted(times, 'time')}")
 
 
 def question_about(step: str, run: str | None = None, item: int | None = None, arc: int | None = None) -> Question:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
+from noetl.counted import counted
 from noetl.engine import events as e
 from noetl.engine.envelope import entity_of, status_of
 from noetl.engine.patch import Patch
@@ -48,10 +49,6 @@ def _by(event: Any) -> str:
     return "" if event.actor is None else f" by {event.actor}"
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
 def _error(error: Error | dict[str, Any] | None) -> str:
     if error is None:
         return ""
@@ -88,7 +85,7 @@ def _requested(event: e.ExecutionRequested) -> str:
 def _evaluated(event: e.RequestEvaluated) -> str:
     if event.error is not None:
         return f"Request refused{_error(event.error)}"
-    return "Inputs accepted" + (f" with {_plural(len(event.warnings), 'warning')}" if event.warnings else "")
+    return "Inputs accepted" + (f" with {counted(len(event.warnings), 'warning')}" if event.warnings else "")
 
 
 def _workflow_finished(event: e.WorkflowFinished) -> str:
@@ -200,7 +197,7 @@ def _item_failed(event: e.IterationFailed) -> str:
 
 def _loop_done(event: e.LoopDone) -> str:
     failures = f", {event.failed:,} failed" if event.failed else ""
-    return f"{event.ok:,} of {_plural(event.total, 'item')} succeeded{failures}"
+    return f"{event.ok:,} of {counted(event.total, 'item')} succeeded{failures}"
 
 
 # -- tasks ----------------------------------------------------------------------------------------------------------
@@ -239,7 +236,7 @@ POLL_ENDS = {"ready": "is ready", "exhausted": "has no calls left", "deadline": 
 
 
 def _poll_finished(event: e.PollFinished) -> str:
-    return f"The poll {POLL_ENDS[event.reason]} after {_plural(event.iterations, 'call')}"
+    return f"The poll {POLL_ENDS[event.reason]} after {counted(event.iterations, 'call')}"
 
 
 # -- ctx, signals, timers -------------------------------------------------------------------------------------------
@@ -314,7 +311,7 @@ SUMMARIES: dict[type[e.Event], Callable[[Any], str]] = {
     e.StepDone: lambda event: "Succeeded",
     e.StepFailed: _step_failed,
     e.NextEvaluated: _routed,
-    e.LoopStarted: lambda event: f"Loop over {_plural(event.total, 'item')}",
+    e.LoopStarted: lambda event: f"Loop over {counted(event.total, 'item')}",
     e.IterationStarted: lambda event: "Item started",
     e.IterationDone: lambda event: "Item succeeded",
     e.IterationFailed: _item_failed,

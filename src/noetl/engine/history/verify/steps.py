@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, NextRequested
+from noetl.counted import counted
 from noetl.engine import events as e
 from noetl.engine.history.verify.log import Handlers, LogCheck, LogReader, loop_of
 from noetl.engine.patch import SET, BadPatch, Patch, apply_patch
@@ -87,7 +88,7 @@ class Tokens(LogCheck):
         for token, step in self.alive.items():
             self.fail(f"the workflow finished, but token {token} at {step} was neither consumed nor denied")
         for run, count in self.runs.items():
-            self.fail(f"{run} selected {count} arc{'s' * (count != 1)} more than it sent tokens")
+            self.fail(f"{run} selected {counted(count, 'arc')} more than it sent tokens")
 
     def drop_all(self, event: e.Event) -> None:
         super().drop_all(event)
