@@ -126,7 +126,7 @@ class LocalStand:
         return LocalLink(self.host.dispatcher, self.output, pool)
 
     async def claim(self, command: Claim, again: bool = False) -> list[Work]:
-        return await self.host.dispatcher.claim(command, again=again)
+        return await self.host.dispatcher.claim(command, is_repeated=again)
 
     async def beat(self, worker: str, leases: dict[str, list[int]]) -> tuple[list[tuple[str, int]], list[str]]:
         answer = await self.host.heartbeats.record(WorkerSession(worker, "default", 4, leases=leases))

@@ -217,7 +217,7 @@ class StepRow(msgspec.Struct):
     failed: int = 0
     running: dict[TaskId, tuple[int, float]] = {}  # attempt and start of each task
     retried: tuple[str, int] | None = None  # the task that waits for its next attempt, or runs it
-    why: str = ""  # it is tried again
+    reason: str = ""  # of the current retry
     answer: str = ""
     note: str = ""
 
@@ -225,11 +225,11 @@ class StepRow(msgspec.Struct):
         match event:
             case e.TaskStarted(task=task, attempt=attempt):
                 self.running[task], self.retried = (attempt, event.began(at)), None
-                self.why = self.why if attempt > 1 else ""
+                self.reason = self.reason if attempt > 1 else ""
             case e.TaskDone(task=task, outcome=outcome):
                 self.running.pop(task, None)
                 if event.do == "retry":
-                    self.why = retry_reason(outcome)
+                    self.reason = retry_reason(outcome)
             case e.TaskRetryScheduled(task=task, attempt=attempt):
                 self.retried = task.label, attempt
             case e.StepStarted() | e.StepResumed():
@@ -279,11 +279,11 @@ class StepRow(msgspec.Struct):
             task, (attempt, since) = min(self.running.items(), key=lambda item: item[1][1])
             place = task.label if task.index is None else f"[{task.index}]/{task.label}"
             more = f", attempt {attempt}" if attempt > 1 else ""
-            reason = f" ({self.why})" if attempt > 1 and self.why else ""
+            reason = f" ({self.reason})" if attempt > 1 and self.reason else ""
             return f"{place}{more}, {format_duration(now - since)}{reason}"
         if self.retried is None or self.ended is not None:
             return ""
-        return f"{self.retried[0]}, attempt {self.retried[1]}{f' ({self.why})' if self.why else ''}"
+        return f"{self.retried[0]}, attempt {self.retried[1]}{f' ({self.reason})' if self.reason else ''}"
 
 
 class Tree(ProgressView):

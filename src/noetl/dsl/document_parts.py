@@ -62,7 +62,7 @@ class Unused(NamedTuple):
 
     container: Map
     key: str
-    why: str
+    reason: str
     hint: str = "remove it"
 
 

@@ -186,7 +186,7 @@ def _done(state: Execution, event: e.TaskDone, at: float) -> None:
     writes, step = event.set_ctx, state.net.steps[run.step]
     if step.iterators and is_iterator(state, run, event.task):
         writes = (*inner_writes(run, event.task), *writes)
-        _leave_inner(run, event.task, again=event.do == "retry")
+        _leave_inner(run, event.task, is_retry=event.do == "retry")
     progress.visits[label] = visit
     if step.gives_handles:
         state.note_handles(outcome.result)
@@ -259,11 +259,11 @@ def inner_writes(run: Run, task: TaskId) -> list[Write]:
     return [write for _, writes in sorted(items, key=lambda item: item[0]) for write in writes]
 
 
-def _leave_inner(run: Run, task: TaskId, again: bool) -> None:
+def _leave_inner(run: Run, task: TaskId, is_retry: bool) -> None:
     """Pipelines inside an iterator task end with the task; if it is retried, their visits are counted on."""
     inner, pipelines = f"{task.path}[", run.pipelines(task.index)
     for prefix in [prefix for prefix in pipelines if prefix.startswith(inner)]:
-        if again:
+        if is_retry:
             pipelines[prefix] = Progress(visits=pipelines[prefix].visits)
         else:
             del pipelines[prefix]

@@ -133,14 +133,14 @@ class Dispatcher:
         self.answered_claims: Latest[tuple[str, str], None] = Latest(MAX_CLAIMS)  # by worker and id
         self.ended_leases: Latest[tuple[str, int], int] = Latest(MAX_ENDED_LEASES)  # with their reported facts
 
-    async def claim(self, command: Claim, seconds: float = 0.0, *, again: bool = False) -> list[Work]:
-        """Leases on ready work of a pool; waits for work if there is none. `again` says that this claim may be a
-        repeated request: then the worker gets the leases again that it holds and has not reported under."""
+    async def claim(self, command: Claim, seconds: float = 0.0, *, is_repeated: bool = False) -> list[Work]:
+        """Leases on ready work of a pool; waits for work if there is none. A claim that may be
+        a repeated request (`is_repeated`) gets the leases again that the worker holds and has not reported under."""
         pool = command.pool or self.queue.default_pool
         give_up = self.clock.now() + seconds if seconds else 0.0
-        again = bool(command.id) and (again or (command.worker, command.id) in self.answered_claims)
+        is_repeated = bool(command.id) and (is_repeated or (command.worker, command.id) in self.answered_claims)
         while True:
-            works = (await self._granted(command) if again else []) or await self._claim(command, pool)
+            works = (await self._granted(command) if is_repeated else []) or await self._claim(command, pool)
             if works and command.id:
                 self.answered_claims[command.worker, command.id] = None
             if works or not seconds or self.closing or (remaining := give_up - self.clock.now()) <= 0:
@@ -227,21 +227,23 @@ class Dispatcher:
                 await self.find_ready(pool)
         return waits
 
-    async def report(self, execution: str, report: Report, *, again: bool = False) -> tuple[CommandResult, list[Work]]:
+    async def report(
+        self, execution: str, report: Report, *, is_repeated: bool = False
+    ) -> tuple[CommandResult, list[Work]]:
         """Handle a report, and grant the next work: of the same execution, unless its turn is over and others wait.
-        `again` says that this may be a repeated request, which was answered with work before."""
+        `is_repeated`: this may be a repeated request, which was answered with work before."""
         claim = report.claim
         if claim is not None:
             turn_over = self.clock.now() - self.turn_started_at.get(execution, 0.0) > TURN_SECONDS
             queue = self.queue.by_pool.get(claim.pool or self.queue.default_pool, {})
-            if again or (turn_over and len(queue) > (execution in queue)):
+            if is_repeated or (turn_over and len(queue) > (execution in queue)):
                 report = replace(report, claim=None)
         result = await self.runtime.committer.handle(execution, report)
         if claim is None or result.works:
             if claim is not None and claim.id:
                 self.answered_claims[claim.worker, claim.id] = None
             return result, result.works
-        return result, await self.claim(claim, again=again)
+        return result, await self.claim(claim, is_repeated=is_repeated)
 
     def verdict(self, execution: str, report: Report, result: CommandResult) -> Verdict:
         """Whether a report was accepted, has arrived before, or was rejected because its lease has ended."""

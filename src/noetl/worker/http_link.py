@@ -71,7 +71,7 @@ class HttpLink:
         request = wire.ClaimRequest(command.worker, self.pool, command.slots, next(self.claim_ids), POLL_SECONDS)
         repeated = wire.encode(msgspec.structs.replace(request, again=True))
         requested = uptime()
-        works = await self.server.call("POST", "/claim", wire.encode(request), again=repeated, limits=POLL)
+        works = await self.server.call("POST", "/claim", wire.encode(request), repeated=repeated, limits=POLL)
         return await self._accept(wire.decode_works(works), requested)
 
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:

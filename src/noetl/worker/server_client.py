@@ -37,7 +37,7 @@ class ServerClient:
         self.http = http
 
     async def call(
-        self, method: str, path: str, content: bytes = b"", *, again: bytes = b"", limits: httpx2.Timeout = CALL
+        self, method: str, path: str, content: bytes = b"", *, repeated: bytes = b"", limits: httpx2.Timeout = CALL
     ) -> bytes:
         """The response; retries until there is one, with `again` as the content. Content is JSON, except by PUT."""
         server_errors, pause = 0, MIN_BACKOFF_SECONDS
@@ -56,7 +56,7 @@ class ServerClient:
                     raise rejection_of(response)
             await asyncio.sleep(pause * (1 + random.random()))
             pause = min(MAX_BACKOFF_SECONDS, pause * 2)
-            content = again or content
+            content = repeated or content
 
 
 def rejection_of(response: httpx2.Response) -> NoetlError:

@@ -150,7 +150,7 @@ def test_a_repeated_claim_does_not_get_what_was_lost_or_reported_on(store: Store
 
         await house.host.runtime.committer.handle(lost.execution, Lost(lost.fence))
         await house.host.dispatcher.report(done.execution, Report(done.fence, (StepDone(done.run, 1),)))
-        again = await house.host.dispatcher.claim(Claim("w1", 3, "default", "c1"), again=True)
+        again = await house.host.dispatcher.claim(Claim("w1", 3, "default", "c1"), is_repeated=True)
         assert [(lease.execution, lease.fence) for lease in again] == [(good.execution, good.fence)]
         for execution in executions:
             await house.host.runtime.committer.handle(execution, Cancel("enough"))
@@ -185,7 +185,7 @@ def test_a_lease_that_ends_while_its_claim_is_repeated_is_granted_or_left_out(
             return await read(reference)
 
         monkeypatch.setattr(runtime.contents, "read", read_slowly)
-        first, second = [await house.host.dispatcher.claim(claim, again=True) for _ in range(2)]
+        first, second = [await house.host.dispatcher.claim(claim, is_repeated=True) for _ in range(2)]
         await cancelled[0]
         assert ([again.items for again in first], second) == ([work.items], [])
 
@@ -211,7 +211,7 @@ def test_a_repeated_report_gets_the_branches_of_a_classic_loop_that_it_got_befor
         report = Report(work.fence, facts, claim=Claim("w1", 1, "default", "c2"))
         _, works = await dispatcher.report(state.id, report)
         assert [work.items for work in works] == [None]
-        assert (await dispatcher.report(state.id, report, again=True))[1] == works
+        assert (await dispatcher.report(state.id, report, is_repeated=True))[1] == works
         await house.host.runtime.committer.handle(state.id, Cancel("enough"))
 
     play(store, story, worker=False, opened=False)
@@ -226,7 +226,7 @@ def test_a_repeated_report_gets_the_work_that_it_got_before(store: Store) -> Non
         answer, works = await dispatcher.report(work.execution, report)
         assert [work.step for work in works] == ["two"]
         assert dispatcher.verdict(work.execution, report, answer) == "accepted"
-        answer, same = await dispatcher.report(work.execution, report, again=True)
+        answer, same = await dispatcher.report(work.execution, report, is_repeated=True)
         assert same == works
         assert dispatcher.verdict(work.execution, report, answer) == "duplicate"
         await house.host.runtime.committer.handle(work.execution, Cancel("enough"))

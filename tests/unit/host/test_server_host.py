@@ -238,7 +238,7 @@ def test_a_silent_worker_loses_its_leases(store: Store, monkeypatch: pytest.Monk
         session = WorkerSession("dead", "default", 4)
         await house.host.heartbeats.record(session)
         (work,) = await house.host.dispatcher.claim(Claim("dead", 1, "default", "c1"))
-        assert await house.host.dispatcher.claim(Claim("dead", 1, "default", "c1"), again=True) == [
+        assert await house.host.dispatcher.claim(Claim("dead", 1, "default", "c1"), is_repeated=True) == [
             work
         ]  # the same answer
         house.tasks.append(asyncio.create_task(house.work()))
@@ -343,7 +343,7 @@ def test_a_claim_that_is_repeated_at_another_server_gets_no_lease_with_accepted_
         await other.runtime.executions.load(state.id)
         started = TaskStarted(TaskId(work.run, "task_1#1"))
         await house.host.dispatcher.report(state.id, Report(work.fence, (started,)))
-        assert await other.dispatcher.claim(Claim("w1", 1, "default", "c1"), again=True) == []
+        assert await other.dispatcher.claim(Claim("w1", 1, "default", "c1"), is_repeated=True) == []
         other.runtime.thread.shutdown()
         await house.host.runtime.committer.handle(state.id, Cancel("enough"))
 
@@ -358,10 +358,10 @@ def test_a_claim_that_is_repeated_at_another_server_gets_its_leases(store: Store
         works = await house.host.dispatcher.claim(Claim("w1", 3, "default", "c1"))
         await house.host.dispatcher.claim(Claim("w2", 1, "default", "c1"))  # a worker of another name
         other = new_host(store, house)
-        again = await other.dispatcher.claim(Claim("w1", 3, "default", "c1"), again=True)
+        again = await other.dispatcher.claim(Claim("w1", 3, "default", "c1"), is_repeated=True)
         assert sorted(again, key=_lease) == sorted(works, key=_lease)
         assert len(works) == 3
-        assert await other.dispatcher.claim(Claim("w1", 3, "default", "c0"), again=True) != again
+        assert await other.dispatcher.claim(Claim("w1", 3, "default", "c0"), is_repeated=True) != again
         other.runtime.thread.shutdown()
         for summary in store.summaries():
             await house.host.runtime.committer.handle(summary.execution_id, Cancel("enough"))

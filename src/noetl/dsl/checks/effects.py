@@ -34,7 +34,7 @@ def check(document: Document, kinds: KindSource, problems: Problems) -> None:
     parts = (_in_executor(document), _in_steps(document), _in_layers(document, kinds), _in_tasks(document))
     for part in (*parts, document.unused()):
         for unused in part:
-            message = f"{unused.key!r} has no effect: {unused.why}"
+            message = f"{unused.key!r} has no effect: {unused.reason}"
             problems.add(NO_EFFECT, key_span(unused.container, unused.key), message, unused.hint)
 
 
@@ -96,11 +96,11 @@ def _kinds(document: Document, sites: Iterable[TaskSite]) -> set[str]:
     return (used | set(called)) - {"workbook"}
 
 
-def _defaults(layer: Map, used: set[str], kinds: KindSource, why: str) -> Iterator[Unused]:
+def _defaults(layer: Map, used: set[str], kinds: KindSource, reason: str) -> Iterator[Unused]:
     yield from _in_sandbox(layer)
     for kind in [name for name in layer if kinds.get(name) is not None]:
         if kind not in used:
-            yield Unused(layer, kind, why)
+            yield Unused(layer, kind, reason)
         elif kind in WITHOUT_PROCESS:
             yield from _unused(layer[kind], ("sandbox",), f"a call of {kind} starts no process on the worker")
         else:
@@ -110,8 +110,8 @@ def _defaults(layer: Map, used: set[str], kinds: KindSource, why: str) -> Iterat
 def _in_sandbox(options: Map) -> Iterator[Unused]:
     sandbox = options.get("sandbox")
     if isinstance(sandbox, Map) and sandbox.get("kind") == "none":
-        why = "`kind: none` limits memory, processes and files, but not what a process may use"
-        yield from _unused(sandbox, CONFINEMENT, why, "write `kind: landlock` or `kind: bubblewrap`")
+        reason = "`kind: none` limits memory, processes and files, but not what a process may use"
+        yield from _unused(sandbox, CONFINEMENT, reason, "write `kind: landlock` or `kind: bubblewrap`")
 
 
 def _in_tasks(document: Document) -> Iterator[Unused]:

@@ -354,7 +354,7 @@ class _Checker:
                 never = [value for value in never if not event_names(value)]
             if never:
                 names = " or ".join(repr(value) for value in never[:3])
-                hint = self.problems.did_you_mean(never[0], expected.known) or expected.hint
+                hint = self.problems.did_you_mean(never[0], expected.candidates) or expected.hint
                 self._add(NEVER_EQUAL, site, comparison.offset, f"event.name is never {names} here", hint)
 
     def _check_status(self, site: Site, template: Template) -> None:
@@ -381,7 +381,7 @@ class ExpectedEvents(NamedTuple):
     possible: frozenset[str]
     names: Callable[[str], Sequence[str]]
     """The names of the events that a name matches."""
-    known: frozenset[str]
+    candidates: frozenset[str]
     """Names that an author may have meant."""
     hint: str
 

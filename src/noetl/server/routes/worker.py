@@ -58,7 +58,7 @@ async def claim(call: ApiCall, body: wire.ClaimRequest) -> Response:
     command = _claim(call, body)
     seconds = max(0.0, min(MAX_WAIT_SECONDS, body.wait))
     started = perf_counter()
-    works = await call.until_disconnect(call.api.host.dispatcher.claim(command, seconds, again=body.again))
+    works = await call.until_disconnect(call.api.host.dispatcher.claim(command, seconds, is_repeated=body.again))
     if works and seconds:  # after a wait the token may be invalid
         token = await call.in_store(call.api.store.access.token, _token(call).hash)
         if token is None or not token.is_valid(call.api.clock.now()) or token.pool not in (None, command.pool):
@@ -112,8 +112,8 @@ async def _verdicts(call: ApiCall, execution: str, report: Report) -> wire.Verdi
         await _check_references(call, state, report)
         *parts, last = _parts(report)
         for part in parts:
-            await _decide(api, execution, part, again=False)
-        result, works = await _decide(api, execution, last, again=lease is None)
+            await _decide(api, execution, part, is_repeated=False)
+        result, works = await _decide(api, execution, last, is_repeated=lease is None)
     except Inadmissible as error:
         name = lease.worker if lease is not None else _token(call).id
         api.telemetry.log.write("warning", f"report refused: {error}", execution=execution, worker=name)
@@ -136,13 +136,13 @@ def _parts(report: Report) -> Iterator[Report]:
     yield replace(report, facts=facts[at:], first=report.first + at, blobs=blobs)
 
 
-async def _decide(api: Api, execution: str, report: Report, *, again: bool) -> tuple[CommandResult, list[Work]]:
+async def _decide(api: Api, execution: str, report: Report, *, is_repeated: bool) -> tuple[CommandResult, list[Work]]:
     """The outcome of a report. An inadmissible one is decided again, because it may follow a report to another server:
     the first attempt has dropped the stale state, and the second reads it from the store."""
     try:
-        return await api.host.dispatcher.report(execution, report, again=again)
+        return await api.host.dispatcher.report(execution, report, is_repeated=is_repeated)
     except Inadmissible:
-        return await api.host.dispatcher.report(execution, report, again=again)
+        return await api.host.dispatcher.report(execution, report, is_repeated=is_repeated)
 
 
 async def _check_references(call: ApiCall, state: Execution, report: Report) -> None:
