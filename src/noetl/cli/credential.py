@@ -7,7 +7,7 @@ import msgspec
 
 from noetl.cli.options import add_resource, client_and_output, client_option, secret_text
 from noetl.cli.output import emit, print_message
-from noetl.client.client import Client
+from noetl.client.client import Client, NewRun
 from noetl.counted import counted
 from noetl.errors import UsageError
 from noetl.files import STDIN
@@ -88,7 +88,6 @@ def test_command(name: str, url: str | None, client: Client, output: str | None)
     """
     from noetl.cli.credential_test import print_tested, sign_in_playbook
     from noetl.cli.progress import new_view
-    from noetl.client.client import NewRun
 
     source = sign_in_playbook(client.credentials.get(name), url)
     run = client.runs.run(NewRun({"payload": {}, "ctx": {}, "strict_keys": []}, source), new_view("json"))
@@ -102,7 +101,7 @@ def rotate_command(forget_old: bool, client: Client, output: str | None) -> None
     """Generate a new master key and wrap every credential with it.
 
     The old keys stay in the key file, since other databases may use them. Runs can continue meanwhile. If the key is in
-    NOETL_MASTER_KEY, put a new one and a comma in front of it, and then call this.
+    NOETL_MASTER_KEY, put a new one and a comma before it, and run this command.
     """
     rotated = client.credentials.rotate(forget_old)
     key_in_file = rotated.pop("key_in_file")
@@ -110,8 +109,8 @@ def rotate_command(forget_old: bool, client: Client, output: str | None) -> None
         emit(rotated, output)
     if rotated["credentials"] == 0 and not key_in_file:
         print_message(
-            "all credentials are wrapped with the first key of NOETL_MASTER_KEY: put a new key and a comma in front of "
-            "it, and call this again"
+            "all credentials are wrapped with the first key of NOETL_MASTER_KEY: put a new key and a comma before it, "
+            "and run `noetl credential rotate` again"
         )
         return
     print_message(f"{counted(rotated['credentials'], 'credential')} wrapped with a new master key")

@@ -6,7 +6,7 @@ import os
 import stat
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +21,9 @@ from noetl.model.inputs import rows, schema
 from noetl.printable import printable
 from noetl.settings import ServerAddress, server_address
 from noetl.tools.registry import KINDS
+
+if TYPE_CHECKING:
+    from noetl.drawing import Format
 
 KEYS = ("file", "line", "column", "code", "severity", "message", "hint")
 RANGE_KEYS = ("end_line", "end_column", "path", "fix")  # for programs; a table has no room for them
@@ -98,7 +101,7 @@ def _print_checked(name: str, problems: list[Problem], about: str) -> None:
 @click.argument("file")
 @click.option("--format", "form", type=DRAWING, default="text", show_default=True, help="Format of the drawing.")
 @click.pass_context
-def graph_command(ctx: click.Context, file: str, form: Any) -> None:
+def graph_command(ctx: click.Context, file: str, form: Format) -> None:
     """Draw the graph of a playbook: a box per step, an arrow per arc, guards on the arrows."""
     import shutil
 

@@ -10,6 +10,7 @@ from noetl.client.client import ALL, Items, Json, Warn
 from noetl.client.database import json_of, opened, registered, safe_of
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
+from noetl.model.identity import is_name
 from noetl.server.record_views import (
     CredentialDetails,
     CredentialView,
@@ -166,7 +167,6 @@ class LocalWorkers(Local):
 class LocalUsers(Local):
     def add(self, body: Json) -> None:
         from noetl.access import hash_password
-        from noetl.model.identity import is_name
 
         name = body["name"]
         if not is_name(name):

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
+from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error
 
@@ -59,7 +60,7 @@ class ReadyHints:
             await asyncio.sleep(PUBLISH_INTERVAL_SECONDS)
 
     async def _subscribe(self, pool: str) -> None:
-        async def receive(message: Any) -> None:
+        async def receive(message: Msg) -> None:
             on_hint = self._handlers.get(pool)
             if on_hint is None or not await on_hint(pool):  # no worker waits here: let the broker choose another server
                 self._handlers.pop(pool, None)

@@ -318,7 +318,7 @@ class Committer:
             except Exception as error:  # any error: a retry of the command would raise it again
                 raise Undecidable(error) from error
 
-    async def _work(self, loaded: LoadedExecution, event: Any) -> Work:
+    async def _work(self, loaded: LoadedExecution, event: e.StepStarted) -> Work:
         """The work of a grant; the items of a large loop are loaded once and cached while it runs."""
         run = loaded.state.runs[event.run]
         items = run.loop.items if run.loop is not None and event.items is not None else None

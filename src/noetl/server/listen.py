@@ -19,6 +19,7 @@ from typing import Any
 import h11
 import msgspec
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -214,7 +215,7 @@ class Connection(H11Protocol):
 class HttpServer(uvicorn.Server):
     """uvicorn with limits for connections. `proxies` are the addresses whose forwarded headers are trusted."""
 
-    def __init__(self, app: Any, limits: ConnectionLimits | None = None, proxies: Sequence[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, limits: ConnectionLimits | None = None, proxies: Sequence[str] = ()) -> None:
         limits = limits or ConnectionLimits()
         super().__init__(
             uvicorn.Config(
@@ -297,7 +298,7 @@ def server_url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def listen(app: Any, listener: socket.socket, ended: asyncio.Event, *, proxies: Sequence[str] = ()) -> None:
+async def listen(app: ASGIApp, listener: socket.socket, ended: asyncio.Event, *, proxies: Sequence[str] = ()) -> None:
     """Serve until `ended` is set; then finish the open requests."""
     server = HttpServer(app, proxies=proxies)
     serving = asyncio.create_task(server.serve([listener]))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+from hashlib import sha256
 from typing import Annotated, Any
 
 import msgspec
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 from noetl.model.kind import Kind, doc
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.tools.base import Context
-from noetl.tools.sandbox import PROCESSES
+from noetl.tools.sandbox import PROCESSES, confined_python, landlock, sandbox_of
 
 MAX_CALL_BYTES = 200 * 1024 * 1024
 MEMORY_BYTES = 2 * 1024**3
@@ -155,10 +156,7 @@ def _lane(context: Context, auth: dict[str, Any] | None, packages: list[str]) ->
     no child."""
     if auth is None and "sandbox" not in context.spec and not packages:
         return context.execution, DEFAULT_SETTINGS
-    from hashlib import sha256
-
     from noetl.tools.python_child.pool import interpreter
-    from noetl.tools.sandbox import confined_python, landlock, sandbox_of
 
     box, working_folder = sandbox_of(context.spec), os.getcwd()
     # The working folder of the worker may contain anything.

@@ -147,7 +147,7 @@ def test_a_key_in_the_environment(home: Path) -> None:
     assert not (home / "config").exists()
     assert stored(home, "api", KEY) == {"token": TOKEN}
     done = credential(home, "rotate", NOETL_MASTER_KEY=KEY)
-    assert (done.code, "put a new key and a comma in front of it" in done.err) == (0, True)
+    assert (done.code, "put a new key and a comma before it" in done.err) == (0, True)
     done = credential(home, "rotate", NOETL_MASTER_KEY=f"{'cd' * 32},{KEY}")
     assert done.err == "1 credential wrapped with a new master key\n"
     assert stored(home, "api", "cd" * 32) == {"token": TOKEN}
