@@ -68,6 +68,8 @@ FIELDS = (
 )
 """Keys, options and variables with secret names, and what follows: `{api_key: TOKEN}`, `-H 'X-Api-Key: TOKEN'`,
 `PGPASSWORD=TOKEN`, `WITH PASSWORD 'TOKEN'`, `-u ada:TOKEN`."""
+RAW_PASSWORD = "write special characters of the password as %XX, such as %40 for @, %2F for /, %3F for ? and %23 for #"
+_AUTHORITY = re.compile("([^@/?#]*)(@?)([^/?#]*)")
 _TEMPLATE = re.compile(r"(\{\{[^{}]*\}\})")
 
 
@@ -79,6 +81,19 @@ def without_passwords(source: str) -> str:
     for fields in FIELDS:
         source = re.sub(fields, lambda match: match[1] + _masked(match[match.lastindex or 0]), source, flags=re.I)
     return source
+
+
+def has_raw_password(url: str) -> bool:
+    """Whether the password in the URL of a database has one of `@/?#` that is not written as %XX. libpq would take what
+    follows for the name of the host, and print it."""
+    rest = url.partition("://")[2]
+    authority = _AUTHORITY.match(rest)
+    assert authority is not None
+    first, at, host = authority.groups()
+    if at:
+        return "@" in host
+    _, colon, port = first.rpartition("]")[2].rpartition(":")
+    return "@" in rest and bool(colon) and not port.isdigit()
 
 
 def _masked(value: str) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from noetl.keychain.redact import MAX_REDACTED
 from noetl.keychain.secret_forms import MIN_REDACTED
+from noetl.printable import RAW_PASSWORD, has_raw_password
 
 
 class CredentialShape(NamedTuple):
@@ -96,6 +97,8 @@ def faults(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
     for name, value in fields.items():
         if name in unknown:
             continue
+        if name == "dsn" and isinstance(value, str) and has_raw_password(value):
+            yield f"{name}: {RAW_PASSWORD}"
         if any(len(secret.strip()) < MIN_REDACTED for secret in _leaves(name, value)):
             yield f"{name} is shorter than {MIN_REDACTED} characters: it cannot be hidden in results and logs"
         if any(len(secret) > MAX_REDACTED for secret in _leaves(name, value)):

@@ -333,6 +333,7 @@ def test_a_line_without_a_secret_is_quoted_as_it_is(line: str) -> None:
         ("postgresql+psycopg2://ada:s3cret-w0rd@127.0.0.1:1/db", "the dsn is invalid"),
         ("ada:s3cret-w0rd@127.0.0.1:1/db", "the dsn is invalid"),
         ("postgres//ada:s3cret-w0rd@nowhere", "the dsn is invalid"),
+        ("postgresql://ada:pass@s3cret-w0rd:1@127.0.0.1/db", "the dsn is invalid: write special characters"),
     ],
 )
 def test_the_line_of_an_error_shows_no_password(tmp_path: Path, dsn: str, message: str) -> None:

@@ -18,6 +18,10 @@ ACCOUNT = {
 }
 GOOD: list[tuple[str, dict[str, Any]]] = [
     ("postgres_credential", {"dsn": "postgresql://u:s3cret-pw@db/shop"}),
+    ("postgres_credential", {"dsn": "postgresql://u:s3cret%40pw@[::1]:5432/shop?application_name=a@b"}),
+    ("postgres_credential", {"dsn": "postgresql://db:5432/shop?user=u&password=s3cret@pw"}),
+    ("postgres_credential", {"dsn": "postgresql://a,b/shop"}),
+    ("postgres_credential", {"dsn": "host=db user=u password='s3cret@p:w/'"}),
     ("postgres_credential", {"host": "h", "port": 5432, "user": "u", "password": "s3cret", "database": "d"}),
     ("bearer", {"token": "abcdefgh"}),
     ("basic", {"username": "me", "password": "abcdefgh"}),
@@ -45,6 +49,9 @@ def test_fields_that_fit(kind: str, fields: dict[str, Any]) -> None:
     [
         ("postgres_credential", {"host": "h"}, "it needs {dsn} or {host, user, database}"),
         ("postgres_credential", {"dsn": "postgresql://u:pw@h/d"}, "dsn is shorter than 6"),
+        ("postgres_credential", {"dsn": "postgresql://u:s3cret@pw@h/d"}, "%40 for @"),
+        ("postgres_credential", {"dsn": "postgresql://u:s3cret/pw@h/d"}, "%2F for /"),
+        ("secret_manager", {"dsn": "postgres://u:s3cret#pw@h/d"}, "%23 for #"),
         ("basic", {"username": "me", "password": ""}, "it needs {username, password}"),
         ("api_key", {"value": "abcdefgh"}, "it needs {value, header} or {value, query}"),
         ("bearer", {"token": "abcdefgh", "tokn": "abcdefgh"}, "'tokn' is not a field of this kind, which has token"),

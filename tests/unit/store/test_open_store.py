@@ -54,8 +54,18 @@ def test_without_the_driver_the_command_that_brings_it_is_reported(monkeypatch: 
         open_store("postgresql://127.0.0.1/x")
 
 
-def test_an_address_that_cannot_be_read_is_not_repeated() -> None:
-    with pytest.raises(UsageError, match="is invalid") as caught:
-        open_store("postgresql://me:s3cret@host:port/x?nonsense=1")
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me:s3cret@host:port/x?nonsense=1",
+        "postgresql://me:pass@s3cret:1@127.0.0.1/x",  # libpq takes s3cret for the host, and prints it
+        "postgresql://me:s3cret/word@127.0.0.1/x",  # and here for the port
+        "postgresql://me:s3cret?word@127.0.0.1/x",
+        "postgresql://me:s3cret#word@127.0.0.1:1/x",
+    ],
+)
+def test_an_address_that_cannot_be_read_is_not_repeated(address: str) -> None:
+    with pytest.raises(UsageError, match=r"is invalid.*special characters of the password as %XX") as caught:
+        open_store(address)
     assert "s3cret" not in str(caught.value)
     assert caught.value.__suppress_context__

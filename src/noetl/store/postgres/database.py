@@ -25,6 +25,7 @@ from psycopg.sql import SQL, Identifier
 from psycopg.types.string import ByteaBinaryLoader
 
 from noetl.errors import DiskFull, NotFound, StoreError, UsageError
+from noetl.printable import has_raw_password
 from noetl.settings import Synchronous
 from noetl.store.database import Database, ExecutionKey, Mode, Query, load_queries, migrations_in, pending
 from noetl.store.postgres.batch import KeyDumper, Packed, PackedDumper, storable
@@ -76,8 +77,10 @@ class Address(NamedTuple):
         schema = dict(options).get("schema") or DEFAULT_SCHEMA
         query = urlencode([(name, value) for name, value in options if name != "schema"])
         try:
-            parameters = conninfo_to_dict(urlunsplit(parts._replace(query=query)))
+            parameters = None if has_raw_password(url) else conninfo_to_dict(urlunsplit(parts._replace(query=query)))
         except psycopg.ProgrammingError:  # its message contains the password
+            parameters = None
+        if parameters is None:
             raise UsageError(
                 "the address of the database is invalid: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
                 "with special characters of the password as %XX"

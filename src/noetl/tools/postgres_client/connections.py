@@ -21,6 +21,7 @@ from psycopg.pq import TransactionStatus
 
 from noetl.addresses import anything_is_forbidden, check_address, checked_addresses
 from noetl.model.outcome import Failure
+from noetl.printable import RAW_PASSWORD, has_raw_password
 from noetl.tools.base import Context
 from noetl.tools.postgres import Inputs
 from noetl.tools.postgres_client.session import connect_failure
@@ -48,6 +49,8 @@ async def conninfo_of(inputs: Inputs, context: Context) -> str:
     if not dsn and not fields and inputs.dsn is None:
         message = "the credential has no fields: it needs `dsn`, or `host`, `user`, `password`, `database`"
         raise Failure("auth", message)
+    if has_raw_password(dsn):
+        raise Failure("input", f"the dsn is invalid: {RAW_PASSWORD}")
     try:
         dsn_fields = conninfo_to_dict(dsn)
     except psycopg.Error:
